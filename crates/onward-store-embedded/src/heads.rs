@@ -14,6 +14,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Statement, params};
 
 use crate::error::{Outcome, damage_of_run, damaged, damaged_row, read_error};
 use crate::leases::Leases;
+use crate::mend;
 use crate::past;
 use crate::reader::read_records;
 use crate::row::{EventRow, run_crc, seal, unseal};
@@ -171,6 +172,24 @@ pub(crate) fn write_row(
     statement.execute(columns).map(drop)
 }
 
+/// Puts the row of a run in, or in the place of a damaged one.
+pub(crate) fn replace_row(
+    db: &Connection,
+    rk: i64,
+    root: i64,
+    input_hash: Hash,
+    is_current: bool,
+    head: &RunHead,
+) -> rusqlite::Result<()> {
+    let mut replace = db.prepare_cached(
+        "INSERT OR REPLACE INTO runs(rk, root, ns, id, generation, current, kind, version, status, created, ended,
+           parent_ns, parent_id, parent_generation, input_hash, head, crc)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,
+           row_crc(?1, ?2, ?3, ?4, ?5, ?10, ?12, ?13, ?14, ?15))",
+    )?;
+    write_row(&mut replace, rk, root, input_hash, is_current, head)
+}
+
 /// What a row keeps in the place of a head when another generation followed. The log says the rest, and hardly anybody asks; an agent has
 /// a generation for each turn.
 pub(crate) fn retired(key: &RunKey, generation: u32) -> Vec<u8> {
@@ -266,7 +285,7 @@ fn read_past_row(db: &Connection, key: &RunKey, generation: u32) -> Result<Optio
     Ok(Some(RunRow { rk, identity: Some(Identity { generation, ..current }), named, head: None }))
 }
 
-fn row_by_number(db: &Connection, rk: i64) -> Result<Option<RunRow>, StoreError> {
+pub(crate) fn row_by_number(db: &Connection, rk: i64) -> Result<Option<RunRow>, StoreError> {
     let found = db
         .prepare_cached(&format!("SELECT {COLUMNS} FROM runs WHERE rk = ?1"))
         .and_then(|mut statement| statement.query_row(params![rk], read_row).optional());
@@ -274,7 +293,8 @@ fn row_by_number(db: &Connection, rk: i64) -> Result<Option<RunRow>, StoreError>
 }
 
 pub(crate) fn load_by_rk(db: &Connection, rk: i64) -> Result<Option<RunHead>, StoreError> {
-    Ok(row_by_number(db, rk)?.and_then(|row| finish_leniently(db, row)).map(|(_, head)| head))
+    let Some(row) = row_by_number(db, rk)? else { return missing_row(db, rk) };
+    Ok(finish_leniently(db, row).map(|(_, head)| head))
 }
 
 pub(crate) fn finish(db: &Connection, mut row: RunRow) -> Result<Loaded, StoreError> {
@@ -304,6 +324,25 @@ pub(crate) fn rebuild(db: &Connection, rk: i64, key: RunKey) -> Result<RunHead, 
 pub(crate) fn finish_leniently(db: &Connection, row: RunRow) -> Option<(i64, RunHead)> {
     let (rk, said) = (row.rk, row.head.clone());
     finish(db, row).map(|loaded| loaded.head).ok().or(said).map(|head| (rk, head))
+}
+
+/// Reads a run whose row is damaged or missing from its log: the index of ids says where that is.
+pub(crate) fn recover(db: &Connection, key: &RunKey, generation: Option<u32>) -> Result<Option<Loaded>, StoreError> {
+    let find = || {
+        let sql = "SELECT rk FROM runs INDEXED BY runs_key WHERE id = ?1 AND ns = ?2 AND (?3 IS NULL OR generation = ?3)
+           ORDER BY generation DESC LIMIT 1";
+        let params = params![key.id.as_str(), key.namespace.as_str(), generation];
+        db.prepare_cached(sql)?.query_row(params, |row| row.get::<_, i64>(0)).optional()
+    };
+    let Some(rk) = find().map_err(read_error)? else { return Ok(None) };
+    // A copy of the name in the row comes before the index.
+    if either_key(db, rk).is_some_and(|named| named != *key) {
+        return Ok(None);
+    }
+    let head = rebuild(db, rk, key.clone())?;
+    let origin = mend::origin(db, &head, rk).map_err(read_error)?;
+    past::note_missed();
+    Ok(origin.map(|(root, input_hash)| Loaded { rk, root, input_hash, head }))
 }
 
 /// Where a run's log is, and how long it is at least.
@@ -399,9 +438,18 @@ pub(crate) fn either_key(db: &Connection, rk: i64) -> Option<RunKey> {
     row_by_number(db, rk).ok().flatten().and_then(|row| row.key().cloned())
 }
 
+/// A run without a row was deleted, and its log with it; a log without a row is damage.
+fn missing_row<T>(db: &Connection, rk: i64) -> Result<Option<T>, StoreError> {
+    let has_log = || db.prepare_cached("SELECT 1 FROM events WHERE rk = ?1 LIMIT 1")?.exists([rk]);
+    match has_log().map_err(read_error)? {
+        true => Err(damaged("a run's row", format!("number {rk} is missing"))),
+        false => Ok(None),
+    }
+}
+
 /// The key of a run, for those who only know its number.
 pub(crate) fn key_of(db: &Connection, rk: i64) -> Result<Option<RunKey>, StoreError> {
-    let Some(row) = row_by_number(db, rk)? else { return Ok(None) };
+    let Some(row) = row_by_number(db, rk)? else { return missing_row(db, rk) };
     match (row.identity, row.named) {
         (Some(identity), _) => Ok(Some(identity.key)),
         (None, Some(named)) => Err(damaged_row(&named.key, "its own")),

@@ -1,6 +1,10 @@
 //! Lists: runs newest first, open questions oldest first.
 //!
 //! Must never skip rows by counting: a page begins where the one before ended, by key.
+//!
+//! Invariants:
+//! - I9: a list of runs is ordered and filtered by indexes alone, whose pages have checksums, and has every run that they name: the row of a
+//!   run may be damaged or missing, and then its log says what the row should.
 
 use onward_core::run::Wait;
 use onward_core::task::{Task, TaskCount};
@@ -12,6 +16,7 @@ use crate::blobs;
 use crate::error::{damaged, read_error};
 use crate::heads;
 use crate::leases::Leases;
+use crate::past;
 use crate::row::{cursor, parse_cursor, unseal};
 use crate::schema;
 
@@ -26,23 +31,24 @@ pub(crate) fn list_runs(db: &Connection, leases: &Leases, query: &RunQuery) -> R
         // Few are held and many may be pending: look at those that are held.
         found = held(db, leases, query, before.as_ref())?;
         // Of external runs it is stored.
-        let external = scan_one(db, query, Some(Status::Running.number()), before.as_ref(), limit + 1)?;
-        found.extend(external.into_iter().map(|(_, head)| head));
+        for entry in scan_one(db, query, Some(Status::Running.number()), before.as_ref(), limit + 1)? {
+            found.push(read_entry(db, query, &entry)?);
+        }
         found.sort_by(|a, b| (b.created_at, &b.key.id).cmp(&(a.created_at, &a.key.id)));
     } else {
         // One more than the page says whether there is another; what turns out to be of another status is passed over.
         while found.len() <= limit {
             let wanted = limit + 1 - found.len();
-            let rows = scan(db, query, &statuses, before.as_ref(), wanted)?;
-            let exhausted = rows.len() < wanted;
-            before = rows.last().map(|(_, head)| (head.created_at.0, head.key.id.as_str().to_owned())).or(before);
-            for (rk, mut head) in rows {
-                leases.show(rk, &mut head);
+            let entries = scan(db, query, &statuses, before.as_ref(), wanted)?;
+            before = entries.last().map(|entry| (entry.created, entry.id.clone())).or(before);
+            for entry in &entries {
+                let mut head = read_entry(db, query, entry)?;
+                leases.show(entry.rk, &mut head);
                 if statuses.is_empty() || statuses.contains(&head.status) {
                     found.push(head);
                 }
             }
-            if exhausted {
+            if entries.len() < wanted {
                 break;
             }
         }
@@ -55,14 +61,21 @@ pub(crate) fn list_runs(db: &Connection, leases: &Leases, query: &RunQuery) -> R
 
 type Position = (u64, String);
 
-/// The next `wanted` rows that may match, by what is stored.
+/// A run as an index has it. The page of an index has a checksum, so that this is right whatever the row of the run is like (I9).
+struct Entry {
+    rk: i64,
+    created: u64,
+    id: String,
+}
+
+/// The next `wanted` runs that may match, by what is stored.
 fn scan(
     db: &Connection,
     query: &RunQuery,
     statuses: &[Status],
     before: Option<&Position>,
     wanted: usize,
-) -> Result<Vec<(i64, RunHead)>, StoreError> {
+) -> Result<Vec<Entry>, StoreError> {
     let mut stored: Vec<u8> = statuses.iter().map(|status| status.number()).collect();
     // A held run is stored as pending.
     stored.extend(statuses.contains(&Status::Running).then_some(Status::Pending.number()));
@@ -76,7 +89,7 @@ fn scan(
     for status in stored {
         merged.extend(scan_one(db, query, Some(status), before, wanted)?);
     }
-    merged.sort_by(|(_, a), (_, b)| (b.created_at, &b.key.id).cmp(&(a.created_at, &a.key.id)));
+    merged.sort_by(|a, b| (b.created, &b.id).cmp(&(a.created, &a.id)));
     merged.truncate(wanted);
     Ok(merged)
 }
@@ -87,27 +100,39 @@ fn scan_one(
     status: Option<u8>,
     before: Option<&Position>,
     wanted: usize,
-) -> Result<Vec<(i64, RunHead)>, StoreError> {
+) -> Result<Vec<Entry>, StoreError> {
     if !query.attributes.is_empty() && !schema::has_table(db, "attributes").map_err(read_error)? {
         return Ok(Vec::new());
     }
     let (sql, params) = select(query, status, before, wanted);
-    let rows = db
-        .prepare_cached(&sql)
-        .and_then(|mut statement| {
-            let rows = statement.query_map(rusqlite::params_from_iter(params.iter()), heads::read_row)?;
-            rows.collect::<Result<Vec<_>, _>>()
-        })
-        .map_err(read_error)?;
-    // A run whose log is damaged is listed with what its row says: it must be seen to be dealt with.
-    Ok(rows.into_iter().filter_map(|row| heads::finish_leniently(db, row)).collect())
+    let read = |row: &rusqlite::Row<'_>| Ok(Entry { rk: row.get(0)?, created: row.get::<_, i64>(1)? as u64, id: row.get(2)? });
+    db.prepare_cached(&sql)
+        .and_then(|mut statement| statement.query_map(rusqlite::params_from_iter(params.iter()), read)?.collect())
+        .map_err(read_error)
+}
+
+/// Reads the run of an entry. A run whose log is damaged is listed with what its row says, and one whose row is damaged with what its log
+/// says: it must be seen to be dealt with. One of which neither can be read is an error, so that no list is shorter than it should be.
+fn read_entry(db: &Connection, query: &RunQuery, entry: &Entry) -> Result<RunHead, StoreError> {
+    let row = heads::row_by_number(db, entry.rk).ok().flatten().filter(|row| row.key().is_some());
+    if let Some((_, head)) = row.and_then(|row| heads::finish_leniently(db, row)) {
+        return Ok(head);
+    }
+    past::note_missed();
+    let id = RunId::new(entry.id.clone()).map_err(|_| damaged("an index of runs", "an id in it is not readable"))?;
+    heads::rebuild(db, entry.rk, RunKey::new(query.namespace.clone(), id))
 }
 
 type Params = Vec<Box<dyn ToSql>>;
 
 /// The statement and its values for one range of an index.
 fn select(query: &RunQuery, status: Option<u8>, before: Option<&Position>, wanted: usize) -> (String, Params) {
-    let mut sql = format!("SELECT {} FROM runs WHERE current = 1 AND ns = ?", heads::COLUMNS);
+    let index = match (status, &query.kind) {
+        (Some(_), _) => "runs_status",
+        (None, Some(_)) => "runs_kind",
+        (None, None) => "runs_created",
+    };
+    let mut sql = format!("SELECT rk, created, id FROM runs INDEXED BY {index} WHERE current = 1 AND ns = ?");
     let mut params: Params = vec![Box::new(query.namespace.as_str().to_owned())];
     let mut also = |text: &str, values: Params| {
         sql.push_str(text);
@@ -322,4 +347,42 @@ fn page(limit: usize) -> usize {
 
 fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// I9.
+    #[test]
+    fn every_list_of_runs_is_read_from_an_index_alone() {
+        let db = Connection::open_in_memory().unwrap();
+        db.execute_batch(&schema::make_tables()).unwrap();
+        let name = |text: &str| Name::new(text).unwrap();
+        let attribute = onward_core::AttributeMatch::typed(name("color"), "red");
+        let range = (Some(Timestamp(1)), Some(Timestamp(9)));
+        for bits in 0..32 {
+            let has = |bit: u32| bits & (1 << bit) != 0;
+            let query = RunQuery {
+                kind: has(0).then(|| name("order")),
+                versions: if has(1) { vec![None, Some(name("v2"))] } else { Vec::new() },
+                attributes: if has(2) { vec![attribute.clone()] } else { Vec::new() },
+                created_from: range.0.filter(|_| has(3)),
+                created_until: range.1.filter(|_| has(3)),
+                ..RunQuery::default()
+            };
+            let before = (5, "x".to_owned());
+            for status in [None, Some(1)] {
+                let (sql, params) = select(&query, status, Some(&before).filter(|_| has(4)), 10);
+                let mut plan = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+                let plan: Vec<String> = plan
+                    .query_map(rusqlite::params_from_iter(params.iter()), |row| row.get(3))
+                    .unwrap()
+                    .collect::<Result<_, _>>()
+                    .unwrap();
+                assert!(plan[0].contains("USING COVERING INDEX runs_"), "{sql}: {plan:?}");
+                assert!(!plan.iter().any(|step| step.contains("TEMP B-TREE FOR")), "{sql}: {plan:?}");
+            }
+        }
+    }
 }

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use onward_core::ledger::{LedgerKey, LedgerSum, add_rows};
 use onward_core::projection::Projection;
 use onward_core::run::{LogKey, Wait};
-use onward_core::{Hash, Index, Place, Record, RunHead, RunKey, Timestamp};
+use onward_core::{Hash, Index, Namespace, Place, Record, RunHead, RunId, RunKey, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::error::is_malformed;
@@ -22,7 +22,7 @@ use crate::heads::{self, RunRow};
 use crate::ledger;
 use crate::past;
 use crate::reader::read_records;
-use crate::row::{place_key, run_crc, unseal};
+use crate::row::{place_key, unseal};
 use crate::schema::INDEXES;
 use crate::write::effects::{put_timer, put_wait};
 use crate::write::restore::{put_attributes, timer_number};
@@ -36,12 +36,13 @@ pub(crate) fn mending<T>(db: &Connection, now: Timestamp, work: impl Fn() -> rus
     }
 }
 
-/// Looks at everything but events and large payloads, and mends it in one transaction. Returns how much there was to mend.
+/// Looks at everything but events and large payloads, and mends it in one transaction. Returns how much was mended.
 pub(crate) fn mend(db: &Connection, now: Timestamp) -> rusqlite::Result<u64> {
-    let runs = damaged_runs(db)?;
+    let runs = damage_of_runs(db)?;
     let views = damaged_views(db)?;
     let is_past_whole = past::is_whole(db)?;
     let mut doomed: BTreeSet<&str> = BTreeSet::new();
+    let mut unreadable = 0;
     for index in INDEXES {
         // The entries of a row that was changed beneath it cannot be found again.
         let beneath = match index.table {
@@ -49,29 +50,36 @@ pub(crate) fn mend(db: &Connection, now: Timestamp) -> rusqlite::Result<u64> {
             "past" => !is_past_whole,
             table => views.contains_key(table),
         };
-        if beneath || !is_readable(db, &index.scan())? {
+        let is_unreadable = !is_readable(db, &index.scan())?;
+        unreadable += u64::from(is_unreadable || (beneath && index.table != "runs"));
+        if beneath || is_unreadable {
             doomed.insert(index.name);
         }
     }
-    let count = doomed.len() + runs.len() + views.values().map(Vec::len).sum::<usize>();
-    if count == 0 {
+    let count = unreadable + views.values().map(Vec::len).sum::<usize>() as u64;
+    if count == 0 && runs.is_empty() {
         return Ok(0);
     }
     db.execute_batch("BEGIN IMMEDIATE")?;
-    let done = mend_all(db, &doomed, &runs, &views, now).and_then(|()| db.execute_batch("COMMIT"));
-    if done.is_err() && !db.is_autocommit() {
+    let done = mend_all(db, &doomed, &runs, &views, now);
+    // Where nothing could be made again, everything stays as it was.
+    let end = if done.as_ref().is_ok_and(|mended| count + mended > 0) { "COMMIT" } else { "ROLLBACK" };
+    let ended = db.execute_batch(end);
+    if ended.is_err() && !db.is_autocommit() {
         db.execute_batch("ROLLBACK")?;
     }
-    done.map(|()| count as u64)
+    let mended = done?;
+    ended.map(|()| count + mended)
 }
 
+/// Returns how many rows of runs were made again.
 fn mend_all(
     db: &Connection,
     doomed: &BTreeSet<&str>,
-    runs: &[i64],
+    runs: &DamagedRuns,
     views: &BTreeMap<&str, Vec<i64>>,
     now: Timestamp,
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<u64> {
     forget_indexes(db, doomed)?;
     let (of_events, others): (Vec<_>, Vec<_>) =
         INDEXES.iter().filter(|index| doomed.contains(index.name)).partition(|index| index.table == "events");
@@ -80,7 +88,7 @@ fn mend_all(
         return_events(db)?;
     }
     of_events.iter().try_for_each(|index| db.execute_batch(&index.create()))?;
-    runs.iter().try_for_each(|rk| mend_run(db, *rk))?;
+    let mended = mend_runs(db, runs)?;
     if doomed.contains("past_key") {
         past::restore(db)?;
     }
@@ -95,7 +103,10 @@ fn mend_all(
     if views.contains_key("ledger") {
         restore_ledger(db)?;
     }
-    if views.is_empty() { Ok(()) } else { restore_views(db, now) }
+    if !views.is_empty() {
+        restore_views(db, now)?;
+    }
+    Ok(mended)
 }
 
 fn is_readable(db: &Connection, sql: &str) -> rusqlite::Result<bool> {
@@ -165,7 +176,7 @@ fn read_seen(row: &Row<'_>) -> rusqlite::Result<Seen> {
 }
 
 /// The numbers of the runs whose rows are not as they were written.
-pub(crate) fn damaged_runs(db: &Connection) -> rusqlite::Result<Vec<i64>> {
+fn damaged_runs(db: &Connection) -> rusqlite::Result<Vec<i64>> {
     let mut statement =
         db.prepare(&format!("SELECT {}, current, status, ended, kind, version FROM runs NOT INDEXED", heads::COLUMNS))?;
     let newest = newest_generations(db)?;
@@ -178,6 +189,129 @@ pub(crate) fn damaged_runs(db: &Connection) -> rusqlite::Result<Vec<i64>> {
         }
     }
     Ok(damaged)
+}
+
+/// What is wrong with the rows of runs.
+#[derive(Debug, Default)]
+pub(crate) struct DamagedRuns {
+    /// Rows that are not as they were written.
+    damaged: Vec<i64>,
+    /// Rows whose number is not in the index of ids: the number itself is damaged.
+    strays: Vec<i64>,
+    /// Rows that are in the index of ids and not in the table.
+    missing: Vec<i64>,
+    /// What the index of ids says of all these.
+    keys: BTreeMap<i64, LogKey>,
+}
+
+impl DamagedRuns {
+    fn is_empty(&self) -> bool {
+        self.damaged.is_empty() && self.strays.is_empty() && self.missing.is_empty()
+    }
+}
+
+/// Compares the rows of runs with what they were written with, and with the index of their ids.
+fn damage_of_runs(db: &Connection) -> rusqlite::Result<DamagedRuns> {
+    let damaged = damaged_runs(db)?;
+    let count = |how: &str| db.query_row(&format!("SELECT count(*) FROM runs {how}"), [], |row| row.get::<_, i64>(0));
+    let keys = match count("INDEXED BY runs_key WHERE id >= ''") {
+        Ok(indexed) if damaged.is_empty() && indexed == count("NOT INDEXED")? => return Ok(DamagedRuns::default()),
+        Err(error) if is_malformed(&error) => BTreeMap::new(),
+        indexed => {
+            indexed?;
+            indexed_keys(db)?
+        }
+    };
+    if keys.is_empty() {
+        return Ok(DamagedRuns { damaged, ..DamagedRuns::default() });
+    }
+    let rows: BTreeSet<i64> =
+        db.prepare("SELECT rk FROM runs NOT INDEXED")?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let missing: Vec<i64> = keys.keys().filter(|rk| !rows.contains(rk)).copied().collect();
+    let (damaged, strays): (Vec<i64>, Vec<i64>) = damaged.into_iter().partition(|rk| keys.contains_key(rk));
+    let keys = damaged.iter().chain(&missing).filter_map(|rk| Some((*rk, keys.get(rk)?.clone()))).collect();
+    Ok(DamagedRuns { damaged, strays, missing, keys })
+}
+
+/// Returns the ids of all runs by their numbers, as the index of ids has them.
+fn indexed_keys(db: &Connection) -> rusqlite::Result<BTreeMap<i64, LogKey>> {
+    let mut statement = db.prepare("SELECT rk, id, ns, generation FROM runs INDEXED BY runs_key WHERE id >= ''")?;
+    let mut rows = statement.query([])?;
+    let mut keys = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        let names = (RunId::new(row.get::<_, String>(1)?), Namespace::new(row.get::<_, String>(2)?));
+        let (Ok(id), Ok(namespace)) = names else { continue };
+        keys.insert(row.get(0)?, LogKey { key: RunKey::new(namespace, id), generation: row.get(3)? });
+    }
+    Ok(keys)
+}
+
+/// Makes the rows of runs again. One of which nothing can be read but the index leaves everything as it is: the index must not be made again
+/// without it. Returns how many were made again.
+fn mend_runs(db: &Connection, runs: &DamagedRuns) -> rusqlite::Result<u64> {
+    let mut mended = 0;
+    if !runs.missing.is_empty() {
+        let mut delete = db.prepare("DELETE FROM runs WHERE rk = ?1")?;
+        runs.strays.iter().try_for_each(|rk| delete.execute([rk]).map(drop))?;
+    }
+    let mut rows: Vec<(u32, i64)> = runs.damaged.iter().chain(&runs.missing).map(|rk| (runs.generation(*rk), *rk)).collect();
+    rows.sort_unstable(); // a first generation comes before those that refer to it
+    for (_, rk) in rows {
+        match mend_run(db, rk, runs.keys.get(&rk))? {
+            true => mended += 1,
+            false if runs.keys.contains_key(&rk) && heads::either_key(db, rk).is_none() => return Err(unmendable()),
+            false => {}
+        }
+    }
+    Ok(mended)
+}
+
+impl DamagedRuns {
+    fn generation(&self, rk: i64) -> u32 {
+        self.keys.get(&rk).map_or(0, |key| key.generation)
+    }
+}
+
+fn unmendable() -> rusqlite::Error {
+    let why = "the row of a run and its log are damaged".to_owned();
+    rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT), Some(why))
+}
+
+/// Makes the rows of runs again in a new database, by what was found of the index of ids: damaged rows, and rows of logs that have none.
+pub(crate) fn restore_runs(db: &Connection, keys: &BTreeMap<i64, LogKey>) -> rusqlite::Result<()> {
+    let numbers = |sql: &str| db.prepare(sql)?.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<BTreeSet<i64>>>();
+    let logs = numbers("SELECT DISTINCT rk FROM events")?;
+    let rows = numbers("SELECT rk FROM runs UNION SELECT rk FROM past")?;
+    let (damaged, strays): (Vec<i64>, Vec<i64>) = damaged_runs(db)?.into_iter().partition(|rk| logs.contains(rk));
+    let missing: Vec<i64> = keys.keys().filter(|rk| logs.contains(rk) && !rows.contains(rk)).copied().collect();
+    // A row whose number is damaged stands in the way of the one that is made again.
+    let mut delete = db.prepare("DELETE FROM runs WHERE rk = ?1")?;
+    let taken: BTreeSet<&RunKey> = missing.iter().filter_map(|rk| Some(&keys.get(rk)?.key)).collect();
+    let is_in_the_way = |rk: &&i64| heads::either_key(db, **rk).is_some_and(|key| taken.contains(&key));
+    strays.iter().filter(is_in_the_way).try_for_each(|rk| delete.execute([rk]).map(drop))?;
+    let mut rows: Vec<(u32, i64)> =
+        damaged.iter().chain(&strays).chain(&missing).map(|rk| (keys.get(rk).map_or(0, |key| key.generation), *rk)).collect();
+    rows.sort_unstable();
+    rows.iter().try_for_each(|(_, rk)| mend_run(db, *rk, keys.get(rk)).map(drop))
+}
+
+/// Names what is wrong with the rows of runs: those that are not as they were written, logs without a row and rows without a log.
+pub(crate) fn describe_damage(db: &Connection) -> rusqlite::Result<Vec<String>> {
+    let DamagedRuns { damaged, strays, missing, keys } = damage_of_runs(db)?;
+    let name = |rk: &i64| heads::either_key(db, *rk).or_else(|| Some(keys.get(rk)?.key.clone()));
+    let told =
+        |rk: &i64| name(rk).map_or_else(|| format!("a run whose id is not readable (row {rk})"), |key| format!("run {key}"));
+    let mut found: Vec<String> = damaged.iter().chain(&strays).map(|rk| format!("{}: its row is damaged", told(rk))).collect();
+    found.extend(missing.iter().map(|rk| format!("{}: its row is missing", told(rk))));
+    let numbers = |sql: &str| db.prepare(sql)?.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<BTreeSet<i64>>>();
+    let logs = numbers("SELECT DISTINCT rk FROM events INDEXED BY events_run WHERE rk >= 0")?;
+    let rows = numbers("SELECT rk FROM runs NOT INDEXED")?;
+    let past = past::logs(db)?;
+    let known = |rk: &&i64| rows.contains(rk) || past.contains(rk) || missing.contains(rk) || strays.contains(rk);
+    found.extend(logs.iter().filter(|rk| !known(rk)).map(|rk| format!("log {rk} has no row that says which run it is of")));
+    let without = rows.iter().chain(&past).filter(|rk| !logs.contains(rk) && !strays.contains(rk));
+    found.extend(without.map(|rk| format!("{}: its log is missing", told(rk))));
+    Ok(found)
 }
 
 /// The newest generation of each run that has more than one.
@@ -206,28 +340,23 @@ impl Seen {
     }
 }
 
-/// Brings the row of a run back from its head, or from its log. A row of which neither copy of the key is left stays as it is.
-pub(crate) fn mend_run(db: &Connection, rk: i64) -> rusqlite::Result<()> {
+/// Brings the row of a run back from its head, or from its log. Its key is one of the copies in the row, or else what the index of ids said.
+/// Returns whether there is a row that is as it was written.
+fn mend_run(db: &Connection, rk: i64, indexed: Option<&LogKey>) -> rusqlite::Result<bool> {
     let sql = format!("SELECT {} FROM runs WHERE rk = ?1", heads::COLUMNS);
-    let Some(mut row) = db.query_row(&sql, [rk], heads::read_row).optional()? else { return Ok(()) };
-    let Some(key) = row.key().cloned() else { return Ok(()) };
-    let head = row.head.take().filter(|head| head.key == key);
-    let Some(head) = head.or_else(|| heads::rebuild(db, rk, key).ok()) else { return Ok(()) };
-    let Some((root, input_hash)) = origin(db, &head, rk)? else { return Ok(()) };
+    let row = db.query_row(&sql, [rk], heads::read_row).optional()?;
+    let Some(key) = row.as_ref().and_then(RunRow::key).or(indexed.map(|indexed| &indexed.key)).cloned() else { return Ok(false) };
+    let head = row.and_then(|row| row.head).filter(|head| head.key == key);
+    let Some(head) = head.or_else(|| heads::rebuild(db, rk, key).ok()) else { return Ok(false) };
+    let Some((root, input_hash)) = origin(db, &head, rk)? else { return Ok(false) };
     let later = "SELECT 1 FROM runs NOT INDEXED WHERE id = ?1 AND ns = ?2 AND generation > ?3 AND rk <> ?4";
     let (id, namespace) = (head.key.id.as_str(), head.key.namespace.as_str());
     let is_current = !db.prepare_cached(later)?.exists(params![id, namespace, head.generation, rk])?;
-    let mut update = db.prepare_cached(
-        "UPDATE runs SET root = ?2, ns = ?3, id = ?4, generation = ?5, current = ?6, kind = ?7, version = ?8, status = ?9,
-           created = ?10, ended = ?11, parent_ns = ?12, parent_id = ?13, parent_generation = ?14, input_hash = ?15, head = ?16
-         WHERE rk = ?1",
-    )?;
-    heads::write_row(&mut update, rk, root, input_hash, is_current, &head)?;
-    db.prepare_cached(concat!("UPDATE runs SET crc = ", run_crc!(), " WHERE rk = ?1"))?.execute([rk]).map(drop)
+    heads::replace_row(db, rk, root, input_hash, is_current, &head).map(|()| true)
 }
 
 /// The number of the run's first generation and the hash of the input it was started with.
-fn origin(db: &Connection, head: &RunHead, rk: i64) -> rusqlite::Result<Option<(i64, Hash)>> {
+pub(crate) fn origin(db: &Connection, head: &RunHead, rk: i64) -> rusqlite::Result<Option<(i64, Hash)>> {
     let root = match head.generation {
         0 => Some(rk),
         _ => db
@@ -239,6 +368,14 @@ fn origin(db: &Connection, head: &RunHead, rk: i64) -> rusqlite::Result<Option<(
     let first = read_records(db, &head.key, root, Index(0), 1).unwrap_or_default();
     Ok(first.first().and_then(Record::started).map(|started| (root, Hash::of(&started.input))))
 }
+
+/// Tables whose rows are made again from logs, each with an index of all of them and its first column.
+const VIEWS: &[(&str, &str, &str)] = &[
+    ("timers", "timers_run", "rk"),
+    ("attributes", "attributes_run", "rk"),
+    ("tasks", "tasks_run", "rk"),
+    ("waits", "waits_run", "rk"),
+];
 
 /// The rows of timers, tasks and waits that are not as they were written, by table.
 fn damaged_views(db: &Connection) -> rusqlite::Result<BTreeMap<&'static str, Vec<i64>>> {
@@ -265,6 +402,15 @@ fn damaged_views(db: &Connection) -> rusqlite::Result<BTreeMap<&'static str, Vec
         let (wk, is_sound) = row?;
         if !is_sound {
             note("waits", wk);
+        }
+    }
+    // Rows that an index has and the table has not: SQLite could make no sense of them.
+    for (table, index, column) in VIEWS {
+        let counted = |how: &str| db.query_row(&format!("SELECT count(*) FROM {table} {how}"), [], |row| row.get::<_, i64>(0));
+        match counted(&format!("INDEXED BY {index} WHERE {column} >= 0")) {
+            Ok(indexed) if indexed != counted("NOT INDEXED")? => drop(damaged.entry(table).or_insert_with(Vec::new)),
+            Err(error) if !is_malformed(&error) => return Err(error),
+            _ => {}
         }
     }
     for (run, rows) in ledger::damaged_rows(db)? {

@@ -7,7 +7,8 @@
 //!
 //! Invariants:
 //! - I1: a page of the database file whose checksum is wrong is never handed to SQLite, but for leaves of tables: their rows have
-//!   checksums of their own (I2) and are found through indexes, so that one changed byte harms one row and not its neighbors.
+//!   checksums of their own (I2) and are found through indexes, so that one changed byte harms one row and not its neighbors. SQLite gets
+//!   such a leaf without the rows that it could not read.
 //!
 //! A page without a checksum (eight zeros) is taken as it is: SQLite's own tools make such pages when they copy a database. SQLite
 //! sees zeros there too, so that a page that one of them copies out of the write-ahead log has none, instead of a wrong one.
@@ -20,6 +21,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use rusqlite::ffi::{self, sqlite3_file, sqlite3_io_methods, sqlite3_vfs};
 
+use crate::salvage::tidy_leaf;
+
 pub(crate) const PAGE_BYTES: usize = 8192;
 /// How many bytes at the end of each page SQLite leaves to us.
 pub(crate) const SUM_BYTES: usize = 8;
@@ -29,8 +32,6 @@ pub(crate) const VFS: &CStr = c"onward";
 
 /// Marks a page that has a checksum.
 pub(crate) const MARK: [u8; 4] = *b"Onw1";
-/// The first byte of a page that is a leaf of a table.
-const TABLE_LEAF: u8 = 0x0d;
 /// What SQLite's backup changes in the first page of a copy: file versions, change counter, schema cookie, version of the library.
 const VOLATILE: [std::ops::Range<usize>; 4] = [18..20, 24..28, 40..44, 92..100];
 
@@ -238,7 +239,7 @@ unsafe extern "C" fn read(file: *mut sqlite3_file, into: *mut c_void, amount: c_
             return code;
         }
         let page = std::slice::from_raw_parts_mut(into.cast::<u8>(), PAGE_BYTES);
-        if check(number, page) == Sum::Wrong && (number == 1 || page[0] != TABLE_LEAF) {
+        if check(number, page) == Sum::Wrong && (number == 1 || !tidy_leaf(page)) {
             DAMAGED.set(Some(number));
             return ffi::SQLITE_CORRUPT; // I1
         }
@@ -318,7 +319,7 @@ mod tests {
         let bytes = std::fs::read(&path).unwrap();
         std::fs::remove_dir_all(&directory).unwrap();
         // The schema is in the first page as a whole, so that no page of it is taken with a wrong checksum.
-        assert_eq!(bytes[100], TABLE_LEAF, "the schema does not fit into one page any more");
+        assert_eq!(bytes[100], crate::salvage::TABLE_LEAF, "the schema does not fit into one page any more");
         assert_eq!(usize::from(bytes[20]), SUM_BYTES);
         for (number, page) in (1..).zip(bytes.chunks_exact(PAGE_BYTES)) {
             assert_eq!(check(number, page), Sum::Right, "page {number}");

@@ -31,6 +31,11 @@ thread_local! {
     static MISSED: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Notes that a row has to be made again.
+pub(crate) fn note_missed() {
+    MISSED.set(true);
+}
+
 /// Whether a row has to be made again: one was missed by this thread since it was asked last.
 pub(crate) fn take_missed() -> bool {
     MISSED.take()

@@ -130,7 +130,13 @@ pub(crate) fn read_run(
     key: &RunKey,
     generation: Option<u32>,
 ) -> Result<Option<RunHead>, StoreError> {
-    let Some(loaded) = heads::load(db, key, generation)? else { return Ok(None) };
+    let loaded = match heads::load(db, key, generation) {
+        Err(error) if may_be_mended(&error) => heads::recover(db, key, generation).ok().flatten().ok_or(error)?,
+        loaded => match loaded? {
+            Some(loaded) => loaded,
+            None => return Ok(None),
+        },
+    };
     let mut head = loaded.head;
     leases.show(loaded.rk, &mut head);
     Ok(Some(head))
@@ -143,7 +149,14 @@ pub(crate) fn read_log(
     from: Index,
     limit: usize,
 ) -> Result<Vec<Record>, StoreError> {
-    let run = heads::find(db, key, generation)?.ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?;
+    let found = match heads::find(db, key, generation) {
+        Err(error) if may_be_mended(&error) => {
+            let recovered = heads::recover(db, key, generation).ok().flatten().ok_or(error)?;
+            Some(heads::Whereabouts { rk: recovered.rk, next_index: recovered.head.next_index })
+        }
+        found => found?,
+    };
+    let run = found.ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?;
     let records = read_bounded(db, key, run.rk, from, limit, READ_BYTES_MAX)?;
     // The row remembers how long the log was at least: a tail that is missing is damage, not an end.
     let end = records.last().map_or(from, Record::next_index);

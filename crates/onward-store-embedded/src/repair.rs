@@ -230,7 +230,12 @@ fn fill(db: &Connection, pages: &Pages, now: Timestamp, repaired: &mut Repaired)
         let insert = db.prepare(&format!("INSERT OR REPLACE INTO {table} VALUES ({marks})")).map_err(open_error)?;
         inserts.insert(*table, insert);
     }
-    repaired.damaged_rows = pages.rows(|Row { table, values }| {
+    let mut partial = Vec::new();
+    repaired.damaged_rows = pages.rows(|Row { table, values, is_partial }| {
+        if is_partial {
+            partial.push(values);
+            return Ok(());
+        }
         if table == "meta" {
             boots.extend(values.get(2).cloned());
             return Ok(());
@@ -241,13 +246,20 @@ fn fill(db: &Connection, pages: &Pages, now: Timestamp, repaired: &mut Repaired)
         }
     })?;
     drop(inserts);
+    // They take no place of a row that verifies.
+    repaired.damaged_rows += partial.len() as u64;
+    let mut insert = db.prepare(&format!("INSERT OR IGNORE INTO runs VALUES ({})", ["?"; 17].join(", "))).map_err(open_error)?;
+    for values in partial {
+        insert.execute(rusqlite::params_from_iter(values)).map_err(open_error)?;
+    }
+    drop(insert);
     let boot =
         boots.iter().filter_map(|boot| if let rusqlite::types::Value::Integer(boot) = boot { Some(*boot) } else { None }).max();
     let is_log_damaged = repaired.log_damage.is_some();
     let make_again = || -> rusqlite::Result<()> {
         write_boot(db, boot, is_log_damaged)?;
         count_references(db)?;
-        mend::damaged_runs(db)?.into_iter().try_for_each(|rk| mend::mend_run(db, rk))?;
+        mend::restore_runs(db, &pages.run_keys())?;
         past::restore(db)?;
         follow_logs(db)?;
         mend::restore_views(db, now)?;
@@ -378,13 +390,7 @@ fn follow_head(db: &Connection, rk: i64, key: &RunKey, head: &RunHead) -> rusqli
     if found.rk != rk || plain(&found.head) == plain(head) {
         return Ok(());
     }
-    let mut update = db.prepare_cached(
-        "UPDATE runs SET root = ?2, ns = ?3, id = ?4, generation = ?5, current = ?6, kind = ?7, version = ?8, status = ?9,
-           created = ?10, ended = ?11, parent_ns = ?12, parent_id = ?13, parent_generation = ?14, input_hash = ?15, head = ?16
-         WHERE rk = ?1",
-    )?;
-    heads::write_row(&mut update, rk, found.root, found.input_hash, true, head)?;
-    db.prepare_cached(concat!("UPDATE runs SET crc = ", crate::row::run_crc!(), " WHERE rk = ?1"))?.execute([rk]).map(drop)
+    heads::replace_row(db, rk, found.root, found.input_hash, true, head)
 }
 
 /// Removes rows of a run that its log has answered since.

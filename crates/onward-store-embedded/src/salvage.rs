@@ -11,22 +11,23 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use onward_core::run::Wait;
+use onward_core::run::{LogKey, Wait};
 use onward_core::task::Task;
-use onward_core::{Index, KindSchemas, RunHead, Timestamp};
+use onward_core::{Index, KindSchemas, Namespace, RunHead, RunId, RunKey, Timestamp};
 use onward_store::StoreError;
 use rusqlite::types::{Value, ValueRef};
 
 use crate::pages::{self, PAGE_BYTES, SUM_BYTES, Sum};
 use crate::row::{event_crc, row_crc, unseal, unseal_bytes};
 use crate::schema::{self, unusable};
-use crate::wal::{self, FRAME_BYTES, HEADER_BYTES, Log, LogDamage};
+use crate::wal::{self, Correction, FRAME_BYTES, HEADER_BYTES, Log, LogDamage};
 
 type Page = Box<[u8; PAGE_BYTES]>;
 
 /// How much of a page SQLite uses.
 const USABLE: usize = PAGE_BYTES - SUM_BYTES;
-const TABLE_LEAF: u8 = 0x0d;
+/// The first byte of a page that is a leaf of a table.
+pub(crate) const TABLE_LEAF: u8 = 0x0d;
 const TABLE_INNER: u8 = 0x05;
 const INDEX_LEAF: u8 = 0x0a;
 const INDEX_INNER: u8 = 0x02;
@@ -42,6 +43,8 @@ const MAP_TREE: u8 = 5;
 pub(crate) struct Row {
     pub table: &'static str,
     pub values: Vec<Value>,
+    /// Only a blob in the row verifies, and says what the columns should say: the number of the row may be another one's.
+    pub is_partial: bool,
 }
 
 /// The pages of a directory: the database file, and over it what verifies of the write-ahead log.
@@ -50,6 +53,9 @@ pub(crate) struct Pages {
     log: Option<File>,
     /// Where the newest version of a page is in the log: the number of its frame, from 0.
     newest: BTreeMap<u64, usize>,
+    /// Frames that do not verify and that no frame with the same page follows: rows in them may.
+    torn: Vec<(u64, usize)>,
+    corrections: BTreeMap<usize, Correction>,
     count: u64,
     /// Frames are missing between those that verify, so that a page in the database may be newer than the one in the log.
     has_gap: bool,
@@ -69,10 +75,17 @@ impl Pages {
         let bytes = file.metadata().map_err(|error| unusable(&path, &error))?.len();
         let (found, damage) = wal::examine(directory)?;
         let synced = found.committed().max(damage.as_ref().map_or(0, |damage| damage.synced as usize));
+        let synced = synced.min(found.frames.len());
         let newest = committed_pages(&found, synced);
+        let torn = torn_frames(&found, synced, &newest);
+        let corrections = found.frames.iter().enumerate().filter_map(|(at, frame)| Some((at, frame.correction?))).collect();
+        // With every frame known there is no gap, whatever is damaged.
+        let is_whole =
+            found.salts.is_some() && damage.as_ref().is_none_or(|damage| damage.frame > 0 && damage.synced as usize <= synced);
+        let has_gap = damage.is_some() && !(is_whole && torn.is_empty());
         let log = File::open(wal::path(directory)).ok();
         let count = newest.keys().last().copied().unwrap_or(0).max(bytes.div_ceil(PAGE_BYTES as u64));
-        Ok((Pages { file, log, newest, count, has_gap: damage.is_some() }, damage))
+        Ok((Pages { file, log, newest, torn, corrections, count, has_gap }, damage))
     }
 
     fn in_file(&self, number: u64) -> Option<Version> {
@@ -83,11 +96,15 @@ impl Pages {
     }
 
     fn in_log(&self, number: u64) -> Option<Version> {
-        let frame = *self.newest.get(&number)?;
+        self.in_frame(*self.newest.get(&number)?, true)
+    }
+
+    fn in_frame(&self, frame: usize, is_sound: bool) -> Option<Version> {
         let mut page: Page = Box::new([0; PAGE_BYTES]);
         let at = HEADER_BYTES + frame as u64 * FRAME_BYTES + (FRAME_BYTES - PAGE_BYTES as u64);
         self.log.as_ref()?.read_exact_at(&mut page[..], at).ok()?;
-        Some(Version { order: frame + 1, page, is_sound: true })
+        self.corrections.get(&frame).into_iter().for_each(|correction| correction.apply(&mut page[..]));
+        Some(Version { order: frame + 1, page, is_sound })
     }
 
     fn newest(&self, number: u64) -> Option<Version> {
@@ -125,10 +142,15 @@ impl Pages {
             let is_leaf = |version: &Version| if version.is_sound { version.page[0] == TABLE_LEAF } else { may_be_leaf() };
             leaves.extend(versions.into_iter().flatten().filter(is_leaf).map(|version| (version.order, number)));
         }
+        let may_be_leaf = |number: u64| number > 1 && !self.is_map(number) && self.is_used(number, &reached, &free);
+        let torn = self.torn.iter().filter(|(number, _)| may_be_leaf(*number));
+        leaves.extend(torn.map(|(number, frame)| (frame + 1, *number)));
         leaves.sort_unstable();
         let mut damaged = 0;
         for (order, number) in leaves {
-            let version = if order == 0 { self.in_file(number) } else { self.in_log(number) };
+            let is_torn = self.torn.contains(&(number, order.wrapping_sub(1)));
+            let version = if order == 0 { self.in_file(number) } else { self.in_frame(order - 1, !is_torn) };
+            let version = version.filter(|version| !is_torn || version.page[0] == TABLE_LEAF);
             let Some(Version { page, is_sound, .. }) = version else { continue };
             let cells = cells(&page, is_sound);
             for cell in cells {
@@ -144,6 +166,15 @@ impl Pages {
     /// Calls `take` with the numbers of run and event, and the row, of each entry in an index of three numbers. An index has no rows to
     /// give back, but it knows of rows that are gone.
     pub fn indexed(&self, mut take: impl FnMut(i64, i64, i64)) {
+        self.entries(|entry| {
+            if let [Value::Integer(run), Value::Integer(index), Value::Integer(row)] = entry {
+                take(*run, *index, *row);
+            }
+        });
+    }
+
+    /// Calls `take` with each entry of each index, as far as it is in pages that verify.
+    fn entries(&self, mut take: impl FnMut(&[Value])) {
         for number in (2..=self.count).filter(|number| !self.is_map(*number)) {
             let Some(page) = self.sound(number).filter(|page| [INDEX_LEAF, INDEX_INNER].contains(&page[0])) else { continue };
             if self.mapped(number).is_some_and(|kind| ![MAP_ROOT, MAP_TREE].contains(&kind)) {
@@ -155,11 +186,29 @@ impl Pages {
                     let (length, at) = varint(&page[..], at + child)?;
                     read_record(page.get(at..at + usize::try_from(length).ok()?)?)
                 });
-                if let Some([Value::Integer(run), Value::Integer(index), Value::Integer(row)]) = entry.as_deref() {
-                    take(*run, *index, *row);
-                }
+                entry.iter().for_each(|entry| take(entry));
             }
         }
+    }
+
+    /// Returns which run each log belongs to, as the entries of the index of ids say it, by the number of the log. Two entries that differ
+    /// say nothing.
+    pub fn run_keys(&self) -> BTreeMap<i64, LogKey> {
+        let mut keys: BTreeMap<i64, Option<LogKey>> = BTreeMap::new();
+        self.entries(|entry| {
+            let [Value::Text(id), Value::Text(namespace), Value::Integer(generation), Value::Integer(rk)] = entry else { return };
+            let (Ok(id), Ok(namespace), Ok(generation)) =
+                (RunId::new(id.clone()), Namespace::new(namespace.clone()), u32::try_from(*generation))
+            else {
+                return;
+            };
+            let found = LogKey { key: RunKey::new(namespace, id), generation };
+            let known = keys.entry(*rk).or_insert_with(|| Some(found.clone()));
+            if known.as_ref() != Some(&found) {
+                *known = None;
+            }
+        });
+        keys.into_iter().filter_map(|(rk, key)| Some((rk, key?))).collect()
     }
 
     /// Whether a page may be a leaf of a tree that is in use. A page that was freed still has the rows that were on it.
@@ -259,11 +308,20 @@ fn map_of(number: u64) -> u64 {
     (number - 2) / (MAPPED + 1) * (MAPPED + 1) + 2
 }
 
-/// Where the newest version of each page is that was committed, over all frames that verify, also those behind one that does not.
+/// Where the newest version of each page is that was committed, over all frames whose content is known, also those behind one whose is not.
 fn committed_pages(log: &Log, synced: usize) -> BTreeMap<u64, usize> {
-    let salts = log.salts.or_else(|| log.frames.first().map(|frame| frame.salts)).unwrap_or_default();
+    // Without a header the first frame says which salts count.
+    let salts = log.frames.first().map(|frame| frame.salts).filter(|_| log.salts.is_none());
     let frames = log.frames.iter().enumerate().take(synced);
-    frames.filter(|(_, frame)| frame.follows && frame.salts == salts).map(|(at, frame)| (u64::from(frame.page), at)).collect()
+    let frames = frames.filter(|(_, frame)| salts.is_none_or(|salts| salts == frame.salts));
+    frames.filter(|(_, frame)| frame.is_known).map(|(at, frame)| (u64::from(frame.page), at)).collect()
+}
+
+/// Returns the frames that were synced and whose content is not known, each with the page that it says it is, unless a later one has it.
+fn torn_frames(log: &Log, synced: usize, newest: &BTreeMap<u64, usize>) -> Vec<(u64, usize)> {
+    let frames = log.frames.iter().enumerate().take(synced).filter(|(_, frame)| !frame.is_known);
+    let frames = frames.map(|(at, frame)| (u64::from(frame.page), at));
+    frames.filter(|(page, at)| newest.get(page).is_none_or(|newest| newest < at)).collect()
 }
 
 fn word16(page: &Page, at: usize) -> Option<usize> {
@@ -315,6 +373,132 @@ fn proven_count(page: &Page) -> Option<usize> {
     None
 }
 
+/// Makes a damaged leaf of a table one that SQLite can read, without the rows of which SQLite could make no sense: a row that is not where
+/// the page says it is, is longer than it can be, is out of order, or whose columns do not fill it. The others stay as they are, damaged or
+/// not. Returns whether the page is a leaf.
+pub(crate) fn tidy_leaf(bytes: &mut [u8]) -> bool {
+    let Ok(page) = <Page>::try_from(Box::<[u8]>::from(&bytes[..])) else { return false };
+    let proven = proven_count(&page);
+    if page[0] != TABLE_LEAF && proven.is_none_or(|count| count == 0 || word16(&page, 3) != Some(count)) {
+        return false;
+    }
+    let places = cells(&page, false);
+    let found: Vec<Cell> = places.iter().enumerate().filter_map(|(number, at)| read_cell(&page, number, (*at)?)).collect();
+    let kept = within(&page, in_order(apart(&page, found)));
+    let is_whole = kept.len() == places.len() && proven == Some(places.len()) && page[0] == TABLE_LEAF;
+    if is_whole && word16(&page, 3) == proven {
+        return true;
+    }
+    bytes.fill(0);
+    bytes[0] = TABLE_LEAF;
+    bytes[3..5].copy_from_slice(&(kept.len() as u16).to_be_bytes());
+    let mut end = USABLE;
+    for (number, cell) in kept.iter().enumerate() {
+        end -= cell.bytes;
+        bytes[end..end + cell.bytes].copy_from_slice(&page[cell.at..cell.at + cell.bytes]);
+        bytes[8 + 2 * number..10 + 2 * number].copy_from_slice(&(end as u16).to_be_bytes());
+    }
+    bytes[5..7].copy_from_slice(&(end as u16).to_be_bytes());
+    true
+}
+
+/// A row of a leaf, by its place and its size in the page.
+#[derive(Debug, Clone, Copy)]
+struct Cell {
+    /// Which of the rows of the page it is.
+    number: usize,
+    at: usize,
+    bytes: usize,
+    rowid: i64,
+    columns: usize,
+}
+
+/// How many columns a row of `runs` has.
+const RUN_COLUMNS: usize = 17;
+
+/// Reads a row of a leaf if its columns fill it.
+fn read_cell(page: &Page, number: usize, at: usize) -> Option<Cell> {
+    let bytes = cell_bytes(page, at)?;
+    let (length, body) = varint(&page[..], at)?;
+    let (rowid, body) = varint(&page[..], body)?;
+    let (header, mut next) = varint(&page[..], body)?;
+    let end = body.checked_add(usize::try_from(header).ok()?).filter(|end| *end <= at + bytes)?;
+    let (mut sum, mut columns) = (header, 0);
+    while next < end {
+        let (kind, after) = varint(&page[..], next)?;
+        sum = sum.checked_add(column_bytes(kind)?)?;
+        next = after;
+        columns += 1;
+    }
+    (next == end && sum == length).then_some(Cell { number, at, bytes, rowid: rowid as i64, columns })
+}
+
+/// Returns the cells without those that lie in another: of two the one goes that does not verify, or the longer one.
+fn apart(page: &Page, mut cells: Vec<Cell>) -> Vec<Cell> {
+    cells.sort_by_key(|cell| cell.at);
+    let mut kept: Vec<Cell> = Vec::new();
+    for cell in cells {
+        match kept.last() {
+            Some(last) if last.at + last.bytes > cell.at => {
+                let is_better = (verifies(page, &cell), last.bytes) > (verifies(page, last), cell.bytes);
+                if is_better {
+                    kept.pop();
+                    kept.push(cell);
+                }
+            }
+            _ => kept.push(cell),
+        }
+    }
+    kept
+}
+
+/// Returns whether a row has its checksum, as far as that can be told from the page alone.
+fn verifies(page: &Page, cell: &Cell) -> bool {
+    let read = || {
+        let (length, body) = varint(&page[..], cell.at)?;
+        let (_, body) = varint(&page[..], body)?;
+        let length = usize::try_from(length).ok()?;
+        if local_bytes(length) < length {
+            return Some(());
+        }
+        let values = read_record(page.get(body..body + length)?)?;
+        classify(cell.rowid, values).map(drop)
+    };
+    read().is_some()
+}
+
+/// Returns the longest series of cells whose row numbers go up, in the order of the page.
+fn in_order(mut cells: Vec<Cell>) -> Vec<Cell> {
+    cells.sort_by_key(|cell| cell.number);
+    // For each cell the length of the longest series that ends with it, and the cell before it there.
+    let mut series: Vec<(usize, Option<usize>)> = Vec::new();
+    for (at, cell) in cells.iter().enumerate() {
+        let before = (0..at).rev().filter(|before| cells[*before].rowid < cell.rowid).max_by_key(|before| series[*before].0);
+        series.push((before.map_or(1, |before| series[before].0 + 1), before));
+    }
+    let mut next = (0..cells.len()).max_by_key(|at| series[*at].0);
+    let mut kept = Vec::new();
+    while let Some(at) = next {
+        kept.push(cells[at]);
+        next = series[at].1;
+    }
+    kept.reverse();
+    kept
+}
+
+/// Returns the cells without a first or last one of `runs` that does not verify: its number may be one of another page, where nothing would
+/// find it. What is missing there is found by the index of ids.
+fn within(page: &Page, mut cells: Vec<Cell>) -> Vec<Cell> {
+    let is_stray = |cell: Option<&Cell>| cell.is_some_and(|cell| cell.columns == RUN_COLUMNS && !verifies(page, cell));
+    if is_stray(cells.last()) {
+        cells.pop();
+    }
+    if is_stray(cells.first()) {
+        cells.remove(0);
+    }
+    cells
+}
+
 /// Returns how many bytes of a leaf a cell takes.
 fn cell_bytes(page: &Page, at: usize) -> Option<usize> {
     let (length, body) = varint(&page[..], at)?;
@@ -348,6 +532,18 @@ fn varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     Some((value << 8 | u64::from(*bytes.get(at + 8)?), at + 9))
 }
 
+/// Returns how many bytes a column of a type takes.
+fn column_bytes(kind: u64) -> Option<u64> {
+    match kind {
+        0 | 8 | 9 => Some(0),
+        1..=4 => Some(kind),
+        5 => Some(6),
+        6 | 7 => Some(8),
+        10 | 11 => None,
+        _ => Some((kind - 12) / 2),
+    }
+}
+
 fn read_record(record: &[u8]) -> Option<Vec<Value>> {
     let (header, mut at) = varint(record, 0)?;
     let mut body = usize::try_from(header).ok()?;
@@ -355,14 +551,7 @@ fn read_record(record: &[u8]) -> Option<Vec<Value>> {
     while at < usize::try_from(header).ok()? {
         let (kind, next) = varint(record, at)?;
         at = next;
-        let length = match kind {
-            0 | 8 | 9 => 0,
-            1..=4 => kind as usize,
-            5 => 6,
-            6 | 7 => 8,
-            10 | 11 => return None,
-            _ => usize::try_from((kind - 12) / 2).ok()?,
-        };
+        let length = usize::try_from(column_bytes(kind)?).ok()?;
         let bytes = record.get(body..body.checked_add(length)?)?;
         body += length;
         values.push(match kind {
@@ -417,7 +606,8 @@ fn classify(rowid: i64, mut values: Vec<Value>) -> Option<Row> {
         17 if is_run(columns) || sealed(15).is_some_and(|data| unseal::<RunHead>("", data).is_ok()) => "runs",
         _ => return None,
     };
-    Some(Row { table, values })
+    let is_partial = table == "runs" && !is_run(columns);
+    Some(Row { table, values, is_partial })
 }
 
 fn blob(value: &Value) -> Option<&[u8]> {

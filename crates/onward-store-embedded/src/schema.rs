@@ -103,9 +103,10 @@ const fn plain(name: &'static str, table: &'static str, columns: &'static str, o
 
 pub(crate) const INDEXES: &[Index] = &[
     unique("runs_key", "runs", "id, ns, generation"),
-    plain("runs_created", "runs", "ns, created", "current = 1"),
-    plain("runs_kind", "runs", "ns, kind, created", "current = 1"),
-    plain("runs_status", "runs", "ns, status, created", "current = 1"),
+    // Lists are ordered and filtered by these alone (I9): they have every column that a list asks for.
+    plain("runs_created", "runs", "ns, created, id, version, current", "current = 1"),
+    plain("runs_kind", "runs", "ns, kind, created, id, version, current", "current = 1"),
+    plain("runs_status", "runs", "ns, status, created, id, kind, version, current", "current = 1"),
     plain("runs_pending", "runs", "ns, kind, version, rk", "status = 0"),
     plain("runs_ended", "runs", "kind, ended", "current = 1 AND ended IS NOT NULL"),
     plain("runs_parent", "runs", "parent_id, parent_ns", "parent_id IS NOT NULL"),

@@ -25,7 +25,7 @@ use crate::reader::{self, Readers};
 use crate::repair::{self, Repaired, Scratch};
 use crate::schema::{self, Found};
 use crate::shared::{Shared, Stats};
-use crate::synced::MarkFile;
+use crate::synced::{Mark, MarkFile};
 use crate::upkeep::LogLength;
 use crate::wal::{self, LogDamage};
 use crate::writer::{self, Beginning};
@@ -211,6 +211,21 @@ impl EmbeddedStore {
     pub fn damaged_pages(directory: impl AsRef<Path>) -> Result<Vec<u64>, StoreError> {
         let path = schema::database(directory.as_ref());
         pages::damaged_pages(&path).map_err(|error| schema::unusable(&path, &error))
+    }
+
+    /// Returns whether `onward.synced` does not have its checksum. It says which commit was synced last. Changes nothing.
+    pub fn is_mark_damaged(directory: impl AsRef<Path>) -> bool {
+        // Another process may write it meanwhile.
+        (0..3).all(|_| Mark::is_damaged(directory.as_ref()))
+    }
+
+    /// Names the rows of runs that are not as they were written, logs without a row and rows without a log. Changes nothing.
+    pub fn damaged_rows(directory: impl AsRef<Path>) -> Result<Vec<String>, StoreError> {
+        let directory = directory.as_ref();
+        if EmbeddedStore::examine(directory)?.is_some() {
+            return Ok(Vec::new()); // only what a repair would keep of it can be read
+        }
+        mend::describe_damage(&schema::open_reader(directory)?).map_err(read_error)
     }
 
     /// Takes everything that verifies of a damaged directory into a new database, says what is lost, and puts the damaged files aside.

@@ -41,6 +41,12 @@ impl Mark {
         Some(Mark { salts, frames, is_closed: said[24] == 1 })
     }
 
+    /// Returns whether a directory has a mark that does not have its checksum. One that was never written is all zeros.
+    pub fn is_damaged(directory: &Path) -> bool {
+        let bytes = std::fs::read(directory.join(SYNCED)).unwrap_or_default();
+        bytes.iter().any(|byte| *byte != 0) && Mark::read(directory).is_none()
+    }
+
     fn bytes(&self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
         bytes[..8].copy_from_slice(MAGIC);
@@ -109,5 +115,30 @@ impl MarkFile {
     pub fn close(&self) -> bool {
         let closed = Mark { is_closed: true, ..Mark::default() };
         self.file.write_all_at(&closed.bytes(), 0).and_then(|()| self.file.sync_all()).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_changed_byte_of_the_mark_is_found() {
+        let directory = std::env::temp_dir().join(format!("onward-mark-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let file = directory.join(SYNCED);
+        assert!(!Mark::is_damaged(&directory), "there is none");
+        std::fs::write(&file, [0; BYTES]).unwrap();
+        assert!(!Mark::is_damaged(&directory), "none was written yet");
+        let mark = Mark { salts: [1, 2, 3, 4, 5, 6, 7, 8], frames: 70_000, is_closed: false };
+        std::fs::write(&file, mark.bytes()).unwrap();
+        assert!(!Mark::is_damaged(&directory) && Mark::read(&directory) == Some(mark.clone()));
+        for at in 0..BYTES {
+            let mut bytes = mark.bytes();
+            bytes[at] ^= 0x10;
+            std::fs::write(&file, bytes).unwrap();
+            assert!(Mark::is_damaged(&directory), "byte {at}");
+        }
+        std::fs::remove_dir_all(&directory).unwrap();
     }
 }

@@ -38,6 +38,33 @@ pub(crate) struct Frame {
     pub salts: [u8; 8],
     /// The running checksum is seeded with the one of the frame before, so that eight bytes suffice to verify a frame behind a bad one.
     pub follows: bool,
+    /// What the frame says is known: it verifies, or it does once one byte of it is put right.
+    pub is_known: bool,
+    /// What to put in the place of a word of the frame before it is used.
+    pub correction: Option<Correction>,
+}
+
+/// A word of a frame that was damaged, as it was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Correction {
+    /// Where it is in the frame, which begins with its header.
+    at: usize,
+    word: [u8; 4],
+}
+
+impl Correction {
+    /// Puts the word right in the page of a frame. A word of the header is none of the page.
+    pub fn apply(self, page: &mut [u8]) {
+        if let Some(at) = self.at.checked_sub(FRAME_HEADER_BYTES) {
+            page[at..at + 4].copy_from_slice(&self.word);
+        }
+    }
+
+    fn apply_to_header(self, header: &mut [u8; 8]) {
+        if self.at < header.len() {
+            header[self.at..self.at + 4].copy_from_slice(&self.word);
+        }
+    }
 }
 
 impl Frame {
@@ -87,6 +114,8 @@ impl Log {
         // Without a header the frames are compared with each other, in the byte order of this machine.
         let is_big = if is_sound { is_big_endian(magic) } else { cfg!(target_endian = "big") };
         let mut before = eight(&header, 24);
+        // The checksum that the frame before was written with, which one damaged byte does not hide.
+        let mut seed = before;
         let mut salts = log.salts.unwrap_or_default();
         let mut frame = vec![0; FRAME_BYTES as usize];
         loop {
@@ -99,17 +128,20 @@ impl Log {
             if !is_sound && log.frames.is_empty() {
                 salts = found;
             }
-            let running = || {
-                let seed = [number(&before, 0), number(&before, 4)];
-                sum(is_big, sum(is_big, seed, &frame[..8]), &frame[FRAME_HEADER_BYTES..])
+            let follows = number(&frame, 0) != 0 && found == salts && running(is_big, before, &frame) == frame[16..24];
+            let (known, correction) = match follows {
+                true => (Some(eight(&frame, 16)), None),
+                false => correct(is_big, seed, salts, &frame),
             };
-            let page = number(&frame, 0);
-            let follows = page != 0 && found == salts && stored(running()) == frame[16..24];
+            let mut head = eight(&frame, 0);
+            correction.into_iter().for_each(|correction: Correction| correction.apply_to_header(&mut head));
             before = eight(&frame, 16);
+            seed = known.unwrap_or(before);
             if !is_sound {
                 salts = found;
             }
-            log.frames.push(Frame { page, commit_pages: number(&frame, 4), salts: found, follows });
+            let (page, commit_pages) = (number(&head, 0), number(&frame, 4));
+            log.frames.push(Frame { page, commit_pages, salts: found, follows, is_known: known.is_some(), correction });
         }
     }
 
@@ -175,6 +207,49 @@ fn sum(is_big_endian: bool, seed: Sum, bytes: &[u8]) -> Sum {
         let first = first.wrapping_add(word(&pair[..4])).wrapping_add(second);
         [first, second.wrapping_add(word(&pair[4..])).wrapping_add(first)]
     })
+}
+
+/// Returns the checksum that a frame should have behind one with the checksum `seed`.
+fn running(is_big_endian: bool, seed: [u8; 8], frame: &[u8]) -> [u8; 8] {
+    let seed = [number(&seed, 0), number(&seed, 4)];
+    stored(sum(is_big_endian, sum(is_big_endian, seed, &frame[..8]), &frame[FRAME_HEADER_BYTES..]))
+}
+
+/// Finds the one byte of a frame that was changed. Returns the checksum that the frame was written with if there is one such byte, and the
+/// word to put right unless it is the salts or the checksum itself.
+///
+/// The checksum has 64 bits and there are two million ways to change one byte of a frame, so that other damage is not taken for one.
+fn correct(is_big_endian: bool, seed: [u8; 8], salts: [u8; 8], frame: &[u8]) -> (Option<[u8; 8]>, Option<Correction>) {
+    let (computed, found) = (running(is_big_endian, seed, frame), eight(frame, 16));
+    match (changed_bytes(&eight(frame, 8), &salts), changed_bytes(&computed, &found)) {
+        (0, 0 | 1) | (1, 0) if number(frame, 0) != 0 => return (Some(computed), None),
+        (0, _) => {}
+        _ => return (None, None),
+    }
+    // A change of `by` in the first word of a pair adds (by, by) to the two sums, one in the second word (0, by). Each pair behind it
+    // turns (a, b) into (a + b, a + 2b), which is undone here from the last pair to the first.
+    let mut first = number(&found, 0).wrapping_sub(number(&computed, 0));
+    let mut second = number(&found, 4).wrapping_sub(number(&computed, 4));
+    let pairs = (FRAME_HEADER_BYTES..frame.len()).step_by(8).rev().chain([0]);
+    for pair in pairs {
+        let at = if first == second { Some(pair) } else { (first == 0).then_some(pair + 4) };
+        if let Some(at) = at {
+            let damaged = [frame[at], frame[at + 1], frame[at + 2], frame[at + 3]];
+            let word = match is_big_endian {
+                true => u32::from_be_bytes(damaged).wrapping_add(second).to_be_bytes(),
+                false => u32::from_le_bytes(damaged).wrapping_add(second).to_le_bytes(),
+            };
+            if changed_bytes(&word, &damaged) == 1 {
+                return (Some(found), Some(Correction { at, word }));
+            }
+        }
+        (first, second) = (first.wrapping_mul(2).wrapping_sub(second), second.wrapping_sub(first));
+    }
+    (None, None)
+}
+
+fn changed_bytes(left: &[u8], right: &[u8]) -> usize {
+    left.iter().zip(right).filter(|(left, right)| left != right).count()
 }
 
 /// Why commits that were acknowledged cannot be read from the write-ahead log.

@@ -160,3 +160,51 @@ fn a_log_that_a_reader_held_back_is_there_at_the_next_opening() {
     assert!(!log(directory.path()).exists());
     assert_eq!(remember(&open(directory.path())).runs.len(), 2);
 }
+
+/// A frame has a checksum of 64 bits, by which one changed byte of it is found and put right.
+#[test]
+fn one_flipped_byte_in_a_frame_costs_nothing_after_a_repair() {
+    let (original, answered) = killed("after_reply:58");
+    let frames = (log_end(original.path()) - 32) / 8_216;
+    // Page number, commit, salts, checksum, and bytes of the page.
+    for (turn, offset) in [0, 3, 7, 8, 13, 16, 19, 20, 23, 24, 28, 31, 100, 4_000, 8_191, 8_215].into_iter().enumerate() {
+        for frame in [turn % 3, turn * 7 % frames, frames - 1] {
+            let directory = copy(original.path());
+            flip(&log(directory.path()), 32 + frame * 8_216 + offset, 0x81);
+            assert_damaged(directory.path());
+            let repaired = EmbeddedStore::repair(directory.path()).unwrap();
+            assert!(repaired.lost.is_empty(), "byte {offset} of frame {frame}: {:?}", repaired.lost);
+            let found = remember(&open(directory.path()));
+            assert_eq!(found, expected(answered), "byte {offset} of frame {frame} of {frames}");
+        }
+    }
+}
+
+/// More than one byte of a frame cannot be put right: the rows of the page that verify are kept, and the frame before has the others.
+#[test]
+fn rows_of_a_damaged_frame_that_verify_are_kept() {
+    let original = tempfile::tempdir().unwrap();
+    let store = open(original.path());
+    let started = 30;
+    (0..started).for_each(|run| drop(block_on(store.start_run(new_run(&format!("only-{run:02}")), None)).unwrap()));
+    let directory = copy(original.path());
+    drop(store);
+    // The last frame of each leaf of a table has rows that no other frame has.
+    let bytes = std::fs::read(log(directory.path())).unwrap();
+    let mut last = std::collections::BTreeMap::new();
+    for (number, frame) in bytes[32..].chunks_exact(8_216).enumerate().take_while(|(_, frame)| frame[8..16] == bytes[16..24]) {
+        if frame[24] == 0x0d && u16::from_be_bytes([frame[27], frame[28]]) > 20 {
+            last.insert(frame[..4].to_vec(), number);
+        }
+    }
+    assert!(last.len() >= 2, "{last:?}");
+    for number in last.into_values() {
+        let frame = 32 + number * 8_216;
+        // In the row that was written first, which the page ends with.
+        flip(&log(directory.path()), frame + 24 + 8_180, 0x55);
+        flip(&log(directory.path()), frame + 24 + 8_170, 0x55);
+    }
+    let repaired = EmbeddedStore::repair(directory.path()).unwrap();
+    assert!(repaired.lost.is_empty(), "{:?}", repaired.lost);
+    assert_eq!(remember(&open(directory.path())).runs.len(), started);
+}

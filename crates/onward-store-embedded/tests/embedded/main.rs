@@ -16,6 +16,7 @@ mod power;
 mod random;
 mod reads;
 mod repair;
+mod rows;
 mod shim;
 mod size;
 mod story;
