@@ -10,12 +10,13 @@ use onward_core::transfer::{self, ExportedRun, Importer};
 use onward_core::{Namespace, RunHead};
 use onward_runtime::{export_run, leaves_out};
 use onward_store::RunQuery;
+use onward_store_embedded::EmbeddedStore;
 
 use super::run::FilterArgs;
 use crate::args::Global;
 use crate::error::{FAILURE, Mistake, NOT_ALLOWED, tell_one};
 use crate::output::{escape, print, print_json, say};
-use crate::site::Site;
+use crate::site::{Place, Site};
 
 mod store;
 mod target;
@@ -55,11 +56,25 @@ struct Export<'a> {
 }
 
 pub async fn export(args: ExportArgs, global: &Global) -> Result<ExitCode> {
-    let site = match args.store.open_to_read(global).await? {
-        Some(runtime) => Site::of(runtime, global)?,
-        None => Site::to_read(global)?,
+    let (site, is_damaged) = match args.store.open_to_read(global).await? {
+        Some(runtime) => (Site::of(runtime, global)?, false),
+        None => (Site::to_read(global)?, is_damaged(global)?),
     };
-    let mut export = Export { site: &site, json: global.json, count: 0, left_out: 0 };
+    let code = export_from(&site, args, global).await?;
+    // What is missing from a damaged write-ahead log is in no list.
+    Ok(if is_damaged { ExitCode::FAILURE } else { code })
+}
+
+/// Returns whether the runs are in a directory of which acknowledged writes may be missing. Opening it has printed a warning.
+fn is_damaged(global: &Global) -> Result<bool> {
+    match Place::of(global)? {
+        Place::Directory(path) => Ok(EmbeddedStore::examine(path)?.is_some()),
+        Place::Server { .. } => Ok(false),
+    }
+}
+
+async fn export_from(site: &Site, args: ExportArgs, global: &Global) -> Result<ExitCode> {
+    let mut export = Export { site, json: global.json, count: 0, left_out: 0 };
     if args.ids.is_empty() {
         export.found(args.filter.query(site.namespace.clone(), PAGE)?).await
     } else {

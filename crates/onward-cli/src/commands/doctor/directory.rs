@@ -61,6 +61,7 @@ pub async fn check(path: &Path, quick: bool, global: &Global, findings: &mut Fin
         write_ahead_log(path, findings);
         if !quick {
             pages(path, findings);
+            rows(path, findings);
         }
         space(path, findings);
         syncs(path, findings);
@@ -103,6 +104,11 @@ const REPAIR: &str = "stop what has it open, copy the directory, and run `onward
 
 /// Whether everything that was acknowledged can be read from the write-ahead log.
 fn write_ahead_log(path: &Path, findings: &mut Findings) {
+    if EmbeddedStore::is_mark_damaged(path) {
+        let detail =
+            "onward.synced does not have its checksum: damage to the last commits of the write-ahead log would not be found";
+        findings.fail("mark", detail, "check the disk; the next commit writes the file again");
+    }
     match EmbeddedStore::examine(path) {
         Ok(None) => findings.ok("log", "every commit that was synced is there"),
         Ok(Some(damage)) => findings.fail("log", damage.to_string(), REPAIR),
@@ -121,6 +127,19 @@ fn pages(path: &Path, findings: &mut Findings) {
             findings.fail("pages", detail, REPAIR);
         }
         Err(error) => findings.fail_with("pages", &error.into()),
+    }
+}
+
+/// Compares the rows of runs with their checksums and with the logs: a page that is written again has a new checksum over a damaged row.
+fn rows(path: &Path, findings: &mut Findings) {
+    match EmbeddedStore::damaged_rows(path) {
+        Ok(damaged) if damaged.is_empty() => findings.ok("rows", "each run has its row and its log"),
+        Ok(damaged) => {
+            let named: Vec<&str> = damaged.iter().take(NAMED_MAX).map(String::as_str).collect();
+            let detail = format!("{} damaged: {}", count(damaged.len() as u64, "row"), named.join("; "));
+            findings.fail("rows", detail, REPAIR);
+        }
+        Err(error) => findings.fail_with("rows", &error.into()),
     }
 }
 
