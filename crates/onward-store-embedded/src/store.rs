@@ -222,6 +222,7 @@ impl EmbeddedStore {
     /// Names the rows of runs that are not as they were written, logs without a row and rows without a log. Changes nothing.
     pub fn damaged_rows(directory: impl AsRef<Path>) -> Result<Vec<String>, StoreError> {
         let directory = directory.as_ref();
+        directory::check(directory)?;
         if EmbeddedStore::examine(directory)?.is_some() {
             return Ok(Vec::new()); // only what a repair would keep of it can be read
         }

@@ -53,7 +53,9 @@ async fn what_happens_is_counted() {
     site.get("/some/where").await;
     site.put_json("/v1/external/e", json!({"kind": "order", "status": "running"})).await;
     // Who listens to a store is told behind the answer.
-    let counts = |page: &String| page.contains("event=\"signal_received\"");
+    let counts = |page: &String| {
+        page.contains("event=\"signal_received\"") && page.contains("onward_inputs_total{event=\"run_started\"} 2")
+    };
     let mut page = site.get("/metrics").await.body;
     for _ in 0..1_000 {
         if counts(&page) {
