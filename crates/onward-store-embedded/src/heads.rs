@@ -172,6 +172,22 @@ pub(crate) fn write_row(
     statement.execute(columns).map(drop)
 }
 
+/// The insert of a run's row whose parameters [`write_row`] has, with the checksum of what never changes in it. `$or` is what follows
+/// `INSERT`.
+macro_rules! insert_run {
+    ($or:literal) => {
+        concat!(
+            "INSERT ",
+            $or,
+            " INTO runs(rk, root, ns, id, generation, current, kind, version, status, created, ended,
+               parent_ns, parent_id, parent_generation, input_hash, head, crc)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,
+               row_crc(?1, ?2, ?3, ?4, ?5, ?10, ?12, ?13, ?14, ?15))"
+        )
+    };
+}
+pub(crate) use insert_run;
+
 /// Puts the row of a run in, or in the place of a damaged one.
 pub(crate) fn replace_row(
     db: &Connection,
@@ -181,12 +197,7 @@ pub(crate) fn replace_row(
     is_current: bool,
     head: &RunHead,
 ) -> rusqlite::Result<()> {
-    let mut replace = db.prepare_cached(
-        "INSERT OR REPLACE INTO runs(rk, root, ns, id, generation, current, kind, version, status, created, ended,
-           parent_ns, parent_id, parent_generation, input_hash, head, crc)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,
-           row_crc(?1, ?2, ?3, ?4, ?5, ?10, ?12, ?13, ?14, ?15))",
-    )?;
+    let mut replace = db.prepare_cached(insert_run!("OR REPLACE"))?;
     write_row(&mut replace, rk, root, input_hash, is_current, head)
 }
 

@@ -150,12 +150,7 @@ impl Writer<'_> {
     }
 
     pub(super) fn put_row(&mut self, rk: i64, root: i64, input_hash: Hash, current: bool, head: &RunHead) -> Outcome<()> {
-        let mut insert = self.db.prepare_cached(
-            "INSERT INTO runs(rk, root, ns, id, generation, current, kind, version, status, created, ended,
-               parent_ns, parent_id, parent_generation, input_hash, head, crc)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,
-               row_crc(?1, ?2, ?3, ?4, ?5, ?10, ?12, ?13, ?14, ?15))",
-        )?;
+        let mut insert = self.db.prepare_cached(heads::insert_run!(""))?;
         heads::write_row(&mut insert, rk, root, input_hash, current, head)?;
         drop(insert);
         if head.attributes.is_empty() || !current { Ok(()) } else { self.put_attributes(rk, &head.attributes) }
