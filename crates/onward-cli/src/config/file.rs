@@ -135,8 +135,14 @@ mod tests {
         let counts = onward_fuzz::mutate("settings", &[text.as_bytes().to_vec()], |bytes| {
             let Ok(text) = std::str::from_utf8(bytes) else { return false };
             match parse(text) {
-                Ok(values) => values.values().all(|(_, at)| line_of(text, *at) >= 1),
-                Err((at, why, _)) => line_of(text, at) < 1 || why.is_empty(),
+                Ok(values) => {
+                    assert!(values.values().all(|(_, at)| line_of(text, *at) >= 1), "{text:?}");
+                    true
+                }
+                Err((at, why, _)) => {
+                    assert!(line_of(text, at) >= 1 && !why.is_empty(), "{text:?}");
+                    false
+                }
             }
         });
         counts.assert_refuses();
