@@ -4,7 +4,8 @@
 //! its parent's business.
 //!
 //! Invariants:
-//! - KI4: what a worker has declared internal is neither started by callers nor shown to them; one version of a kind speaks for all.
+//! - KI4: what a worker has declared internal is neither started by callers nor shown to them; one version of a kind speaks for all. It
+//!   stays internal whatever other workers say, until an admin removes what is kept about the kind.
 //! - KI1: an input that does not fit the schema of its kind and version begins nothing; but whoever repeats a start that was taken finds it.
 //! - KI2: the newest word about a kind and version counts, also when it says nothing; it counts while no worker is there.
 //! - KI3 (S35): no schema and no input can make a check run on for ever, use up the stack, or fetch anything.
@@ -99,17 +100,38 @@ impl Runtime {
             check_usable(kind).await?;
         }
         let kept = self.store().list_kinds(namespace.clone()).await?;
+        // A worker that does not declare the kind internal may be an older one (KI4).
+        let stays_internal = |kind: &KindSchemas| kept.iter().any(|other| other.place() == kind.place() && other.is_internal);
         let is_news = |kind: &KindSchemas| match kept.iter().find(|other| other.place() == kind.place()) {
             Some(other) => !other.agrees(kind),
             None => kind.says_something(),
         };
-        let news: Vec<KindSchemas> =
-            said.into_iter().map(|kind| KindSchemas { namespace: namespace.clone(), ..kind }).filter(is_news).collect();
+        let said = said.into_iter().map(|kind| KindSchemas { namespace: namespace.clone(), ..kind });
+        let news: Vec<KindSchemas> = said
+            .map(|kind| KindSchemas { is_internal: kind.is_internal || stays_internal(&kind), ..kind })
+            .filter(is_news)
+            .collect();
         if !news.is_empty() {
             self.store().register_kinds(news).await?;
             lock(&self.shared.kinds.known).remove(namespace);
         }
         Ok(())
+    }
+
+    /// Removes what is kept about a kind: its schemas, and that it is internal (KI4). What workers that are connected have said counts
+    /// again when they begin anew.
+    pub async fn forget_kind(&self, namespace: &Namespace, kind: &Name) -> Result<bool, RuntimeError> {
+        let mut kept = self.store().list_kinds(namespace.clone()).await?;
+        kept.retain(|said| said.kind == *kind);
+        let is_known = !kept.is_empty();
+        for said in &mut kept {
+            (said.input, said.output, said.is_internal) = (None, None, false);
+        }
+        if is_known {
+            self.store().register_kinds(kept).await?;
+            lock(&self.shared.kinds.known).remove(namespace);
+        }
+        Ok(is_known)
     }
 
     /// The kinds of a namespace that callers may start and that have schemas or workers here, workflows first (KI4).

@@ -1,7 +1,7 @@
 //! Kinds: what there is, what it takes and gives, and who has code for it.
 
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use onward_core::{Name, Payload, Timestamp};
 use onward_runtime::{KindVersion, KindView};
 use serde::Serialize;
@@ -61,6 +61,15 @@ fn schema(payload: &Payload) -> Option<&RawValue> {
 pub(crate) async fn list(request: Request) -> Result<Response, Problem> {
     let views = request.server.runtime().list_kinds(&request.namespace).await?;
     Ok(json(StatusCode::OK, &Kinds { kinds: views.iter().map(Kind::from).collect() }))
+}
+
+/// `DELETE /v1/kinds/{kind}`: removes what workers have declared about it.
+pub(crate) async fn remove(request: Request) -> Result<Response, Problem> {
+    let kind = Name::new(request.id.as_deref().unwrap_or_default())?;
+    match request.server.runtime().forget_kind(&request.namespace, &kind).await? {
+        true => Ok(StatusCode::NO_CONTENT.into_response()),
+        false => Err(RequestError::KindNotFound { kind: kind.to_string() }.into()),
+    }
 }
 
 /// `GET /v1/kinds/{kind}`: a workflow and a task may have the same name.

@@ -510,6 +510,14 @@ pub static ROUTES: &[Route] = &[
     route(Verb::Get, "/v1/kinds/{id}", Some(Scope::Read), "Show one kind", |request| Box::pin(kinds::show(request)))
         .answers(&[answer(200, "The workflow and the task of that name", &[(JSON, "Kinds")])]),
     route(
+        Verb::Delete,
+        "/v1/kinds/{id}",
+        Some(Scope::Admin),
+        "Remove what workers have declared about a kind: its schemas, and that it is internal",
+        |request| Box::pin(kinds::remove(request)),
+    )
+    .answers(&[answer(204, "Removed, until a worker declares it again", &[])]),
+    route(
         Verb::Post,
         "/v1/drive/{id}",
         Some(Scope::Work),
