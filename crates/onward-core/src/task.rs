@@ -22,6 +22,8 @@
 //!   the same id, and of the same task where its log was moved from or in rows that were lost.
 //! - K9: two executions of a task never have the same attempt number. Interrupted attempts and lost workers use up a number, but do not
 //!   count against the retry limit.
+//! - K10 (L9): a worker that moves to another server takes its attempt along. What the server that it has left reports on its own (lost,
+//!   interrupted, not started, still alive) changes nothing any more.
 
 mod report;
 
@@ -156,6 +158,9 @@ numbered! {
 
 /// The code of a failure that the worker reports because the task's code panicked or was aborted.
 pub const PANICKED: &str = "panicked";
+
+/// The code of the failure of an `at_most_once` task whose attempt may have had its effect (K6).
+pub const OUTCOME_UNKNOWN: &str = "outcome_unknown";
 
 /// How the kinds of model calls begin; the model's name follows.
 pub const MODEL_CALL: &str = "llm.";
@@ -427,6 +432,16 @@ impl Task {
                 self.fail(failure.bounded(), now)
             }
             TaskReport::Spent { report, .. } => return self.report(claim, *report, lease, now),
+            TaskReport::BySession { session, report } => {
+                if self.worker.as_ref() != Some(&session) {
+                    return Err(StaleReport); // K10
+                }
+                return self.report(claim, *report, lease, now);
+            }
+            TaskReport::Adopted { session } => {
+                self.worker = Some(session);
+                return self.report(claim, TaskReport::Heartbeat { progress: None }, lease, now);
+            }
             TaskReport::Interrupted | TaskReport::WorkerLost if self.is_at_most_once() => {
                 let why = match report {
                     TaskReport::Interrupted => "its worker stopped before the attempt ended",
@@ -528,7 +543,7 @@ impl Task {
     fn outcome_unknown(&self, why: &str) -> Failure {
         let message =
             format!("attempt {} may have had its effect: {why}; the task is `at_most_once` and is not tried again", self.attempt);
-        Failure { retryable: false, ..Failure::new("outcome_unknown", message) }
+        Failure { retryable: false, ..Failure::new(OUTCOME_UNKNOWN, message) }
     }
 
     /// The worker is gone: another one gets the task, without loss of an attempt that its retry limit allows (K3).
@@ -851,6 +866,28 @@ mod tests {
         task.claim(&worker(), LEASE, Timestamp(40_000));
         assert_eq!(task.report(1, done(), LEASE, Timestamp(40_001)), Err(StaleReport));
         assert!(task.report(2, done(), LEASE, Timestamp(40_001)).is_ok());
+    }
+
+    /// K10.
+    #[test]
+    fn a_server_that_the_worker_has_left_does_not_end_the_attempt() {
+        let (here, there) = (worker(), WorkerId::new("there").unwrap());
+        let mut task = task(TaskOptions { class: Some(EffectClass::AtMostOnce), ..TaskOptions::default() });
+        task.claim(&here, LEASE, Timestamp(1_000));
+        task.report(1, TaskReport::Heartbeat { progress: None }.by_session(here.clone()), LEASE, Timestamp(2_000)).unwrap();
+        task.report(1, TaskReport::Adopted { session: there.clone() }, LEASE, Timestamp(3_000)).unwrap();
+        let adopted = task.clone();
+        let beat = TaskReport::Heartbeat { progress: None };
+        for report in [TaskReport::WorkerLost, TaskReport::Interrupted, task.not_started(), beat] {
+            let late = report.clone().by_session(here.clone());
+            assert_eq!(task.report(1, late, Duration::from_millis(1), Timestamp(4_000)), Err(StaleReport), "{report:?}");
+            assert_eq!(task, adopted, "{report:?}");
+        }
+        // What the worker itself reports counts, whichever way it comes.
+        assert!(task.clone().report(1, TaskReport::Completed(Payload::null()), LEASE, Timestamp(4_000)).is_ok());
+        // The server that it is at now can lose it.
+        let fate = task.report(1, TaskReport::WorkerLost.by_session(there), LEASE, Timestamp(4_000)).unwrap();
+        assert!(matches!(fate, TaskFate::Ended(_)));
     }
 
     #[test]

@@ -32,6 +32,9 @@ struct Held {
     /// How the attempt stands in the ledger.
     about: AttemptSpend,
     over: Arc<Notify>,
+    /// The store has it with another session of the worker still, from which it is being taken over: heartbeats of this one would be
+    /// refused (K10).
+    is_being_adopted: bool,
 }
 
 impl Held {
@@ -54,6 +57,7 @@ impl HeldTasks {
             heartbeat_timeout,
             about,
             over: Arc::default(),
+            is_being_adopted: false,
         };
         let mut tasks = lock(&self.tasks);
         if tasks.get(&task.id).is_some_and(|held| held.claim == task.claim) {
@@ -64,6 +68,23 @@ impl HeldTasks {
             before.tell_over();
         }
         self.count.store(tasks.len(), Ordering::SeqCst);
+    }
+
+    /// Adds a task that the store may have with another session of the worker; its lease is extended once that is changed.
+    pub fn begin_adoption(&self, task: &Task) {
+        self.add(task);
+        self.set_being_adopted(&task.id, task.claim, true);
+    }
+
+    /// The store has the task with this session now.
+    pub fn end_adoption(&self, id: &TaskId, claim: u64) {
+        self.set_being_adopted(id, claim, false);
+    }
+
+    fn set_being_adopted(&self, id: &TaskId, claim: u64, is_being_adopted: bool) {
+        if let Some(held) = lock(&self.tasks).get_mut(id).filter(|held| held.claim == claim) {
+            held.is_being_adopted = is_being_adopted;
+        }
     }
 
     /// The attempt is over; who waits for that is told.
@@ -97,7 +118,8 @@ impl HeldTasks {
     /// The attempts whose lease the runtime extends by itself: those whose code has not promised to be heard of.
     pub fn kept_alive(&self) -> Vec<(TaskId, u64)> {
         let tasks = lock(&self.tasks);
-        tasks.iter().filter(|(_, held)| held.heartbeat_timeout.is_none()).map(|(id, held)| (id.clone(), held.claim)).collect()
+        let is_kept = |held: &Held| held.heartbeat_timeout.is_none() && !held.is_being_adopted;
+        tasks.iter().filter(|(_, held)| is_kept(held)).map(|(id, held)| (id.clone(), held.claim)).collect()
     }
 
     /// Returns once the attempt is over: reported, canceled, timed out, or given to another worker.

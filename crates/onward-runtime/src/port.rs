@@ -196,11 +196,18 @@ impl WorkerPort {
         answer
     }
 
+    /// Reports what became of a task as this session sees it, not as the worker has reported it. Stale once the worker has taken the
+    /// task along to another session (K10).
+    pub async fn report_for_worker(&self, id: TaskId, claim: u64, report: TaskReport) -> Result<(), StoreError> {
+        let session = self.worker().profile.id.clone();
+        self.report_task(id, claim, report.by_session(session)).await
+    }
+
     /// Gives a task back whose code was never called: its worker does not have it.
     pub async fn give_back_task(&self, id: TaskId, claim: u64) -> Result<(), StoreError> {
         let about = self.worker().held.about(&id, claim);
         let released = about.map_or(TaskReport::NotStarted, |about| about.of_unbegun(TaskReport::NotStarted));
-        self.report_task(id, claim, released).await
+        self.report_for_worker(id, claim, released).await
     }
 
     /// Takes what a report says of the cost of an attempt that is over; nothing else of it counts.
@@ -224,8 +231,9 @@ impl WorkerPort {
         }
     }
 
-    /// Takes up a task again that the worker got from a runtime that is gone, if the store still has that very claim and `is_own` knows
-    /// the id under which the worker had it then. The worker goes on with it as if nothing had happened.
+    /// Takes up a task again that the worker got in another session, here or at another server, if the store still has that very claim and
+    /// `is_own` knows the id under which the worker had it then. The worker goes on with it, and what the other session reports on its own
+    /// no longer counts (K10).
     pub async fn adopt_task(&self, id: &TaskId, claim: u64, is_own: impl Fn(&WorkerId) -> bool) -> Result<Adoption, StoreError> {
         let profile = &self.worker().profile;
         let (namespace, run, state) = (profile.namespace.clone(), Some(id.run.clone()), Some(TaskState::Leased));
@@ -238,9 +246,12 @@ impl WorkerPort {
         if !task.worker.as_ref().is_some_and(is_own) {
             return Ok(Adoption::OfAnother);
         }
-        self.worker().held.add(task);
-        match self.report_task(id.clone(), claim, TaskReport::Heartbeat { progress: None }).await {
-            Ok(()) => Ok(Adoption::Adopted),
+        self.worker().held.begin_adoption(task);
+        match self.report_task(id.clone(), claim, TaskReport::Adopted { session: profile.id.clone() }).await {
+            Ok(()) => {
+                self.worker().held.end_adoption(id, claim);
+                Ok(Adoption::Adopted)
+            }
             Err(StoreError::TaskAttemptOver(_)) => Ok(Adoption::Over),
             Err(error) => {
                 self.worker().held.end(id, claim);

@@ -120,7 +120,7 @@ impl Runtime {
         for (id, claim) in worker.held.kept_alive() {
             let (runtime, worker) = (self.clone(), worker.clone());
             beats.spawn(async move {
-                let beat = TaskReport::Heartbeat { progress: None };
+                let beat = TaskReport::Heartbeat { progress: None }.by_session(worker.profile.id.clone());
                 let answer = runtime.store().report_task(id.clone(), claim, beat, lease).await;
                 if matches!(answer, Err(StoreError::TaskAttemptOver(_))) {
                     worker.held.end(&id, claim);

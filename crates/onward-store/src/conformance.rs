@@ -187,6 +187,7 @@ suite! { $
         a_canceled_task_is_never_offered,
         a_released_task_is_offered_at_once,
         an_at_most_once_task_is_executed_once,
+        a_task_that_moved_is_not_lost_by_the_session_before,
         every_attempt_that_began_has_its_own_number,
         tasks_go_by_priority_and_then_in_order,
         a_worker_gets_only_its_kinds_and_queues,

@@ -171,8 +171,8 @@ fn walk_report<'a>(report: &'a TaskReport, visit: &mut dyn FnMut(&'a Payload)) {
         TaskReport::Completed(output) => visit(output),
         TaskReport::Failed(failure) => walk_failure(failure, visit),
         TaskReport::Heartbeat { progress } => progress.iter().for_each(visit),
-        TaskReport::Interrupted | TaskReport::NotStarted | TaskReport::WorkerLost => {}
-        TaskReport::Spent { report, .. } => walk_report(report, visit),
+        TaskReport::Interrupted | TaskReport::NotStarted | TaskReport::WorkerLost | TaskReport::Adopted { .. } => {}
+        TaskReport::Spent { report, .. } | TaskReport::BySession { report, .. } => walk_report(report, visit),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::codec::{DecodeError, Field, Raw, Reader, put_nested, put_number};
 use crate::event::TaskAttemptEnded;
 use crate::schema::{FieldLine, Proto, Schema};
 use crate::spend::AttemptSpend;
-use crate::{Failure, Payload};
+use crate::{Failure, Payload, WorkerId};
 
 /// What a worker says about the attempt it holds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,6 +29,19 @@ pub enum TaskReport {
         report: Box<TaskReport>,
         spend: Box<AttemptSpend>,
     },
+    /// One of the others, reported by a server on its own for a worker's session. It is stale once the worker has taken the attempt
+    /// along to another session (K10). Never on the wire.
+    #[serde(skip)]
+    BySession {
+        session: WorkerId,
+        report: Box<TaskReport>,
+    },
+    /// The worker has come to `session` with the attempt under way: a heartbeat, and from now on that session answers for the worker
+    /// (K10). Never on the wire.
+    #[serde(skip)]
+    Adopted {
+        session: WorkerId,
+    },
 }
 
 impl TaskReport {
@@ -37,10 +50,15 @@ impl TaskReport {
         if spend.lines.is_empty() { self } else { TaskReport::Spent { report: Box::new(self), spend: Box::new(spend) } }
     }
 
+    /// Returns the same report, made by a server on its own for a worker's session (K10).
+    pub fn by_session(self, session: WorkerId) -> TaskReport {
+        TaskReport::BySession { session, report: Box::new(self) }
+    }
+
     /// What it says of the attempt itself.
     pub fn without_cost(&self) -> &TaskReport {
         match self {
-            TaskReport::Spent { report, .. } => report.without_cost(),
+            TaskReport::Spent { report, .. } | TaskReport::BySession { report, .. } => report.without_cost(),
             report => report,
         }
     }
@@ -52,12 +70,16 @@ impl TaskReport {
 
     /// Whether the attempt is over with it.
     pub fn ends(&self) -> bool {
-        !matches!(self.without_cost(), TaskReport::Heartbeat { .. })
+        !matches!(self.without_cost(), TaskReport::Heartbeat { .. } | TaskReport::Adopted { .. })
     }
 
     /// What is to be recorded of claim number `claim` of a task beside its outcome.
     pub fn attempt_ended(&self, id: &TaskId, claim: u64) -> Option<TaskAttemptEnded> {
-        let TaskReport::Spent { spend, .. } = self else { return None };
+        let spend = match self {
+            TaskReport::Spent { spend, .. } => spend,
+            TaskReport::BySession { report, .. } => return report.attempt_ended(id, claim),
+            _ => return None,
+        };
         let failure_code = match self.without_cost() {
             TaskReport::Failed(failure) => Some(failure.code.clone()),
             TaskReport::Completed(_) => None,
@@ -88,6 +110,8 @@ impl TaskReport {
                 report.put(out);
                 spend.encode(5, out);
             }
+            TaskReport::BySession { report, .. } => report.put(out),
+            TaskReport::Adopted { .. } => TaskReport::Heartbeat { progress: None }.put(out),
         }
     }
 }

@@ -1,11 +1,12 @@
 //! Tasks: attempts, timeouts, heartbeats, lost workers, cancellation.
 
 use onward_core::event::TaskCanceled;
-use onward_core::task::{RetryPolicy, Task, TaskOptions, TaskReport};
-use onward_core::{Event, Failure, Index, Payload, Status};
-use onward_runtime::{CallId, Delivery, StartTask, WhyHindered, WorkerPort};
+use onward_core::task::{EffectClass, RetryPolicy, Task, TaskOptions, TaskReport};
+use onward_core::{Event, Failure, Index, KindSchemas, Namespace, Payload, Status, Timestamp};
+use onward_runtime::{Adoption, CallId, Delivery, StartTask, WhyHindered, WorkerPort};
 use onward_store::TaskQuery;
 
+use crate::faulty::When;
 use crate::kit::*;
 
 async fn scheduled(options: TaskOptions) -> (Kit, WorkerPort, Held) {
@@ -48,6 +49,85 @@ async fn pass(kit: &Kit, span: u64) {
         kit.advance(seconds(1));
         kit.runtime.tick().await;
     }
+}
+
+/// KI4: a worker that does not declare a kind internal may be an older one.
+#[tokio::test(start_paused = true)]
+async fn an_internal_kind_stays_internal_until_it_is_removed() {
+    let (kit, namespace) = (Kit::new(), Namespace::default());
+    let said = |is_internal, input: Option<Payload>| {
+        let (kind, namespace, output) = (name("mail"), Namespace::default(), None);
+        vec![KindSchemas {
+            namespace,
+            is_task: true,
+            kind,
+            version: None,
+            input,
+            output,
+            registered_at: Timestamp(0),
+            is_internal,
+        }]
+    };
+    let start = || {
+        let (key, kind, options) = (key("t"), name("mail"), TaskOptions::default());
+        kit.runtime.start_task(StartTask { key, kind, input: Payload::null(), options, trace: None })
+    };
+    kit.runtime.register_kinds(&namespace, said(true, None)).await.unwrap();
+    refused(start().await, "kind_internal");
+    for schema in [None, Some(Payload::from_json_text("{}"))] {
+        kit.runtime.register_kinds(&namespace, said(false, schema)).await.unwrap();
+        refused(start().await, "kind_internal");
+        assert_eq!(kit.runtime.list_kinds(&namespace).await.unwrap(), []);
+    }
+    assert!(kit.runtime.forget_kind(&namespace, &name("mail")).await.unwrap());
+    assert!(!kit.runtime.forget_kind(&namespace, &name("mail")).await.unwrap());
+    kit.runtime.register_kinds(&namespace, said(false, None)).await.unwrap();
+    start().await.unwrap();
+}
+
+/// K10: the server that the worker has left neither ends the attempt nor shortens its lease.
+#[tokio::test(start_paused = true)]
+async fn a_task_of_a_worker_that_moved_is_not_lost_by_the_server_that_it_left() {
+    let (kit, here, _held) = scheduled(TaskOptions { class: Some(EffectClass::AtMostOnce), ..TaskOptions::default() }).await;
+    let task = next_task(&here).await;
+    let there = kit.other_runtime().join_worker(profile("there", 10));
+    assert_eq!(there.adopt_task(&task.id, task.claim, |_| true).await.unwrap(), Adoption::Adopted);
+    let lost = here.report_for_worker(task.id.clone(), task.claim, TaskReport::WorkerLost).await;
+    assert_eq!(lost.unwrap_err().code(), "task_attempt_over");
+    // Back again, and away once more: it is always the latest that answers for it.
+    assert_eq!(here.adopt_task(&task.id, task.claim, |_| true).await.unwrap(), Adoption::Adopted);
+    let lost = there.report_for_worker(task.id.clone(), task.claim, TaskReport::Interrupted).await;
+    assert_eq!(lost.unwrap_err().code(), "task_attempt_over");
+    report(&here, &task, done()).await.unwrap();
+    assert_eq!(kit.log("r").await, ["run_started", "task_scheduled", "task_attempted", "task_completed"]);
+}
+
+/// K10: a heartbeat of the new session that comes before its adoption is written does not end what it is about to take up.
+#[tokio::test(start_paused = true)]
+async fn a_task_that_is_being_adopted_is_kept_alive_afterwards() {
+    let (kit, here, _held) = scheduled(TaskOptions { class: Some(EffectClass::AtMostOnce), ..TaskOptions::default() }).await;
+    let task = next_task(&here).await;
+    let other = kit.other_runtime();
+    let there = other.join_worker(profile("there", 10));
+    for _ in 0..2 {
+        let gate = kit.store.stall_once("report_task", When::Before);
+        let (port, id, claim) = (there.clone(), task.id.clone(), task.claim);
+        let adopting = tokio::spawn(async move { port.adopt_task(&id, claim, |_| true).await });
+        kit.settle().await;
+        kit.advance(seconds(10));
+        other.tick().await;
+        gate.notify_one();
+        assert_eq!(adopting.await.unwrap().unwrap(), Adoption::Adopted);
+        for _ in 0..60 {
+            kit.advance(seconds(1));
+            other.tick().await;
+        }
+        // The worker goes back in between, and comes again with the task.
+        let back = TaskReport::Adopted { session: task.worker.clone().unwrap() };
+        report(&there, &task, back).await.unwrap();
+    }
+    report(&there, &task, done()).await.unwrap();
+    assert_eq!(kit.log("r").await, ["run_started", "task_scheduled", "task_attempted", "task_completed"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,8 @@
 //! - Q5 (S6): a worker belongs to the namespace of its connection; for what it says about runs of others, there is no such run.
 //! - Q6: whatever ends the worker's hold of a run also ends the runtime's: its seat is free and its inbox is closed (W2).
 //! - Q7: a task that a server gave to a worker stays the worker's over a restart of the server, as long as the store says so. One that
-//!   the worker's next hello no longer has goes back, also while it is being taken up.
+//!   the worker's next hello no longer has goes back, also while it is being taken up. One that the worker has taken along to another
+//!   server is not this session's any more (K10), until the worker comes back with it.
 //! - Q8: the store's leases on runs belong to the session and end with it, however long the worker lives.
 //! - Q9 (S5): a session belongs to the credential that has opened it. Another one gets no connection of it, and takes up no task and
 //!   releases no run that a session of this one was given, at whatever server and under whatever worker id.
@@ -279,8 +280,8 @@ impl Session {
         for (task, GivenTask { claim, .. }) in tasks {
             drop(match ending {
                 _ if not_started.contains(&(task.clone(), claim)) => self.port.give_back_task(task, claim).await,
-                Ending::Silent => self.port.report_task(task, claim, TaskReport::WorkerLost).await,
-                Ending::Left(_) | Ending::Stopped => self.port.report_task(task, claim, TaskReport::Interrupted).await,
+                Ending::Silent => self.port.report_for_worker(task, claim, TaskReport::WorkerLost).await,
+                Ending::Left(_) | Ending::Stopped => self.port.report_for_worker(task, claim, TaskReport::Interrupted).await,
             });
         }
         self.port.leave().await;

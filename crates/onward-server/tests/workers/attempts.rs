@@ -85,6 +85,67 @@ impl Offered {
     }
 }
 
+/// K10: the server that a worker has left loses the worker, and not the task that the worker has at another server.
+#[tokio::test]
+async fn a_worker_that_moves_to_another_server_keeps_its_task() {
+    for class in [EffectClass::AtMostOnce, EffectClass::AtLeastOnce] {
+        let mut offered = Offered::new(class).await;
+        let other = offered.site.beside().await;
+        let tasks = vec![HeldTask { task: offered.task.id.clone(), claim: offered.task.claim }];
+        let mut moved = other.welcome(Hello { received: offered.received(offered.number), tasks, ..hello(2) }).await;
+        let (task, claim) = (offered.task.id.clone(), offered.task.claim);
+        let report = |request, report| WorkerFrame::Report(ReportTask { request, task: task.clone(), claim, report });
+        moved.send(report(1, TaskReport::Heartbeat { progress: None })).await;
+        assert!(matches!(moved.said(1).await, Said::Done(_)));
+        for request in 2..8 {
+            offered.site.pass(LEASE / 3).await;
+            moved.send(WorkerFrame::Heartbeat(Heartbeat { request })).await;
+            assert!(matches!(moved.said(request).await, Said::Done(_)));
+            other.pass(Duration::ZERO).await;
+        }
+        while offered.raw.next().await.is_some() {} // its session there is over
+        moved.send(report(9, TaskReport::Completed(Payload::null()))).await;
+        assert!(matches!(moved.said(9).await, Said::Done(_)), "{class:?}");
+        assert_eq!(offered.outcome().await, "completed");
+    }
+}
+
+/// K10: a worker that was at another server in between has its task at the first one again, although that one never missed it.
+#[tokio::test]
+async fn a_worker_that_comes_back_from_another_server_keeps_its_task() {
+    let offered = Offered::new(EffectClass::AtMostOnce).await;
+    let other = offered.site.beside().await;
+    let (task, claim) = (offered.task.id.clone(), offered.task.claim);
+    let tasks = vec![HeldTask { task: task.clone(), claim }];
+    let report = |request, report| WorkerFrame::Report(ReportTask { request, task: task.clone(), claim, report });
+    let away = Hello { received: offered.received(offered.number), tasks: tasks.clone(), ..hello(2) };
+    let mut there = other.connect(vec![WorkerFrame::Hello(away)]).await.unwrap();
+    let Some(ServerFrame::Welcome(Welcome { session, .. })) = there.next().await else { panic!("no welcome") };
+    there.send(report(1, TaskReport::Heartbeat { progress: None })).await;
+    assert!(matches!(there.said(1).await, Said::Done(_)));
+    let mut back = offered.site.welcome(Hello { received: Some(Received { session, offer: 0 }), tasks, ..hello(3) }).await;
+    back.send(report(1, TaskReport::Heartbeat { progress: None })).await;
+    assert!(matches!(back.said(1).await, Said::Done(_)));
+    let adopted = async || {
+        let query = onward_store::TaskQuery { run: Some(key("r")), limit: 9, ..Default::default() };
+        let open = offered.site.runtime.store().list_tasks(query).await.unwrap();
+        open[0].worker.as_ref().is_some_and(|worker| worker.as_str().ends_with(&format!("{:016x}", offered.session)))
+    };
+    while !adopted().await {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    for request in 2..8 {
+        other.pass(LEASE / 3).await;
+        back.send(WorkerFrame::Heartbeat(Heartbeat { request })).await;
+        assert!(matches!(back.said(request).await, Said::Done(_)));
+        offered.site.pass(Duration::ZERO).await;
+    }
+    while there.next().await.is_some() {} // its session there is over
+    back.send(report(9, TaskReport::Completed(Payload::null()))).await;
+    assert!(matches!(back.said(9).await, Said::Done(_)));
+    assert_eq!(offered.outcome().await, "completed");
+}
+
 #[tokio::test]
 async fn an_offer_that_has_not_arrived_is_made_again() {
     for class in [EffectClass::AtMostOnce, EffectClass::Keyed] {

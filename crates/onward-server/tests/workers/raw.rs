@@ -7,7 +7,7 @@ use std::time::Duration;
 use onward_core::{Name, Namespace, Payload, RunId, RunKey, WorkerId};
 use onward_runtime::{Background, Options, Runtime, SendSignal, StartRun};
 use onward_server::{Server, grpc, router_with, serve};
-use onward_store::{ManualClock, MemoryStore};
+use onward_store::{ManualClock, MemoryStore, Store};
 use onward_wire::grpc::{CONNECT, Wire};
 use onward_wire::worker::*;
 use tokio::sync::mpsc;
@@ -35,8 +35,17 @@ impl Site {
 
     pub async fn with(served: onward_server::Options) -> Site {
         let clock = Arc::new(ManualClock::default());
+        Site::on(Arc::new(MemoryStore::new(clock.clone())), clock, served).await
+    }
+
+    /// Another server on the same store.
+    pub async fn beside(&self) -> Site {
+        Site::on(self.runtime.store().clone(), self.clock.clone(), onward_server::Options::default()).await
+    }
+
+    async fn on(store: Arc<dyn Store>, clock: Arc<ManualClock>, served: onward_server::Options) -> Site {
         let options = Options { lease: LEASE, fallback: Duration::from_millis(20), ..Options::default() };
-        let runtime = Runtime::new(Arc::new(MemoryStore::new(clock.clone())), clock.clone(), options);
+        let runtime = Runtime::new(store, clock.clone(), options);
         let background = runtime.spawn();
         let server = Server::new(runtime.clone(), served);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use onward_core::event::TaskCanceled;
 use onward_core::spend::Spend;
 use onward_core::task::{EffectClass, PANICKED, RetryPolicy, Task, TaskOptions, TaskReport, TaskState};
-use onward_core::{Event, Failure, Place};
+use onward_core::{Event, Failure, Place, WorkerId};
 
 use super::kit::{Kit, json, key, name, place, refused, seconds, task, task_of, terminate, worker};
 use super::block_on;
@@ -159,6 +159,25 @@ pub async fn an_at_most_once_task_is_executed_once(mut kit: Kit) {
             refused(report(&kit, &claimed, late).await, "task_attempt_over");
         }
     }
+}
+
+/// K10: a worker takes its attempt along to another session, and the one that it has left can neither end nor shorten it.
+pub async fn a_task_that_moved_is_not_lost_by_the_session_before(mut kit: Kit) {
+    schedule(&kit, TaskOptions { class: Some(EffectClass::AtMostOnce), ..TaskOptions::default() }).await;
+    let claimed = claim_one(&kit).await;
+    let (before, after) = (claimed.worker.clone().unwrap(), WorkerId::new("elsewhere").unwrap());
+    report(&kit, &claimed, TaskReport::Heartbeat { progress: None }.by_session(before.clone())).await.unwrap();
+    report(&kit, &claimed, TaskReport::Adopted { session: after.clone() }).await.unwrap();
+    kit.reopen();
+    let beat = TaskReport::Heartbeat { progress: None };
+    for late in [TaskReport::WorkerLost, TaskReport::Interrupted, claimed.not_started(), beat] {
+        refused(report(&kit, &claimed, late.by_session(before.clone())).await, "task_attempt_over");
+    }
+    kit.pass(seconds(29));
+    assert_eq!(kit.expire().await.tasks_expired, 0);
+    report(&kit, &claimed, TaskReport::Heartbeat { progress: None }.by_session(after.clone())).await.unwrap();
+    report(&kit, &claimed, TaskReport::WorkerLost.by_session(after)).await.unwrap();
+    assert_eq!(kit.log("r").await, ["run_started", "task_scheduled", "task_attempted", "task_failed"]);
 }
 
 /// K9, K7: two executions never have the same number in the log, whatever ends the first one.

@@ -28,6 +28,8 @@ pub enum Action {
     WorkerRests(usize),
     OfferIsSent(usize),
     WorkerStartsTask(usize),
+    /// The worker has left for the other server, and has been silent for its lease at this one.
+    WorkerIsMissed(usize),
     WorkerReports(usize),
     WorkerComparesLeases(usize),
     Restarts(usize),
@@ -44,6 +46,8 @@ pub enum Action {
     Crashes(usize),
     /// The worker is shut down: it says what it knows of its task.
     WorkerStops(usize),
+    /// The worker connects to the other server, with its task; the server that it has left is not told.
+    WorkerMoves(usize),
     /// The worker is silent, or its key is revoked: its server ends the session, and the worker goes on without knowing.
     SessionEnds(usize),
     TimePassesBySomebodysLease,
@@ -65,6 +69,7 @@ impl Action {
                 A::PoolLosesConnectionAtCommit(server),
                 A::Crashes(server),
                 A::WorkerStops(server),
+                A::WorkerMoves(server),
                 A::SessionEnds(server),
             ]
         };
@@ -173,7 +178,12 @@ impl World {
             found.extend((task.stage == Stage::Sent).then_some(A::WorkerStartsTask(at)));
             let reports = task.says.is_some() || task.stage == Stage::Started;
             found.extend((reports && !task.is_sent).then_some(A::WorkerReports(at)));
-            if self.faults > 0 && story.remote && task.says.is_none() {
+            // A server hears nothing of a worker that has left it: it is silent there.
+            found.extend((task.stage == Stage::Left && task.says.is_none()).then_some(A::WorkerIsMissed(at)));
+            if self.faults > 0 && story.remote && task.says.is_none() && task.stage != Stage::Left {
+                let other = &self.servers[1 - at];
+                let moves = other.up && other.task.is_none() && task.stage != Stage::Unsent;
+                found.extend(moves.then_some(A::WorkerMoves(at)));
                 found.push(A::SessionEnds(at));
                 found.extend((task.stage != Stage::Unsent).then_some(A::WorkerStops(at)));
             }

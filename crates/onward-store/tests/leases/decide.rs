@@ -9,7 +9,7 @@ use std::rc::Rc;
 use onward_core::event::{CancelRequested, RunStarted, SignalReceived};
 use onward_core::run::{Admitted, CommitRefusal, Effect, Input};
 use onward_core::task::{EffectClass, Task, TaskFate, TaskReport};
-use onward_core::{CommitId, Epoch, Event, Name, Namespace, Payload, Place, RunHead, RunId, RunKey, Status, Timestamp};
+use onward_core::{CommitId, Epoch, Event, Name, Namespace, Payload, Place, RunHead, RunId, RunKey, Status, Timestamp, WorkerId};
 use onward_store::judged::{Judged, TakenSlot, judge};
 use onward_store::{SESSION_DEFAULT, StoreError};
 
@@ -47,6 +47,7 @@ pub struct Tx {
     pub timer: Option<Option<Timestamp>>,
     pub holds_task: bool,
     pub task: Option<Option<Task>>,
+    pub holder: Option<Id>,
     /// Sessions whose rows it has locked, and those of them that end.
     pub sessions: Vec<Id>,
     pub ends: Vec<Id>,
@@ -64,6 +65,11 @@ pub fn key() -> RunKey {
 
 pub fn name(text: &str) -> Name {
     Name::new(text).expect("a name")
+}
+
+/// What the store calls a worker.
+pub fn worker_id(worker: Id) -> WorkerId {
+    WorkerId::new(format!("w{worker}")).expect("a name")
 }
 
 pub fn task_place() -> Place {
@@ -86,6 +92,7 @@ impl Tx {
             timer: None,
             holds_task: false,
             task: None,
+            holder: None,
             sessions: Vec::new(),
             ends: Vec::new(),
             greets: None,
@@ -113,7 +120,7 @@ impl Tx {
             Op::Cancel => self.input(rules, Input::new(CancelRequested { reason: String::new() }))?,
             Op::Commit(sent) => self.commit(rules, sent)?,
             Op::Release { epoch, claim } => self.release(rules, *epoch, *claim)?,
-            Op::Report { claim, says } => self.report(rules, db, *claim, *says)?,
+            Op::Report { claim, says, by } => self.report(rules, db, *claim, *says, *by)?,
         };
         self.ops.push((op, answer));
         Ok(())
@@ -263,7 +270,7 @@ impl Tx {
         self.task.clone().unwrap_or_else(|| db.task.clone())
     }
 
-    fn report(&mut self, rules: Rules, db: &Database, claim: u64, says: Says) -> Decided<Answer> {
+    fn report(&mut self, rules: Rules, db: &Database, claim: u64, says: Says, by: Id) -> Decided<Answer> {
         let output = Payload::null();
         let Some(mut task) = self.known_task(db) else {
             let says_done = says == Says::Completed;
@@ -277,10 +284,13 @@ impl Tx {
         let (attempt, is_once) = (task.attempt, task.options.class == Some(EffectClass::AtMostOnce));
         let report = match says {
             Says::Completed => TaskReport::Completed(output),
-            Says::Interrupted | Says::WorkerLost if is_once && !rules.has(Guard::EndsOnce) => TaskReport::NotStarted,
+            Says::Interrupted if is_once && !rules.has(Guard::EndsOnce) => TaskReport::NotStarted,
+            Says::WorkerLost if is_once && !rules.has(Guard::EndsOnce) => TaskReport::NotStarted.by_session(worker_id(by)),
             Says::NotStarted => TaskReport::NotStarted,
             Says::Interrupted => TaskReport::Interrupted,
-            Says::WorkerLost => TaskReport::WorkerLost,
+            Says::WorkerLost if !rules.has(Guard::SessionFence) => TaskReport::WorkerLost,
+            Says::WorkerLost => TaskReport::WorkerLost.by_session(worker_id(by)),
+            Says::Adopted => TaskReport::Adopted { session: worker_id(by) },
         };
         let reported = task.report(shown, report, LEASE, self.now);
         if !rules.has(Guard::AttemptNumbers) {
@@ -289,7 +299,15 @@ impl Tx {
         match reported {
             Err(_) => Ok(Answer::Refused("task_attempt_over")),
             Ok(_) if task.claim != claim => Err(format!("claim {claim} of a task reported when claim {} had it", task.claim)),
-            Ok(fate) => self.seal(rules, task, fate),
+            Ok(_) if says == Says::WorkerLost && self.holder.or(db.holder) != Some(by) => {
+                Err(format!("server of worker {by} took a task from a worker that it did not have any more"))
+            }
+            Ok(fate) => {
+                if says == Says::Adopted {
+                    self.holder = Some(by);
+                }
+                self.seal(rules, task, fate)
+            }
         }
     }
 
@@ -322,6 +340,7 @@ impl Tx {
         }
         if let Some(task) = &self.task {
             db.task = task.clone();
+            db.holder = self.holder.or(db.holder);
         }
         if let Some(worker) = self.greets {
             db.sessions.entry(worker).or_insert(self.now.after(SESSION_DEFAULT));

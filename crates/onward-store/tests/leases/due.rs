@@ -1,10 +1,10 @@
 //! What happens because time passed, or because somebody looks for work.
 
 use onward_core::event::TimerFired;
-use onward_core::{Epoch, Timestamp, WorkerId};
+use onward_core::{Epoch, Timestamp};
 use std::rc::Rc;
 
-use crate::decide::{Decided, Tx, timer_place};
+use crate::decide::{Decided, Tx, timer_place, worker_id};
 use crate::guards::{Guard, Rules};
 use crate::rows::{Answer, Database, LEASE};
 
@@ -42,7 +42,8 @@ impl Tx {
             return Err("a task that one worker has was given to another one".to_owned());
         }
         if task.may_be_claimed(self.now) {
-            task.claim(&WorkerId::new(format!("w{}", self.worker)).expect("a name"), LEASE, self.now);
+            task.claim(&worker_id(self.worker), LEASE, self.now);
+            self.holder = Some(self.worker);
             self.leased = Some(Answer::Leased { epoch: Epoch(0), claim: task.claim });
             self.attempt = task.attempt;
             self.task = Some(Some(task));

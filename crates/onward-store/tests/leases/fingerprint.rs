@@ -98,6 +98,7 @@ impl Fingers<'_> {
         self.run(world.db.run.as_deref());
         self.time(world.db.timer);
         self.task(world.db.task.as_ref());
+        self.worker(world.db.holder.filter(|_| world.db.task.is_some()));
         for side in [self.first, 1 - self.first] {
             let own = world.db.sessions.iter().filter(|(worker, _)| usize::from(**worker % 2) == side);
             for (worker, until) in own {
@@ -169,7 +170,10 @@ impl Fingers<'_> {
             Op::Start { claim } => self.worker(*claim),
             Op::Commit(sent) => self.sent(sent),
             Op::Release { claim, .. } => self.claim(*claim),
-            Op::Report { claim, says } => self.put((claim, says)),
+            Op::Report { claim, says, by } => {
+                self.put((claim, says));
+                self.worker(Some(*by));
+            }
             Op::Signal | Op::Cancel => {}
         }
     }
@@ -186,6 +190,7 @@ impl Fingers<'_> {
         self.put(tx.timer.is_some());
         tx.timer.iter().for_each(|timer| self.time(*timer));
         self.put(tx.task.is_some());
+        self.worker(tx.holder);
         tx.task.iter().for_each(|task| self.task(task.as_ref()));
         self.put((tx.ops.len(), tx.leased.is_some()));
         tx.ops.iter().for_each(|(op, answer)| {

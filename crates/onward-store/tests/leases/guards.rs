@@ -46,6 +46,8 @@ pub enum Guard {
     AttemptNumbers,
     /// Whoever does not know whether an attempt has started does not say that it has not (V7).
     StartAssumed,
+    /// What a server reports on its own about an attempt counts as long as the worker has not taken it along to another server (K10).
+    SessionFence,
 }
 
 /// All guards but one, or all of them.

@@ -100,4 +100,6 @@ fn without_any_one_guard_a_promise_is_broken() {
     notices(Guard::StartAssumed, AT_MOST_ONCE, 1, "was executed twice");
     notices(Guard::StartAssumed, AT_LEAST_ONCE, 1, "two executions have the attempt number");
     notices(Guard::AttemptNumbers, AT_LEAST_ONCE, 1, "two executions have the attempt number");
+    notices(Guard::SessionFence, AT_MOST_ONCE, 1, "took a task from a worker that it did not have");
+    notices(Guard::SessionFence, AT_LEAST_ONCE, 1, "took a task from a worker that it did not have");
 }

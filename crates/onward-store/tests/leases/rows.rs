@@ -94,6 +94,8 @@ pub struct Database {
     pub run: Option<Rc<Run>>,
     pub timer: Option<Timestamp>,
     pub task: Option<Task>,
+    /// Whose server answers for the worker that has the task, as the model itself counts it.
+    pub holder: Option<Id>,
     pub sessions: BTreeMap<Id, Timestamp>,
 }
 
@@ -122,6 +124,8 @@ pub enum Op {
     Report {
         claim: u64,
         says: Says,
+        /// Whose server reports it.
+        by: Id,
     },
 }
 
@@ -132,6 +136,8 @@ pub enum Says {
     NotStarted,
     Interrupted,
     WorkerLost,
+    /// The worker has come from the other server with the attempt.
+    Adopted,
 }
 
 /// What becomes of it, if its transaction does.

@@ -42,9 +42,10 @@ impl World {
             A::WorkerReads(_) | A::WorkerCommits(_) | A::WorkerRests(_) | A::WorkerReports(_) | A::WorkerComparesLeases(_) => {
                 self.act_as_worker(story, action)
             }
-            A::OfferIsSent(_) | A::WorkerStartsTask(_) | A::WorkerStops(_) | A::SessionEnds(_) => {
+            A::OfferIsSent(_) | A::WorkerStartsTask(_) | A::WorkerStops(_) | A::SessionEnds(_) | A::WorkerIsMissed(_) => {
                 self.act_on_task(rules, story, action)?;
             }
+            A::WorkerMoves(at) => self.move_worker(at),
             fault if fault.is_fault() => self.fail(fault),
             statement => self.act_in_database(rules, statement)?,
         }
@@ -105,7 +106,8 @@ impl World {
                 let task = self.servers[at].task.as_mut().expect("it has the task");
                 task.is_sent = true;
                 let (claim, says) = (task.claim, *task.says.get_or_insert(Says::Completed));
-                self.servers[at].queue.push(Op::Report { claim, says });
+                let by = self.servers[at].worker;
+                self.servers[at].queue.push(Op::Report { claim, says, by });
             }
             A::WorkerComparesLeases(at) => self.compare(at),
             other => unreachable!("{other:?} is nothing that a worker does"),
@@ -113,7 +115,9 @@ impl World {
     }
 
     fn act_on_task(&mut self, rules: Rules, story: Story, action: A) -> Result<(), Violation> {
-        let (A::OfferIsSent(at) | A::WorkerStartsTask(at) | A::WorkerStops(at) | A::SessionEnds(at)) = action else {
+        let (A::OfferIsSent(at) | A::WorkerStartsTask(at) | A::WorkerStops(at) | A::SessionEnds(at) | A::WorkerIsMissed(at)) =
+            action
+        else {
             unreachable!("{action:?} is not about a task")
         };
         let mut task = self.servers[at].task.expect("it has the task");
@@ -128,11 +132,21 @@ impl World {
             A::WorkerStops(_) => (task.says, task.stage) = (Some(Says::NotStarted), Stage::Dropped),
             _ if task.stage == Stage::Unsent => (task.says, task.stage) = (Some(Says::NotStarted), Stage::Dropped),
             // The server knows only that the worker may have started it, and may do so later.
-            _ if !rules.has(Guard::StartAssumed) => task.says = Some(Says::NotStarted),
+            A::SessionEnds(_) if !rules.has(Guard::StartAssumed) => task.says = Some(Says::NotStarted),
             _ => task.says = Some(Says::WorkerLost),
         }
         self.servers[at].task = Some(task);
         Ok(())
+    }
+
+    /// The worker says hello at the other server and names its task; it is the other's once that is written.
+    fn move_worker(&mut self, at: usize) {
+        let task = self.servers[at].task.as_mut().expect("it has the task");
+        let moved = TaskHold { says: Some(Says::Adopted), is_sent: true, ..*task };
+        task.stage = Stage::Left;
+        let other = &mut self.servers[1 - at];
+        other.queue.push(Op::Report { claim: moved.claim, says: Says::Adopted, by: other.worker });
+        other.task = Some(moved);
     }
 
     fn fail(&mut self, action: A) {
@@ -358,6 +372,10 @@ impl Server {
                 if !goes_on {
                     self.hold = None;
                 }
+            }
+            // The worker has its task at this server now, and goes on with it.
+            (Op::Report { says: Says::Adopted, .. }, Answer::Done) => {
+                self.task.iter_mut().for_each(|task| (task.says, task.is_sent) = (None, false));
             }
             (Op::Report { claim, .. }, _) => self.task = self.task.filter(|task| task.claim != *claim),
             _ => {}

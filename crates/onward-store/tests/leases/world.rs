@@ -95,12 +95,14 @@ pub enum Stage {
     Started,
     /// It did not start, and does not any more.
     Dropped,
+    /// The worker has taken it along to the other server, which this one does not know.
+    Left,
 }
 
 impl TaskHold {
     /// Whether its server extends the lease.
     pub fn is_kept(&self) -> bool {
-        self.says.is_none_or(|says| says == Says::Completed)
+        self.stage != Stage::Left && self.says.is_none_or(|says| matches!(says, Says::Completed | Says::Adopted))
     }
 }
 

@@ -28,8 +28,8 @@ impl Border {
             TaskReport::Completed(output) => self.payload(Way::Out, output, homes),
             TaskReport::Failed(failure) => self.failure(Way::Out, failure, homes),
             TaskReport::Heartbeat { progress } => self.maybe(Way::Out, progress, homes),
-            TaskReport::Interrupted | TaskReport::NotStarted | TaskReport::WorkerLost => Ok(()),
-            TaskReport::Spent { report, .. } => self.report_out(report, homes),
+            TaskReport::Interrupted | TaskReport::NotStarted | TaskReport::WorkerLost | TaskReport::Adopted { .. } => Ok(()),
+            TaskReport::Spent { report, .. } | TaskReport::BySession { report, .. } => self.report_out(report, homes),
         }
     }
 

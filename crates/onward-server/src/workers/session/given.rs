@@ -128,7 +128,9 @@ impl Session {
         let session = self.clone();
         tokio::spawn(async move {
             session.port.task_over(&task, claim).await;
-            if session.forget_task(&task, claim) {
+            // One that is being taken up again was with another session meanwhile: the adoption tells whether it is over (K10).
+            let is_doubtful = session.lock().doubtful.contains(&(task.clone(), claim));
+            if session.forget_task(&task, claim) && !is_doubtful {
                 session.push(ServerFrame::TaskOver(wire::TaskOver { task, claim }));
             }
         });

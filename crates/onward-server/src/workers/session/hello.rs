@@ -31,7 +31,8 @@ struct Compared {
     unheard_tasks: BTreeSet<(TaskId, u64)>,
     /// Those of them that are known not to have started (V7).
     not_started: BTreeSet<(TaskId, u64)>,
-    /// Held by the worker alone: given to it by a server that is gone, or taken from it since.
+    /// Held by the worker alone: given to it by a server that is gone, or taken from it since. Also tasks of this session if the worker
+    /// was at another server in between, which may have taken them up (K10).
     doubtful_runs: Vec<(RunKey, Epoch)>,
     doubtful_tasks: Vec<wire::HeldTask>,
 }
@@ -80,7 +81,10 @@ impl Session {
     async fn settle(self: &Arc<Session>, compared: Compared) {
         self.release_doubtful(compared.before, compared.doubtful_runs).await;
         for wire::HeldTask { task, claim } in compared.doubtful_tasks {
-            if !self.adopt(&task, claim).await.is_ok_and(|adoption| adoption == Adoption::Adopted) {
+            let is_adopted = self.adopt(&task, claim).await.is_ok_and(|adoption| adoption == Adoption::Adopted);
+            self.lock().doubtful.remove(&(task.clone(), claim));
+            if !is_adopted {
+                self.forget_task(&task, claim);
                 self.push(ServerFrame::TaskOver(wire::TaskOver { task, claim }));
             }
         }
@@ -102,7 +106,7 @@ impl Session {
             // One that has arrived may have begun: the worker stopped it without a report, and the ledger keeps it as unknown (LG1).
             drop(match compared.not_started.contains(&(task.clone(), claim)) {
                 true => self.port.give_back_task(task, claim).await,
-                false => self.port.report_task(task, claim, TaskReport::Interrupted).await,
+                false => self.port.report_for_worker(task, claim, TaskReport::Interrupted).await,
             });
         }
     }
@@ -180,10 +184,11 @@ impl State {
                 self.enqueue(ServerFrame::RunLost(wire::RunLost { run: held.run.clone(), epoch: held.epoch }));
             }
         }
+        let was_here_last = hello.received.as_ref().is_some_and(|received| received.session == session);
         for held in &hello.tasks {
             let one = (held.task.clone(), held.claim);
             compared.unheard_tasks.remove(&one);
-            if !self.holds_task(&held.task, held.claim) {
+            if !was_here_last || !self.holds_task(&held.task, held.claim) {
                 compared.doubtful_tasks.push(held.clone());
                 self.doubtful.insert(one);
             }
