@@ -98,9 +98,20 @@ impl Payload {
     }
 }
 
-/// Returns the content type as it is kept: `None` for JSON, also where a writer spells it out or sends an empty one.
+/// Returns the content type as it is kept: `None` for JSON, however a writer spells it, and where it sends an empty one.
 fn own_type(content_type: &str) -> Option<Box<str>> {
-    (!content_type.is_empty() && content_type != JSON).then(|| content_type.into())
+    (!content_type.is_empty() && !is_type(content_type, JSON)).then(|| content_type.into())
+}
+
+/// Whether a content type is the `wanted` one, in UTF-8 if it names a charset.
+pub fn is_type(found: &str, wanted: &str) -> bool {
+    let mut parts = found.split(';').map(str::trim);
+    let is_wanted = parts.next().is_some_and(|essence| essence.eq_ignore_ascii_case(wanted));
+    let charset = |part: &str| {
+        let (name, value) = part.split_once('=')?;
+        name.trim_end().eq_ignore_ascii_case("charset").then(|| value.trim().trim_matches('"').to_ascii_lowercase())
+    };
+    is_wanted && parts.filter_map(charset).all(|charset| charset == "utf-8" || charset == "utf8")
 }
 
 impl fmt::Debug for Payload {
@@ -233,6 +244,19 @@ mod tests {
     fn check(payload: Payload, text: &str) {
         assert_eq!(serde_json::to_string(&payload).unwrap(), text);
         assert_eq!(serde_json::from_str::<Payload>(text).unwrap(), payload);
+    }
+
+    #[test]
+    fn json_is_json_however_its_type_is_spelled() {
+        for spelled in
+            ["", "application/json", "application/json; charset=utf-8", "Application/JSON", "application/json;charset=UTF8"]
+        {
+            assert!(Payload::binary(spelled, "1").is_json(), "{spelled}");
+        }
+        for other in ["application/jsonl", "application/json; charset=latin1", "text/plain", "application/ld+json"] {
+            let payload = Payload::binary(other, "1");
+            assert!(!payload.is_json() && payload.content_type() == other, "{other}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use onward_core::Namespace;
+use onward_core::payload::is_type;
 
 use super::Request;
 use super::memory::{BodyMemory, BodyShare};
@@ -192,24 +193,13 @@ impl Request {
     fn check_content_type(&self, wanted: &'static str) -> Result<(), RequestError> {
         let found = self.headers.get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
         let coding = self.coding();
-        if coding.is_none() && found.as_deref().is_some_and(|found| is_plain(found, wanted)) {
+        if coding.is_none() && found.as_deref().is_some_and(|found| is_type(found, wanted)) {
             return Ok(());
         }
         let found = found.as_deref().unwrap_or("nothing");
         let found = coding.map_or(found.to_owned(), |coding| format!("{found} encoded as {coding}"));
         Err(RequestError::ContentTypeUnsupported { wanted, found: found.chars().take(100).collect() })
     }
-}
-
-/// Whether a content type is the wanted one, in UTF-8.
-fn is_plain(found: &str, wanted: &str) -> bool {
-    let mut parts = found.split(';').map(str::trim);
-    let is_wanted = parts.next().is_some_and(|essence| essence.eq_ignore_ascii_case(wanted));
-    let charset = |part: &str| {
-        let (name, value) = part.split_once('=')?;
-        name.trim_end().eq_ignore_ascii_case("charset").then(|| value.trim().trim_matches('"').to_ascii_lowercase())
-    };
-    is_wanted && parts.filter_map(charset).all(|charset| charset == "utf-8" || charset == "utf8")
 }
 
 /// Parses a body like [`parse`]; a large one on a thread where no other request waits for it.
@@ -253,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_content_type_says_what_it_is_and_means_utf_8() {
-        let json = |found| is_plain(found, "application/json");
+        let json = |found| is_type(found, "application/json");
         for found in ["application/json", "Application/JSON ; charset=UTF-8", "application/json;charset=\"utf-8\"; x=y"] {
             assert!(json(found), "{found}");
         }
