@@ -152,6 +152,7 @@ pub fn exit_code(code: &str) -> u8 {
         | "budget_exhausted"
         | "approval_needed"
         | "child_behind_approval"
+        | "outcome_unknown"
         | "run_not_paused"
         | "run_is_task"
         | "run_continued"

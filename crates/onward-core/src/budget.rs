@@ -15,6 +15,8 @@
 //!   operator has granted ([`BudgetHead::granted`]). A start, a parent or a fork may lower a limit and cannot raise it.
 //! - BG5: what the code is told of its budget is as of its place in the log, so the same in every replay.
 //! - BG6: a fork may spend what was left of the budget at its point, of time too; what its original has spent behind it is the original's.
+//! - BG8 (CB3): a copy goes on with the lower one of each of its limits and of what whoever asked for the copy may let a run spend; what
+//!   was gone at its point counts against that, too.
 //! - BG7: where dollars are limited, what a model without a price has cost does not pass for nothing: the next attempt pauses the run, once.
 
 use std::time::Duration;
@@ -349,6 +351,11 @@ impl BudgetHead {
         *self = BudgetHead { since, turns, children, lent, began_unpriced: is_unpriced, granted, ..BudgetHead::of(limit) };
     }
 
+    /// Lowers the limits to those of a ceiling (BG8).
+    pub(crate) fn lower(&mut self, ceiling: Budget) {
+        self.limit = self.limit.lowered_by(ceiling);
+    }
+
     /// What a child gets that is started now; nothing if that has no limit.
     fn give(&mut self, child: &ChildStarted, own: Option<&SpendTotals>, at: Timestamp) -> Option<Budget> {
         let (asked, left) = (child.budget.unwrap_or_default(), self.left(own, at));
@@ -447,6 +454,14 @@ pub(crate) fn follow(spend: &mut Option<Box<SpendTotals>>, budget: &mut Option<B
         }
         _ => {}
     }
+    let ceiling = match event {
+        Event::RunForked(event) => event.budget_max,
+        Event::RetryRequested(event) => event.budget_max,
+        _ => None,
+    };
+    if ceiling.is_some() {
+        budget.get_or_insert_with(|| Box::new(BudgetHead { since: Some(at), ..BudgetHead::default() })); // BG8
+    }
     let Some(budget) = budget else { return };
     match event {
         Event::RunPaused(pause) if pause.reason == PauseReason::BudgetExhausted => {
@@ -454,10 +469,12 @@ pub(crate) fn follow(spend: &mut Option<Box<SpendTotals>>, budget: &mut Option<B
         }
         Event::RunForked(forked) => {
             budget.forked(forked.gone.unwrap_or_default(), at);
+            budget.lower(forked.budget_max.unwrap_or_default());
             budget.lend_again(&forked.children);
         }
         Event::RetryRequested(retry) => {
             budget.retried(spend.as_deref());
+            budget.lower(retry.budget_max.unwrap_or_default());
             budget.lend_again(&retry.children);
         }
         Event::ChildStarted(child) => drop(budget.give(child, spend.as_deref(), at)), // BG2

@@ -364,6 +364,9 @@ message! {
         /// When the first generation began; only in later ones.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         27 => created_at: Option<Timestamp>,
+        /// The log up to this event was imported and asks for calls of tools: a copy of it makes none of those (U7).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        28 => imported_until: Option<Index>,
     }
 }
 
@@ -392,6 +395,7 @@ impl RunStarted {
             nesting: None,
             first_seed: None,
             created_at: None,
+            imported_until: None,
         }
     }
 
@@ -563,6 +567,9 @@ message! {
         /// What the run had cost by then.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         4 => spend: Option<Box<SpendTotals>>,
+        /// What whoever asked may let a run spend; the run goes on with the lower limits (BG8).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        5 => budget_max: Option<Budget>,
     }
 }
 
@@ -581,6 +588,9 @@ message! {
         /// What was gone of the budget where the copy ends; nothing if there was none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         8 => gone: Option<BudgetGone>,
+        /// What whoever asked may let a run spend; the run goes on with the lower limits (BG8).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        9 => budget_max: Option<Budget>,
     }
 }
 

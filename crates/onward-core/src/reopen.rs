@@ -19,14 +19,16 @@
 //! - Z6: a fork needs nothing of its original but children that both await. The logs before its own have the numbers that they had, and
 //!   count nothing and begin nothing there: all that is in them has happened to the original.
 //! - Z7: a task that must not be done twice and has begun, in the copy or behind it, is not scheduled again: the new log has its outcome,
-//!   or that nobody knows it. A failure that a retry sets aside is another matter: who asks for that knows of it.
+//!   or that nobody knows it.
 //! - Z8: a decision is not carried onto what comes behind it in the copy. Whatever was approved there is asked again, under new ids, and the
 //!   new log is paused until all of it is approved; it is not resumed before. A child that would be started again behind an approval is no
 //!   part of a copy, because news do not wait.
+//! - Z9 (K6): a retry sets a failure aside behind which the effect may have happened (`outcome_unknown`) only if the caller includes those
+//!   explicitly: the task is executed again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::budget::BudgetHead;
+use crate::budget::{Budget, BudgetHead};
 use crate::event::{
     ChildAgain, ChildStarted, ParentLink, PauseReason, ResultRequested, RetryRequested, RunForked, RunPaused, RunStarted,
     TaskAttempted, TaskCompleted, TaskFailed, TerminateRequested,
@@ -36,7 +38,8 @@ use crate::lineage::{Lineage, follows, is_on_line_of};
 use crate::projection::Projection;
 use crate::run::{Delivery, Input, Once, Refusal, RunHead, Status};
 use crate::spend::SpendTotals;
-use crate::task::EffectClass;
+use crate::task::{EffectClass, OUTCOME_UNKNOWN};
+use crate::transfer::imported_calls;
 use crate::view::Left;
 use crate::{Event, Index, Name, Place, Record, RunId, RunKey, Timestamp};
 
@@ -80,16 +83,40 @@ pub struct Fork {
     pub seed: u64,
     pub request_id: String,
     pub reason: String,
+    /// What the caller may let a run spend (BG8).
+    pub budget_max: Option<Budget>,
+}
+
+/// A wish to go on with a failed run.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Retry {
+    /// The same id again is the same request.
+    pub request_id: String,
+    pub reason: String,
+    /// Execute again also what failed with `outcome_unknown` (Z9).
+    pub include_outcome_unknown: bool,
+    /// What the caller may let a run spend (BG8).
+    pub budget_max: Option<Budget>,
+}
+
+impl Retry {
+    /// A retry without a reason, of failures whose outcome is known.
+    pub fn new(request_id: impl Into<String>) -> Retry {
+        Retry { request_id: request_id.into(), ..Retry::default() }
+    }
 }
 
 /// The log with which a failed run goes on.
-pub fn retry(head: &RunHead, records: &[Record], request_id: &str, reason: &str, at: Timestamp) -> Result<Reopened, Refusal> {
+pub fn retry(head: &RunHead, records: &[Record], retry: &Retry, at: Timestamp) -> Result<Reopened, Refusal> {
     check_workflow(head)?;
     if head.status != Status::Failed {
         return Err(Refusal::NotFailed { key: head.key.clone(), status: head.status });
     }
     let (end, before) = records.split_last().expect("a log has records");
     let set_aside = failures_to_set_aside(head, before, end)?;
+    if !retry.include_outcome_unknown {
+        check_outcomes(head, before, end, &set_aside)?;
+    }
     let mut copy = before.to_vec();
     let results: Vec<Event> = end.events.iter().filter(|event| event.is_step_result()).cloned().collect();
     if !results.is_empty() {
@@ -98,10 +125,23 @@ pub fn retry(head: &RunHead, records: &[Record], request_id: &str, reason: &str,
     let generation = head.generation + 1;
     begin_with(&mut copy, head, set_aside, |started| RunStarted { generation, first_seed: started.origin_seed(), ..started });
     check_children(head, &copy)?;
-    let children = again(&head.key, generation, &copy, |budget| budget.retried(head.spend.as_deref()), head.spend.as_deref(), at);
-    let (request_id, reason, spend) = (request_id.to_owned(), reason.to_owned(), head.spend.clone()); // R12
-    let event = RetryRequested { request_id, reason, children, spend };
+    let change = |budget: &mut BudgetHead| budget.retried(head.spend.as_deref());
+    let children = again(&head.key, generation, &copy, retry.budget_max, change, head.spend.as_deref(), at);
+    let Retry { request_id, reason, budget_max, .. } = retry.clone();
+    let event = RetryRequested { request_id, reason, children, spend: head.spend.clone(), budget_max }; // R12
     Ok(finish(head.key.clone(), copy, event.into(), Vec::new(), OpenChildren::Restart, at))
+}
+
+/// Refuses to set a failure aside behind which the effect may have happened: what failed would be executed again (Z9).
+fn check_outcomes(head: &RunHead, before: &[Record], end: &Record, set_aside: &[Index]) -> Result<(), Refusal> {
+    let mut events = before.iter().chain([end]).flat_map(Record::indexed);
+    let is_unknown = |index: &Index, event: &Event| {
+        set_aside.contains(index) && final_failure(event).is_some_and(|(_, failure)| failure.code == OUTCOME_UNKNOWN)
+    };
+    match events.find(|(index, event)| is_unknown(index, event)) {
+        Some((failed, _)) => Err(Refusal::OutcomeUnknown { key: head.key.clone(), failed }),
+        None => Ok(()),
+    }
 }
 
 /// Only the log of a workflow's code goes on from a copy.
@@ -228,7 +268,8 @@ pub fn fork(
     let children = match fork.children {
         OpenChildren::Restart => {
             check_children(head, &copy)?;
-            again(&fork.key, generation, &copy, |budget| budget.forked(gone.unwrap_or_default(), at), None, at)
+            let change = |budget: &mut BudgetHead| budget.forked(gone.unwrap_or_default(), at);
+            again(&fork.key, generation, &copy, fork.budget_max, change, None, at)
         }
         OpenChildren::Await => Vec::new(),
     };
@@ -241,6 +282,7 @@ pub fn fork(
         reason: fork.reason.clone(),
         children,
         gone,
+        budget_max: fork.budget_max,
     };
     let signals = rest.iter().flat_map(|record| &record.events).filter(|event| matches!(event, Event::SignalReceived(_)));
     let kept = signals.filter(|_| fork.keep_signals).cloned().chain(done_once(&fork.key, &copy, rest)).collect();
@@ -392,16 +434,19 @@ fn again(
     key: &RunKey,
     generation: u32,
     copy: &[Record],
+    budget_max: Option<Budget>,
     change: impl FnOnce(&mut BudgetHead),
     spend: Option<&SpendTotals>,
     at: Timestamp,
 ) -> Vec<ChildAgain> {
     let Projection { children, head, .. } = Projection::of(key.clone(), copy).expect("H2");
     let open = children.iter().map(|(place, child)| (&child.started, child_id(&key.id, generation, place)));
-    match head.budget {
+    let limited = budget_max.map(|_| Box::new(BudgetHead { since: Some(at), ..BudgetHead::default() }));
+    match head.budget.or(limited) {
         None => open.map(|(asked, child)| ChildAgain { place: asked.place.clone(), child, budget: None }).collect(),
         Some(mut budget) => {
             change(&mut budget);
+            budget.lower(budget_max.unwrap_or_default());
             budget.give_again(open, spend, at)
         }
     }
@@ -454,6 +499,11 @@ fn finish(
     for event in [why].into_iter().chain(kept) {
         let index = records.last().expect("a copy has records").next_index();
         records.push(Record::input(index, at, event));
+    }
+    let projection = Projection::of(key.clone(), &records).expect("H2");
+    for event in imported_calls(&records, &projection) {
+        let index = records.last().expect("a copy has records").next_index();
+        records.push(Record::input(index, at, event)); // U7
     }
     if let Some(pause) = pause_to_ask(&records, &RunHead::rebuild(key.clone(), &records).expect("H2")) {
         let index = records.last().expect("a copy has records").next_index();

@@ -20,7 +20,8 @@ mod belonging;
 mod received;
 
 pub use belonging::{children_asked_for, foreign_run};
-pub use received::receive;
+pub(crate) use received::imported_calls;
+pub use received::{is_same_log, receive};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -111,7 +112,7 @@ impl ExportedRun {
         let mut lines = line(&RunLine { run: &self.key, records: self.logs.iter().map(Vec::len).collect() });
         for (generation, log) in self.logs.iter().enumerate() {
             for record in log {
-                lines += &line(&RecordLine { generation, record });
+                lines += &line(&RecordLine { generation, record: &received::unmarked(record) });
             }
         }
         lines

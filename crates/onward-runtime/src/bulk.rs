@@ -5,7 +5,9 @@
 //!
 //! Invariant U1: a batch that is asked for again with the same bulk id does nothing to a run that it did not do before.
 
+use onward_core::budget::Budget;
 use onward_core::event::{CancelRequested, PauseReason, RunPaused, RunResumed, TerminateRequested};
+use onward_core::reopen::Retry;
 use onward_core::run::{Input, Once};
 use onward_core::{Event, RunHead, RunId, Status};
 use onward_store::{PAGE_DEFAULT, RunQuery, StoreError};
@@ -74,6 +76,10 @@ pub struct Bulk {
     /// The same for all batches and repeats of one request.
     pub bulk_id: String,
     pub reason: String,
+    /// A retry executes again also what failed with `outcome_unknown`.
+    pub include_outcome_unknown: bool,
+    /// What the caller may let a run spend that is retried.
+    pub budget_max: Option<Budget>,
 }
 
 /// What became of a batch.
@@ -140,7 +146,11 @@ impl Runtime {
             BulkVerb::Terminate => TerminateRequested { reason, reset_to: None }.into(),
             BulkVerb::Pause => RunPaused::because(PauseReason::Requested, reason).into(),
             BulkVerb::Resume => RunResumed::default().into(),
-            BulkVerb::Retry => return self.retry_run(key, &bulk.bulk_id, &reason).await.map(drop),
+            BulkVerb::Retry => {
+                let (request_id, include_outcome_unknown) = (bulk.bulk_id.clone(), bulk.include_outcome_unknown);
+                let retry = Retry { request_id, reason, include_outcome_unknown, budget_max: bulk.budget_max };
+                return self.retry_run(key, &retry).await.map(drop);
+            }
             BulkVerb::Delete => return self.delete_run(key, &reason).await,
         };
         let once = Once { key: format!("bulk:{}", bulk.bulk_id), token: bulk.verb.as_str().to_owned() };
@@ -148,9 +158,10 @@ impl Runtime {
     }
 }
 
-/// Whether the filter leaves nothing out but by status.
+/// Whether the filter leaves nothing out.
 fn is_empty(query: &RunQuery) -> bool {
     query.kind.is_none()
+        && query.statuses.is_empty()
         && query.versions.is_empty()
         && query.attributes.is_empty()
         && query.created_from.is_none()

@@ -13,6 +13,7 @@ use onward_core::conversation::{PreludeSearch, Search};
 use onward_core::event::RunPaused;
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::log::prelude_of;
+use onward_core::reopen::Retry;
 use onward_core::run::Wait;
 use onward_core::task::Task;
 use onward_core::view::{RunView, created_at};
@@ -115,7 +116,7 @@ pub trait Door: Send + Sync {
     fn terminate_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, Appended>;
     fn pause_run(&self, key: RunKey, pause: RunPaused) -> DoorFuture<'_, Appended>;
     fn resume_run(&self, key: RunKey, budget: Option<Budget>) -> DoorFuture<'_, Appended>;
-    fn retry_run(&self, key: RunKey, request_id: String, reason: String) -> DoorFuture<'_, Restored>;
+    fn retry_run(&self, key: RunKey, retry: Retry) -> DoorFuture<'_, Restored>;
     fn fork_run(&self, key: RunKey, fork: ForkRun) -> DoorFuture<'_, Restored>;
     fn bulk_runs(&self, bulk: Bulk) -> DoorFuture<'_, BulkDone>;
     fn delete_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, ()>;
@@ -283,8 +284,8 @@ impl Door for Runtime {
         Box::pin(async move { Runtime::resume_run(self, &key, budget).await })
     }
 
-    fn retry_run(&self, key: RunKey, request_id: String, reason: String) -> DoorFuture<'_, Restored> {
-        Box::pin(async move { Runtime::retry_run(self, &key, &request_id, &reason).await })
+    fn retry_run(&self, key: RunKey, retry: Retry) -> DoorFuture<'_, Restored> {
+        Box::pin(async move { Runtime::retry_run(self, &key, &retry).await })
     }
 
     fn fork_run(&self, key: RunKey, fork: ForkRun) -> DoorFuture<'_, Restored> {

@@ -125,7 +125,7 @@ impl RuntimeError {
             RuntimeError::AttachmentInvalid { .. } => {
                 "`POST /v1/attachments` keeps bytes and answers with their hash; docs/guide/models.md has an example"
             }
-            RuntimeError::FilterEmpty => "name a kind, a version, an attribute or a time; or say that all are meant",
+            RuntimeError::FilterEmpty => "name a kind, a version, a status, an attribute or a time; or say that all are meant",
             RuntimeError::AttributeInvalid(_) => "attributes are for finding runs; keep data in the input or the state",
             RuntimeError::NotADecider { .. } => "the approval names who may decide it",
             RuntimeError::QuestionLeft { .. } => "nothing was decided; `onward run show` says what the run waits for now",

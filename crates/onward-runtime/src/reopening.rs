@@ -3,7 +3,8 @@
 //! The copy is made here, from logs that cannot change any more where they are copied; the store decides whether it is still wanted, and
 //! writes all of it or nothing. A reset ends the original by news, so that no write touches two runs.
 
-use onward_core::reopen::{self, Fork, OpenChildren};
+use onward_core::budget::Budget;
+use onward_core::reopen::{self, Fork, OpenChildren, Retry};
 use onward_core::{Event, Index, Name, Record, RunHead, RunId, RunKey, Status};
 use onward_store::{Restore, RestoreRun, Restored, StoreError};
 
@@ -32,6 +33,8 @@ pub struct ForkRun {
     /// Where the chance of the new run derives from behind the point; any number.
     pub seed: u64,
     pub reason: String,
+    /// What the caller may let a run spend.
+    pub budget_max: Option<Budget>,
 }
 
 impl ForkRun {
@@ -47,6 +50,7 @@ impl ForkRun {
             version: None,
             seed,
             reason: String::new(),
+            budget_max: None,
         }
     }
 
@@ -69,21 +73,22 @@ impl Runtime {
     /// Lets a failed run go on: what it failed over is done again, everything else that is recorded stays (Z1).
     ///
     /// The same `request_id` again is the same request, whatever became of the run since.
-    pub async fn retry_run(&self, key: &RunKey, request_id: &str, reason: &str) -> Result<Restored, RuntimeError> {
+    pub async fn retry_run(&self, key: &RunKey, retry: &Retry) -> Result<Restored, RuntimeError> {
+        let request_id = &retry.request_id;
         check_id("request id", request_id)?;
-        check_text("reason", reason)?;
+        check_text("reason", &retry.reason)?;
         let head = self.read_head(key).await?;
         let records = self.read_records(&head).await?;
         if head.status != Status::Failed && was_retried(&records, request_id) {
             return Ok(Restored { created: false, head });
         }
-        let again = reopen::retry(&head, &records, request_id, reason, self.clock().now()).map_err(StoreError::from);
+        let again = reopen::retry(&head, &records, retry, self.clock().now()).map_err(StoreError::from);
         let again = match again {
             // A repeat finds the run failed again in a way that cannot be retried: it was taken all the same.
             Err(_) if was_retried(&records, request_id) => return Ok(Restored { created: false, head }),
             again => again?,
         };
-        let what = Restore::Retry { after: head.generation, log: again.records, request_id: request_id.to_owned() };
+        let what = Restore::Retry { after: head.generation, log: again.records, request_id: request_id.clone() };
         let restored = self.store().restore_run(RestoreRun { key: key.clone(), what, news: again.news }).await?;
         if restored.created {
             self.hub().watches.reopened(key);
@@ -110,6 +115,7 @@ impl Runtime {
             seed: fork.seed,
             request_id: fork.wish(),
             reason: fork.reason.clone(),
+            budget_max: fork.budget_max,
         };
         let forked = reopen::fork(&head, earlier, &records, &wanted, self.clock().now()).map_err(StoreError::from)?;
         let what = Restore::Run { logs: forked.logs };

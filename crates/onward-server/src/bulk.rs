@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::answer::json;
 use crate::attributes::{GivenValue, matches};
+use crate::ceiling;
 use crate::new_id;
 use crate::problem::{Problem, RequestError};
 use crate::request::Request;
@@ -30,6 +31,8 @@ struct BulkBody {
     reason: Option<String>,
     limit: Option<usize>,
     cursor: Option<String>,
+    #[serde(default)]
+    include_outcome_unknown: bool,
 }
 
 #[derive(Deserialize, Default)]
@@ -103,7 +106,9 @@ async fn answer(request: Request, body: BulkBody, verb: BulkVerb) -> Result<Resp
     };
     request.caller.bounds.check_filter(filter.kind.as_ref())?;
     let (all, dry_run, reason) = (body.all, body.dry_run, body.reason.unwrap_or_default());
-    let bulk = Bulk { verb, filter, all, dry_run, bulk_id: bulk_id.clone(), reason };
+    let budget_max = ceiling::of_copy(&request.namespace, &request.caller, &request.server);
+    let include_outcome_unknown = body.include_outcome_unknown;
+    let bulk = Bulk { verb, filter, all, dry_run, bulk_id: bulk_id.clone(), reason, include_outcome_unknown, budget_max };
     let done = request.server.runtime().bulk_runs(bulk).await?;
     Ok(json(StatusCode::OK, &document(&bulk_id, verb, dry_run, &done)))
 }

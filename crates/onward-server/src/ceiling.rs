@@ -3,6 +3,7 @@
 //! Invariants:
 //! - CB1 (S17): no run is started or resumed with a limit above the ceiling of its namespace or of the caller's key, whatever the scope.
 //! - CB2: a run that is started without a limit has that of the ceiling.
+//! - CB3: a fork, a reset and a retry go on with the lower one of the run's limits and the ceiling, whatever the original may spend.
 
 use std::collections::BTreeMap;
 
@@ -66,6 +67,11 @@ pub(crate) fn of_resume(
 ) -> Result<Option<Budget>, Problem> {
     check(&asked.unwrap_or_default(), &ceiling(namespace, caller, server))?;
     Ok(asked)
+}
+
+/// Returns what a run may spend at most that goes on from a copy which the caller asks for; the copy has the lower limits (CB3).
+pub(crate) fn of_copy(namespace: &Namespace, caller: &Caller, server: &Server) -> Option<Budget> {
+    Some(ceiling(namespace, caller, server)).filter(|ceiling| !ceiling.is_unlimited())
 }
 
 fn ceiling(namespace: &Namespace, caller: &Caller, server: &Server) -> Budget {

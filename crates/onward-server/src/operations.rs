@@ -32,6 +32,9 @@ pub(crate) async fn healthz(_: Request) -> Result<Response, Problem> {
 
 /// `GET /readyz`. A database that is down is named in a line of its own; the others' runs go on.
 pub(crate) async fn readyz(request: Request) -> Result<Response, Problem> {
+    if let Some(why) = request.server.options().probe.as_ref().and_then(|probe| probe.stopped()) {
+        return Err(RequestError::StoreStopped { why }.into());
+    }
     let down = readiness(&request.server).await.map_err(|why| RequestError::NotReady { why })?;
     let lines: String = down.iter().map(|line| format!("degraded: {line}\n")).collect();
     Ok(text(StatusCode::OK, format!("ready\n{lines}")))

@@ -73,6 +73,8 @@ pub enum RequestError {
     AttachmentsNotKept,
     #[error("the server cannot serve now: {why}")]
     NotReady { why: String },
+    #[error("the server cannot serve any more: {why}")]
+    StoreStopped { why: String },
 }
 
 /// What a body must be that is kept byte for byte.
@@ -108,7 +110,7 @@ impl RequestError {
             RequestError::HookUnroutable { .. } => "hook_unroutable",
             RequestError::KindNotFound { .. } => "kind_not_found",
             RequestError::AttachmentsNotKept => "attachments_not_kept",
-            RequestError::NotReady { .. } => "not_ready",
+            RequestError::NotReady { .. } | RequestError::StoreStopped { .. } => "not_ready",
         }
     }
 
@@ -162,6 +164,9 @@ impl RequestError {
                 "set `server.attachments` to a folder and start it again, or send the bytes within the message as `base64`"
             }
             RequestError::NotReady { .. } => "try again in a moment; GET /readyz says when it can",
+            RequestError::StoreStopped { .. } => {
+                "it does not recover by itself: remove the cause, which the server's log has, and restart it"
+            }
         }
     }
 }
@@ -219,6 +224,7 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "budget_exhausted"
         | "approval_needed"
         | "child_behind_approval"
+        | "outcome_unknown"
         | "run_not_paused"
         | "run_is_task"
         | "run_not_failed"

@@ -2,6 +2,7 @@
 
 use onward_core::projection::{Projection, retry_key};
 use onward_core::run::wait_key;
+use onward_core::transfer::is_same_log;
 use onward_core::{Hash, Index, Record, RunKey};
 use onward_store::judged::TakenSlot;
 use onward_store::kept::RestoreWork;
@@ -58,7 +59,7 @@ impl Scene<'_> {
         let (rk, head) = (seat.rk, seat.shown());
         let mut same = head.generation as usize + 1 == logs.len();
         for (log, generation) in logs.iter().zip(0..) {
-            same = same && read_records(self.db, key, rk, generation, Index(0), usize::MAX).await? == *log;
+            same = same && is_same_log(&read_records(self.db, key, rk, generation, Index(0), usize::MAX).await?, log);
         }
         if same { Ok(Restored { created: false, head }) } else { Err(StoreError::RunExists { key: key.clone() }.into()) }
     }

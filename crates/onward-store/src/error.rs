@@ -122,6 +122,7 @@ impl StoreError {
                 Refusal::NotPaused { .. } => "run_not_paused",
                 Refusal::ApprovalNeeded { .. } => "approval_needed",
                 Refusal::ChildBehindApproval { .. } => "child_behind_approval",
+                Refusal::OutcomeUnknown { .. } => "outcome_unknown",
                 Refusal::BudgetExhausted { .. } => "budget_exhausted",
                 Refusal::BranchPending { .. } => "branch_pending",
                 Refusal::IsTask { .. } => "run_is_task",
@@ -205,6 +206,9 @@ impl StoreError {
             }
             StoreError::Refused(Refusal::ChildBehindApproval { .. }) => {
                 "`onward run reset` to a point before that event asks for the approval again; a fork may await the child instead"
+            }
+            StoreError::Refused(Refusal::OutcomeUnknown { .. }) => {
+                "find out whether the effect happened; `--include-outcome-unknown` (`include_outcome_unknown`) executes it again"
             }
             StoreError::Refused(Refusal::BudgetExhausted { .. }) => "`onward run resume ID --budget tokens=N` lets it spend more",
             StoreError::Refused(Refusal::BranchPending { .. }) => {

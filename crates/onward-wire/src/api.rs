@@ -542,6 +542,8 @@ message! {
         /// The same id again is the same request.
         2 => request_id: String,
         3 => reason: String,
+        /// Execute again also what failed with `outcome_unknown`.
+        4 => include_outcome_unknown: bool,
     }
 }
 
@@ -586,6 +588,8 @@ message! {
         /// The same for all batches and repeats of one request.
         5 => bulk_id: String,
         6 => reason: String,
+        /// A retry executes again also what failed with `outcome_unknown`.
+        7 => include_outcome_unknown: bool,
     }
 }
 

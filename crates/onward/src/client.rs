@@ -18,6 +18,7 @@ use onward_core::budget::{Allowance, Budget};
 use onward_core::event::{PauseReason, RunPaused};
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::lineage::behind_copy;
+use onward_core::reopen::Retry;
 use onward_core::run::Wait;
 use onward_core::view::RunView;
 use onward_core::{Attribute, AttributeValue, Failure, Index, Name, NameError, Namespace, Payload, Record, RunId, RunKey};
@@ -506,14 +507,23 @@ impl<O> RunHandle<O> {
         self.ask(self.door().resume_run(self.key.clone(), Some(budget))).await
     }
 
-    /// Lets a failed run go on: what it failed over is done again, everything else that is recorded stays.
+    /// Lets a failed run go on: what it failed over is done again, everything else that is recorded stays. Refused with `outcome_unknown`
+    /// where a task failed with that.
     pub async fn retry(&self, reason: &str) -> Result<(), Error> {
         self.retry_once(reason, &format!("{:016x}", random_u64())).await
     }
 
     /// Like [`RunHandle::retry`], once: the same id again is the same request.
     pub async fn retry_once(&self, reason: &str, id: &str) -> Result<(), Error> {
-        self.ask(self.door().retry_run(self.key.clone(), id.to_owned(), reason.to_owned())).await?;
+        let retry = Retry { reason: reason.to_owned(), ..Retry::new(id) };
+        self.ask(self.door().retry_run(self.key.clone(), retry)).await?;
+        Ok(())
+    }
+
+    /// Like [`RunHandle::retry`], also where a task failed with `outcome_unknown`: it may have had its effect, and is executed again.
+    pub async fn retry_including_unknown(&self, reason: &str) -> Result<(), Error> {
+        let retry = Retry { reason: reason.to_owned(), ..Retry::new(format!("{:016x}", random_u64())) };
+        self.ask(self.door().retry_run(self.key.clone(), Retry { include_outcome_unknown: true, ..retry })).await?;
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::*;
 use crate::event::{ChildAwaited, OnParentClose, RunCompleted, RunContinued, RunFailed, TaskAttemptEnded, TaskAttempted};
 use crate::log::CommitId;
-use crate::reopen::{Fork, OpenChildren};
+use crate::reopen::{Fork, OpenChildren, Retry};
 use crate::run::{Carries, Commit, Delivery, Effect, Input, NewRun, Refusal, Status, answer_to};
 use crate::spend::{Spend, Tokens};
 use crate::{Failure, Hash, Index, Name, Namespace, Payload, Record, RunKey, reopen};
@@ -294,7 +294,7 @@ impl Trees {
 
     fn retry(&mut self, key: &RunKey) {
         let run = &self.runs[key];
-        let Ok(reopened) = reopen::retry(&run.head, &run.log, "r", "", self.now) else { return };
+        let Ok(reopened) = reopen::retry(&run.head, &run.log, &Retry::new("r"), self.now) else { return };
         let head = RunHead::rebuild(key.clone(), &reopened.records).expect("a log has a start");
         let (ordinal, spawned) = (run.ordinal, run.spawned.clone());
         self.runs.insert(key.clone(), Run { head, log: reopened.records, ordinal, spawned });
@@ -372,6 +372,7 @@ fn a_fork_begins_with_what_was_left_at_its_point() {
             seed: 2,
             request_id: String::new(),
             reason: String::new(),
+            budget_max: None,
         };
         let run = &trees.runs[&root];
         let forked = reopen::fork(&run.head, Vec::new(), &run.log, &fork, trees.now).expect("it is the end of a commit");

@@ -40,6 +40,10 @@ pub enum Refusal {
     AlreadyReset { key: RunKey, successor: RunId },
     #[error("run {key} cannot be retried: after its failure at event {failed} the code went on with event {next}")]
     FailureHandled { key: RunKey, failed: Index, next: Index },
+    #[error(
+        "run {key} cannot be retried as it is: what failed at event {failed} may have had its effect, and would be executed again"
+    )]
+    OutcomeUnknown { key: RunKey, failed: Index },
     #[error("run {key} cannot be copied up to event {index}: {why}")]
     NoForkPoint { key: RunKey, index: Index, why: String },
     #[error("run {key} belongs to an outside engine, which alone can do that")]
@@ -339,6 +343,7 @@ impl RunHead {
             nesting: self.nesting,
             first_seed: self.origin_life(),
             created_at: Some(self.created_at),
+            imported_until: None,
             input: continued.input.clone(),
             // Any number does that differs between generations and is the same on every store.
             seed: commit.commit_id.0,

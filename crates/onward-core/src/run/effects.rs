@@ -61,6 +61,7 @@ pub enum Effect {
 
 /// News for another run.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "few are kept at a time, and most of them are starts")]
 pub enum Delivery {
     Start(NewRun),
     Input { to: RunKey, input: Input },

@@ -99,6 +99,7 @@ mod tests {
                 reason: String::new(),
                 children: Vec::new(),
                 gone: None,
+                budget_max: None,
             };
             [
                 RunStarted { parent: Some(link(victim.clone())), ..started() }.into(),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use onward_core::event::{PauseReason, RunPaused};
 use onward_core::ledger::SpendQuery;
+use onward_core::reopen::Retry;
 use onward_core::{Namespace, RunKey};
 use onward_runtime::{
     Bulk, BulkVerb, CallId, Decide, ForkRun, Hindrance, RuntimeError, SendSignal, StartRun, StreamPage, WorkerInfo,
@@ -240,9 +241,11 @@ pub(super) async fn resume_run(server: Server, asker: Asker, request: api::Resum
 }
 
 pub(super) async fn retry_run(server: Server, asker: Asker, request: api::RetryRequest) -> Answer<api::ReopenReply> {
-    let api::RetryRequest { run, request_id, reason } = request;
+    let api::RetryRequest { run, request_id, reason, include_outcome_unknown } = request;
     let key = acted_on(&server, &asker, run).await?;
-    server.runtime().retry_run(&key, &request_id, &reason).await.map(reopened).map_err(told)
+    let budget_max = ceiling::of_copy(&asker.namespace, &asker.caller, &server);
+    let retry = Retry { request_id, reason, include_outcome_unknown, budget_max };
+    server.runtime().retry_run(&key, &retry).await.map(reopened).map_err(told)
 }
 
 pub(super) async fn fork_run(server: Server, asker: Asker, request: api::ForkRequest) -> Answer<api::ReopenReply> {
@@ -256,7 +259,8 @@ pub(super) async fn reset_run(server: Server, asker: Asker, request: api::ForkRe
 async fn fork(server: Server, asker: Asker, request: api::ForkRequest, is_reset: bool) -> Answer<api::ReopenReply> {
     let api::ForkRequest { run, id, generation, index, drop_signals, restart_children, version, seed, reason } = request;
     let keep_signals = !drop_signals;
-    let fork = ForkRun { id, generation, index, is_reset, keep_signals, restart_children, version, seed, reason };
+    let budget_max = ceiling::of_copy(&asker.namespace, &asker.caller, &server);
+    let fork = ForkRun { id, generation, index, is_reset, keep_signals, restart_children, version, seed, reason, budget_max };
     let key = acted_on(&server, &asker, run).await?;
     server.runtime().fork_run(&key, fork).await.map(reopened).map_err(told)
 }
@@ -275,12 +279,14 @@ pub(super) async fn bulk_delete(server: Server, asker: Asker, request: api::Bulk
 }
 
 async fn bulk(server: Server, asker: Asker, request: api::BulkRequest, may: fn(BulkVerb) -> bool) -> Answer<api::BulkReply> {
-    let api::BulkRequest { verb, filter, all, dry_run, bulk_id, reason } = request;
+    let api::BulkRequest { verb, filter, all, dry_run, bulk_id, reason, include_outcome_unknown } = request;
+    let budget_max = ceiling::of_copy(&asker.namespace, &asker.caller, &server);
     let known = BulkVerb::from_word(&verb).filter(|verb| may(*verb));
     let verb = known.ok_or_else(|| malformed(format!("`{verb}` is no verb of this method")))?;
     let filter = run_query(asker.namespace, filter);
     bound(asker.caller.bounds.check_filter(filter.kind.as_ref()))?;
-    let done = server.runtime().bulk_runs(Bulk { verb, filter, all, dry_run, bulk_id, reason }).await.map_err(told)?;
+    let bulk = Bulk { verb, filter, all, dry_run, bulk_id, reason, include_outcome_unknown, budget_max };
+    let done = server.runtime().bulk_runs(bulk).await.map_err(told)?;
     let refused = done.refused.into_iter().map(|(run, code)| api::Refused { run, code: code.to_owned() });
     Ok(api::BulkReply {
         matched: done.matched,

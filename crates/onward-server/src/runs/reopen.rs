@@ -2,12 +2,14 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
+use onward_core::reopen::Retry;
 use onward_core::{Index, Name, RunId};
 use onward_runtime::ForkRun;
 use onward_store::Restored;
 use serde::Deserialize;
 
 use crate::answer::json;
+use crate::ceiling;
 use crate::document::{Run, StartedRun};
 use crate::new_id;
 use crate::problem::{Problem, RequestError};
@@ -18,6 +20,8 @@ use crate::request::Request;
 struct RetryBody {
     request_id: Option<String>,
     reason: Option<String>,
+    #[serde(default)]
+    include_outcome_unknown: bool,
 }
 
 #[derive(Deserialize, Default, Clone, Copy, PartialEq)]
@@ -55,8 +59,10 @@ pub(crate) async fn retry(mut request: Request) -> Result<Response, Problem> {
     let key = request.key()?;
     let body: RetryBody = request.json_or_default().await?;
     let request_id = body.request_id.unwrap_or_else(new_id::request_id);
-    let reason = body.reason.unwrap_or_default();
-    let restored = request.server.runtime().retry_run(&key, &request_id, &reason).await?;
+    let (reason, include_outcome_unknown) = (body.reason.unwrap_or_default(), body.include_outcome_unknown);
+    let budget_max = ceiling::of_copy(&request.namespace, &request.caller, &request.server);
+    let retry = Retry { request_id, reason, include_outcome_unknown, budget_max };
+    let restored = request.server.runtime().retry_run(&key, &retry).await?;
     Ok(answer(StatusCode::ACCEPTED, &restored))
 }
 
@@ -93,6 +99,7 @@ async fn copy(request: Request, body: CopyBody, index: Option<u64>, is_reset: bo
         restart_children: body.children.map_or(plain.restart_children, |children| children == Children::Restart),
         version: body.version.map(Name::new).transpose()?,
         reason: body.reason.unwrap_or_default(),
+        budget_max: ceiling::of_copy(&request.namespace, &request.caller, &request.server),
         ..plain
     };
     let restored = runtime.fork_run(&key, fork).await?;

@@ -82,6 +82,48 @@ async fn a_start_lowers_the_budget_of_an_agent_and_only_an_operator_raises_it() 
     }
 }
 
+async fn failing(_: Ctx, _: Value) -> Result<()> {
+    Err(Failure::fatal("no"))
+}
+
+/// CB3: who may not start such a run may not copy it either.
+#[tokio::test]
+async fn a_copy_has_the_limits_of_whoever_asks_for_it() {
+    let (locked, root) = Locked::open().await;
+    let builder = Onward::connect(locked.url()).key(root.reveal()).workflow("limited", limited).workflow("failing", failing);
+    let onward = builder.start().await.unwrap();
+    let small = key(&locked, &Scope::ALL, Some(Budget::default().tokens(50)));
+    locked.until(&small, 200).await;
+    locked.send(&root, "POST", "/v1/runs", &body("big", 1_000_000)).await.expect(201);
+    assert_eq!(limits_of(&locked, &root, "big").await["tokens"], 1_000_000);
+    for (key, id, tokens) in [(&root, "by-root", 1_000_000), (&small, "by-small", 50)] {
+        locked.send(key, "POST", "/v1/runs/big/fork", &json!({"id": id}).to_string()).await.expect(201);
+        assert_eq!(limits_of(&locked, &root, id).await, json!({"tokens": tokens, "turns": 5}));
+    }
+    let client = Onward::connect(locked.url()).key(small.reveal()).start().await.unwrap();
+    client.run::<()>("big").unwrap().fork().id("grpc").await.unwrap();
+    assert_eq!(limits_of(&locked, &root, "grpc").await["tokens"], 50);
+    locked.send(&small, "POST", "/v1/runs/big/reset", &json!({"id": "reset"}).to_string()).await.expect(201);
+    assert_eq!(limits_of(&locked, &root, "reset").await["tokens"], 50);
+    for (id, budget, bulk) in [("retried", json!({"tokens": 1_000_000}), false), ("unlimited", json!({}), true)] {
+        let start = json!({"kind": "failing", "id": id, "budget": budget, "attributes": {"id": id}});
+        locked.send(&root, "POST", "/v1/runs", &start.to_string()).await.expect(201);
+        locked.send(&root, "GET", &format!("/v1/runs/{id}/result?wait_ms=60000"), "").await.expect(200);
+        match bulk {
+            false => locked.send(&small, "POST", &format!("/v1/runs/{id}/retry"), "{}").await.expect(202),
+            true => {
+                let many = json!({"verb": "retry", "filter": {"attributes": {"id": id}}});
+                locked.send(&small, "POST", "/v1/bulk", &many.to_string()).await.expect(200)
+            }
+        };
+        let view = locked.send(&root, "GET", &format!("/v1/runs/{id}"), "").await.expect(200);
+        assert_eq!((&view["generation"], &view["budget"]["tokens"]), (&json!(1), &json!(50)), "{view}");
+    }
+    for onward in [client, onward] {
+        onward.shutdown().await;
+    }
+}
+
 /// CB1, CB2: whatever the scope.
 #[tokio::test]
 async fn ceilings_of_keys_and_namespaces_hold_for_every_scope() {

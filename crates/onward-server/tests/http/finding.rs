@@ -84,6 +84,9 @@ async fn a_bulk_says_what_it_does_not_take() {
     site.post_json("/v1/bulk/delete", json!({"verb": "cancel", "all": true})).await.problem(400, "json_invalid");
     site.post_json("/v1/bulk", json!({"verb": "cancel", "all": true, "limit": 5000})).await.problem(400, "json_invalid");
     site.post_json("/v1/bulk", json!({"verb": "cancel", "filter": {"colour": 1}})).await.problem(400, "json_invalid");
+    // A status is a filter.
+    let waiting = json!({"verb": "cancel", "filter": {"status": ["waiting"]}});
+    assert_eq!(site.post_json("/v1/bulk", waiting).await.expect(200)["matched"], json!(0));
     let paused = site.post_json("/v1/bulk", json!({"verb": "pause", "all": true})).await.expect(200);
     assert_eq!(paused["done"], json!(1));
     let resumed = json!({"verb": "resume", "filter": {"kind": "order"}});

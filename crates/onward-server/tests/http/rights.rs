@@ -224,6 +224,103 @@ async fn a_retry_of_an_approved_call_runs_only_when_it_is_approved_again() {
     onward.shutdown().await;
 }
 
+/// Z9: what may have had its effect is executed again only by a caller who includes it explicitly.
+#[tokio::test]
+async fn a_retry_of_an_unknown_outcome_is_explicit() {
+    let (locked, root) = Locked::open().await;
+    let executed = Arc::new(AtomicU32::new(0));
+    let execute = executed.clone();
+    let pay = move |_: Value| {
+        let time = execute.fetch_add(1, Ordering::SeqCst);
+        async move {
+            assert!(time % 2 == 1, "the first attempt of each run panics");
+            Ok::<_, Failure>(time)
+        }
+    };
+    let builder = Onward::connect(locked.url()).key(root.reveal()).task("pay", pay);
+    let once = |ctx: Ctx, _: Value| async move { ctx.task::<u32>("pay", &()).at_most_once().await };
+    let onward = builder.workflow("once", once).start().await.unwrap();
+    for id in ["a", "b", "c"] {
+        locked.send(&root, "POST", "/v1/runs", &json!({"kind": "once", "id": id}).to_string()).await.expect(201);
+        assert_eq!(result(&locked, &root, id).await["failure"]["code"], "outcome_unknown");
+        let before = locked.site.records();
+        locked.send(&root, "POST", &format!("/v1/runs/{id}/retry"), "{}").await.problem(409, "outcome_unknown");
+        let refused = onward.run::<u32>(id).unwrap().retry("again").await;
+        assert_eq!(refused.unwrap_err().code(), "outcome_unknown", "over gRPC");
+        let all =
+            |include: Value| json!({"verb": "retry", "all": true, "filter": {}, "include_outcome_unknown": include}).to_string();
+        let done = locked.send(&root, "POST", "/v1/bulk", &all(json!(false))).await.expect(200);
+        assert_eq!((&done["done"], &done["refused"]), (&json!(0), &json!([{"run": id, "code": "outcome_unknown"}])));
+        assert_eq!(locked.site.records(), before);
+        let include = json!({"include_outcome_unknown": true}).to_string();
+        match id {
+            "a" => drop(locked.send(&root, "POST", "/v1/runs/a/retry", &include).await.expect(202)),
+            "b" => drop(locked.send(&root, "POST", "/v1/bulk", &all(json!(true))).await.expect(200)),
+            _ => onward.run::<u32>(id).unwrap().retry_including_unknown("it did not happen").await.unwrap(),
+        }
+        assert_eq!(result(&locked, &root, id).await["output"]["json"], executed.load(Ordering::SeqCst) - 1);
+    }
+    onward.shutdown().await;
+}
+
+/// U7: a closed run that was imported calls no tool when it is retried, forked or reset.
+#[tokio::test]
+async fn a_copy_of_an_imported_run_calls_no_tool() {
+    let (locked, root) = Locked::open().await;
+    let called = Arc::new(AtomicU32::new(0));
+    let calls = called.clone();
+    let tool = move |_: Value| {
+        calls.fetch_add(1, Ordering::SeqCst);
+        async { Ok::<_, Failure>(1) }
+    };
+    let onward = Onward::connect(locked.url()).key(root.reveal()).task("tool.support.pay", tool).start().await.unwrap();
+    let admin = locked.make("admin", "*", &[Scope::Admin]);
+    let operate = locked.make("operator", "*", &[Scope::Read, Scope::Operate]);
+    locked.until(&operate, 200).await;
+    let at = "2026-01-01T00:00:00.000Z";
+    let failure = json!({"code": "boom", "message": "x", "retryable": true, "causes": [], "details": null});
+    let started = json!({"type": "run_started", "kind": "zzz", "version": null, "input": {"json": 1}, "seed": 5, "parent": null,
+        "generation": 0, "mailbox": [], "imported_until": 0});
+    let retry = json!({"attempts_max": 1, "first_delay_ms": 1, "growth_percent": 100, "delay_max_ms": 1});
+    let options = json!({"queue": null, "priority": 0, "retry": retry, "queued_timeout_ms": null, "attempt_timeout_ms": null,
+        "total_timeout_ms": null, "heartbeat_timeout_ms": null, "idempotency_key": null, "class": "at_least_once"});
+    let scheduled = json!({"type": "task_scheduled", "place": "0", "kind": "tool.support.pay", "input_hash": "00".repeat(16),
+        "input": {"json": {"cents": 100}}, "options": options});
+    let commit = |n: u64, horizon: u64| json!({"n": n, "epoch": 1, "commit_id": n + 7, "horizon": horizon, "waits": true});
+    let records = [
+        json!({"index": 0, "at": at, "events": [started]}),
+        json!({"index": 1, "at": at, "commit": commit(0, 0), "events": [scheduled]}),
+        json!({"index": 2, "at": at, "events": [{"type": "task_failed", "place": "0", "failure": failure, "attempts": 1}]}),
+        json!({"index": 3, "at": at, "commit": commit(1, 2), "events": [{"type": "run_failed", "failure": failure}]}),
+    ];
+    let mut lines = vec![json!({"onward_export": 1}), json!({"run": {"namespace": "default", "id": "forged"}, "records": [4]})];
+    lines.extend(records.map(|record| json!({"generation": 0, "record": record})));
+    lines.push(json!({"runs": 1}));
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let headers = format!("Authorization: Bearer {}\r\nContent-Type: application/x-ndjson\r\n", admin.reveal());
+    let import = async || locked.site.send("POST", "/v1/import", &headers, &text).await.expect(200);
+    assert_eq!(import().await["created"], json!(["forged"]));
+    assert_eq!(import().await["unchanged"], json!(["forged"]), "the same again is the same");
+    let exported = locked.send(&root, "GET", "/v1/runs/forged/export", "").await.body;
+    assert!(!exported.contains("imported_until"), "{exported}");
+    for (verb, body, copy) in [
+        ("fork", json!({"from": 1, "id": "fork"}), "fork"),
+        ("fork", json!({"id": "fork-of-fork"}), "fork-of-fork"),
+        ("reset", json!({"to": 1, "id": "reset"}), "reset"),
+        ("retry", json!({}), "forged"),
+    ] {
+        let from = if copy == "fork-of-fork" { "fork" } else { "forged" };
+        let made = locked.send(&operate, "POST", &format!("/v1/runs/{from}/{verb}"), &body.to_string()).await;
+        assert!(matches!(made.status, 201 | 202), "{verb}: {}", made.body);
+        let events = locked.send(&root, "GET", &format!("/v1/runs/{copy}/events"), "").await.body;
+        assert!(events.contains("outcome_unknown"), "{verb}: {events}");
+        let open = locked.send(&root, "GET", "/v1/tasks", "").await.expect(200).to_string();
+        assert!(!open.contains("tool.support.pay"), "{verb}: {open}");
+    }
+    assert_eq!(called.load(Ordering::SeqCst), 0);
+    onward.shutdown().await;
+}
+
 /// U6, U7: who may import can write any log, and gets no call of a tool and no approval by it.
 #[tokio::test]
 async fn an_import_brings_neither_decisions_nor_calls_of_tools() {

@@ -2,6 +2,7 @@
 
 use onward_core::projection::{ProjectedTimer, Projection, retry_key};
 use onward_core::run::wait_key;
+use onward_core::transfer::is_same_log;
 use onward_core::{Attribute, Epoch, Hash, Index, Record, RunHead, RunKey};
 use onward_store::kept::{Body, News, RestoreWork};
 use onward_store::{Restore, RestoreRun, Restored, StoreError};
@@ -55,7 +56,7 @@ impl Writer<'_> {
         let mut same = head.generation as usize + 1 == logs.len();
         for (log, generation) in logs.iter().zip(0..) {
             let Some(found) = heads::find(self.db, &key, Some(generation))?.filter(|_| same) else { break };
-            same = read_records(self.db, &key, found.rk, Index(0), usize::MAX)? == *log;
+            same = is_same_log(&read_records(self.db, &key, found.rk, Index(0), usize::MAX)?, log);
         }
         if same { Ok(Restored { created: false, head }) } else { Err(StoreError::RunExists { key }.into()) }
     }

@@ -6,7 +6,7 @@ use onward_core::event::{CallAdopted, Divergence, RunContinued, RunFailed, Segme
 use onward_core::family::family;
 use onward_core::ledger::{LedgerSum, SpendBy, SpendQuery, SpendRow};
 use onward_core::projection::Projection;
-use onward_core::reopen;
+use onward_core::reopen::{self, Retry};
 use onward_core::run::{Commit, Input};
 use onward_core::spend::{PicoDollars, Spend, SpendTotals, Tokens, day_of};
 use onward_core::task::{RetryPolicy, Task, TaskOptions, TaskReport};
@@ -210,7 +210,7 @@ impl Story {
         self.commit(&id, vec![RunFailed { failure, attempts: None }.into()]).await;
         let (head, log) = (self.kit.head(&id).await, self.kit.records(&id).await);
         let request_id = format!("again-{}", self.number());
-        let again = reopen::retry(&head, &log, &request_id, "", self.kit.now()).unwrap();
+        let again = reopen::retry(&head, &log, &Retry::new(request_id.clone()), self.kit.now()).unwrap();
         let what = Restore::Retry { after: head.generation, log: again.records, request_id };
         self.kit.store().restore_run(RestoreRun { key: key(&id), what, news: again.news }).await.unwrap();
     }

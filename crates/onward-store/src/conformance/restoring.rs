@@ -1,7 +1,7 @@
 //! Logs that come as a whole: everything else about the run follows from them (L16, J1).
 
 use onward_core::event::{RunFailed, WaitCanceled};
-use onward_core::reopen::{self, Fork, OpenChildren, Reopened};
+use onward_core::reopen::{self, Fork, OpenChildren, Reopened, Retry};
 use onward_core::run::Refusal;
 use onward_core::task::{EffectClass, TaskOptions, TaskReport, idempotency_key};
 use onward_core::{Epoch, Event, Failure, Index, Record, Status};
@@ -161,7 +161,7 @@ async fn failed(kit: &Kit, id: &str) -> Failure {
 
 async fn reopened(kit: &Kit, id: &str, request: &str) -> Reopened {
     let (head, log) = (kit.head(id).await, kit.records(id).await);
-    reopen::retry(&head, &log, request, "", kit.now()).unwrap()
+    reopen::retry(&head, &log, &Retry::new(request), kit.now()).unwrap()
 }
 
 async fn retry(kit: &Kit, id: &str, after: u32, request: &str, again: Reopened) -> Result<Restored, StoreError> {
@@ -284,6 +284,7 @@ pub(super) fn fork(id: &str, index: u64, is_reset: bool) -> Fork {
         seed: 11,
         request_id: "f".to_owned(),
         reason: String::new(),
+        budget_max: None,
     }
 }
 

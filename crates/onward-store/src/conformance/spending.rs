@@ -5,7 +5,7 @@ use std::time::Duration;
 use onward_core::budget::{Budget, BudgetHead};
 use onward_core::event::{OnParentClose, PauseReason, RunContinued, RunFailed, RunResumed, StandaloneTask, TaskAttempted};
 use onward_core::ledger::{SpendBy, SpendQuery};
-use onward_core::reopen;
+use onward_core::reopen::{self, Retry};
 use onward_core::run::{Input, NewRun};
 use onward_core::spend::{PicoDollars, Spend, SpendTotals, Tokens};
 use onward_core::task::{EffectClass, RetryPolicy, Task, TaskOptions, TaskReport};
@@ -215,7 +215,7 @@ pub async fn a_task_that_failed_at_a_cost_is_tried_again_with_its_run(mut kit: K
     report(&kit, &task, spent(&task, TaskReport::Failed(failure.clone()), 7)).await.unwrap();
     kit.read_on(&mut held).await;
     kit.commit(&mut held, vec![RunFailed { failure, attempts: None }.into()]).await;
-    let again = reopen::retry(&kit.head("r").await, &kit.records("r").await, "again", "", kit.now()).unwrap();
+    let again = reopen::retry(&kit.head("r").await, &kit.records("r").await, &Retry::new("again"), kit.now()).unwrap();
     let what = Restore::Retry { after: 0, log: again.records, request_id: "again".to_owned() };
     kit.store().restore_run(RestoreRun { key: key("r"), what, news: again.news }).await.unwrap();
     kit.reopen();

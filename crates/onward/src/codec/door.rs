@@ -6,6 +6,7 @@ use std::time::Duration;
 use onward_core::budget::Budget;
 use onward_core::event::RunPaused;
 use onward_core::ledger::{SpendQuery, SpendRow};
+use onward_core::reopen::Retry;
 use onward_core::run::Wait;
 use onward_core::stream::StreamSaid;
 use onward_core::task::Task;
@@ -261,8 +262,8 @@ impl Door for CodedDoor {
         self.inner.read_spend(query)
     }
 
-    fn retry_run(&self, key: RunKey, request_id: String, reason: String) -> DoorFuture<'_, Restored> {
-        self.inner.retry_run(key, request_id, reason)
+    fn retry_run(&self, key: RunKey, retry: Retry) -> DoorFuture<'_, Restored> {
+        self.inner.retry_run(key, retry)
     }
 
     fn fork_run(&self, key: RunKey, fork: ForkRun) -> DoorFuture<'_, Restored> {

@@ -7,6 +7,7 @@ use onward_core::budget::Budget;
 use onward_core::conversation::EntryCursor;
 use onward_core::event::RunPaused;
 use onward_core::ledger::{SpendQuery, SpendRow};
+use onward_core::reopen::Retry;
 use onward_core::run::Wait;
 use onward_core::task::Task;
 use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey};
@@ -158,6 +159,7 @@ fn known_code(code: &str) -> &'static str {
         "budget_exhausted",
         "approval_needed",
         "child_behind_approval",
+        "outcome_unknown",
         "run_not_failed",
         "run_reset",
         "failure_handled",
@@ -352,16 +354,18 @@ impl Door for RemoteDoor {
         Box::pin(async move { self.channel.call::<api::ResumeRun>(api::ResumeRequest { run, budget }).await.map(appended) })
     }
 
-    fn retry_run(&self, run: RunKey, request_id: String, reason: String) -> DoorFuture<'_, Restored> {
+    fn retry_run(&self, run: RunKey, retry: Retry) -> DoorFuture<'_, Restored> {
         Box::pin(async move {
-            let request = api::RetryRequest { run, request_id, reason };
+            // The ceiling is the server's.
+            let Retry { request_id, reason, include_outcome_unknown, budget_max: _ } = retry;
+            let request = api::RetryRequest { run, request_id, reason, include_outcome_unknown };
             self.channel.call::<api::RetryRun>(request).await.map(restored)
         })
     }
 
     fn fork_run(&self, run: RunKey, fork: ForkRun) -> DoorFuture<'_, Restored> {
         Box::pin(async move {
-            let ForkRun { id, generation, index, is_reset, keep_signals, restart_children, version, seed, reason } = fork;
+            let ForkRun { id, generation, index, is_reset, keep_signals, restart_children, version, seed, reason, .. } = fork;
             let drop_signals = !keep_signals;
             let request = api::ForkRequest { run, id, generation, index, drop_signals, restart_children, version, seed, reason };
             let reply = match is_reset {
@@ -374,9 +378,9 @@ impl Door for RemoteDoor {
 
     fn bulk_runs(&self, bulk: Bulk) -> DoorFuture<'_, BulkDone> {
         Box::pin(async move {
-            let Bulk { verb, filter, all, dry_run, bulk_id, reason } = bulk;
+            let Bulk { verb, filter, all, dry_run, bulk_id, reason, include_outcome_unknown, budget_max: _ } = bulk;
             let (filter, word) = (list_request(filter), verb.as_str().to_owned());
-            let request = api::BulkRequest { verb: word, filter, all, dry_run, bulk_id, reason };
+            let request = api::BulkRequest { verb: word, filter, all, dry_run, bulk_id, reason, include_outcome_unknown };
             let reply = match verb {
                 BulkVerb::Delete => self.channel.call::<api::BulkDelete>(request).await?,
                 _ => self.channel.call::<api::BulkRuns>(request).await?,

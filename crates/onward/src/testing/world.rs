@@ -466,7 +466,7 @@ impl World {
     /// Tries a run again that failed: it goes on as its next generation.
     pub fn retry(&mut self) -> Result<(), Refusal> {
         let request = format!("retry-{}", self.head.generation);
-        let again = reopen::retry(&self.head, self.log.records(), &request, "", self.now)?;
+        let again = reopen::retry(&self.head, self.log.records(), &reopen::Retry::new(request), self.now)?;
         self.past.push(std::mem::take(&mut self.log));
         self.go_on_from(again);
         Ok(())
@@ -484,6 +484,7 @@ impl World {
             seed: 11,
             request_id: id.to_owned(),
             reason: String::new(),
+            budget_max: None,
         };
         let past = self.past.iter().filter(|_| reopen::takes_earlier(self.log.records()));
         let earlier = past.map(|log| log.records().to_vec()).collect();

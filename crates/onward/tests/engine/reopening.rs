@@ -220,6 +220,8 @@ everywhere! {
             dry_run: true,
             bulk_id: "b".to_owned(),
             reason: "enough".to_owned(),
+            include_outcome_unknown: false,
+            budget_max: None,
         };
         assert_eq!(onward.bulk_runs(bulk.clone()).await.unwrap().matched, 1);
         let done = onward.bulk_runs(onward_runtime::Bulk { dry_run: false, ..bulk }).await.unwrap();

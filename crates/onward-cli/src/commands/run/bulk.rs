@@ -39,6 +39,9 @@ pub struct BulkArgs {
     /// To go on with a bulk that was interrupted: the id it printed
     #[arg(long)]
     bulk_id: Option<String>,
+    /// With retry: execute again also what failed with outcome_unknown; such runs are refused otherwise
+    #[arg(long)]
+    include_outcome_unknown: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -69,7 +72,9 @@ pub async fn execute(args: BulkArgs, global: &Global) -> Result<ExitCode> {
     let filter = args.filter.query(global.namespace()?, BATCH)?;
     let Timestamp(now) = SystemClock.now();
     let bulk_id = args.bulk_id.unwrap_or_else(|| format!("bulk_{now:x}{:x}", std::process::id()));
-    let bulk = Bulk { verb, filter, all: args.all, dry_run: true, bulk_id, reason: args.reason };
+    let include_outcome_unknown = args.include_outcome_unknown;
+    let (all, reason) = (args.all, args.reason);
+    let bulk = Bulk { verb, filter, all, dry_run: true, bulk_id, reason, include_outcome_unknown, budget_max: None };
     let count = Site::to_read(global)?.bulk_runs(bulk.clone()).await?;
     if args.dry_run {
         return show_count(global, &bulk, count.matched, &count.sample.iter().map(|id| id.as_str()).collect::<Vec<_>>());

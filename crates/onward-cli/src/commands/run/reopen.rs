@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use onward_core::reopen::Retry;
 use onward_core::{Index, Name, RunId, Timestamp};
 use onward_runtime::ForkRun;
 use onward_store::{Clock, Restored, SystemClock};
@@ -24,6 +25,9 @@ pub struct RetryArgs {
     /// The same request id again is the same request
     #[arg(long)]
     request_id: Option<String>,
+    /// Execute again also what failed with outcome_unknown: it may have had its effect
+    #[arg(long)]
+    include_outcome_unknown: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
@@ -86,7 +90,9 @@ pub async fn retry(args: RetryArgs, global: &Global) -> Result<ExitCode> {
     let site = Site::to_write(global)?;
     let key = site.key(&args.id)?;
     let request_id = args.request_id.unwrap_or_else(|| format!("request_{}", unique()));
-    let restored = site.retry_run(key, request_id, args.reason).await?;
+    let (reason, include_outcome_unknown) = (args.reason, args.include_outcome_unknown);
+    let retry = Retry { reason, include_outcome_unknown, ..Retry::new(request_id) };
+    let restored = site.retry_run(key, retry).await?;
     answer(global, &args.id, "goes on as generation", &restored, &restored.head.generation.to_string())
 }
 
