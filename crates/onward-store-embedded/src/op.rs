@@ -145,14 +145,23 @@ impl Queue {
     }
 
     /// Waits for work and takes the next batch, up to [`BATCH_MAX`]; `false` when the queue is closed and empty.
-    pub fn take(&self, batch: &mut Vec<Op>) -> bool {
+    pub fn take(&self, batch: &mut Vec<Op>, patience: Option<Duration>) -> bool {
         let mut state = self.lock();
         while state.ops.is_empty() {
             if state.closing {
                 return false;
             }
             state.sleeping = true;
-            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+            let Some(patience) = patience else {
+                state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let waited = self.wake.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner);
+            state = waited.0;
+            if waited.1.timed_out() && state.ops.is_empty() && !state.closing {
+                state.sleeping = false;
+                return true;
+            }
         }
         state.sleeping = false;
         batch.extend(state.ops.take(BATCH_MAX, |_| true));
@@ -204,7 +213,7 @@ mod tests {
         queue.submit(Op::Announce(Timestamp(0), slot.clone()));
         assert_eq!(block_on(Waiting(slot)).unwrap_err().code(), "store_unavailable");
         let mut batch = Vec::new();
-        assert!(queue.take(&mut batch) && batch.len() == BATCH_MAX);
+        assert!(queue.take(&mut batch, None) && batch.len() == BATCH_MAX);
         let slot = Slot::new();
         queue.submit(Op::Announce(Timestamp(0), slot));
         assert_eq!(queue.lock().ops.len(), WAITING_MAX - BATCH_MAX + 1);

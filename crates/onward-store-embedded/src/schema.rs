@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use onward_store::StoreError;
 use rusqlite::functions::FunctionFlags;
@@ -282,6 +283,9 @@ fn add_functions(db: &Connection) -> rusqlite::Result<()> {
     })
 }
 
+/// How long a connection waits for another one.
+pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Opens the connection that writes.
 pub(crate) fn open_writer(directory: &Path) -> Result<Connection, StoreError> {
     prepare_sqlite();
@@ -294,7 +298,7 @@ pub(crate) fn open_writer(directory: &Path) -> Result<Connection, StoreError> {
         db.execute_batch(
             "PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0;
              PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -32768; PRAGMA temp_store = MEMORY;
-             PRAGMA fullfsync = 1; PRAGMA checkpoint_fullfsync = 1; PRAGMA cell_size_check = 1;",
+             PRAGMA fullfsync = 1; PRAGMA checkpoint_fullfsync = 1; PRAGMA cell_size_check = 1; PRAGMA secure_delete = ON;",
         )?;
         keep_plans(&db)?;
         // The log stays until the mark says that it is not needed (`writer::close`).

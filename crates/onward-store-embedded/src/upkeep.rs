@@ -10,7 +10,7 @@ use crate::error::{Failure, is_out_of_memory};
 use crate::failpoint;
 use crate::mend;
 use crate::ready::Ready;
-use crate::schema::keep_log;
+use crate::schema::{BUSY_TIMEOUT, keep_log};
 use crate::shared::Counters;
 use crate::shrink::Shrinking;
 use crate::writer::Writer;
@@ -18,11 +18,15 @@ use crate::writer::Writer;
 /// How long the writer works before it mends again: what could not be mended is met again and again.
 const MEND_PAUSE: Duration = Duration::from_secs(60);
 
+/// How long deleted data may stay in the write-ahead log, while no reader needs it: many deletions share one cut.
+const ERASE_PAUSE: Duration = Duration::from_secs(1);
+
 #[derive(Default)]
 pub(crate) struct Upkeep {
     /// When damage was last looked after to no avail.
     mended_at: Option<Instant>,
     pub shrinking: Shrinking,
+    pub erasing: Erasing,
     /// Pages were given back since the file was last cut.
     cut_wanted: bool,
 }
@@ -54,6 +58,25 @@ impl LogLength {
     }
 }
 
+/// Whether the write-ahead log holds what was deleted since (S40).
+#[derive(Default)]
+pub(crate) struct Erasing {
+    wanted: bool,
+    last: Option<Instant>,
+}
+
+impl Erasing {
+    /// Something was deleted.
+    pub fn want(&mut self) {
+        self.wanted = true;
+    }
+
+    /// How long until the log is to be cut; `None` while there is nothing to cut.
+    pub fn due_in(&self) -> Option<Duration> {
+        self.wanted.then(|| self.last.map_or(Duration::ZERO, |last| ERASE_PAUSE.saturating_sub(last.elapsed())))
+    }
+}
+
 impl Upkeep {
     /// What is damaged now stays so for a while.
     pub fn mended_in_vain(&self) -> bool {
@@ -66,6 +89,34 @@ impl Writer<'_> {
     pub fn shrink_while_idle(&mut self) {
         while self.upkeep.shrinking.is_due(self.shared.queue.is_empty()) {
             self.shrink();
+        }
+        if self.upkeep.erasing.due_in().is_some_and(|span| span.is_zero()) {
+            self.erase_log();
+        }
+    }
+
+    /// Copies the write-ahead log into the database and cuts it, because it holds the pages as they were before a deletion. A reader that
+    /// still needs it puts that off. The mark says first that the log may go (I6).
+    fn erase_log(&mut self) {
+        if self.shared.queue.stopped().is_some() {
+            self.upkeep.erasing = Erasing::default();
+            return;
+        }
+        self.upkeep.erasing.last = Some(Instant::now());
+        if !self.checkpoint() || !self.mark.close() {
+            return;
+        }
+        // Whoever waits for the writer must not wait for a reader.
+        drop(self.db.busy_timeout(Duration::ZERO));
+        let cut = self.db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+        drop(self.db.busy_timeout(BUSY_TIMEOUT));
+        match cut {
+            Ok(busy) => self.upkeep.erasing.wanted = busy != 0,
+            Err(error) => {
+                if let Failure::Io(why) = Failure::of_commit(&error) {
+                    self.write_no_more(&format!("cutting the write-ahead log failed: {why}"));
+                }
+            }
         }
     }
 

@@ -114,9 +114,12 @@ pub(crate) fn run(
     loop {
         writer.shrink_while_idle();
         let started = Instant::now();
-        if !writer.shared.queue.take(&mut ops) {
+        if !writer.shared.queue.take(&mut ops, writer.upkeep.erasing.due_in()) {
             writer.close();
             return Ok(());
+        }
+        if ops.is_empty() {
+            continue; // time for upkeep
         }
         Counters::add_span(&writer.shared.counters.idle_nanos, started.elapsed());
         writer.run_batch(&mut ops);

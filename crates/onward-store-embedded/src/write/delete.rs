@@ -103,6 +103,7 @@ impl Writer<'_> {
         self.remove_rows("DELETE FROM outbox WHERE root = ?1 RETURNING blobs", params![root])?;
         self.heads.remove(key);
         self.upkeep.shrinking.want();
+        self.upkeep.erasing.want();
         Ok(())
     }
 

@@ -7,6 +7,7 @@ mod conformance;
 mod crash;
 mod damage;
 mod directory;
+mod erase;
 mod flips;
 mod forks;
 mod format;

@@ -1,0 +1,142 @@
+//! S40: what is left in the files of a directory of a run that was deleted.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use onward_core::event::{AttributeSet, RunContinued, RunFailed, SignalReceived, TaskScheduled};
+use onward_core::run::{Commit, Input};
+use onward_core::task::{TaskOptions, TaskReport};
+use onward_core::{AttributeValue, CommitId, Event, Failure, Hash, Index, Payload, Place, RunHead};
+use onward_store::conformance::block_on;
+use onward_store::{ClaimRuns, ClaimTasks, Delete, Store};
+use onward_store_embedded::EmbeddedStore;
+
+use crate::story::{json, key, name, new_run, open, step_completed, worker};
+
+/// In every payload of the run that is deleted, and in no other.
+const CANARY: &str = "canary-4711";
+
+/// How long the store may take to cut its log.
+const DEADLINE: Duration = Duration::from_secs(300);
+
+fn commit(store: &EmbeddedStore, head: &RunHead, n: u64, at: u64, events: Vec<Event>) {
+    let commit = Commit {
+        key: head.key.clone(),
+        generation: head.generation,
+        epoch: head.epoch,
+        n,
+        commit_id: CommitId(n + 1),
+        horizon: Index(at),
+        waits: !events.iter().any(Event::ends_log),
+        events,
+        end_over_unread: true,
+        is_standing: false,
+        carries: Default::default(),
+    };
+    block_on(store.commit(commit)).unwrap();
+}
+
+/// A payload with the canary: a small one, or one that is kept apart for its size.
+fn payload(what: &str, bytes: usize) -> Payload {
+    json(format!(r#"{{"what":"{what}","canary":"{CANARY}","fill":"{}"}}"#, "x".repeat(bytes)))
+}
+
+/// A run with the canary in everything that it can hold, in two generations.
+fn live(store: &EmbeddedStore, id: &str, bytes: usize) {
+    let mut new = new_run(id);
+    new.started.input = payload("input", bytes);
+    let head = block_on(store.start_run(new, Some(worker()))).unwrap().claimed.unwrap().head;
+    let signal = |what: &str| SignalReceived {
+        name: name("s"),
+        payload: payload(what, bytes),
+        signal_id: Some(CANARY.to_owned()),
+        sender: None,
+    };
+    block_on(store.append_input(key(id), Input::signal(signal("signal")))).unwrap();
+    let task = TaskScheduled {
+        place: Place::root(1),
+        kind: name("mail"),
+        input_hash: Hash::of(&payload("task", bytes)),
+        input: payload("task", bytes),
+        options: TaskOptions::default(),
+    };
+    let value = Some(AttributeValue::Text(CANARY.to_owned()));
+    let attribute = AttributeSet { place: Place::root(2), name: name("attribute"), value };
+    commit(store, &head, 0, 1, vec![step_completed(0, payload("step", bytes)), task.into(), attribute.into()]);
+    let claim = ClaimTasks {
+        worker: worker(),
+        namespace: Default::default(),
+        queues: vec![None],
+        kinds: std::sync::Arc::new(vec![name("mail")]),
+        limit: 1,
+        lease: DEADLINE,
+    };
+    let task = block_on(store.claim_tasks(claim)).unwrap().remove(0);
+    let progress = TaskReport::Heartbeat { progress: Some(payload("progress", bytes)) };
+    block_on(store.report_task(task.id.clone(), task.claim, progress, DEADLINE)).unwrap();
+    let completed = TaskReport::Completed(payload("result", bytes));
+    block_on(store.report_task(task.id, task.claim, completed, DEADLINE)).unwrap();
+    let next = block_on(store.read_run(key(id), None)).unwrap().unwrap();
+    commit(
+        store,
+        &next,
+        1,
+        next.next_index.0 - 1,
+        vec![RunContinued { input: payload("continued", bytes), checkpoint: None }.into()],
+    );
+    let knows = std::sync::Arc::new([(head.kind.clone(), vec![None])].into());
+    let claim = ClaimRuns { worker: worker(), namespace: Default::default(), knows, limit: 1 };
+    let head = block_on(store.claim_runs(claim)).unwrap().remove(0).head;
+    let failure = Failure::fatal(format!("{CANARY} {}", "x".repeat(bytes.min(1_000)))).with_details(payload("details", bytes));
+    let ended = head.next_index.0 - 1;
+    commit(store, &head, head.next_commit, ended, vec![RunFailed { failure, attempts: None }.into()]);
+}
+
+/// The files of the directory that hold the canary, each with the place of the first one.
+fn found(directory: &Path) -> Vec<(String, usize)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = std::fs::read(&path).unwrap();
+        let place = bytes.windows(CANARY.len()).position(|window| window == CANARY.as_bytes());
+        found.extend(place.map(|place| (path.file_name().unwrap().to_string_lossy().into_owned(), place)));
+    }
+    found
+}
+
+fn until_erased(directory: &Path) {
+    let begun = Instant::now();
+    while !found(directory).is_empty() {
+        assert!(begun.elapsed() < DEADLINE, "still there: {:?}", found(directory));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn no_file_holds_what_a_deleted_run_held() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let sizes = [10, 700, 5_000, 300_000];
+    for (number, bytes) in sizes.into_iter().enumerate() {
+        // Others beside it, so that pages are shared, split and joined.
+        for other in 0..20 {
+            block_on(store.start_run(new_run(&format!("before-{number}-{other}")), None)).unwrap();
+        }
+        live(&store, &format!("r{number}"), bytes);
+        for other in 0..20 {
+            block_on(store.start_run(new_run(&format!("after-{number}-{other}")), None)).unwrap();
+        }
+    }
+    assert!(!found(directory.path()).is_empty(), "the canary can be found at all");
+    for number in 0..sizes.len() {
+        let delete = Delete::Run { key: key(&format!("r{number}")), reason: "asked for".to_owned() };
+        assert_eq!(block_on(store.delete_runs(delete)).unwrap(), 1);
+    }
+    until_erased(directory.path());
+    drop(store);
+    assert_eq!(found(directory.path()), []);
+    // The log was cut in the middle of its life, which is no damage.
+    let store = open(directory.path());
+    assert!(block_on(store.read_run(key("after-0-0"), None)).unwrap().is_some());
+    assert!(block_on(store.read_run(key("r0"), None)).unwrap().is_none());
+}
