@@ -790,3 +790,30 @@ async fn failures_are_counted_over_processes_and_behind_a_codec() {
     assert_eq!((failure.code.as_str(), model.request_count()), ("empty_model_response", 3));
     onward.shutdown().await;
 }
+
+/// S14: where models and tools are is the operator's setting. What a caller says about it is text for the model and nothing else.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_in_an_input_or_a_message_is_never_called() {
+    let model = ScriptedModel::start().await.unwrap();
+    let elsewhere = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1", elsewhere.local_addr().unwrap());
+    let called = tokio::spawn(async move { elsewhere.accept().await.is_ok() });
+    let agent = Agent::new("helper").model("m").system("Be brief.").converse();
+    let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
+    let settings = json!({
+        "text": "hello", "base_url": url, "model": "other", "api_key": "k", "provider": {"type": "openai", "base_url": url},
+        "options": {"base_url": url}, "mcp": [{"url": url}], "mcp_servers": {"evil": {"url": url}}, "tools": [{"type": "mcp", "server_url": url}],
+    });
+    let mut conversation = settings.clone();
+    conversation["messages"] = json!([{"id": "1", "role": "user", "content": "hello", "base_url": url}]);
+    for (id, input) in [("a", &settings), ("b", &conversation)] {
+        let run = onward.start::<Value, _>("helper", input).id(id).await.unwrap();
+        until_turn(&onward, id, 1).await;
+        run.signal(MESSAGE, &settings).await.unwrap();
+        until_turn(&onward, id, 2).await;
+    }
+    assert_eq!(model.request_count(), 4, "the operator's model has answered all of it");
+    assert!(!called.is_finished(), "nothing has called the address");
+    called.abort();
+    onward.shutdown().await;
+}
