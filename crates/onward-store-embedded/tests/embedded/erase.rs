@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use onward_core::event::{AttributeSet, RunContinued, RunFailed, SignalReceived, TaskScheduled};
-use onward_core::run::{Commit, Input};
+use onward_core::run::{Commit, Input, NewRun};
 use onward_core::task::{TaskOptions, TaskReport};
 use onward_core::{AttributeValue, CommitId, Event, Failure, Hash, Index, Payload, Place, RunHead};
 use onward_store::conformance::block_on;
@@ -92,6 +92,13 @@ fn live(store: &EmbeddedStore, id: &str, bytes: usize) {
     commit(store, &head, head.next_commit, ended, vec![RunFailed { failure, attempts: None }.into()]);
 }
 
+/// A run of another kind, which is not claimed in the place of the one that is deleted.
+fn beside(id: &str) -> NewRun {
+    let mut run = new_run(id);
+    run.started.kind = name("beside");
+    run
+}
+
 /// The files of the directory that hold the canary, each with the place of the first one.
 fn found(directory: &Path) -> Vec<(String, usize)> {
     let mut found = Vec::new();
@@ -120,11 +127,11 @@ fn no_file_holds_what_a_deleted_run_held() {
     for (number, bytes) in sizes.into_iter().enumerate() {
         // Others beside it, so that pages are shared, split and joined.
         for other in 0..20 {
-            block_on(store.start_run(new_run(&format!("before-{number}-{other}")), None)).unwrap();
+            block_on(store.start_run(beside(&format!("before-{number}-{other}")), None)).unwrap();
         }
         live(&store, &format!("r{number}"), bytes);
         for other in 0..20 {
-            block_on(store.start_run(new_run(&format!("after-{number}-{other}")), None)).unwrap();
+            block_on(store.start_run(beside(&format!("after-{number}-{other}")), None)).unwrap();
         }
     }
     assert!(!found(directory.path()).is_empty(), "the canary can be found at all");
