@@ -367,6 +367,9 @@ message! {
         /// The log up to this event was imported and asks for calls of tools: a copy of it makes none of those (U7).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         28 => imported_until: Option<Index>,
+        /// Who has started the run, or the run above it: the name of a credential.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        29 => requester: Option<String>,
     }
 }
 
@@ -396,6 +399,7 @@ impl RunStarted {
             first_seed: None,
             created_at: None,
             imported_until: None,
+            requester: None,
         }
     }
 
@@ -781,6 +785,9 @@ message! {
         /// Hash of what the decision is bound to beyond what is shown: a question with another hash is another question.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         8 => bound_to: Option<Hash>,
+        /// Whether the requester of the run may not decide it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        9 => not_by_requester: bool,
     }
 }
 

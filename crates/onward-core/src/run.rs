@@ -165,6 +165,9 @@ message! {
         /// Approvals that are asked again because the log goes on from a copy: the run is paused until each of them was given.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         34 => asks: Vec<Place>,
+        /// Who has started the run, or the run above it: the name of a credential.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        35 => requester: Option<String>,
     }
 }
 
@@ -293,6 +296,9 @@ message! {
         9 => deciders: Vec<String>,
         10 => requested_at: Timestamp,
         11 => deadline: Option<Timestamp>,
+        /// Whether the requester of the run may not decide it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        12 => not_by_requester: bool,
     }
 }
 
@@ -336,6 +342,7 @@ impl RunHead {
             first_life: started.first_seed,
             branch_at: None,
             asks: Vec::new(),
+            requester: started.requester.clone(),
         };
         (head, Record::input(Index(0), at, started.into()))
     }

@@ -38,6 +38,8 @@ pub enum RuntimeError {
     CallIdInvalid { text: String },
     #[error("{} may not decide {call}", decided_by.as_deref().unwrap_or("nobody in particular"))]
     NotADecider { call: CallId, decided_by: Option<String> },
+    #[error("approval {call} is decided by another person than the one who has started its run")]
+    DecidedByRequester { call: CallId },
     #[error("the code of the run has gone another way and does not ask {call} any more")]
     QuestionLeft { call: CallId },
     #[error("run {key} ended before it answered update `{update_id}`")]
@@ -83,7 +85,7 @@ impl RuntimeError {
             RuntimeError::FilterEmpty => "filter_empty",
             RuntimeError::AttributeInvalid(_) => "attribute_invalid",
             RuntimeError::CallIdInvalid { .. } => "call_id_invalid",
-            RuntimeError::NotADecider { .. } => "not_a_decider",
+            RuntimeError::NotADecider { .. } | RuntimeError::DecidedByRequester { .. } => "not_a_decider",
             RuntimeError::QuestionLeft { .. } => "question_left",
             RuntimeError::UpdateUnanswered { .. } => "update_unanswered",
             RuntimeError::NoCompatibleWorker { .. } => "no_compatible_worker",
@@ -128,6 +130,7 @@ impl RuntimeError {
             RuntimeError::FilterEmpty => "name a kind, a version, a status, an attribute or a time; or say that all are meant",
             RuntimeError::AttributeInvalid(_) => "attributes are for finding runs; keep data in the input or the state",
             RuntimeError::NotADecider { .. } => "the approval names who may decide it",
+            RuntimeError::DecidedByRequester { .. } => "let somebody else decide, with a key of another name",
             RuntimeError::QuestionLeft { .. } => "nothing was decided; `onward run show` says what the run waits for now",
             RuntimeError::UpdateUnanswered { .. } => "`onward run show` says how the run ended",
             RuntimeError::NoCompatibleWorker { .. } => "start a worker that has it; the run waits meanwhile and nothing is lost",

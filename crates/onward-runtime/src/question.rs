@@ -32,6 +32,14 @@ pub struct Decide {
     pub decision_id: String,
 }
 
+/// Who may answer a question.
+#[derive(Default)]
+struct Deciders {
+    /// None named means anybody.
+    named: Vec<String>,
+    not_by_requester: bool,
+}
+
 impl Runtime {
     /// Decides an approval. Fails with `signal_lost` when another decision, or the deadline, came first.
     pub async fn decide_approval(&self, call: &CallId, decide: Decide) -> Result<Appended, RuntimeError> {
@@ -67,9 +75,16 @@ impl Runtime {
         check_answer_id("decision id", &decision_id)?;
         check_text("feedback", feedback.as_deref().unwrap_or_default())?;
         decided_by.as_deref().map_or(Ok(()), |who| check_id("decider", who))?;
-        let deciders = self.deciders(call, WaitKind::Approval).await?;
-        if !deciders.is_empty() && !decided_by.as_ref().is_some_and(|who| deciders.contains(who)) {
+        let Deciders { named, not_by_requester } = self.deciders(call, WaitKind::Approval).await?;
+        if !named.is_empty() && !decided_by.as_ref().is_some_and(|who| named.contains(who)) {
             return Err(RuntimeError::NotADecider { call: call.clone(), decided_by });
+        }
+        if not_by_requester {
+            let requester = self.read_head(&call.run).await?.requester;
+            // Who is not known may be the requester.
+            if decided_by.is_none() || decided_by == requester {
+                return Err(RuntimeError::DecidedByRequester { call: call.clone() });
+            }
         }
         let place = call.place.clone();
         let event = ApprovalDecided { place, approved, feedback, decided_by, decision_id: decision_id.clone() };
@@ -103,18 +118,18 @@ impl Runtime {
         Ok(open.contains(wait))
     }
 
-    /// Who may answer the question: nobody named means anybody.
+    /// Returns who may answer the question.
     ///
     /// A question that is open is found among the waits. One that is not may be answered already, and then its repeat is no error; so the
     /// log is asked, which never forgets and in which a question never changes.
-    async fn deciders(&self, call: &CallId, kind: WaitKind) -> Result<Vec<String>, RuntimeError> {
+    async fn deciders(&self, call: &CallId, kind: WaitKind) -> Result<Deciders, RuntimeError> {
         let (namespace, run) = (call.run.namespace.clone(), Some(call.run.clone()));
         let open = self.store().list_waits(WaitQuery { namespace, kind: Some(kind), run, ..WaitQuery::default() }).await?;
         if let Some(wait) = open.into_iter().find(|wait| CallId::from(wait) == *call) {
             if kind == WaitKind::Approval && self.is_left(&wait).await? {
                 return Err(RuntimeError::QuestionLeft { call: call.clone() });
             }
-            return Ok(wait.deciders);
+            return Ok(Deciders { named: wait.deciders, not_by_requester: wait.not_by_requester });
         }
         let mut from = Index(0);
         loop {
@@ -127,9 +142,11 @@ impl Runtime {
             for event in records.into_iter().flat_map(|record| record.events) {
                 match (event, kind) {
                     (Event::ApprovalRequested(event), WaitKind::Approval) if event.place == call.place => {
-                        return Ok(event.deciders);
+                        return Ok(Deciders { named: event.deciders, not_by_requester: event.not_by_requester });
                     }
-                    (Event::PromiseCreated(event), WaitKind::Promise) if event.place == call.place => return Ok(Vec::new()),
+                    (Event::PromiseCreated(event), WaitKind::Promise) if event.place == call.place => {
+                        return Ok(Deciders::default());
+                    }
                     _ => {}
                 }
             }

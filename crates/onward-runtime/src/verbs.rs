@@ -77,6 +77,11 @@ impl Runtime {
     ///
     /// May be dropped at any time: the run is then started or not, and worked on if it is.
     pub async fn start_run(&self, start: StartRun) -> Result<Started, RuntimeError> {
+        self.start_run_for(None, start).await
+    }
+
+    /// Starts a run like [`Runtime::start_run`] and records who asks for it: the name of a credential.
+    pub async fn start_run_for(&self, requester: Option<String>, start: StartRun) -> Result<Started, RuntimeError> {
         let StartRun { key, kind, version, input, seed, signal, attributes, trace, budget } = start;
         if kind.as_str().starts_with(TASK_KIND_PREFIX) {
             return Err(RuntimeError::KindReserved { kind });
@@ -89,7 +94,7 @@ impl Runtime {
         let trace = trace.filter(|trace| TraceContext::parse(trace).is_some());
         let signal = signal.map(SendSignal::into_input).transpose()?.map(Box::new);
         let budget = budget.filter(|budget| !budget.limit.is_unlimited()).map(|budget| Box::new(BudgetHead::from(budget)));
-        let started = RunStarted { version, attributes, trace, budget, ..RunStarted::new(kind, input, seed) };
+        let started = RunStarted { version, attributes, trace, budget, requester, ..RunStarted::new(kind, input, seed) };
         Ok(self.begin_run(NewRun { key, started, signal }).await?)
     }
 

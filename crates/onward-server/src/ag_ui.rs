@@ -108,7 +108,7 @@ impl Asked {
             trace: self.trace.clone(),
             budget: ceiling::of_start(None, &self.key.namespace, &self.by, self.pass.as_ref(), &self.server).await?,
         };
-        match self.runtime().start_run(start).await {
+        match self.runtime().start_run_for(self.by.name.clone(), start).await {
             Err(error) if error.code() == "run_exists" => Ok(false),
             started => Ok(started.map(|_| true)?),
         }

@@ -31,6 +31,7 @@ impl Engine {
             deciders: Vec::new(),
             deadline: None,
             bound_to: None,
+            not_by_requester: false,
         };
         self.open(place.clone(), What::Approval { name }, Some(event.into()));
         place

@@ -344,6 +344,7 @@ impl RunHead {
             first_seed: self.origin_life(),
             created_at: Some(self.created_at),
             imported_until: None,
+            requester: self.requester.clone(),
             input: continued.input.clone(),
             // Any number does that differs between generations and is the same on every store.
             seed: commit.commit_id.0,

@@ -217,6 +217,7 @@ impl RunHead {
                     deciders: event.deciders.clone(),
                     requested_at: at,
                     deadline: event.deadline,
+                    not_by_requester: event.not_by_requester,
                 })));
                 effects.extend(event.deadline.map(|due_at| timer(&event.place, due_at)));
             }
@@ -233,6 +234,7 @@ impl RunHead {
                     deciders: Vec::new(),
                     requested_at: at,
                     deadline: event.deadline,
+                    not_by_requester: false,
                 })));
                 effects.extend(event.deadline.map(|due_at| timer(&event.place, due_at)));
             }
@@ -281,6 +283,7 @@ impl RunHead {
             parent: Some(parent),
             nesting: Some(self.nesting.unwrap_or(0).saturating_add(1)),
             origins,
+            requester: self.requester.clone(),
             budget: budget::of_child(self.budget.as_deref(), event, id),
             ..RunStarted::new(event.kind.clone(), event.input.clone(), self.child_seed(&event.place))
         };

@@ -248,7 +248,18 @@ pub fn timer(place: u32, due_at: Timestamp) -> Event {
 
 pub fn approval(place: u32, deciders: &[&str], deadline: Option<Timestamp>) -> Event {
     let (name, title, deciders) = (name("ship"), "Ship it?".to_owned(), deciders.iter().map(|who| who.to_string()).collect());
-    ApprovalRequested { place: at(place), name, title, description: None, show: None, deciders, deadline, bound_to: None }.into()
+    ApprovalRequested {
+        place: at(place),
+        name,
+        title,
+        description: None,
+        show: None,
+        deciders,
+        deadline,
+        bound_to: None,
+        not_by_requester: false,
+    }
+    .into()
 }
 
 pub fn promise(place: u32) -> Event {

@@ -90,7 +90,7 @@ pub(super) async fn start_run(server: Server, asker: Asker, request: api::StartR
     let budget = budget.map_err(|problem| status_of(&problem))?;
     let (signal, trace) = (with.map(signal), trace.or_else(|| request::trace(&asker.pass.headers)));
     let start = StartRun { key: own(&asker, run)?, kind, version, input, seed, signal, attributes, trace, budget };
-    let started = server.runtime().start_run(start).await.map_err(told)?;
+    let started = server.runtime().start_run_for(asker.caller.name, start).await.map_err(told)?;
     Ok(api::StartReply { created: started.created, head: started.head, signal: started.signal.map(appended) })
 }
 

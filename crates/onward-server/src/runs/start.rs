@@ -57,7 +57,8 @@ pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
         budget,
     };
     let runtime = runtime.clone();
-    let started = request.carry_out(async move { runtime.start_run(start).await }).await?;
+    let requester = request.caller.name.clone();
+    let started = request.carry_out(async move { runtime.start_run_for(requester, start).await }).await?;
     let id = &started.head.key.id;
     let signal = started.signal.as_ref().map(|appended| Answer::new(id, appended));
     let status = if started.created { StatusCode::CREATED } else { StatusCode::OK };

@@ -1,6 +1,7 @@
 //! The HTTP door as a client meets it: a real listener, a real directory, a worker beside it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod approving;
 mod attach;
 mod attachments;
 mod bodies;

@@ -93,12 +93,12 @@ async fn an_import_brings_no_standalone_task_of_an_internal_kind() {
 }
 
 /// Starts a run and waits until it waits.
-async fn begin(locked: &Locked, key: &ApiKey, kind: &str, id: &str, input: Value) {
+pub async fn begin(locked: &Locked, key: &ApiKey, kind: &str, id: &str, input: Value) {
     locked.send(key, "POST", "/v1/runs", &json!({"kind": kind, "id": id, "input": input}).to_string()).await.expect(201);
     until_status(locked, key, id, "waiting").await;
 }
 
-async fn until_status(locked: &Locked, key: &ApiKey, id: &str, status: &str) -> Value {
+pub async fn until_status(locked: &Locked, key: &ApiKey, id: &str, status: &str) -> Value {
     let deadline = tokio::time::Instant::now() + DEADLINE;
     loop {
         let view = locked.send(key, "GET", &format!("/v1/runs/{id}"), "").await.expect(200);
@@ -169,7 +169,7 @@ async fn approve(locked: &Locked, key: &ApiKey, root: &ApiKey, run: &str) -> cra
     locked.send(key, "POST", &path, &json!({"approved": true, "decision_id": "d"}).to_string()).await
 }
 
-async fn result(locked: &Locked, key: &ApiKey, id: &str) -> Value {
+pub async fn result(locked: &Locked, key: &ApiKey, id: &str) -> Value {
     locked.send(key, "GET", &format!("/v1/runs/{id}/result?wait_ms=20000"), "").await.expect(200)["outcome"].clone()
 }
 
@@ -218,6 +218,11 @@ async fn a_retry_of_an_approved_call_runs_only_when_it_is_approved_again() {
     approve(&locked, &approver, &root, "p").await.expect(200);
     assert_eq!(result(&locked, &root, "p").await["failure"]["message"], "no money");
     locked.send(&operate, "POST", "/v1/runs/p/retry", "{}").await.expect(202);
+    // A click on the question of the generation before does not decide the new one.
+    until_status(&locked, &root, "p", "paused").await;
+    let click = json!({"approved": true, "decision_id": "old-click"}).to_string();
+    let old = locked.send(&approver, "POST", "/v1/approvals/p~0~0", &click).await;
+    assert!([404, 409].contains(&old.status), "{}", old.body);
     asks_again(&locked, &root, &operate, &approver, "p").await;
     assert_eq!(result(&locked, &root, "p").await["output"]["json"], 2);
     assert_eq!(paid.load(Ordering::SeqCst), 2);

@@ -161,6 +161,7 @@ fn questions(now: Timestamp) -> Vec<Event> {
         deciders: Vec::new(),
         deadline: None,
         bound_to: None,
+        not_by_requester: false,
     };
     let input = json("[]");
     let task = TaskScheduled {

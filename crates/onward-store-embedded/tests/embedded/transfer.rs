@@ -71,6 +71,7 @@ fn story(store: &dyn Store, clock: &ManualClock) -> RunKey {
         deciders: Vec::new(),
         deadline: None,
         bound_to: None,
+        not_by_requester: false,
     };
     commit(store, &key, vec![TimerStarted { place: Place::root(0), due_at }.into(), approval.into()], "w");
     block_on(store.append_input(key.clone(), Input::signal(signal()))).unwrap();

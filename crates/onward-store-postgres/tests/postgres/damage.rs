@@ -106,6 +106,7 @@ fn damaged_rows_do_not_keep_other_timers_from_firing() {
         deciders: Vec::new(),
         deadline: Some(soon),
         bound_to: None,
+        not_by_requester: false,
     };
     for id in ["head", "wait", "task", "timer", "sound"] {
         let mut held = start_held(&*store, id, "w");

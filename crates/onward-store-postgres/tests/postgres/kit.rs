@@ -105,5 +105,6 @@ pub fn question() -> ApprovalRequested {
         deciders: Vec::new(),
         deadline: None,
         bound_to: None,
+        not_by_requester: false,
     }
 }

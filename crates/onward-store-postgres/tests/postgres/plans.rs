@@ -31,6 +31,7 @@ fn busy(ordinal: usize) -> Vec<onward_core::Event> {
             deciders: Vec::new(),
             deadline: None,
             bound_to: None,
+            not_by_requester: false,
         }
         .into(),
         ChildStarted {

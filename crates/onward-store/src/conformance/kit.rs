@@ -107,6 +107,7 @@ pub fn approval(ordinal: u32, deadline: Option<Timestamp>) -> Event {
         deciders: Vec::new(),
         deadline,
         bound_to: None,
+        not_by_requester: false,
     }
     .into()
 }

@@ -40,6 +40,7 @@ pub struct Tool {
     pub(super) timeout: Option<Duration>,
     pub(super) result_bytes_max: usize,
     pub(super) needs_approval: Option<NeedsApproval>,
+    pub(super) not_by_requester: bool,
     /// The class that a server's own words come to, which nobody has to believe.
     #[cfg(feature = "mcp")]
     pub(super) hinted: Option<EffectClass>,
@@ -190,6 +191,7 @@ impl Tool {
             timeout: None,
             result_bytes_max: RESULT_BYTES_MAX,
             needs_approval: None,
+            not_by_requester: false,
             #[cfg(feature = "mcp")]
             hinted: None,
             work,
@@ -251,6 +253,11 @@ impl Tool {
     /// A person has to agree to the calls for which `dangerous` says so. It must decide by the arguments alone.
     pub fn needs_approval_if(self, dangerous: impl Fn(&RawValue) -> bool + Send + Sync + 'static) -> Tool {
         Tool { needs_approval: Some(Arc::new(dangerous)), ..self }
+    }
+
+    /// Whoever has started the agent may not decide about calls that need an approval, as with `Approval::not_by_requester`.
+    pub fn not_by_requester(self) -> Tool {
+        Tool { not_by_requester: true, ..self }
     }
 }
 

@@ -257,7 +257,9 @@ async fn agreed(ctx: &AgentCtx, tool: &Tool, call: &ToolCall, arguments: &RawVal
     let shown = Shown { tool: &call.name, arguments };
     let bound_to = Hash::of_parts(&[&tool.definition().0, arguments.get().as_bytes()]);
     let question = ctx.approval(&format!("tool.{}", call.name), format!("Call the tool `{}`?", call.name));
-    let decision = question.show(&shown).bound_to(bound_to).await?;
+    let question = question.show(&shown).bound_to(bound_to);
+    let question = if tool.not_by_requester { question.not_by_requester() } else { question };
+    let decision = question.await?;
     if decision.approved {
         return Ok(());
     }

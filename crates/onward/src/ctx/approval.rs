@@ -70,6 +70,12 @@ impl Approval {
         self.option(|event| event.deciders = deciders.clone())
     }
 
+    /// Whoever has started the run, or the run above it, may not decide: another person does. The names are those of the keys; without
+    /// keys they are what callers say.
+    pub fn not_by_requester(self) -> Self {
+        self.option(|event| event.not_by_requester = true)
+    }
+
     /// How long the question stands; then it is decided as not approved, with `expired` set.
     pub fn within(self, span: Duration) -> Self {
         let deadline = self.call.cell().lock().engine.now().after(span);

@@ -1,0 +1,112 @@
+//! S8: who may decide an approval, and which clicks do not count.
+
+use std::time::Duration;
+
+use onward::prelude::*;
+use onward::{Decide, Onward};
+use onward_server::Scope;
+use onward_wire::ApiKey;
+use serde_json::{Value, json};
+
+use crate::client::Reply;
+use crate::keys::Locked;
+use crate::rights::{begin, result, until_status};
+use crate::site::DEADLINE;
+
+/// A worker whose runs ask: another person than the requester, anybody for a moment, a person behind a child.
+async fn worker(locked: &Locked, root: &ApiKey) -> Onward {
+    let builder = Onward::connect(locked.url()).key(root.reveal());
+    let builder = builder.workflow("careful", |ctx: Ctx, _: Value| async move {
+        let decision = ctx.approval("pay", "Pay?").not_by_requester().await?;
+        Ok((decision.approved, decision.decided_by))
+    });
+    let builder = builder.workflow("above", |ctx: Ctx, _: Value| async move { ctx.child::<Value>("careful", &()).await });
+    let builder = builder.workflow("brief", |ctx: Ctx, _: Value| async move {
+        let decision = ctx.approval("pay", "Pay?").within(Duration::from_millis(1)).await?;
+        ctx.signal("go").recv::<()>().await?;
+        Ok(decision.approved)
+    });
+    builder.start().await.unwrap()
+}
+
+fn click(id: &str) -> Value {
+    json!({"approved": true, "decision_id": id, "decided_by": "somebody-else"})
+}
+
+async fn decide(locked: &Locked, key: &ApiKey, approval: &str, body: Value) -> Reply {
+    locked.send(key, "POST", &format!("/v1/approvals/{}", approval.replace('/', "%2F")), &body.to_string()).await
+}
+
+/// The open question of a run or of one below it.
+async fn open(locked: &Locked, root: &ApiKey, below: &str) -> String {
+    let deadline = tokio::time::Instant::now() + DEADLINE;
+    loop {
+        let listed = locked.send(root, "GET", &format!("/v1/approvals?below={below}"), "").await.expect(200);
+        if let Some(id) = listed["approvals"][0]["id"].as_str() {
+            return id.to_owned();
+        }
+        assert!(tokio::time::Instant::now() < deadline, "{below} asks nothing");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn whoever_has_started_a_run_cannot_approve_what_another_must() {
+    let (locked, root) = Locked::open().await;
+    let onward = worker(&locked, &root).await;
+    let (ada, bob) = (locked.make("ada", "*", &Scope::ALL), locked.make("bob", "*", &Scope::ALL));
+    // The same person with another key.
+    let second = locked.make("ada", "*", &[Scope::Approve, Scope::Read]);
+    locked.until(&second, 200).await;
+    for kind in ["careful", "above"] {
+        begin(&locked, &ada, kind, kind, Value::Null).await;
+        let approval = open(&locked, &root, kind).await;
+        for key in [&ada, &second] {
+            // The body cannot say who it is.
+            decide(&locked, key, &approval, click("1")).await.problem(403, "not_a_decider");
+        }
+        let client = Onward::connect(locked.url()).key(ada.reveal()).start().await.unwrap();
+        let own = Decide { approved: true, feedback: None, decided_by: Some("bob".to_owned()), decision_id: "2".to_owned() };
+        assert_eq!(client.decide_approval(&approval, own).await.unwrap_err().code(), "not_a_decider", "gRPC");
+        client.shutdown().await;
+        let run = approval.split('~').next().unwrap().replace('/', "%2F");
+        let brought =
+            json!({"approval": {"id": approval, "approved": true, "decision_id": "3", "decided_by": "bob"}}).to_string();
+        locked.send(&ada, "POST", &format!("/v1/drive/{run}"), &brought).await.problem(403, "not_a_decider");
+        decide(&locked, &bob, &approval, click("4")).await.expect(200);
+        assert_eq!(result(&locked, &root, kind).await["output"]["json"], json!([true, "bob"]));
+        // The same click again is the same decision; another one has lost.
+        assert_eq!(decide(&locked, &bob, &approval, click("4")).await.expect(200)["repeated"], true);
+        decide(&locked, &bob, &approval, click("5")).await.problem(409, "signal_lost");
+    }
+    onward.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_click_on_a_question_that_is_over_decides_nothing() {
+    let (locked, root) = Locked::open().await;
+    let onward = worker(&locked, &root).await;
+    let approver = locked.make("bob", "*", &[Scope::Approve, Scope::Read]);
+    locked.until(&approver, 200).await;
+    // Expired.
+    locked.send(&root, "POST", "/v1/runs", &json!({"kind": "brief", "id": "late"}).to_string()).await.expect(201);
+    loop {
+        let events = locked.send(&root, "GET", "/v1/runs/late/events", "").await.body;
+        if events.contains("timer_fired") {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    decide(&locked, &approver, "late~0~0", click("1")).await.problem(409, "signal_lost");
+    locked.send(&root, "POST", "/v1/runs/late/signals", &json!({"name": "go"}).to_string()).await.expect(202);
+    assert_eq!(result(&locked, &root, "late").await["output"]["json"], false);
+    // Canceled.
+    begin(&locked, &root, "careful", "stopped", Value::Null).await;
+    locked.send(&root, "POST", "/v1/runs/stopped/cancel", "{}").await.expect(202);
+    until_status(&locked, &root, "stopped", "canceled").await;
+    let refused = decide(&locked, &approver, "stopped~0~0", click("2")).await;
+    assert!([404, 409].contains(&refused.status), "{}", refused.body);
+    let events = locked.send(&root, "GET", "/v1/runs/stopped/events", "").await.body;
+    assert!(!events.contains("approval_decided"), "{events}");
+    onward.shutdown().await;
+}
