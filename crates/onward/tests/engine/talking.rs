@@ -183,6 +183,10 @@ everywhere! {
             let answer = tokio::spawn(async move { asking.update::<u32>("set", &1).await });
             until_logged(&run, "update_received", 1).await;
             run.signal("open", &()).await.unwrap();
+            if handles {
+                // Code that takes both signals at once ends before the update is delivered (N8).
+                until_logged(&run, "update_answered", 1).await;
+            }
             run.signal("close", &()).await.unwrap();
             run.result().await.unwrap();
             match answer.await.unwrap() {
