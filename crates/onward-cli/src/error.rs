@@ -10,7 +10,7 @@ use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use onward_runtime::RuntimeError;
-use onward_server::hooks::HookFileError;
+use onward_server::webhooks::HookFileError;
 use onward_server::keys::KeyFileError;
 use onward_server::problem;
 use onward_store::StoreError;

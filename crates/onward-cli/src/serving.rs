@@ -18,7 +18,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use onward_runtime::{Background, Runtime};
-use onward_server::hooks::{HOOKS, HookFileError};
+use onward_server::webhooks::{HOOKS, HookFileError};
 use onward_server::keys::{KEYS, KeyFileError};
 use onward_server::trace::{Format, Level, Trace};
 use onward_server::{Ceilings, Hooks, Hosts, Keys, Limits, Options, Probe, Server, Tls, grpc, router_with, serve};

@@ -2,7 +2,7 @@
 //!
 //! Invariant IK1: a task of an internal kind is queued by a run that asked for it, and by nothing else: it never stands alone.
 
-use crate::event::RunStarted;
+use crate::log::event::RunStarted;
 use crate::task::MODEL_CALL;
 use crate::{Name, Namespace, Payload, Timestamp, message};
 

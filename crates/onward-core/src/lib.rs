@@ -11,43 +11,44 @@
 
 #![forbid(unsafe_code)]
 
-pub mod attribute;
-pub mod budget;
-pub mod codec;
-pub mod conversation;
+mod agent;
 pub mod engine;
-pub mod event;
-pub mod external;
 pub mod failure;
-mod faithful;
-pub mod family;
 pub mod hash;
 pub mod id;
 mod kind;
-pub mod ledger;
-pub mod lineage;
 pub mod log;
 pub mod payload;
-pub mod projection;
 pub mod random;
-pub mod reopen;
 pub mod run;
-pub mod schema;
 pub mod spend;
-pub mod stream;
 pub mod task;
 pub mod time;
 pub mod trace;
-pub mod transfer;
-pub mod view;
 
-pub use attribute::{Attribute, AttributeMatch, AttributeValue};
-pub use event::Event;
 pub use failure::{BoxError, FAILURE_BYTES_MAX, Failure, FailureError};
 pub use hash::Hash;
 pub use id::{Branch, Epoch, Index, Name, NameError, Namespace, PLACE_PARTS_MAX, Place, RunId, RunKey, WorkerId};
 pub use kind::{KindSchemas, TASK_KIND_PREFIX, TOOL_KIND_PREFIX, is_internal_task};
+pub use log::event::Event;
 pub use log::{CommitId, Log, Record};
 pub use payload::Payload;
+pub use run::attribute::{Attribute, AttributeMatch, AttributeValue};
 pub use run::{RunHead, Status};
 pub use time::Timestamp;
+
+pub use agent::conversation;
+pub use agent::stream;
+pub use log::codec;
+pub use log::event;
+pub use log::external;
+pub use log::projection;
+pub use log::schema;
+pub use log::transfer;
+pub use run::ancestry as lineage;
+pub use run::attribute;
+pub use run::reopen;
+pub use run::root as family;
+pub use run::view;
+pub use spend::budget;
+pub use spend::ledger;

@@ -13,8 +13,8 @@ use serde::ser::SerializeStruct;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::codec::{DecodeError, Field, Raw, Reader, put_bytes, put_nested};
-use crate::schema::{FieldLine, Proto, Schema};
+use crate::log::codec::{DecodeError, Field, Raw, Reader, put_bytes, put_nested};
+use crate::log::schema::{FieldLine, Proto, Schema};
 
 /// The content type of a payload that has none of its own.
 pub const JSON: &str = "application/json";
@@ -35,7 +35,7 @@ pub struct Payload {
 impl Payload {
     /// The JSON text of `value`. What JSON would not give back is an error: a float that is not finite, an option inside an option.
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Payload, serde_json::Error> {
-        Ok(Payload::from_json_text(crate::faithful::to_json(value)?))
+        Ok(Payload::from_json_text(crate::log::faithful::to_json(value)?))
     }
 
     /// Takes text that is JSON already; it is stored as it is.

@@ -6,7 +6,7 @@ use hyper::HeaderMap;
 use serde_json::value::RawValue;
 
 use crate::error::{CallError, Cause};
-use crate::json::Object;
+use crate::transport::json::Object;
 
 /// How much of what a provider says is kept.
 const DETAIL_BYTES_MAX: usize = 2_000;

@@ -18,30 +18,22 @@
 
 #![forbid(unsafe_code)]
 
-mod answer;
-mod anthropic;
 mod classify;
-mod draft;
 mod error;
-mod http;
-mod json;
+mod formats;
 mod message;
-mod openai;
 mod price;
 mod provider;
-mod repeated;
 mod reply;
 mod request;
 mod retry;
-mod sse;
 mod table;
 #[cfg(test)]
 mod tests;
+mod transport;
 
-pub use answer::Sink;
 pub use error::{CallError, Cause, TableError};
-pub use http::{Http, Lost, server_url};
-pub use json::JsonText;
+pub use formats::response::Sink;
 pub use message::{Attachment, Block, Message, ProviderPayload, Reasoning, Role, Source, ToolCall, ToolResult};
 pub use price::{PerMillion, PicoDollars, Price};
 pub use provider::{Dialect, Key, Limits, Provider};
@@ -49,3 +41,5 @@ pub use reply::{Delta, ModelReply, StopReason, Usage};
 pub use request::{ModelRequest, ToolChoice, ToolSchema};
 pub use retry::{EmptyModelResponse, Failures, ModelRetries, Next};
 pub use table::{Model, ModelSettings, ModelTable, Models, ProviderSettings, RetrySettings};
+pub use transport::http::{Http, Lost, server_url};
+pub use transport::json::JsonText;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::JsonText;
-use crate::json::Object;
+use crate::transport::json::Object;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
@@ -149,7 +149,7 @@ impl ToolCall {
 
     /// Returns a name that an object in the arguments has twice. Readers disagree about what that means, so nobody can approve it.
     pub fn repeated_name(&self) -> Option<String> {
-        self.json().ok().and_then(|arguments| crate::repeated::repeated_name(arguments.get()))
+        self.json().ok().and_then(|arguments| crate::transport::repeated::repeated_name(arguments.get()))
     }
 
     /// The arguments as they go back: the model's own text if it is an object, and otherwise that text inside of one (LM4).

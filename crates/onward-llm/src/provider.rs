@@ -19,11 +19,13 @@ use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Response, Uri};
 use serde::{Deserialize, Serialize};
 
-use crate::answer::{Answer, Sink};
 use crate::error::{CallError, Cause, TableError};
-use crate::http::{Http, Lost, server_url};
-use crate::json::Object;
-use crate::{Attachment, ModelReply, ModelRequest, ModelRetries, ProviderSettings, anthropic, classify, openai};
+use crate::formats::response::{Answer, Sink};
+use crate::transport::http::{Http, Lost, server_url};
+use crate::transport::json::Object;
+use crate::{
+    Attachment, ModelReply, ModelRequest, ModelRetries, ProviderSettings, classify, formats::anthropic, formats::openai,
+};
 
 /// What the digests of limits are for, so that they are those of nothing else.
 const LIMIT: &str = "onward 2026 the limit of a provider's key";

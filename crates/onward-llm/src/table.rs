@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::answer::Sink;
 use crate::error::{CallError, TableError};
-use crate::http::Http;
+use crate::formats::response::Sink;
 use crate::price::Price;
 use crate::provider::{Dialect, Key, Limits, Provider};
+use crate::transport::http::Http;
 use crate::{JsonText, ModelReply, ModelRequest, ModelRetries};
 
 /// The table as an operator writes it.

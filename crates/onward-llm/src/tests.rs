@@ -5,7 +5,7 @@ mod generated;
 mod openai;
 mod requests;
 
-use crate::answer::Answer;
+use crate::formats::response::Answer;
 use crate::{Block, CallError, Delta, Dialect, ModelReply, ProviderPayload, Reasoning, ToolCall};
 
 /// Reads a stream that comes in these pieces and then ends.

@@ -8,50 +8,15 @@
 
 #![forbid(unsafe_code)]
 
-mod alarm;
-mod appending;
+mod api;
 mod background;
-mod below;
-mod branching;
-mod bulk;
 mod by_run;
-mod call_id;
-mod closed;
+mod cluster;
+mod conversation;
 mod counts;
-mod courier;
-mod depth;
-mod door;
-mod driving;
-mod elsewhere;
-mod emits;
-mod entries;
 mod error;
-mod external;
-mod held;
-mod hindrance;
-mod housekeeping;
-mod hub;
-mod inbox;
-mod kinds;
-mod leases;
-mod link;
-mod neighbors;
-mod port;
-mod post;
-mod query;
-mod question;
-mod reading;
-mod reopening;
-mod replays;
-mod roster;
-mod session;
-mod standalone;
+mod schemas;
 mod stream;
-mod supply;
-mod transfer;
-mod update;
-mod verbs;
-mod watch;
 mod worker;
 
 use std::sync::Arc;
@@ -59,40 +24,40 @@ use std::time::Duration;
 
 use onward_store::{Clock, Retention, Store};
 
-pub use appending::{AppendEntry, AppendedEntry};
+pub use api::blocked_on::{Hindrance, WhyHindered};
+pub use api::bulk::{BULK_MAX, Bulk, BulkDone, BulkVerb};
+pub use api::call_token::CallId;
+pub use api::client::{Changes, Door, DoorFuture, Outcome, find_prelude, read_records};
+pub use api::decide::Decide;
+pub use api::drive::{Delivery, NotResumed, Resumed};
+pub use api::external::{AppendExternal, AppendedExternal, ExternalPlace, ExternalRun};
+pub use api::read::WhyPending;
+pub use api::reopen::ForkRun;
+pub use api::runs::{SendSignal, StartRun};
+pub use api::tasks::{StartTask, TaskView, TaskWord};
+pub use api::transfer::{Imported, export_run, leaves_out};
+pub use api::update::UpdateWatch;
+pub use api::watch::{OutcomeWatch, RunWatch};
 pub use background::Background;
-pub use branching::{BranchEntry, BranchRun};
-pub use bulk::{BULK_MAX, Bulk, BulkDone, BulkVerb};
-pub use call_id::CallId;
+pub use background::tick::{Did, Tick};
+pub use cluster::workers::WorkersSaid;
+pub use conversation::append::{AppendEntry, AppendedEntry};
+pub use conversation::branch::{BranchEntry, BranchRun};
+pub use conversation::read::{ENTRIES_DEFAULT, ENTRIES_MAX, EntryPage, EntryQuery};
 pub use counts::{Count, Counts};
-pub use depth::{JSON_DEPTH_MAX, too_deep};
-pub use door::{Changes, Door, DoorFuture, Outcome, find_prelude, read_records};
-pub use driving::{Delivery, NotResumed, Resumed};
-pub use emits::Emitted;
-pub use entries::{ENTRIES_DEFAULT, ENTRIES_MAX, EntryPage, EntryQuery};
 pub use error::RuntimeError;
-pub use external::{AppendExternal, AppendedExternal, ExternalPlace, ExternalRun};
-pub use hindrance::{Hindrance, WhyHindered};
-pub use housekeeping::{Did, Tick};
-pub use inbox::Inbox;
-pub use kinds::{KindVersion, KindView, Violation};
-pub use link::{Link, LinkFuture, Question};
-pub use neighbors::WorkersSaid;
 pub use onward_core::TASK_KIND_PREFIX;
-pub use port::{Adoption, WorkerPort};
-pub use question::Decide;
-pub use reading::WhyPending;
-pub use reopening::ForkRun;
-pub use roster::{QueueInfo, WorkerInfo};
-pub use standalone::{StartTask, TaskView, TaskWord};
+pub use schemas::depth::{JSON_DEPTH_MAX, too_deep};
+pub use schemas::kinds::{KindVersion, KindView, Violation};
 pub use stream::StreamPage;
-pub use transfer::{Imported, export_run, leaves_out};
-pub use update::UpdateWatch;
-pub use verbs::{SendSignal, StartRun};
-pub use watch::{OutcomeWatch, RunWatch};
-pub use worker::WorkerProfile;
+pub use stream::emits::Emitted;
+pub use worker::connection::{Link, LinkFuture, Question};
+pub use worker::inbox::Inbox;
+pub use worker::list::{QueueInfo, WorkerInfo};
+pub use worker::local::{Adoption, WorkerPort};
+pub use worker::profile::WorkerProfile;
 
-use hub::Hub;
+use cluster::listener::Hub;
 
 /// How a runtime behaves.
 #[derive(Debug, Clone, PartialEq)]
@@ -125,8 +90,8 @@ pub(crate) struct Shared {
     /// What the store's listener tells; it must not know the store, which holds it.
     pub hub: Arc<Hub>,
     /// Held while somebody keeps house, so that two ticks do not do the same work twice.
-    pub house: tokio::sync::Mutex<housekeeping::House>,
-    pub kinds: kinds::Kinds,
+    pub house: tokio::sync::Mutex<background::tick::House>,
+    pub kinds: schemas::kinds::Kinds,
     pub counts: Counts,
 }
 

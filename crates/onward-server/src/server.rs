@@ -7,17 +7,17 @@ use onward_runtime::Runtime;
 use onward_store::ServerInfo;
 use tokio::sync::watch;
 
+use crate::auth::ceilings::Ceilings;
 use crate::auth::{Authenticate, Open};
-use crate::ceiling::Ceilings;
-use crate::guard::Hosts;
-use crate::hooks::Hooks;
-use crate::limits::Limits;
-use crate::metrics::Metrics;
-use crate::probe::Probe;
-use crate::request::BodyMemory;
-use crate::servers;
-use crate::tls::Tls;
+use crate::handlers::servers;
+use crate::http::limits::Limits;
+use crate::http::middleware::Hosts;
+use crate::http::request::BodyMemory;
+use crate::serve::metrics::Metrics;
+use crate::serve::probe::Probe;
+use crate::serve::tls::Tls;
 use crate::trace::Trace;
+use crate::webhooks::Hooks;
 use crate::workers::Sessions;
 
 /// The doors of one runtime.

@@ -10,7 +10,7 @@ use onward_store::StoreError;
 pub(crate) use onward_store::kept::seal::damaged;
 use rusqlite::ffi;
 
-use crate::pages;
+use crate::file::pages;
 
 /// Why an operation of the writer did not happen.
 #[derive(Debug)]

@@ -8,41 +8,21 @@
 //! (who may open it), `wal` and `synced` (whether the write-ahead log is whole) and `migrate`, `writer` (the batch), `write` (what each operation does),
 //! `heads` (from rows to a run's head), `leases` and `ready` (what is in memory), `reader` and `list`.
 
-mod blobs;
-mod counted;
-mod directory;
 mod error;
-mod failpoint;
-mod heads;
+mod file;
 mod jumps;
-mod kinds;
 mod leases;
-mod ledger;
-mod list;
-mod mend;
-mod migrate;
-mod op;
-mod pages;
-mod past;
-mod reader;
+mod read;
 mod ready;
 mod repair;
 mod row;
-mod salvage;
-mod schema;
 mod shared;
-mod shrink;
 mod store;
-mod synced;
-mod takeover;
-mod upkeep;
-mod wal;
 mod write;
-mod writer;
 
-pub use failpoint::FAILPOINTS;
-pub use repair::{Lost, Repaired};
-pub use schema::FORMAT;
+pub use file::failpoint::FAILPOINTS;
+pub use file::schema::FORMAT;
+pub use file::wal::LogDamage;
+pub use repair::rebuild::{Lost, Repaired};
 pub use shared::Stats;
 pub use store::{EmbeddedStore, Options, WorkersInside};
-pub use wal::LogDamage;

@@ -137,7 +137,7 @@ mod tests {
     /// How SQLite goes about a statement on empty tables; plans never depend on what is in them.
     fn plan(sql: &str) -> String {
         let db = Connection::open_in_memory().expect("memory is there");
-        db.execute_batch(&crate::schema::make_tables()).expect("the tables can be made");
+        db.execute_batch(&crate::file::schema::make_tables()).expect("the tables can be made");
         let mut statement = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).expect("the statement fits the tables");
         let none = vec![None::<i64>; statement.parameter_count()];
         let steps = statement.query_map(rusqlite::params_from_iter(none), |row| row.get::<_, String>(3));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use onward_store::{Clock, Listener};
 
 use crate::leases::Leases;
-use crate::op::Queue;
+use crate::write::op::Queue;
 
 pub(crate) struct Shared {
     pub clock: Arc<dyn Clock>,

@@ -18,18 +18,21 @@ use onward_store::{
     TaskQuery, VersionCount, WaitQuery, check_restore, payloads,
 };
 
-use crate::directory::{self, Directory};
 use crate::error::read_error;
-use crate::op::Op;
-use crate::reader::{self, Readers};
-use crate::repair::{self, Repaired, Scratch};
-use crate::schema::{self, Found};
+use crate::file::directory::{self, Directory};
+use crate::file::schema::{self, Found};
+use crate::file::synced::{Mark, MarkFile};
+use crate::file::wal::{self, LogDamage};
+use crate::file::{failpoint, pages};
+use crate::read::reader::{self, Readers};
+use crate::read::{kinds, ledger, list};
+use crate::repair::rebuild::{self, Repaired, Scratch};
+use crate::repair::rows;
 use crate::shared::{Shared, Stats};
-use crate::synced::{Mark, MarkFile};
-use crate::upkeep::LogLength;
-use crate::wal::{self, LogDamage};
-use crate::writer::{self, Beginning};
-use crate::{failpoint, kinds, ledger, list, mend, pages, takeover};
+use crate::write::op::Op;
+use crate::write::takeover;
+use crate::write::upkeep::LogLength;
+use crate::write::writer::{self, Beginning};
 
 /// How a store is opened.
 #[derive(Clone)]
@@ -105,10 +108,10 @@ impl EmbeddedStore {
         failpoint::hit("open_after_boot");
         let now = options.clock.now();
         if options.workers_inside != WorkersInside::None {
-            mend::mending(&db, now, || takeover::take_tasks_back(&db, options.workers_inside, now))
+            rows::mending(&db, now, || takeover::take_tasks_back(&db, options.workers_inside, now))
                 .map_err(schema::open_error)?;
         }
-        let beginning = mend::mending(&db, now, || Beginning::read(&db, boot)).map_err(read_error)?;
+        let beginning = rows::mending(&db, now, || Beginning::read(&db, boot)).map_err(read_error)?;
         let shared = Arc::new(Shared::new(options.clock));
         let asked = shared.clone();
         let ask_to_mend = Arc::new(move || {
@@ -226,13 +229,13 @@ impl EmbeddedStore {
         if EmbeddedStore::examine(directory)?.is_some() {
             return Ok(Vec::new()); // only what a repair would keep of it can be read
         }
-        mend::describe_damage(&schema::open_reader(directory)?).map_err(read_error)
+        rows::describe_damage(&schema::open_reader(directory)?).map_err(read_error)
     }
 
     /// Takes everything that verifies of a damaged directory into a new database, says what is lost, and puts the damaged files aside.
     /// Nothing is changed where nothing is damaged. No process may have the directory open.
     pub fn repair(directory: impl AsRef<Path>) -> Result<Repaired, StoreError> {
-        repair::repair(directory.as_ref(), SystemClock.now())
+        rebuild::repair(directory.as_ref(), SystemClock.now())
     }
 
     /// Why the directory is only read, if its write-ahead log is damaged.

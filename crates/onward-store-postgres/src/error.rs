@@ -9,7 +9,7 @@ use onward_core::{Index, RunKey};
 use onward_store::StoreError;
 use tokio_postgres::error::SqlState;
 
-use crate::tls::Untrusted;
+use crate::connection::tls::Untrusted;
 
 /// Why an operation did not happen.
 #[derive(Debug)]

@@ -10,44 +10,20 @@
 
 #![forbid(unsafe_code)]
 
-mod address;
-mod append;
-mod appender;
-mod blobs;
-mod claim;
-mod delete;
-mod effects;
-mod entrance;
+mod connection;
 mod error;
-mod expire;
-mod hints;
 mod judge;
-mod ledger;
-mod lineage;
-mod list;
-mod load;
 mod mend;
-mod op;
-mod pool;
-mod pulse;
-mod reader;
-mod restore;
+mod notify;
+mod read;
+mod restore_guard;
 mod row;
-mod save;
-mod scene;
 mod schema;
-mod servers;
 mod share;
 mod shared;
-mod silence;
-mod sql;
 mod stats;
 mod store;
-mod table;
-mod tasks;
-mod tls;
-mod transaction;
-mod words;
+mod write;
 
 pub use stats::{COMMIT_BOUNDS, Stats};
 pub use store::{Options, PostgresStore};

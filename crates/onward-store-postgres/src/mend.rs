@@ -16,14 +16,14 @@ use onward_core::{Hash, Index, Place, Record, RunKey, Timestamp};
 use onward_store::kept::reply::Slot;
 use onward_store::{Restore, RestoreRun, StoreError, check_restore};
 
+use crate::connection::pool::Job;
+use crate::connection::sql::Sql;
 use crate::error::Outcome;
-use crate::ledger;
-use crate::pool::Job;
-use crate::reader::read_records;
-use crate::scene::{Scene, Seat, Stored};
+use crate::read::reader::read_records;
 use crate::shared::Shared;
-use crate::sql::Sql;
-use crate::table::Table;
+use crate::write::ledger;
+use crate::write::table::Table;
+use crate::write::unit::{Scene, Seat, Stored};
 
 /// What is made again; records, payloads and news are not.
 const DERIVED: [&str; 6] = ["past", "slots", "timers", "tasks", "waits", "attributes"];

@@ -4,9 +4,9 @@
 
 use onward_store::StoreError;
 
+use crate::connection::sql::{Db, Sql};
+use crate::connection::timeout::Patience;
 use crate::error::{Meaning, meaning, refusal};
-use crate::silence::Patience;
-use crate::sql::{Db, Sql};
 
 /// Each as it was when it was first released, in order.
 const MIGRATIONS: &[&str] = &[

@@ -2,9 +2,9 @@
 
 use onward_store::Share;
 
+use crate::connection::sql::Sql;
 use crate::error::Outcome;
-use crate::scene::Scene;
-use crate::sql::Sql;
+use crate::write::unit::Scene;
 
 const READ: &str = "SELECT cluster, position, count FROM onward.share";
 

@@ -7,15 +7,15 @@ use onward_core::Timestamp;
 use onward_store::kept::News;
 use onward_store::{Change, Listener};
 
-use crate::entrance::Entrance;
-use crate::hints::Hints;
+use crate::connection::open::Entrance;
+use crate::connection::pool::Jobs;
+use crate::connection::transaction::Aftermath;
 use crate::judge::Judge;
 use crate::mend::Mends;
-use crate::op::Queues;
-use crate::pool::Jobs;
-use crate::pulse::{Pulse, Waiting};
+use crate::notify::listener::Hints;
+use crate::notify::pulse::{Pulse, Waiting};
 use crate::stats::Counters;
-use crate::transaction::Aftermath;
+use crate::write::op::Queues;
 
 pub(crate) struct Shared {
     pub judge: Judge,

@@ -16,14 +16,16 @@ use onward_store::{
     Store, StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery, check_restore, payloads,
 };
 
-use crate::entrance::Entrance;
+use crate::connection::open::Entrance;
+use crate::connection::pool;
+use crate::connection::pool::Job;
 use crate::judge::Judge;
 use crate::mend::Mends;
-use crate::op::{Op, Report};
-use crate::pool::Job;
+use crate::notify::listener;
 use crate::shared::Shared;
 use crate::stats::Stats;
-use crate::{appender, hints, pool};
+use crate::write::appender;
+use crate::write::op::{Op, Report};
 
 /// How a store is opened.
 #[derive(Clone)]
@@ -172,7 +174,7 @@ fn run(shared: &Arc<Shared>, options: &Options, is_patient: bool, opened: &Arc<S
         let appenders = (0..shared.queues.count()).map(|number| tokio::task::spawn_local(appender::run(shared.clone(), number)));
         let others = (0..options.connections.max(1)).map(|_| tokio::task::spawn_local(pool::run(shared.clone())));
         let tasks: Vec<_> = appenders.chain(others).collect();
-        let hints = tokio::task::spawn_local(hints::run(shared.clone(), options.listen));
+        let hints = tokio::task::spawn_local(listener::run(shared.clone(), options.listen));
         for task in tasks {
             let _ = task.await;
         }

@@ -14,10 +14,10 @@ use onward_core::{Name, Record, RunKey};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::code::Shared;
 use crate::codec::{Border, CodecError, Makers};
+use crate::host::code::Shared;
+use crate::host::replay::{Earlier, Logs, replay_log};
 use crate::registry::Registry;
-use crate::replay::{Earlier, Logs, replay_log};
 
 /// The variable that names the folder.
 pub const FOLDER: &str = "ONWARD_CHECK";

@@ -6,31 +6,25 @@
 
 pub mod agent;
 mod builder;
-mod cell;
 pub mod check;
 mod client;
-mod code;
 pub mod codec;
 pub mod combine;
 pub mod ctx;
 mod error;
-mod executor;
-mod foreign;
-mod fork;
+mod host;
 mod names;
 mod registry;
 #[cfg(feature = "remote")]
 mod remote;
-mod replay;
-mod stall;
 pub mod task;
 pub mod testing;
 #[cfg_attr(not(feature = "remote"), allow(dead_code, reason = "nobody is told without a network"))]
 mod trace;
-mod wake;
 mod worker;
 
 pub use builder::{Builder, WITHIN};
+pub use client::fork::Fork;
 pub use client::{
     Attached, Branch, Bring, Driven, Entries, EntryPages, Onward, RunHandle, RunStream, Start, StartTask, TaskHandle,
 };
@@ -39,7 +33,6 @@ pub use codec::{Encryption, EncryptionKey};
 pub use combine::{join_all, join_all_settled, race};
 pub use ctx::Ctx;
 pub use error::{Error, RegisterError};
-pub use fork::Fork;
 pub use names::{Signal, Task, Workflow};
 pub use onward_core::budget::{self, Budget};
 pub use onward_core::conversation::{Entry, EntryCursor, PendingEntry};

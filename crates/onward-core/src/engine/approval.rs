@@ -2,7 +2,7 @@
 
 use super::call::What;
 use super::{Engine, Wake};
-use crate::event::{ApprovalDecided, ApprovalRequested};
+use crate::log::event::{ApprovalDecided, ApprovalRequested};
 use crate::message;
 use crate::{Index, Name, Payload, Place};
 

@@ -2,8 +2,8 @@
 
 use super::Engine;
 use crate::Name;
-use crate::attribute::{ATTRIBUTES_MAX, AttributeValue, check_value};
-use crate::event::AttributeSet;
+use crate::log::event::AttributeSet;
+use crate::run::attribute::{ATTRIBUTES_MAX, AttributeValue, check_value};
 
 impl Engine {
     /// Gives the run an attribute, or takes it away. What is out of bounds is the code's mistake (AT1).

@@ -13,8 +13,8 @@
 
 use super::mailbox::Signal;
 use super::{Advance, Engine, Fault};
-use crate::conversation::{OutsideEntry, entries_of, left_behind, said_by};
-use crate::event::{BranchRequested, CarriedSignal, Divergence, RunContinued, SegmentAbandoned, SignalReceived};
+use crate::agent::conversation::{OutsideEntry, entries_of, left_behind, said_by};
+use crate::log::event::{BranchRequested, CarriedSignal, Divergence, RunContinued, SegmentAbandoned, SignalReceived};
 use crate::{Event, Hash, Index, Name, Record};
 
 impl Engine {

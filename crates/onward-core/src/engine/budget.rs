@@ -1,8 +1,8 @@
 //! Budgets: what the code is told of what it may spend, and what it sets where nobody else has.
 
 use super::Engine;
-use crate::budget::{Budget, BudgetUse};
-use crate::event::{BudgetSet, Event};
+use crate::log::event::{BudgetSet, Event};
+use crate::spend::budget::{Budget, BudgetUse};
 use crate::{Index, Timestamp};
 
 impl Engine {

@@ -1,7 +1,7 @@
 //! What the code waits for: one [`Call`] per place that has no answer yet.
 
 use super::{Engine, Wake};
-use crate::event::{ChildCanceled, TaskCanceled, WaitCanceled};
+use crate::log::event::{ChildCanceled, TaskCanceled, WaitCanceled};
 use crate::task::RetryPolicy;
 use crate::{Event, Failure, Hash, Index, Name, Payload, Place, RunId};
 

@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 
 use super::call::{Answer, Call, StepPhase, What};
 use super::{Engine, Wake};
-use crate::event::WaitCanceled;
+use crate::log::event::WaitCanceled;
 use crate::{Event, Failure, Index, Place, Record};
 
 #[derive(Debug, Default)]

@@ -2,8 +2,8 @@
 
 use super::Engine;
 use super::call::What;
-use crate::budget::Budget;
-use crate::event::{ChildAwaited, ChildCanceled, ChildStarted, OnParentClose};
+use crate::log::event::{ChildAwaited, ChildCanceled, ChildStarted, OnParentClose};
+use crate::spend::budget::Budget;
 use crate::{Event, Failure, Hash, Name, Payload, Place, RunId, RunKey};
 
 impl Engine {
@@ -36,7 +36,7 @@ impl Engine {
     /// when the run does. Nobody waits for it here; [`Engine::await_child`] does, in whatever generation.
     pub fn spawn_child(&mut self, kind: Name, input: Payload, budget: Option<Budget>) -> RunId {
         let place = self.next_place();
-        let child = crate::reopen::spawned_id(&self.key().id, self.generation(), &place, self.seed());
+        let child = crate::run::reopen::spawned_id(&self.key().id, self.generation(), &place, self.seed());
         let event = ChildStarted {
             place,
             child: child.clone(),
@@ -127,7 +127,7 @@ impl Engine {
     }
 
     fn child_id(&self, place: &Place) -> RunId {
-        crate::reopen::child_id(&self.key().id, self.generation(), place)
+        crate::run::reopen::child_id(&self.key().id, self.generation(), place)
     }
 
     /// The request of a child as the log has it: one from before there were families may know the child by another id, which counts.
@@ -135,7 +135,7 @@ impl Engine {
         let (Event::ChildStarted(recorded), Event::ChildStarted(event)) = (recorded, &asked) else { return asked };
         let (run, generation, place) = (&self.key().id, self.generation(), &event.place);
         let is_derived = event.child == self.child_id(place);
-        if !is_derived || crate::reopen::old_child_id(run, generation, place).as_ref() != Some(&recorded.child) {
+        if !is_derived || crate::run::reopen::old_child_id(run, generation, place).as_ref() != Some(&recorded.child) {
             return asked;
         }
         let mut event = event.clone();
@@ -147,7 +147,7 @@ impl Engine {
     }
 
     /// Children that are started again have other ids from here on.
-    pub(super) fn children_again(&mut self, children: Vec<crate::event::ChildAgain>) {
+    pub(super) fn children_again(&mut self, children: Vec<crate::log::event::ChildAgain>) {
         for again in children {
             if let Some(super::call::Call { what: What::Child { child, .. }, .. }) = self.calls.get_mut(&again.place) {
                 *child = again.child;

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use super::{Engine, Pattern};
-use crate::conversation::{OutsideEntry, entry_id, quotable};
-use crate::event::{Checkpoint, EntryAppended, EntryKey, Kept, Quote, RunStarted, Tally};
+use crate::agent::conversation::{OutsideEntry, entry_id, quotable};
+use crate::log::event::{Checkpoint, EntryAppended, EntryKey, Kept, Quote, RunStarted, Tally};
 use crate::{Event, Hash, Index, Name, Payload, RunId};
 
 /// A quote is not worth it for less.

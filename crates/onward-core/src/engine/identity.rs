@@ -1,11 +1,11 @@
-//! Under which names the code asks: its own, or in a copied log those of then (see [`crate::lineage`]).
+//! Under which names the code asks: its own, or in a copied log those of then (see [`crate::run::ancestry`]).
 
 use std::collections::BTreeMap;
 
 use super::call::{Call, What};
 use super::{Advance, Engine, Fault};
-use crate::event::RunStarted;
-use crate::lineage::{Identity, Lineage};
+use crate::log::event::RunStarted;
+use crate::run::ancestry::{Identity, Lineage};
 use crate::{Branch, Event, Index, Name, Payload, Place, RunKey};
 
 /// How many calls each line had made.

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::Pattern;
-use crate::conversation::ENTRY_SIGNAL;
+use crate::agent::conversation::ENTRY_SIGNAL;
 use crate::{Index, Name, Payload, Place, RunKey};
 
 #[derive(Debug, Clone, PartialEq)]

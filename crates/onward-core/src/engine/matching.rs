@@ -5,7 +5,7 @@
 
 use super::call::StepIdentity;
 use super::{Engine, Fault};
-use crate::event::{Checkpoint, Divergence, SuspendReason};
+use crate::log::event::{Checkpoint, Divergence, SuspendReason};
 use crate::{Event, Failure, Hash, Index, Payload, Place, Record};
 
 /// The last call on which code and log agreed; put into words only when they no longer do.

@@ -2,7 +2,7 @@
 
 use super::Engine;
 use super::call::What;
-use crate::event::PromiseCreated;
+use crate::log::event::PromiseCreated;
 use crate::{Name, Place};
 
 impl Engine {

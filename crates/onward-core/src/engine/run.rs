@@ -2,7 +2,7 @@
 
 use super::mailbox::Looks;
 use super::{Advance, Engine};
-use crate::event::{CarriedSignal, RunCanceled, RunCompleted, RunContinued, RunFailed, RunSuspended, SuspendReason};
+use crate::log::event::{CarriedSignal, RunCanceled, RunCompleted, RunContinued, RunFailed, RunSuspended, SuspendReason};
 use crate::run::Carries;
 use crate::{Event, Failure, Name, Payload};
 

@@ -32,7 +32,7 @@ use content::{EffectOf, Way, effect_of, place_of, step_identity};
 
 use super::call::{StepPhase, What};
 use super::{Engine, Fault, Queued};
-use crate::event::{CallAdopted, ChildStarted, Divergence, PauseReason, RunPaused, SegmentAbandoned};
+use crate::log::event::{CallAdopted, ChildStarted, Divergence, PauseReason, RunPaused, SegmentAbandoned};
 use crate::{Event, Failure, Hash, Index, Name, Place, Record, RunId, RunKey};
 
 /// How often a segment may be abandoned before somebody has to look at it.

@@ -5,8 +5,8 @@ use std::fmt;
 use super::call::{Answer, What};
 use super::mailbox::{Looks, Signal};
 use super::{Engine, POLLS_MAX, Wake};
-use crate::conversation::ENTRY_SIGNAL;
-use crate::event::{SignalAwaited, SignalConsumed, SignalSent, WaitCanceled};
+use crate::agent::conversation::ENTRY_SIGNAL;
+use crate::log::event::{SignalAwaited, SignalConsumed, SignalSent, WaitCanceled};
 use crate::{Index, Name, Payload, Place, RunId, RunKey, Timestamp};
 
 /// Which signals a call is about.

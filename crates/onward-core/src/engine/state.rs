@@ -1,7 +1,7 @@
 //! State: values a run keeps and shows to the outside. Replay sees the value of then, because it sets them again.
 
 use super::Engine;
-use crate::event::{StateCleared, StateSet};
+use crate::log::event::{StateCleared, StateSet};
 use crate::{Name, Payload};
 
 impl Engine {

@@ -5,7 +5,7 @@
 
 use super::call::{Answer, Call, StepIdentity, StepPhase, What};
 use super::{Engine, Wake};
-use crate::event::{StepCompleted, StepFailed, WaitCanceled};
+use crate::log::event::{StepCompleted, StepFailed, WaitCanceled};
 use crate::task::RetryPolicy;
 use crate::{Event, Failure, Hash, Index, Name, Payload, Place};
 

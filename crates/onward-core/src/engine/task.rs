@@ -2,7 +2,7 @@
 
 use super::Engine;
 use super::call::What;
-use crate::event::TaskScheduled;
+use crate::log::event::TaskScheduled;
 use crate::task::TaskOptions;
 use crate::{Failure, Hash, Name, Payload, Place};
 

@@ -1,11 +1,11 @@
 //! The engine by itself: data in, data out. The code is whatever a test asks for by hand.
 
 use super::*;
-use crate::event::{
+use crate::log::CommitHeader;
+use crate::log::event::{
     CancelRequested, RunCompleted, RunResumed, RunStarted, SignalReceived, StepCompleted, TaskCompleted, TimerFired,
     VersionChosen,
 };
-use crate::log::CommitHeader;
 use crate::{CommitId, Epoch, Failure, Hash, Log, Namespace, RunId};
 
 fn name(text: &str) -> Name {
@@ -153,7 +153,7 @@ fn no_step_starts_before_what_the_code_polled_is_durable() {
     let place = bench.engine.open_step(name("ship"));
     assert_eq!(bench.engine.poll_step(&place), StepPoll::Pending);
     let draft = bench.commit();
-    assert_eq!(draft.events, [crate::event::RunSuspended { reason: SuspendReason::Polled }.into()]);
+    assert_eq!(draft.events, [crate::log::event::RunSuspended { reason: SuspendReason::Polled }.into()]);
     assert!(!draft.waits, "a step is about to start");
     bench.poll();
     assert_eq!(bench.engine.poll_step(&place), StepPoll::Start { attempt: 1 });
@@ -220,7 +220,7 @@ fn inputs_that_change_nothing_are_settled_before_the_run_waits() {
     bench.commit();
     bench.signal("unexpected", "1");
     let draft = bench.commit();
-    assert_eq!(draft.events, [crate::event::RunSuspended { reason: SuspendReason::Settled }.into()]);
+    assert_eq!(draft.events, [crate::log::event::RunSuspended { reason: SuspendReason::Settled }.into()]);
     assert!(draft.waits);
     bench.idle();
 }
@@ -541,7 +541,7 @@ fn what_a_paused_run_had_asked_for_follows_the_results_of_its_steps() {
         assert_eq!(bench.engine.poll_step(&step), StepPoll::Recorded(Ok(json("5"))));
         let draft = bench.commit();
         assert_eq!((draft.n, draft.horizon, draft.is_standing), (1, Index(4), false));
-        assert_eq!(draft.events, [crate::event::TimerStarted { place: timer.clone(), due_at: Timestamp(9_999) }.into()]);
+        assert_eq!(draft.events, [crate::log::event::TimerStarted { place: timer.clone(), due_at: Timestamp(9_999) }.into()]);
     }
     assert_eq!(bench.log, other.log);
 }

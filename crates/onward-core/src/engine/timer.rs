@@ -2,7 +2,7 @@
 
 use super::call::{Call, What};
 use super::{Engine, Wake};
-use crate::event::TimerStarted;
+use crate::log::event::TimerStarted;
 use crate::{Failure, Index, Payload, Place, Timestamp};
 
 impl Engine {

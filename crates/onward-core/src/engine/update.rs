@@ -4,7 +4,7 @@
 //! no handler was there for, is unanswered when the run ends, and goes along when it continues as new.
 
 use super::{Advance, Engine};
-use crate::event::{UpdateAnswered, UpdateReceived};
+use crate::log::event::{UpdateAnswered, UpdateReceived};
 use crate::{Event, Failure, Name, Payload};
 
 impl Engine {

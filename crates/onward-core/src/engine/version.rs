@@ -1,7 +1,7 @@
 //! Versions of one piece of code: which behavior a run has, for ever.
 
 use super::{Engine, Fault};
-use crate::event::{Divergence, VersionChosen};
+use crate::log::event::{Divergence, VersionChosen};
 use crate::{Event, Name};
 
 impl Engine {

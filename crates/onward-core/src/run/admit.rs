@@ -1,10 +1,12 @@
 //! The decisions: which inputs and commits are taken, and how the head moves on.
 
 use super::{Commit, Committed, Effect, Input, LastCommit, NewRun, QuietTail, RunHead, Status};
-use crate::attribute;
-use crate::budget;
-use crate::conversation::ENTRY_SIGNAL;
-use crate::event::{Attribute, PauseReason, RunPaused, RunResumed, RunStarted, TaskAttemptEnded, TaskAttempted, is_same_life};
+use crate::agent::conversation::ENTRY_SIGNAL;
+use crate::log::event::{
+    Attribute, PauseReason, RunPaused, RunResumed, RunStarted, TaskAttemptEnded, TaskAttempted, is_same_life,
+};
+use crate::run::attribute;
+use crate::spend::budget;
 use crate::{Epoch, Event, Index, Place, Record, RunId, RunKey, TASK_KIND_PREFIX, Timestamp};
 
 /// Why an append was not taken. Nothing was written.

@@ -5,14 +5,14 @@
 use std::time::Duration;
 
 use super::{Input, NewRun, Once, RunHead, Wait, WaitKind};
-use crate::budget::{self, BudgetUse};
-use crate::codec::{DecodeError, Field, Reader};
-use crate::event::{
+use crate::log::codec::{DecodeError, Field, Reader};
+use crate::log::event::{
     CancelRequested, ChildAwaited, ChildCompleted, ChildFailed, ChildSettled, ChildStarted, OnParentClose, ParentLink,
     ResultRequested, RunStarted, SignalReceived, TerminateRequested,
 };
-use crate::ledger::{LedgerKey, LedgerSum};
-use crate::lineage::Origin;
+use crate::run::ancestry::Origin;
+use crate::spend::budget::{self, BudgetUse};
+use crate::spend::ledger::{LedgerKey, LedgerSum};
 use crate::spend::{self, Charge};
 use crate::task::{Task, TaskId};
 use crate::{Event, Failure, Payload, Place, Record, RunId, RunKey, Timestamp};

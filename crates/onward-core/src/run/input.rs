@@ -1,7 +1,7 @@
 //! Inputs as those who bring them make them, with what makes each of them once.
 
 use super::{Input, Once};
-use crate::event::{SignalReceived, TaskAttemptEnded, UpdateReceived};
+use crate::log::event::{SignalReceived, TaskAttemptEnded, UpdateReceived};
 use crate::{Epoch, Event, Place};
 
 impl Input {

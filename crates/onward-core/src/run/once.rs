@@ -6,10 +6,10 @@
 //! Invariant O1 (L11, L12): the same act again is a repeat, another one under the same id is refused and never taken for a repeat, and
 //! who comes with another id to a question that has its answer has lost.
 
-use crate::codec::Message;
-use crate::conversation::OutsideEntry;
-use crate::event::{ApprovalDecided, BranchRequested, PromiseResolved, SignalReceived, UpdateReceived};
-use crate::external::{ExternalAppended, ExternalState};
+use crate::agent::conversation::OutsideEntry;
+use crate::log::codec::Message;
+use crate::log::event::{ApprovalDecided, BranchRequested, PromiseResolved, SignalReceived, UpdateReceived};
+use crate::log::external::{ExternalAppended, ExternalState};
 use crate::{Event, Hash, Payload, Place, message};
 
 /// Stands between who filled a slot and what they said; no id contains a control character.
@@ -164,7 +164,7 @@ mod tests {
         let entry = |key: &str, role: &str, content: &str| {
             let (role, content) = (Name::new(role).unwrap(), Payload::from_json_text(content.to_owned()));
             let payload = OutsideEntry { role, content, idempotency_key: Some(key.to_owned()) }.to_payload();
-            let name = Name::new(crate::conversation::ENTRY_SIGNAL).unwrap();
+            let name = Name::new(crate::agent::conversation::ENTRY_SIGNAL).unwrap();
             Once::signal(&SignalReceived { name, payload, signal_id: Some(key.to_owned()), sender: None }).unwrap()
         };
         let first = entry("a", "user", r#"{"x":1,"y":2}"#);

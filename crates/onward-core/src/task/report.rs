@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::TaskId;
-use crate::codec::{DecodeError, Field, Raw, Reader, put_nested, put_number};
-use crate::event::TaskAttemptEnded;
-use crate::schema::{FieldLine, Proto, Schema};
+use crate::log::codec::{DecodeError, Field, Raw, Reader, put_nested, put_number};
+use crate::log::event::TaskAttemptEnded;
+use crate::log::schema::{FieldLine, Proto, Schema};
 use crate::spend::AttemptSpend;
 use crate::{Failure, Payload, WorkerId};
 

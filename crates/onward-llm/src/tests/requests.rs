@@ -1,8 +1,8 @@
 //! One conversation in the words of both dialects.
 
 use super::{call, reasoning};
+use crate::formats::{anthropic, openai};
 use crate::{Attachment, Block, JsonText, Message, ModelRequest, Role, Source, ToolChoice, ToolResult, ToolSchema};
-use crate::{anthropic, openai};
 
 fn assistant(blocks: Vec<Block>) -> Message {
     Message { role: Role::Assistant, blocks }

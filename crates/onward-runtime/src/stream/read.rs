@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::Streams;
 use super::buffer::{Buffer, Offset};
-use crate::door::read_records;
+use crate::api::client::read_records;
 use crate::{Runtime, RuntimeError};
 
 /// How many frames are read at a time.

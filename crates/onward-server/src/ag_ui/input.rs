@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::messages::Said;
 use super::parts::{self, Room};
-use crate::problem::{Problem, RequestError};
+use crate::http::problem::{Problem, RequestError};
 
 /// The longest id of a thread that is a part of the run's id as it is.
 const THREAD_BYTES_MAX: usize = 128;

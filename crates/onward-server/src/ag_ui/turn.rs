@@ -23,10 +23,10 @@ use super::messages::{conversation, entry, messages};
 use super::parts::Room;
 use super::translate::{Translator, Want, custom};
 use crate::auth::{self, Pass};
-use crate::document::OneHindrance;
-use crate::problem::Problem;
+use crate::http::documents::OneHindrance;
+use crate::http::problem::Problem;
+use crate::http::sse::{NOTHING_NEW, Over, Sink};
 use crate::server::Server;
-use crate::sse::{NOTHING_NEW, Over, Sink};
 
 /// How long a run may be without a worker that has its code before the client is told.
 const WORKER_PATIENCE: Duration = Duration::from_secs(3);

@@ -16,9 +16,9 @@ use tonic::Status;
 use super::Asker;
 use super::problem::{of_runtime, status_of};
 use crate::auth::Refusal;
-use crate::limits::LIMIT_MAX;
-use crate::problem::RequestError;
-use crate::{Scope, Server, WAIT_MAX, approvals, bounds, ceiling, diagnosis, request};
+use crate::http::limits::LIMIT_MAX;
+use crate::http::problem::RequestError;
+use crate::{Scope, Server, WAIT_MAX, auth::bounds, auth::ceilings, handlers::approvals, http::diagnosis, http::request};
 
 pub(super) type Answer<T> = Result<T, Status>;
 
@@ -86,7 +86,7 @@ pub(super) async fn start_run(server: Server, asker: Asker, request: api::StartR
         // The run may be there already.
         asker.pass.check_also(Scope::Signal, &server).await.map_err(|refusal| status_of(&refusal.into()))?;
     }
-    let budget = ceiling::of_start(budget, &asker.namespace, &asker.caller, Some(&asker.pass), &server).await;
+    let budget = ceilings::of_start(budget, &asker.namespace, &asker.caller, Some(&asker.pass), &server).await;
     let budget = budget.map_err(|problem| status_of(&problem))?;
     let (signal, trace) = (with.map(signal), trace.or_else(|| request::trace(&asker.pass.headers)));
     let start = StartRun { key: own(&asker, run)?, kind, version, input, seed, signal, attributes, trace, budget };
@@ -235,7 +235,7 @@ pub(super) async fn pause_run(server: Server, asker: Asker, request: api::Reason
 
 pub(super) async fn resume_run(server: Server, asker: Asker, request: api::ResumeRequest) -> Answer<api::AppendReply> {
     let key = acted_on(&server, &asker, request.run).await?;
-    let budget = ceiling::of_resume(request.budget, &asker.namespace, &asker.caller, &server);
+    let budget = ceilings::of_resume(request.budget, &asker.namespace, &asker.caller, &server);
     let budget = budget.map_err(|problem| status_of(&problem))?;
     server.runtime().resume_run(&key, budget).await.map(appended).map_err(told)
 }
@@ -243,7 +243,7 @@ pub(super) async fn resume_run(server: Server, asker: Asker, request: api::Resum
 pub(super) async fn retry_run(server: Server, asker: Asker, request: api::RetryRequest) -> Answer<api::ReopenReply> {
     let api::RetryRequest { run, request_id, reason, include_outcome_unknown } = request;
     let key = acted_on(&server, &asker, run).await?;
-    let budget_max = ceiling::of_copy(&asker.namespace, &asker.caller, &server);
+    let budget_max = ceilings::of_copy(&asker.namespace, &asker.caller, &server);
     let retry = Retry { request_id, reason, include_outcome_unknown, budget_max };
     server.runtime().retry_run(&key, &retry).await.map(reopened).map_err(told)
 }
@@ -259,7 +259,7 @@ pub(super) async fn reset_run(server: Server, asker: Asker, request: api::ForkRe
 async fn fork(server: Server, asker: Asker, request: api::ForkRequest, is_reset: bool) -> Answer<api::ReopenReply> {
     let api::ForkRequest { run, id, generation, index, drop_signals, restart_children, version, seed, reason } = request;
     let keep_signals = !drop_signals;
-    let budget_max = ceiling::of_copy(&asker.namespace, &asker.caller, &server);
+    let budget_max = ceilings::of_copy(&asker.namespace, &asker.caller, &server);
     let fork = ForkRun { id, generation, index, is_reset, keep_signals, restart_children, version, seed, reason, budget_max };
     let key = acted_on(&server, &asker, run).await?;
     server.runtime().fork_run(&key, fork).await.map(reopened).map_err(told)
@@ -280,7 +280,7 @@ pub(super) async fn bulk_delete(server: Server, asker: Asker, request: api::Bulk
 
 async fn bulk(server: Server, asker: Asker, request: api::BulkRequest, may: fn(BulkVerb) -> bool) -> Answer<api::BulkReply> {
     let api::BulkRequest { verb, filter, all, dry_run, bulk_id, reason, include_outcome_unknown } = request;
-    let budget_max = ceiling::of_copy(&asker.namespace, &asker.caller, &server);
+    let budget_max = ceilings::of_copy(&asker.namespace, &asker.caller, &server);
     let known = BulkVerb::from_word(&verb).filter(|verb| may(*verb));
     let verb = known.ok_or_else(|| malformed(format!("`{verb}` is no verb of this method")))?;
     let filter = run_query(asker.namespace, filter);

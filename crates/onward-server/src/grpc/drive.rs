@@ -7,7 +7,7 @@ use super::Asker;
 use super::calls::{Answer, acted_on, appended, call_acted_on, malformed, signal, told};
 use super::problem::status_of;
 use crate::Server;
-use crate::drive::scope_of;
+use crate::handlers::drive::scope_of;
 use crate::workers::Asked;
 
 pub(super) async fn drive_run(server: Server, asker: Asker, request: api::DriveRequest) -> Answer<api::DriveReply> {

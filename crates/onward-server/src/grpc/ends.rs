@@ -23,8 +23,8 @@ use super::problem::{of_problem, of_runtime_error, status_of};
 use super::{Asker, MESSAGE_BYTES_MAX, admit, refuse};
 use crate::Server;
 use crate::auth::Scope;
-use crate::diagnosis;
-use crate::problem::RequestError;
+use crate::http::diagnosis;
+use crate::http::problem::RequestError;
 
 /// How many runs one stream may await.
 const AWAITED_MAX: usize = 100_000;

@@ -9,8 +9,8 @@ use super::Asker;
 use super::calls::{Answer, acted_on, appended, own, told};
 use super::problem::status_of;
 use crate::Server;
-use crate::attachments::{self, KeptAttachment};
-use crate::entries::{branch_entry, branch_point, check_role, cursor};
+use crate::handlers::attachments::{self, KeptAttachment};
+use crate::handlers::entries::{branch_entry, branch_point, check_role, cursor};
 
 pub(super) async fn read_entries(server: Server, asker: Asker, request: api::EntriesRequest) -> Answer<api::EntriesReply> {
     let api::EntriesRequest { run, leaf, before, limit } = request;

@@ -18,7 +18,7 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
 use super::public::{Life, Places, method};
 use crate::Server;
-use crate::operations::readiness;
+use crate::handlers::operations::readiness;
 
 const CHECK: &str = "/grpc.health.v1.Health/Check";
 const WATCH: &str = "/grpc.health.v1.Health/Watch";

@@ -58,7 +58,7 @@ fn sentence(error: &dyn std::error::Error) -> String {
 const EXISTS: [&str; 4] = ["run_exists", "id_taken", "entry_key_taken", "hook_exists"];
 
 fn status(problem: onward_wire::Problem) -> Status {
-    let http = crate::problem::status_of(&problem.code).map_or(500, |status| status.as_u16());
+    let http = crate::http::problem::status_of(&problem.code).map_or(500, |status| status.as_u16());
     let code = match http {
         _ if EXISTS.contains(&problem.code.as_str()) => Code::AlreadyExists,
         400 | 405 | 413 | 415 | 422 => Code::InvalidArgument,

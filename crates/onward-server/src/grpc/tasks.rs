@@ -6,7 +6,7 @@ use onward_wire::api;
 
 use super::Asker;
 use super::calls::{Answer, acted_on, appended, bound, call_acted_on, own, told};
-use crate::{Server, diagnosis, request};
+use crate::{Server, http::diagnosis, http::request};
 
 pub(super) async fn start_task(server: Server, asker: Asker, request: api::StartTaskRequest) -> Answer<api::StartReply> {
     let api::StartTaskRequest { task, kind, input, options, trace } = request;

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::Crowd;
 use super::activity::{Activity, Answering};
 use super::patient::Patient;
-use crate::limits::Limits;
+use crate::http::limits::Limits;
 use crate::server::Server;
 use crate::trace::Level;
 

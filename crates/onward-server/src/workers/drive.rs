@@ -11,7 +11,7 @@ use super::Sessions;
 use super::session::Session;
 use crate::Problem;
 use crate::auth::{Caller, Pass};
-use crate::problem::RequestError;
+use crate::http::problem::RequestError;
 use crate::server::Server;
 
 /// What came of it.

@@ -13,10 +13,10 @@ use onward_wire::worker::{Goodbye, Hello, ServerFrame, WorkerFrame};
 use serde::{Deserialize, Serialize};
 
 use super::{Connection, Sessions};
-use crate::answer::json;
 use crate::auth::{Caller, PASS_PAUSE, Pass, Refusal};
-use crate::problem::{Problem, RequestError};
-use crate::request::Request;
+use crate::http::problem::{Problem, RequestError};
+use crate::http::request::Request;
+use crate::http::response::json;
 use crate::server::Server;
 
 #[derive(Deserialize)]

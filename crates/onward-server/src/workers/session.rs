@@ -36,7 +36,7 @@ pub(crate) use connection::Connection;
 pub(crate) use hello::NotServed;
 
 use crate::auth::Caller;
-use crate::problem::RequestError;
+use crate::http::problem::RequestError;
 use crate::{Problem, new_id};
 use given::{give_questions, give_runs, give_tasks};
 

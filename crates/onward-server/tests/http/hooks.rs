@@ -9,7 +9,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use onward::prelude::Ctx;
 use onward_core::budget::Budget;
 use onward_core::{Name, Namespace};
-use onward_server::hooks::{Format, HOOKS, HookFile, Hooks, Named, NewHook, Pointer, Target};
+use onward_server::webhooks::{Format, HOOKS, HookFile, Hooks, Named, NewHook, Pointer, Target};
 use onward_server::trace::Trace;
 use onward_server::{Bounds, Ceilings, Limits, Options, keys};
 use serde_json::{Value, json};

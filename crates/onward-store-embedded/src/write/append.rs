@@ -8,15 +8,15 @@ use onward_store::kept::{Body, News, StartRun};
 use onward_store::{Appended, Started, StoreError};
 use rusqlite::{Connection, OptionalExtension, Statement, params};
 
-use crate::blobs;
-use crate::counted;
 use crate::error::{Outcome, Trouble, damaged_row, read_error};
-use crate::heads::{self, Loaded, Seat};
-use crate::past;
+use crate::read::blobs;
+use crate::read::heads::{self, Loaded, Seat};
+use crate::read::past;
 use crate::row::{event_crc, place_key, unseal};
 use crate::shared::Counters;
+use crate::write::counted;
 use crate::write::effects::Owner;
-use crate::writer::Writer;
+use crate::write::writer::Writer;
 
 impl Writer<'_> {
     pub(crate) fn commit(&mut self, commit: Commit, body: Body) -> Outcome<Committed> {

@@ -6,8 +6,8 @@ use onward_store::kept::Body;
 use onward_store::{ClaimRuns, ClaimedOne, ClaimedRun, SESSION_DEFAULT, StoreError};
 
 use crate::error::{Outcome, Trouble, may_be_mended};
-use crate::heads::{self, Seat};
-use crate::writer::{Undo, Writer};
+use crate::read::heads::{self, Seat};
+use crate::write::writer::{Undo, Writer};
 
 impl Writer<'_> {
     pub(crate) fn claim_runs(&mut self, request: &ClaimRuns) -> Outcome<Vec<ClaimedRun>> {
@@ -59,7 +59,7 @@ impl Writer<'_> {
         hot.head.epoch = self.last_epoch; // L7
         // A run that has done nothing yet has its whole log in one row.
         let records = match hot.head.next_index.0 {
-            1 => crate::reader::read_records(self.db, &key, rk, onward_core::Index(0), 1).ok(),
+            1 => crate::read::reader::read_records(self.db, &key, rk, onward_core::Index(0), 1).ok(),
             _ => None,
         };
         Ok(Some(ClaimedRun { head: self.shown(&key)?, records }))

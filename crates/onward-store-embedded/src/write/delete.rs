@@ -5,10 +5,10 @@ use onward_store::{Delete, Retention, StoreError};
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::error::{Outcome, damaged_row, is_malformed, leave_damaged, read_error};
-use crate::heads;
-use crate::past;
+use crate::read::heads;
+use crate::read::past;
 use crate::row::unseal_bytes;
-use crate::writer::Writer;
+use crate::write::writer::Writer;
 
 /// How many runs that are too busy to go are passed over in one call, per run that may go.
 const PASSED_OVER: usize = 16;

@@ -10,12 +10,12 @@ use onward_store::kept::{News, Stash};
 use rusqlite::{Connection, params};
 
 use super::append::wait_generation;
-use crate::blobs;
 use crate::error::{Outcome, Trouble, damaged_row};
-use crate::heads::Seat;
-use crate::ledger;
+use crate::read::blobs;
+use crate::read::heads::Seat;
+use crate::read::ledger;
 use crate::row::{NEVER, due_number, place_key, seal, seal_bytes, unseal};
-use crate::writer::{Undo, Writer};
+use crate::write::writer::{Undo, Writer};
 
 /// The run that an effect belongs to.
 #[derive(Clone, Copy)]

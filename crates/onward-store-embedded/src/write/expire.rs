@@ -11,7 +11,7 @@ use rusqlite::params;
 use super::tasks::{COLUMNS, TaskRow, read_row};
 use crate::error::{Outcome, Trouble, may_be_mended};
 use crate::row::{NEVER, read_place};
-use crate::writer::{Batch, Writer};
+use crate::write::writer::{Batch, Writer};
 
 impl Writer<'_> {
     pub(crate) fn expire(&mut self, limit: usize) -> Outcome<Expired> {

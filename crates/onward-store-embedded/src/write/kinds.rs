@@ -5,7 +5,7 @@ use rusqlite::params;
 
 use crate::error::Outcome;
 use crate::row::seal;
-use crate::writer::Writer;
+use crate::write::writer::Writer;
 
 impl Writer<'_> {
     pub(crate) fn register_kinds(&mut self, kinds: Vec<KindSchemas>) -> Outcome<()> {

@@ -11,12 +11,12 @@ use rusqlite::{Connection, params};
 use super::append::{insert_event, read_slot};
 use super::effects::{put_timer, put_wait};
 use crate::error::Outcome;
-use crate::heads;
-use crate::past;
-use crate::reader::read_records;
+use crate::file::schema::write_boot;
+use crate::read::heads;
+use crate::read::past;
+use crate::read::reader::read_records;
 use crate::row::{NEVER, due_number};
-use crate::schema::write_boot;
-use crate::writer::{Undo, Writer};
+use crate::write::writer::{Undo, Writer};
 
 impl Writer<'_> {
     pub(crate) fn restore_run(&mut self, work: RestoreWork) -> Outcome<Restored> {
@@ -104,7 +104,7 @@ impl Writer<'_> {
             past::put(self.db, rk, root, head.generation)?;
         }
         self.put_records(rk, log, &head)?;
-        crate::ledger::restore(self.db, &ledger)?;
+        crate::read::ledger::restore(self.db, &ledger)?;
         for (key, slot) in slots {
             self.put_slot(root, &key, &slot.token, slot.index, slot.at)?;
         }

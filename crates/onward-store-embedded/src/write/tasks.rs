@@ -11,11 +11,11 @@ use onward_store::kept::{News, Stash};
 use onward_store::{ClaimTasks, StoreError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::blobs;
 use crate::error::{Outcome, Trouble, damage_of_run, damaged_row, may_be_mended, read_error};
-use crate::heads;
+use crate::read::blobs;
+use crate::read::heads;
 use crate::row::{due_number, place_key, seal, unseal};
-use crate::writer::Writer;
+use crate::write::writer::Writer;
 
 /// The `state` of a queued task that is not visible yet; the other states are [`TaskState`]'s numbers.
 const DELAYED: u8 = 3;

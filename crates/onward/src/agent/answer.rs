@@ -24,7 +24,7 @@ use super::llm::{PART, Prompt, Settings};
 use super::prompt;
 use super::refused::Trials;
 use crate::Result;
-use crate::code::panic_message;
+use crate::host::code::panic_message;
 use crate::registry::TaskHandler;
 use crate::task::TaskCtx;
 

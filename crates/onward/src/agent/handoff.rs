@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use super::AgentCtx;
 use crate::Result;
 use crate::ctx::{name_or_misuse, payload_or_misuse, small};
-use crate::wake::held_back;
+use crate::host::wake::held_back;
 
 impl AgentCtx {
     /// Lets another kind of agent take the conversation over. The run and its id stay, and so do the conversation, what was spawned, and

@@ -11,8 +11,8 @@ use onward_core::{Hash, Index, Timestamp};
 use super::library::Wish;
 use super::{AgentCtx, EntryId};
 use crate::Result;
-use crate::cell::RunCell;
-use crate::wake::held_back;
+use crate::host::cell::RunCell;
+use crate::host::wake::held_back;
 
 impl AgentCtx {
     /// The conversation as of here: the last summary, if there is one, and everything that it does not cover. Awaited it is the entries,

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use super::AgentCtx;
 use crate::Result;
 use crate::ctx::{Recv, name_or_misuse, payload_or_misuse, small};
-use crate::wake::held_back;
+use crate::host::wake::held_back;
 
 /// How a turn ends.
 pub enum Turn<S, O> {

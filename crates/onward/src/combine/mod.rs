@@ -14,8 +14,8 @@ use std::task::{Context, Poll};
 
 use onward_core::{Branch, Index};
 
-use crate::cell::RunCell;
-use crate::wake::{Arms, BorrowedWaker, Limit, Polling, polling};
+use crate::host::cell::RunCell;
+use crate::host::wake::{Arms, BorrowedWaker, Limit, Polling, polling};
 
 pub use join::{JoinAll, JoinAllSettled, JoinTuple, Race, join_all, join_all_settled, join_tuple, race, try_join_tuple};
 pub use select::{Arm, Probe, SelectTuple, Selected, ViaDurable, ViaOpaque, select_arms};

@@ -8,7 +8,7 @@ use onward_core::Index;
 
 use super::{Scope, ours};
 use crate::ctx::Durable;
-use crate::wake::Limit;
+use crate::host::wake::Limit;
 
 /// One arm of a `select!`: its future, and how to ask it when it was answered.
 pub struct Arm<F> {

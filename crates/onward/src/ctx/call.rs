@@ -11,8 +11,8 @@ use onward_core::{Event, Index, Place};
 use serde::de::DeserializeOwned;
 
 use crate::Result;
-use crate::cell::RunCell;
-use crate::wake::held_back;
+use crate::host::cell::RunCell;
+use crate::host::wake::held_back;
 
 /// A future whose answer stands in the log, so that of several the first is known.
 pub trait Durable: Future {

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::call::Call;
 use super::{Ctx, Durable, name_or_misuse, payload_or_misuse, small};
 use crate::Result;
-use crate::wake::held_back;
+use crate::host::wake::held_back;
 
 impl Ctx {
     /// A random version 4 UUID, the same on every replay.

@@ -28,7 +28,7 @@ use onward_runtime::Emitted;
 use serde::Serialize;
 
 use crate::Result;
-use crate::cell::RunCell;
+use crate::host::cell::RunCell;
 
 pub use approval::Approval;
 pub use attributes::RunAttributes;

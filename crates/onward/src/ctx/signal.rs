@@ -15,9 +15,9 @@ use serde::de::DeserializeOwned;
 
 use super::{Ctx, Durable, Sleep, name_or_misuse, payload_or_misuse, small};
 use crate::Result;
-use crate::cell::RunCell;
+use crate::host::cell::RunCell;
+use crate::host::wake::held_back;
 use crate::names::{AnyType, SignalName, Typed};
-use crate::wake::held_back;
 
 impl Ctx {
     /// The signals of this very name. `name` is text or a typed [`crate::Signal`].

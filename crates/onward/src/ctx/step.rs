@@ -18,9 +18,9 @@ use serde::de::DeserializeOwned;
 
 use super::{Ctx, Durable, name_or_misuse, payload_or_failure, payload_or_misuse, small};
 use crate::Result;
-use crate::cell::{RunCell, StepAttempt};
-use crate::code::panic_message;
-use crate::wake::{StepWaker, held_back, polling};
+use crate::host::cell::{RunCell, StepAttempt};
+use crate::host::code::panic_message;
+use crate::host::wake::{StepWaker, held_back, polling};
 
 /// One try of a step, as its closure sees it. It may outlive the step, on a thread for blocking work for example: it holds what it shows
 /// and nothing of the run.

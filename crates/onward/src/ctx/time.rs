@@ -10,7 +10,7 @@ use onward_core::{Failure, Index, Timestamp};
 use super::call::{Call, durable_call};
 use super::{Ctx, Durable};
 use crate::Result;
-use crate::wake::poll_up_to;
+use crate::host::wake::poll_up_to;
 
 impl Ctx {
     /// The time of the event that led here: the same on every replay.

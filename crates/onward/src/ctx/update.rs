@@ -6,8 +6,8 @@ use serde::de::DeserializeOwned;
 
 use super::{Ctx, name_or_misuse, payload_or_failure, small};
 use crate::Result;
-use crate::cell::Answerer;
-use crate::code::answer_update;
+use crate::host::cell::Answerer;
+use crate::host::code::answer_update;
 
 impl Ctx {
     /// Answers `query(name)` from outside with what `f` returns. Not recorded; `f` must not change anything.

@@ -9,10 +9,10 @@ use serde::de::DeserializeOwned;
 
 use crate::Result;
 use crate::agent::AgentCtx;
-use crate::code::{Handler, Shared};
 use crate::ctx::Ctx;
+use crate::host::code::{Handler, Shared};
+use crate::host::replay::{Earlier, Logs, replay_log};
 use crate::registry::{Registry, erase_agent, erase_workflow};
-use crate::replay::{Earlier, Logs, replay_log};
 
 /// A log that was recorded, to be held against today's code. Nothing is run.
 ///

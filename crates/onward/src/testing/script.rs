@@ -18,8 +18,8 @@ use super::play::Play;
 use super::steps::Steps;
 use super::world::{World, default_key};
 use crate::Result;
-use crate::code::{Handler, Shared};
 use crate::ctx::Ctx;
+use crate::host::code::{Handler, Shared};
 use crate::registry::{Registry, erase_workflow};
 
 /// What a task or child of a kind comes to, from its input and the number of the attempt.
@@ -292,7 +292,7 @@ impl Script {
         for seed in 0..count {
             let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| check(&self.schedule(seed))));
             if let Err(panic) = checked {
-                panic!("schedule {seed}: {}; reproduce it with `.schedule({seed})`", crate::code::panic_message(&*panic));
+                panic!("schedule {seed}: {}; reproduce it with `.schedule({seed})`", crate::host::code::panic_message(&*panic));
             }
         }
     }

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use onward_core::{Name, Payload, Place};
 
 use crate::Result;
-use crate::cell::{StepAttempt, StepScript};
+use crate::host::cell::{StepAttempt, StepScript};
 
 /// Answers and lists the steps of one run.
 pub(super) struct Steps {

@@ -21,10 +21,10 @@ use serde::Serialize;
 
 use crate::agent::AgentCtx;
 use crate::agent::library::Wish;
-use crate::code::{Code, Handler, Need, Shared};
 use crate::ctx::Ctx;
+use crate::host::code::{Code, Handler, Need, Shared};
+use crate::host::replay::{Logs, replay_log};
 use crate::registry::{erase_agent, erase_workflow};
-use crate::replay::{Logs, replay_log};
 
 /// One run under a microscope.
 pub struct World {

@@ -10,7 +10,7 @@ use onward_runtime::Link;
 
 use super::spans::{self, Activation};
 use super::{Origin, Tracing};
-use crate::code::Shared;
+use crate::host::code::Shared;
 
 /// One run that is being worked on. Does nothing where nobody is told.
 pub(crate) struct Traced {

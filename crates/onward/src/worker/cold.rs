@@ -8,7 +8,7 @@ use onward_runtime::Question;
 
 use super::{Worker, read_all};
 use crate::agent::library::{Granted, Wish};
-use crate::replay::{Logs, replay_log};
+use crate::host::replay::{Logs, replay_log};
 
 pub(super) async fn answer(worker: &Worker, question: Question) {
     let Question { run, name, input, answer } = question;

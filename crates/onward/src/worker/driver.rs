@@ -19,8 +19,8 @@ use onward_store::{ClaimedRun, Consequence, StoreError, payloads};
 use super::inbox::{News, RunInbox};
 use super::{ReplayCheck, Worker, read_all, told};
 use crate::agent::library::{Granted, Wish};
-use crate::code::{Code, Handler, Need, Shared};
-use crate::replay::{Logs, no_earlier, replay_log};
+use crate::host::code::{Code, Handler, Need, Shared};
+use crate::host::replay::{Logs, no_earlier, replay_log};
 use crate::trace::Traced;
 
 /// The code of the refusal to end a run over inputs it has not seen.

@@ -20,8 +20,8 @@ use onward_store::{ClaimedRun, StoreError, payloads};
 use tokio::task::JoinHandle;
 
 use crate::agent::library::Library;
-use crate::code::Shared;
-use crate::executor::Executor;
+use crate::host::code::Shared;
+use crate::host::executor::Executor;
 use crate::registry::Registry;
 use cache::Cache;
 use driver::Driver;

@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 
 use super::{Worker, told};
 use crate::Result;
-use crate::code::panic_message;
+use crate::host::code::panic_message;
 use crate::task::{Outbox, TaskCtx};
 use crate::trace::Tried;
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use onward_core::Name;
-use onward_server::hooks::{Custom, Encoding, Format, IdAt, Named, NewHook, Pointer, Target, TimestampAt};
+use onward_server::webhooks::{Custom, Encoding, Format, IdAt, Named, NewHook, Pointer, Target, TimestampAt};
 
 use super::{HooksArgs, SecretArgs, shown};
 use crate::args::Global;

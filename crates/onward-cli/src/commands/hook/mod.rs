@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use onward_server::hooks::{HOOKS, HookFile, Secret};
+use onward_server::webhooks::{HOOKS, HookFile, Secret};
 
 use crate::args::Global;
 

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use onward_core::Timestamp;
-use onward_server::hooks::{HookEntry, Named, Target};
+use onward_server::webhooks::{HookEntry, Named, Target};
 use serde::Serialize;
 
 use crate::output::{escape, print, print_json, say, time};

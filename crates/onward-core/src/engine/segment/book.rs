@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::content::{Call, EffectOf, Identity, Way, answered_place, effect_of, given_up_place, place_of, subject};
 use crate::engine::matching::describe;
-use crate::event::{ApprovalDecided, CallAdopted};
+use crate::log::event::{ApprovalDecided, CallAdopted};
 use crate::{Event, Index, Place, Record, RunId};
 
 /// How much of what a person said with a decision is told with it.

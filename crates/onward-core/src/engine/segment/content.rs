@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::event::ApprovalRequested;
+use crate::log::event::ApprovalRequested;
 use crate::task::EffectClass;
 use crate::{Event, Hash, Name, Place};
 

@@ -9,7 +9,7 @@ use onward_wire::worker::{Said, ServerFrame, WorkerFrame};
 
 use super::{Ending, Session, State};
 use crate::auth::Caller;
-use crate::problem::RequestError;
+use crate::http::problem::RequestError;
 
 /// How many frames travel in one message, and how many bytes of payloads before it is full.
 const FRAMES_MAX: usize = 512;

@@ -1,0 +1,410 @@
+//! The conversation of an agent as its logs tell it.
+//!
+//! Owns how entries are named, and how whoever has the logs reads a conversation backwards from any of its entries. Must never load
+//! anything: [`Walk`] says which entry it wants next, and is given the log of one generation after the other, latest first.
+//!
+//! Invariants:
+//! - CV1: an entry's id covers its parent's, so one id names a whole conversation; what is read has that id.
+//! - CV2: entries are in the log of the generation that made them, and nowhere else in the run; a child is never in an earlier one than
+//!   its parent.
+
+mod attachment;
+mod cursor;
+mod empty;
+mod outside;
+mod prelude;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use crate::log::event::{EntryAppended, EntryKey, Quote};
+use crate::{Event, Hash, Index, Name, Payload, Record, RunKey, Timestamp, message};
+
+pub use attachment::{attachment_fault, names_attachment, with_faults_told};
+pub use cursor::EntryCursor;
+pub use empty::says_nothing;
+pub use outside::{ENTRY_SIGNAL, OutsideEntry, PendingEntry, is_callers_role, pending_of, reported, reported_text};
+pub use prelude::{PreludeSearch, Search, original_of};
+
+/// The signal that says something to an agent, unless its code names another one.
+pub const MESSAGE: &str = "message";
+
+/// The attribute that says why an agent waits for the next message.
+pub const AGENT_STOP: &str = "agent_stop";
+
+/// What it says when the model has said what it wanted to say.
+pub const DONE: &str = "done";
+
+/// The role of an entry that stands for those before it ([`Summary`]).
+pub const SUMMARY: &str = "summary";
+
+message! {
+    /// An entry with its content, wherever in the log that stands.
+    pub struct Entry {
+        1 => id: Hash,
+        2 => parent: Option<Hash>,
+        3 => role: Name,
+        4 => content: Payload,
+        5 => generation: u32,
+        6 => index: Index,
+        7 => at: Timestamp,
+        /// The code has left it: it is on no path that goes on from here.
+        8 => is_abandoned: bool,
+        /// Kept beside the conversation.
+        9 => is_aside: bool,
+        /// The idempotency key it was appended under.
+        10 => idempotency_key: Option<String>,
+    }
+}
+
+/// Names an entry and with it the whole conversation that it ends.
+pub fn entry_id(parent: Option<Hash>, role: &Name, content: &Payload) -> Hash {
+    let parent = parent.map(|parent| parent.0);
+    let parent: &[u8] = parent.as_ref().map_or(&[], |parent| parent);
+    Hash::of_parts(&[b"entry", parent, role.as_str().as_bytes(), &Hash::of(content).0])
+}
+
+impl EntryKey {
+    /// Whether this would be the entry that was appended under the key.
+    pub fn is(&self, role: &Name, content: &Payload) -> bool {
+        entry_id(self.parent, role, content) == self.id
+    }
+}
+
+/// The entry that was appended under this key and is on the path as of the end of this log, as far as it is remembered.
+pub fn keyed_entry(records: &[Record], key: &str) -> Option<EntryKey> {
+    let entries = entries_of(0, records);
+    let own = entries.iter().rev().find(|entry| !entry.is_abandoned && entry.idempotency_key.as_deref() == Some(key));
+    let own = own.map(|entry| EntryKey { key: key.to_owned(), id: entry.id, parent: entry.parent });
+    own.or_else(|| {
+        let checkpoint = records.first()?.started()?.checkpoint.as_ref()?;
+        checkpoint.keys.iter().find(|known| known.key == key).cloned()
+    })
+}
+
+/// The payloads of an input that an entry may quote, by their number.
+pub fn quotable(event: &Event) -> Vec<Cow<'_, Payload>> {
+    match event {
+        Event::RunStarted(event) => event.mailbox.iter().map(|signal| said_by(&signal.name, &signal.payload)).collect(),
+        Event::SignalReceived(event) => vec![said_by(&event.name, &event.payload)],
+        Event::TaskCompleted(event) => vec![Cow::Borrowed(&event.output)],
+        Event::ChildCompleted(event) => vec![Cow::Borrowed(&event.output)],
+        _ => Vec::new(),
+    }
+}
+
+/// What a signal says: of an entry that came from outside, its content.
+pub(crate) fn said_by<'a>(name: &Name, payload: &'a Payload) -> Cow<'a, Payload> {
+    match OutsideEntry::of_signal(name, payload) {
+        Some(entry) => Cow::Owned(entry.content),
+        None => Cow::Borrowed(payload),
+    }
+}
+
+/// All entries in the log of one generation, in their order; abandoned ones and those that are kept beside are among them.
+pub fn entries_of(generation: u32, records: &[Record]) -> Vec<Entry> {
+    let left = left_behind(records);
+    let mut entries = Vec::new();
+    for record in records {
+        for (index, event) in record.indexed() {
+            let Event::EntryAppended(entry) = event else { continue };
+            let Some(content) = content_of(entry, records) else { continue };
+            let is_abandoned = left(index);
+            let EntryAppended { id, parent, is_aside, .. } = *entry;
+            let (role, idempotency_key, at) = (entry.role.clone(), entry.idempotency_key.clone(), record.at);
+            entries.push(Entry { id, parent, role, content, generation, index, at, is_abandoned, is_aside, idempotency_key });
+        }
+    }
+    entries
+}
+
+/// Tells of an event whether the code has left it.
+pub(crate) fn left_behind(records: &[Record]) -> impl Fn(Index) -> bool + use<> {
+    let range = |record: &Record| match record.events.first() {
+        Some(Event::SegmentAbandoned(event)) => Some(event.from..=event.to),
+        _ => None,
+    };
+    let left: Vec<_> = records.iter().filter_map(range).collect();
+    move |index| left.iter().any(|range| range.contains(&index))
+}
+
+/// What the entry says. Nothing if it quotes what is not there, which only a damaged log does.
+fn content_of(entry: &EntryAppended, records: &[Record]) -> Option<Payload> {
+    let Some(Quote { index, item }) = entry.quote else { return Some(entry.content.clone()) };
+    let record = records.partition_point(|record| record.next_index() <= index);
+    let event = records.get(record)?.indexed().find(|(at, _)| *at == index)?.1;
+    quotable(event).into_iter().nth(item as usize).map(Cow::into_owned)
+}
+
+/// The last entry of the conversation as of the end of this log; `None` before the first.
+pub fn leaf_of(records: &[Record]) -> Option<Hash> {
+    let entries = entries_of(0, records);
+    let last = entries.iter().rev().find(|entry| !entry.is_abandoned && !entry.is_aside);
+    last.map(|entry| entry.id).or_else(|| records.first()?.started()?.checkpoint.as_ref()?.leaf)
+}
+
+/// How many entries the conversation has as of the end of this log.
+pub fn depth_of(records: &[Record]) -> u64 {
+    let before = records.first().and_then(Record::started).and_then(|started| started.checkpoint.as_ref());
+    let own = entries_of(0, records).iter().filter(|entry| !entry.is_abandoned && !entry.is_aside).count() as u64;
+    before.map_or(0, |checkpoint| checkpoint.depth) + own
+}
+
+/// The log in which the conversation goes on backwards from the log that begins with `first`; `None` at its beginning. A log that begins
+/// with a copy of another one has everything that one had.
+pub fn log_before(key: &RunKey, first: &Record) -> Option<(RunKey, u32)> {
+    let started = first.started()?;
+    let own = started.origins.iter().find(|origin| origin.run == *key).map_or(started.generation, |origin| origin.generation);
+    match own.checked_sub(1) {
+        Some(before) => Some((key.clone(), before)),
+        None => {
+            // The first log of a fork has what its original had before it only where it is that of a turn: forks were made without their
+            // earlier logs once.
+            let (original, generation) = original_of(key, first)?;
+            Some((original, generation.checked_sub(1)?))
+        }
+    }
+}
+
+/// Reads a conversation backwards.
+#[derive(Debug, Clone)]
+pub struct Walk {
+    want: Option<Hash>,
+    limit: usize,
+    /// Latest first.
+    found: Vec<Entry>,
+    /// The conversation before this entry is told by a summary.
+    covered: Option<Hash>,
+    stops_at_summary: bool,
+    /// How many bytes of contents are enough, and how many there are.
+    bytes_max: usize,
+    bytes: usize,
+}
+
+impl Walk {
+    /// From `leaf` on, `limit` entries at most.
+    pub fn from(leaf: Option<Hash>, limit: usize) -> Walk {
+        let (bytes_max, bytes) = (usize::MAX, 0);
+        Walk { want: leaf, limit, found: Vec::new(), covered: None, stops_at_summary: false, bytes_max, bytes }
+    }
+
+    /// No more entries than it takes to have so many bytes of contents.
+    pub fn bytes_max(self, bytes_max: usize) -> Walk {
+        Walk { bytes_max, ..self }
+    }
+
+    /// What a model is told of the conversation that ends in `leaf`: the last summary, and everything that it does not cover.
+    pub fn context(leaf: Option<Hash>) -> Walk {
+        Walk { stops_at_summary: true, ..Walk::from(leaf, usize::MAX) }
+    }
+
+    /// The entry that is missing; `None` when all are there.
+    pub fn wants(&self) -> Option<Hash> {
+        self.want.filter(|_| self.found.len() < self.limit && self.bytes < self.bytes_max)
+    }
+
+    /// The entry before the first that was found, whether or not it is wanted; `None` at the beginning of the conversation.
+    pub fn before(&self) -> Option<Hash> {
+        self.want
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// Takes what the log of a generation has of it. Generations are given latest first.
+    pub fn read(&mut self, entries: &[Entry]) {
+        let mut by_id: BTreeMap<Hash, &Entry> = BTreeMap::new();
+        // An entry that was abandoned and said again is the same one; where it stands on the path counts.
+        for entry in entries.iter().filter(|entry| !entry.is_aside) {
+            match by_id.get(&entry.id) {
+                Some(known) if !known.is_abandoned => {}
+                _ => drop(by_id.insert(entry.id, entry)),
+            }
+        }
+        while let Some(entry) = self.wants().and_then(|id| by_id.remove(&id)) {
+            self.take(entry.clone());
+        }
+    }
+
+    fn take(&mut self, entry: Entry) {
+        self.want = entry.parent;
+        if self.stops_at_summary && self.covered.is_none() && entry.role.as_str() == SUMMARY {
+            self.covered = Summary::read(&entry.content).map(|summary| summary.covers);
+        }
+        if self.covered.is_some() && self.want == self.covered {
+            self.want = None;
+        }
+        self.bytes += entry.content.data().len();
+        self.found.push(entry);
+    }
+
+    /// The entries that were found, oldest first, each behind its parent: whoever walks on from a part of a conversation needs every link.
+    pub fn into_path(mut self) -> Vec<Entry> {
+        self.found.reverse();
+        self.found
+    }
+
+    /// The entries that were found, oldest first. In a context the summary comes first, and what it has replaced is left out.
+    pub fn into_entries(self) -> Vec<Entry> {
+        let mut entries = self.found;
+        entries.reverse();
+        if self.stops_at_summary {
+            let is_summary = |entry: &Entry| entry.role.as_str() == SUMMARY;
+            if let Some(last) = entries.iter().rposition(is_summary) {
+                let summary = entries.remove(last);
+                entries.retain(|entry| !is_summary(entry));
+                entries.insert(0, summary);
+            }
+        }
+        entries
+    }
+}
+
+/// What an entry of the role [`SUMMARY`] says: the raw entries stay, and models are told this in their place.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Summary {
+    pub text: String,
+    /// The last entry that it stands for: that one and everything before it.
+    pub covers: Hash,
+}
+
+impl Summary {
+    pub fn read(content: &Payload) -> Option<Summary> {
+        content.read().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::CommitHeader;
+    use crate::log::event::{Checkpoint, Divergence, RunStarted, SegmentAbandoned, SignalReceived};
+    use crate::{CommitId, Epoch, Place};
+
+    fn name(name: &str) -> Name {
+        Name::new(name).unwrap()
+    }
+
+    fn entry(ordinal: u32, parent: Option<Hash>, role: &str, content: &Payload) -> EntryAppended {
+        let (place, role) = (Place::root(ordinal), name(role));
+        let id = entry_id(parent, &role, content);
+        EntryAppended { place, id, parent, role, content: content.clone(), quote: None, is_aside: false, idempotency_key: None }
+    }
+
+    fn commit(index: u64, events: Vec<Event>) -> Record {
+        let header = CommitHeader {
+            n: index,
+            epoch: Epoch(1),
+            commit_id: CommitId(index),
+            horizon: Index(0),
+            waits: false,
+            is_standing: false,
+        };
+        Record { index: Index(index), at: Timestamp(index), commit: Some(header), events }
+    }
+
+    fn started(leaf: Option<Hash>) -> Record {
+        let checkpoint = Checkpoint {
+            state: Payload::null(),
+            prelude: None,
+            awaits: None,
+            leaf,
+            depth: 0,
+            kept: Vec::new(),
+            keys: Vec::new(),
+            left: Vec::new(),
+            handoff: None,
+            tally: None,
+        };
+        let started = RunStarted { checkpoint: Some(Box::new(checkpoint)), ..RunStarted::new(name("a"), Payload::null(), 1) };
+        Record::input(Index(0), Timestamp(0), started.into())
+    }
+
+    fn text(text: &str) -> Payload {
+        Payload::json(text).unwrap()
+    }
+
+    fn said(entries: &[Entry]) -> Vec<String> {
+        entries.iter().map(|entry| entry.content.read().unwrap()).collect()
+    }
+
+    /// A conversation of one entry per generation, and the entries of each.
+    fn conversation(count: u32) -> Vec<Vec<Entry>> {
+        let mut leaf = None;
+        let generation = |generation: u32| {
+            let entry = entry(0, leaf, "user", &text(&generation.to_string()));
+            leaf = Some(entry.id);
+            entries_of(generation, &[started(entry.parent), commit(1, vec![entry.into()])])
+        };
+        (0..count).map(generation).collect()
+    }
+
+    #[test]
+    fn a_conversation_is_read_backwards_page_by_page() {
+        let generations = conversation(7);
+        let page = |leaf, limit| {
+            let mut walk = Walk::from(leaf, limit);
+            for entries in generations.iter().rev() {
+                walk.read(entries);
+            }
+            let before = walk.before();
+            (said(&walk.into_entries()), before)
+        };
+        let (last, before) = page(Some(generations[6][0].id), 3);
+        assert_eq!((last, before), (vec!["4".to_owned(), "5".into(), "6".into()], Some(generations[3][0].id)));
+        let (first, before) = page(before, 10);
+        assert_eq!((first.len(), before), (4, None));
+    }
+
+    #[test]
+    fn a_quote_says_what_the_input_said_and_a_broken_one_nothing() {
+        let message = text("a long message that nobody wants to keep twice");
+        let signal = SignalReceived { name: name("m"), payload: message.clone(), signal_id: None, sender: None };
+        let quoted = |index| {
+            let quote = Some(Quote { index: Index(index), item: 0 });
+            EntryAppended { content: Payload::null(), quote, ..entry(0, None, "user", &message) }
+        };
+        let log = |index| {
+            vec![
+                started(None),
+                Record::input(Index(1), Timestamp(1), signal.clone().into()),
+                commit(2, vec![quoted(index).into()]),
+            ]
+        };
+        assert_eq!(entries_of(0, &log(1))[0].content, message);
+        assert!(entries_of(0, &log(0)).is_empty() && entries_of(0, &log(9)).is_empty());
+    }
+
+    #[test]
+    fn what_was_left_is_marked_and_the_leaf_is_on_the_path() {
+        let (one, other) = (entry(0, None, "user", &text("one")), entry(1 << 24, None, "user", &text("other")));
+        let aside = EntryAppended { is_aside: true, ..entry(2, None, "settings", &text("s")) };
+        let divergence =
+            Divergence { index: Index(1), recorded: String::new(), asked: String::new(), nearest: None, hint: String::new() };
+        let left = SegmentAbandoned { from: Index(1), to: Index(1), attempt: 1, withdrawn: Vec::new(), divergence };
+        let log = [started(None), commit(1, vec![one.into()]), commit(2, vec![left.into(), other.clone().into(), aside.into()])];
+        let entries = entries_of(0, &log);
+        assert_eq!(entries.iter().map(|entry| entry.is_abandoned).collect::<Vec<_>>(), [true, false, false]);
+        assert_eq!(leaf_of(&log), Some(other.id));
+        assert_eq!(leaf_of(&[started(Some(other.id))]), Some(other.id));
+    }
+
+    #[test]
+    fn a_context_is_the_last_summary_and_what_it_does_not_cover() {
+        let mut generations = conversation(5);
+        let covers = generations[2][0].id;
+        let summary = Payload::json(&Summary { text: "0 to 2".into(), covers }).unwrap();
+        let summary = entry(0, Some(generations[4][0].id), SUMMARY, &summary);
+        let last = entry(1, Some(summary.id), "user", &text("5"));
+        let leaf = last.id;
+        generations.push(entries_of(5, &[started(summary.parent), commit(1, vec![summary.into(), last.into()])]));
+        let mut walk = Walk::context(Some(leaf));
+        for entries in generations.into_iter().rev() {
+            walk.read(&entries);
+        }
+        assert_eq!(walk.wants(), None);
+        let entries = walk.into_entries();
+        assert_eq!((entries[0].role.as_str(), said(&entries[1..])), (SUMMARY, vec!["3".to_owned(), "4".into(), "5".into()]));
+    }
+}

@@ -1,0 +1,150 @@
+//! Where the log is of what an agent did before its turns.
+//!
+//! Checkpoints name it by its generation. A run that was forked from a later turn has a copy of it (Z6). One that was forked before that
+//! was so has it, and everything else that was made before, in the logs of its original: its first log is that of a turn.
+
+use crate::log::prelude_of;
+use crate::{Record, RunKey};
+
+/// The run and generation whose log a run begins with a copy of, where that is another run.
+pub fn original_of(key: &RunKey, first: &Record) -> Option<(RunKey, u32)> {
+    let origin = first.started()?.origins.first()?;
+    (origin.run != *key).then(|| (origin.run.clone(), origin.generation))
+}
+
+/// Looks for the log of a prelude. Must never load anything: it is given the first record of each log that it wants to see.
+#[derive(Debug, Clone)]
+pub struct PreludeSearch {
+    run: RunKey,
+    wanted: u32,
+    /// It is not among the run's own logs: the first of these names the original.
+    asks_original: bool,
+}
+
+/// What a look at a log has shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Search {
+    Found(RunKey, u32),
+    /// Look at what [`PreludeSearch::wants`] says next.
+    GoesOn,
+    Nowhere,
+}
+
+impl PreludeSearch {
+    /// For the log of generation `within`, whose checkpoint names generation `wanted`.
+    pub fn new(run: RunKey, within: u32, wanted: u32) -> PreludeSearch {
+        PreludeSearch { run, wanted, asks_original: wanted >= within }
+    }
+
+    /// The log whose first record is needed.
+    pub fn wants(&self) -> (RunKey, u32) {
+        (self.run.clone(), if self.asks_original { 0 } else { self.wanted })
+    }
+
+    /// Takes that record; `None` if there is no such log.
+    pub fn take(&mut self, first: Option<&Record>) -> Search {
+        if !self.asks_original {
+            // A log that needs a prelude is none: it is that of a turn which a fork began with.
+            if first.is_some_and(|first| prelude_of(std::slice::from_ref(first)).is_none()) {
+                return Search::Found(self.run.clone(), self.wanted);
+            }
+            self.asks_original = true;
+            return Search::GoesOn;
+        }
+        match first.and_then(|first| original_of(&self.run, first)) {
+            Some((run, generation)) => {
+                *self = PreludeSearch::new(run, generation, self.wanted);
+                Search::GoesOn
+            }
+            None => Search::Nowhere,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::conversation::log_before;
+    use crate::log::event::{Checkpoint, RunStarted};
+    use crate::run::ancestry::Origin;
+    use crate::{Index, Name, Namespace, Payload, RunId, Timestamp};
+
+    fn key(id: &str) -> RunKey {
+        RunKey::new(Namespace::default(), RunId::new(id).unwrap())
+    }
+
+    /// The first record of a log, which has that prelude and goes on from a copy of that log.
+    fn first(generation: u32, prelude: Option<u32>, origin: Option<(&str, u32)>) -> Record {
+        let checkpoint = prelude.map(|prelude| {
+            let (state, kept, keys) = (Payload::null(), Vec::new(), Vec::new());
+            let (handoff, left, tally) = Default::default();
+            let (leaf, depth, prelude) = (None, 0, Some(prelude));
+            Box::new(Checkpoint { state, prelude, awaits: None, leaf, depth, kept, keys, handoff, left, tally })
+        });
+        let origins = origin.map(|(run, generation)| Origin { generation, ..Origin::of_start(key(run)) }).into_iter().collect();
+        let started = RunStarted::new(Name::new("a").unwrap(), Payload::null(), 1);
+        Record::input(Index(0), Timestamp(0), RunStarted { generation, checkpoint, origins, ..started }.into())
+    }
+
+    /// The logs of a run, by its id.
+    fn search(logs: &[(&str, Vec<Record>)], run: &str, within: u32, wanted: u32) -> Search {
+        let mut search = PreludeSearch::new(key(run), within, wanted);
+        for _ in 0..10 {
+            let (run, generation) = search.wants();
+            let log = logs.iter().find(|(id, _)| key(id) == run).and_then(|(_, logs)| logs.get(generation as usize));
+            match search.take(log) {
+                Search::GoesOn => {}
+                over => return over,
+            }
+        }
+        panic!("it does not end")
+    }
+
+    #[test]
+    fn a_prelude_is_the_runs_own_or_that_of_its_original() {
+        let original = vec![first(0, None, None), first(1, Some(0), None), first(2, Some(0), None)];
+        let fork = vec![first(0, Some(0), Some(("original", 2))), first(1, Some(0), None)];
+        let fork_of_fork = vec![first(0, Some(0), Some(("fork", 1))), first(1, Some(0), None)];
+        let logs = [("original", original), ("fork", fork), ("fork of fork", fork_of_fork)]
+            .map(|(id, logs)| (id.replace(' ', "-"), logs));
+        let logs: Vec<(&str, Vec<Record>)> = logs.iter().map(|(id, logs)| (id.as_str(), logs.clone())).collect();
+        for (run, within) in
+            [("original", 1), ("original", 2), ("fork", 0), ("fork", 1), ("fork-of-fork", 0), ("fork-of-fork", 1)]
+        {
+            assert_eq!(search(&logs, run, within, 0), Search::Found(key("original"), 0), "{run} {within}");
+        }
+        assert_eq!(search(&logs[1..], "fork", 1, 0), Search::Nowhere, "the original is gone");
+    }
+
+    #[test]
+    fn a_fork_has_its_own_logs_and_one_that_has_not_goes_on_in_those_of_its_original() {
+        let before = |run: &str, generation, origins: &[(&str, u32)]| {
+            let mut first = first(generation, Some(0), None);
+            if let Some(crate::Event::RunStarted(started)) = first.events.first_mut() {
+                let origin = |(run, generation): &(&str, u32)| Origin { generation: *generation, ..Origin::of_start(key(run)) };
+                started.origins = origins.iter().map(origin).collect();
+            }
+            log_before(&key(run), &first).map(|(run, generation)| (run.id.to_string(), generation))
+        };
+        let of = |run: &str, generation| Some((run.to_owned(), generation));
+        assert_eq!(before("r", 0, &[]), None);
+        assert_eq!(before("r", 3, &[]), of("r", 2));
+        assert_eq!(before("r", 3, &[("r", 2)]), of("r", 1), "a retry has what failed");
+        assert_eq!(before("f", 3, &[("r", 3)]), of("f", 2));
+        assert_eq!(before("f", 3, &[("r", 2), ("r", 3)]), of("f", 2), "of a retry");
+        assert_eq!(before("f", 4, &[("r", 3), ("f", 3)]), of("f", 2), "retried itself");
+        assert_eq!(before("g", 2, &[("r", 2), ("f", 2)]), of("g", 1), "of a fork");
+        assert_eq!(before("f", 0, &[("r", 0)]), None);
+        // Made of its turn alone, retried, and forked in its turn.
+        assert_eq!(before("f", 0, &[("r", 3)]), of("r", 2));
+        assert_eq!(before("f", 1, &[("r", 3), ("f", 0)]), of("r", 2));
+        assert_eq!(before("f", 1, &[]), of("f", 0));
+        assert_eq!(before("g", 0, &[("r", 3), ("f", 0)]), of("r", 2));
+    }
+
+    #[test]
+    fn a_run_that_is_forked_before_its_turns_has_its_own() {
+        let logs = [("fork", vec![first(0, None, Some(("original", 0))), first(1, Some(0), None)])];
+        assert_eq!(search(&logs, "fork", 1, 0), Search::Found(key("fork"), 0));
+    }
+}

@@ -1,0 +1,4 @@
+//! Conversations and streams of agents.
+
+pub mod conversation;
+pub mod stream;

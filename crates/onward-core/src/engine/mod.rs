@@ -1,0 +1,787 @@
+//! How code meets its log: one machine per run, live and on replay.
+//!
+//! The engine holds what the code has asked for and delivers what the log says, event by event, in index order. It is
+//! driven by a shell that owns the code: the shell feeds records, calls [`Engine::advance`] until it is idle, polls the
+//! code when told to, and hands commits to the store. Live and replay are one path: code only ever sees what is in the log.
+//!
+//! Must never do I/O, read a clock or draw a random number.
+//!
+//! Invariants:
+//! - N1: what the code observes is a function of the log: waits are answered in index order, one event and then
+//!   quiescence; polls look ahead exactly to the horizon of the commit that covers them.
+//! - N2: no step starts before everything the code has observed is durable, and none while recorded events are left
+//!   to deliver, for its result may be among them.
+//! - N3: nothing is delivered while a commit is in flight, so every horizon is at or past the commit before it (H4).
+//! - N4: every call has a place; a recorded call at that place must agree in kind, name and input (see [`matching`]).
+//! - N5: an activation commits if it asked for anything or looked into the mailbox, and before it waits with inputs or step
+//!   results taken: the commit before may have left the run pending, for it had more to do. A look does not lead to a commit
+//!   when nothing was delivered since a commit that covers a look: it says what is durable already.
+//! - N6: a run that is paused is shown nothing more and starts nothing; what its running steps bring is recorded at the horizon
+//!   at which it stands (see [`standing`]).
+
+mod approval;
+mod attribute;
+mod branching;
+mod budget;
+mod call;
+mod cancel;
+mod child;
+mod entry;
+mod identity;
+mod mailbox;
+pub mod matching;
+mod promise;
+mod run;
+mod segment;
+mod signal;
+mod standing;
+mod state;
+mod step;
+mod task;
+mod timer;
+mod update;
+mod version;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+pub use approval::Decision;
+pub use call::{CancelOutcome, Options};
+pub use entry::{ENTRY_KEYS_MAX, KeyTaken};
+pub use segment::{ABANDONMENTS_MAX, Cut};
+pub use signal::Pattern;
+pub use step::StepPoll;
+
+use crate::failure::{FAILURE_BYTES_MAX, cut};
+use crate::log::event::{CarriedSignal, Divergence, PauseReason, RunPaused, SignalReceived, SuspendReason};
+use crate::run::{Carries, Commit};
+use crate::spend::budget::Purse;
+use crate::{Branch, CommitId, Epoch, Event, Index, Name, PLACE_PARTS_MAX, Payload, Place, Record, RunKey, Timestamp};
+use call::{Call, StepIdentity};
+use mailbox::{Looks, Mailbox, Signal};
+
+/// How many looks into the mailbox one poll of the code may have before it is taken for spinning.
+const POLLS_MAX: u32 = 100_000;
+
+/// What the shell has to do next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Advance {
+    /// Poll the code.
+    Poll(Wake),
+    /// Answer an update, for the code is there (N8): call its handler and then [`Engine::answer_update`], or [`Engine::keep_update`] if there is none yet.
+    Update(crate::log::event::UpdateReceived),
+    /// Hand this to the store, then call [`Engine::committed`] with its answer.
+    Commit(Draft),
+    /// Nothing to do until something is fed, a step makes progress, or a commit is answered.
+    Idle,
+}
+
+/// Which part of the code has something to see.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Wake {
+    /// The call at this place was answered.
+    Call(Place),
+    /// Anything may have changed.
+    All,
+}
+
+/// What one activation asked for; the shell adds the lease and an id.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Draft {
+    pub n: u64,
+    pub horizon: Index,
+    pub events: Vec<Event>,
+    pub waits: bool,
+    pub is_standing: bool,
+    pub carries: Carries,
+}
+
+impl Draft {
+    /// What the store is asked to append, by whoever holds the run under `epoch`.
+    pub fn into_commit(self, key: RunKey, generation: u32, epoch: Epoch, commit_id: CommitId) -> Commit {
+        let Draft { n, horizon, events, waits, is_standing, carries } = self;
+        let end_over_unread = false;
+        Commit { key, generation, epoch, n, commit_id, horizon, events, waits, end_over_unread, is_standing, carries }
+    }
+}
+
+/// Why an activation cannot go on. Nothing is committed; the run is paused with this as its report.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Fault {
+    Diverged(Box<Divergence>),
+    /// The code of an agent has asked for something else than the log says: go on from there with another pass (see [`segment`]).
+    Departed(Cut),
+    /// It did so too often.
+    Unstable(Box<Divergence>),
+    /// Somebody has asked for a branch: go on with another pass, which shows the code nothing (see [`branching`]).
+    Branched,
+    /// It goes on without something that has had an effect.
+    EffectAbandoned {
+        message: String,
+        left: Vec<Place>,
+    },
+    /// It has recorded too much since its last checkpoint.
+    TooLong(String),
+    /// The code has forgotten a version that is recorded.
+    VersionTooOld(Box<Divergence>),
+    /// The code did something that cannot be replayed.
+    Misuse(String),
+    /// The code awaits something that no input can ever answer.
+    Stuck(String),
+    Panicked(String),
+    /// The records fed are not this run's log.
+    LogBroken(String),
+    /// Somebody else has committed: the lease is lost.
+    LeaseLost,
+}
+
+impl Fault {
+    /// How the run's log tells it; `None` when the run is somebody else's now.
+    pub fn into_pause(self) -> Option<RunPaused> {
+        let plain = |mut message: String| {
+            cut(&mut message, FAILURE_BYTES_MAX);
+            RunPaused::because(PauseReason::ActivationFailed, message)
+        };
+        Some(match self {
+            Fault::Diverged(report) => paused(PauseReason::Diverged, *report),
+            Fault::Departed(cut) => paused(PauseReason::Diverged, *cut.divergence),
+            Fault::Unstable(report) => paused(PauseReason::UnstableSegment, *report),
+            Fault::EffectAbandoned { message, left } => {
+                RunPaused { reason: PauseReason::EffectAbandoned, left, ..plain(message) }
+            }
+            Fault::TooLong(message) => RunPaused { reason: PauseReason::SegmentTooLong, ..plain(message) },
+            Fault::VersionTooOld(report) => paused(PauseReason::VersionTooOld, *report),
+            Fault::Misuse(message) | Fault::Stuck(message) | Fault::LogBroken(message) => plain(message),
+            Fault::Panicked(message) => plain(format!("the workflow code panicked: {message}")),
+            Fault::Branched => plain("somebody goes on from an earlier entry of the conversation".to_owned()),
+            Fault::LeaseLost => return None,
+        })
+    }
+}
+
+fn paused(reason: PauseReason, report: Divergence) -> RunPaused {
+    let message = format!("at event {}: recorded {}, the code asked for {}", report.index, report.recorded, report.asked);
+    RunPaused { divergence: Some(report), ..RunPaused::because(reason, message) }
+}
+
+struct Queued {
+    record: Record,
+    /// False for a recorded commit that the code has not yet been held against.
+    matched: bool,
+    /// A commit that the code has left behind.
+    is_abandoned: bool,
+}
+
+struct Delivery {
+    index: Index,
+    /// Where its record begins.
+    record: Index,
+    at: Timestamp,
+    event: Event,
+    /// Nothing of it is for the code.
+    is_abandoned: bool,
+}
+
+/// One run's machine.
+pub struct Engine {
+    key: RunKey,
+    identities: identity::Identities,
+    now: Timestamp,
+
+    /// Fed but not yet taken into a batch, in index order.
+    queue: VecDeque<Queued>,
+    /// Fed out of order.
+    early: BTreeMap<Index, Record>,
+    next_feed: Index,
+    /// Events of the current batch that are left to deliver.
+    batch: VecDeque<Delivery>,
+    /// The last event of the current batch: what polls may see.
+    horizon: Index,
+    /// The recorded commit that ends the current batch on replay.
+    expected: Option<Record>,
+    /// The current batch is the one behind which this pass leaves the log.
+    cuts: bool,
+    delivered: Option<Index>,
+
+    next_commit: u64,
+    in_flight: Option<Vec<Event>>,
+    /// The code has seen an input or a step's result since the last commit: if it waits now, no commit says so yet.
+    unsettled: bool,
+    /// The code has looked at something that is not durable before the next commit.
+    polled: bool,
+    looks: Looks,
+    /// How often the code has looked into the mailbox in this poll.
+    polls: u32,
+
+    main_line: u32,
+    /// How many calls each arm has made whose combinator is not over.
+    arms: BTreeMap<Branch, u32>,
+    /// The arm whose code is being polled.
+    branch: Branch,
+    calls: BTreeMap<Place, Call>,
+    /// Steps the code no longer waits for, whose result may still be in the log: at the latest in the commit of this number, which
+    /// was the next one when the step was dropped.
+    dropped_steps: BTreeMap<Place, (StepIdentity, u64)>,
+    /// Steps that may start once the engine has caught up and what the code has seen is durable.
+    deferred_steps: BTreeSet<Place>,
+    running_steps: u32,
+    mailbox: Mailbox,
+    state: BTreeMap<Name, Payload>,
+    /// The names of the run's attributes.
+    attributes: BTreeSet<Name>,
+    purse: Purse,
+    /// The last event that `purse` has followed: at least what is delivered, and what stands before a signal that the code has taken.
+    purse_at: Option<Index>,
+    versions: BTreeMap<Name, u32>,
+    updates: VecDeque<crate::log::event::UpdateReceived>,
+    cancel: cancel::Cancel,
+
+    out: Vec<Event>,
+    out_batch: u64,
+    last_matched: Option<matching::Matched>,
+    /// The last call the code was given the answer of, and the event that answered it.
+    last_finished: Option<(Place, call::What, Index)>,
+    /// The highest index among the answers that the code was given since the mark was set (see [`Engine::set_mark`]).
+    mark: Option<Index>,
+    wakes: VecDeque<Wake>,
+    fault: Option<Fault>,
+    ended: bool,
+    /// The next commit leaves out the end that the code has asked for.
+    postpones_end: bool,
+    detached: bool,
+    /// Compare every byte the code asked for, not only what identifies a call.
+    strict: bool,
+    /// The code has been past everything recorded: a commit that is not its own is somebody else's.
+    was_live: bool,
+    standing: standing::Standing,
+    segment: segment::Segment,
+    /// The code of an agent: what it began with, and the last entry of its conversation.
+    agent: entry::Conversation,
+    /// The run that this one is a child of.
+    parent: Option<RunKey>,
+    nesting: u32,
+    is_called: bool,
+    /// Where the last request to branch stands, and what it says.
+    branching: Option<(Index, Box<crate::log::event::BranchRequested>)>,
+}
+
+impl Engine {
+    pub fn new(key: RunKey) -> Engine {
+        Engine {
+            identities: identity::Identities::new(&key),
+            key,
+            now: Timestamp(0),
+            queue: VecDeque::new(),
+            early: BTreeMap::new(),
+            next_feed: Index(0),
+            batch: VecDeque::new(),
+            horizon: Index(0),
+            expected: None,
+            cuts: false,
+            delivered: None,
+            next_commit: 0,
+            in_flight: None,
+            unsettled: false,
+            polled: false,
+            looks: Looks::default(),
+            polls: 0,
+            main_line: 0,
+            arms: BTreeMap::new(),
+            branch: Branch::MAIN,
+            calls: BTreeMap::new(),
+            dropped_steps: BTreeMap::new(),
+            deferred_steps: BTreeSet::new(),
+            running_steps: 0,
+            mailbox: Mailbox::default(),
+            state: BTreeMap::new(),
+            attributes: BTreeSet::new(),
+            purse: Purse::default(),
+            purse_at: None,
+            versions: BTreeMap::new(),
+            updates: VecDeque::new(),
+            cancel: cancel::Cancel::default(),
+            out: Vec::new(),
+            out_batch: 0,
+            last_matched: None,
+            last_finished: None,
+            mark: None,
+            wakes: VecDeque::new(),
+            fault: None,
+            ended: false,
+            postpones_end: false,
+            detached: false,
+            strict: false,
+            was_live: false,
+            standing: standing::Standing::default(),
+            segment: segment::Segment::default(),
+            agent: entry::Conversation::default(),
+            parent: None,
+            nesting: 0,
+            is_called: false,
+            branching: None,
+        }
+    }
+
+    /// Takes one record of the run's log. Records may come twice or out of order (CE14); a gap waits for what is missing.
+    pub fn feed(&mut self, record: Record) {
+        if record.index < self.next_feed {
+            return;
+        }
+        if record.index > self.next_feed {
+            self.early.insert(record.index, record);
+            return;
+        }
+        self.take(record);
+        self.take_early();
+    }
+
+    fn take_early(&mut self) {
+        while let Some(record) = self.early.remove(&self.next_feed) {
+            self.take(record);
+        }
+    }
+
+    fn take(&mut self, record: Record) {
+        self.next_feed = record.next_index();
+        self.standing.hear(&record);
+        self.segment.hear(&record);
+        self.hear_branch(&record);
+        let is_abandoned = self.mark_abandoned(&record);
+        let own = record.commit.is_some() && self.in_flight.take().is_some_and(|events| events == record.events);
+        let matched = own || record.commit.is_none();
+        self.queue.push_back(Queued { record, matched, is_abandoned });
+    }
+
+    /// The first event that is missing, when later ones have come already.
+    pub fn gap(&self) -> Option<Index> {
+        (!self.early.is_empty()).then_some(self.next_feed)
+    }
+
+    /// The index of the next record to feed.
+    pub fn next_feed(&self) -> Index {
+        self.next_feed
+    }
+
+    /// The store took the commit in flight.
+    pub fn committed(&mut self, header: crate::log::CommitHeader, index: Index, at: Timestamp) {
+        if index != self.next_feed {
+            // Inputs are missing before it: it waits for them like any record.
+            let Some(events) = self.in_flight.clone() else { return };
+            return self.feed(Record { index, at, commit: Some(header), events });
+        }
+        let Some(events) = self.in_flight.take() else { return };
+        let record = Record { index, at, commit: Some(header), events };
+        self.next_feed = record.next_index();
+        self.queue.push_back(Queued { record, matched: true, is_abandoned: false });
+        self.take_early();
+    }
+
+    /// The events of the commit in flight, for a repeat after an answer that did not come.
+    pub fn in_flight(&self) -> Option<&[Event]> {
+        self.in_flight.as_deref()
+    }
+
+    /// Does the next thing that can be done without the code or the world.
+    pub fn advance(&mut self) -> Result<Advance, Fault> {
+        loop {
+            if let Some(fault) = self.fault.take() {
+                return Err(fault);
+            }
+            if self.branching.is_some() {
+                return self.advance_branch(); // BR1
+            }
+            if let Some(wake) = self.wakes.pop_front() {
+                return Ok(Advance::Poll(wake));
+            }
+            if let Some(delivery) = self.batch.pop_front() {
+                if let Some(advance) = self.deliver(delivery)? {
+                    return Ok(advance);
+                }
+                continue;
+            }
+            if self.in_flight.is_some() {
+                return Ok(Advance::Idle); // N3
+            }
+            if self.tell_given_up() {
+                continue; // SG5
+            }
+            if let Some(expected) = self.expected.take() {
+                let from = expected.index;
+                self.match_commit(expected).map_err(|fault| self.departed(from, fault))?;
+            }
+            if std::mem::take(&mut self.cuts) {
+                self.mark_cut();
+                let advance = self.try_draft(false);
+                self.unsettled = true; // whether it waits now, no commit says yet (N5)
+                return advance;
+            }
+            if let Some(advance) = self.advance_standing() {
+                return advance;
+            }
+            if self.postpones_end {
+                return Ok(self.postpone_end());
+            }
+            if self.begin_batch()? {
+                continue;
+            }
+            return self.rest();
+        }
+    }
+
+    /// Takes the next batch: up to the horizon of the next recorded commit, or everything there is.
+    fn begin_batch(&mut self) -> Result<bool, Fault> {
+        let commit = self.queue.iter().position(|queued| !queued.matched && !queued.is_abandoned);
+        let bound = match (commit, self.cut_horizon()) {
+            (None, None) => self.queue.len(),
+            (None, Some((horizon, n))) => {
+                self.begin_cut(horizon);
+                self.next_commit = n;
+                self.cuts = true;
+                self.queue.iter().take_while(|queued| queued.record.last_index() <= horizon).count()
+            }
+            (Some(position), _) => {
+                let record = &self.queue[position].record;
+                let header = record.commit.expect("only commits are unmatched");
+                if let Some(Event::SegmentAbandoned(marker)) = record.events.first() {
+                    let (from, to, attempt) = (marker.from, marker.to, marker.attempt);
+                    self.next_commit = header.n;
+                    self.switch(from, to, attempt, header.horizon);
+                } else if header.n != self.next_commit {
+                    let (n, next) = (header.n, self.next_commit);
+                    return Err(broken(format!("commit {n} where {next} was due")));
+                }
+                if self.was_live {
+                    return Err(Fault::LeaseLost);
+                }
+                self.queue.iter().take(position).take_while(|queued| queued.record.last_index() <= header.horizon).count()
+            }
+        };
+        let reached = |queued: &Queued| queued.record.last_index();
+        let horizon = bound.checked_sub(1).map(|last| reached(&self.queue[last]));
+        if let Some(position) = commit {
+            let header = self.queue[position].record.commit.expect("only commits are unmatched");
+            if horizon.or(self.delivered) != Some(header.horizon) {
+                return Err(broken(format!("commit {} has a horizon that is no record's end", header.n)));
+            }
+            // Its own results become deliverable once the code has been held against it.
+            self.queue[position].matched = true;
+            self.expected = Some(self.queue[position].record.clone());
+        } else if bound == 0 {
+            return Ok(false);
+        }
+        if let Some(horizon) = horizon {
+            self.horizon = horizon;
+        }
+        for queued in self.queue.drain(..bound).collect::<Vec<_>>() {
+            let (record, at, is_abandoned) = (queued.record.index, queued.record.at, queued.is_abandoned);
+            for (offset, event) in queued.record.events.into_iter().enumerate() {
+                let index = record.plus(offset as u64);
+                if !is_abandoned {
+                    self.announce(index, &event);
+                    self.hear_quotable(index, &event);
+                }
+                self.batch.push_back(Delivery { index, record, at, event, is_abandoned });
+            }
+        }
+        Ok(true)
+    }
+
+    /// Makes a signal of the batch visible to polls, and sets it aside for whoever waits for it already (rule 2).
+    fn announce(&mut self, index: Index, event: &Event) {
+        match event {
+            Event::SignalReceived(SignalReceived { name, payload, sender, .. }) => {
+                let (name, payload, sender) = (name.clone(), payload.clone(), sender.clone());
+                self.signal_arrives(Signal { index, name, payload, sender });
+            }
+            Event::RunStarted(started) => {
+                self.agent.begin_left(started);
+                for CarriedSignal { name, payload, sender, .. } in started.mailbox.iter().cloned() {
+                    self.signal_arrives(Signal { index, name, payload, sender });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn deliver(&mut self, delivery: Delivery) -> Result<Option<Advance>, Fault> {
+        let Delivery { index, record, at, event, is_abandoned } = delivery;
+        self.delivered = Some(index);
+        self.now = self.now.max(at);
+        self.follow_budget(index, &event, at);
+        if is_abandoned {
+            return Ok(None); // it is past, and has cost what it has
+        }
+        if (event.is_input() && !event.is_quiet()) || event.is_step_result() {
+            self.unsettled = true;
+            self.looks.outdate();
+        }
+        if self.identities.is_set_aside(index) {
+            return self.set_aside(index, event);
+        }
+        let Some(mut event) = self.segment.readdress(event) else { return Ok(None) };
+        if let Event::CallAdopted(adopted) = &event {
+            let Some(answer) = self.segment.take_answer(adopted) else { return Ok(None) };
+            event = answer;
+            self.unsettled = true;
+        }
+        let woken = match event {
+            Event::RunStarted(started) => {
+                self.begin_identity(&started);
+                self.begin_conversation(&started);
+                self.parent = started.parent.as_ref().map(|link| link.run.clone());
+                self.nesting = started.nesting.unwrap_or(0);
+                self.is_called = started.parent.as_ref().is_some_and(|link| !link.is_spawned);
+                self.attributes = started.attributes.iter().map(|attribute| attribute.name.clone()).collect();
+                self.cancel.begin(started.cancel_reason);
+                self.updates = started.updates.into();
+                return Ok(Some(Advance::Poll(Wake::All)));
+            }
+            Event::SignalReceived(_) => self.signal_delivered(index),
+            Event::StepCompleted(event) => self.step_completed(index, event).map_err(|fault| self.departed(record, fault))?,
+            Event::StepFailed(event) => self.step_failed(index, event).map_err(|fault| self.departed(record, fault))?,
+            Event::TaskCompleted(event) => self.answer(&event.place, index, Ok(event.output)),
+            Event::TaskFailed(event) => self.answer(&event.place, index, Err(event.failure)),
+            Event::ChildCompleted(event) => self.answer(&event.place, index, Ok(event.output)),
+            Event::ChildFailed(event) => self.answer(&event.place, index, Err(event.failure)),
+            Event::TimerFired(event) => self.timer_fired(&event.place, index),
+            Event::ApprovalDecided(event) => self.approval_decided(index, event),
+            Event::PromiseResolved(event) => self.answer(&event.place, index, event.result),
+            Event::UpdateReceived(event) => return Ok(self.update_received(event)),
+            Event::CancelRequested(event) => self.cancel_requested(index, &event.reason),
+            Event::RetryRequested(event) => {
+                self.children_again(event.children);
+                self.segment.forget_decisions();
+                None
+            }
+            Event::RunForked(event) => {
+                self.children_again(event.children);
+                self.segment.forget_decisions();
+                None
+            }
+            Event::RunPaused(event) if event.reason == PauseReason::ApprovalNeeded => {
+                self.segment.forget_decisions();
+                None
+            }
+            // What the code asked for itself, and what concerns only the runtime.
+            _ => None,
+        };
+        Ok(woken.map(Advance::Poll))
+    }
+
+    /// The code is quiescent and the log is exhausted: start steps, commit, or rest.
+    fn rest(&mut self) -> Result<Advance, Fault> {
+        self.was_live = true;
+        if self.standing.is_paused {
+            return Ok(self.stand_still());
+        }
+        if !self.deferred_steps.is_empty() && !self.polled {
+            self.deferred_steps.clear();
+            return Ok(Advance::Poll(Wake::All)); // N2: now they may start
+        }
+        let waits = self.running_steps == 0 && self.deferred_steps.is_empty() && !self.out.iter().any(Event::is_step_result);
+        if self.out.is_empty() {
+            let reason = match (self.polled, self.unsettled && waits && !self.ended) {
+                (true, _) => SuspendReason::Polled,
+                (false, true) => SuspendReason::Settled,
+                (false, false) => return Ok(self.idle()),
+            };
+            self.out.push(crate::log::event::RunSuspended { reason }.into());
+        }
+        if self.ended && !self.out.iter().any(Event::ends_log) {
+            return Ok(Advance::Idle);
+        }
+        self.try_draft(waits)
+    }
+
+    /// Hands what the code asked for to the store, unless an effect would be lost over it.
+    fn try_draft(&mut self, waits: bool) -> Result<Advance, Fault> {
+        self.adopt_asked();
+        match self.check_effects(&self.out).or_else(|| self.check_length()) {
+            Some(fault) => Err(fault),
+            None => Ok(self.draft(waits && !self.adopts_answered())),
+        }
+    }
+
+    /// Hands what the code asked for to the store.
+    fn draft(&mut self, waits: bool) -> Advance {
+        let events = self.take_out();
+        let advance = self.commit(events, waits, false);
+        self.settle();
+        advance
+    }
+
+    /// Puts events in flight, as the next commit.
+    fn commit(&mut self, events: Vec<Event>, waits: bool, is_standing: bool) -> Advance {
+        let (n, horizon, carries) = (self.next_commit, self.horizon, self.carries(&events));
+        self.in_flight = Some(events.clone());
+        self.next_commit += 1;
+        Advance::Commit(Draft { n, horizon, events, waits, is_standing, carries })
+    }
+
+    /// The commit in flight was refused: what it asked for is asked for again with the next one.
+    fn take_back(&mut self) {
+        if let Some(events) = self.in_flight.take() {
+            // A step may have ended meanwhile.
+            self.out.splice(0..0, events);
+            self.next_commit -= 1;
+        }
+    }
+
+    /// The last commit covers everything the code has seen, the commit before it included (H4).
+    fn settle(&mut self) {
+        let last = self.next_commit - 1;
+        self.dropped_steps.retain(|_, (_, recorded_by)| *recorded_by >= last);
+        self.polled = false;
+        self.unsettled = false;
+        self.looks.commit();
+    }
+
+    /// What the code asked for since the last commit. What is delivered in the batch in which the code has ended may still lead to
+    /// something, such as a task taken back; it goes before the end, which nothing may follow (H2).
+    fn take_out(&mut self) -> Vec<Event> {
+        self.adopt_asked();
+        let mut events = std::mem::take(&mut self.out);
+        self.out_batch += 1;
+        if let Some(position) = events.iter().position(Event::ends_log) {
+            let end = events.remove(position);
+            events.push(end);
+        }
+        events
+    }
+
+    fn idle(&mut self) -> Advance {
+        let stuck = !self.ended && self.running_steps == 0 && self.calls.is_empty() && self.delivered.is_some();
+        if stuck {
+            self.fault = Some(Fault::Stuck(format!(
+                "the workflow awaits something that Onward does not know and that no input can answer, {}; \
+                 await only what `ctx` returns, and do everything else inside `ctx.step`",
+                self.whereabouts()
+            )));
+        }
+        Advance::Idle
+    }
+
+    /// Begins to note which answers the code is given; returns what was noted so far, for [`Engine::take_mark`].
+    pub fn set_mark(&mut self) -> Option<Index> {
+        self.mark.take()
+    }
+
+    /// The highest index among the answers given since the mark was set: where in the log the code was led to what it does now. `None`
+    /// if it needed none. `before` goes on being noted by who had set a mark before.
+    pub fn take_mark(&mut self, before: Option<Index>) -> Option<Index> {
+        let mark = self.mark;
+        self.mark = mark.max(before);
+        mark
+    }
+
+    /// The code was given the answer to the call at `place`.
+    fn finished(&mut self, place: &Place, what: call::What, index: Index) {
+        self.mark = self.mark.max(Some(index));
+        self.last_finished = Some((place.clone(), what, index));
+    }
+
+    /// The shell polls the code from now on, for whatever reason.
+    pub fn poll_begins(&mut self) {
+        self.polls = 0;
+    }
+
+    /// Whether the code is past everything recorded.
+    pub fn is_live(&self) -> bool {
+        self.expected.is_none() && self.queue.iter().all(|queued| queued.matched)
+    }
+
+    /// Whether the run can be dropped from memory without losing work: nothing in flight, nothing running.
+    pub fn is_at_rest(&self) -> bool {
+        self.in_flight.is_none() && self.running_steps == 0 && self.queue.is_empty() && self.batch.is_empty()
+    }
+
+    pub fn is_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Reports something the code must not do; the first report stands.
+    pub fn misuse(&mut self, message: impl Into<String>) {
+        self.fault.get_or_insert(Fault::Misuse(message.into()));
+    }
+
+    /// What stands in the way of going on, if anything does.
+    pub fn take_fault(&mut self) -> Option<Fault> {
+        self.fault.take()
+    }
+
+    pub fn has_running_steps(&self) -> bool {
+        self.running_steps > 0
+    }
+
+    /// Where the code stands, in words: behind which call, and before which.
+    pub fn whereabouts(&self) -> String {
+        let ordinal =
+            if self.branch.is_main() { self.main_line } else { self.arms.get(&self.branch).copied().unwrap_or_default() };
+        let next = self.branch.call(ordinal);
+        match &self.last_finished {
+            None => format!("at the start, before the next call (place {next})"),
+            Some((place, what, index)) => {
+                format!("after {} ({index}, place {place}), before the next call (place {next})", what.describe())
+            }
+        }
+    }
+
+    pub fn set_fault(&mut self, fault: Fault) {
+        self.fault.get_or_insert(fault);
+    }
+
+    /// From now on a replay must ask for the very events that were recorded, options included, but for the spelling of JSON: for
+    /// checking that live and replay are one.
+    pub fn set_strict(&mut self) {
+        self.strict = true;
+    }
+
+    /// The shell is about to drop the code: what its futures do while they are dropped is not the code's doing.
+    pub fn detach(&mut self) {
+        self.detached = true;
+    }
+
+    /// The time of the last delivered event: durable already, the same on every replay (rule 12).
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// The place of the next call on the line that is being polled.
+    pub fn next_place(&mut self) -> Place {
+        let ordinal = if self.branch.is_main() { &mut self.main_line } else { self.arms.entry(self.branch.clone()).or_default() };
+        let made = *ordinal;
+        *ordinal += 1;
+        let place = self.branch.call(self.segment.ordinal(made));
+        if place.is_too_deep() {
+            let depth = PLACE_PARTS_MAX / 2;
+            self.misuse(format!(
+                "a call lies inside of more than {depth} joins or selects, one inside the other: let a child do what goes so deep"
+            ));
+        }
+        place
+    }
+
+    /// The combinator with these arms is over: nothing is called in them again.
+    pub fn close_branches(&mut self, branches: &[Branch]) {
+        for branch in branches {
+            self.arms.remove(branch);
+        }
+    }
+
+    /// How many entries the engine keeps about what the code has asked for and is not over: what must not grow with the log.
+    pub fn entries(&self) -> usize {
+        let calls = self.calls.len() + self.arms.len() + self.dropped_steps.len() + self.deferred_steps.len();
+        calls + self.mailbox.entries() + self.updates.len() + self.wakes.len() + self.early.len()
+    }
+
+    /// Says whose code is polled from now on; returns whose was before.
+    pub fn enter_branch(&mut self, branch: Branch) -> Branch {
+        std::mem::replace(&mut self.branch, branch)
+    }
+}
+
+fn broken(what: String) -> Fault {
+    Fault::LogBroken(format!("the log cannot be replayed: {what}"))
+}

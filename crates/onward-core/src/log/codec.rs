@@ -1,0 +1,781 @@
+//! The binary form of everything a log holds.
+//!
+//! Owns the wire rules: numbered fields, varints and length-delimited bytes (the protobuf encoding), so that
+//! a field may be added without a new format version and an older reader skips what it does not know.
+//! Must never panic on foreign bytes: decoding is total.
+//!
+//! Invariants:
+//! - C1: `decode(encode(x)) == x`.
+//! - C2: a field number is never reused for another meaning.
+
+use bytes::Bytes;
+
+use crate::log::CommitId;
+use crate::log::schema::{FieldLine, Proto, Schema};
+use crate::{Epoch, Failure, Hash, Index, Name, Payload, Place, RunId, Timestamp};
+
+/// Why bytes could not be read back.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    #[error("the bytes end in the middle of a value")]
+    Truncated,
+    #[error("field {field} of {message} is missing")]
+    Missing { message: &'static str, field: &'static str },
+    #[error("field holds an invalid {what}")]
+    Invalid { what: &'static str },
+    #[error("event kind {number} is unknown to this version of Onward")]
+    UnknownEvent { number: u32 },
+}
+
+/// One field's value as it stands on the wire.
+#[derive(Debug, Clone, Copy)]
+pub enum Raw<'a> {
+    Varint(u64),
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Raw<'a> {
+    pub fn varint(self, what: &'static str) -> Result<u64, DecodeError> {
+        match self {
+            Raw::Varint(value) => Ok(value),
+            Raw::Bytes(_) => Err(DecodeError::Invalid { what }),
+        }
+    }
+
+    pub fn bytes(self, what: &'static str) -> Result<&'a [u8], DecodeError> {
+        match self {
+            Raw::Bytes(value) => Ok(value),
+            Raw::Varint(_) => Err(DecodeError::Invalid { what }),
+        }
+    }
+
+    fn text(self, what: &'static str) -> Result<&'a str, DecodeError> {
+        std::str::from_utf8(self.bytes(what)?).map_err(|_| DecodeError::Invalid { what })
+    }
+}
+
+/// How often a value stands in its field, which decides how an optional value and a list of them are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// Once, length-delimited: an optional one is the field or none, a list is the field once for each.
+    Once,
+    /// Once, as a varint: a list of them is one field that holds them all (`packed`).
+    Varint,
+    /// Any number of times. protobuf has no label for an optional list or a list of lists: each is a message with one field.
+    Many,
+}
+
+/// A value that can stand in a numbered field.
+pub trait Field: Sized {
+    const SHAPE: Shape = Shape::Once;
+
+    /// Writes the field; a value that an absent field stands for may be left out.
+    fn encode(&self, number: u32, out: &mut Vec<u8>);
+
+    /// Writes the field whatever its value is, for a value whose presence says something.
+    fn encode_present(&self, number: u32, out: &mut Vec<u8>) {
+        self.encode(number, out);
+    }
+
+    fn decode(raw: Raw<'_>) -> Result<Self, DecodeError>;
+
+    /// Takes one more occurrence of the field; only repeated fields keep more than the last.
+    fn merge(slot: &mut Option<Self>, raw: Raw<'_>) -> Result<(), DecodeError> {
+        *slot = Some(Self::decode(raw)?);
+        Ok(())
+    }
+
+    /// What an absent field means; `None` makes the field required.
+    fn absent() -> Option<Self> {
+        None
+    }
+
+    /// The field's type as `.proto` files say it; messages it is made of are added to `schema`.
+    fn proto(schema: &mut Schema) -> Proto;
+}
+
+/// A struct of numbered fields.
+pub trait Message: Sized {
+    fn encode_fields(&self, out: &mut Vec<u8>);
+    fn decode_fields(bytes: &[u8]) -> Result<Self, DecodeError>;
+
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(64);
+        self.encode_fields(&mut out);
+        out
+    }
+}
+
+pub fn put_varint(mut value: u64, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+pub fn put_number(number: u32, value: u64, out: &mut Vec<u8>) {
+    put_varint(u64::from(number) << 3, out);
+    put_varint(value, out);
+}
+
+pub fn put_bytes(number: u32, value: &[u8], out: &mut Vec<u8>) {
+    put_varint(u64::from(number) << 3 | 2, out);
+    put_varint(value.len() as u64, out);
+    out.extend_from_slice(value);
+}
+
+/// Writes a length-delimited field whose content `fill` appends.
+pub fn put_nested(number: u32, out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
+    put_varint(u64::from(number) << 3 | 2, out);
+    let start = out.len();
+    out.push(0);
+    fill(out);
+    let length = out.len() - start - 1;
+    if length < 0x80 {
+        out[start] = length as u8;
+        return;
+    }
+    let mut prefix = Vec::with_capacity(5);
+    put_varint(length as u64, &mut prefix);
+    out.splice(start..=start, prefix);
+}
+
+/// Walks the fields of one message; unknown wire types end in an error, unknown numbers are the caller's to skip.
+pub struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader { rest: bytes }
+    }
+
+    pub fn varint(&mut self) -> Result<u64, DecodeError> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let (&byte, rest) = self.rest.split_first().ok_or(DecodeError::Truncated)?;
+            self.rest = rest;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(DecodeError::Invalid { what: "varint" })
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
+        if self.rest.len() < length {
+            return Err(DecodeError::Truncated);
+        }
+        let (taken, rest) = self.rest.split_at(length);
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// The next field, or `None` at the end.
+    pub fn field(&mut self) -> Result<Option<(u32, Raw<'a>)>, DecodeError> {
+        if self.rest.is_empty() {
+            return Ok(None);
+        }
+        let key = self.varint()?;
+        let number = u32::try_from(key >> 3).map_err(|_| DecodeError::Invalid { what: "field number" })?;
+        let raw = match key & 7 {
+            0 => Raw::Varint(self.varint()?),
+            1 => Raw::Bytes(self.take(8)?),
+            2 => {
+                let length = self.varint()?;
+                let length = usize::try_from(length).map_err(|_| DecodeError::Truncated)?;
+                Raw::Bytes(self.take(length)?)
+            }
+            5 => Raw::Bytes(self.take(4)?),
+            _ => return Err(DecodeError::Invalid { what: "wire type" }),
+        };
+        Ok(Some((number, raw)))
+    }
+}
+
+/// Declares a struct together with its field numbers.
+#[macro_export]
+macro_rules! message {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident { $($(#[$fmeta:meta])* $number:literal => $field:ident: $type:ty,)* }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq, ::serde::Serialize, ::serde::Deserialize)]
+        $vis struct $name { $($(#[$fmeta])* pub $field: $type,)* }
+
+        impl $crate::log::codec::Message for $name {
+            fn encode_fields(&self, out: &mut Vec<u8>) {
+                let _ = &out;
+                $($crate::log::codec::Field::encode(&self.$field, $number, out);)*
+            }
+
+            fn decode_fields(bytes: &[u8]) -> Result<Self, $crate::log::codec::DecodeError> {
+                let mut reader = $crate::log::codec::Reader::new(bytes);
+                $(let mut $field: Option<$type> = None;)*
+                while let Some((number, raw)) = reader.field()? {
+                    let _ = &raw;
+                    match number {
+                        $($number => <$type as $crate::log::codec::Field>::merge(&mut $field, raw)?,)*
+                        _ => {}
+                    }
+                }
+                Ok($name {
+                    $($field: match $field.or_else(<$type as $crate::log::codec::Field>::absent) {
+                        Some(value) => value,
+                        None => return Err($crate::log::codec::DecodeError::Missing {
+                            message: stringify!($name),
+                            field: stringify!($field),
+                        }),
+                    },)*
+                })
+            }
+        }
+
+        impl $crate::log::codec::Field for $name {
+            fn encode(&self, number: u32, out: &mut Vec<u8>) {
+                $crate::log::codec::put_nested(number, out, |out| $crate::log::codec::Message::encode_fields(self, out));
+            }
+            fn decode(raw: $crate::log::codec::Raw<'_>) -> Result<Self, $crate::log::codec::DecodeError> {
+                <$name as $crate::log::codec::Message>::decode_fields(raw.bytes(stringify!($name))?)
+            }
+            fn proto(schema: &mut $crate::log::schema::Schema) -> $crate::log::schema::Proto {
+                schema.message(stringify!($name), &[$(stringify!($meta)),*], |schema| {
+                    let _ = &schema;
+                    vec![$($crate::log::schema::FieldLine {
+                        number: $number,
+                        name: stringify!($field),
+                        docs: &[$(stringify!($fmeta)),*],
+                        proto: <$type as $crate::log::codec::Field>::proto(schema),
+                    },)*]
+                })
+            }
+        }
+    };
+}
+
+/// Declares an enum of unit variants with stable numbers; text form is snake_case.
+#[macro_export]
+macro_rules! numbered {
+    ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$vmeta:meta])* $number:literal => $variant:ident,)* }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ::serde::Serialize, ::serde::Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        $vis enum $name { $($(#[$vmeta])* $variant,)* }
+
+        impl $name {
+            pub const ALL: &'static [$name] = &[$($name::$variant),*];
+
+            /// The number that stands for this value wherever it is stored; never reused.
+            pub fn number(self) -> u8 {
+                match self { $($name::$variant => $number,)* }
+            }
+
+            pub fn from_number(number: u64) -> Option<$name> {
+                match number { $($number => Some($name::$variant),)* _ => None }
+            }
+        }
+
+        impl $crate::log::codec::Field for $name {
+            const SHAPE: $crate::log::codec::Shape = $crate::log::codec::Shape::Varint;
+
+            fn encode(&self, number: u32, out: &mut Vec<u8>) {
+                $crate::log::codec::put_number(number, u64::from(self.number()), out);
+            }
+            fn decode(raw: $crate::log::codec::Raw<'_>) -> Result<Self, $crate::log::codec::DecodeError> {
+                let what = stringify!($name);
+                $name::from_number(raw.varint(what)?).ok_or($crate::log::codec::DecodeError::Invalid { what })
+            }
+            // Other writers of protobuf leave the value out whose number is zero.
+            fn absent() -> Option<Self> {
+                $name::from_number(0)
+            }
+            fn proto(schema: &mut $crate::log::schema::Schema) -> $crate::log::schema::Proto {
+                schema.enumeration(stringify!($name), &[$(stringify!($meta)),*], &[$(($number, stringify!($variant))),*])
+            }
+        }
+    };
+}
+
+/// Declares an enum of which exactly one numbered variant is there; its JSON form is `{"variant": …}`, which keeps payloads byte for
+/// byte.
+#[macro_export]
+macro_rules! choice {
+    ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$vmeta:meta])* $number:literal => $variant:ident / $text:literal: $type:ty,)* }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq, ::serde::Serialize, ::serde::Deserialize)]
+        $vis enum $name { $($(#[$vmeta])* #[serde(rename = $text)] $variant($type),)* }
+
+        impl $crate::log::codec::Message for $name {
+            fn encode_fields(&self, out: &mut Vec<u8>) {
+                match self {
+                    $($name::$variant(value) => $crate::log::codec::Field::encode_present(value, $number, out),)*
+                }
+            }
+
+            fn decode_fields(bytes: &[u8]) -> Result<Self, $crate::log::codec::DecodeError> {
+                let mut reader = $crate::log::codec::Reader::new(bytes);
+                while let Some((number, raw)) = reader.field()? {
+                    match number {
+                        $($number => return <$type as $crate::log::codec::Field>::decode(raw).map($name::$variant),)*
+                        _ => {}
+                    }
+                }
+                Err($crate::log::codec::DecodeError::Invalid { what: stringify!($name) })
+            }
+        }
+
+        impl $crate::log::codec::Field for $name {
+            fn encode(&self, number: u32, out: &mut Vec<u8>) {
+                $crate::log::codec::put_nested(number, out, |out| $crate::log::codec::Message::encode_fields(self, out));
+            }
+            fn decode(raw: $crate::log::codec::Raw<'_>) -> Result<Self, $crate::log::codec::DecodeError> {
+                <$name as $crate::log::codec::Message>::decode_fields(raw.bytes(stringify!($name))?)
+            }
+            fn proto(schema: &mut $crate::log::schema::Schema) -> $crate::log::schema::Proto {
+                schema.one_of(stringify!($name), &[$(stringify!($meta)),*], "is", |schema| vec![
+                    $($crate::log::schema::FieldLine {
+                        number: $number,
+                        name: $text,
+                        docs: &[$(stringify!($vmeta)),*],
+                        proto: <$type as $crate::log::codec::Field>::proto(schema),
+                    },)*
+                ])
+            }
+        }
+    };
+}
+
+impl Field for u64 {
+    const SHAPE: Shape = Shape::Varint;
+
+    fn encode(&self, number: u32, out: &mut Vec<u8>) {
+        if *self != 0 {
+            put_number(number, *self, out);
+        }
+    }
+    fn encode_present(&self, number: u32, out: &mut Vec<u8>) {
+        put_number(number, *self, out);
+    }
+    fn decode(raw: Raw<'_>) -> Result<u64, DecodeError> {
+        raw.varint("number")
+    }
+    fn absent() -> Option<u64> {
+        Some(0)
+    }
+    fn proto(_: &mut Schema) -> Proto {
+        Proto::scalar("uint64")
+    }
+}
+
+impl Field for u32 {
+    const SHAPE: Shape = Shape::Varint;
+
+    fn encode(&self, number: u32, out: &mut Vec<u8>) {
+        u64::from(*self).encode(number, out);
+    }
+    fn encode_present(&self, number: u32, out: &mut Vec<u8>) {
+        u64::from(*self).encode_present(number, out);
+    }
+    fn decode(raw: Raw<'_>) -> Result<u32, DecodeError> {
+        u32::try_from(raw.varint("number")?).map_err(|_| DecodeError::Invalid { what: "number" })
+    }
+    fn absent() -> Option<u32> {
+        Some(0)
+    }
+    fn proto(_: &mut Schema) -> Proto {
+        Proto::scalar("uint32")
+    }
+}
+
+impl Field for i32 {
+    const SHAPE: Shape = Shape::Varint;
+
+    fn encode(&self, number: u32, out: &mut Vec<u8>) {
+        zigzag(*self).encode(number, out);
+    }
+    fn encode_present(&self, number: u32, out: &mut Vec<u8>) {
+        zigzag(*self).encode_present(number, out);
+    }
+    fn decode(raw: Raw<'_>) -> Result<i32, DecodeError> {
+        let zigzag = u32::decode(raw)?;
+        Ok((zigzag >> 1) as i32 ^ -((zigzag & 1) as i32))
+    }
+    fn absent() -> Option<i32> {
+        Some(0)
+    }
+    fn proto(_: &mut Schema) -> Proto {
+        Proto::scalar("sint32")
+    }
+}
+
+/// `value` as `sint32` has it on the wire.
+fn zigzag(value: i32) -> u32 {
+    ((value << 1) ^ (value >> 31)) as u32
+}
+
+impl Field for bool {
+    const SHAPE: Shape = Shape::Varint;
+
+    fn encode(&self, number: u32, out: &mut Vec<u8>) {
+        u64::from(*self).encode(number, out);
+    }
+    fn encode_present(&self, number: u32, out: &mut Vec<u8>) {
+        u64::from(*self).encode_present(number, out);
+    }
+    fn decode(raw: Raw<'_>) -> Result<bool, DecodeError> {
+        Ok(raw.varint("flag")? != 0)
+    }
+    fn absent() -> Option<bool> {
+        Some(false)
+    }
+    fn proto(_: &mut Schema) -> Proto {
+        Proto::scalar("bool")
+    }
+}
+
+impl Field for String {
+    fn encode(&self, number: u32, out: &mut Vec<u8>) {
+        if !self.is_empty() {
+            put_bytes(number, self.as_bytes(), out);
+        }
+    }
+    fn encode_present(&self, number: u32, out: &mut Vec<u8>) {
+        put_bytes(number, self.as_bytes(), out);
+    }
+    fn decode(raw: Raw<'_>) -> Result<String, DecodeError> {
+        raw.text("text").map(str::to_owned)
+    }
+    fn absent() -> Option<String> {
+        Some(String::new())
+    }
+    fn proto(_: &mut Schema) -> Proto {
+        Proto::scalar("string")
+    }
+}
+
+impl Field for Bytes {
+    fn encode(&self, number: u32, out: &mut Vec<u8>) {
+        put_bytes(number, self, out);
+    }
+    fn decode(raw: Raw<'_>) -> Result<Bytes, DecodeError> {
+        raw.bytes("bytes").map(Bytes::copy_from_slice)
+    }
+    // Other writers of protobuf leave empty bytes out.
+    fn absent() -> Option<Bytes> {
+        Some(Bytes::new())
+    }
+    fn proto(_: &mut Schema) -> Proto {
+        Proto::scalar("bytes")
+    }
+}
+
+/// An optional field is written only when it is there, and then also if it is zero or empty.
+impl<T: Field> Field for Option<T> {
+    const SHAPE: Shape = Shape::Many;
+
+    fn encode(&self, number: u32, out: &mut Vec<u8>) {
+        match (self, T::SHAPE) {
+            (None, _) => {}
+            (Some(value), Shape::Many) => put_nested(number, out, |out| value.encode(1, out)),
+            (Some(value), _) => value.encode_present(number, out),
+        }
+    }
+    fn decode(raw: Raw<'_>) -> Result<Option<T>, DecodeError> {
+        match T::SHAPE {
+            Shape::Many => unwrapped(raw).map(Some),
+            _ => T::decode(raw).map(Some),
+        }
+    }
+    fn absent() -> Option<Option<T>> {
+        Some(None)
+    }
+    fn proto(schema: &mut Schema) -> Proto {
+        match T::SHAPE {
+            Shape::Many => schema.wrapper("Optional", T::proto),
+            _ => T::proto(schema).optional(),
+        }
+    }
+}
+
+/// Reads the message with one field that stands around what protobuf has no label for.
+fn unwrapped<T: Field>(raw: Raw<'_>) -> Result<T, DecodeError> {
+    let mut reader = Reader::new(raw.bytes("value")?);
+    let mut slot = None;
+    while let Some((number, raw)) = reader.field()? {
+        if number == 1 {
+            T::merge(&mut slot, raw)?;
+        }
+    }
+    slot.or_else(T::absent).ok_or(DecodeError::Invalid { what: "value" })
+}
+
+impl<T: Field> Field for Box<T> {
+    const SHAPE: Shape = T::SHAPE;
+
+    fn encode(&self, number: u32, out: &mut Vec<u8>) {
+        (**self).encode(number, out);
+    }
+    fn encode_present(&self, number: u32, out: &mut Vec<u8>) {
+        (**self).encode_present(number, out);
+    }
+    fn decode(raw: Raw<'_>) -> Result<Box<T>, DecodeError> {
+        T::decode(raw).map(Box::new)
+    }
+    fn absent() -> Option<Box<T>> {
+        T::absent().map(Box::new)
+    }
+    fn proto(schema: &mut Schema) -> Proto {
+        T::proto(schema)
+    }
+}
+
+impl<T: Field> Field for Vec<T> {
+    const SHAPE: Shape = Shape::Many;
+
+    fn encode(&self, number: u32, out: &mut Vec<u8>) {
+        match T::SHAPE {
+            Shape::Once => self.iter().for_each(|value| value.encode_present(number, out)),
+            Shape::Many => self.iter().for_each(|value| put_nested(number, out, |out| value.encode(1, out))),
+            Shape::Varint if self.is_empty() => {}
+            Shape::Varint => put_nested(number, out, |out| {
+                let mut field = Vec::new();
+                for value in self {
+                    field.clear();
+                    value.encode_present(0, &mut field);
+                    // A key of field 0 is one byte; what follows is the varint.
+                    out.extend_from_slice(&field[1..]);
+                }
+            }),
+        }
+    }
+    fn decode(raw: Raw<'_>) -> Result<Vec<T>, DecodeError> {
+        let mut slot = None;
+        Self::merge(&mut slot, raw)?;
+        Ok(slot.unwrap_or_default())
+    }
+    fn merge(slot: &mut Option<Vec<T>>, raw: Raw<'_>) -> Result<(), DecodeError> {
+        let list = slot.get_or_insert_default();
+        match (T::SHAPE, raw) {
+            (Shape::Many, raw) => list.push(unwrapped(raw)?),
+            // A writer may pack numbers into one field or write one field for each.
+            (Shape::Varint, Raw::Bytes(packed)) => {
+                let mut reader = Reader::new(packed);
+                while !reader.is_empty() {
+                    list.push(T::decode(Raw::Varint(reader.varint()?))?);
+                }
+            }
+            (_, raw) => list.push(T::decode(raw)?),
+        }
+        Ok(())
+    }
+    fn absent() -> Option<Vec<T>> {
+        Some(Vec::new())
+    }
+    fn proto(schema: &mut Schema) -> Proto {
+        match T::SHAPE {
+            Shape::Many => schema.wrapper("Each", T::proto).repeated(),
+            _ => T::proto(schema).repeated(),
+        }
+    }
+}
+
+/// `Ok` is field 1, `Err` is field 2.
+impl Field for Result<Payload, Failure> {
+    fn encode(&self, number: u32, out: &mut Vec<u8>) {
+        put_nested(number, out, |out| match self {
+            Ok(payload) => payload.encode(1, out),
+            Err(failure) => failure.encode(2, out),
+        });
+    }
+    fn decode(raw: Raw<'_>) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(raw.bytes("result")?);
+        while let Some((number, raw)) = reader.field()? {
+            match number {
+                1 => return Ok(Ok(Payload::decode(raw)?)),
+                2 => return Ok(Err(Failure::decode(raw)?)),
+                _ => {}
+            }
+        }
+        Err(DecodeError::Invalid { what: "result" })
+    }
+    fn proto(schema: &mut Schema) -> Proto {
+        schema.one_of("Outcome", &[], "result", |schema| {
+            vec![
+                FieldLine { number: 1, name: "ok", docs: &[], proto: Payload::proto(schema) },
+                FieldLine { number: 2, name: "failed", docs: &[], proto: Failure::proto(schema) },
+            ]
+        })
+    }
+}
+
+macro_rules! text_field {
+    ($($type:ty: $what:literal),*) => {$(
+        impl Field for $type {
+            fn encode(&self, number: u32, out: &mut Vec<u8>) {
+                put_bytes(number, self.as_str().as_bytes(), out);
+            }
+            fn decode(raw: Raw<'_>) -> Result<Self, DecodeError> {
+                <$type>::new(raw.text($what)?).map_err(|_| DecodeError::Invalid { what: $what })
+            }
+            fn proto(_: &mut Schema) -> Proto {
+                Proto::scalar("string")
+            }
+        }
+    )*};
+}
+text_field!(Name: "name", RunId: "run id", crate::Namespace: "namespace", crate::WorkerId: "worker id");
+
+macro_rules! number_field {
+    ($($type:ident),*) => {$(
+        impl Field for $type {
+            const SHAPE: Shape = Shape::Varint;
+
+            fn encode(&self, number: u32, out: &mut Vec<u8>) {
+                self.0.encode(number, out);
+            }
+            fn encode_present(&self, number: u32, out: &mut Vec<u8>) {
+                self.0.encode_present(number, out);
+            }
+            fn decode(raw: Raw<'_>) -> Result<Self, DecodeError> {
+                u64::decode(raw).map($type)
+            }
+            fn absent() -> Option<Self> {
+                Some($type(0))
+            }
+            fn proto(_: &mut Schema) -> Proto {
+                Proto::scalar("uint64")
+            }
+        }
+    )*};
+}
+
+number_field!(Timestamp, Index, Epoch, CommitId);
+
+impl Field for Hash {
+    fn encode(&self, number: u32, out: &mut Vec<u8>) {
+        put_bytes(number, &self.0, out);
+    }
+    fn decode(raw: Raw<'_>) -> Result<Hash, DecodeError> {
+        let bytes = raw.bytes("hash")?;
+        bytes.try_into().map(Hash).map_err(|_| DecodeError::Invalid { what: "hash" })
+    }
+    fn proto(_: &mut Schema) -> Proto {
+        Proto::scalar("bytes")
+    }
+}
+
+impl Field for Place {
+    const SHAPE: Shape = Shape::Many;
+
+    fn encode(&self, number: u32, out: &mut Vec<u8>) {
+        put_nested(number, out, |out| self.path().for_each(|step| put_varint(u64::from(step), out)));
+    }
+    fn decode(raw: Raw<'_>) -> Result<Place, DecodeError> {
+        let mut reader = Reader::new(raw.bytes("place")?);
+        let first = u32::try_from(reader.varint()?).map_err(|_| DecodeError::Invalid { what: "place" })?;
+        if reader.is_empty() {
+            return Ok(Place::root(first));
+        }
+        let mut path = vec![first];
+        while !reader.is_empty() {
+            path.push(u32::try_from(reader.varint()?).map_err(|_| DecodeError::Invalid { what: "place" })?);
+        }
+        Place::from_path(&path).ok_or(DecodeError::Invalid { what: "place" })
+    }
+    fn proto(_: &mut Schema) -> Proto {
+        Proto::scalar("uint32").repeated()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    crate::numbered! {
+        enum Color {
+            0 => Red,
+            3 => Blue,
+        }
+    }
+
+    crate::message! {
+        struct Everything {
+            1 => count: Option<u64>,
+            2 => flag: Option<bool>,
+            3 => text: Option<String>,
+            4 => below: Option<i32>,
+            5 => color: Option<Color>,
+            6 => counts: Vec<u64>,
+            7 => texts: Vec<String>,
+            8 => colors: Vec<Color>,
+            9 => places: Vec<Place>,
+            10 => at: Option<Timestamp>,
+            11 => first: Color,
+            12 => inner: Vec<Everything>,
+            13 => lists: Vec<Option<Vec<u64>>>,
+        }
+    }
+
+    crate::choice! {
+        enum Either {
+            1 => Count / "count": u64,
+            2 => Text / "text": String,
+        }
+    }
+
+    fn nothing() -> Everything {
+        Everything::decode_fields(&[]).unwrap()
+    }
+
+    #[test]
+    fn a_value_that_is_zero_or_empty_is_not_an_absent_one() {
+        let zeros = Everything {
+            count: Some(0),
+            flag: Some(false),
+            text: Some(String::new()),
+            below: Some(0),
+            color: Some(Color::Red),
+            counts: vec![0, 1, u64::MAX, 0],
+            texts: vec![String::new(), "a".to_owned(), String::new()],
+            colors: Color::ALL.to_vec(),
+            places: vec![Place::root(0), Place::from_path(&[1, 0, 2]).unwrap()],
+            at: Some(Timestamp(0)),
+            first: Color::Red,
+            inner: vec![nothing(), nothing()],
+            lists: vec![None, Some(Vec::new()), Some(vec![0, 7])],
+        };
+        assert_eq!(Everything::decode_fields(&zeros.to_bytes()).unwrap(), zeros);
+        assert_eq!(Everything::decode_fields(&nothing().to_bytes()).unwrap(), nothing());
+        for either in [Either::Count(0), Either::Text(String::new())] {
+            assert_eq!(Either::decode_fields(&either.to_bytes()).unwrap(), either);
+        }
+    }
+
+    #[test]
+    fn numbers_in_a_list_are_read_packed_and_one_by_one() {
+        let packed = Everything { counts: vec![5, 300], ..nothing() };
+        let mut bytes = Vec::new();
+        put_bytes(6, &[5, 0xac, 2], &mut bytes);
+        assert_eq!(Everything::decode_fields(&bytes).unwrap(), packed);
+        assert!(packed.to_bytes().windows(bytes.len()).any(|window| window == bytes), "written packed");
+        let mut bytes = Vec::new();
+        put_number(6, 5, &mut bytes);
+        put_number(6, 300, &mut bytes);
+        assert_eq!(Everything::decode_fields(&bytes).unwrap(), packed);
+    }
+
+    #[test]
+    fn what_protobuf_writers_leave_out_is_zero() {
+        assert_eq!(nothing().first, Color::Red);
+        let mut cut = Vec::new();
+        put_bytes(6, &[0x80], &mut cut);
+        assert_eq!(Everything::decode_fields(&cut), Err(DecodeError::Truncated));
+        let mut foreign = Vec::new();
+        put_bytes(8, &[1], &mut foreign);
+        assert_eq!(Everything::decode_fields(&foreign), Err(DecodeError::Invalid { what: "Color" }));
+    }
+}

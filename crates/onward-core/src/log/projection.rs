@@ -1,0 +1,289 @@
+//! Everything a store keeps about a run beside its log, made from the log.
+//!
+//! A store that is given a whole log, a copy or one from elsewhere, writes what a [`Projection`] of it says, and so does one whose own
+//! rows cannot be trusted; for a log that grew in the store it says what is there already. It is fed record by record and asks [`RunHead`] what follows from each, as the store did.
+//!
+//! Must never decide anything that the log does not say. What the log does not say is not made up: attempts of tasks and leases begin
+//! anew.
+//!
+//! Invariant J1 (L16): the projection of a log is what the store that wrote it keeps, attempts, leases and news apart.
+
+use std::collections::BTreeMap;
+
+use crate::log::event::ChildStarted;
+use crate::run::ancestry::Lineage;
+use crate::run::{Effect, Once, RunHead, Wait, WaitKind, wait_key};
+use crate::spend::ledger::{LedgerKey, LedgerSum};
+use crate::task::{Task, TaskState, idempotency_key};
+use crate::{Event, Index, Place, Record, RunId, RunKey, Timestamp};
+
+/// A timer as a store keeps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProjectedTimer {
+    pub due_at: Timestamp,
+    /// Its run is paused; the timer keeps its remaining time.
+    pub is_frozen: bool,
+}
+
+/// Who filled a slot, and the answer that repeats get.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProjectedSlot {
+    pub token: String,
+    pub index: Index,
+    pub at: Timestamp,
+}
+
+/// A child that was started and has not answered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProjectedChild {
+    /// As the code asked for it.
+    pub started: ChildStarted,
+    /// Its id now: another one if it was started again.
+    pub id: RunId,
+}
+
+/// What follows from a log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Projection {
+    pub head: RunHead,
+    pub timers: BTreeMap<Place, ProjectedTimer>,
+    pub tasks: BTreeMap<Place, Task>,
+    pub waits: BTreeMap<Place, Wait>,
+    /// Of this generation alone; the copy of an earlier generation's log fills none.
+    pub slots: BTreeMap<String, ProjectedSlot>,
+    pub children: BTreeMap<Place, ProjectedChild>,
+    /// Approvals that were decided: a copy asks them again.
+    decided: BTreeMap<Place, Wait>,
+    /// The rows of this log alone (LG3).
+    pub ledger: BTreeMap<LedgerKey, LedgerSum>,
+    lineage: Lineage,
+}
+
+impl Projection {
+    /// Begins with the first record; `None` if that is not one.
+    pub fn begin(key: RunKey, first: &Record) -> Option<Projection> {
+        let started = first.started()?;
+        let lineage = Lineage::new(&key, started);
+        let (head, _) = RunHead::start(key, started.clone(), first.at);
+        let effects = head.start_effects(first);
+        let mut projection = Projection {
+            head,
+            timers: BTreeMap::new(),
+            tasks: BTreeMap::new(),
+            waits: BTreeMap::new(),
+            slots: BTreeMap::new(),
+            children: BTreeMap::new(),
+            decided: BTreeMap::new(),
+            ledger: BTreeMap::new(),
+            lineage,
+        };
+        effects.into_iter().for_each(|effect| projection.carry_out(effect, first, u64::MAX));
+        for once in started.updates.iter().map(Once::update) {
+            projection.fill(once.key, once.token, first);
+        }
+        Some(projection)
+    }
+
+    /// The projection of a whole log.
+    pub fn of(key: RunKey, records: &[Record]) -> Option<Projection> {
+        let (first, rest) = records.split_first()?;
+        let mut projection = Projection::begin(key, first)?;
+        rest.iter().for_each(|record| projection.push(record));
+        Some(projection)
+    }
+
+    pub fn lineage(&self) -> &Lineage {
+        &self.lineage
+    }
+
+    pub fn push(&mut self, record: &Record) {
+        let effects = self.head.effects_of(record);
+        if record.commit.is_none() {
+            record.indexed().for_each(|(index, event)| self.take_input(record, index, event));
+        }
+        let n = record.commit.map_or(u64::MAX, |commit| commit.n);
+        self.head.follow(record);
+        for event in &record.events {
+            self.track_child(event);
+        }
+        effects.into_iter().for_each(|effect| self.carry_out(effect, record, n));
+    }
+
+    /// What the store had done already when the input was appended, and the slot it filled.
+    fn take_input(&mut self, record: &Record, index: Index, event: &Event) {
+        let set_aside = self.lineage.is_set_aside(index);
+        match event {
+            Event::TimerFired(event) => drop(self.timers.remove(&event.place)),
+            Event::TaskCompleted(event) => drop(self.tasks.remove(&event.place)),
+            Event::TaskFailed(event) if !set_aside => drop(self.tasks.remove(&event.place)),
+            Event::TaskFailed(event) => {
+                self.tasks.entry(event.place.clone()).and_modify(|task| {
+                    *task = task.anew(record.at);
+                    task.skip_attempts(event.attempts); // K9
+                });
+            }
+            Event::TaskAttempted(event) => {
+                self.tasks.entry(event.place.clone()).and_modify(|task| task.lose_attempt(event.attempt, record.at));
+            }
+            Event::ChildCompleted(event) => drop(self.children.remove(&event.place)),
+            Event::ChildFailed(event) if !set_aside => drop(self.children.remove(&event.place)),
+            Event::RetryRequested(event) => {
+                self.go_on(record.at);
+                event.children.iter().for_each(|again| self.rename_child(&again.place, &again.child));
+            }
+            Event::RunForked(event) => {
+                self.go_on(record.at);
+                event.children.iter().for_each(|again| self.rename_child(&again.place, &again.child));
+            }
+            Event::RunPaused(event) => event.asks.iter().for_each(|place| self.ask_again(place, record.at)),
+            _ => {}
+        }
+        if let Some(once) = self.once_of(event).filter(|_| !self.stays_behind(event, record)) {
+            self.fill(once.key, once.token, record);
+        }
+    }
+
+    fn once_of(&self, event: &Event) -> Option<Once> {
+        let child = |place: &Place| Some(Once::new(format!("child:{}:{place}", self.head.generation)));
+        let answer = |place: &Place, who: &str| Some(Once::answer(event, self.waits.get(place)?.generation, place, who));
+        match event {
+            Event::SignalReceived(event) => Once::signal(event),
+            Event::UpdateReceived(event) => Some(Once::update(event)),
+            Event::BranchRequested(event) => Some(Once::branch(event, event.request_id.as_deref()?)),
+            Event::ApprovalDecided(event) => answer(&event.place, &event.decision_id),
+            Event::PromiseResolved(event) => answer(&event.place, &event.resolution_id),
+            Event::ChildCompleted(event) => child(&event.place),
+            Event::ChildFailed(event) => child(&event.place),
+            Event::RetryRequested(event) => Some(Once::new(retry_key(&event.request_id))),
+            Event::TaskAttemptEnded(event) => Some(event.once()),
+            Event::ChildSettled(event) => Some(event.once()),
+            _ => None,
+        }
+    }
+
+    /// Whether the slot is one that a copy leaves behind: attempts are known by numbers that begin anew in a fork (LG1).
+    fn stays_behind(&self, event: &Event, record: &Record) -> bool {
+        matches!(event, Event::TaskAttemptEnded(_)) && self.lineage.is_copied(record.index)
+    }
+
+    fn fill(&mut self, key: String, token: String, record: &Record) {
+        if self.lineage.is_retry() && self.lineage.is_copied(record.index) {
+            return;
+        }
+        self.slots.entry(key).or_insert(ProjectedSlot { token, index: record.index, at: record.at });
+    }
+
+    /// The approval is open again, under the name of this generation (Z8).
+    fn ask_again(&mut self, place: &Place, at: Timestamp) {
+        let Some(wait) = self.decided.remove(place) else { return };
+        let generation = self.head.generation;
+        self.slots.remove(&wait_key(generation, place));
+        self.waits.insert(place.clone(), Wait { generation, requested_at: at, deadline: None, ..wait });
+    }
+
+    /// The log went on after a while: timers keep the time they had left, tasks are scheduled again, but for those that have begun and must
+    /// not be done twice.
+    fn go_on(&mut self, at: Timestamp) {
+        let stood = at.since(self.head.updated_at);
+        for timer in self.timers.values_mut().filter(|timer| !timer.is_frozen) {
+            timer.due_at = timer.due_at.after(stood);
+        }
+        for wait in self.waits.values_mut() {
+            wait.deadline = wait.deadline.map(|deadline| deadline.after(stood));
+        }
+        for task in self.tasks.values_mut() {
+            let is_begun = task.state == TaskState::Leased;
+            *task = task.anew(at);
+            if is_begun {
+                task.lose_attempt(task.attempt, at); // Z7
+            }
+        }
+    }
+
+    fn rename_child(&mut self, place: &Place, child: &RunId) {
+        if let Some(open) = self.children.get_mut(place) {
+            open.id = child.clone();
+        }
+    }
+
+    fn track_child(&mut self, event: &Event) {
+        match event {
+            // The run does not wait for what it has spawned: a copy of its log asks for nothing there.
+            Event::ChildStarted(event) if event.is_spawned => {}
+            Event::ChildStarted(event) => {
+                let child = ProjectedChild { started: event.clone(), id: event.child.clone() };
+                self.children.insert(event.place.clone(), child);
+            }
+            Event::ChildCanceled(event) => drop(self.children.remove(&event.place)),
+            _ => {}
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect, record: &Record, n: u64) {
+        match effect {
+            Effect::StartTimer { place, due_at } => {
+                self.timers.insert(place, ProjectedTimer { due_at, is_frozen: false });
+            }
+            Effect::StopTimer { place } => drop(self.timers.remove(&place)),
+            Effect::AddTask(task) => {
+                let task = self.known_task(*task, n);
+                self.tasks.insert(task.id.place.clone(), task);
+            }
+            Effect::CancelTask { place } => drop(self.tasks.remove(&place)),
+            Effect::OpenWait(wait) => {
+                let generation = self.known_generation(n);
+                self.waits.insert(wait.place.clone(), Wait { generation, ..*wait });
+            }
+            Effect::CloseWait { place, token } => {
+                if let Some(wait) = self.waits.remove(&place) {
+                    self.fill(wait_key(wait.generation, &place), token, record);
+                    if wait.kind == WaitKind::Approval {
+                        self.decided.insert(place, wait);
+                    }
+                }
+            }
+            Effect::Freeze { at } => {
+                self.timers.values_mut().for_each(|timer| timer.is_frozen = true);
+                self.tasks.values_mut().for_each(|task| task.freeze(at));
+            }
+            Effect::Thaw { shift } => {
+                for timer in self.timers.values_mut() {
+                    *timer = ProjectedTimer { due_at: timer.due_at.after(shift), is_frozen: false };
+                }
+                self.tasks.values_mut().for_each(|task| task.thaw(shift));
+            }
+            Effect::Charge { row, sum } if !self.lineage.is_copied(record.index) => {
+                let known = self.ledger.entry(*row).or_default();
+                *known = known.plus(&sum);
+            }
+            Effect::Charge { .. } => {}
+            Effect::EndRun { .. } => {
+                self.timers.clear();
+                self.tasks.clear();
+                self.waits.clear();
+            }
+            // News were sent when the log grew.
+            Effect::Send(_) => {}
+        }
+    }
+
+    /// In which generation's name a call of commit `n` is known.
+    fn known_generation(&self, n: u64) -> u32 {
+        self.lineage.known_as(self.lineage.at_commit(n), self.lineage.own()).generation
+    }
+
+    /// A task of an earlier generation keeps the key that its attempts had (J3 does not concern it: it is the same call).
+    fn known_task(&self, mut task: Task, n: u64) -> Task {
+        let generation = self.known_generation(n);
+        if generation != task.id.generation {
+            let key = || idempotency_key(&task.id.run, generation, &task.id.place);
+            task.options.idempotency_key = Some(task.options.idempotency_key.clone().unwrap_or_else(key));
+        }
+        task
+    }
+}
+
+/// The slot of a request to retry.
+pub fn retry_key(request_id: &str) -> String {
+    format!("retry:{request_id}")
+}

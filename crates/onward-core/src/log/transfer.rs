@@ -1,0 +1,343 @@
+//! Runs as lines of JSON: how they leave one store and come into another.
+//!
+//! The first line names the format. Then, for each run, one line with its key and how many records each of its generations has, and one
+//! line for each of the records, exactly as they are: payloads keep their bytes. A run that could not be read is named and left out. The
+//! last line says how many runs there are, and in a page of several where the next one begins. Leases and attempts are in no log and so in no line.
+//!
+//! ```text
+//! {"onward_export":1}
+//! {"run":{"namespace":"default","id":"order-42"},"records":[1]}
+//! {"generation":0,"record":{"index":0,"at":"2026-11-15T08:00:00.000Z","events":[{"type":"run_started", …}]}}
+//! {"left_out":{"namespace":"default","id":"order-43"},"code":"log_corrupt"}
+//! {"runs":1}
+//! ```
+//!
+//! Invariants:
+//! - U2: what is written, read and written again is the same, byte for byte.
+//! - U5: a run is read whole or not at all, and a file that was cut is found out wherever it was cut.
+
+mod belonging;
+mod received;
+
+pub use belonging::{children_asked_for, foreign_run};
+pub(crate) use received::imported_calls;
+pub use received::{is_same_log, receive};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::{Record, RunKey};
+
+/// What this program writes, and the only thing it reads.
+pub const FORMAT: u32 = 1;
+
+/// A run with the logs of all its generations.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExportedRun {
+    pub key: RunKey,
+    pub logs: Vec<Vec<Record>>,
+}
+
+/// Why lines are not runs.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {why}")]
+pub struct TransferError {
+    pub line: u64,
+    pub why: String,
+}
+
+#[derive(Serialize)]
+struct RunLine<'a> {
+    run: &'a RunKey,
+    records: Vec<usize>,
+}
+
+#[derive(Serialize)]
+struct RecordLine<'a> {
+    generation: usize,
+    record: &'a Record,
+}
+
+/// A run that could not be read where the others were.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    #[serde(rename = "left_out")]
+    pub key: RunKey,
+    pub code: String,
+}
+
+/// Any line; the raw text keeps payloads as they are.
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct Line {
+    onward_export: Option<u32>,
+    run: Option<RunKey>,
+    records: Option<Vec<usize>>,
+    generation: Option<usize>,
+    record: Option<Box<RawValue>>,
+    left_out: Option<RunKey>,
+    code: Option<String>,
+    runs: Option<u64>,
+    next: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Footer<'a> {
+    runs: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<&'a str>,
+}
+
+/// The first line.
+pub fn header() -> String {
+    format!("{{\"onward_export\":{FORMAT}}}\n")
+}
+
+/// The last line of a file with so many runs; `next` is where the following page begins, if this is not the last.
+pub fn footer(runs: u64, next: Option<&str>) -> String {
+    line(&Footer { runs, next })
+}
+
+fn line(what: &impl Serialize) -> String {
+    serde_json::to_string(what).expect("runs are plain data") + "\n"
+}
+
+impl LeftOut {
+    pub fn to_line(&self) -> String {
+        line(self)
+    }
+}
+
+impl ExportedRun {
+    pub fn to_lines(&self) -> String {
+        let mut lines = line(&RunLine { run: &self.key, records: self.logs.iter().map(Vec::len).collect() });
+        for (generation, log) in self.logs.iter().enumerate() {
+            for record in log {
+                lines += &line(&RecordLine { generation, record: &received::unmarked(record) });
+            }
+        }
+        lines
+    }
+}
+
+/// Runs as a whole file.
+pub fn write(runs: &[ExportedRun]) -> String {
+    let lines: String = runs.iter().map(ExportedRun::to_lines).collect();
+    header() + &lines + &footer(runs.len() as u64, None)
+}
+
+/// Reads runs line by line.
+#[derive(Debug, Default)]
+pub struct Importer {
+    line: u64,
+    has_header: bool,
+    has_footer: bool,
+    /// How many runs have begun.
+    runs: u64,
+    /// The run at hand, and how many records its generations have to have.
+    run: Option<(ExportedRun, Vec<usize>)>,
+    left_out: Vec<LeftOut>,
+    next: Option<String>,
+}
+
+impl Importer {
+    /// Takes a line; returns the run before, when this one ends it.
+    pub fn take(&mut self, text: &str) -> Result<Option<ExportedRun>, TransferError> {
+        self.line += 1;
+        if text.trim().is_empty() {
+            return Ok(None);
+        }
+        let line: Line = serde_json::from_str(text).map_err(|error| self.wrong(error.to_string()))?;
+        if self.has_footer {
+            return Err(self.wrong("it follows the last line".to_owned()));
+        }
+        match line {
+            Line { onward_export: Some(FORMAT), run: None, record: None, .. } if !self.has_header => {
+                self.has_header = true;
+                Ok(None)
+            }
+            Line { onward_export: Some(format), .. } => Err(self.wrong(format!("format {format} does not belong here"))),
+            _ if !self.has_header => Err(self.wrong("the line that names the format is missing".to_owned())),
+            Line { generation: Some(generation), record: Some(record), run: None, .. } => {
+                self.take_record(generation, &record)?;
+                Ok(None)
+            }
+            Line { run: Some(key), records: Some(counts), record: None, .. } => {
+                let before = self.end_run()?;
+                self.runs += 1;
+                self.run = Some((ExportedRun { key, logs: Vec::new() }, counts));
+                Ok(before)
+            }
+            Line { left_out: Some(key), code: Some(code), .. } => {
+                self.left_out.push(LeftOut { key, code });
+                self.end_run()
+            }
+            Line { runs: Some(count), next, .. } => {
+                self.next = next;
+                self.take_footer(count)
+            }
+            _ => Err(self.wrong("it is neither a run nor a record".to_owned())),
+        }
+    }
+
+    fn take_record(&mut self, generation: usize, record: &RawValue) -> Result<(), TransferError> {
+        let record: Record = serde_json::from_str(record.get()).map_err(|error| self.wrong(error.to_string()))?;
+        let Some((run, _)) = &mut self.run else { return Err(self.wrong("a record without a run".to_owned())) };
+        if generation == run.logs.len() {
+            run.logs.push(Vec::new());
+        }
+        match run.logs.split_last_mut() {
+            Some((last, before)) if before.len() == generation => last.push(record),
+            _ => return Err(self.wrong(format!("generation {generation} is out of order"))),
+        }
+        Ok(())
+    }
+
+    fn take_footer(&mut self, count: u64) -> Result<Option<ExportedRun>, TransferError> {
+        let before = self.end_run()?;
+        if count != self.runs {
+            return Err(self.wrong(format!("there should be {count} runs and there are {}", self.runs)));
+        }
+        self.has_footer = true;
+        Ok(before)
+    }
+
+    /// The run at hand, which must be whole (U5).
+    fn end_run(&mut self) -> Result<Option<ExportedRun>, TransferError> {
+        let Some((run, expected)) = self.run.take() else { return Ok(None) };
+        let found: Vec<usize> = run.logs.iter().map(Vec::len).collect();
+        if found == expected && !found.contains(&0) && !found.is_empty() {
+            return Ok(Some(run));
+        }
+        let (key, total, there) =
+            (&run.key, expected.iter().fold(0, |all: usize, n| all.saturating_add(*n)), found.iter().sum::<usize>());
+        Err(self.wrong(format!("run {key} is not whole: it should have {total} records and has {there}")))
+    }
+
+    /// There are no more lines.
+    pub fn finish(&mut self) -> Result<(), TransferError> {
+        if !self.has_header {
+            return Err(self.wrong("there is nothing to import".to_owned()));
+        }
+        self.end_run()?;
+        if self.has_footer { Ok(()) } else { Err(self.wrong("the file was cut: its last line is missing".to_owned())) }
+    }
+
+    /// The runs that are not in the file although they should be.
+    pub fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
+    }
+
+    /// Where the next page begins, when the lines were one of several: there are more runs than these.
+    pub fn next(&self) -> Option<&str> {
+        self.next.as_deref()
+    }
+
+    fn wrong(&self, why: String) -> TransferError {
+        TransferError { line: self.line, why }
+    }
+}
+
+/// All runs of a text.
+pub fn read(text: &str) -> Result<Vec<ExportedRun>, TransferError> {
+    let (mut importer, mut runs) = (Importer::default(), Vec::new());
+    for line in text.lines() {
+        runs.extend(importer.take(line)?);
+    }
+    importer.finish()?;
+    Ok(runs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::event::RunStarted;
+    use crate::{Index, Name, Namespace, Payload, RunId, Timestamp};
+
+    fn run(id: &str, payload: Payload) -> ExportedRun {
+        let key = RunKey::new(Namespace::default(), RunId::new(id).unwrap());
+        let started = RunStarted::new(Name::new("k").unwrap(), payload, 7);
+        ExportedRun { key, logs: vec![vec![Record::input(Index(0), Timestamp(1), started.into())]] }
+    }
+
+    #[test]
+    fn runs_read_back_and_their_text_is_the_same() {
+        let bytes = Payload::binary("application/octet-stream", vec![0u8, 255, 10]);
+        let runs = [run("a", Payload::from_json_text("{\"b\": 1.0,  \"a\":9007199254740993}".to_owned())), run("b", bytes)];
+        let text = write(&runs);
+        let read = read(&text).unwrap();
+        assert_eq!(read, runs);
+        assert_eq!(write(&read), text);
+    }
+
+    #[test]
+    fn a_file_that_was_cut_is_refused_wherever_it_was_cut() {
+        let mut long = run("a", Payload::null());
+        let paused = |index| {
+            Record::input(Index(index), Timestamp(2), crate::log::event::TimerFired { place: crate::Place::root(0) }.into())
+        };
+        long.logs[0].extend([paused(1), paused(2)]);
+        let text = write(&[long, run("b", Payload::null())]);
+        let lines: Vec<&str> = text.split_inclusive('\n').collect();
+        assert_eq!(read(&text).unwrap().len(), 2);
+        for cut in 0..lines.len() {
+            let (whole, half) = (lines[..cut].concat(), &lines[cut][..lines[cut].len() / 2]);
+            assert!(read(&whole).is_err(), "{whole}");
+            assert!(read(&(whole + half)).is_err(), "{half}");
+            let without: String = lines.iter().enumerate().filter(|(at, _)| *at != cut).map(|(_, line)| *line).collect();
+            assert!(read(&without).is_err(), "{without}");
+        }
+        let error = read(&lines[..4].concat()).unwrap_err();
+        assert_eq!(error.to_string(), "line 4: run a is not whole: it should have 3 records and has 2");
+    }
+
+    #[test]
+    fn a_run_that_was_left_out_is_named_and_no_run() {
+        let left = LeftOut { key: run("x", Payload::null()).key, code: "store_corrupt".to_owned() };
+        let text = header() + &run("a", Payload::null()).to_lines() + &left.to_line() + &footer(1, None);
+        let mut importer = Importer::default();
+        let runs: Vec<ExportedRun> = text.lines().filter_map(|line| importer.take(line).unwrap()).collect();
+        importer.finish().unwrap();
+        assert_eq!((runs.len(), importer.left_out()), (1, &[left][..]));
+    }
+
+    #[test]
+    fn a_page_of_several_says_where_the_next_one_begins() {
+        let lines = header() + &run("a", Payload::null()).to_lines();
+        let next = |footer: &str| {
+            let mut importer = Importer::default();
+            let runs = (lines.clone() + footer).lines().filter_map(|line| importer.take(line).unwrap()).count();
+            importer.finish().unwrap();
+            (runs, importer.next().map(str::to_owned))
+        };
+        assert_eq!(next(&footer(1, Some("c\"1"))), (1, Some("c\"1".to_owned())));
+        assert_eq!(footer(1, None), "{\"runs\":1}\n");
+        assert_eq!(next(&footer(1, None)), (1, None));
+    }
+
+    #[test]
+    fn huge_numbers_are_refused() {
+        let text = write(&[run("a", Payload::null())]);
+        let huge = |from: &str, to: &str| {
+            assert!(text.contains(from), "{text}");
+            read(&text.replace(from, to))
+        };
+        let max = u64::MAX;
+        assert_eq!(huge("\"records\":[1]", &format!("\"records\":[{max},{max}]")).unwrap_err().line, 4);
+        assert_eq!(huge("\"generation\":0,\"record\"", &format!("\"generation\":{max},\"record\"")).unwrap_err().line, 3);
+        assert_eq!(huge("1970-", "9999999999999999-").unwrap_err().line, 3);
+        assert_eq!(huge("1970-01-", &format!("1970-{max}-")).unwrap_err().line, 3);
+        assert_eq!(huge("{\"runs\":1}", &format!("{{\"runs\":{max}}}")).unwrap_err().line, 4);
+    }
+
+    #[test]
+    fn lines_that_are_no_runs_are_refused_by_their_number() {
+        let lines = write(&[run("a", Payload::null())]);
+        let cut: String = lines.lines().take(2).map(|line| format!("{line}\n")).collect();
+        let later = lines.replace("\"onward_export\":1", "\"onward_export\":2");
+        for (text, line) in [("", 0), ("{}", 1), ("nonsense", 1), (cut.as_str(), 2), (later.as_str(), 1)] {
+            assert_eq!(read(text).unwrap_err().line, line, "{text}");
+        }
+        let headless: String = lines.lines().skip(1).map(|line| format!("{line}\n")).collect();
+        assert_eq!(read(&headless).unwrap_err().line, 1);
+    }
+}

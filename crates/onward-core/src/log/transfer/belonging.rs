@@ -1,0 +1,157 @@
+//! Whose runs a log names, and whether a parent has asked for its child.
+//!
+//! A log that comes from outside may say anything. What it names as its parent is told how the run ends, so it must not name whom it
+//! likes.
+//!
+//! Invariants:
+//! - U3: a log names runs of its own namespace alone: as parent, as listener, as origin, as sender.
+//! - U4: an imported run answers a parent only at a place where that parent waits for a child of this very id.
+
+use std::collections::BTreeSet;
+
+use crate::log::event::{ChildAgain, ParentLink};
+use crate::log::projection::Projection;
+use crate::{Event, Index, Namespace, Place, Record, RunId, RunKey};
+
+/// The first run of another namespace that a log names, and where (U3).
+pub fn foreign_run<'a>(namespace: &Namespace, records: &'a [Record]) -> Option<(Index, &'a RunKey)> {
+    let named = records.iter().flat_map(Record::indexed).flat_map(|(index, event)| runs_of(event).map(move |run| (index, run)));
+    named.into_iter().find(|(_, run)| run.namespace != *namespace)
+}
+
+fn runs_of(event: &Event) -> impl Iterator<Item = &RunKey> {
+    let (mut runs, mut more) = (Vec::new(), None);
+    match event {
+        Event::RunStarted(event) => {
+            runs.extend(event.origins.iter().map(|origin| &origin.run));
+            runs.extend(event.mailbox.iter().filter_map(|signal| signal.sender.as_ref()));
+            more = event.parent.as_ref().map(|link| &link.run);
+        }
+        Event::SignalReceived(event) => more = event.sender.as_ref(),
+        Event::RunForked(event) => more = Some(&event.from),
+        Event::ResultRequested(event) => more = Some(&event.by.run),
+        _ => {}
+    }
+    runs.into_iter().chain(more)
+}
+
+/// Every child that a log has ever asked for, with its place.
+pub fn children_asked_for(records: &[Record]) -> BTreeSet<(Place, RunId)> {
+    let again = |all: &[ChildAgain]| all.iter().map(|again| (again.place.clone(), again.child.clone())).collect::<Vec<_>>();
+    let events = records.iter().flat_map(|record| &record.events);
+    let asked = events.flat_map(|event| match event {
+        Event::ChildStarted(event) => vec![(event.place.clone(), event.child.clone())],
+        Event::RetryRequested(event) => again(&event.children),
+        Event::RunForked(event) => again(&event.children),
+        _ => Vec::new(),
+    });
+    asked.collect()
+}
+
+impl Projection {
+    /// Whether the run waits for the run `child` at the place of the link (U4).
+    pub fn awaits(&self, link: &ParentLink, child: &RunId) -> bool {
+        let is_open = |id: &RunId| id == child && !self.head.status.is_closed();
+        self.head.key == link.run
+            && self.head.generation == link.generation
+            && self.children.get(&link.place).is_some_and(|open| is_open(&open.id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::event::{CarriedSignal, ChildStarted, OnParentClose, ResultRequested, RunForked, RunStarted, SignalReceived};
+    use crate::run::ancestry::Origin;
+    use crate::{Name, Payload, Timestamp};
+
+    fn key(namespace: &str, id: &str) -> RunKey {
+        RunKey::new(Namespace::new(namespace).unwrap(), RunId::new(id).unwrap())
+    }
+
+    fn started() -> RunStarted {
+        RunStarted::new(Name::new("k").unwrap(), Payload::null(), 1)
+    }
+
+    fn link(run: RunKey) -> ParentLink {
+        ParentLink {
+            run,
+            generation: 0,
+            place: Place::root(0),
+            on_parent_close: OnParentClose::Cancel,
+            life: None,
+            is_spawned: false,
+        }
+    }
+
+    #[test]
+    fn a_log_that_names_a_run_of_another_namespace_anywhere_is_found_out() {
+        let name = || Name::new("s").unwrap();
+        let events = |victim: &RunKey| -> [Event; 6] {
+            let sender = Some(victim.clone());
+            let carried = CarriedSignal { name: name(), payload: Payload::null(), signal_id: None, sender: sender.clone() };
+            let forked = RunForked {
+                from: victim.clone(),
+                generation: 0,
+                index: Index(0),
+                is_reset: false,
+                request_id: String::new(),
+                reason: String::new(),
+                children: Vec::new(),
+                gone: None,
+                budget_max: None,
+            };
+            [
+                RunStarted { parent: Some(link(victim.clone())), ..started() }.into(),
+                RunStarted { origins: vec![Origin::of_start(victim.clone())], ..started() }.into(),
+                RunStarted { mailbox: vec![carried], ..started() }.into(),
+                SignalReceived { name: name(), payload: Payload::null(), signal_id: None, sender }.into(),
+                forked.into(),
+                ResultRequested { by: link(victim.clone()) }.into(),
+            ]
+        };
+        let (victim, own) = (key("default", "victim"), key("evil", "sibling"));
+        for (theirs, ours) in events(&victim).into_iter().zip(events(&own)) {
+            let log = |event| [Record::input(Index(0), Timestamp(1), event)];
+            let (theirs, ours) = (log(theirs), log(ours));
+            assert_eq!(foreign_run(&own.namespace, &theirs), Some((Index(0), &victim)));
+            assert_eq!(foreign_run(&own.namespace, &ours), None);
+        }
+    }
+
+    #[test]
+    fn a_parent_waits_for_the_child_it_asked_for_and_for_no_other() {
+        let parent = key("default", "p");
+        let asked = ChildStarted {
+            place: Place::root(0),
+            child: RunId::new("c").unwrap(),
+            kind: Name::new("k").unwrap(),
+            version: None,
+            input_hash: crate::Hash::of(&Payload::null()),
+            input: Payload::null(),
+            on_parent_close: OnParentClose::Cancel,
+            is_spawned: false,
+            budget: None,
+        };
+        let commit = crate::log::CommitHeader {
+            n: 0,
+            epoch: crate::Epoch(1),
+            commit_id: crate::log::CommitId(1),
+            horizon: Index(0),
+            waits: true,
+            is_standing: false,
+        };
+        let log = [
+            Record::input(Index(0), Timestamp(1), started().into()),
+            Record { index: Index(1), at: Timestamp(2), commit: Some(commit), events: vec![asked.into()] },
+        ];
+        let projection = Projection::of(parent.clone(), &log).unwrap();
+        let (child, other) = (RunId::new("c").unwrap(), RunId::new("x").unwrap());
+        let at = |place, generation| ParentLink { place: Place::root(place), generation, ..link(parent.clone()) };
+        assert!(projection.awaits(&at(0, 0), &child));
+        assert!(!projection.awaits(&at(0, 0), &other));
+        assert!(!projection.awaits(&at(1, 0), &child));
+        assert!(!projection.awaits(&at(0, 1), &child));
+        assert_eq!(children_asked_for(&log), BTreeSet::from([(Place::root(0), child)]));
+    }
+}

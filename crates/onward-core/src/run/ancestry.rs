@@ -1,0 +1,232 @@
+//! Whose log a log goes on from, and under which names its calls are known.
+//!
+//! A run that was retried, reset or forked begins with a copy of an earlier log. What was asked for in the copy was asked for under the
+//! names of then: the ids of children, the seed of `uuid`, the run's own id. A replay must ask for the same, so the copy is replayed
+//! under the identity it was recorded under, and what comes after it has a new one.
+//!
+//! Owns the sequence of identities. Must never change the name of a call while its run keeps its id: who holds the id of an open
+//! question of a run that was retried can still answer it.
+//!
+//! Invariants:
+//! - J2: what a copied commit asked for is replayed under the identity it was recorded under.
+//! - J3: what is asked for behind a copy never has the id, the key or the chance of anything in another log.
+
+use crate::log::event::RunStarted;
+use crate::{Index, Place, Record, RunKey, message};
+
+message! {
+    /// A log that this one begins with a copy of.
+    pub struct Origin {
+        1 => run: RunKey,
+        2 => generation: u32,
+        3 => seed: u64,
+        /// How many commits of this log were made under this identity or earlier ones.
+        4 => commits: u64,
+        /// The last event of the copy.
+        5 => index: Index,
+        /// Failures in the copy that no longer count: what failed is done again.
+        6 => set_aside: Vec<Index>,
+    }
+}
+
+impl Origin {
+    /// Of a log that has only its start from `run`.
+    pub fn of_start(run: RunKey) -> Origin {
+        Origin { run, generation: 0, seed: 0, commits: 0, index: Index(0), set_aside: Vec::new() }
+    }
+}
+
+/// Under which names a call is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    pub run: RunKey,
+    pub generation: u32,
+    pub seed: u64,
+    /// The number of the first commit that is not made under it.
+    until: u64,
+}
+
+/// The identities of one log, the last of which is its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lineage {
+    identities: Vec<Identity>,
+    set_aside: Vec<Index>,
+    /// The last event that was copied.
+    copied: Option<Index>,
+}
+
+impl Lineage {
+    pub fn new(key: &RunKey, started: &RunStarted) -> Lineage {
+        let origin = |origin: &Origin| Identity {
+            run: origin.run.clone(),
+            generation: origin.generation,
+            seed: origin.seed,
+            until: origin.commits,
+        };
+        let own = Identity { run: key.clone(), generation: started.generation, seed: started.seed, until: u64::MAX };
+        Lineage {
+            identities: started.origins.iter().map(origin).chain([own]).collect(),
+            set_aside: started.origins.iter().flat_map(|origin| origin.set_aside.iter().copied()).collect(),
+            copied: started.origins.last().map(|origin| origin.index),
+        }
+    }
+
+    /// Of a log that began with its own run.
+    pub fn alone(key: &RunKey) -> Lineage {
+        let own = Identity { run: key.clone(), generation: 0, seed: 0, until: u64::MAX };
+        Lineage { identities: vec![own], set_aside: Vec::new(), copied: None }
+    }
+
+    /// Which identity the commit of that number is made under.
+    pub fn at_commit(&self, n: u64) -> usize {
+        self.identities.iter().position(|identity| n < identity.until).unwrap_or(self.identities.len() - 1)
+    }
+
+    pub fn identity(&self, number: usize) -> &Identity {
+        &self.identities[number]
+    }
+
+    pub fn own(&self) -> usize {
+        self.identities.len() - 1
+    }
+
+    /// Every run that recorded a part of the log, this one first.
+    pub fn runs(&self) -> Vec<RunKey> {
+        let mut runs: Vec<RunKey> = self.identities.iter().rev().map(|identity| identity.run.clone()).collect();
+        runs.dedup();
+        runs
+    }
+
+    /// Under which identity a call is known `now` that was made under `opened`: a retry keeps what a call is known by, a fork does not.
+    pub fn known_as(&self, opened: usize, now: usize) -> &Identity {
+        let run = &self.identities[now].run;
+        let since = self.identities[..=now].iter().rposition(|identity| identity.run != *run).map_or(0, |other| other + 1);
+        &self.identities[opened.max(since)]
+    }
+
+    /// Whether the failure at `index` no longer counts.
+    pub fn is_set_aside(&self, index: Index) -> bool {
+        self.set_aside.contains(&index)
+    }
+
+    /// Whether the log goes on from an earlier generation of the same run.
+    pub fn is_retry(&self) -> bool {
+        let own = self.own();
+        own > 0 && self.identities[own - 1].run == self.identities[own].run
+    }
+
+    /// Whether the event at `index` belongs to the copy.
+    pub fn is_copied(&self, index: Index) -> bool {
+        self.copied.is_some_and(|copied| index <= copied)
+    }
+
+    /// The origins of a copy of this log up to `index`, of which `commits` commits are copied.
+    pub fn origins_until(&self, commits: u64, index: Index, set_aside: impl IntoIterator<Item = Index>) -> Vec<Origin> {
+        let mut origins = Vec::new();
+        let mut from = 0;
+        for identity in &self.identities {
+            let until = identity.until.min(commits);
+            // The first has the start and the last what was kept, whatever else they have.
+            if until > from || origins.is_empty() || identity.until == u64::MAX {
+                let Identity { run, generation, seed, .. } = identity.clone();
+                origins.push(Origin { run, generation, seed, commits: until, index, set_aside: Vec::new() });
+                from = until;
+            }
+        }
+        if let Some(last) = origins.last_mut() {
+            last.set_aside = self.set_aside.iter().copied().chain(set_aside).filter(|failed| *failed <= index).collect();
+            last.set_aside.sort();
+        }
+        origins
+    }
+}
+
+/// Where a log says more than the one before it in the same run: behind the copy of that, if it begins with one. `first` is its first
+/// record.
+pub fn behind_copy(key: &RunKey, first: &Record) -> Index {
+    let copied = first.started().and_then(|started| started.origins.last()).filter(|origin| origin.run == *key);
+    copied.map_or(Index(0), |origin| origin.index.plus(1))
+}
+
+/// Whether the call at `later` was made on the line of the call at `earlier` and behind it, so that its answer can have led to it.
+pub fn follows(later: &Place, earlier: &Place) -> bool {
+    let (later, earlier): (Vec<u32>, Vec<u32>) = (later.path().collect(), earlier.path().collect());
+    let differ = later.iter().zip(&earlier).position(|(a, b)| a != b);
+    // Ordinals stand at even positions, arms of a combinator at odd ones: two arms do not follow each other.
+    differ.is_some_and(|at| at % 2 == 0 && later[at] > earlier[at])
+}
+
+/// Whether the call at `other` was made on the line of the call at `place`, or on a line that this one is an arm of.
+pub fn is_on_line_of(other: &Place, place: &Place) -> bool {
+    let (other, place): (Vec<u32>, Vec<u32>) = (other.path().collect(), place.path().collect());
+    let line = &other[..other.len() - 1];
+    place.len() > line.len() && place.starts_with(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Name, Namespace, Payload, RunId};
+
+    fn key(id: &str) -> RunKey {
+        RunKey::new(Namespace::default(), RunId::new(id).unwrap())
+    }
+
+    fn origin(run: &str, generation: u32, commits: u64) -> Origin {
+        Origin { run: key(run), generation, seed: u64::from(generation), commits, index: Index(9), set_aside: Vec::new() }
+    }
+
+    fn lineage(run: &str, generation: u32, origins: Vec<Origin>) -> Lineage {
+        let started = RunStarted { generation, origins, ..RunStarted::new(Name::new("k").unwrap(), Payload::null(), 7) };
+        Lineage::new(&key(run), &started)
+    }
+
+    #[test]
+    fn a_call_keeps_its_name_in_a_retry_and_gets_a_new_one_in_a_fork() {
+        let lineage = lineage("fork", 1, vec![origin("first", 3, 2), origin("fork", 0, 5)]);
+        let numbers: Vec<usize> = [0, 1, 2, 4, 5, 99].map(|n| lineage.at_commit(n)).into();
+        assert_eq!(numbers, [0, 0, 1, 1, 2, 2]);
+        let known = |opened| {
+            let identity = lineage.known_as(opened, lineage.own());
+            (identity.run.id.to_string(), identity.generation)
+        };
+        assert_eq!([known(0), known(1), known(2)], [("fork".to_owned(), 0), ("fork".to_owned(), 0), ("fork".to_owned(), 1)]);
+        assert_eq!(lineage.known_as(0, 0).run, key("first"));
+        assert!(lineage.is_retry());
+    }
+
+    #[test]
+    fn a_copy_of_a_copy_knows_all_it_was_recorded_under() {
+        let lineage = lineage("run", 1, vec![origin("run", 0, 2)]);
+        let counts = |commits| -> Vec<(u32, u64)> {
+            lineage.origins_until(commits, Index(9), []).iter().map(|origin| (origin.generation, origin.commits)).collect()
+        };
+        // The last is there in any case: what is kept beside the copy comes from it.
+        assert_eq!(counts(0), [(0, 0), (1, 0)]);
+        assert_eq!(counts(1), [(0, 1), (1, 1)]);
+        assert_eq!(counts(2), [(0, 2), (1, 2)]);
+        assert_eq!(counts(4), [(0, 2), (1, 4)]);
+    }
+
+    #[test]
+    fn a_line_is_an_arm_of_the_lines_around_it() {
+        let is_on = |other: &str, place: &str| is_on_line_of(&Place::parse(other).unwrap(), &Place::parse(place).unwrap());
+        assert!(is_on("1.0.0", "1.0.1"));
+        assert!(is_on("7", "1.0.1"));
+        assert!(!is_on("1.1.0", "1.0.1"));
+        assert!(!is_on("1.0.0", "1"));
+    }
+
+    #[test]
+    fn only_what_comes_behind_on_the_same_line_follows() {
+        let follows = |later: &str, earlier: &str| follows(&Place::parse(later).unwrap(), &Place::parse(earlier).unwrap());
+        assert!(follows("3", "2"));
+        assert!(follows("3.0.0", "2"));
+        assert!(follows("3", "2.1.0"));
+        assert!(follows("2.1.1", "2.1.0"));
+        assert!(!follows("2", "2"));
+        assert!(!follows("1", "2"));
+        assert!(!follows("2.0.5", "2.1.0"));
+        assert!(!follows("2.1.0", "2.1.0"));
+    }
+}

@@ -1,0 +1,255 @@
+//! What runs are found by: small typed values that the code or whoever starts a run gives it.
+//!
+//! Owns the types, their limits and their text form. Must never hold data that the code needs: that is the state.
+//!
+//! Invariant AT1: a run has at most [`ATTRIBUTES_MAX`] attributes, each name once, and no value is longer than
+//! [`ATTRIBUTE_BYTES_MAX`]: they are read with every list.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::log::codec::{DecodeError, Field, Raw, Reader, put_bytes, put_nested, put_number};
+use crate::log::schema::{FieldLine, Proto, Schema};
+use crate::{Name, Timestamp, message};
+
+/// How many attributes a run has at most.
+pub const ATTRIBUTES_MAX: usize = 32;
+
+/// How long a text may be, in bytes.
+pub const ATTRIBUTE_BYTES_MAX: usize = 255;
+
+message! {
+    /// A name and what a run is found by under it.
+    #[derive(Eq)]
+    pub struct Attribute {
+        1 => name: Name,
+        2 => value: AttributeValue,
+    }
+}
+
+message! {
+    /// What is looked for: one of some values under a name.
+    #[derive(Eq)]
+    pub struct AttributeMatch {
+        1 => name: Name,
+        2 => values: Vec<AttributeValue>,
+    }
+}
+
+impl AttributeMatch {
+    /// What somebody means who typed `text`.
+    pub fn typed(name: Name, text: &str) -> AttributeMatch {
+        AttributeMatch { name, values: AttributeValue::readings(text) }
+    }
+
+    pub fn matches(&self, attributes: &[Attribute]) -> bool {
+        attributes.iter().any(|attribute| attribute.name == self.name && self.values.contains(&attribute.value))
+    }
+}
+
+/// A value of an attribute. Values of two types are never equal.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttributeValue {
+    Text(String),
+    Int(i64),
+    Bool(bool),
+    Time(Timestamp),
+}
+
+/// Why attributes cannot be taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AttributeError {
+    #[error("attribute `{name}` has {bytes} bytes, more than {ATTRIBUTE_BYTES_MAX}")]
+    TooLong { name: Name, bytes: usize },
+    #[error("a run has at most {ATTRIBUTES_MAX} attributes")]
+    TooMany,
+    #[error("attribute `{name}` is given twice")]
+    Twice { name: Name },
+}
+
+impl AttributeValue {
+    /// The letter that keeps values of two types apart where they stand as one text.
+    fn letter(&self) -> char {
+        match self {
+            AttributeValue::Text(_) => 't',
+            AttributeValue::Int(_) => 'i',
+            AttributeValue::Bool(_) => 'b',
+            AttributeValue::Time(_) => 'd',
+        }
+    }
+
+    /// One text for each value, no two alike: what stores look for.
+    pub fn to_key(&self) -> String {
+        let letter = self.letter();
+        match self {
+            AttributeValue::Text(text) => format!("{letter}{text}"),
+            AttributeValue::Int(number) => format!("{letter}{number}"),
+            AttributeValue::Bool(flag) => format!("{letter}{flag}"),
+            AttributeValue::Time(at) => format!("{letter}{}", at.0),
+        }
+    }
+
+    /// Every value that somebody may mean who typed `text`: `42` is a number and a text.
+    pub fn readings(text: &str) -> Vec<AttributeValue> {
+        let mut readings = vec![AttributeValue::Text(text.to_owned())];
+        if let Some(number) = text.parse::<i64>().ok().filter(|number| number.to_string() == text) {
+            readings.push(AttributeValue::Int(number));
+        }
+        if let Ok(flag) = text.parse() {
+            readings.push(AttributeValue::Bool(flag));
+        }
+        if let Some(at) = Timestamp::parse(text) {
+            readings.push(AttributeValue::Time(at));
+        }
+        readings
+    }
+}
+
+impl fmt::Display for AttributeValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AttributeValue::Text(text) => f.pad(text),
+            AttributeValue::Int(number) => number.fmt(f),
+            AttributeValue::Bool(flag) => flag.fmt(f),
+            AttributeValue::Time(at) => at.fmt(f),
+        }
+    }
+}
+
+impl From<&str> for AttributeValue {
+    fn from(text: &str) -> AttributeValue {
+        AttributeValue::Text(text.to_owned())
+    }
+}
+
+impl From<String> for AttributeValue {
+    fn from(text: String) -> AttributeValue {
+        AttributeValue::Text(text)
+    }
+}
+
+impl From<i64> for AttributeValue {
+    fn from(number: i64) -> AttributeValue {
+        AttributeValue::Int(number)
+    }
+}
+
+impl From<bool> for AttributeValue {
+    fn from(flag: bool) -> AttributeValue {
+        AttributeValue::Bool(flag)
+    }
+}
+
+impl From<Timestamp> for AttributeValue {
+    fn from(at: Timestamp) -> AttributeValue {
+        AttributeValue::Time(at)
+    }
+}
+
+/// Checks what somebody wants to start a run with (AT1).
+pub fn check(attributes: &[Attribute]) -> Result<(), AttributeError> {
+    if attributes.len() > ATTRIBUTES_MAX {
+        return Err(AttributeError::TooMany);
+    }
+    for (position, Attribute { name, value }) in attributes.iter().enumerate() {
+        check_value(name, value)?;
+        if attributes[..position].iter().any(|other| other.name == *name) {
+            return Err(AttributeError::Twice { name: name.clone() });
+        }
+    }
+    Ok(())
+}
+
+pub fn check_value(name: &Name, value: &AttributeValue) -> Result<(), AttributeError> {
+    match value {
+        AttributeValue::Text(text) if text.len() > ATTRIBUTE_BYTES_MAX => {
+            Err(AttributeError::TooLong { name: name.clone(), bytes: text.len() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Gives `name` its new value, or takes it away.
+pub fn set(attributes: &mut Vec<Attribute>, name: &Name, value: Option<&AttributeValue>) {
+    attributes.retain(|attribute| attribute.name != *name);
+    attributes.extend(value.map(|value| Attribute { name: name.clone(), value: value.clone() }));
+    attributes.sort_by(|a, b| a.name.cmp(&b.name));
+}
+
+impl Field for AttributeValue {
+    fn encode(&self, number: u32, out: &mut Vec<u8>) {
+        put_nested(number, out, |out| match self {
+            AttributeValue::Text(text) => put_bytes(1, text.as_bytes(), out),
+            AttributeValue::Int(number) => put_number(2, ((*number << 1) ^ (*number >> 63)) as u64, out),
+            AttributeValue::Bool(flag) => put_number(3, u64::from(*flag), out),
+            AttributeValue::Time(at) => put_number(4, at.0, out),
+        });
+    }
+    fn decode(raw: Raw<'_>) -> Result<AttributeValue, DecodeError> {
+        let mut reader = Reader::new(raw.bytes("attribute")?);
+        while let Some((number, raw)) = reader.field()? {
+            return Ok(match number {
+                1 => AttributeValue::Text(String::decode(raw)?),
+                2 => {
+                    let zigzag = raw.varint("number")?;
+                    AttributeValue::Int((zigzag >> 1) as i64 ^ -((zigzag & 1) as i64))
+                }
+                3 => AttributeValue::Bool(bool::decode(raw)?),
+                4 => AttributeValue::Time(Timestamp(raw.varint("time")?)),
+                _ => continue,
+            });
+        }
+        Err(DecodeError::Invalid { what: "attribute" })
+    }
+    fn proto(schema: &mut Schema) -> Proto {
+        schema.one_of("AttributeValue", &["doc = \"A value of an attribute.\""], "is", |_| {
+            let line = |number, name, proto| FieldLine { number, name, docs: &[], proto: Proto::scalar(proto) };
+            vec![line(1, "text", "string"), line(2, "int", "sint64"), line(3, "bool", "bool"), line(4, "time", "uint64")]
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_read_back_and_no_two_have_one_key() {
+        let values = [
+            AttributeValue::from(""),
+            AttributeValue::from("42"),
+            AttributeValue::from(42),
+            AttributeValue::from(i64::MIN),
+            AttributeValue::from(false),
+            AttributeValue::from("false"),
+            AttributeValue::from(Timestamp(42)),
+        ];
+        let mut keys: Vec<String> = values.iter().map(AttributeValue::to_key).collect();
+        for value in &values {
+            let mut out = Vec::new();
+            value.encode(1, &mut out);
+            let (_, raw) = Reader::new(&out).field().unwrap().unwrap();
+            assert_eq!(AttributeValue::decode(raw).as_ref(), Ok(value));
+        }
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), values.len());
+    }
+
+    #[test]
+    fn what_somebody_typed_is_read_in_every_way_it_may_be_meant() {
+        assert_eq!(AttributeValue::readings("42"), [AttributeValue::from("42"), AttributeValue::from(42)]);
+        assert_eq!(AttributeValue::readings("042"), [AttributeValue::from("042")]);
+        assert_eq!(AttributeValue::readings("true"), [AttributeValue::from("true"), AttributeValue::from(true)]);
+    }
+
+    #[test]
+    fn attributes_are_limited() {
+        let attribute = |name: &str, value: &str| Attribute { name: Name::new(name).unwrap(), value: value.into() };
+        assert_eq!(check(&[attribute("a", "1"), attribute("b", "1")]), Ok(()));
+        assert!(matches!(check(&[attribute("a", "1"), attribute("a", "2")]), Err(AttributeError::Twice { .. })));
+        assert!(matches!(check(&[attribute("a", &"x".repeat(256))]), Err(AttributeError::TooLong { .. })));
+    }
+}

@@ -1,0 +1,85 @@
+//! Which runs belong together: a run, its children, their children, and what was forked from them.
+//!
+//! Owns where in an id the family is written. A store that is spread over several databases keeps a family in one of them, so that a
+//! parent and its children change in one write (L19). Must never change: where runs are kept hangs on it.
+//!
+//! Invariant FA1: an id that [`crate::run::reopen::derived_id`] makes of another one has its family.
+
+use crate::RunId;
+
+/// The longest family, in bytes: an id of the family has room for a hash behind it.
+pub const FAMILY_BYTES_MAX: usize = 200;
+
+/// The family of a run: its id up to the first `/`, cut to [`FAMILY_BYTES_MAX`] between two characters.
+pub fn family(id: &RunId) -> &str {
+    let first = id.as_str().split('/').next().unwrap_or_default();
+    &first[..first.floor_char_boundary(FAMILY_BYTES_MAX)]
+}
+
+/// What the ids of a run's family begin with, but for the family's own: a store finds candidates by it, and [`family`] tells them apart.
+pub fn stem(id: &RunId) -> String {
+    let family = family(id);
+    // One that may have been cut, within a character, goes on with anything.
+    if family.len() + 3 < FAMILY_BYTES_MAX { format!("{family}/") } else { family.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Place;
+    use crate::run::reopen::{child_id, derived_id};
+
+    fn id(text: &str) -> RunId {
+        RunId::new(text).unwrap()
+    }
+
+    #[test]
+    fn a_family_is_what_stands_before_the_first_slash() {
+        for (text, expected) in
+            [("order-7", "order-7"), ("order-7/2", "order-7"), ("order-7/2/1-0", "order-7"), ("/x", ""), ("a/", "a")]
+        {
+            assert_eq!(family(&id(text)), expected);
+        }
+    }
+
+    #[test]
+    fn a_long_family_is_cut_between_two_characters() {
+        assert_eq!(family(&id(&"a".repeat(255))).len(), FAMILY_BYTES_MAX);
+        // Three bytes each: the 67th begins at byte 198 and would end at 201.
+        assert_eq!(family(&id(&"€".repeat(80))).len(), 198);
+    }
+
+    #[test]
+    fn what_is_derived_from_a_run_is_of_its_family_however_deep_and_long() {
+        for text in
+            ["r", "/", "order-7/2", &"a".repeat(255), &"a".repeat(201), &"€".repeat(85), &format!("{}/b", "a".repeat(199))]
+        {
+            let first = id(text);
+            let mut run = first.clone();
+            for depth in 0..200 {
+                run = child_id(&run, depth % 3, &Place::root(1_000_000));
+                assert_eq!(family(&run), family(&first), "{run} comes of {first}"); // FA1
+            }
+            assert_eq!(family(&derived_id(&first, 1, "fork-0123456789abcdef")), family(&first));
+        }
+    }
+
+    #[test]
+    fn the_ids_of_a_family_begin_with_its_stem() {
+        for text in ["r", "order-7/2", &"a".repeat(255), &"a".repeat(201), &"a".repeat(200), &"€".repeat(85)] {
+            let (first, mut run) = (id(text), id(text));
+            for depth in 0..60 {
+                run = child_id(&run, depth % 3, &Place::root(1_000_000));
+                assert!(run.as_str().starts_with(&stem(&first)), "{run} comes of {first}");
+            }
+        }
+        assert_eq!(stem(&id("order-7/2")), "order-7/");
+        assert_eq!(stem(&id("order-7")), "order-7/", "and not order-71");
+    }
+
+    #[test]
+    fn two_children_of_a_run_with_a_long_id_have_two_ids() {
+        let run = id(&"a".repeat(255));
+        assert_ne!(child_id(&run, 0, &Place::root(0)), child_id(&run, 0, &Place::root(1)));
+    }
+}

@@ -1,0 +1,674 @@
+//! What a run may spend, its children included.
+//!
+//! Owns the arithmetic: what is left of a budget, when it is exhausted, what a child gets of it and what comes back. Stores ask nothing of
+//! it: a budget is in the head of its run, which moves on with the log. Must never look at a clock; the time is that of the record.
+//!
+//! Invariants:
+//! - BG1: no attempt of a task that costs something begins once a limit is reached. So a budget is exceeded by no more than the attempts
+//!   that were under way when it ran out.
+//! - BG2: what a child may spend is its parent's no more, from the commit that starts it until the input that says what it spent; with that,
+//!   what it has not spent is the parent's again, and no more the child's, should somebody retry it. A child that is given none of what its
+//!   parent is limited in has half of what is left.
+//! - BG3: what nobody hears of any more counts as spent: what was lent to children when their parent continued as new, but for spawned ones,
+//!   which outlive a generation; when it was retried, and when it ended.
+//! - BG4: a budget that the code sets is a ceiling: it lowers every limit that is higher, whoever has set that, but for limits that an
+//!   operator has granted ([`BudgetHead::granted`]). A start, a parent or a fork may lower a limit and cannot raise it.
+//! - BG5: what the code is told of its budget is as of its place in the log, so the same in every replay.
+//! - BG6: a fork may spend what was left of the budget at its point, of time too; what its original has spent behind it is the original's.
+//! - BG8 (CB3): a copy goes on with the lower one of each of its limits and of what whoever asked for the copy may let a run spend; what
+//!   was gone at its point counts against that, too.
+//! - BG7: where dollars are limited, what a model without a price has cost does not pass for nothing: the next attempt pauses the run, once.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::log::event::{ChildAgain, ChildStarted, PauseReason, RunResumed, RunStarted};
+use crate::spend::{self, PicoDollars, SpendTotals};
+use crate::{Event, Place, RunHead, RunId, Timestamp, message};
+
+/// What stands in the way where dollars are limited and a model has no price (BG7).
+pub const UNPRICED: &str = "price";
+
+message! {
+    /// What may be spent. What is not said has no limit.
+    #[derive(Copy, Default, Eq)]
+    pub struct Budget {
+        /// Read and written, of all models.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        1 => tokens: Option<u64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        2 => cost: Option<PicoDollars>,
+        /// Checkpoints of an agent; its children have their own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        3 => turns: Option<u64>,
+        /// Since the run was started, or was limited for the first time, whatever it waited for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        4 => seconds: Option<u64>,
+    }
+}
+
+impl Budget {
+    pub fn tokens(self, tokens: u64) -> Budget {
+        Budget { tokens: Some(tokens), ..self }
+    }
+
+    pub fn cost(self, cost: PicoDollars) -> Budget {
+        Budget { cost: Some(cost), ..self }
+    }
+
+    pub fn turns(self, turns: u64) -> Budget {
+        Budget { turns: Some(turns), ..self }
+    }
+
+    pub fn seconds(self, seconds: u64) -> Budget {
+        Budget { seconds: Some(seconds), ..self }
+    }
+
+    pub fn is_unlimited(&self) -> bool {
+        *self == Budget::default()
+    }
+
+    /// Of what there is nothing, where this is what is left.
+    pub fn nothing_of(&self) -> Option<&'static str> {
+        let limits = [
+            ("tokens", self.tokens == Some(0)),
+            ("cost", self.cost == Some(PicoDollars(0))),
+            ("turns", self.turns == Some(0)),
+            ("seconds", self.seconds == Some(0)),
+        ];
+        limits.into_iter().find_map(|(name, is_reached)| is_reached.then_some(name))
+    }
+
+    fn as_use(&self) -> BudgetUse {
+        BudgetUse { tokens: self.tokens.unwrap_or_default(), cost: self.cost.unwrap_or_default() }
+    }
+
+    /// With the limits that `other` has in the place of these.
+    pub fn changed_by(self, other: Budget) -> Budget {
+        Budget {
+            tokens: other.tokens.or(self.tokens),
+            cost: other.cost.or(self.cost),
+            turns: other.turns.or(self.turns),
+            seconds: other.seconds.or(self.seconds),
+        }
+    }
+
+    /// Returns the lower one of both limits, of each kind.
+    pub fn lowered_by(self, other: Budget) -> Budget {
+        fn lower<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
+            a.into_iter().chain(b).min()
+        }
+        Budget {
+            tokens: lower(self.tokens, other.tokens),
+            cost: lower(self.cost, other.cost),
+            turns: lower(self.turns, other.turns),
+            seconds: lower(self.seconds, other.seconds),
+        }
+    }
+
+    /// Returns the first limit that is higher than that of `ceiling`.
+    pub fn exceeds(&self, ceiling: &Budget) -> Option<&'static str> {
+        fn is_higher<T: Ord>(own: Option<T>, ceiling: Option<T>) -> bool {
+            own.zip(ceiling).is_some_and(|(own, ceiling)| own > ceiling)
+        }
+        let limits = [
+            ("tokens", is_higher(self.tokens, ceiling.tokens)),
+            ("cost", is_higher(self.cost, ceiling.cost)),
+            ("turns", is_higher(self.turns, ceiling.turns)),
+            ("seconds", is_higher(self.seconds, ceiling.seconds)),
+        ];
+        limits.into_iter().find_map(|(name, is_higher)| is_higher.then_some(name))
+    }
+
+    /// Returns these limits without those that `other` names, too.
+    fn without(self, other: Budget) -> Budget {
+        Budget {
+            tokens: self.tokens.filter(|_| other.tokens.is_none()),
+            cost: self.cost.filter(|_| other.cost.is_none()),
+            turns: self.turns.filter(|_| other.turns.is_none()),
+            seconds: self.seconds.filter(|_| other.seconds.is_none()),
+        }
+    }
+
+    /// Sets one limit as people write it: `tokens=50000`, `cost=2.50`, `turns=20`, `seconds=3600`.
+    pub fn set(&mut self, text: &str) -> Result<(), String> {
+        let (name, value) = text.split_once('=').unwrap_or((text, ""));
+        let number = || value.parse().map_err(|_| format!("`{name}` is a whole number, not `{value}`"));
+        match name {
+            "tokens" => self.tokens = Some(number()?),
+            "turns" => self.turns = Some(number()?),
+            "seconds" => self.seconds = Some(number()?),
+            "cost" => {
+                let wrong = || format!("`cost` is in dollars, like 2.50, and not `{value}`");
+                self.cost = Some(PicoDollars::parse(value).ok_or_else(wrong)?);
+            }
+            _ => return Err(format!("`{name}` is none of tokens, cost, turns, seconds")),
+        }
+        Ok(())
+    }
+}
+
+/// A budget as people write it down, in a request or in settings: a limit that is misspelled would be none, so it is refused.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WrittenBudget {
+    tokens: Option<u64>,
+    cost: Option<PicoDollars>,
+    turns: Option<u64>,
+    seconds: Option<u64>,
+}
+
+impl From<WrittenBudget> for Budget {
+    fn from(written: WrittenBudget) -> Budget {
+        let WrittenBudget { tokens, cost, turns, seconds } = written;
+        Budget { tokens, cost, turns, seconds }
+    }
+}
+
+impl std::fmt::Display for Budget {
+    /// As [`Budget::set`] reads it, one limit after the other.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let number = |name: &str, number: Option<u64>| number.map(|number| format!("{name}={number}"));
+        let cost = self.cost.map(|cost| format!("cost={cost}"));
+        let parts = [number("tokens", self.tokens), cost, number("turns", self.turns), number("seconds", self.seconds)];
+        f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join(" "))
+    }
+}
+
+/// What a run is started with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Allowance {
+    pub limit: Budget,
+    /// Those of the limits that hold also where the code of the run sets lower ones (BG4).
+    pub granted: Budget,
+}
+
+impl Allowance {
+    /// Returns limits that are granted by a caller who may raise what the code sets.
+    pub fn granted(limit: Budget) -> Allowance {
+        Allowance { limit, granted: limit }
+    }
+}
+
+message! {
+    /// Tokens and money that were spent.
+    #[derive(Copy, Default, Eq)]
+    pub struct BudgetUse {
+        1 => tokens: u64,
+        2 => cost: PicoDollars,
+    }
+}
+
+impl BudgetUse {
+    fn of(totals: Option<&SpendTotals>) -> BudgetUse {
+        totals.map_or(BudgetUse::default(), |totals| BudgetUse { tokens: totals.tokens.total(), cost: totals.cost })
+    }
+
+    fn plus(self, other: BudgetUse) -> BudgetUse {
+        BudgetUse { tokens: self.tokens.saturating_add(other.tokens), cost: self.cost.plus(other.cost) }
+    }
+}
+
+message! {
+    /// What an open child was given.
+    pub struct Slice {
+        1 => child: RunId,
+        /// Where it was started.
+        2 => place: Place,
+        3 => given: Budget,
+        /// It belongs to the run and not to one of its generations.
+        4 => is_spawned: bool,
+    }
+}
+
+message! {
+    /// The budget of a run as it stands.
+    #[derive(Default)]
+    pub struct BudgetHead {
+        1 => limit: Budget,
+        /// When the run was started, in its first generation.
+        2 => since: Option<Timestamp>,
+        /// Turns so far: segments that a checkpoint has ended, and in which something was asked for that costs.
+        3 => turns: u64,
+        /// What children have spent that have ended, with theirs.
+        4 => children: BudgetUse,
+        /// What open children may spend.
+        5 => lent: Vec<Slice>,
+        /// The run is a child, and this is of what its parent may spend.
+        6 => is_slice: bool,
+        /// The attempts of the run when its generation began; with more of them it is a turn.
+        8 => attempts_before: u64,
+        /// The run has paused because it used a model without a price; who resumes it knows that.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        9 => told_unpriced: bool,
+        /// What the run is a copy of has used a model without a price.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        10 => began_unpriced: bool,
+        /// The limits that an operator has set: what the code sets does not lower them (BG4).
+        #[serde(default, skip_serializing_if = "Budget::is_unlimited")]
+        11 => granted: Budget,
+    }
+}
+
+impl From<Allowance> for BudgetHead {
+    fn from(Allowance { limit, granted }: Allowance) -> BudgetHead {
+        BudgetHead { granted, ..BudgetHead::of(limit) }
+    }
+}
+
+message! {
+    /// What was gone of a budget at a point of the log, but for what open children have.
+    #[derive(Copy, Default, Eq)]
+    pub struct BudgetGone {
+        1 => spent: BudgetUse,
+        2 => turns: u64,
+        3 => seconds: u64,
+        /// A model without a price was used, and nobody was told (BG7).
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        4 => is_unpriced: bool,
+    }
+}
+
+impl BudgetHead {
+    pub fn of(limit: Budget) -> BudgetHead {
+        BudgetHead { limit, ..BudgetHead::default() }
+    }
+
+    /// Returns the limits as they are once the code has set `budget` (BG4).
+    pub(crate) fn limited_by(&self, budget: Budget) -> Budget {
+        self.limit.lowered_by(budget.without(self.granted))
+    }
+
+    fn lent(&self) -> BudgetUse {
+        in_all(&self.lent)
+    }
+
+    /// What the run has spent and its children have or may: what its parent hears when it ends (BG3).
+    pub fn used(&self, own: Option<&SpendTotals>) -> BudgetUse {
+        BudgetUse::of(own).plus(self.children).plus(self.lent())
+    }
+
+    /// What is left at `at`; what has no limit is not said.
+    pub fn left(&self, own: Option<&SpendTotals>, at: Timestamp) -> Budget {
+        let gone = self.used(own);
+        let passed = self.since.map_or(0, |since| at.since(since).as_secs());
+        Budget {
+            tokens: self.limit.tokens.map(|limit| limit.saturating_sub(gone.tokens)),
+            cost: self.limit.cost.map(|limit| PicoDollars(limit.0.saturating_sub(gone.cost.0))),
+            turns: self.limit.turns.map(|limit| limit.saturating_sub(self.turns)),
+            seconds: self.limit.seconds.map(|limit| limit.saturating_sub(passed)),
+        }
+    }
+
+    /// Which limit is reached, if one is (BG1).
+    pub fn exhausted(&self, own: Option<&SpendTotals>, at: Timestamp) -> Option<&'static str> {
+        let is_unpriced = self.limit.cost.is_some() && self.is_unpriced(own);
+        self.left(own, at).nothing_of().or(is_unpriced.then_some(UNPRICED))
+    }
+
+    /// Whether a model without a price was used that nobody was told of.
+    fn is_unpriced(&self, own: Option<&SpendTotals>) -> bool {
+        !self.told_unpriced && (self.began_unpriced || own.is_some_and(|own| own.unpriced > 0))
+    }
+
+    /// What the next generation begins with.
+    pub fn carried(&self, own: Option<&SpendTotals>, is_checkpoint: bool) -> BudgetHead {
+        let (lent, left): (Vec<Slice>, Vec<Slice>) = self.lent.iter().cloned().partition(|slice| slice.is_spawned);
+        let is_turn = is_checkpoint && attempts(own) > self.attempts_before;
+        let (turns, children) = (self.turns.saturating_add(u64::from(is_turn)), self.children.plus(in_all(&left))); // BG3
+        BudgetHead { turns, children, lent, ..self.clone() }
+    }
+
+    /// The run goes on from a copy of its log, and nobody hears of the children before (BG3).
+    pub(crate) fn retried(&mut self, own: Option<&SpendTotals>) {
+        self.attempts_before = attempts(own);
+        (self.children, self.lent) = (self.children.plus(self.lent()), Vec::new());
+        if self.is_slice {
+            // What it left is its parent's again (BG2).
+            let used = self.used(own);
+            self.limit.tokens = self.limit.tokens.map(|limit| limit.min(used.tokens));
+            self.limit.cost = self.limit.cost.map(|limit| limit.min(used.cost));
+        }
+    }
+
+    /// What a fork begins without that is made of the log as of `at`.
+    pub(crate) fn gone(&self, own: Option<&SpendTotals>, at: Timestamp) -> BudgetGone {
+        let seconds = self.since.map_or(0, |since| at.since(since).as_secs());
+        BudgetGone {
+            spent: BudgetUse::of(own).plus(self.children),
+            turns: self.turns,
+            seconds,
+            is_unpriced: self.is_unpriced(own),
+        }
+    }
+
+    /// The run is a copy of another one, which has paid for what it has spent; the copy may spend what was left then (BG6).
+    pub(crate) fn forked(&mut self, gone: BudgetGone, at: Timestamp) {
+        let BudgetGone { spent: children, turns, seconds, is_unpriced } = gone;
+        let (limit, granted, since) = (self.limit, self.granted, Some(at.before(Duration::from_secs(seconds))));
+        let lent = std::mem::take(&mut self.lent);
+        *self = BudgetHead { since, turns, children, lent, began_unpriced: is_unpriced, granted, ..BudgetHead::of(limit) };
+    }
+
+    /// Lowers the limits to those of a ceiling (BG8).
+    pub(crate) fn lower(&mut self, ceiling: Budget) {
+        self.limit = self.limit.lowered_by(ceiling);
+    }
+
+    /// What a child gets that is started now; nothing if that has no limit.
+    fn give(&mut self, child: &ChildStarted, own: Option<&SpendTotals>, at: Timestamp) -> Option<Budget> {
+        let (asked, left) = (child.budget.unwrap_or_default(), self.left(own, at));
+        let given = Budget {
+            tokens: cut(asked.tokens, left.tokens),
+            cost: cut(asked.cost.map(|cost| cost.0), left.cost.map(|cost| cost.0)).map(PicoDollars),
+            turns: asked.turns,
+            seconds: [asked.seconds, left.seconds].into_iter().flatten().min(),
+        };
+        let given = (!given.is_unlimited()).then_some(given)?;
+        let (child, place, is_spawned) = (child.child.clone(), child.place.clone(), child.is_spawned);
+        self.lent.push(Slice { child, place, given, is_spawned });
+        Some(given)
+    }
+
+    /// What children get that are started again, for the log to say it; they are in `open` as they were asked for.
+    pub(crate) fn give_again<'a>(
+        &mut self,
+        open: impl Iterator<Item = (&'a ChildStarted, RunId)>,
+        own: Option<&SpendTotals>,
+        at: Timestamp,
+    ) -> Vec<ChildAgain> {
+        let open: Vec<_> = open.collect();
+        self.lent.retain(|slice| open.iter().all(|(child, _)| slice.place != child.place || slice.is_spawned));
+        let again = |(asked, child): (&ChildStarted, RunId)| {
+            let budget = self.give(&ChildStarted { child: child.clone(), ..asked.clone() }, own, at);
+            ChildAgain { place: asked.place.clone(), child, budget }
+        };
+        open.into_iter().map(again).collect()
+    }
+
+    /// What [`BudgetHead::give_again`] gave.
+    fn lend_again(&mut self, children: &[ChildAgain]) {
+        for again in children {
+            self.lent.retain(|slice| slice.place != again.place || slice.is_spawned);
+            let (child, place) = (again.child.clone(), again.place.clone());
+            self.lent.extend(again.budget.map(|given| Slice { child, place, given, is_spawned: false }));
+        }
+    }
+
+    /// A child has ended; `child` says which, if it is a spawned one. Nobody gives back twice.
+    fn take_back(&mut self, place: &Place, child: Option<&RunId>, spent: Option<BudgetUse>) {
+        match child {
+            Some(child) => self.take_back_spawned(child, spent),
+            None => self.take_back_slice(|slice| !slice.is_spawned && slice.place == *place, spent),
+        }
+    }
+
+    fn take_back_spawned(&mut self, child: &RunId, spent: Option<BudgetUse>) {
+        self.take_back_slice(|slice| slice.is_spawned && slice.child == *child, spent);
+    }
+
+    fn take_back_slice(&mut self, is_its: impl Fn(&Slice) -> bool, spent: Option<BudgetUse>) {
+        if let Some(position) = self.lent.iter().position(is_its) {
+            let slice = self.lent.remove(position);
+            self.children = self.children.plus(spent.unwrap_or(slice.given.as_use())); // BG3
+        }
+    }
+}
+
+/// What a run begins with: what it may spend, and what the generations before have spent.
+pub(crate) fn begin(started: &RunStarted, at: Timestamp) -> Purse {
+    let (spend, attempts_before) = (started.spend.clone(), attempts(started.spend.as_deref()));
+    let begun = |budget: Box<BudgetHead>| BudgetHead { since: budget.since.or(Some(at)), attempts_before, ..*budget };
+    Purse { spend, budget: started.budget.clone().map(|budget| Box::new(begun(budget))) }
+}
+
+/// The budget as it is behind the events of a commit.
+pub(crate) fn after(head: &RunHead, events: &[Event], at: Timestamp) -> Option<Box<BudgetHead>> {
+    let mut purse = Purse { spend: head.spend.clone(), budget: head.budget.clone() };
+    events.iter().for_each(|event| purse.follow(event, at));
+    purse.budget
+}
+
+/// Moves on with an event of the run's log.
+pub(crate) fn follow(spend: &mut Option<Box<SpendTotals>>, budget: &mut Option<Box<BudgetHead>>, event: &Event, at: Timestamp) {
+    match event {
+        // A copy is a run of its own from here on, and what it is a copy of has paid for that.
+        Event::RunForked(_) => *spend = None,
+        Event::RetryRequested(event) => *spend = event.spend.clone(),
+        // BG4
+        Event::BudgetSet(event) => match budget {
+            Some(budget) => budget.limit = budget.limited_by(event.budget),
+            None => *budget = Some(Box::new(BudgetHead { since: Some(at), ..BudgetHead::of(event.budget) })),
+        },
+        Event::RunResumed(RunResumed { budget: Some(change) }) => {
+            let budget = budget.get_or_insert_with(|| Box::new(BudgetHead { since: Some(at), ..BudgetHead::default() }));
+            budget.limit = budget.limit.changed_by(*change);
+            budget.granted = budget.granted.changed_by(*change);
+        }
+        event if event.is_quiet() => {
+            for charge in spend::charges(event) {
+                let totals = spend.get_or_insert_default();
+                **totals = totals.charged(&charge);
+            }
+        }
+        _ => {}
+    }
+    let ceiling = match event {
+        Event::RunForked(event) => event.budget_max,
+        Event::RetryRequested(event) => event.budget_max,
+        _ => None,
+    };
+    if ceiling.is_some() {
+        budget.get_or_insert_with(|| Box::new(BudgetHead { since: Some(at), ..BudgetHead::default() })); // BG8
+    }
+    let Some(budget) = budget else { return };
+    match event {
+        Event::RunPaused(pause) if pause.reason == PauseReason::BudgetExhausted => {
+            budget.told_unpriced |= budget.exhausted(spend.as_deref(), at) == Some(UNPRICED);
+        }
+        Event::RunForked(forked) => {
+            budget.forked(forked.gone.unwrap_or_default(), at);
+            budget.lower(forked.budget_max.unwrap_or_default());
+            budget.lend_again(&forked.children);
+        }
+        Event::RetryRequested(retry) => {
+            budget.retried(spend.as_deref());
+            budget.lower(retry.budget_max.unwrap_or_default());
+            budget.lend_again(&retry.children);
+        }
+        Event::ChildStarted(child) => drop(budget.give(child, spend.as_deref(), at)), // BG2
+        Event::ChildCompleted(ended) => budget.take_back(&ended.place, ended.child.as_ref(), ended.spent),
+        Event::ChildFailed(ended) => budget.take_back(&ended.place, ended.child.as_ref(), ended.spent),
+        Event::ChildSettled(settled) => budget.take_back_spawned(&settled.child, Some(settled.spent)),
+        _ => {}
+    }
+}
+
+/// What a run has spent and may spend, as of a place in its log: the same whenever its code comes there.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Purse {
+    pub spend: Option<Box<SpendTotals>>,
+    pub budget: Option<Box<BudgetHead>>,
+}
+
+impl Purse {
+    pub fn follow(&mut self, event: &Event, at: Timestamp) {
+        match event {
+            Event::RunStarted(started) => *self = begin(started, at),
+            event => follow(&mut self.spend, &mut self.budget, event, at),
+        }
+    }
+
+    /// What the run has spent, with its children that have ended.
+    pub fn spent(&self) -> BudgetUse {
+        let children = self.budget.as_ref().map_or(BudgetUse::default(), |budget| budget.children);
+        BudgetUse::of(self.spend.as_deref()).plus(children)
+    }
+
+    pub fn left(&self, at: Timestamp) -> Budget {
+        self.budget.as_ref().map_or(Budget::default(), |budget| budget.left(self.spend.as_deref(), at))
+    }
+}
+
+fn attempts(own: Option<&SpendTotals>) -> u64 {
+    own.map_or(0, |own| own.attempts)
+}
+
+fn in_all(slices: &[Slice]) -> BudgetUse {
+    slices.iter().fold(BudgetUse::default(), |sum, slice| sum.plus(slice.given.as_use()))
+}
+
+/// No more than is left, and half of it for who asks for nothing.
+fn cut(asked: Option<u64>, left: Option<u64>) -> Option<u64> {
+    left.map_or(asked, |left| Some(asked.map_or(left.div_ceil(2), |asked| asked.min(left))))
+}
+
+/// What a child may spend that its parent has started as `id`: its slice, or what it was asked for with if its parent may spend anything.
+pub(crate) fn of_child(parent: Option<&BudgetHead>, asked: &ChildStarted, id: &RunId) -> Option<Box<BudgetHead>> {
+    let is_its = |slice: &&Slice| slice.child == *id && slice.place == asked.place;
+    let limit = match parent {
+        Some(parent) => parent.lent.iter().rev().find(is_its).map(|slice| slice.given),
+        None => asked.budget,
+    };
+    let limit = limit.filter(|limit| !limit.is_unlimited())?;
+    Some(Box::new(BudgetHead { is_slice: parent.is_some(), ..BudgetHead::of(limit) }))
+}
+
+#[cfg(test)]
+mod trees;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spend::{Spend, Tokens};
+    use crate::{Hash, Name, Payload};
+
+    fn spent(tokens: u64) -> SpendTotals {
+        SpendTotals::of(&Spend::on("m").tokens(Tokens { input: tokens, ..Tokens::default() }).cost(PicoDollars(tokens)))
+    }
+
+    fn child(ordinal: u32, budget: Option<Budget>) -> ChildStarted {
+        ChildStarted {
+            place: Place::root(ordinal),
+            child: RunId::new("c").unwrap(),
+            kind: Name::new("k").unwrap(),
+            version: None,
+            input_hash: Hash::of(&Payload::null()),
+            input: Payload::null(),
+            on_parent_close: crate::log::event::OnParentClose::Cancel,
+            is_spawned: false,
+            budget,
+        }
+    }
+
+    #[test]
+    fn a_limit_that_is_reached_is_named() {
+        let budget = BudgetHead { since: Some(Timestamp(1_000)), ..BudgetHead::of(Budget::default().tokens(10).seconds(60)) };
+        assert_eq!(budget.exhausted(Some(&spent(9)), Timestamp(60_999)), None);
+        assert_eq!(budget.exhausted(Some(&spent(10)), Timestamp(2_000)), Some("tokens"));
+        assert_eq!(budget.exhausted(None, Timestamp(61_000)), Some("seconds"));
+        assert_eq!(BudgetHead::of(Budget::default().cost(PicoDollars(3))).exhausted(Some(&spent(3)), Timestamp(0)), Some("cost"));
+        let dollars = BudgetHead::of(Budget::default().cost(PicoDollars(9)));
+        let unpriced = SpendTotals { unpriced: 1, ..spent(3) };
+        assert_eq!(dollars.exhausted(Some(&unpriced), Timestamp(0)), Some(UNPRICED)); // BG7
+        let mut fork = dollars.clone();
+        fork.forked(dollars.gone(Some(&unpriced), Timestamp(0)), Timestamp(0));
+        assert_eq!(
+            fork.exhausted(None, Timestamp(0)),
+            Some(UNPRICED),
+            "it may spend what was left, and nobody knows what that is"
+        );
+        assert_eq!(BudgetHead { told_unpriced: true, ..dollars }.exhausted(Some(&unpriced), Timestamp(0)), None);
+        let turns = BudgetHead::of(Budget::default().turns(1));
+        assert_eq!(turns.carried(Some(&spent(1)), false).exhausted(None, Timestamp(0)), None);
+        assert_eq!(turns.carried(None, true).exhausted(None, Timestamp(0)), None, "nothing was asked for");
+        assert_eq!(turns.carried(Some(&spent(1)), true).exhausted(None, Timestamp(0)), Some("turns"));
+        let later = BudgetHead { attempts_before: 1, ..turns };
+        assert_eq!(later.carried(Some(&spent(1)), true).exhausted(None, Timestamp(0)), None, "the turn before did");
+    }
+
+    #[test]
+    fn a_slice_is_gone_until_its_child_has_ended_and_then_what_was_spent() {
+        let mut parent = BudgetHead::of(Budget::default().tokens(100));
+        let (own, at) = (spent(10), Timestamp(0));
+        let mut give = |ordinal, asked: Option<u64>| {
+            let given = parent.give(&child(ordinal, asked.map(|tokens| Budget::default().tokens(tokens))), Some(&own), at);
+            (given.and_then(|given| given.tokens), parent.left(Some(&own), at).tokens)
+        };
+        assert_eq!(give(0, Some(60)), (Some(60), Some(30)));
+        assert_eq!(give(1, None), (Some(15), Some(15)), "half of what is left for who asks for nothing");
+        assert_eq!(give(2, Some(60)), (Some(15), Some(0)), "no more than there is");
+        assert_eq!(give(3, None), (Some(0), Some(0)));
+        parent.take_back(&Place::root(0), None, Some(BudgetUse { tokens: 20, cost: PicoDollars(0) }));
+        assert_eq!(parent.left(Some(&own), at).tokens, Some(40), "BG2");
+        assert_eq!(
+            parent.carried(Some(&own), false).left(Some(&own), at).tokens,
+            Some(40),
+            "BG3: the other slices count as spent"
+        );
+        assert_eq!(parent.carried(Some(&own), false).left(Some(&own), at).cost, None);
+        assert_eq!(parent.used(Some(&own)).tokens, 60, "BG3: and so they do when the run ends");
+    }
+
+    #[test]
+    fn a_spawned_child_is_not_taken_for_another_one_at_its_place_in_a_later_generation() {
+        let mut parent = BudgetHead::of(Budget::default().tokens(100));
+        let at = Timestamp(0);
+        let spawned =
+            ChildStarted { is_spawned: true, child: RunId::new("s").unwrap(), ..child(0, Some(Budget::default().tokens(40))) };
+        parent.give(&spawned, None, at);
+        let mut parent = parent.carried(None, true);
+        parent.give(&child(0, Some(Budget::default().tokens(20))), None, at);
+        parent.take_back(&Place::root(0), None, Some(BudgetUse::default()));
+        assert_eq!(parent.left(None, at).tokens, Some(60));
+        for _ in 0..2 {
+            parent.take_back(&Place::root(5), Some(&spawned.child), Some(BudgetUse { tokens: 7, cost: PicoDollars(0) }));
+            assert_eq!(parent.left(None, at).tokens, Some(93), "once, whoever asks how often");
+        }
+    }
+
+    #[test]
+    fn without_a_budget_a_child_has_what_it_is_given() {
+        let asked = |budget| of_child(None, &child(0, budget), &RunId::new("c").unwrap());
+        assert_eq!(asked(None), None);
+        let own = asked(Some(Budget::default().turns(3))).unwrap();
+        assert_eq!((own.limit, own.is_slice), (Budget::default().turns(3), false));
+    }
+
+    #[test]
+    fn what_the_code_sets_is_a_ceiling_unless_an_operator_has_granted_more() {
+        let set = |tokens: u64| {
+            Event::from(crate::log::event::BudgetSet { place: Place::root(0), budget: Budget::default().tokens(tokens).turns(5) })
+        };
+        let limits = |start: Option<Allowance>, events: &[Event]| {
+            let (mut spend, mut budget) = (None, start.map(|allowance| Box::new(BudgetHead::from(allowance))));
+            events.iter().for_each(|event| follow(&mut spend, &mut budget, event, Timestamp(0)));
+            budget.unwrap().limit
+        };
+        let ceiling = Budget::default().tokens(100).turns(5);
+        let asked = |tokens: u64| Allowance { limit: Budget::default().tokens(tokens), granted: Budget::default() };
+        assert_eq!(limits(None, &[set(100)]), ceiling);
+        assert_eq!(limits(Some(asked(1_000_000_000_000)), &[set(100)]), ceiling, "a start cannot raise it");
+        assert_eq!(limits(Some(asked(7)), &[set(100)]), Budget { tokens: Some(7), ..ceiling }, "and can lower it");
+        let granted = Allowance::granted(Budget::default().tokens(500));
+        assert_eq!(limits(Some(granted), &[set(100)]), Budget { tokens: Some(500), ..ceiling }, "in what is granted alone");
+        let resumed = Event::from(RunResumed { budget: Some(Budget::default().tokens(900)) });
+        assert_eq!(limits(Some(asked(7)), &[set(100), resumed, set(100)]), Budget { tokens: Some(900), ..ceiling });
+    }
+
+    #[test]
+    fn budgets_are_read_as_people_write_them() {
+        let mut budget = Budget::default();
+        for text in ["tokens=5", "cost=2.50", "turns=3", "seconds=60"] {
+            budget.set(text).unwrap();
+        }
+        assert_eq!(budget, Budget::default().tokens(5).cost(PicoDollars(2_500_000_000_000)).turns(3).seconds(60));
+        let mut again = Budget::default();
+        budget.to_string().split(' ').for_each(|text| again.set(text).unwrap());
+        assert_eq!(again, budget);
+        for text in ["tokens", "tokens=-1", "cost=$2", "dollars=2", ""] {
+            assert!(budget.set(text).is_err(), "{text}");
+        }
+    }
+}

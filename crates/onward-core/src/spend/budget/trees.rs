@@ -1,0 +1,408 @@
+//! Random trees of runs: whatever they do, and in whatever order they hear of it, they spend no more than the first of them may.
+//!
+//! The runs are heads with their logs, as a store keeps them; nobody has any code. A run whose parent is over goes on all the same, for that
+//! is the worst that can happen.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+use crate::log::CommitId;
+use crate::log::event::{ChildAwaited, OnParentClose, RunCompleted, RunContinued, RunFailed, TaskAttemptEnded, TaskAttempted};
+use crate::run::reopen::{Fork, OpenChildren, Retry};
+use crate::run::{Carries, Commit, Delivery, Effect, Input, NewRun, Refusal, Status, answer_to};
+use crate::spend::{Spend, Tokens};
+use crate::{Failure, Hash, Index, Name, Namespace, Payload, Record, RunKey, run::reopen};
+
+const LIMIT: u64 = 200;
+
+struct Attempt {
+    run: RunKey,
+    generation: u32,
+    place: Place,
+    began_at: Timestamp,
+}
+
+struct Run {
+    head: RunHead,
+    log: Vec<Record>,
+    ordinal: u32,
+    spawned: Vec<RunId>,
+}
+
+struct Trees {
+    seed: u64,
+    drawn: u64,
+    now: Timestamp,
+    runs: BTreeMap<RunKey, Run>,
+    news: Vec<Delivery>,
+    heard: BTreeSet<(RunKey, String)>,
+    attempts: Vec<Attempt>,
+    /// By how much attempts that were under way have cost more than was left, in all.
+    over: u64,
+    /// What whoever resumed a run has let it spend beside.
+    more: u64,
+    /// How often each of the things has happened that the test is about.
+    seen: BTreeMap<&'static str, u32>,
+}
+
+impl Drop for Trees {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {} failed behind {} draws", self.seed, self.drawn);
+        }
+    }
+}
+
+impl Trees {
+    fn new(seed: u64) -> Trees {
+        let (now, key) = (Timestamp(1_000_000), key("root"));
+        let budget = Some(Box::new(BudgetHead::of(Budget::default().tokens(LIMIT))));
+        let started = RunStarted { budget, ..RunStarted::new(name("k"), Payload::null(), seed) };
+        let mut trees = Trees {
+            seed,
+            drawn: 0,
+            now,
+            runs: BTreeMap::new(),
+            news: Vec::new(),
+            heard: BTreeSet::new(),
+            attempts: Vec::new(),
+            over: 0,
+            more: 0,
+            seen: BTreeMap::new(),
+        };
+        trees.start(NewRun { key, started, signal: None });
+        trees
+    }
+
+    fn draw(&mut self, bound: usize) -> usize {
+        self.drawn += 1;
+        (crate::random::derive(self.seed, &Place::root(0), self.drawn) % bound as u64) as usize
+    }
+
+    fn saw(&mut self, what: &'static str) {
+        *self.seen.entry(what).or_default() += 1;
+    }
+
+    fn start(&mut self, run: NewRun) {
+        let (head, first) = RunHead::start(run.key.clone(), run.started, self.now);
+        let spawned = self.runs.remove(&run.key).map_or(Vec::new(), |before| before.spawned);
+        self.runs.insert(run.key, Run { head, log: vec![first], ordinal: 0, spawned });
+    }
+
+    fn send(&mut self, effects: Vec<Effect>) {
+        let sent =
+            effects.into_iter().filter_map(|effect| if let Effect::Send(delivery) = effect { Some(*delivery) } else { None });
+        self.news.extend(sent);
+    }
+
+    /// Whether the run took it.
+    fn input(&mut self, key: &RunKey, input: Input) -> Result<(), Refusal> {
+        let now = self.now;
+        let Some(run) = self.runs.get_mut(key) else { return Ok(()) };
+        let admitted = run.head.admit_input(input, now)?;
+        run.log.push(admitted.record);
+        self.send(admitted.effects);
+        Ok(())
+    }
+
+    fn commit(&mut self, key: &RunKey, events: Vec<Event>) {
+        let (now, commit_id) = (self.now, CommitId(self.drawn));
+        let run = self.runs.get_mut(key).expect("it is there");
+        let head = &mut run.head;
+        let commit = Commit {
+            key: key.clone(),
+            generation: head.generation,
+            epoch: head.epoch,
+            n: head.next_commit,
+            commit_id,
+            horizon: Index(head.next_index.0 - 1),
+            events,
+            waits: true,
+            end_over_unread: false,
+            is_standing: false,
+            carries: Carries::default(),
+        };
+        let admitted = head.admit_commit(commit, now).expect("an open run that has read all takes commits");
+        run.log.push(admitted.record);
+        self.send(admitted.effects);
+        if let Some(next) = admitted.successor {
+            self.start(*next);
+        }
+        self.check_rebuilt(key);
+    }
+
+    /// A head is what its log says (L16).
+    fn check_rebuilt(&self, key: &RunKey) {
+        let run = &self.runs[key];
+        let rebuilt = RunHead::rebuild(key.clone(), &run.log).expect("a log has a start");
+        assert_eq!((&rebuilt.budget, &rebuilt.spend), (&run.head.budget, &run.head.spend), "L16");
+    }
+
+    /// One thing that could happen next.
+    fn step(&mut self) {
+        self.now = Timestamp(self.now.0 + 1);
+        if !self.news.is_empty() && self.draw(3) == 0 {
+            // Those to one receiver are in order; which receiver is next is not.
+            let drawn = self.draw(self.news.len());
+            let receiver = self.news[drawn].receiver().clone();
+            let position = self.news.iter().position(|news| *news.receiver() == receiver).expect("it was drawn");
+            let news = self.news.remove(position);
+            return self.deliver(news);
+        }
+        if !self.attempts.is_empty() && self.draw(3) == 0 {
+            return self.end_attempt();
+        }
+        let keys: Vec<RunKey> = self.runs.keys().cloned().collect();
+        let key = &keys[self.draw(keys.len())];
+        let status = self.runs[key].head.status;
+        match status {
+            Status::Failed if self.draw(3) == 0 => self.retry(key),
+            Status::Paused if self.draw(4) == 0 => self.resume(key),
+            status if status.is_closed() || status == Status::Paused => {}
+            _ => self.go_on(key),
+        }
+    }
+
+    fn go_on(&mut self, key: &RunKey) {
+        match self.draw(12) {
+            0..5 => self.attempt(key),
+            5..8 => self.start_children(key),
+            8 => self.ask_spawned(key),
+            9 => {
+                let checkpoint = None;
+                self.commit(key, vec![RunContinued { input: Payload::null(), checkpoint }.into()]);
+                self.saw("continued");
+            }
+            10 if key.id.as_str() != "root" => {
+                self.commit(key, vec![RunCompleted { output: Payload::null(), attempts: None }.into()]);
+            }
+            _ => self.commit(key, vec![RunFailed { failure: Failure::fatal("out of luck"), attempts: None }.into()]),
+        }
+    }
+
+    fn attempt(&mut self, key: &RunKey) {
+        let run = self.runs.get_mut(key).expect("it is there");
+        run.ordinal += 1;
+        let (place, generation, began_at) = (Place::root(run.ordinal), run.head.generation, self.now);
+        let stands_as = Some("m".to_owned());
+        let attempted = TaskAttempted { place: place.clone(), attempt: 1, stands_as, began_at: Some(began_at) };
+        match self.input(key, Input { generation: Some(generation), ..Input::new(attempted) }) {
+            Ok(()) => self.attempts.push(Attempt { run: key.clone(), generation, place, began_at }),
+            Err(refusal) => {
+                let pause = refusal.pause().expect("an open run takes an attempt as long as it may spend");
+                self.input(key, pause).expect("an open run can be paused");
+                self.saw("paused");
+            }
+        }
+    }
+
+    fn end_attempt(&mut self) {
+        let position = self.draw(self.attempts.len());
+        let tokens = self.draw(30) as u64;
+        self.end_attempt_with(position, tokens);
+    }
+
+    fn end_attempt_with(&mut self, position: usize, tokens: u64) {
+        let Attempt { run: key, generation, place, began_at } = self.attempts.swap_remove(position);
+        let spend = vec![Spend::on("m").tokens(Tokens { input: tokens, ..Tokens::default() })];
+        let stands_as = Some("m".to_owned());
+        let ended = TaskAttemptEnded { place, generation, attempt: 1, claim: 1, began_at, stands_as, failure_code: None, spend };
+        let left = self.left(&key);
+        if self.input(&key, Input::attempt_ended(ended)).is_ok() {
+            self.over += tokens.saturating_sub(left);
+        }
+    }
+
+    fn left(&self, key: &RunKey) -> u64 {
+        let head = &self.runs[key].head;
+        let budget = head.budget.as_ref().expect("a child of a run with a budget has one");
+        budget.left(head.spend.as_deref(), self.now).tokens.expect("and so are its tokens limited")
+    }
+
+    fn start_children(&mut self, key: &RunKey) {
+        let mut events = Vec::new();
+        for _ in 0..=self.draw(3) {
+            let (is_spawned, asked) = (self.draw(3) == 0, (self.draw(2) == 0).then(|| self.draw(80) as u64));
+            events.push(self.child(key, is_spawned, asked).into());
+        }
+        if self.draw(8) == 0 {
+            events.push(RunContinued { input: Payload::null(), checkpoint: None }.into());
+        }
+        self.commit(key, events);
+    }
+
+    fn start_child(&mut self, key: &RunKey, tokens: u64) {
+        let child = self.child(key, false, Some(tokens));
+        self.commit(key, vec![child.into()]);
+    }
+
+    fn child(&mut self, key: &RunKey, is_spawned: bool, asked: Option<u64>) -> ChildStarted {
+        let run = self.runs.get_mut(key).expect("it is there");
+        run.ordinal += 1;
+        let (place, generation) = (Place::root(run.ordinal), run.head.generation);
+        let child = match is_spawned {
+            true => reopen::spawned_id(&key.id, generation, &place, run.head.life.unwrap_or_default()),
+            false => reopen::child_id(&key.id, generation, &place),
+        };
+        run.spawned.extend(is_spawned.then(|| child.clone()));
+        let (input, on_parent_close) = (Payload::null(), OnParentClose::Abandon);
+        let budget = asked.map(|tokens| Budget::default().tokens(tokens));
+        let (kind, input_hash, version) = (name("k"), Hash::of(&input), None);
+        ChildStarted { place, child, kind, version, input_hash, input, on_parent_close, is_spawned, budget }
+    }
+
+    fn ask_spawned(&mut self, key: &RunKey) {
+        let spawned = self.runs[key].spawned.clone();
+        if spawned.is_empty() {
+            return;
+        }
+        let child = spawned[self.draw(spawned.len())].clone();
+        let run = self.runs.get_mut(key).expect("it is there");
+        run.ordinal += 1;
+        let place = Place::root(run.ordinal);
+        self.commit(key, vec![ChildAwaited { place, child }.into()]);
+    }
+
+    fn deliver(&mut self, news: Delivery) {
+        let (to, input) = match news {
+            Delivery::Start(run) if self.runs.contains_key(&run.key) => return,
+            Delivery::Start(run) => return self.start(run),
+            Delivery::Input { to, input } => (to, input),
+        };
+        if let Some(once) = &input.once
+            && !self.heard.insert((to.clone(), once.key.clone()))
+        {
+            return;
+        }
+        let child_ended = matches!(input.event, Event::ChildCompleted(_) | Event::ChildFailed(_));
+        match (self.input(&to, input.clone()), input.event) {
+            (Err(_), Event::ResultRequested(asked)) => {
+                let spent = self.runs[&to].head.budget_used();
+                self.news.push(answer_to(&asked.by, &to.id, Ok(Payload::null())).with_spent(spent));
+            }
+            (Ok(()), _) if child_ended => self.saw("given back"),
+            _ => {}
+        }
+    }
+
+    fn deliver_all(&mut self) {
+        while !self.news.is_empty() {
+            let news = self.news.remove(0);
+            self.deliver(news);
+        }
+    }
+
+    fn retry(&mut self, key: &RunKey) {
+        let run = &self.runs[key];
+        let Ok(reopened) = reopen::retry(&run.head, &run.log, &Retry::new("r"), self.now) else { return };
+        let head = RunHead::rebuild(key.clone(), &reopened.records).expect("a log has a start");
+        let (ordinal, spawned) = (run.ordinal, run.spawned.clone());
+        self.runs.insert(key.clone(), Run { head, log: reopened.records, ordinal, spawned });
+        self.saw(if reopened.news.is_empty() { "retried" } else { "retried with children" });
+        self.news.extend(reopened.news);
+    }
+
+    fn resume(&mut self, key: &RunKey) {
+        let more = (self.draw(2) == 0).then(|| self.draw(20) as u64);
+        let limit = self.runs[key].head.budget.as_ref().and_then(|budget| budget.limit.tokens).expect("it is limited");
+        let budget = more.map(|more| Budget::default().tokens(limit + more));
+        self.more += more.unwrap_or_default();
+        self.input(key, Input::new(RunResumed { budget })).expect("a paused run can be resumed");
+    }
+
+    /// What all of them have spent.
+    fn spent(&self) -> u64 {
+        self.runs.values().filter_map(|run| run.head.spend.as_ref()).map(|totals| totals.tokens.total()).sum()
+    }
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text).expect("a constant name")
+}
+
+fn key(id: &str) -> RunKey {
+    RunKey::new(Namespace::default(), RunId::new(id).expect("a constant name"))
+}
+
+#[test]
+fn a_tree_of_runs_spends_no_more_than_its_first_may_but_for_what_was_under_way() {
+    let mut seen: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut most = 0;
+    for seed in 0..400 {
+        let mut trees = Trees::new(seed);
+        for _ in 0..400 {
+            trees.step();
+            let (spent, may) = (trees.spent(), LIMIT + trees.over + trees.more);
+            assert!(spent <= may, "{spent} were spent, and no more than {may} may be");
+        }
+        most = most.max(trees.spent());
+        trees.seen.iter().for_each(|(what, count)| *seen.entry(what).or_default() += count);
+    }
+    // The stories are about something.
+    for what in ["paused", "continued", "given back", "retried", "retried with children"] {
+        assert!(seen.get(what).is_some_and(|count| *count > 20), "{what}: {seen:?}");
+    }
+    assert!(most > LIMIT, "somebody has spent all there is: {most}");
+}
+
+/// The fork of a run that has spent something, at the end of the commit that it made then.
+#[test]
+fn a_fork_begins_with_what_was_left_at_its_point() {
+    let mut trees = Trees::new(1);
+    let root = key("root");
+    let budget = Budget::default().tokens(LIMIT).seconds(100).turns(3);
+    let started = RunStarted { budget: Some(Box::new(BudgetHead::of(budget))), ..RunStarted::new(name("k"), Payload::null(), 1) };
+    trees.start(NewRun { key: root.clone(), started, signal: None });
+    trees.attempt(&root);
+    trees.end_attempt_with(0, 30);
+    trees.now = trees.now.after(std::time::Duration::from_secs(40));
+    trees.start_child(&root, 50);
+    let point = trees.runs[&root].log.last().expect("it has records").last_index();
+    trees.attempt(&root);
+    trees.end_attempt_with(0, 60);
+    trees.now = trees.now.after(std::time::Duration::from_secs(500));
+    for (children, left) in [(OpenChildren::Await, 120), (OpenChildren::Restart, 120)] {
+        let fork = Fork {
+            key: key("fork"),
+            index: Some(point),
+            is_reset: false,
+            keep_signals: false,
+            children,
+            version: None,
+            seed: 2,
+            request_id: String::new(),
+            reason: String::new(),
+            budget_max: None,
+        };
+        let run = &trees.runs[&root];
+        let forked = reopen::fork(&run.head, Vec::new(), &run.log, &fork, trees.now).expect("it is the end of a commit");
+        let head = RunHead::rebuild(fork.key.clone(), &forked.logs[0]).expect("a log has a start");
+        let budget = head.budget.expect("it has one");
+        assert_eq!(head.spend, None, "the original has paid for that");
+        let expected = Budget::default().tokens(left).seconds(60).turns(3);
+        assert_eq!(budget.left(None, trees.now), expected, "30 and a slice of 50 are gone, and 40 seconds");
+    }
+}
+
+/// Nobody asks for its result, and its parent is in a later generation.
+#[test]
+fn what_a_spawned_child_leaves_is_its_parents_again_when_it_ends() {
+    let mut trees = Trees::new(1);
+    let root = key("root");
+    let child = trees.child(&root, true, Some(50));
+    let spawned = RunKey::new(root.namespace.clone(), child.child.clone());
+    trees.commit(&root, vec![child.into()]);
+    trees.deliver_all();
+    trees.attempt(&spawned);
+    trees.end_attempt_with(0, 10);
+    trees.commit(&root, vec![RunContinued { input: Payload::null(), checkpoint: None }.into()]);
+    assert_eq!(trees.left(&root), LIMIT - 50);
+    trees.commit(&spawned, vec![RunCompleted { output: Payload::null(), attempts: None }.into()]);
+    trees.deliver_all();
+    assert_eq!(trees.left(&root), LIMIT - 10);
+    assert_eq!(trees.runs[&root].head.status, Status::Pending, "it is told to nobody's code");
+    trees.ask_spawned(&root);
+    trees.deliver_all();
+    trees.check_rebuilt(&root);
+    assert_eq!(trees.left(&root), LIMIT - 10, "and nothing is given back twice");
+}

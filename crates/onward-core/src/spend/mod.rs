@@ -1,0 +1,372 @@
+//! What attempts cost: tokens and money, exactly, and how totals are made of them.
+//!
+//! A *line* is what one attempt spent on one model. Owns how a line gets into totals, the same for a run, a tree, a model and a day, so
+//! that every total is a sum of the same lines. Must never look at a clock or a price list: whoever made the call says what it cost.
+//!
+//! Invariants:
+//! - LG1: an attempt is in the totals once, from the moment it is handed out: as unknown until somebody says what it cost, and then with
+//!   that. Its number (generation, place, claim and beginning) is taken once in its run: by a slot, or by the record that has its outcome.
+//! - LG2: everything is a whole number, and sums stop at the largest one instead of turning over.
+
+pub mod budget;
+pub mod ledger;
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::log::codec::{DecodeError, Field, Raw, Shape};
+use crate::log::event::{TaskAttemptEnded, TaskAttempted};
+use crate::log::schema::{Proto, Schema};
+use crate::run::Once;
+use crate::task::TaskReport;
+use crate::{Event, Timestamp, message};
+
+/// How many models one attempt can spend on.
+pub const LINES_MAX: usize = 32;
+/// The longest name of a model or provider, in bytes.
+pub const NAME_BYTES_MAX: usize = 200;
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+
+message! {
+    /// Tokens, each counted in one place.
+    #[derive(Copy, Default, Eq)]
+    pub struct Tokens {
+        /// Read anew, neither from a cache nor into one.
+        1 => input: u64,
+        /// Read from the provider's cache.
+        2 => cached_read: u64,
+        /// Read anew and put into the provider's cache.
+        3 => cached_write: u64,
+        /// Everything the model wrote, its reasoning included.
+        4 => output: u64,
+        /// How much of `output` was reasoning, where that is told.
+        5 => reasoning: u64,
+    }
+}
+
+impl Tokens {
+    /// Read and written; reasoning is a part of what was written.
+    pub fn total(&self) -> u64 {
+        [self.cached_read, self.cached_write, self.output].into_iter().fold(self.input, u64::saturating_add)
+    }
+
+    pub fn plus(&self, other: &Tokens) -> Tokens {
+        Tokens {
+            input: self.input.saturating_add(other.input),
+            cached_read: self.cached_read.saturating_add(other.cached_read),
+            cached_write: self.cached_write.saturating_add(other.cached_write),
+            output: self.output.saturating_add(other.output),
+            reasoning: self.reasoning.saturating_add(other.reasoning),
+        }
+    }
+}
+
+/// Money in millionths of a millionth of a dollar. Text, and so JSON, has dollars: `"0.00081"`.
+///
+/// The largest amount is 18 million dollars; sums stop there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PicoDollars(pub u64);
+
+impl PicoDollars {
+    const UNIT: u64 = 1_000_000_000_000;
+
+    pub fn plus(self, other: PicoDollars) -> PicoDollars {
+        PicoDollars(self.0.saturating_add(other.0))
+    }
+
+    /// Reads dollars as people write them: `2.50`. More than twelve places are refused.
+    pub fn parse(text: &str) -> Option<PicoDollars> {
+        let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if !digits(whole) || !digits(part) || part.len() > 12 {
+            return None;
+        }
+        let (whole, part): (u64, u64) = (whole.parse().ok()?, format!("{part:0<12}").parse().ok()?);
+        whole.checked_mul(PicoDollars::UNIT)?.checked_add(part).map(PicoDollars)
+    }
+}
+
+impl fmt::Display for PicoDollars {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let part = format!("{:012}", self.0 % PicoDollars::UNIT);
+        let part = part.trim_end_matches('0');
+        write!(f, "{}{}{part}", self.0 / PicoDollars::UNIT, if part.is_empty() { "" } else { "." })
+    }
+}
+
+impl Serialize for PicoDollars {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for PicoDollars {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PicoDollars, D::Error> {
+        // A number would have passed through a float on its way here.
+        let text = String::deserialize(deserializer)?;
+        PicoDollars::parse(&text)
+            .ok_or_else(|| de::Error::custom(format_args!("`{text}` is no amount: write dollars, like \"2.50\"")))
+    }
+}
+
+impl Field for PicoDollars {
+    const SHAPE: Shape = Shape::Varint;
+
+    fn encode(&self, number: u32, out: &mut Vec<u8>) {
+        self.0.encode(number, out);
+    }
+    fn encode_present(&self, number: u32, out: &mut Vec<u8>) {
+        self.0.encode_present(number, out);
+    }
+    fn decode(raw: Raw<'_>) -> Result<PicoDollars, DecodeError> {
+        u64::decode(raw).map(PicoDollars)
+    }
+    fn absent() -> Option<PicoDollars> {
+        Some(PicoDollars(0))
+    }
+    fn proto(schema: &mut Schema) -> Proto {
+        u64::proto(schema)
+    }
+}
+
+message! {
+    /// A line of the ledger: what one attempt spent on one model.
+    #[derive(Eq)]
+    pub struct Spend {
+        1 => model: String,
+        2 => provider: String,
+        3 => tokens: Tokens,
+        /// Nothing where the price is not known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        4 => cost: Option<PicoDollars>,
+        /// Nobody knows what it was in the end: `tokens` are what was heard of.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        5 => is_unknown: bool,
+    }
+}
+
+impl Spend {
+    /// What an attempt spent on `model`, before anything is counted.
+    pub fn on(model: impl Into<String>) -> Spend {
+        Spend { model: model.into(), provider: String::new(), tokens: Tokens::default(), cost: None, is_unknown: false }
+    }
+
+    /// An attempt of whose cost nothing is known.
+    pub fn unknown(model: impl Into<String>) -> Spend {
+        Spend { is_unknown: true, ..Spend::on(model) }
+    }
+
+    pub fn by(self, provider: impl Into<String>) -> Spend {
+        Spend { provider: provider.into(), ..self }
+    }
+
+    pub fn tokens(self, tokens: Tokens) -> Spend {
+        Spend { tokens, ..self }
+    }
+
+    pub fn cost(self, cost: PicoDollars) -> Spend {
+        Spend { cost: Some(cost), ..self }
+    }
+
+    /// Why the line is not taken: it comes from outside.
+    fn malformed(&self) -> Option<&'static str> {
+        let is_name = |name: &str| name.len() <= NAME_BYTES_MAX && !name.chars().any(char::is_control);
+        let is_sound = !self.model.is_empty() && is_name(&self.model) && is_name(&self.provider);
+        (!is_sound).then_some("the model or provider that it spent on has no name, or none that can be kept")
+    }
+}
+
+message! {
+    /// What a worker says of one attempt beside its outcome.
+    #[derive(Eq)]
+    pub struct AttemptSpend {
+        1 => attempt: u32,
+        /// When the attempt was handed out.
+        2 => began_at: Timestamp,
+        /// The name under which the log has it as unknown; nothing if the log does not have it.
+        3 => stands_as: Option<String>,
+        /// One for each model.
+        4 => lines: Vec<Spend>,
+    }
+}
+
+impl AttemptSpend {
+    /// A report of an attempt that was not begun: where it stood as unknown, it has cost nothing.
+    pub fn of_unbegun(self, report: TaskReport) -> TaskReport {
+        match self.stands_as {
+            None => report,
+            Some(_) => {
+                TaskReport::Spent { report: Box::new(report), spend: Box::new(AttemptSpend { lines: Vec::new(), ..self }) }
+            }
+        }
+    }
+}
+
+message! {
+    /// The sum of many lines.
+    #[derive(Copy, Default, Eq)]
+    pub struct SpendTotals {
+        /// How many lines: an attempt counts once for each model that it asked.
+        1 => attempts: u64,
+        /// How many of them have not said what they cost.
+        2 => unknown: u64,
+        3 => tokens: Tokens,
+        4 => cost: PicoDollars,
+        /// How many have tokens without a price; they are not in `cost`.
+        5 => unpriced: u64,
+    }
+}
+
+impl SpendTotals {
+    pub fn is_empty(&self) -> bool {
+        *self == SpendTotals::default()
+    }
+
+    pub fn of(line: &Spend) -> SpendTotals {
+        let is_unpriced = line.cost.is_none() && line.tokens.total() > 0;
+        SpendTotals {
+            attempts: 1,
+            unknown: u64::from(line.is_unknown),
+            tokens: line.tokens,
+            cost: line.cost.unwrap_or_default(),
+            unpriced: u64::from(is_unpriced),
+        }
+    }
+
+    pub fn plus(&self, other: &SpendTotals) -> SpendTotals {
+        SpendTotals {
+            attempts: self.attempts.saturating_add(other.attempts),
+            unknown: self.unknown.saturating_add(other.unknown),
+            tokens: self.tokens.plus(&other.tokens),
+            cost: self.cost.plus(other.cost),
+            unpriced: self.unpriced.saturating_add(other.unpriced),
+        }
+    }
+
+    /// The totals with one more charge.
+    pub fn charged(&self, charge: &Charge) -> SpendTotals {
+        let mut totals = *self;
+        if charge.is_settled {
+            totals.attempts = totals.attempts.saturating_sub(1);
+            totals.unknown = totals.unknown.saturating_sub(1);
+        }
+        charge.line.map_or(totals, |line| totals.plus(&line))
+    }
+}
+
+/// What an event does to the totals of one model on one day.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Charge {
+    /// Days since 1970, UTC: the day on which the attempt began.
+    pub day: u32,
+    pub model: String,
+    /// An attempt that stood as unknown no longer does.
+    pub is_settled: bool,
+    pub line: Option<SpendTotals>,
+}
+
+/// The day of a moment, counted from 1970 in UTC.
+pub fn day_of(at: Timestamp) -> u32 {
+    u32::try_from(at.0 / DAY_MS).unwrap_or(u32::MAX)
+}
+
+/// What follows from an event for the ledger; nothing for most of them.
+pub fn charges(event: &Event) -> Vec<Charge> {
+    match event {
+        Event::TaskAttempted(TaskAttempted { stands_as: Some(model), began_at: Some(began_at), .. }) => {
+            let line = Some(SpendTotals::of(&Spend::unknown("")));
+            vec![Charge { day: day_of(*began_at), model: model.clone(), is_settled: false, line }]
+        }
+        Event::TaskAttemptEnded(event) => {
+            let day = day_of(event.began_at);
+            let settled = event.stands_as.iter().map(|model| (model, true, None));
+            let lines = event.spend.iter().map(|line| (&line.model, false, Some(SpendTotals::of(line))));
+            let charge = |(model, is_settled, line): (&String, _, _)| Charge { day, model: model.clone(), is_settled, line };
+            settled.chain(lines).map(charge).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+impl TaskAttemptEnded {
+    /// The slot by which the attempt is counted once (LG1).
+    pub fn once(&self) -> Once {
+        let TaskAttemptEnded { generation, place, claim, began_at, .. } = self;
+        Once::new(format!("spend:{generation}:{place}:{claim}:{}", began_at.0))
+    }
+
+    /// Why it is not taken: it comes from outside.
+    pub fn malformed(&self) -> Option<&'static str> {
+        let is_nothing = self.spend.is_empty() && self.stands_as.is_none();
+        if is_nothing || self.spend.len() > LINES_MAX {
+            return Some("it spent on no model, or on too many");
+        }
+        // It becomes the name of a row, as a model's does.
+        let stands = self.stands_as.as_ref().map(|name| Spend::on(name.as_str()));
+        self.spend.iter().chain(&stands).find_map(Spend::malformed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Place;
+
+    #[test]
+    fn dollars_are_read_and_written_exactly() {
+        for (text, pico) in [("2.5", 2_500_000_000_000), ("0.000000000001", 1), ("0", 0), ("18446744.073709551615", u64::MAX)] {
+            assert_eq!(PicoDollars::parse(text), Some(PicoDollars(pico)), "{text}");
+            assert_eq!(PicoDollars(pico).to_string(), text);
+        }
+        for text in ["", ".5", "1.", "-1", "1e3", "0.0000000000001", "18446744.073709551616", "$2"] {
+            assert_eq!(PicoDollars::parse(text), None, "{text}");
+        }
+        assert_eq!(serde_json::to_string(&PicoDollars(810_000_000)).unwrap(), r#""0.00081""#);
+    }
+
+    #[test]
+    fn sums_stop_at_the_largest_number() {
+        let most = Tokens { input: u64::MAX, output: 3, ..Tokens::default() };
+        assert_eq!(most.total(), u64::MAX);
+        let line = SpendTotals::of(&Spend::on("m").tokens(most).cost(PicoDollars(u64::MAX)));
+        let twice = line.plus(&line);
+        assert_eq!((twice.attempts, twice.tokens.input, twice.tokens.output, twice.cost.0), (2, u64::MAX, 6, u64::MAX));
+    }
+
+    #[test]
+    fn an_attempt_stands_as_unknown_and_then_with_what_it_cost() {
+        let (place, began_at) = (Place::root(0), Timestamp(3 * DAY_MS + 1));
+        let begun = TaskAttempted { place: place.clone(), attempt: 1, stands_as: Some("m".to_owned()), began_at: Some(began_at) };
+        let tokens = Tokens { input: 7, ..Tokens::default() };
+        let spend = vec![Spend::on("m").tokens(tokens).cost(PicoDollars(5)), Spend::on("other").tokens(tokens)];
+        let ended = TaskAttemptEnded {
+            place,
+            generation: 0,
+            attempt: 1,
+            claim: 1,
+            began_at,
+            stands_as: Some("m".to_owned()),
+            failure_code: None,
+            spend,
+        };
+        let total = |events: &[Event]| {
+            let charges: Vec<Charge> = events.iter().flat_map(charges).collect();
+            assert!(charges.iter().all(|charge| charge.day == 3));
+            charges.iter().fold(SpendTotals::default(), |totals, charge| totals.charged(charge))
+        };
+        let unknown = total(&[begun.clone().into()]);
+        assert_eq!((unknown.attempts, unknown.unknown), (1, 1));
+        let known = total(&[begun.into(), ended.clone().into()]);
+        assert_eq!((known.attempts, known.unknown, known.unpriced), (2, 0, 1), "one for each model");
+        assert_eq!((known.tokens.input, known.cost), (14, PicoDollars(5)));
+
+        assert_eq!(ended.malformed(), None);
+        let nothing = TaskAttemptEnded { spend: Vec::new(), ..ended.clone() };
+        assert_eq!(nothing.malformed(), None, "it was not begun");
+        assert!(TaskAttemptEnded { stands_as: None, ..nothing }.malformed().is_some());
+        assert!(TaskAttemptEnded { spend: vec![Spend::on("")], ..ended.clone() }.malformed().is_some());
+        assert!(TaskAttemptEnded { spend: vec![Spend::on("m"); LINES_MAX + 1], ..ended }.malformed().is_some());
+    }
+}

@@ -1,0 +1,949 @@
+//! A unit of work on a queue: its options, and every decision about its attempts.
+//!
+//! Owns the life of a task from queued to its one result. Stores keep a [`Task`] as it is and ask it what happens;
+//! they never decide. Must never read a clock.
+//!
+//! Invariants:
+//! - K1 (L8): a task has at most one terminal outcome; a report for another attempt changes nothing.
+//! - K2 (L9): a leased task is not offered again before its lease ends.
+//! - K3: a lost worker does not burn an attempt, but a task whose workers keep vanishing, one after the other and without a word, is
+//!   quarantined until a person lets it go. A call of a model is suspected later than others: what makes it is no code of a user.
+//! - K4: while its run is paused no attempt of a task begins, and whatever it waits for (its turn, the next attempt, all of them
+//!   together) keeps its remaining time. An attempt that runs goes on, with its own timeouts.
+//! - K5 (F22): tasks that lost a worker twice are handed out apart from each other: one that kills its worker does not take the
+//!   others along into quarantine.
+//! - K6: an `at_most_once` task is executed at most once per reported failure: an attempt that may have begun and ends without a result
+//!   (worker lost, interrupted, panicked, timed out, lease expired) ends the task as `outcome_unknown`. Only an attempt that is known not
+//!   to have started is handed out again.
+//! - K7 (R11): an attempt of a task whose class is known, or that costs something, is recorded in the write that hands it out; where its
+//!   run does not take the record, it is not handed out. So whoever leaves a part of a log behind knows what has begun in it, and what a
+//!   model call costs is counted from its beginning.
+//! - K8 (R10): a claim is told apart from every other one that a worker may still believe to have: of the task of an earlier run under
+//!   the same id, and of the same task where its log was moved from or in rows that were lost.
+//! - K9: two executions of a task never have the same attempt number. Interrupted attempts and lost workers use up a number, but do not
+//!   count against the retry limit.
+//! - K10 (L9): a worker that moves to another server takes its attempt along. What the server that it has left reports on its own (lost,
+//!   interrupted, not started, still alive) changes nothing any more.
+
+mod report;
+
+use std::time::Duration;
+
+pub use report::TaskReport;
+
+use crate::log::event::{Event, RunCompleted, RunFailed, TaskAttempted, TaskCompleted, TaskFailed, is_same_life};
+use crate::run::Input;
+use crate::spend::{AttemptSpend, Spend};
+use crate::time::millis;
+use crate::{Failure, Hash, Name, Payload, Place, RunKey, Timestamp, WorkerId, message, numbered};
+
+/// How many workers a task may lose in a row before it is taken off its queue.
+pub const LOST_WORKERS_MAX: u32 = 5;
+
+/// How many a call of a model may lose. Its pauses grow up to minutes, so one that does kill its workers takes half an hour over it.
+pub const LOST_CALLERS_MAX: u32 = 20;
+
+/// Over how long tasks are spread that lost their second worker; it doubles with each further one.
+const APART_FIRST_MS: u64 = 500;
+
+message! {
+    /// When and how often to try again.
+    pub struct RetryPolicy {
+        /// How many attempts there are in all; 0 = no limit.
+        1 => attempts_max: u32,
+        2 => first_delay_ms: u64,
+        /// By how much each delay grows over the one before; 200 doubles.
+        3 => growth_percent: u32,
+        4 => delay_max_ms: u64,
+    }
+}
+
+impl Default for RetryPolicy {
+    fn default() -> RetryPolicy {
+        RetryPolicy::attempts(1)
+    }
+}
+
+/// `.retry(5)` is five attempts in all, and `.retry(0)` is one, like `.retry(1)`.
+impl From<u32> for RetryPolicy {
+    fn from(attempts: u32) -> RetryPolicy {
+        RetryPolicy::attempts(attempts)
+    }
+}
+
+impl RetryPolicy {
+    /// So many attempts in all, one second apart at first, doubling up to a minute. There is always a first attempt: none is one.
+    pub const fn attempts(attempts_max: u32) -> RetryPolicy {
+        let attempts_max = if attempts_max == 0 { 1 } else { attempts_max };
+        RetryPolicy { attempts_max, ..RetryPolicy::forever() }
+    }
+
+    /// Tries until it succeeds, fails fatally or times out; the pauses are those of [`RetryPolicy::attempts`].
+    pub const fn forever() -> RetryPolicy {
+        RetryPolicy { attempts_max: 0, first_delay_ms: 1_000, growth_percent: 200, delay_max_ms: 60_000 }
+    }
+
+    /// The pause after the first attempt. It is kept as it is; where it is longer than the longest pause, no pause is longer than it.
+    pub fn delay(self, first: Duration) -> RetryPolicy {
+        RetryPolicy { first_delay_ms: millis(first), ..self }
+    }
+
+    /// The longest pause that growing leads to; a minute otherwise.
+    pub fn delay_max(self, max: Duration) -> RetryPolicy {
+        RetryPolicy { delay_max_ms: millis(max), ..self }
+    }
+
+    pub fn growth_percent(self, percent: u32) -> RetryPolicy {
+        RetryPolicy { growth_percent: percent, ..self }
+    }
+
+    /// When to try again after `attempt` (1, 2, …) failed at `now`; `None` makes the failure final.
+    pub fn next_attempt(&self, attempt: u32, failure: &Failure, now: Timestamp) -> Option<Timestamp> {
+        if !failure.retryable || (self.attempts_max != 0 && attempt >= self.attempts_max) {
+            return None;
+        }
+        let delay_max = self.delay_max_ms.max(self.first_delay_ms);
+        let mut delay = self.first_delay_ms;
+        for _ in 1..attempt {
+            delay = delay.saturating_mul(u64::from(self.growth_percent)) / 100;
+            if delay >= delay_max {
+                break;
+            }
+        }
+        let delay = delay.min(delay_max).max(failure.retry_after_ms.unwrap_or(0));
+        Some(now.after(Duration::from_millis(delay)))
+    }
+}
+
+message! {
+    #[derive(Default)]
+    pub struct TaskOptions {
+        /// `None` is the default queue.
+        1 => queue: Option<Name>,
+        /// Higher goes first.
+        2 => priority: i32,
+        3 => retry: RetryPolicy,
+        /// How long the task may wait for its first attempt.
+        4 => queued_timeout_ms: Option<u64>,
+        /// How long one attempt may take.
+        5 => attempt_timeout_ms: Option<u64>,
+        /// How long all attempts and the pauses between them may take.
+        6 => total_timeout_ms: Option<u64>,
+        /// How long an attempt may be silent.
+        7 => heartbeat_timeout_ms: Option<u64>,
+        /// Handed to the task instead of the one derived from its place.
+        8 => idempotency_key: Option<String>,
+        /// What happens if it is done twice. Where it is known, every attempt is recorded before it begins.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        9 => class: Option<EffectClass>,
+        /// What it does costs money: its attempts stand in the ledger, and the run's budget is looked at before each of them.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        10 => costs: bool,
+    }
+}
+
+numbered! {
+    /// What doing something twice would do.
+    pub enum EffectClass {
+        /// Twice is worse than once, and better than not at all.
+        0 => AtLeastOnce,
+        /// Nothing: it only looks or computes.
+        1 => Pure,
+        /// Nothing, because whoever does it is given a key by which it knows the second time.
+        2 => Keyed,
+        /// Harm: after an attempt whose outcome nobody knows, nobody tries again.
+        3 => AtMostOnce,
+    }
+}
+
+/// The code of a failure that the worker reports because the task's code panicked or was aborted.
+pub const PANICKED: &str = "panicked";
+
+/// The code of the failure of an `at_most_once` task whose attempt may have had its effect (K6).
+pub const OUTCOME_UNKNOWN: &str = "outcome_unknown";
+
+/// How the kinds of model calls begin; the model's name follows.
+pub const MODEL_CALL: &str = "llm.";
+
+/// Whether attempts of such a task cost money.
+pub fn costs(kind: &Name, options: &TaskOptions) -> bool {
+    options.costs || kind.as_str().starts_with(MODEL_CALL)
+}
+
+message! {
+    /// Which task: the call that scheduled it.
+    #[derive(Eq, PartialOrd, Ord)]
+    pub struct TaskId {
+        1 => run: RunKey,
+        2 => generation: u32,
+        3 => place: Place,
+        /// Which life of the run made the call (see [`crate::RunHead::life`]); unknown where a person names the task.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        4 => life: Option<u64>,
+    }
+}
+
+impl TaskId {
+    /// Whether both are one task: the same call of an earlier run under the run's id is another one (K8).
+    pub fn is_same_task(&self, other: &TaskId) -> bool {
+        (&self.run, self.generation, &self.place) == (&other.run, other.generation, &other.place)
+            && is_same_life(self.life, other.life)
+    }
+}
+
+impl std::fmt::Display for TaskId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}~{}~{}", self.run, self.generation, self.place)
+    }
+}
+
+numbered! {
+    pub enum TaskState {
+        0 => Queued,
+        1 => Leased,
+        /// Taken off its queue after losing too many workers; a person decides.
+        2 => Quarantined,
+    }
+}
+
+message! {
+    /// How many open tasks of a kind a queue has.
+    #[derive(Eq)]
+    pub struct TaskCount {
+        /// `None` is the default queue.
+        1 => queue: Option<Name>,
+        2 => kind: Name,
+        /// Wait for a worker, or for their next attempt.
+        3 => queued: u64,
+        4 => running: u64,
+        5 => quarantined: u64,
+        /// Since when, or from when on, the first of those that are queued may be taken.
+        6 => oldest_at: Option<Timestamp>,
+    }
+}
+
+message! {
+    /// A task as a store keeps it, from scheduled to its outcome.
+    pub struct Task {
+        1 => id: TaskId,
+        2 => kind: Name,
+        3 => input: Payload,
+        4 => options: TaskOptions,
+        5 => scheduled_at: Timestamp,
+        6 => state: TaskState,
+        /// The current attempt (1, 2, …), or the next one while queued.
+        7 => attempt: u32,
+        /// When a queued task may be offered.
+        8 => visible_at: Timestamp,
+        9 => started_at: Option<Timestamp>,
+        10 => heard_at: Timestamp,
+        11 => lease_until: Timestamp,
+        12 => worker: Option<WorkerId>,
+        /// Counts claims; fences reports of an earlier claim of the same attempt. Begins at a time where the task was made from its log
+        /// alone.
+        13 => claim: u64,
+        14 => lost_workers: u32,
+        15 => last_failure: Option<Failure>,
+        16 => first_started_at: Option<Timestamp>,
+        /// The latest progress its worker told.
+        17 => progress: Option<Payload>,
+        /// Since when its run is paused, if it is.
+        18 => paused_at: Option<Timestamp>,
+        /// How long its run was paused before, since the task was scheduled.
+        19 => paused_ms: u64,
+        /// A standalone task: its end is the end of its run (R9).
+        #[serde(default)]
+        20 => ends_run: bool,
+        /// How many of the attempts before `attempt` do not count against the retry limit: interrupted, or their worker was lost (K9).
+        #[serde(default)]
+        21 => uncounted_attempts: u32,
+    }
+}
+
+/// What became of a task.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TaskFate {
+    /// Still open; keep the changed task.
+    Open,
+    /// Over: remove the task and append this input to its run.
+    Ended(Box<Event>),
+}
+
+/// A report that came too late or from the wrong worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the attempt is over: another result was recorded, or the task was given to another worker")]
+pub struct StaleReport;
+
+/// A task that is worked on, waits its turn or is over: there is nothing to retry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the task is not in quarantine")]
+pub struct NotQuarantined;
+
+impl Task {
+    pub fn new(id: TaskId, kind: Name, input: Payload, options: TaskOptions, now: Timestamp) -> Task {
+        Task {
+            id,
+            kind,
+            input,
+            options,
+            scheduled_at: now,
+            state: TaskState::Queued,
+            attempt: 1,
+            visible_at: now,
+            started_at: None,
+            heard_at: now,
+            lease_until: Timestamp(0),
+            worker: None,
+            claim: 0,
+            lost_workers: 0,
+            last_failure: None,
+            first_started_at: None,
+            progress: None,
+            paused_at: None,
+            paused_ms: 0,
+            ends_run: false,
+            uncounted_attempts: 0,
+        }
+    }
+
+    /// Returns the number of the attempt without those that do not count against the retry limit.
+    pub fn counted_attempt(&self) -> u32 {
+        self.attempt.saturating_sub(self.uncounted_attempts).max(1)
+    }
+
+    /// The rows that said how often the task was claimed are gone or elsewhere: its claims go on above all that were given until `now`,
+    /// because no task is claimed a thousand times in a second (K8).
+    pub fn claim_after(&mut self, now: Timestamp) {
+        self.claim = self.claim.max(now.0);
+    }
+
+    /// The same from the beginning: it goes on in another log, or what it failed with was set aside. Attempt numbers that the log has are
+    /// not used again (K9).
+    pub(crate) fn anew(&self, now: Timestamp) -> Task {
+        let (attempt, uncounted_attempts) = (self.attempt, self.attempt.saturating_sub(1));
+        let task = Task::new(self.id.clone(), self.kind.clone(), self.input.clone(), self.options.clone(), now);
+        Task { attempt, uncounted_attempts, ..task }
+    }
+
+    /// Attempt number `attempt` has begun, and nothing is known but that. An `at_most_once` task ends with that when it is next looked at
+    /// (K6); any other goes on with the next number, and with all the attempts that its retry limit allows.
+    pub(crate) fn lose_attempt(&mut self, attempt: u32, at: Timestamp) {
+        self.attempt = self.attempt.max(attempt);
+        if self.is_at_most_once() {
+            (self.state, self.started_at, self.lease_until) = (TaskState::Leased, Some(at), at);
+        } else {
+            self.skip_attempts(attempt);
+        }
+    }
+
+    /// Continues with the number behind `attempt`; none of the attempts so far counts against the retry limit.
+    pub(crate) fn skip_attempts(&mut self, attempt: u32) {
+        self.attempt = self.attempt.max(attempt.saturating_add(1));
+        self.uncounted_attempts = self.attempt - 1;
+    }
+
+    fn is_at_most_once(&self) -> bool {
+        self.options.class == Some(EffectClass::AtMostOnce)
+    }
+
+    /// The key handed to the task's code: the same for every attempt.
+    pub fn idempotency_key(&self) -> String {
+        self.options.idempotency_key.clone().unwrap_or_else(|| idempotency_key(&self.id.run, self.id.generation, &self.id.place))
+    }
+
+    /// The name under which the ledger has an attempt that has not said what it cost; nothing for a task that costs nothing.
+    pub fn stands_as(&self) -> Option<String> {
+        costs(&self.kind, &self.options)
+            .then(|| self.kind.as_str().strip_prefix(MODEL_CALL).unwrap_or(self.kind.as_str()).to_owned())
+    }
+
+    /// Whether its run is told of every attempt (K7).
+    pub fn is_recorded(&self) -> bool {
+        self.options.class.is_some() || self.stands_as().is_some()
+    }
+
+    /// What its run is told of the attempt that was just handed out, if it is told (K7).
+    pub fn attempted(&self) -> Option<Input> {
+        let stands_as = self.stands_as();
+        let began_at = stands_as.as_ref().and(self.started_at);
+        let attempted = TaskAttempted { place: self.id.place.clone(), attempt: self.attempt, stands_as, began_at };
+        self.is_recorded().then(|| Input { generation: Some(self.id.generation), ..Input::new(attempted) })
+    }
+
+    /// What the attempt that is under way has cost, as its worker tells it.
+    pub fn attempt_spend(&self, lines: Vec<Spend>) -> AttemptSpend {
+        let began_at = self.started_at.unwrap_or(self.heard_at);
+        AttemptSpend { attempt: self.attempt, began_at, stands_as: self.stands_as(), lines }
+    }
+
+    /// Returns the report that the attempt was handed out and its code was never called: the task is queued again without loss.
+    pub fn not_started(&self) -> TaskReport {
+        self.unbegun(TaskReport::NotStarted)
+    }
+
+    /// The report of somebody who has not begun the attempt that was handed out: the ledger no longer has it.
+    pub fn unbegun(&self, report: TaskReport) -> TaskReport {
+        self.attempt_spend(Vec::new()).of_unbegun(report)
+    }
+
+    /// Whether an attempt may begin at `now`.
+    pub fn may_be_claimed(&self, now: Timestamp) -> bool {
+        self.waits_its_turn() && self.visible_at <= now
+    }
+
+    /// Queued, and time brings its next attempt nearer.
+    pub fn waits_its_turn(&self) -> bool {
+        self.state == TaskState::Queued && self.paused_at.is_none() // K4
+    }
+
+    /// Gives the task to `worker` for `lease`.
+    ///
+    /// The caller has checked that it may be claimed.
+    pub fn claim(&mut self, worker: &WorkerId, lease: Duration, now: Timestamp) {
+        assert!(self.may_be_claimed(now), "K2, K4");
+        self.state = TaskState::Leased;
+        self.worker = Some(worker.clone());
+        self.claim += 1;
+        self.started_at = Some(now);
+        self.first_started_at.get_or_insert(now);
+        self.heard_at = now;
+        self.lease_until = now.after(lease);
+    }
+
+    /// Takes a worker's word about claim number `claim`.
+    pub fn report(&mut self, claim: u64, report: TaskReport, lease: Duration, now: Timestamp) -> Result<TaskFate, StaleReport> {
+        if self.state != TaskState::Leased || self.claim != claim {
+            return Err(StaleReport); // K1
+        }
+        Ok(match report {
+            TaskReport::Completed(output) => {
+                let (place, attempts) = (self.id.place.clone(), self.attempt);
+                TaskFate::Ended(Box::new(match self.ends_run {
+                    true => RunCompleted { output, attempts: Some(attempts) }.into(),
+                    false => TaskCompleted { place, output, attempts }.into(),
+                }))
+            }
+            // The code of the task did not get to say what it has done.
+            TaskReport::Failed(failure) if self.is_at_most_once() && failure.code == PANICKED => {
+                self.end(self.outcome_unknown(&failure.bounded().message)) // K6
+            }
+            TaskReport::Failed(failure) => {
+                self.lost_workers = 0; // this one is still there
+                self.fail(failure.bounded(), now)
+            }
+            TaskReport::Spent { report, .. } => return self.report(claim, *report, lease, now),
+            TaskReport::BySession { session, report } => {
+                if self.worker.as_ref() != Some(&session) {
+                    return Err(StaleReport); // K10
+                }
+                return self.report(claim, *report, lease, now);
+            }
+            TaskReport::Adopted { session } => {
+                self.worker = Some(session);
+                return self.report(claim, TaskReport::Heartbeat { progress: None }, lease, now);
+            }
+            TaskReport::Interrupted | TaskReport::WorkerLost if self.is_at_most_once() => {
+                let why = match report {
+                    TaskReport::Interrupted => "its worker stopped before the attempt ended",
+                    _ => "its worker was lost",
+                };
+                self.end(self.outcome_unknown(why)) // K6
+            }
+            TaskReport::Interrupted => {
+                self.queue_next_attempt(now, now);
+                TaskFate::Open
+            }
+            TaskReport::WorkerLost => {
+                self.lose_worker(now);
+                TaskFate::Open
+            }
+            TaskReport::NotStarted => {
+                self.queue_again(now, now);
+                TaskFate::Open
+            }
+            TaskReport::Heartbeat { progress } => {
+                self.heard_at = now;
+                self.lease_until = now.after(lease);
+                if progress.is_some() {
+                    self.progress = progress;
+                }
+                TaskFate::Open
+            }
+        })
+    }
+
+    /// The next moment at which [`Task::expire`] has something to do.
+    pub fn due_at(&self) -> Option<Timestamp> {
+        let options = &self.options;
+        let after = |start: Option<Timestamp>, span: Option<u64>| Some(start?.after(Duration::from_millis(span?)));
+        let total = self.timeout_since_scheduled(options.total_timeout_ms);
+        let own = match self.state {
+            TaskState::Quarantined => None,
+            TaskState::Queued if self.first_started_at.is_none() => self.timeout_since_scheduled(options.queued_timeout_ms),
+            TaskState::Queued => None,
+            TaskState::Leased => [
+                Some(self.lease_until),
+                after(self.started_at, options.attempt_timeout_ms),
+                after(Some(self.heard_at), options.heartbeat_timeout_ms),
+            ]
+            .into_iter()
+            .flatten()
+            .min(),
+        };
+        [total, own].into_iter().flatten().min()
+    }
+
+    /// When a timeout that counts from the scheduling ends; never while the run is paused (K4).
+    fn timeout_since_scheduled(&self, span: Option<u64>) -> Option<Timestamp> {
+        let counted = Duration::from_millis(span?.saturating_add(self.paused_ms));
+        self.paused_at.is_none().then(|| self.scheduled_at.after(counted))
+    }
+
+    /// The run stands still from `at` on; a pause upon a pause changes nothing.
+    pub fn freeze(&mut self, at: Timestamp) {
+        self.paused_at.get_or_insert(at);
+    }
+
+    /// The run goes on after it was paused for `shift`.
+    pub fn thaw(&mut self, shift: Duration) {
+        let Some(paused_at) = self.paused_at.take() else { return };
+        self.paused_ms = self.paused_ms.saturating_add(millis(shift));
+        if self.state == TaskState::Queued && self.visible_at > paused_at {
+            self.visible_at = self.visible_at.after(shift);
+        }
+    }
+
+    /// Does what has become due by `now`: timeouts end or retry the attempt, a lost lease gives the task back.
+    pub fn expire(&mut self, now: Timestamp) -> TaskFate {
+        if self.due_at().is_none_or(|due| due > now) {
+            return TaskFate::Open;
+        }
+        let passed =
+            |start: Timestamp, span: Option<u64>| span.is_some_and(|span| start.after(Duration::from_millis(span)) <= now);
+        let options = &self.options;
+        if self.state == TaskState::Leased && self.is_at_most_once() {
+            return self.end(self.outcome_unknown("its worker did not report a result in time")); // K6
+        }
+        if self.timeout_since_scheduled(options.total_timeout_ms).is_some_and(|due| due <= now) {
+            return self.end(Failure { retryable: false, ..Failure::timed_out("the task, in all its attempts,") });
+        }
+        if self.state == TaskState::Queued {
+            return self.end(Failure { retryable: false, ..Failure::timed_out("waiting for a worker") });
+        }
+        if self.started_at.is_some_and(|started| passed(started, options.attempt_timeout_ms)) {
+            return self.fail(Failure::timed_out("the attempt"), now);
+        }
+        if passed(self.heard_at, options.heartbeat_timeout_ms) {
+            return self.fail(Failure::new("heartbeat_timed_out", "the attempt went silent"), now);
+        }
+        self.lose_worker(now);
+        TaskFate::Open
+    }
+
+    fn outcome_unknown(&self, why: &str) -> Failure {
+        let message =
+            format!("attempt {} may have had its effect: {why}; the task is `at_most_once` and is not tried again", self.attempt);
+        Failure { retryable: false, ..Failure::new(OUTCOME_UNKNOWN, message) }
+    }
+
+    /// The worker is gone: another one gets the task, without loss of an attempt that its retry limit allows (K3).
+    pub fn lose_worker(&mut self, now: Timestamp) {
+        if self.is_at_most_once() {
+            self.lease_until = now; // and then it ends (K6)
+            return;
+        }
+        self.lost_workers += 1;
+        if self.lost_workers <= self.lost_workers_max() {
+            return self.queue_next_attempt(now.after(self.apart()), now);
+        }
+        self.queue_next_attempt(now, now);
+        self.state = TaskState::Quarantined;
+    }
+
+    /// Workers make calls of models with code of their own, which catches panics and bounds what it takes in: one that dies meanwhile has
+    /// as a rule died of something else, and a conversation must not stand still over that (K3).
+    fn lost_workers_max(&self) -> u32 {
+        let is_model_call = self.kind.as_str().starts_with(MODEL_CALL) && self.options.class == Some(EffectClass::Pure);
+        if is_model_call { LOST_CALLERS_MAX } else { LOST_WORKERS_MAX }
+    }
+
+    /// Since when it is taken off its queue, if it is.
+    pub fn quarantined_at(&self) -> Option<Timestamp> {
+        (self.state == TaskState::Quarantined).then_some(self.visible_at)
+    }
+
+    /// How long a task that lost its worker waits, so that it is not with the same others again (K5).
+    fn apart(&self) -> Duration {
+        let Some(again) = self.lost_workers.checked_sub(2) else { return Duration::ZERO };
+        let window = APART_FIRST_MS << again.min(10);
+        let (id, lost) = (self.id.to_string(), self.lost_workers.to_le_bytes());
+        let chance = crate::Hash::of_parts(&[id.as_bytes(), &lost]).0;
+        Duration::from_millis(u64::from(u32::from_le_bytes([chance[0], chance[1], chance[2], chance[3]])) % window)
+    }
+
+    /// A person has looked at a quarantined task and lets it be tried again, as often as a new one (K3).
+    pub fn retry(&mut self, now: Timestamp) -> Result<(), NotQuarantined> {
+        if self.state != TaskState::Quarantined {
+            return Err(NotQuarantined);
+        }
+        self.lost_workers = 0;
+        self.queue_again(now, now);
+        Ok(())
+    }
+
+    /// Queues the task after an attempt that may have begun and says nothing against the task: the next execution has the next number, and
+    /// the retry limit is not used up (K9).
+    fn queue_next_attempt(&mut self, visible_at: Timestamp, now: Timestamp) {
+        self.attempt = self.attempt.saturating_add(1);
+        self.uncounted_attempts = self.uncounted_attempts.saturating_add(1);
+        self.queue_again(visible_at, now);
+    }
+
+    /// A delay that begins while the run is paused keeps its whole time: thawing adds the whole pause, also what was over by now.
+    fn queue_again(&mut self, visible_at: Timestamp, now: Timestamp) {
+        self.state = TaskState::Queued;
+        self.worker = None;
+        self.started_at = None;
+        self.visible_at = visible_at.before(self.paused_at.map_or(Duration::ZERO, |paused_at| now.since(paused_at)));
+    }
+
+    fn fail(&mut self, failure: Failure, now: Timestamp) -> TaskFate {
+        match self.options.retry.next_attempt(self.counted_attempt(), &failure, now) {
+            None => self.end(failure),
+            Some(at) => {
+                self.attempt += 1;
+                self.last_failure = Some(failure);
+                self.queue_again(at, now);
+                TaskFate::Open
+            }
+        }
+    }
+
+    fn end(&self, failure: Failure) -> TaskFate {
+        let (place, attempts) = (self.id.place.clone(), self.attempt);
+        TaskFate::Ended(Box::new(match self.ends_run {
+            true => RunFailed { failure, attempts: Some(attempts) }.into(),
+            false => TaskFailed { place, failure, attempts }.into(),
+        }))
+    }
+}
+
+/// The stable key of the call at `place`: equal for every attempt and after every crash, different for any other call.
+pub fn idempotency_key(run: &RunKey, generation: u32, place: &Place) -> String {
+    let place = place.to_string();
+    let parts = [run.namespace.as_str().as_bytes(), run.id.as_str().as_bytes(), &generation.to_le_bytes(), place.as_bytes()];
+    Hash::of_parts(&parts).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Namespace, RunId};
+
+    fn task(options: TaskOptions) -> Task {
+        let run = RunKey::new(Namespace::default(), RunId::new("r").unwrap());
+        let id = TaskId { run, generation: 0, place: Place::root(0), life: Some(1) };
+        Task::new(id, Name::new("mail").unwrap(), Payload::null(), options, Timestamp(1_000))
+    }
+
+    fn worker() -> WorkerId {
+        WorkerId::new("w").unwrap()
+    }
+
+    const LEASE: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn a_task_that_must_not_be_done_twice_is_not_given_to_another_worker() {
+        for options in [
+            TaskOptions::default(),
+            TaskOptions { attempt_timeout_ms: Some(5_000), ..TaskOptions::default() },
+            TaskOptions { heartbeat_timeout_ms: Some(5_000), ..TaskOptions::default() },
+        ] {
+            let mut task = task(TaskOptions { class: Some(EffectClass::AtMostOnce), retry: RetryPolicy::attempts(5), ..options });
+            task.claim(&worker(), LEASE, Timestamp(2_000));
+            let TaskFate::Ended(event) = task.expire(Timestamp(60_000)) else { panic!("it is still open") };
+            let Event::TaskFailed(failed) = *event else { panic!("{event:?}") };
+            assert_eq!((failed.failure.code.as_str(), failed.failure.retryable), ("outcome_unknown", false));
+        }
+        let once = || {
+            let mut task = task(TaskOptions {
+                class: Some(EffectClass::AtMostOnce),
+                retry: RetryPolicy::attempts(5),
+                ..TaskOptions::default()
+            });
+            task.claim(&worker(), LEASE, Timestamp(2_000));
+            task
+        };
+        let panicked = TaskReport::Failed(Failure::new(PANICKED, "index out of bounds"));
+        for report in [TaskReport::Interrupted, TaskReport::WorkerLost, panicked] {
+            let fate = once().report(1, report.clone(), LEASE, Timestamp(3_000)).unwrap();
+            let TaskFate::Ended(event) = fate else { panic!("{report:?} leaves it open") };
+            let Event::TaskFailed(failed) = *event else { panic!("{event:?}") };
+            assert_eq!((failed.failure.code.as_str(), failed.failure.retryable), ("outcome_unknown", false));
+        }
+        // Also where the whole task is out of time: the attempt was under way.
+        let mut late = once();
+        late.options.total_timeout_ms = Some(5_000);
+        let TaskFate::Ended(event) = late.expire(Timestamp(6_000)) else { panic!("it is still open") };
+        assert!(matches!(&*event, Event::TaskFailed(failed) if failed.failure.code == "outcome_unknown"), "{event:?}");
+        // An attempt that has not started is no execution: the task goes to the next worker, under the same number.
+        let mut queued = once();
+        assert_eq!(queued.report(1, queued.not_started(), LEASE, Timestamp(3_000)), Ok(TaskFate::Open));
+        assert_eq!((queued.state, queued.attempt, queued.visible_at), (TaskState::Queued, 1, Timestamp(3_000)));
+        // A worker that says that it failed knows that nothing happened, or says otherwise by what it returns.
+        let mut known =
+            task(TaskOptions { class: Some(EffectClass::AtMostOnce), retry: RetryPolicy::attempts(2), ..TaskOptions::default() });
+        known.claim(&worker(), LEASE, Timestamp(2_000));
+        let fate = known.report(1, TaskReport::Failed(Failure::retryable("refused")), LEASE, Timestamp(3_000));
+        assert_eq!(fate, Ok(TaskFate::Open));
+    }
+
+    #[test]
+    fn delays_grow_up_to_their_limit_and_never_overflow() {
+        let policy = RetryPolicy::forever();
+        let delay = |attempt| policy.next_attempt(attempt, &Failure::retryable("x"), Timestamp(0)).unwrap().0;
+        assert_eq!([1, 2, 3, 7, 64, u32::MAX].map(delay), [1_000, 2_000, 4_000, 60_000, 60_000, 60_000]);
+    }
+
+    #[test]
+    fn no_attempts_are_one_and_for_ever_has_its_own_word() {
+        let again = |policy: RetryPolicy| policy.next_attempt(1, &Failure::retryable("x"), Timestamp(0)).is_some();
+        assert!(!again(RetryPolicy::from(0)) && !again(RetryPolicy::from(1)) && again(RetryPolicy::from(2)));
+        assert_eq!(RetryPolicy::from(0), RetryPolicy::from(1));
+        assert!(RetryPolicy::forever().next_attempt(u32::MAX, &Failure::retryable("x"), Timestamp(0)).is_some());
+    }
+
+    #[test]
+    fn a_first_pause_is_not_cut() {
+        let delays = |policy: RetryPolicy| {
+            [1, 2, 3].map(|attempt| policy.next_attempt(attempt, &Failure::retryable("x"), Timestamp(0)).unwrap().0 / 1_000)
+        };
+        let policy = || RetryPolicy::forever().delay(Duration::from_secs(300));
+        assert_eq!(delays(policy()), [300, 300, 300]);
+        assert_eq!(delays(policy().delay_max(Duration::from_secs(900))), [300, 600, 900]);
+        assert_eq!(delays(RetryPolicy::forever().delay_max(Duration::from_secs(1))), [1, 1, 1]);
+    }
+
+    #[test]
+    fn the_callee_may_ask_for_a_longer_pause() {
+        let failure = Failure::retryable("busy").with_retry_after(Duration::from_secs(90));
+        assert_eq!(RetryPolicy::attempts(2).next_attempt(1, &failure, Timestamp(0)), Some(Timestamp(90_000)));
+    }
+
+    #[test]
+    fn a_fatal_failure_ends_the_task_whatever_attempts_are_left() {
+        let mut task = task(TaskOptions { retry: RetryPolicy::attempts(5), ..Default::default() });
+        task.claim(&worker(), LEASE, Timestamp(1_000));
+        let fate = task.report(1, TaskReport::Failed(Failure::fatal("no")), LEASE, Timestamp(1_001)).unwrap();
+        let TaskFate::Ended(event) = fate else { panic!("the task goes on") };
+        assert!(matches!(*event, Event::TaskFailed(TaskFailed { attempts: 1, .. })));
+    }
+
+    #[test]
+    fn a_lost_worker_burns_no_attempt_but_many_lost_workers_quarantine() {
+        let mut task = task(TaskOptions::default());
+        for lost in 1..=LOST_WORKERS_MAX + 1 {
+            let now = Timestamp(u64::from(lost) * 100_000);
+            task.claim(&worker(), LEASE, now);
+            assert_eq!(task.expire(now.after(LEASE)), TaskFate::Open);
+            assert_eq!((task.attempt, task.counted_attempt(), task.lost_workers), (lost + 1, 1, lost));
+        }
+        let last = u64::from(LOST_WORKERS_MAX + 1) * 100_000;
+        assert_eq!((task.state, task.quarantined_at()), (TaskState::Quarantined, Some(Timestamp(last).after(LEASE))));
+        task.retry(Timestamp(900_000)).unwrap();
+        assert_eq!((task.state, task.lost_workers, task.visible_at), (TaskState::Queued, 0, Timestamp(900_000)));
+        assert_eq!(task.retry(Timestamp(9_000)), Err(NotQuarantined));
+        assert_eq!(task.due_at(), None);
+    }
+
+    /// K9.
+    #[test]
+    fn an_interrupted_attempt_uses_up_its_number_but_no_retry() {
+        let mut task = task(TaskOptions { retry: RetryPolicy::attempts(2), ..TaskOptions::default() });
+        let mut now = Timestamp(1_000);
+        let mut executions = Vec::new();
+        let failed = || TaskReport::Failed(Failure::retryable("busy"));
+        for (report, next) in [
+            (TaskReport::Interrupted, (2, 1, 1_000)),
+            (TaskReport::WorkerLost, (3, 1, 1_000)),
+            (failed(), (4, 2, 2_000)),
+            (TaskReport::Interrupted, (5, 2, 2_000)),
+        ] {
+            task.claim(&worker(), LEASE, now);
+            executions.push(task.attempt);
+            assert_eq!(task.report(task.claim, report, LEASE, now), Ok(TaskFate::Open));
+            now = task.visible_at;
+            assert_eq!((task.attempt, task.counted_attempt(), now.0), next);
+        }
+        task.claim(&worker(), LEASE, now);
+        let fate = task.report(task.claim, failed(), LEASE, now).unwrap();
+        let TaskFate::Ended(event) = fate else { panic!("a third failure is allowed") };
+        assert!(matches!(*event, Event::TaskFailed(TaskFailed { attempts: 5, .. })), "{event:?}");
+        assert_eq!(executions, [1, 2, 3, 4]);
+    }
+
+    /// K9.
+    #[test]
+    fn a_task_that_begins_anew_does_not_use_attempt_numbers_again() {
+        let mut lost = task(TaskOptions { retry: RetryPolicy::attempts(3), ..TaskOptions::default() });
+        lost.lose_attempt(2, Timestamp(1_000));
+        assert_eq!((lost.attempt, lost.counted_attempt(), lost.state), (3, 1, TaskState::Queued));
+        let anew = lost.anew(Timestamp(2_000));
+        assert_eq!((anew.attempt, anew.counted_attempt()), (3, 1));
+    }
+
+    /// How many workers it takes until the task is in quarantine, each lost as soon as it has the task.
+    fn losses(task: &mut Task) -> u32 {
+        while task.state == TaskState::Queued {
+            let now = task.visible_at;
+            task.claim(&worker(), LEASE, now);
+            task.lose_worker(now);
+        }
+        task.lost_workers
+    }
+
+    /// K3.
+    #[test]
+    fn a_model_call_outlasts_servers_that_crash_but_not_for_ever() {
+        let call = |kind: &str, class| {
+            let options = TaskOptions { class, retry: RetryPolicy::forever(), ..TaskOptions::default() };
+            Task { kind: Name::new(kind).unwrap(), ..task(options) }
+        };
+        let mut pure = call("llm.m", Some(EffectClass::Pure));
+        assert_eq!(losses(&mut pure), LOST_CALLERS_MAX + 1);
+        assert!(pure.visible_at.since(Timestamp(1_000)) > Duration::from_secs(20 * 60), "{}", pure.visible_at);
+        for mut other in [call("llm.m", None), call("mail", Some(EffectClass::Pure))] {
+            assert_eq!(losses(&mut other), LOST_WORKERS_MAX + 1, "it may be anybody's code");
+        }
+    }
+
+    #[test]
+    fn only_workers_that_vanish_in_a_row_count() {
+        let mut task = task(TaskOptions { retry: RetryPolicy::forever(), ..TaskOptions::default() });
+        for _ in 0..3 * LOST_WORKERS_MAX {
+            for _ in 0..LOST_WORKERS_MAX {
+                let now = task.visible_at;
+                task.claim(&worker(), LEASE, now);
+                task.lose_worker(now);
+            }
+            assert_eq!((task.state, task.lost_workers), (TaskState::Queued, LOST_WORKERS_MAX));
+            let now = task.visible_at;
+            task.claim(&worker(), LEASE, now);
+            task.report(task.claim, TaskReport::Failed(Failure::retryable("busy")), LEASE, now).unwrap();
+            assert_eq!(task.lost_workers, 0, "whoever says that it failed has survived it");
+        }
+    }
+
+    /// K5.
+    #[test]
+    fn tasks_that_lost_workers_together_are_not_together_for_long() {
+        let mut tasks: Vec<Task> = (0..9)
+            .map(|place| {
+                let id = TaskId { place: crate::Place::root(place), ..task(TaskOptions::default()).id };
+                Task { id, ..task(TaskOptions::default()) }
+            })
+            .collect();
+        let mut seen = Vec::new();
+        for _ in 0..4 {
+            tasks.iter_mut().for_each(|task| task.lose_worker(Timestamp(1_000)));
+            let mut times: Vec<u64> = tasks.iter().map(|task| task.visible_at.0 - 1_000).collect();
+            times.sort_unstable();
+            times.dedup();
+            seen.push((times.len(), times.last().copied().unwrap_or_default()));
+        }
+        assert_eq!(seen[0], (1, 0), "the first loss may be anything: they go on at once");
+        assert!(seen[1..].iter().all(|(different, _)| *different == 9), "{seen:?}");
+        assert!(seen[1].1 < 500 && seen[2].1 < 1_000 && seen[3].1 < 2_000, "{seen:?}");
+    }
+
+    #[test]
+    fn the_report_of_a_worker_that_lost_its_lease_is_stale() {
+        let mut task = task(TaskOptions::default());
+        task.claim(&worker(), LEASE, Timestamp(1_000));
+        task.expire(Timestamp(1_000).after(LEASE));
+        let done = || TaskReport::Completed(Payload::null());
+        assert_eq!(task.report(1, done(), LEASE, Timestamp(40_000)), Err(StaleReport));
+        task.claim(&worker(), LEASE, Timestamp(40_000));
+        assert_eq!(task.report(1, done(), LEASE, Timestamp(40_001)), Err(StaleReport));
+        assert!(task.report(2, done(), LEASE, Timestamp(40_001)).is_ok());
+    }
+
+    /// K10.
+    #[test]
+    fn a_server_that_the_worker_has_left_does_not_end_the_attempt() {
+        let (here, there) = (worker(), WorkerId::new("there").unwrap());
+        let mut task = task(TaskOptions { class: Some(EffectClass::AtMostOnce), ..TaskOptions::default() });
+        task.claim(&here, LEASE, Timestamp(1_000));
+        task.report(1, TaskReport::Heartbeat { progress: None }.by_session(here.clone()), LEASE, Timestamp(2_000)).unwrap();
+        task.report(1, TaskReport::Adopted { session: there.clone() }, LEASE, Timestamp(3_000)).unwrap();
+        let adopted = task.clone();
+        let beat = TaskReport::Heartbeat { progress: None };
+        for report in [TaskReport::WorkerLost, TaskReport::Interrupted, task.not_started(), beat] {
+            let late = report.clone().by_session(here.clone());
+            assert_eq!(task.report(1, late, Duration::from_millis(1), Timestamp(4_000)), Err(StaleReport), "{report:?}");
+            assert_eq!(task, adopted, "{report:?}");
+        }
+        // What the worker itself reports counts, whichever way it comes.
+        assert!(task.clone().report(1, TaskReport::Completed(Payload::null()), LEASE, Timestamp(4_000)).is_ok());
+        // The server that it is at now can lose it.
+        let fate = task.report(1, TaskReport::WorkerLost.by_session(there), LEASE, Timestamp(4_000)).unwrap();
+        assert!(matches!(fate, TaskFate::Ended(_)));
+    }
+
+    #[test]
+    fn a_paused_task_begins_no_attempt_and_keeps_its_remaining_time() {
+        let options = TaskOptions {
+            retry: RetryPolicy::attempts(3),
+            queued_timeout_ms: Some(100),
+            total_timeout_ms: Some(10_000),
+            ..Default::default()
+        };
+        let mut task = task(options);
+        task.freeze(Timestamp(1_040));
+        task.freeze(Timestamp(1_050));
+        assert_eq!((task.may_be_claimed(Timestamp(1_060)), task.due_at()), (false, None));
+        assert_eq!(task.expire(Timestamp(99_000)), TaskFate::Open);
+        task.thaw(Duration::from_millis(500));
+        assert_eq!((task.may_be_claimed(Timestamp(1_540)), task.due_at()), (true, Some(Timestamp(1_600))));
+
+        // An attempt that runs when the run is paused ends as any other; its retry waits from the resume on.
+        task.claim(&worker(), LEASE, Timestamp(1_550));
+        task.freeze(Timestamp(2_000));
+        assert_eq!(task.due_at(), Some(Timestamp(1_550).after(LEASE)));
+        task.report(1, TaskReport::Failed(Failure::retryable("busy")), LEASE, Timestamp(2_300)).unwrap();
+        assert_eq!((task.attempt, task.may_be_claimed(Timestamp(9_000)), task.due_at()), (2, false, None));
+        task.thaw(Duration::from_millis(700));
+        assert_eq!((task.visible_at, task.due_at()), (Timestamp(3_700), Some(Timestamp(12_200))));
+
+        // A retry that was set before the pause keeps what was left of its delay.
+        task.freeze(Timestamp(3_000));
+        task.thaw(Duration::from_millis(1_000));
+        assert_eq!(task.visible_at, Timestamp(4_700));
+    }
+
+    #[test]
+    fn each_timeout_has_its_own_consequence() {
+        let with = |f: fn(&mut TaskOptions)| {
+            let mut options = TaskOptions { retry: RetryPolicy::attempts(2), ..Default::default() };
+            f(&mut options);
+            task(options)
+        };
+        let mut queued = with(|options| options.queued_timeout_ms = Some(10));
+        assert_eq!(queued.expire(Timestamp(1_009)), TaskFate::Open);
+        assert!(matches!(queued.expire(Timestamp(1_010)), TaskFate::Ended(_)));
+
+        let mut slow = with(|options| options.attempt_timeout_ms = Some(10));
+        slow.claim(&worker(), LEASE, Timestamp(2_000));
+        assert_eq!(slow.expire(Timestamp(2_010)), TaskFate::Open);
+        assert_eq!((slow.attempt, slow.visible_at), (2, Timestamp(3_010)));
+
+        let mut silent = with(|options| options.heartbeat_timeout_ms = Some(10));
+        silent.claim(&worker(), LEASE, Timestamp(2_000));
+        silent.report(1, TaskReport::Heartbeat { progress: None }, LEASE, Timestamp(2_009)).unwrap();
+        assert_eq!(silent.due_at(), Some(Timestamp(2_019)));
+
+        let mut long = with(|options| options.total_timeout_ms = Some(10));
+        long.claim(&worker(), LEASE, Timestamp(1_001));
+        assert!(matches!(long.expire(Timestamp(1_010)), TaskFate::Ended(_)));
+    }
+}

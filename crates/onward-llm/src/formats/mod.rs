@@ -1,0 +1,6 @@
+//! API formats of providers, and reading their responses.
+
+pub(crate) mod anthropic;
+pub(crate) mod draft;
+pub(crate) mod openai;
+pub(crate) mod response;

@@ -1,0 +1,161 @@
+//! One answer, read from bytes. Knows nothing of sockets and clocks.
+//!
+//! Invariants:
+//! - LA1: what an answer is does not depend on how its bytes were cut on the way.
+//! - LA2: an answer counts only if the provider said that it is complete; otherwise what arrived goes with the error.
+//! - LA3: an answer with no text, call, reasoning or refusal is an error, and so is an error inside a success.
+
+use crate::error::{CallError, Cause};
+use crate::formats::draft::Draft;
+use crate::reply::{Delta, ModelReply, StopReason};
+use crate::transport::sse::{Events, TooLong};
+use crate::{Block, Dialect, formats::anthropic, formats::openai};
+
+/// How much of its beginning is shown of an answer that is none.
+const SHOWN_BYTES_MAX: usize = 500;
+
+/// Where pieces of an answer go as they arrive.
+pub type Sink<'a> = &'a mut (dyn FnMut(Delta) + Send);
+
+pub(crate) struct Answer {
+    provider: String,
+    reader: Reader,
+    events: Events,
+    draft: Draft,
+    /// How it began, for people who wonder why it is none.
+    beginning: Vec<u8>,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+enum Reader {
+    OpenAi(openai::Reader),
+    Anthropic(anthropic::Reader),
+}
+
+impl Answer {
+    pub fn new(dialect: Dialect, provider: &str, bytes_max: usize) -> Answer {
+        let reader = match dialect {
+            Dialect::OpenAi => Reader::OpenAi(openai::Reader::default()),
+            Dialect::Anthropic => Reader::Anthropic(anthropic::Reader::default()),
+        };
+        let (events, draft) = (Events::new(bytes_max), Draft::default());
+        Answer { provider: provider.to_owned(), reader, events, draft, beginning: Vec::new(), bytes: 0, bytes_max }
+    }
+
+    /// Takes the next bytes of a stream of events.
+    pub fn feed(&mut self, bytes: &[u8], sink: Sink<'_>) -> Result<(), CallError> {
+        self.count(bytes)?;
+        let events = self.events.feed(bytes).map_err(|TooLong| self.too_large());
+        self.events(events?, sink)
+    }
+
+    /// Takes an answer that came in one piece, from a server that does not stream.
+    pub fn whole(&mut self, body: &[u8], sink: Sink<'_>) -> Result<(), CallError> {
+        self.count(body)?;
+        self.events(vec![body.to_owned()], sink)?;
+        self.draft.done = true;
+        Ok(())
+    }
+
+    /// Nothing more will come.
+    pub fn end(&mut self, sink: Sink<'_>) -> Result<(), CallError> {
+        let last = self.events.finish();
+        self.events(last.into_iter().collect(), sink)
+    }
+
+    /// Whether the provider has said that nothing follows.
+    pub fn is_done(&self) -> bool {
+        self.draft.done
+    }
+
+    /// The answer, if it is one.
+    pub fn finish(&self) -> Result<ModelReply, CallError> {
+        let mut reply = self.arrived();
+        if !self.is_complete() {
+            if self.bytes == 0 {
+                return Err(self.fail(CallError::new(Cause::Empty, "a success without a body")));
+            }
+            return Err(self.fail(CallError::new(Cause::Malformed, "the answer ended before the model did").saying(self.shown())));
+        }
+        if reply.calls().any(|call| call.name.is_empty()) {
+            return Err(self.fail(CallError::new(Cause::Malformed, "a tool call has no name")));
+        }
+        if reply.stop == Some(StopReason::Refusal) && reply.refusal().is_none() {
+            reply.blocks.push(Block::Refusal { text: String::new() });
+        }
+        if reply.is_empty() {
+            return Err(self.fail(CallError::new(Cause::Empty, "no content").saying(self.shown()))); // LA3
+        }
+        Ok(reply)
+    }
+
+    /// Whether all of the answer is there, even if the connection broke afterwards (LA2).
+    pub fn is_complete(&self) -> bool {
+        self.draft.done || self.draft.stop.is_some()
+    }
+
+    /// Adds to an error what had arrived.
+    pub fn fail(&self, error: CallError) -> CallError {
+        CallError { arrived: Box::new(self.arrived()), ..error }
+    }
+
+    fn arrived(&self) -> ModelReply {
+        let blocks = match &self.reader {
+            Reader::OpenAi(reader) => reader.blocks(&self.provider),
+            Reader::Anthropic(reader) => reader.blocks(&self.provider),
+        };
+        let Draft { stop, usage, response_id, model, .. } = &self.draft;
+        ModelReply {
+            blocks,
+            stop: stop.clone(),
+            usage: *usage,
+            response_id: response_id.clone(),
+            model: model.clone(),
+            left_out: Vec::new(),
+        }
+    }
+
+    fn events(&mut self, events: Vec<Vec<u8>>, sink: Sink<'_>) -> Result<(), CallError> {
+        for event in events {
+            let outcome = match &mut self.reader {
+                Reader::OpenAi(reader) => reader.event(&event, &mut self.draft),
+                Reader::Anthropic(reader) => reader.event(&event, &mut self.draft),
+            };
+            self.draft.take_deltas().into_iter().for_each(&mut *sink);
+            outcome.map_err(|error| self.fail(self.interrupted(error)))?;
+            if self.draft.done {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// An error inside a success is an empty answer, unless something had arrived: then that broke off.
+    fn interrupted(&self, error: CallError) -> CallError {
+        let begun = !self.arrived().is_empty();
+        let cause = if begun && matches!(error.cause, Cause::Empty) { Cause::Malformed } else { error.cause };
+        CallError { cause, ..error }
+    }
+
+    /// How the answer begins, if nothing of it was understood.
+    fn shown(&self) -> String {
+        if self.arrived().is_empty() {
+            let text = String::from_utf8_lossy(&self.beginning);
+            format!("what came begins with: {}", text.trim())
+        } else {
+            String::new()
+        }
+    }
+
+    fn count(&mut self, bytes: &[u8]) -> Result<(), CallError> {
+        self.bytes += bytes.len();
+        let room = SHOWN_BYTES_MAX - self.beginning.len();
+        self.beginning.extend_from_slice(&bytes[..room.min(bytes.len())]);
+        if self.bytes > self.bytes_max { Err(self.too_large()) } else { Ok(()) }
+    }
+
+    fn too_large(&self) -> CallError {
+        self.fail(CallError::new(Cause::TooLarge, format!("more than {} bytes", self.bytes_max)))
+    }
+}

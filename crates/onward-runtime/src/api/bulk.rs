@@ -1,0 +1,182 @@
+//! One verb for many runs: those that a filter finds.
+//!
+//! Works in batches, newest runs first; whoever asks goes on with the cursor of the answer, so nothing is kept between two batches and
+//! any batch can be asked for again. Runs that are started meanwhile are newer than every cursor and are left alone.
+//!
+//! Invariant U1: a batch that is asked for again with the same bulk id does nothing to a run that it did not do before.
+
+use onward_core::budget::Budget;
+use onward_core::event::{CancelRequested, PauseReason, RunPaused, RunResumed, TerminateRequested};
+use onward_core::reopen::Retry;
+use onward_core::run::{Input, Once};
+use onward_core::{Event, RunHead, RunId, Status};
+use onward_store::{PAGE_DEFAULT, RunQuery, StoreError};
+
+use crate::api::runs::{check_id, check_text};
+use crate::{Runtime, RuntimeError};
+
+/// How many runs one batch has at most.
+pub const BULK_MAX: usize = 1_000;
+
+/// How many ids a count shows.
+const SAMPLE: usize = 20;
+
+/// What is done to each run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BulkVerb {
+    Cancel,
+    Terminate,
+    Pause,
+    Resume,
+    Retry,
+    Delete,
+}
+
+impl BulkVerb {
+    pub const ALL: [BulkVerb; 6] =
+        [BulkVerb::Cancel, BulkVerb::Terminate, BulkVerb::Pause, BulkVerb::Resume, BulkVerb::Retry, BulkVerb::Delete];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            BulkVerb::Cancel => "cancel",
+            BulkVerb::Terminate => "terminate",
+            BulkVerb::Pause => "pause",
+            BulkVerb::Resume => "resume",
+            BulkVerb::Retry => "retry",
+            BulkVerb::Delete => "delete",
+        }
+    }
+
+    pub fn from_word(word: &str) -> Option<BulkVerb> {
+        BulkVerb::ALL.into_iter().find(|verb| verb.as_str() == word)
+    }
+
+    /// The runs that the verb is for, where a filter names no status.
+    fn statuses(self) -> Vec<Status> {
+        match self {
+            BulkVerb::Cancel | BulkVerb::Terminate => vec![Status::Pending, Status::Running, Status::Waiting, Status::Paused],
+            BulkVerb::Pause => vec![Status::Pending, Status::Running, Status::Waiting],
+            BulkVerb::Resume => vec![Status::Paused],
+            BulkVerb::Retry => vec![Status::Failed],
+            BulkVerb::Delete => vec![Status::Completed, Status::Failed, Status::Canceled, Status::Terminated],
+        }
+    }
+}
+
+/// One batch of a verb for many runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bulk {
+    pub verb: BulkVerb,
+    /// Which runs; its limit is the size of the batch, its cursor where the batch before ended.
+    pub filter: RunQuery,
+    /// The filter may find every run of the namespace.
+    pub all: bool,
+    /// Only count.
+    pub dry_run: bool,
+    /// The same for all batches and repeats of one request.
+    pub bulk_id: String,
+    pub reason: String,
+    /// A retry executes again also what failed with `outcome_unknown`.
+    pub include_outcome_unknown: bool,
+    /// What the caller may let a run spend that is retried.
+    pub budget_max: Option<Budget>,
+}
+
+/// What became of a batch.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct BulkDone {
+    /// How many runs the filter found: in this batch, or in all for a count.
+    pub matched: u64,
+    pub done: u64,
+    /// Runs to which the verb does not apply any more, and why.
+    pub refused: Vec<(RunId, &'static str)>,
+    /// Some of the runs that were found, for a count.
+    pub sample: Vec<RunId>,
+    /// Where the next batch begins; none after the last.
+    pub next: Option<String>,
+}
+
+impl Runtime {
+    /// Does one batch, or counts all that the filter finds.
+    pub async fn bulk_runs(&self, bulk: Bulk) -> Result<BulkDone, RuntimeError> {
+        check_id("bulk id", &bulk.bulk_id)?;
+        check_text("reason", &bulk.reason)?;
+        let mut query = bulk.filter.clone();
+        if !bulk.all && is_empty(&query) {
+            return Err(RuntimeError::FilterEmpty);
+        }
+        if query.statuses.is_empty() {
+            query.statuses = bulk.verb.statuses();
+        }
+        if bulk.dry_run {
+            return self.count_bulk(query).await;
+        }
+        query.limit = if query.limit == 0 { PAGE_DEFAULT } else { query.limit.min(BULK_MAX) };
+        let page = self.list_runs(query).await?;
+        let mut done = BulkDone { matched: page.runs.len() as u64, next: page.next, ..BulkDone::default() };
+        for head in &page.runs {
+            match self.do_to_one(&bulk, head).await {
+                Ok(()) => done.done += 1,
+                Err(error) if is_about_the_run(&error) => done.refused.push((head.key.id.clone(), error.code())),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    async fn count_bulk(&self, query: RunQuery) -> Result<BulkDone, RuntimeError> {
+        let mut found = BulkDone::default();
+        let mut query = RunQuery { limit: BULK_MAX, cursor: None, ..query };
+        loop {
+            let page = self.list_runs(query.clone()).await?;
+            found.matched += page.runs.len() as u64;
+            let room = SAMPLE - found.sample.len();
+            found.sample.extend(page.runs.iter().take(room).map(|head| head.key.id.clone()));
+            match page.next {
+                None => return Ok(found),
+                next => query.cursor = next,
+            }
+        }
+    }
+
+    async fn do_to_one(&self, bulk: &Bulk, head: &RunHead) -> Result<(), RuntimeError> {
+        let (key, reason) = (&head.key, bulk.reason.clone());
+        let event: Event = match bulk.verb {
+            BulkVerb::Cancel => CancelRequested { reason }.into(),
+            BulkVerb::Terminate => TerminateRequested { reason, reset_to: None }.into(),
+            BulkVerb::Pause => RunPaused::because(PauseReason::Requested, reason).into(),
+            BulkVerb::Resume => RunResumed::default().into(),
+            BulkVerb::Retry => {
+                let (request_id, include_outcome_unknown) = (bulk.bulk_id.clone(), bulk.include_outcome_unknown);
+                let retry = Retry { request_id, reason, include_outcome_unknown, budget_max: bulk.budget_max };
+                return self.retry_run(key, &retry).await.map(drop);
+            }
+            BulkVerb::Delete => return self.delete_run(key, &reason).await,
+        };
+        let once = Once { key: format!("bulk:{}", bulk.bulk_id), token: bulk.verb.as_str().to_owned() };
+        self.append(key, Input { once: Some(once), ..Input::new(event) }).await.map(drop) // U1
+    }
+}
+
+/// Whether the filter leaves nothing out.
+fn is_empty(query: &RunQuery) -> bool {
+    query.kind.is_none()
+        && query.statuses.is_empty()
+        && query.versions.is_empty()
+        && query.attributes.is_empty()
+        && query.created_from.is_none()
+        && query.created_until.is_none()
+}
+
+/// The run has changed since it was found; the others go on.
+fn is_about_the_run(error: &RuntimeError) -> bool {
+    let RuntimeError::Store(error) = error else { return false };
+    matches!(
+        error,
+        StoreError::Refused(_)
+            | StoreError::RunNotFound { .. }
+            | StoreError::RunBusy { .. }
+            | StoreError::SignalLost { .. }
+            | StoreError::LogCorrupt { .. }
+    )
+}

@@ -1,0 +1,355 @@
+//! What a caller may ask, wherever the runtime is.
+//!
+//! [`Runtime`] is the door inside one process; a door over a network is made elsewhere and behaves the same. The methods are the
+//! runtime's verbs, which say what they promise.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onward_core::budget::Budget;
+use onward_core::conversation::{PreludeSearch, Search};
+use onward_core::event::RunPaused;
+use onward_core::ledger::{SpendQuery, SpendRow};
+use onward_core::log::prelude_of;
+use onward_core::reopen::Retry;
+use onward_core::run::Wait;
+use onward_core::task::Task;
+use onward_core::view::{RunView, created_at};
+use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey};
+use onward_store::{
+    Appended, DeletedQuery, DeletedRun, Restored, RunPage, RunQuery, Started, TaskQuery, VersionCount, WaitQuery,
+};
+use tokio::sync::broadcast;
+
+use crate::api::watch::{OutcomeWatch, RunWatch};
+use crate::conversation::append::known_entry;
+use crate::conversation::read::read_page;
+use crate::{
+    AppendEntry, AppendedEntry, BranchRun, Bulk, BulkDone, CallId, Decide, Emitted, EntryPage, EntryQuery, ForkRun, Hindrance,
+    QueueInfo, Runtime, RuntimeError, SendSignal, StartRun, StartTask, StreamPage, TaskView, WhyPending, WorkerInfo,
+};
+
+/// How many records are read at a time.
+const PAGE: usize = 1_000;
+
+pub type DoorFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, RuntimeError>> + Send + 'a>>;
+
+/// Tells how a run ended.
+pub trait Outcome: Send + Sync {
+    /// Waits until the run is closed, through all its generations.
+    fn outcome(&self) -> DoorFuture<'_, Result<Payload, Failure>>;
+}
+
+/// Tells of every append to one run.
+pub trait Changes: Send {
+    /// Returns after an append that came since the watch was made or this last returned.
+    fn changed(&mut self) -> DoorFuture<'_, ()>;
+
+    /// The generation last known of.
+    fn generation(&self) -> u32;
+}
+
+/// The verbs.
+pub trait Door: Send + Sync {
+    fn start_and_watch(&self, start: StartRun) -> DoorFuture<'_, (Started, Arc<dyn Outcome>)>;
+    fn start_task(&self, start: StartTask) -> DoorFuture<'_, (Started, Arc<dyn Outcome>)>;
+    fn read_task(&self, key: RunKey) -> DoorFuture<'_, TaskView>;
+    fn cancel_task(&self, key: RunKey, reason: String) -> DoorFuture<'_, Appended>;
+    fn wait_for_outcome(&self, key: RunKey) -> DoorFuture<'_, Result<Payload, Failure>>;
+    fn watch_run(&self, key: RunKey) -> DoorFuture<'_, Box<dyn Changes>>;
+    fn read_head(&self, key: RunKey) -> DoorFuture<'_, RunHead>;
+    fn why_pending(&self, key: RunKey) -> DoorFuture<'_, Option<WhyPending>>;
+    fn hindrances(&self, key: RunKey) -> DoorFuture<'_, Vec<Hindrance>>;
+    fn list_deleted(&self, query: DeletedQuery) -> DoorFuture<'_, Vec<DeletedRun>>;
+    fn read_log(&self, key: RunKey, generation: Option<u32>, from: Index, limit: usize) -> DoorFuture<'_, Vec<Record>>;
+
+    /// The run's current generation as its log tells it, at one moment (F27).
+    fn read_run(&self, key: RunKey) -> DoorFuture<'_, RunView> {
+        Box::pin(async move {
+            loop {
+                let head = self.read_head(key.clone()).await?;
+                let records = read_records(self, &head).await?;
+                let covered = records.last().is_some_and(|record| record.next_index() >= head.next_index);
+                let same = created_at(&records) == Some(head.created_at);
+                if covered && same {
+                    let mut view = RunView::fold(head, &records);
+                    // An agent is given its input before its turns, and not again with every one.
+                    if let Some((run, generation)) = find_prelude(self, &view.head, &records).await? {
+                        let first = self.read_log(run, Some(generation), Index(0), 1).await?;
+                        view.input = first.first().and_then(Record::started).map_or(view.input, |started| started.input.clone());
+                    }
+                    return Ok(view);
+                }
+                // The run was deleted and started anew while it was read: begin again.
+            }
+        })
+    }
+
+    /// A page of the conversation of an agent; see [`EntryPage`].
+    fn read_entries(&self, key: RunKey, query: EntryQuery) -> DoorFuture<'_, EntryPage> {
+        Box::pin(read_page(self, key, query))
+    }
+
+    /// Appends an entry from outside; under a key that is there already, with the same role and content, it is that one.
+    fn append_entry(&self, key: RunKey, append: AppendEntry) -> DoorFuture<'_, AppendedEntry> {
+        Box::pin(async move {
+            match known_entry(self, &key, &append).await? {
+                Some(known) => Ok(known),
+                None => self.put_entry(key, append).await,
+            }
+        })
+    }
+
+    /// Like that, for whoever has looked for the key in the conversation.
+    fn put_entry(&self, key: RunKey, append: AppendEntry) -> DoorFuture<'_, AppendedEntry>;
+
+    /// Goes on from an earlier entry of the conversation of an agent.
+    fn branch_run(&self, key: RunKey, branch: BranchRun) -> DoorFuture<'_, Appended>;
+
+    fn list_runs(&self, query: RunQuery) -> DoorFuture<'_, RunPage>;
+    fn list_versions(&self, namespace: Namespace) -> DoorFuture<'_, Vec<VersionCount>>;
+    fn read_spend(&self, query: SpendQuery) -> DoorFuture<'_, Vec<SpendRow>>;
+    fn signal_run(&self, key: RunKey, signal: SendSignal) -> DoorFuture<'_, Appended>;
+    fn cancel_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, Appended>;
+    fn terminate_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, Appended>;
+    fn pause_run(&self, key: RunKey, pause: RunPaused) -> DoorFuture<'_, Appended>;
+    fn resume_run(&self, key: RunKey, budget: Option<Budget>) -> DoorFuture<'_, Appended>;
+    fn retry_run(&self, key: RunKey, retry: Retry) -> DoorFuture<'_, Restored>;
+    fn fork_run(&self, key: RunKey, fork: ForkRun) -> DoorFuture<'_, Restored>;
+    fn bulk_runs(&self, bulk: Bulk) -> DoorFuture<'_, BulkDone>;
+    fn delete_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, ()>;
+    fn update_run(
+        &self,
+        key: RunKey,
+        update_id: String,
+        name: Name,
+        payload: Payload,
+    ) -> DoorFuture<'_, Result<Payload, Failure>>;
+    fn query_run(&self, key: RunKey, name: Name, input: Payload) -> DoorFuture<'_, Option<Result<Payload, Failure>>>;
+    fn listen(&self, key: &RunKey) -> broadcast::Receiver<Emitted>;
+    fn read_stream(&self, key: RunKey, from: Option<String>, wait: Duration) -> DoorFuture<'_, StreamPage>;
+    fn list_approvals(&self, query: WaitQuery) -> DoorFuture<'_, Vec<Wait>>;
+    fn decide_approval(&self, call: CallId, decide: Decide) -> DoorFuture<'_, Appended>;
+    fn resolve_promise(&self, call: CallId, result: Result<Payload, Failure>, resolution_id: String) -> DoorFuture<'_, Appended>;
+    fn list_workers(&self, namespace: Namespace) -> DoorFuture<'_, Vec<WorkerInfo>>;
+    fn list_queues(&self, namespace: Namespace) -> DoorFuture<'_, Vec<QueueInfo>>;
+    fn list_quarantined(&self, query: TaskQuery) -> DoorFuture<'_, Vec<Task>>;
+    fn retry_task(&self, call: CallId) -> DoorFuture<'_, ()>;
+}
+
+/// Where the log is of what an agent did before the turn whose log `records` are; `None` if they need none, or if its original is gone.
+pub async fn find_prelude(
+    door: &(impl Door + ?Sized),
+    head: &RunHead,
+    records: &[Record],
+) -> Result<Option<(RunKey, u32)>, RuntimeError> {
+    let Some(wanted) = prelude_of(records) else { return Ok(None) };
+    let mut search = PreludeSearch::new(head.key.clone(), head.generation, wanted);
+    loop {
+        let (run, generation) = search.wants();
+        let first = match door.read_log(run.clone(), Some(generation), Index(0), 1).await {
+            Err(error) if error.code() == "run_not_found" && run != head.key => Vec::new(),
+            read => read?,
+        };
+        match search.take(first.first()) {
+            Search::Found(run, generation) => return Ok(Some((run, generation))),
+            Search::GoesOn => {}
+            Search::Nowhere => return Ok(None),
+        }
+    }
+}
+
+/// The log of one generation, at least up to where its head says it ends.
+pub async fn read_records(door: &(impl Door + ?Sized), head: &RunHead) -> Result<Vec<Record>, RuntimeError> {
+    let mut records: Vec<Record> = Vec::new();
+    loop {
+        let from = records.last().map_or(Index(0), Record::next_index);
+        if from >= head.next_index {
+            return Ok(records);
+        }
+        let page = door.read_log(head.key.clone(), Some(head.generation), from, PAGE).await?;
+        if page.is_empty() {
+            return Ok(records);
+        }
+        records.extend(page);
+    }
+}
+
+impl Outcome for OutcomeWatch {
+    fn outcome(&self) -> DoorFuture<'_, Result<Payload, Failure>> {
+        Box::pin(OutcomeWatch::outcome(self))
+    }
+}
+
+impl Changes for RunWatch {
+    fn changed(&mut self) -> DoorFuture<'_, ()> {
+        Box::pin(RunWatch::changed(self))
+    }
+
+    fn generation(&self) -> u32 {
+        RunWatch::generation(self)
+    }
+}
+
+impl Door for Runtime {
+    fn start_and_watch(&self, start: StartRun) -> DoorFuture<'_, (Started, Arc<dyn Outcome>)> {
+        Box::pin(async move {
+            let (started, watch) = Runtime::start_and_watch(self, start).await?;
+            Ok((started, Arc::new(watch) as Arc<dyn Outcome>))
+        })
+    }
+
+    fn start_task(&self, start: StartTask) -> DoorFuture<'_, (Started, Arc<dyn Outcome>)> {
+        Box::pin(async move {
+            let (started, watch) = Runtime::start_task_and_watch(self, start).await?;
+            Ok((started, Arc::new(watch) as Arc<dyn Outcome>))
+        })
+    }
+
+    fn read_task(&self, key: RunKey) -> DoorFuture<'_, TaskView> {
+        Box::pin(async move { Runtime::read_task(self, &key).await })
+    }
+
+    fn cancel_task(&self, key: RunKey, reason: String) -> DoorFuture<'_, Appended> {
+        Box::pin(async move { Runtime::cancel_task(self, &key, &reason).await })
+    }
+
+    fn wait_for_outcome(&self, key: RunKey) -> DoorFuture<'_, Result<Payload, Failure>> {
+        Box::pin(async move { Runtime::wait_for_outcome(self, &key).await })
+    }
+
+    fn watch_run(&self, key: RunKey) -> DoorFuture<'_, Box<dyn Changes>> {
+        Box::pin(async move { Ok(Box::new(Runtime::watch_run(self, &key).await?) as Box<dyn Changes>) })
+    }
+
+    fn read_head(&self, key: RunKey) -> DoorFuture<'_, RunHead> {
+        Box::pin(async move { Runtime::read_head(self, &key).await })
+    }
+
+    fn why_pending(&self, key: RunKey) -> DoorFuture<'_, Option<WhyPending>> {
+        Box::pin(async move { Ok(self.why_pending_anywhere(&Runtime::read_head(self, &key).await?).await) })
+    }
+
+    fn hindrances(&self, key: RunKey) -> DoorFuture<'_, Vec<Hindrance>> {
+        Box::pin(async move { Runtime::hindrances(self, &key).await })
+    }
+
+    fn list_deleted(&self, query: DeletedQuery) -> DoorFuture<'_, Vec<DeletedRun>> {
+        Box::pin(Runtime::list_deleted(self, query))
+    }
+
+    fn read_log(&self, key: RunKey, generation: Option<u32>, from: Index, limit: usize) -> DoorFuture<'_, Vec<Record>> {
+        Box::pin(async move { Runtime::read_log(self, &key, generation, from, limit).await })
+    }
+
+    fn put_entry(&self, key: RunKey, append: AppendEntry) -> DoorFuture<'_, AppendedEntry> {
+        Box::pin(async move { Runtime::put_entry(self, &key, append).await })
+    }
+
+    fn branch_run(&self, key: RunKey, branch: BranchRun) -> DoorFuture<'_, Appended> {
+        Box::pin(async move { Runtime::branch_run(self, &key, branch).await })
+    }
+
+    fn list_runs(&self, query: RunQuery) -> DoorFuture<'_, RunPage> {
+        Box::pin(Runtime::list_runs(self, query))
+    }
+
+    fn list_versions(&self, namespace: Namespace) -> DoorFuture<'_, Vec<VersionCount>> {
+        Box::pin(Runtime::list_versions(self, namespace))
+    }
+
+    fn read_spend(&self, query: SpendQuery) -> DoorFuture<'_, Vec<SpendRow>> {
+        Box::pin(Runtime::read_spend(self, query))
+    }
+
+    fn signal_run(&self, key: RunKey, signal: SendSignal) -> DoorFuture<'_, Appended> {
+        Box::pin(async move { Runtime::signal_run(self, &key, signal).await })
+    }
+
+    fn cancel_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, Appended> {
+        Box::pin(async move { Runtime::cancel_run(self, &key, &reason).await })
+    }
+
+    fn terminate_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, Appended> {
+        Box::pin(async move { Runtime::terminate_run(self, &key, &reason).await })
+    }
+
+    fn pause_run(&self, key: RunKey, pause: RunPaused) -> DoorFuture<'_, Appended> {
+        Box::pin(async move { Runtime::pause_run(self, &key, pause).await })
+    }
+
+    fn resume_run(&self, key: RunKey, budget: Option<Budget>) -> DoorFuture<'_, Appended> {
+        Box::pin(async move { Runtime::resume_run(self, &key, budget).await })
+    }
+
+    fn retry_run(&self, key: RunKey, retry: Retry) -> DoorFuture<'_, Restored> {
+        Box::pin(async move { Runtime::retry_run(self, &key, &retry).await })
+    }
+
+    fn fork_run(&self, key: RunKey, fork: ForkRun) -> DoorFuture<'_, Restored> {
+        Box::pin(async move { Runtime::fork_run(self, &key, fork).await })
+    }
+
+    fn bulk_runs(&self, bulk: Bulk) -> DoorFuture<'_, BulkDone> {
+        Box::pin(Runtime::bulk_runs(self, bulk))
+    }
+
+    fn delete_run(&self, key: RunKey, reason: String) -> DoorFuture<'_, ()> {
+        Box::pin(async move { Runtime::delete_run(self, &key, &reason).await })
+    }
+
+    fn update_run(
+        &self,
+        key: RunKey,
+        update_id: String,
+        name: Name,
+        payload: Payload,
+    ) -> DoorFuture<'_, Result<Payload, Failure>> {
+        Box::pin(async move { Runtime::update_run(self, &key, &update_id, name, payload).await })
+    }
+
+    fn query_run(&self, key: RunKey, name: Name, input: Payload) -> DoorFuture<'_, Option<Result<Payload, Failure>>> {
+        Box::pin(async move { Runtime::query_run(self, &key, name, input).await })
+    }
+
+    fn listen(&self, key: &RunKey) -> broadcast::Receiver<Emitted> {
+        Runtime::listen(self, key)
+    }
+
+    fn read_stream(&self, key: RunKey, from: Option<String>, wait: Duration) -> DoorFuture<'_, StreamPage> {
+        Box::pin(async move { Runtime::read_stream(self, &key, from.as_deref(), wait).await })
+    }
+
+    fn list_approvals(&self, query: WaitQuery) -> DoorFuture<'_, Vec<Wait>> {
+        Box::pin(Runtime::list_approvals(self, query))
+    }
+
+    fn decide_approval(&self, call: CallId, decide: Decide) -> DoorFuture<'_, Appended> {
+        Box::pin(async move { Runtime::decide_approval(self, &call, decide).await })
+    }
+
+    fn resolve_promise(&self, call: CallId, result: Result<Payload, Failure>, resolution_id: String) -> DoorFuture<'_, Appended> {
+        Box::pin(async move { Runtime::resolve_promise(self, &call, result, &resolution_id).await })
+    }
+
+    fn list_workers(&self, namespace: Namespace) -> DoorFuture<'_, Vec<WorkerInfo>> {
+        Box::pin(async move {
+            let elsewhere = self.workers_elsewhere(&namespace).await?;
+            Ok(Runtime::list_workers(self, &namespace).into_iter().chain(elsewhere).collect())
+        })
+    }
+
+    fn list_quarantined(&self, query: TaskQuery) -> DoorFuture<'_, Vec<Task>> {
+        Box::pin(Runtime::list_quarantined(self, query))
+    }
+
+    fn list_queues(&self, namespace: Namespace) -> DoorFuture<'_, Vec<QueueInfo>> {
+        Box::pin(async move { Runtime::list_queues(self, &namespace).await })
+    }
+
+    fn retry_task(&self, call: CallId) -> DoorFuture<'_, ()> {
+        Box::pin(async move { Runtime::retry_task(self, &call).await })
+    }
+}

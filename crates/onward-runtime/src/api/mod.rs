@@ -1,0 +1,18 @@
+//! The verbs of every interface, one file for each group of them.
+
+pub(crate) mod blocked_on;
+pub(crate) mod bulk;
+pub(crate) mod call_token;
+pub(crate) mod client;
+pub(crate) mod decide;
+pub(crate) mod descendants;
+pub(crate) mod drive;
+pub(crate) mod external;
+pub(crate) mod query;
+pub(crate) mod read;
+pub(crate) mod reopen;
+pub(crate) mod runs;
+pub(crate) mod tasks;
+pub(crate) mod transfer;
+pub(crate) mod update;
+pub(crate) mod watch;

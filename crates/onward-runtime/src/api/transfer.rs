@@ -1,0 +1,226 @@
+//! Runs out of one store and into another.
+//!
+//! What one run had for another when it was taken may not have been delivered: after an import the children that a run awaits are
+//! started, if they did not come along, and closed children tell the parents that wait for them. Receivers take each of that once.
+
+use std::collections::BTreeMap;
+
+use onward_core::event::ParentLink;
+use onward_core::projection::{ProjectedChild, Projection};
+use onward_core::reopen::await_child;
+use onward_core::run::{RunHead, answer_to};
+use onward_core::transfer::{ExportedRun, children_asked_for, receive};
+use onward_core::view::created_at;
+use onward_core::{Index, Log, Record, RunId, RunKey};
+use onward_store::{Restore, RestoreRun, Restored, StoreError, StoreFuture};
+
+use crate::api::client::read_records;
+use crate::{Door, Runtime, RuntimeError};
+
+/// What became of runs that were to be imported.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Imported {
+    pub created: Vec<RunId>,
+    /// Were there already, record for record.
+    pub unchanged: Vec<RunId>,
+    /// Were not taken, and why.
+    pub refused: Vec<(RunId, &'static str)>,
+}
+
+/// How often a run is read anew that changes while it is read.
+const ATTEMPTS: u32 = 100;
+
+/// How many runs are handed over at a time.
+const TOGETHER: usize = 100;
+
+/// How many records are read at a time.
+const PAGE: usize = 1_000;
+
+/// A run as it stands, with all its generations.
+pub async fn export_run(door: &(impl Door + ?Sized), key: &RunKey) -> Result<ExportedRun, RuntimeError> {
+    for _ in 0..ATTEMPTS {
+        let head = door.read_head(key.clone()).await?;
+        let mut logs = Vec::new();
+        for generation in 0..head.generation {
+            logs.push(read_ended(door, key, generation).await?);
+        }
+        let mut last = read_records(door, &head).await?;
+        last.retain(|record| record.index < head.next_index);
+        // A run that has continued meanwhile, or was deleted and started anew, is read again.
+        let is_whole = last.last().is_some_and(|record| record.next_index() == head.next_index);
+        if is_whole && created_at(&last) == Some(head.created_at) && logs.iter().all(|log| ends(log)) {
+            logs.push(last);
+            return Ok(ExportedRun { key: key.clone(), logs });
+        }
+    }
+    let why = "it is not as long as it should be".to_owned();
+    Err(StoreError::LogCorrupt { key: key.clone(), index: Index(0), why }.into())
+}
+
+/// The log of a generation that has ended.
+pub(crate) async fn read_ended(door: &(impl Door + ?Sized), key: &RunKey, generation: u32) -> Result<Vec<Record>, RuntimeError> {
+    let mut records: Vec<Record> = Vec::new();
+    while !ends(&records) {
+        let from = records.last().map_or(Index(0), Record::next_index);
+        let page = door.read_log(key.clone(), Some(generation), from, PAGE).await?;
+        if page.is_empty() {
+            break;
+        }
+        records.extend(page);
+    }
+    Ok(records)
+}
+
+/// Whether an export goes on without the run that cannot be read for this.
+pub fn leaves_out(error: &RuntimeError) -> bool {
+    matches!(error.code(), "log_corrupt" | "store_corrupt")
+}
+
+impl Runtime {
+    /// Takes runs in. One that is there already with the same records is left alone; one with others is refused, and the rest goes on.
+    pub async fn import_runs(&self, runs: Vec<ExportedRun>) -> Result<Imported, RuntimeError> {
+        let (mut imported, mut taken) = (Imported::default(), Vec::new());
+        let strangers = strangers(self, &runs).await?;
+        let mut coming = runs.into_iter().zip(strangers);
+        loop {
+            // Handed over together: a store makes one write of many.
+            let asked = coming.by_ref().take(TOGETHER).map(|(run, stranger)| (run.key.clone(), self.restore(run, stranger)));
+            let asked: Vec<_> = asked.collect();
+            if asked.is_empty() {
+                break;
+            }
+            for (key, restored) in asked {
+                match restored.await {
+                    Ok(restored) if restored.created => imported.created.push(key.id.clone()),
+                    Ok(_) => imported.unchanged.push(key.id.clone()),
+                    Err(error) if is_about_the_run(&error) => {
+                        imported.refused.push((key.id, error.code()));
+                        continue;
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+                taken.push(key);
+            }
+        }
+        // Only now: a child that comes along must not be started before it is here.
+        let mut owed = Owed { runtime: self, parents: BTreeMap::new() };
+        for key in taken {
+            owed.deliver(&key).await?;
+        }
+        Ok(imported)
+    }
+
+    fn restore(&self, run: ExportedRun, stranger: Option<String>) -> StoreFuture<'_, Restored> {
+        let ExportedRun { key, logs } = receive(run);
+        match stranger {
+            Some(why) => Box::pin(std::future::ready(Err(StoreError::LogInvalid { key, why }))),
+            None => self.store().restore_run(RestoreRun { key, what: Restore::Run { logs }, news: Vec::new() }),
+        }
+    }
+}
+
+/// Whether a run is refused for what it is; the others may be taken.
+fn is_about_the_run(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::RunExists { .. }
+            | StoreError::LogInvalid { .. }
+            | StoreError::PayloadTooLarge { .. }
+            | StoreError::FamilyDiffers { .. }
+    )
+}
+
+/// Of each run that has not ended: why it is not the child of whom it names, where that one is here or comes along.
+async fn strangers(runtime: &Runtime, runs: &[ExportedRun]) -> Result<Vec<Option<String>>, RuntimeError> {
+    let along: BTreeMap<&RunKey, &ExportedRun> = runs.iter().map(|run| (&run.key, run)).collect();
+    let (mut known, mut strangers) = (BTreeMap::new(), Vec::new());
+    for run in runs {
+        let mut stranger = None;
+        for link in open_links(run) {
+            let name = (link.run.clone(), link.generation);
+            if !known.contains_key(&name) {
+                let here = runtime.store().read_run(link.run.clone(), Some(link.generation)).await?;
+                let asked = match (here, along.get(&link.run)) {
+                    (Some(here), _) => Some(children_asked_for(&runtime.read_records(&here).await?)),
+                    (None, Some(parent)) => parent.logs.get(link.generation as usize).map(|log| children_asked_for(log)),
+                    (None, None) => None,
+                };
+                known.insert(name.clone(), asked);
+            }
+            if known[&name].as_ref().is_some_and(|asked| !asked.contains(&(link.place, run.key.id.clone()))) {
+                stranger = Some(format!("run {} has not asked for it", link.run));
+            }
+        }
+        strangers.push(stranger);
+    }
+    Ok(strangers)
+}
+
+/// Carries what imported runs may still owe to others.
+struct Owed<'a> {
+    runtime: &'a Runtime,
+    /// As they were; that one has its answer since does no harm.
+    parents: BTreeMap<RunKey, Option<Projection>>,
+}
+
+impl Owed<'_> {
+    async fn deliver(&mut self, key: &RunKey) -> Result<(), RuntimeError> {
+        let head = self.runtime.read_head(key).await?;
+        if head.status.is_closed() {
+            return self.answer(&head).await;
+        }
+        let Some(projection) = Projection::of(key.clone(), &self.runtime.read_records(&head).await?) else { return Ok(()) };
+        for child in projection.children.values() {
+            self.take_up(&projection, child).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells how a run has ended, where it is waited for (U4).
+    async fn answer(&mut self, head: &RunHead) -> Result<(), RuntimeError> {
+        for link in head.awaited_by() {
+            if !self.parents.contains_key(&link.run) {
+                let projection = match self.runtime.store().read_run(link.run.clone(), None).await? {
+                    Some(parent) => Projection::of(link.run.clone(), &self.runtime.read_records(&parent).await?),
+                    None => None,
+                };
+                self.parents.insert(link.run.clone(), projection);
+            }
+            if !self.parents[&link.run].as_ref().is_some_and(|parent| parent.awaits(link, &head.key.id)) {
+                continue;
+            }
+            if let Some(outcome) = self.runtime.read_outcome(&head.key).await? {
+                self.runtime.carry(answer_to(link, &head.key.id, outcome).with_spent(head.budget_used())).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An imported run awaits this child: one that is here is asked, one that is not is started.
+    async fn take_up(&mut self, parent: &Projection, child: &ProjectedChild) -> Result<(), RuntimeError> {
+        let key = RunKey::new(parent.head.key.namespace.clone(), child.id.clone());
+        let here = self.runtime.store().read_run(key, None).await?;
+        let is_ours = |child: &RunHead| child.awaited_by().any(|link| parent.awaits(link, &child.key.id));
+        // It belongs to the run whose log this one goes on from: it answers both.
+        let is_shared = |child: &RunHead| child.parent.as_ref().is_some_and(|link| parent.lineage().runs().contains(&link.run));
+        let news = match here {
+            Some(here) if is_ours(&here) && here.status.is_closed() => return self.answer(&here).await,
+            Some(here) if is_ours(&here) => return Ok(()),
+            Some(here) if is_shared(&here) => await_child(&parent.head, &child.started, &child.id),
+            _ => parent.head.start_child(&child.started, &child.id),
+        };
+        self.runtime.carry(news).await?;
+        Ok(())
+    }
+}
+
+fn ends(log: &[Record]) -> bool {
+    log.last().is_some_and(Record::ends_log)
+}
+
+/// Whom a run that has not ended will answer; none of one whose log breaks its rules, which is refused for that.
+fn open_links(run: &ExportedRun) -> Vec<ParentLink> {
+    let log = run.logs.last().and_then(|log| Log::load(log.clone()).ok()).filter(|log| !ends(log.records()));
+    let head = log.and_then(|log| RunHead::rebuild(run.key.clone(), log.records()));
+    head.map(|head| head.awaited_by().cloned().collect()).unwrap_or_default()
+}

@@ -1,0 +1,157 @@
+//! Keeps house by itself, for as long as somebody wants it.
+//!
+//! Two tasks, because a store that is slow to fire timers must not keep a worker from being heard: one ticks, one sends heartbeats. Over a
+//! store that is shared two more fetch what others wrote and answer what they ask. All sleep until something is due, are woken by hints, and look at least once per fallback; so an idle process costs one query
+//! per fallback and nothing else.
+
+pub(crate) mod alarm;
+pub(crate) mod outbox;
+pub(crate) mod tick;
+
+use std::time::Duration;
+
+use onward_core::Timestamp;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::Runtime;
+use crate::cluster::broadcast::LISTENING_PACE;
+
+/// The shortest sleep, so that something that stays due cannot spin.
+const SLEEP_MIN: Duration = Duration::from_millis(1);
+
+/// How long a run may be on its way here whose changes were told of already.
+const SOON: Duration = Duration::from_millis(20);
+
+/// The housekeeping of a runtime. Stops when it is dropped, in the middle of whatever it does.
+#[must_use = "housekeeping stops when this is dropped"]
+pub struct Background {
+    stop: watch::Sender<bool>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Runtime {
+    /// Keeps house in the background, on the current tokio runtime.
+    pub fn spawn(&self) -> Background {
+        let (stop, stopped) = watch::channel(false);
+        let house = tokio::spawn(keep_house(self.clone(), stopped.clone()));
+        let sessions = tokio::spawn(keep_sessions(self.clone(), stopped.clone()));
+        let mut tasks = vec![house, sessions];
+        if self.store().is_shared() {
+            tasks.push(tokio::spawn(follow_others(self.clone(), stopped.clone())));
+            tasks.push(tokio::spawn(keep_post(self.clone(), stopped)));
+        }
+        Background { stop, tasks }
+    }
+
+    /// How long to sleep until `at`, if nothing happens.
+    fn sleep_until(&self, at: Option<Timestamp>) -> Duration {
+        let fallback = self.options().fallback;
+        let until = at.map_or(fallback, |at| at.since(self.clock().now()));
+        until.clamp(SLEEP_MIN, fallback.max(SLEEP_MIN))
+    }
+}
+
+impl Background {
+    /// Lets the current pass end and stops.
+    pub async fn stop(mut self) {
+        // The receivers are gone only if the tasks are.
+        self.stop.send_replace(true);
+        for task in std::mem::take(&mut self.tasks) {
+            drop(task.await);
+        }
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+async fn keep_house(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
+    while !*stopped.borrow() {
+        let tick = runtime.tick().await;
+        let mut until = tick.next_due;
+        // After an error everything waits for the fallback: what could not be done may be due already.
+        if tick.error.is_some() {
+            until = None;
+        }
+        loop {
+            let sleep = runtime.sleep_until(until);
+            let alarm = &runtime.hub().alarm;
+            if let Woken::By(hint) = wait(sleep, alarm.rung(), &mut stopped).await {
+                if !hint {
+                    return;
+                }
+                let (due, news) = alarm.take();
+                until = [until, due].into_iter().flatten().min();
+                let is_due = until.is_some_and(|until| until <= runtime.clock().now());
+                if !news && !is_due {
+                    continue;
+                }
+            }
+            break;
+        }
+    }
+}
+
+async fn keep_sessions(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
+    while !*stopped.borrow() {
+        let next = runtime.beat_sessions().await;
+        let sleep = runtime.sleep_until(next);
+        if let Woken::By(false) = wait(sleep, runtime.hub().alarm.someone_joined(), &mut stopped).await {
+            return;
+        }
+    }
+}
+
+/// Fetches what other processes wrote: what hints tell of at once, everything once per fallback.
+async fn follow_others(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
+    let mut whole = Instant::now();
+    let mut soon = false;
+    while !*stopped.borrow() {
+        let until = whole + runtime.options().fallback;
+        let sleep = if soon { SOON } else { until.saturating_duration_since(Instant::now()) };
+        if let Woken::By(false) = wait(sleep, runtime.hub().elsewhere.rung(), &mut stopped).await {
+            return;
+        }
+        let all = Instant::now() >= until;
+        if all {
+            whole = Instant::now();
+        }
+        soon = runtime.catch_up(all).await.unwrap_or(false);
+    }
+}
+
+async fn keep_post(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
+    while !*stopped.borrow() {
+        match wait(LISTENING_PACE, runtime.hub().post.rung(), &mut stopped).await {
+            Woken::By(false) => return,
+            Woken::By(true) => runtime.do_post(false).await,
+            Woken::ByTime => runtime.do_post(true).await,
+        }
+    }
+}
+
+enum Woken {
+    ByTime,
+    /// By a hint, or else by the order to stop.
+    By(bool),
+}
+
+async fn wait(sleep: Duration, hint: impl Future<Output = ()>, stopped: &mut watch::Receiver<bool>) -> Woken {
+    let stop = stopped.changed();
+    let (mut hint, mut stop) = (std::pin::pin!(hint), std::pin::pin!(stop));
+    let either = std::future::poll_fn(|cx| {
+        if stop.as_mut().poll(cx).is_ready() {
+            return std::task::Poll::Ready(false);
+        }
+        hint.as_mut().poll(cx).map(|()| true)
+    });
+    match tokio::time::timeout(sleep, either).await {
+        Ok(hint) => Woken::By(hint),
+        Err(_) => Woken::ByTime,
+    }
+}

@@ -1,0 +1,288 @@
+//! What runtimes over one shared store say to each other: questions to code that runs elsewhere, and what runs and
+//! their tasks say there.
+//!
+//! Everything is said at most once, to whoever is there. A question that nobody takes up in time has no answer; what is emitted for
+//! somebody who has gone is gone (ADR 0032). Must never carry what has to be recorded.
+
+mod readers;
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use onward_core::codec::Message;
+use onward_core::stream::{AttemptFailed, Speech};
+use onward_core::{Failure, Name, Namespace, Payload, RunKey, message};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
+
+use crate::by_run::lock;
+use crate::cluster::listener::Hub;
+use crate::worker::rate_limits::Refusal;
+use crate::{Emitted, Runtime, RuntimeError};
+use readers::Readers;
+
+/// How long it may take until somebody says that they will answer: twice the way through a store that only looks once a second.
+const TAKEN_UP_MAX: Duration = Duration::from_secs(3);
+
+/// How long the answer itself may take.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+
+/// How often it is said again which runs somebody listens to here, and how long that counts.
+pub(crate) const LISTENING_PACE: Duration = Duration::from_secs(5);
+const LISTENING_MAX: Duration = Duration::from_secs(15);
+
+/// How many emitted values wait to be sent; others are dropped, as for a slow listener here.
+const EMITTED_MAX: usize = 1_024;
+
+message! {
+    /// What one runtime says to the others.
+    struct Letter {
+        1 => from: u64,
+        2 => asked: Option<Asked>,
+        3 => answered: Option<Answered>,
+        /// Runs that somebody listens to there.
+        4 => listening: Vec<RunKey>,
+        5 => emitted: Vec<EmittedElsewhere>,
+        /// Runs whose stream somebody reads there.
+        6 => reading: Vec<RunKey>,
+        7 => spoken: Vec<SpokenElsewhere>,
+        8 => closed: Vec<ClosedElsewhere>,
+    }
+}
+
+message! {
+    /// A call that was refused for its limit.
+    struct ClosedElsewhere {
+        1 => namespace: Namespace,
+        2 => kind: Name,
+        3 => span_ms: u64,
+        4 => limit: Option<Name>,
+    }
+}
+
+message! {
+    struct Asked {
+        1 => number: u64,
+        2 => run: RunKey,
+        3 => name: Name,
+        4 => input: Payload,
+    }
+}
+
+message! {
+    struct Answered {
+        /// Whose question it was, and which.
+        1 => to: u64,
+        2 => number: u64,
+        /// Nothing is known yet but that there will be an answer.
+        3 => is_taken_up: bool,
+        /// Absent if the code knows no such query.
+        4 => result: Option<Result<Payload, Failure>>,
+    }
+}
+
+message! {
+    struct EmittedElsewhere {
+        1 => run: RunKey,
+        2 => name: String,
+        3 => value: Payload,
+    }
+}
+
+message! {
+    /// What an attempt said, or that it failed.
+    struct SpokenElsewhere {
+        1 => run: RunKey,
+        2 => claim: u64,
+        3 => speech: Option<Speech>,
+        4 => failed: Option<AttemptFailed>,
+    }
+}
+
+pub(crate) struct Post {
+    /// Who this runtime is, so that nobody answers themselves.
+    id: u64,
+    next_number: AtomicU64,
+    open: Mutex<HashMap<u64, mpsc::UnboundedSender<Answered>>>,
+    incoming: Mutex<Vec<(u64, Asked)>>,
+    outgoing: Mutex<Vec<EmittedElsewhere>>,
+    /// Which runs somebody elsewhere listens to, and until when that counts.
+    wanted: Mutex<HashMap<RunKey, Instant>>,
+    readers: Readers,
+    /// Somebody here has begun to listen.
+    has_listener: AtomicBool,
+    rung: Notify,
+}
+
+impl Default for Post {
+    fn default() -> Post {
+        let id = RandomState::new().build_hasher().finish();
+        let (next_number, open, incoming, outgoing, wanted, has_listener, rung) = Default::default();
+        Post { id, next_number, open, incoming, outgoing, wanted, readers: Readers::default(), has_listener, rung }
+    }
+}
+
+impl Hub {
+    /// Another runtime said something, or this one did.
+    pub fn told(&self, message: &[u8]) {
+        let Ok(letter) = Letter::decode_fields(message) else { return }; // of a version that says other things
+        if letter.from == self.post.id {
+            return;
+        }
+        if let Some(answered) = letter.answered.filter(|answered| answered.to == self.post.id)
+            && let Some(asker) = lock(&self.post.open).get(&answered.number)
+        {
+            drop(asker.send(answered)); // who asked has gone: that is allowed
+        }
+        if !letter.listening.is_empty() {
+            let until = Instant::now() + LISTENING_MAX;
+            lock(&self.post.wanted).extend(letter.listening.into_iter().map(|run| (run, until)));
+        }
+        for EmittedElsewhere { run, name, value } in letter.emitted {
+            self.emits.tell(&run, Emitted { name, value });
+        }
+        for run in letter.reading {
+            let _whole = self.post.keep_whole();
+            if self.post.readers.want(&run, letter.from) {
+                self.post.say_again(self.streams.open_speech(&run));
+            }
+        }
+        for spoken in letter.spoken {
+            self.heard(spoken);
+        }
+        for ClosedElsewhere { namespace, kind, span_ms, limit } in letter.closed {
+            self.closed.close(&Refusal { namespace, kind, limit, span: Duration::from_millis(span_ms) });
+        }
+        if let Some(asked) = letter.asked {
+            lock(&self.post.incoming).push((letter.from, asked));
+            self.post.rung.notify_one();
+        }
+    }
+}
+
+impl Post {
+    /// Somebody here listens to another run from now on.
+    pub fn listening(&self) {
+        self.has_listener.store(true, Ordering::SeqCst);
+        self.rung.notify_one();
+    }
+
+    /// Passes on what a run emitted, if anybody elsewhere listens to it.
+    pub fn emitted(&self, run: &RunKey, emitted: &Emitted) {
+        let mut wanted = lock(&self.wanted);
+        if wanted.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        wanted.retain(|_, until| *until > now);
+        if !wanted.contains_key(run) {
+            return;
+        }
+        drop(wanted);
+        let mut outgoing = lock(&self.outgoing);
+        if outgoing.len() < EMITTED_MAX {
+            let Emitted { name, value } = emitted.clone();
+            outgoing.push(EmittedElsewhere { run: run.clone(), name, value });
+            self.rung.notify_one();
+        }
+    }
+
+    pub async fn rung(&self) {
+        self.rung.notified().await;
+    }
+
+    fn letter(&self) -> Letter {
+        let (listening, emitted, reading, spoken, closed) = Default::default();
+        Letter { from: self.id, asked: None, answered: None, listening, emitted, reading, spoken, closed }
+    }
+}
+
+/// A question that is forgotten when nobody waits for its answer any more.
+struct Open<'a> {
+    post: &'a Post,
+    number: u64,
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        lock(&self.post.open).remove(&self.number);
+    }
+}
+
+impl Runtime {
+    /// Says something to the others. Nobody need hear it.
+    async fn tell_others(&self, letter: Letter) {
+        if let Err(error) = self.store().tell_others(letter.to_bytes()).await {
+            tracing::debug!(code = error.code(), "the other servers could not be told: {error}");
+        }
+    }
+
+    /// Closes the limit that a call was refused for, here and elsewhere.
+    pub(crate) async fn close_limit(&self, refusal: Refusal) {
+        self.hub().closed.close(&refusal);
+        let Refusal { namespace, kind, limit, span } = refusal;
+        let span_ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        let closed = vec![ClosedElsewhere { namespace, kind, span_ms, limit }];
+        self.tell_others(Letter { closed, ..self.hub().post.letter() }).await;
+    }
+
+    /// Asks the code of a run that no worker here has; `None` if nobody elsewhere takes the question up.
+    pub(crate) async fn ask_elsewhere(
+        &self,
+        run: &RunKey,
+        name: Name,
+        input: Payload,
+    ) -> Option<Option<Result<Payload, Failure>>> {
+        let post = &self.hub().post;
+        let number = post.next_number.fetch_add(1, Ordering::SeqCst);
+        let (asker, mut answers) = mpsc::unbounded_channel();
+        lock(&post.open).insert(number, asker);
+        let _open = Open { post, number };
+        let asked = Asked { number, run: run.clone(), name, input };
+        self.tell_others(Letter { asked: Some(asked), ..post.letter() }).await;
+        let mut until = Instant::now() + TAKEN_UP_MAX;
+        loop {
+            let answered = tokio::time::timeout_at(until, answers.recv()).await.ok()??;
+            if !answered.is_taken_up {
+                return Some(answered.result);
+            }
+            until = Instant::now() + ANSWER_MAX;
+        }
+    }
+
+    /// Sends what waits to be sent and answers what was asked; says again who listens here if it is time to.
+    pub(crate) async fn do_post(&self, is_time: bool) {
+        let post = &self.hub().post;
+        for (from, asked) in std::mem::take(&mut *lock(&post.incoming)) {
+            tokio::spawn(answer(self.clone(), from, asked));
+        }
+        let has_listener = post.has_listener.swap(false, Ordering::SeqCst);
+        let listening = if is_time || has_listener { self.hub().emits.runs() } else { Vec::new() };
+        let reading = if post.readers.is_time(is_time) { self.read_here() } else { Vec::new() };
+        let emitted = std::mem::take(&mut *lock(&post.outgoing));
+        if !listening.is_empty() || !emitted.is_empty() || !reading.is_empty() {
+            self.tell_others(Letter { listening, emitted, reading, ..post.letter() }).await;
+        }
+        self.send_spoken().await;
+    }
+}
+
+/// Answers a question from elsewhere, if a worker here can.
+async fn answer(runtime: Runtime, to: u64, Asked { number, run, name, input }: Asked) {
+    let letter = |is_taken_up, result| {
+        let answered = Some(Answered { to, number, is_taken_up, result });
+        Letter { answered, ..runtime.hub().post.letter() }
+    };
+    if !runtime.has_code_for(&run).await {
+        return;
+    }
+    runtime.tell_others(letter(true, None)).await;
+    match runtime.query_here(&run, name, input).await {
+        Ok(result) => runtime.tell_others(letter(false, result)).await,
+        Err(RuntimeError::NoCompatibleWorker { .. }) => {} // it has just gone
+        Err(error) => tracing::debug!(code = error.code(), "a question from another server was not answered: {error}"),
+    }
+}

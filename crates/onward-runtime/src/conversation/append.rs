@@ -1,0 +1,91 @@
+//! Entries that somebody outside appends to the conversation of an agent.
+//!
+//! Such an entry is a signal under a reserved name until the code takes it in; its idempotency key is a once slot of the run, and is
+//! looked for in the conversation too, where the code may have used it. Must never say that an entry is there when another one is.
+
+use onward_core::conversation::{ENTRY_SIGNAL, OutsideEntry, keyed_entry};
+use onward_core::event::SignalReceived;
+use onward_core::run::Input;
+use onward_core::{Hash, Index, Name, Payload, RunKey, Timestamp};
+use onward_store::{Appended, StoreError};
+
+use crate::api::client::read_records;
+use crate::api::runs::check_id;
+use crate::schemas::depth::check_payload;
+use crate::{Door, Runtime, RuntimeError};
+
+/// Something to be said in a conversation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AppendEntry {
+    pub role: Name,
+    pub content: Payload,
+    /// The same key again is the same entry; without one every append is another.
+    pub idempotency_key: Option<String>,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AppendedEntry {
+    /// There was an entry under this key before, and it says the same.
+    pub already_existed: bool,
+    /// The run was waiting and takes note of it; who waits for a signal of another name goes on waiting.
+    pub woke: bool,
+    /// The entry's id, where the code has taken it in already.
+    pub entry: Option<Hash>,
+    /// Where it stands as an input, until the code takes it in.
+    pub index: Option<Index>,
+    pub at: Option<Timestamp>,
+}
+
+impl From<Appended> for AppendedEntry {
+    fn from(appended: Appended) -> AppendedEntry {
+        let Appended { index, at, repeated, woke } = appended;
+        AppendedEntry { already_existed: repeated, woke, entry: None, index: Some(index), at: Some(at) }
+    }
+}
+
+impl Runtime {
+    /// Puts an entry before those who take turns: the agent takes it in when its next turn begins, or when it asks.
+    pub async fn append_entry(&self, key: &RunKey, append: AppendEntry) -> Result<AppendedEntry, RuntimeError> {
+        let appended = Door::append_entry(self, key.clone(), append).await?;
+        if appended.already_existed {
+            self.counts().entries_repeated.one();
+        }
+        Ok(appended)
+    }
+
+    pub(crate) async fn put_entry(&self, key: &RunKey, append: AppendEntry) -> Result<AppendedEntry, RuntimeError> {
+        let AppendEntry { role, content, idempotency_key } = append;
+        if let Some(key) = &idempotency_key {
+            check_id("idempotency key", key)?;
+        }
+        check_payload(&content)?;
+        Runtime::check_entry(&content)?;
+        let payload = OutsideEntry { role, content, idempotency_key: idempotency_key.clone() }.to_payload();
+        let name = Name::new(ENTRY_SIGNAL)?;
+        let signal = SignalReceived { name, payload, signal_id: idempotency_key.clone(), sender: None };
+        let appended = self.append(key, Input::signal(signal)).await.map_err(|error| match (error, idempotency_key) {
+            (RuntimeError::Store(StoreError::IdTaken { key, .. }), Some(idempotency_key)) => {
+                RuntimeError::EntryKeyTaken { key, idempotency_key }
+            }
+            (error, _) => error,
+        })?;
+        Ok(appended.into())
+    }
+}
+
+/// The entry that the conversation has under this key, if it is the same; one that says something else is an error.
+pub(crate) async fn known_entry(
+    door: &(impl Door + ?Sized),
+    key: &RunKey,
+    append: &AppendEntry,
+) -> Result<Option<AppendedEntry>, RuntimeError> {
+    let Some(idempotency_key) = &append.idempotency_key else { return Ok(None) };
+    let head = door.read_head(key.clone()).await?;
+    let records = read_records(door, &head).await?;
+    let Some(known) = keyed_entry(&records, idempotency_key) else { return Ok(None) };
+    if !known.is(&append.role, &append.content) {
+        return Err(RuntimeError::EntryKeyTaken { key: key.clone(), idempotency_key: idempotency_key.clone() });
+    }
+    Ok(Some(AppendedEntry { already_existed: true, woke: false, entry: Some(known.id), index: None, at: None }))
+}

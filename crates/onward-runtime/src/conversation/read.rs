@@ -1,0 +1,151 @@
+//! Reading the conversation of an agent, page by page.
+//!
+//! Entries are in the logs and nowhere else, so a page is read from the logs: the open generation first, then one before the other until
+//! the page is full. Written over a [`Door`], so that it is the same wherever the runtime is, and a codec decodes on the way. Must never
+//! hold more than a page and the log of one generation.
+//!
+//! Invariant EN1: a page ends with the entry that was asked for, and every other entry on it is the parent of the one behind it.
+
+use onward_core::conversation::{Entry, EntryCursor, PendingEntry, Walk, depth_of, entries_of, leaf_of, log_before, pending_of};
+use onward_core::view::created_at;
+use onward_core::{Hash, Index, Record, RunHead, RunKey};
+use onward_store::StoreError;
+
+use crate::api::client::read_records;
+use crate::{Door, RuntimeError};
+
+/// How many entries a page has where nobody says.
+pub const ENTRIES_DEFAULT: usize = 100;
+
+/// How many entries a page has at most.
+pub const ENTRIES_MAX: usize = 1_000;
+
+/// Behind so many bytes of contents a page ends.
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// How many records are read at a time.
+const RECORDS: usize = 1_000;
+
+/// Which entries of a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EntryQuery {
+    /// The conversation that ends in this entry, also one that the code has left; the current one otherwise.
+    pub leaf: Option<EntryCursor>,
+    /// The page before one that was read: what that one said is before it.
+    pub before: Option<EntryCursor>,
+    /// 0 means the default.
+    pub limit: usize,
+}
+
+impl EntryQuery {
+    fn walk(&self, from: Option<Hash>) -> Walk {
+        let limit = if self.limit == 0 { ENTRIES_DEFAULT } else { self.limit.min(ENTRIES_MAX) };
+        Walk::from(from, limit).bytes_max(PAGE_BYTES)
+    }
+}
+
+/// A part of a conversation.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct EntryPage {
+    /// Oldest first.
+    pub entries: Vec<Entry>,
+    /// What to ask for to read on: the entry before the first one. `None` at the beginning of the conversation.
+    pub before: Option<EntryCursor>,
+    /// The last entry of the conversation that was asked for; of the current one, as of now.
+    pub leaf: Option<Hash>,
+    /// How many entries the current conversation has; only on its last page.
+    pub depth: Option<u64>,
+    /// What was appended from outside and is not in the conversation yet; only on the last page of the current one.
+    pub pending: Vec<PendingEntry>,
+}
+
+/// Reads one page through a door.
+pub(crate) async fn read_page(door: &(impl Door + ?Sized), key: RunKey, query: EntryQuery) -> Result<EntryPage, RuntimeError> {
+    loop {
+        let head = door.read_head(key.clone()).await?;
+        let page = match query.before.or(query.leaf) {
+            None => read_last(door, &head, &query).await?,
+            Some(from) => Some(read_from(door, &head, from, &query).await?),
+        };
+        if let Some(page) = page {
+            return Ok(page);
+        }
+        // The run was deleted and started anew while it was read: begin again (F27).
+    }
+}
+
+/// The page that ends with the conversation; `None` if the log is not that of the head any more.
+async fn read_last(door: &(impl Door + ?Sized), head: &RunHead, query: &EntryQuery) -> Result<Option<EntryPage>, RuntimeError> {
+    let records = read_records(door, head).await?;
+    let covered = records.last().is_some_and(|record| record.next_index() >= head.next_index);
+    if !covered || created_at(&records) != Some(head.created_at) {
+        return Ok(None);
+    }
+    let leaf = leaf_of(&records);
+    let (depth, pending) = (Some(depth_of(&records)), pending_of(&records));
+    let mut walk = query.walk(leaf);
+    walk.read(&entries_of(head.generation, &records));
+    let at = Place { key: head.key.clone(), generation: head.generation, first: records.into_iter().next() };
+    let page = walk_back(door, at, walk).await?;
+    Ok(Some(EntryPage { leaf, depth, pending, ..page }))
+}
+
+/// The page that ends with the entry `from`.
+async fn read_from(
+    door: &(impl Door + ?Sized),
+    head: &RunHead,
+    from: EntryCursor,
+    query: &EntryQuery,
+) -> Result<EntryPage, RuntimeError> {
+    let mut walk = query.walk(Some(from.id));
+    let generation = from.generation.unwrap_or(u32::MAX).min(head.generation);
+    let records = read_whole(door, &head.key, generation).await?;
+    walk.read(&entries_of(generation, &records));
+    let at = Place { key: head.key.clone(), generation, first: records.into_iter().next() };
+    let page = walk_back(door, at, walk).await?;
+    if page.entries.is_empty() {
+        return Err(RuntimeError::EntryNotFound { key: head.key.clone(), entry: from.id });
+    }
+    let leaf = query.leaf.map(|leaf| leaf.id).or(Some(from.id).filter(|_| query.before.is_none()));
+    Ok(EntryPage { leaf, ..page })
+}
+
+/// A log that was read.
+struct Place {
+    key: RunKey,
+    generation: u32,
+    first: Option<Record>,
+}
+
+/// Reads on from log to log until the walk has all that it wants, or there is no log before.
+async fn walk_back(door: &(impl Door + ?Sized), mut at: Place, mut walk: Walk) -> Result<EntryPage, RuntimeError> {
+    let run = at.key.clone();
+    while walk.wants().is_some() {
+        let Some((key, generation)) = at.first.as_ref().and_then(|first| log_before(&at.key, first)) else { break };
+        let records = match read_whole(door, &key, generation).await {
+            // What it was forked from is gone.
+            Err(RuntimeError::Store(StoreError::RunNotFound { .. })) if key != at.key => break,
+            read => read?,
+        };
+        walk.read(&entries_of(generation, &records));
+        at = Place { key, generation, first: records.into_iter().next() };
+    }
+    // The entry before is in this log or in an earlier one (CV2). The logs of another run are found by way of this one's first.
+    let generation = if at.key == run { at.generation } else { 0 };
+    let before = walk.before().map(|id| EntryCursor { id, generation: Some(generation) });
+    Ok(EntryPage { entries: walk.into_entries(), before, ..EntryPage::default() })
+}
+
+/// The whole log of a generation that is not open, or the open one as it stands.
+async fn read_whole(door: &(impl Door + ?Sized), key: &RunKey, generation: u32) -> Result<Vec<Record>, RuntimeError> {
+    let mut records: Vec<Record> = Vec::new();
+    loop {
+        let from = records.last().map_or(Index(0), Record::next_index);
+        let page = door.read_log(key.clone(), Some(generation), from, RECORDS).await?;
+        let is_over = page.last().is_none_or(Record::ends_log);
+        records.extend(page);
+        if is_over {
+            return Ok(records);
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! What kinds take and give: said by their workers, kept by the store, asked before a run or a standalone task begins.
+//!
+//! Owns which words about a kind are in force, and their compiled form. Must never look at what code hands to code: a child's input is
+//! its parent's business.
+//!
+//! Invariants:
+//! - KI4: what a worker has declared internal is neither started by callers nor shown to them; one version of a kind speaks for all. It
+//!   stays internal whatever other workers say, until an admin removes what is kept about the kind.
+//! - KI1: an input that does not fit the schema of its kind and version begins nothing; but whoever repeats a start that was taken finds it.
+//! - KI2: the newest word about a kind and version counts, also when it says nothing; it counts while no worker is there.
+//! - KI3 (S35): no schema and no input can make a check run on for ever, use up the stack, or fetch anything.
+
+#[cfg(feature = "schema")]
+mod budget;
+#[cfg(feature = "schema")]
+mod compiled;
+#[cfg(feature = "schema")]
+mod limits;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use onward_core::{KindSchemas, Name, Namespace, Payload, RunKey, Timestamp, is_internal_task};
+use onward_store::StoreError;
+
+use crate::by_run::lock;
+use crate::{Runtime, RuntimeError};
+#[cfg(feature = "schema")]
+use compiled::Compiled;
+
+/// How many namespaces' kinds are remembered; beyond that all are read again.
+const NAMESPACES_MAX: usize = 10_000;
+
+/// One thing that is wrong with an input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Where, as a JSON pointer; empty for the whole input.
+    pub path: String,
+    /// The keyword of the schema that says so.
+    pub keyword: String,
+    /// What is wrong, without the value.
+    pub message: String,
+}
+
+/// A kind as this runtime knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KindView {
+    pub kind: Name,
+    pub is_task: bool,
+    /// By version, the one without a version first; a task has one.
+    pub versions: Vec<KindVersion>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KindVersion {
+    pub version: Option<Name>,
+    pub input: Option<Payload>,
+    pub output: Option<Payload>,
+    /// When its schemas were registered, if it has any.
+    pub registered_at: Option<Timestamp>,
+    /// How many workers that have joined this runtime have code for it.
+    pub workers: usize,
+}
+
+type Place = (bool, Name, Option<Name>);
+
+/// What is known of kinds, by namespace.
+#[derive(Default)]
+pub(crate) struct Kinds {
+    known: Mutex<BTreeMap<Namespace, Arc<Known>>>,
+}
+
+struct Known {
+    read_at: Timestamp,
+    kinds: BTreeMap<Place, Arc<Entry>>,
+    /// Kinds of tasks and of workflows of which a version is internal.
+    internal: BTreeSet<(bool, Name)>,
+}
+
+struct Entry {
+    said: KindSchemas,
+    #[cfg(feature = "schema")]
+    compiled: OnceLock<Result<Compiled, String>>,
+    #[cfg(not(feature = "schema"))]
+    #[allow(dead_code, reason = "without the feature nothing is checked")]
+    compiled: OnceLock<()>,
+}
+
+impl Entry {
+    fn new(said: KindSchemas) -> Entry {
+        Entry { said, compiled: OnceLock::new() }
+    }
+}
+
+impl Runtime {
+    /// Makes known what kinds of a namespace take and give. Each entry is the newest word about its kind and version, also one without
+    /// schemas (KI2). Nothing is written when nothing changes, and nothing when one of them is not usable.
+    pub async fn register_kinds(&self, namespace: &Namespace, said: Vec<KindSchemas>) -> Result<(), RuntimeError> {
+        for kind in &said {
+            check_usable(kind).await?;
+        }
+        let kept = self.store().list_kinds(namespace.clone()).await?;
+        // A worker that does not declare the kind internal may be an older one (KI4).
+        let stays_internal = |kind: &KindSchemas| kept.iter().any(|other| other.place() == kind.place() && other.is_internal);
+        let is_news = |kind: &KindSchemas| match kept.iter().find(|other| other.place() == kind.place()) {
+            Some(other) => !other.agrees(kind),
+            None => kind.says_something(),
+        };
+        let said = said.into_iter().map(|kind| KindSchemas { namespace: namespace.clone(), ..kind });
+        let news: Vec<KindSchemas> = said
+            .map(|kind| KindSchemas { is_internal: kind.is_internal || stays_internal(&kind), ..kind })
+            .filter(is_news)
+            .collect();
+        if !news.is_empty() {
+            self.store().register_kinds(news).await?;
+            lock(&self.shared.kinds.known).remove(namespace);
+        }
+        Ok(())
+    }
+
+    /// Removes what is kept about a kind: its schemas, and that it is internal (KI4). What workers that are connected have said counts
+    /// again when they begin anew.
+    pub async fn forget_kind(&self, namespace: &Namespace, kind: &Name) -> Result<bool, RuntimeError> {
+        let mut kept = self.store().list_kinds(namespace.clone()).await?;
+        kept.retain(|said| said.kind == *kind);
+        let is_known = !kept.is_empty();
+        for said in &mut kept {
+            (said.input, said.output, said.is_internal) = (None, None, false);
+        }
+        if is_known {
+            self.store().register_kinds(kept).await?;
+            lock(&self.shared.kinds.known).remove(namespace);
+        }
+        Ok(is_known)
+    }
+
+    /// The kinds of a namespace that callers may start and that have schemas or workers here, workflows first (KI4).
+    pub async fn list_kinds(&self, namespace: &Namespace) -> Result<Vec<KindView>, RuntimeError> {
+        let mut found: BTreeMap<(bool, Name), BTreeMap<Option<Name>, KindVersion>> = BTreeMap::new();
+        let empty = |version| KindVersion { version, input: None, output: None, registered_at: None, workers: 0 };
+        let mut internal = BTreeSet::new();
+        for said in self.store().list_kinds(namespace.clone()).await? {
+            let KindSchemas { is_task, kind, version, input, output, registered_at, is_internal, .. } = said;
+            if is_internal {
+                internal.insert((is_task, kind.clone()));
+            }
+            let entry = KindVersion { input, output, registered_at: Some(registered_at), ..empty(version.clone()) };
+            found.entry((is_task, kind)).or_default().insert(version, entry);
+        }
+        for worker in self.hub().workers.list().iter().filter(|worker| worker.profile.namespace == *namespace) {
+            let workflows =
+                worker.profile.knows.iter().flat_map(|(kind, versions)| versions.iter().map(move |v| (false, kind, v)));
+            let tasks = worker.profile.task_kinds.iter().map(|kind| (true, kind, &None));
+            for (is_task, kind, version) in workflows.chain(tasks) {
+                let versions = found.entry((is_task, kind.clone())).or_default();
+                versions.entry(version.clone()).or_insert_with(|| empty(version.clone())).workers += 1;
+            }
+        }
+        let view = |((is_task, kind), versions): (_, BTreeMap<_, _>)| KindView {
+            kind,
+            is_task,
+            versions: versions.into_values().collect(),
+        };
+        let is_offered = |(is_task, kind): &(bool, Name)| {
+            let is_internal = (*is_task && is_internal_task(kind)) || internal.contains(&(*is_task, kind.clone()));
+            !is_internal
+        };
+        Ok(found.into_iter().filter(|(place, _)| is_offered(place)).map(view).collect())
+    }
+
+    /// Refuses a kind that callers may not start (KI4), and an input that does not fit, unless the run is there already: then the store says
+    /// whether it is the same (KI1).
+    pub(crate) async fn check_input(&self, key: &RunKey, place: Place, input: &Payload) -> Result<(), RuntimeError> {
+        let known = self.known_kinds(&key.namespace).await?;
+        if known.internal.contains(&(place.0, place.1.clone())) {
+            return Err(RuntimeError::KindInternal { kind: place.1 });
+        }
+        let Some(entry) = known.kinds.get(&place).filter(|_| cfg!(feature = "schema")) else { return Ok(()) };
+        let violations = entry.violations(input).await?;
+        if violations.is_empty() || self.store().read_run(key.clone(), None).await?.is_some() {
+            return Ok(());
+        }
+        Err(RuntimeError::InputInvalid { kind: place.1, violations })
+    }
+
+    /// What was said about the kinds, as it was at most a moment ago: another process may have registered it.
+    async fn known_kinds(&self, namespace: &Namespace) -> Result<Arc<Known>, StoreError> {
+        let now = self.clock().now();
+        let known = lock(&self.shared.kinds.known).get(namespace).cloned();
+        let known = match known {
+            Some(known) if now.since(known.read_at) < self.options().fallback => known,
+            stale => self.read_kinds(namespace, stale, now).await?,
+        };
+        Ok(known)
+    }
+
+    async fn read_kinds(
+        &self,
+        namespace: &Namespace,
+        stale: Option<Arc<Known>>,
+        now: Timestamp,
+    ) -> Result<Arc<Known>, StoreError> {
+        let (mut kinds, mut internal) = (BTreeMap::new(), BTreeSet::new());
+        for said in self.store().list_kinds(namespace.clone()).await? {
+            let place = (said.is_task, said.kind.clone(), said.version.clone());
+            if said.is_internal {
+                internal.insert((said.is_task, said.kind.clone()));
+            }
+            // What was compiled stays compiled.
+            let same = stale.as_ref().and_then(|stale| stale.kinds.get(&place)).filter(|entry| entry.said.agrees(&said));
+            kinds.insert(place, same.cloned().unwrap_or_else(|| Arc::new(Entry::new(said))));
+        }
+        let known = Arc::new(Known { read_at: now, kinds, internal });
+        let mut all = lock(&self.shared.kinds.known);
+        if all.len() >= NAMESPACES_MAX {
+            all.clear();
+        }
+        all.insert(namespace.clone(), known.clone());
+        Ok(known)
+    }
+}
+
+#[cfg(not(feature = "schema"))]
+async fn check_usable(_: &KindSchemas) -> Result<(), RuntimeError> {
+    Ok(())
+}
+
+#[cfg(not(feature = "schema"))]
+impl Entry {
+    async fn violations(self: &Arc<Entry>, _: &Payload) -> Result<Vec<Violation>, RuntimeError> {
+        Ok(Vec::new())
+    }
+}
+
+#[cfg(feature = "schema")]
+pub(crate) use checking::check_usable;
+
+/// Compiling and checking, off the threads that everybody shares where it may take long.
+#[cfg(feature = "schema")]
+mod checking {
+    use std::sync::Arc;
+
+    use onward_core::{KindSchemas, Payload};
+    use tokio::sync::Semaphore;
+
+    use super::compiled::{Checked, Compiled};
+    use super::{Entry, Violation, budget};
+    use crate::RuntimeError;
+
+    /// How many long checks run at a time: the others wait, and the machine stays with those who have work.
+    static LONG: Semaphore = Semaphore::const_new(2);
+
+    async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+        let _seat = LONG.acquire().await; // never closed
+        tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+    }
+
+    /// Refuses schemas that could not be checked with.
+    pub async fn check_usable(said: &KindSchemas) -> Result<(), RuntimeError> {
+        for (which, schema) in [("input", &said.input), ("output", &said.output)] {
+            let Some(schema) = schema.clone() else { continue };
+            let compiled = apart(move || Compiled::new(&schema).map(drop)).await;
+            compiled.map_err(|why| RuntimeError::SchemaInvalid { kind: said.kind.clone(), which, why })?;
+        }
+        Ok(())
+    }
+
+    impl Entry {
+        pub(crate) async fn violations(self: &Arc<Entry>, input: &Payload) -> Result<Vec<Violation>, RuntimeError> {
+            let Some(schema) = &self.said.input else { return Ok(Vec::new()) };
+            // What is not JSON cannot be read here: it may be encrypted, and only the code can tell.
+            if !input.is_json() {
+                return Ok(Vec::new());
+            }
+            if let Some(Ok(compiled)) = self.compiled.get()
+                && input.data().len() <= budget::SMALL_BYTES_MAX
+                && let Checked::Done(violations) = compiled.check(input, budget::SMALL)
+            {
+                return Ok(violations);
+            }
+            let (entry, schema, input) = (self.clone(), schema.clone(), input.clone());
+            let checked = apart(move || {
+                let compiled = entry.compiled.get_or_init(|| Compiled::new(&schema)).as_ref()?;
+                Ok::<_, &String>(compiled.check(&input, budget::of(input.data().len()))).map_err(String::clone)
+            });
+            match checked.await {
+                Ok(Checked::Done(violations)) => Ok(violations),
+                Ok(Checked::TooLong) => Ok(vec![Violation {
+                    path: String::new(),
+                    keyword: String::new(),
+                    message: "it takes too long to compare it with the schema".to_owned(),
+                }]),
+                Err(why) => Err(RuntimeError::SchemaInvalid { kind: self.said.kind.clone(), which: "input", why }),
+            }
+        }
+    }
+}

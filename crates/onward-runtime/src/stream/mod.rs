@@ -1,0 +1,263 @@
+//! The streams of runs: what their tasks say as they work, and what has become final.
+//!
+//! A run has a stream from the moment that a task of it says something or somebody reads it; others cost a look at a counter. Nothing here
+//! is recorded, nobody waits for a reader, and what nobody reads is gone after a while. Must never be asked what a run did: that is in its
+//! log, and a reader that has missed something is sent there.
+//!
+//! Invariants:
+//! - ST1: all streams together take no more than [`BYTES_MAX_OF_ALL`], but for what was said since the last look at it.
+//! - ST2: what a task here says reaches the streams of other servers on the store if somebody reads there; what logs say, each server
+//!   hears from the store (ADR 0032).
+
+mod buffer;
+pub(crate) mod emits;
+mod read;
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use onward_core::stream::{AttemptFailed, Speech};
+use onward_core::task::TaskId;
+use onward_core::{Failure, Record, RunHead, RunKey, Timestamp};
+
+use crate::Runtime;
+use crate::by_run::ByRun;
+use crate::worker::running_tasks::HeldTasks;
+use buffer::{AGE_MAX, Buffer};
+
+pub use read::StreamPage;
+
+/// How much all streams of a process take; those that were not heard of for longest go first.
+const BYTES_MAX_OF_ALL: usize = 128 * 1024 * 1024;
+
+/// For how long somebody counts as a reader who does not wait at this moment.
+const READER_GRACE: Duration = Duration::from_secs(20);
+
+/// How long a new stream waits to be told by other servers what was said before it began.
+const BEGINNING_MAX: Duration = Duration::from_secs(5);
+
+/// How often streams are looked through that nobody needs any more.
+const SWEEP_PACE: Duration = Duration::from_secs(30);
+
+#[derive(Default)]
+pub(crate) struct Streams {
+    buffers: ByRun<Buffer>,
+    bytes: AtomicUsize,
+    lives: AtomicU64,
+    lives_of: RandomState,
+    swept_at: AtomicU64,
+}
+
+impl Streams {
+    /// Takes what an attempt says. Returns whether anything of it was new.
+    pub fn speak(&self, speech: Speech, now: Timestamp) -> bool {
+        let run = speech.task.run.clone();
+        self.edit(&run, now, |buffer| buffer.speak(speech, now))
+    }
+
+    /// Takes what an attempt at another server says, if somebody reads it here. Whoever begins to read in the middle is sent everything
+    /// from its first word; what comes before that is in it too, and passed over.
+    pub fn speak_if_open(&self, speech: Speech) {
+        let run = speech.task.run.clone();
+        self.update(&run, |buffer| {
+            let is_young = buffer.born_at.elapsed() < BEGINNING_MAX;
+            if !(is_young && buffer.lacks_beginning(&speech)) {
+                buffer.hear(speech, buffer.said_at.max(buffer.read_at));
+            }
+        });
+    }
+
+    pub fn fail_if_open(&self, run: &RunKey, claim: u64, failed: AttemptFailed) {
+        self.update(run, |buffer| buffer.fail(claim, failed, buffer.said_at.max(buffer.read_at)));
+    }
+
+    /// Says that an attempt has failed to whoever reads, if the run has a stream.
+    pub fn fail(&self, run: &RunKey, claim: u64, failed: AttemptFailed, now: Timestamp) {
+        self.update(run, |buffer| buffer.fail(claim, failed, now));
+    }
+
+    pub fn appended(&self, head: &RunHead, record: &Record) {
+        // What lies between is read by whoever follows what others write.
+        self.append(&head.key, head.generation, record);
+    }
+
+    /// Returns whether the record was the next one that the stream has to hear of, or one that it need not.
+    fn append(&self, run: &RunKey, generation: u32, record: &Record) -> bool {
+        self.update(run, |buffer| buffer.append(generation, record)).unwrap_or(true)
+    }
+
+    fn update<T>(&self, run: &RunKey, change: impl FnOnce(&mut Buffer) -> T) -> Option<T> {
+        self.buffers.update(run, |buffer| {
+            let before = buffer.bytes();
+            let answer = change(buffer);
+            self.count(before, buffer.bytes());
+            answer
+        })
+    }
+
+    /// Like `update`, and makes a stream where there is none.
+    fn edit<T>(&self, run: &RunKey, now: Timestamp, change: impl FnOnce(&mut Buffer) -> T) -> T {
+        let answer = self.buffers.edit(run, |buffer| {
+            let buffer = buffer.get_or_insert_with(|| Buffer::new(self.new_life(), now));
+            let before = buffer.bytes();
+            let answer = change(buffer);
+            self.count(before, buffer.bytes());
+            answer
+        });
+        if self.bytes.load(Ordering::SeqCst) > BYTES_MAX_OF_ALL {
+            self.sweep(now);
+        }
+        answer
+    }
+
+    fn count(&self, before: usize, after: usize) {
+        self.bytes.fetch_add(after, Ordering::SeqCst);
+        self.bytes.fetch_sub(before, Ordering::SeqCst);
+    }
+
+    /// Never the same again, in this process or in another one.
+    fn new_life(&self) -> u64 {
+        self.lives_of.hash_one(self.lives.fetch_add(1, Ordering::SeqCst))
+    }
+
+    /// Looks through the streams if it is time to.
+    pub fn sweep_at(&self, now: Timestamp) {
+        if !self.buffers.is_empty() && Timestamp(self.swept_at.load(Ordering::Relaxed)).after(SWEEP_PACE) <= now {
+            self.sweep(now);
+        }
+    }
+
+    /// Lets go of streams that nobody reads and that are old, and of the oldest when all take too much (ST1).
+    fn sweep(&self, now: Timestamp) {
+        self.swept_at.store(now.0, Ordering::Relaxed);
+        let old = now.before(AGE_MAX);
+        self.drop_where(|buffer| buffer.readers == 0 && buffer.said_at < old && buffer.read_at < old);
+        if self.bytes.load(Ordering::SeqCst) <= BYTES_MAX_OF_ALL {
+            return;
+        }
+        let mut ages = Vec::new();
+        self.buffers.each(|_, buffer| ages.push((buffer.said_at, buffer.bytes())));
+        ages.sort_unstable();
+        let (mut left, mut until) = (self.bytes.load(Ordering::SeqCst), Timestamp(0));
+        for (said_at, bytes) in ages {
+            if left <= BYTES_MAX_OF_ALL / 4 * 3 {
+                break;
+            }
+            (left, until) = (left.saturating_sub(bytes), said_at);
+        }
+        // Whoever reads one of these is told that it is gone, and goes on with what follows.
+        self.drop_where(|buffer| buffer.said_at <= until);
+    }
+
+    fn drop_where(&self, chosen: impl FnMut(&Buffer) -> bool) {
+        let gone = self.buffers.take_all(chosen);
+        let bytes: usize = gone.iter().map(Buffer::bytes).sum();
+        self.bytes.fetch_sub(bytes, Ordering::SeqCst);
+    }
+
+    /// The runs whose stream somebody reads here.
+    pub fn read_runs(&self, now: Timestamp) -> Vec<RunKey> {
+        let mut runs = Vec::new();
+        if !self.buffers.is_empty() {
+            let since = now.before(READER_GRACE);
+            self.buffers.each(|run, buffer| {
+                if buffer.readers > 0 || buffer.read_at >= since {
+                    runs.push(run.clone());
+                }
+            });
+        }
+        runs
+    }
+
+    /// What those attempts have said that speak here at this moment.
+    pub fn open_speech(&self, run: &RunKey) -> Vec<Speech> {
+        self.update(run, |buffer| buffer.open_speech(run)).unwrap_or_default()
+    }
+
+    /// The runs that have a stream here.
+    pub fn runs(&self) -> Vec<RunKey> {
+        let mut runs = Vec::new();
+        if !self.buffers.is_empty() {
+            self.buffers.each(|run, _| runs.push(run.clone()));
+        }
+        runs
+    }
+}
+
+impl Runtime {
+    /// How many streams are read here at this moment.
+    pub fn streams_read(&self) -> usize {
+        self.hub().streams.read_runs(self.clock().now()).len()
+    }
+
+    /// Says something that an attempt of a task says to whoever reads the stream of its run. Not recorded.
+    pub(crate) fn speak(&self, speech: Speech) {
+        let (hub, now) = (self.hub(), self.clock().now());
+        let _whole = hub.post.keep_whole();
+        hub.post.spoken(&speech);
+        hub.streams.speak(speech, now);
+    }
+
+    /// Says that an attempt has failed, if anybody may want to know.
+    pub(crate) fn say_failed(&self, id: &TaskId, claim: u64, held: &HeldTasks, failure: &Failure) {
+        let hub = self.hub();
+        if hub.streams.buffers.is_empty() && !hub.post.has_readers() {
+            return;
+        }
+        let Some((attempt, uncounted, retry)) = held.attempt(id, claim) else { return };
+        let now = self.clock().now();
+        let next = retry.next_attempt(attempt.saturating_sub(uncounted).max(1), failure, now);
+        let (generation, task, failure) = (id.generation, id.place.clone(), failure.clone());
+        // Of as many as there may be: attempts that do not count are made in addition.
+        let attempts_max = if retry.attempts_max == 0 { 0 } else { retry.attempts_max.saturating_add(uncounted) };
+        let next_delay_ms = next.map(|next| next.0.saturating_sub(now.0));
+        let failed = AttemptFailed { generation, task, attempt, attempts_max, failure, next_delay_ms };
+        hub.post.failed(&id.run, claim, &failed);
+        hub.streams.fail(&id.run, claim, failed, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use onward_core::stream::SpokenFrame;
+    use onward_core::{Namespace, Payload, Place, RunId};
+
+    use super::*;
+
+    fn speech(run: u32, seq: u64, frame: &Payload) -> Speech {
+        let run = RunKey::new(Namespace::default(), RunId::new(format!("r{run}")).unwrap());
+        let task = TaskId { run, generation: 0, place: Place::root(0), life: None };
+        Speech { task, claim: 1, attempt: 1, frames: vec![SpokenFrame { seq, frame: frame.clone() }] }
+    }
+
+    #[test]
+    fn however_much_is_said_in_however_many_runs_the_bound_holds() {
+        let streams = Streams::default();
+        let frame = Payload::binary("text/plain", vec![b'x'; 64 * 1024]);
+        // 1,000 runs with half a megabyte each would be half a gigabyte.
+        for run in 0..1_000 {
+            for seq in 0..8 {
+                streams.speak(speech(run, seq, &frame), Timestamp(u64::from(run) + 1));
+            }
+            assert!(streams.bytes.load(Ordering::SeqCst) <= BYTES_MAX_OF_ALL + 64 * 1024 * 2); // ST1
+        }
+        let mut bytes = 0;
+        streams.buffers.each(|_, buffer| bytes += buffer.bytes());
+        assert_eq!(bytes, streams.bytes.load(Ordering::SeqCst), "what is counted is what is there");
+        let last = speech(999, 8, &frame);
+        assert!(streams.update(&last.task.run, |_| ()).is_some(), "the last to speak is the last to go");
+    }
+
+    #[test]
+    fn what_nobody_reads_is_gone_after_a_while_and_what_somebody_reads_stays() {
+        let streams = Streams::default();
+        for run in 0..3 {
+            streams.speak(speech(run, 0, &Payload::null()), Timestamp(1));
+        }
+        let read = speech(1, 0, &Payload::null()).task.run;
+        streams.update(&read, |buffer| buffer.readers += 1);
+        streams.sweep_at(Timestamp(1).after(AGE_MAX * 2));
+        assert_eq!(streams.runs(), [read]);
+    }
+}

@@ -1,0 +1,345 @@
+//! How inputs reach a run that is being worked on.
+//!
+//! Owns one slot per run that a worker of this process holds. Every input that is appended to the run while its slot exists gets to
+//! the worker, in order: kept while the worker has not opened its inbox yet, pushed from then on. Must never call the store.
+//!
+//! Invariants:
+//! - B1 (CE14): an input that is not in the log a worker was given is in its slot. A slot for a run that is started here exists before
+//!   the store is asked; while a claim is under way, the window keeps what arrives for runs whose claim is not known yet.
+//! - B2: a slot belongs to one claim: one generation and one epoch. Inputs of another generation are not this worker's, a higher epoch
+//!   means that the lease is lost.
+//! - B3: whoever opens an inbox after the slot is gone is told so.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use onward_core::{Epoch, Index, Record, RunHead, RunKey};
+use onward_store::{ClaimedRun, Known, Since};
+
+use crate::by_run::{ByRun, lock};
+use crate::worker::connection::Question;
+use crate::worker::profile::{Seat, Worker};
+
+/// How many inputs a claim under way may see before it gives up remembering them; the claimed runs are then read from the store.
+const WINDOW_RECORDS_MAX: usize = 4_096;
+
+/// Where a worker wants the inputs of one run. Called under a lock on the store's own thread: it must be quick and must not call back.
+pub trait Inbox: Send + Sync {
+    /// The next input of the run. One that the worker has seen already in the log it was given may come again.
+    fn push(&self, record: Record);
+
+    /// The lease is lost: drop the run's memory. Nothing is pushed after this.
+    fn lost(&self);
+
+    /// Asks the run's code; gives the question back when the run is no longer in memory.
+    fn ask(&self, question: Question) -> Result<(), Question>;
+}
+
+#[derive(Default)]
+pub(crate) struct Inboxes {
+    slots: ByRun<Slot>,
+    window: Window,
+    tickets: AtomicU64,
+}
+
+struct Slot {
+    seat: Seat,
+    ticket: Ticket,
+    generation: u32,
+    /// `None` until the claim is known.
+    epoch: Option<Epoch>,
+    /// Everything below has been taken that this process wrote.
+    next: Index,
+    /// Everything below has been taken, whoever wrote it.
+    read_to: Index,
+    to: To,
+}
+
+enum To {
+    /// By index, for the inbox to come.
+    Kept(BTreeMap<Index, Record>),
+    Inbox(Arc<dyn Inbox>),
+}
+
+/// Tells one reservation from the next for the same run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ticket(u64);
+
+enum Taken {
+    Yes,
+    /// Somebody else has claimed the run.
+    Lost,
+}
+
+impl Inboxes {
+    /// Makes a slot for a run that is about to be started; `None` when there is one, because then the run exists or is being started.
+    pub fn reserve(&self, key: &RunKey, seat: Seat) -> Option<Ticket> {
+        let ticket = Ticket(self.tickets.fetch_add(1, Ordering::SeqCst));
+        self.slots.edit(key, |slot| {
+            if slot.is_some() {
+                return None;
+            }
+            let to = To::Kept(BTreeMap::new());
+            // The worker gets `run_started` with the claim.
+            *slot = Some(Slot { seat, ticket, generation: 0, epoch: None, next: Index(1), read_to: Index(1), to });
+            Some(ticket)
+        })
+    }
+
+    /// The run was created and claimed. Returns false when the slot is gone: the claim is nobody's.
+    pub fn confirm(&self, ticket: Ticket, run: &ClaimedRun) -> bool {
+        let confirmed = self.slots.update(&run.head.key, |slot| {
+            if slot.ticket != ticket {
+                return false;
+            }
+            slot.epoch = Some(run.head.epoch);
+            slot.skip_to(end_of(run));
+            true
+        });
+        confirmed == Some(true)
+    }
+
+    /// Which claim of the run this process knows of; `Some(None)` while a start is under way.
+    pub fn claim_of(&self, key: &RunKey) -> Option<Option<Epoch>> {
+        self.slots.update(key, |slot| slot.epoch)
+    }
+
+    /// The run was not claimed after all.
+    pub fn cancel(&self, key: &RunKey, ticket: Ticket) {
+        self.remove(key, |slot| slot.ticket == ticket);
+    }
+
+    /// Hands the kept inputs over and pushes to `inbox` from now on.
+    pub fn open(&self, key: &RunKey, epoch: Epoch, inbox: Arc<dyn Inbox>) {
+        let opened = self.slots.update(key, |slot| {
+            if slot.epoch != Some(epoch) {
+                return false;
+            }
+            if let To::Kept(records) = &mut slot.to {
+                std::mem::take(records).into_values().for_each(|record| inbox.push(record));
+            }
+            slot.to = To::Inbox(inbox.clone());
+            true
+        });
+        if opened != Some(true) {
+            inbox.lost(); // B3
+        }
+    }
+
+    /// Asks whoever has the run in memory; gives the question back when nobody has.
+    pub fn ask(&self, question: Question) -> Result<(), Question> {
+        let key = question.run.clone();
+        let inbox = self.slots.update(&key, |slot| match &slot.to {
+            To::Inbox(inbox) => Some(inbox.clone()),
+            To::Kept(_) => None,
+        });
+        match inbox.flatten() {
+            Some(inbox) => inbox.ask(question),
+            None => Err(question),
+        }
+    }
+
+    pub fn close(&self, key: &RunKey, epoch: Epoch) {
+        self.remove(key, |slot| slot.epoch == Some(epoch));
+    }
+
+    /// The worker has lost every lease.
+    pub fn lose_all(&self, worker: &Arc<Worker>) {
+        for slot in self.slots.take_all(|slot| slot.seat.is_of(worker)) {
+            slot.tell_lost();
+        }
+    }
+
+    pub fn appended(&self, head: &RunHead, record: &Record) {
+        // First the window, then the slot: a claim that ends in between has made its slot before it closes the window (B1).
+        self.window.keep(head, record);
+        if let Some(Taken::Lost) = self.slots.update(&head.key, |slot| slot.take(head, record)) {
+            self.remove(&head.key, |slot| slot.epoch.is_some_and(|epoch| head.epoch > epoch));
+        }
+    }
+
+    /// How far the runs are known that are held here; of these alone, if some are named.
+    pub fn known(&self, of: Option<&BTreeSet<RunKey>>) -> Vec<Known> {
+        let known = |run: &RunKey, slot: &Slot| Known { run: run.clone(), generation: slot.generation, next: slot.read_to };
+        let mut found = Vec::new();
+        match of {
+            Some(runs) => runs.iter().for_each(|run| found.extend(self.slots.update(run, |slot| known(run, slot)))),
+            None => self.slots.each(|run, slot| found.push(known(run, slot))),
+        }
+        found
+    }
+
+    /// A worker's own commit is no input; but what is known to end where it begins need not be asked for again.
+    pub fn committed(&self, head: &RunHead, record: &Record) {
+        self.slots.update(&head.key, |slot| slot.pass(head, record));
+    }
+
+    /// Takes what the store has of a run, whoever wrote it.
+    pub fn caught_up(&self, since: &Since) {
+        if let Some(Taken::Lost) = self.slots.update(&since.head.key, |slot| slot.catch_up(since)) {
+            self.remove(&since.head.key, |slot| slot.epoch.is_some_and(|epoch| since.head.epoch > epoch));
+        }
+    }
+
+    /// Whether runs are on their way here whose slots do not exist yet.
+    pub fn is_claiming(&self) -> bool {
+        self.window.open.load(Ordering::SeqCst) > 0
+    }
+
+    /// Call before the store is asked for runs; inputs are remembered until [`ClaimWindow::end`].
+    pub fn begin_claim(&self) -> ClaimWindow<'_> {
+        self.window.open.fetch_add(1, Ordering::SeqCst);
+        ClaimWindow { inboxes: self }
+    }
+
+    fn admit(&self, run: &mut ClaimedRun, seat: Seat, seen: &Seen) {
+        if seen.overflowed {
+            run.records = None; // the worker reads the log itself, now that there is a slot
+        }
+        let (head, next) = (&run.head, end_of(run));
+        let ticket = Ticket(self.tickets.fetch_add(1, Ordering::SeqCst));
+        let to = To::Kept(BTreeMap::new());
+        let mut fresh = Slot { seat, ticket, generation: head.generation, epoch: Some(head.epoch), next, read_to: next, to };
+        let own = seen.records.iter().filter(|(seen, _)| seen.key == head.key);
+        for (seen, record) in own {
+            fresh.take(seen, record);
+        }
+        let before = self.slots.edit(&head.key, |slot| slot.replace(fresh));
+        if let Some(before) = before {
+            before.tell_lost(); // the same worker had lost it, and has it again
+        }
+    }
+
+    fn remove(&self, key: &RunKey, chosen: impl FnOnce(&Slot) -> bool) {
+        if self.slots.is_empty() {
+            return;
+        }
+        let removed = self.slots.edit(key, |slot| slot.take_if(|slot| chosen(slot)));
+        drop(removed); // outside of the lock: it wakes somebody
+    }
+}
+
+impl Slot {
+    fn take(&mut self, head: &RunHead, record: &Record) -> Taken {
+        if self.epoch.is_some_and(|epoch| head.epoch > epoch) {
+            self.tell_lost();
+            return Taken::Lost; // B2
+        }
+        if head.generation != self.generation || record.index < self.next {
+            return Taken::Yes;
+        }
+        self.next = record.next_index();
+        match &mut self.to {
+            To::Inbox(inbox) => inbox.push(record.clone()),
+            To::Kept(records) => drop(records.insert(record.index, record.clone())),
+        }
+        self.pass(head, record);
+        Taken::Yes
+    }
+
+    /// Where nothing is missing before a record, nothing that others wrote is. Behind a gap the store is asked, and about what a later
+    /// claim wrote (B2).
+    fn pass(&mut self, head: &RunHead, record: &Record) {
+        let is_own = head.generation == self.generation && self.epoch.is_none_or(|epoch| head.epoch <= epoch);
+        if is_own && record.index == self.read_to {
+            self.read_to = record.next_index();
+        }
+    }
+
+    /// Takes what the store has. What this process wrote may come again.
+    fn catch_up(&mut self, Since { generation, head, records }: &Since) -> Taken {
+        if self.epoch.is_some_and(|epoch| head.epoch > epoch) {
+            self.tell_lost();
+            return Taken::Lost; // B2
+        }
+        if *generation != self.generation {
+            return Taken::Yes; // asked for on behalf of an earlier claim: B2
+        }
+        let inputs = records.iter().filter(|record| record.commit.is_none() && record.index >= self.read_to);
+        match &mut self.to {
+            To::Inbox(inbox) => inputs.for_each(|record| inbox.push(record.clone())),
+            To::Kept(kept) => kept.extend(inputs.map(|record| (record.index, record.clone()))),
+        }
+        self.read_to = records.last().map_or(self.read_to, |last| self.read_to.max(last.next_index()));
+        Taken::Yes
+    }
+
+    fn skip_to(&mut self, next: Index) {
+        self.next = self.next.max(next);
+        self.read_to = self.read_to.max(next);
+        if let To::Kept(records) = &mut self.to {
+            *records = records.split_off(&next);
+        }
+    }
+
+    fn tell_lost(&self) {
+        if let To::Inbox(inbox) = &self.to {
+            inbox.lost();
+        }
+    }
+}
+
+/// Where the log ends that the worker is given with the claim.
+fn end_of(run: &ClaimedRun) -> Index {
+    run.records.as_ref().and_then(|records| records.last()).map_or(Index(1), Record::next_index)
+}
+
+#[derive(Default)]
+struct Window {
+    /// How many claims are under way.
+    open: AtomicUsize,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    records: Vec<(RunHead, Record)>,
+    overflowed: bool,
+}
+
+impl Window {
+    fn keep(&self, head: &RunHead, record: &Record) {
+        if self.open.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let mut seen = lock(&self.seen);
+        if self.open.load(Ordering::SeqCst) == 0 {
+            return; // the last claim ended while we waited, and its slots exist
+        }
+        if seen.records.len() == WINDOW_RECORDS_MAX {
+            seen.records.clear();
+            seen.overflowed = true;
+        }
+        if !seen.overflowed {
+            seen.records.push((head.clone(), record.clone()));
+        }
+    }
+}
+
+/// A claim under way.
+pub(crate) struct ClaimWindow<'a> {
+    inboxes: &'a Inboxes,
+}
+
+impl ClaimWindow<'_> {
+    /// Gives each run its slot, with the inputs that came since the store gave it away.
+    pub fn end(self, runs: &mut [ClaimedRun], seats: Vec<Seat>) {
+        let seen = lock(&self.inboxes.window.seen);
+        for (run, seat) in runs.iter_mut().zip(seats) {
+            self.inboxes.admit(run, seat, &seen);
+        }
+    }
+}
+
+impl Drop for ClaimWindow<'_> {
+    fn drop(&mut self) {
+        let mut seen = lock(&self.inboxes.window.seen);
+        if self.inboxes.window.open.fetch_sub(1, Ordering::SeqCst) == 1 {
+            *seen = Seen::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! What comes too late for a slot.
+
+use std::sync::atomic::AtomicUsize;
+
+use onward_core::event::{RunStarted, SignalReceived};
+use onward_core::run::Input;
+use onward_core::{Name, Namespace, Payload, RunId, Timestamp, WorkerId};
+
+use super::*;
+use crate::worker::profile::WorkerProfile;
+
+#[derive(Default)]
+struct Heard {
+    records: Mutex<Vec<Record>>,
+    lost: AtomicUsize,
+}
+
+impl Inbox for Heard {
+    fn push(&self, record: Record) {
+        lock(&self.records).push(record);
+    }
+
+    fn lost(&self) {
+        self.lost.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn ask(&self, question: Question) -> Result<(), Question> {
+        Err(question)
+    }
+}
+
+fn worker() -> Arc<Worker> {
+    let profile = WorkerProfile {
+        id: WorkerId::new("w").unwrap(),
+        namespace: Namespace::default(),
+        knows: Arc::default(),
+        current: Arc::default(),
+        task_kinds: Arc::default(),
+        task_limits: Arc::default(),
+        queues: Vec::new(),
+        runs_max: 10,
+        is_remote: false,
+    };
+    Arc::new(Worker::new(profile, Timestamp(0)))
+}
+
+/// A run at the start of a generation, and its first record.
+fn claimed(generation: u32, epoch: u64) -> ClaimedRun {
+    let key = RunKey::new(Namespace::default(), RunId::new("r").unwrap());
+    let started = RunStarted::new(Name::new("k").unwrap(), Payload::from_json_text("1".to_owned()), 7);
+    let (head, first) = RunHead::start(key, started, Timestamp(0));
+    ClaimedRun { head: RunHead { generation, epoch: Epoch(epoch), ..head }, records: Some(vec![first]) }
+}
+
+/// The records of signals that follow.
+fn signals(head: &RunHead, count: usize) -> Vec<Record> {
+    let mut head = head.clone();
+    let signal = || {
+        let (name, payload) = (Name::new("s").unwrap(), Payload::from_json_text("1".to_owned()));
+        Input::signal(SignalReceived { name, payload, signal_id: None, sender: None })
+    };
+    (0..count).map(|_| head.admit_input(signal(), Timestamp(0)).unwrap().record).collect()
+}
+
+fn admit(inboxes: &Inboxes, worker: &Arc<Worker>, run: &ClaimedRun) -> Arc<Heard> {
+    inboxes.begin_claim().end(&mut [run.clone()], worker.take_seats(1));
+    let heard = Arc::new(Heard::default());
+    inboxes.open(&run.head.key, run.head.epoch, heard.clone());
+    heard
+}
+
+/// Somebody asked for what is new of a run, and before the answer was there the run had gone on in its next generation, with the same
+/// worker: the records are not of the log that this one has in memory.
+#[test]
+fn what_was_read_of_an_earlier_generation_is_not_pushed_to_the_next_one() {
+    let (inboxes, worker) = (Inboxes::default(), worker());
+    let (before, after) = (claimed(0, 1), claimed(1, 2));
+    let since = Since { generation: 0, head: after.head.clone(), records: signals(&before.head, 3) };
+    admit(&inboxes, &worker, &before);
+    let heard = admit(&inboxes, &worker, &after);
+    inboxes.caught_up(&since);
+    assert_eq!(lock(&heard.records).len(), 0, "B2");
+    let own = Since { generation: 1, head: after.head.clone(), records: signals(&after.head, 2) };
+    inboxes.caught_up(&own);
+    assert_eq!(*lock(&heard.records), own.records);
+}
+
+/// What this process wrote without a gap is not asked for; behind what somebody else wrote, everything is, until it was read (B4).
+#[test]
+fn only_what_others_may_have_written_is_asked_for() {
+    let (inboxes, worker) = (Inboxes::default(), worker());
+    let run = claimed(0, 1);
+    let heard = admit(&inboxes, &worker, &run);
+    let records = signals(&run.head, 5);
+    let asked_from = || inboxes.known(None)[0].next;
+    inboxes.committed(&run.head, &records[0]);
+    inboxes.appended(&run.head, &records[1]);
+    assert_eq!(asked_from(), records[2].index);
+    // The third came elsewhere, and nothing was heard of it.
+    inboxes.committed(&run.head, &records[3]);
+    assert_eq!(asked_from(), records[2].index);
+    let (other, later) = (RunHead { generation: 1, ..run.head.clone() }, RunHead { epoch: Epoch(2), ..run.head.clone() });
+    for head in [other, later] {
+        inboxes.committed(&head, &records[2]);
+        assert_eq!(asked_from(), records[2].index, "it is of another log, or somebody else's");
+    }
+    inboxes.caught_up(&Since { generation: 0, head: run.head.clone(), records: records[2..4].to_vec() });
+    inboxes.committed(&run.head, &records[4]);
+    assert_eq!(asked_from(), records[4].next_index());
+    assert_eq!(*lock(&heard.records), records[1..4].to_vec());
+}
+
+/// An input that is told after the commit that followed it has still to be pushed.
+#[test]
+fn an_input_that_was_overtaken_is_asked_for_or_pushed() {
+    let (inboxes, worker) = (Inboxes::default(), worker());
+    let run = claimed(0, 1);
+    let heard = admit(&inboxes, &worker, &run);
+    let records = signals(&run.head, 3);
+    inboxes.appended(&run.head, &records[1]);
+    inboxes.appended(&run.head, &records[0]);
+    assert_eq!(inboxes.known(None)[0].next, records[0].index);
+    inboxes.caught_up(&Since { generation: 0, head: run.head.clone(), records: records.clone() });
+    assert_eq!(*lock(&heard.records), [&records[1], &records[0], &records[1], &records[2]].map(Clone::clone));
+}
+
+/// An answer that was on its way for longer than the next one takes nothing back.
+#[test]
+fn what_was_read_earlier_and_comes_later_is_not_pushed_again() {
+    let (inboxes, worker) = (Inboxes::default(), worker());
+    let run = claimed(0, 1);
+    let heard = admit(&inboxes, &worker, &run);
+    let since = |count| Since { generation: 0, head: run.head.clone(), records: signals(&run.head, count) };
+    for count in [3, 1, 3] {
+        inboxes.caught_up(&since(count));
+    }
+    assert_eq!(*lock(&heard.records), since(3).records);
+}

@@ -1,0 +1,423 @@
+//! A worker's side: how it gets runs and tasks, and says what it did with them.
+//!
+//! A worker that has joined is handed the runs it can take as they are started, without asking; everything else it claims when it is
+//! told that there is something. Must never decide about a run: commits go to the store as they are.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use onward_core::event::{RunPaused, TaskAttemptEnded};
+use onward_core::run::{Commit, Committed, Input};
+use onward_core::task::{Task, TaskId, TaskReport, TaskState};
+use onward_core::{Epoch, Name, RunKey, WorkerId};
+use onward_store::{Appended, ClaimRuns, ClaimTasks, ClaimedRun, Consequence, StoreError, StoreFuture, TaskQuery};
+
+use crate::Runtime;
+use crate::by_run::lock;
+use crate::counts::is_empty_answer;
+use crate::worker::connection::Question;
+use crate::worker::inbox::Inbox;
+use crate::worker::profile::{Seat, Worker, WorkerProfile};
+use crate::worker::rate_limits::{Refusal, closes_for};
+use crate::worker::supply::Looking;
+
+/// A worker's connection to the runtime. Cheap to clone; when the last clone is dropped, the worker has left.
+#[derive(Clone)]
+pub struct WorkerPort {
+    membership: Arc<Membership>,
+}
+
+/// What became of [`WorkerPort::adopt_task`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Adoption {
+    Adopted,
+    /// The claim is over.
+    Over,
+    /// The claim belongs to another worker.
+    OfAnother,
+}
+
+struct Membership {
+    runtime: Runtime,
+    worker: Arc<Worker>,
+}
+
+impl Runtime {
+    /// Makes a worker of this process known. It is sent runs and tasks until it leaves; its session is kept alive by
+    /// [`Runtime::spawn`] or [`Runtime::tick`].
+    pub fn join_worker(&self, profile: WorkerProfile) -> WorkerPort {
+        let worker = Arc::new(Worker::new(profile, self.clock().steady()));
+        self.plan_comparison(&worker);
+        self.hub().workers.add(worker.clone());
+        self.hub().alarm.joined();
+        WorkerPort { membership: Arc::new(Membership { runtime: self.clone(), worker }) }
+    }
+}
+
+impl WorkerPort {
+    pub fn id(&self) -> &WorkerId {
+        &self.worker().profile.id
+    }
+
+    pub fn runtime(&self) -> &Runtime {
+        &self.membership.runtime
+    }
+
+    /// Waits for runs to work on, at most `limit`. Each has an inbox slot already: inputs that arrive from now on are kept until
+    /// [`WorkerPort::open_inbox`], and the run counts against `runs_max` until [`WorkerPort::close_inbox`]. Where `records` is missing,
+    /// read the log before going on.
+    ///
+    /// May be dropped at any time; runs that were on their way wait for the next call.
+    pub async fn next_runs(&self, limit: usize) -> Vec<ClaimedRun> {
+        let fallback = self.runtime().options().fallback;
+        self.worker().runs.next(limit, || fallback, || self.look_for_runs(limit)).await
+    }
+
+    /// Waits for tasks to do, at most `limit`. Their leases are extended until they are reported; but a task with a heartbeat timeout
+    /// must be heard of by its own code.
+    ///
+    /// May be dropped at any time; tasks that were on their way wait for the next call.
+    pub async fn next_tasks(&self, limit: usize) -> Vec<Task> {
+        let (hub, fallback) = (self.runtime().hub(), self.runtime().options().fallback);
+        let pause = || hub.closed.opens_in().unwrap_or(fallback).min(fallback);
+        self.worker().tasks.next(limit, pause, || self.look_for_tasks(limit)).await
+    }
+
+    /// Waits for questions about runs of kinds it knows that nobody has in memory.
+    ///
+    /// May be dropped at any time; questions that were on their way wait for the next call.
+    pub async fn next_questions(&self) -> Vec<Question> {
+        let fallback = self.runtime().options().fallback;
+        self.worker().questions.next(usize::MAX, || fallback * 60, || {}).await
+    }
+
+    /// A remote worker was heard of: its leases are good for another lease from now.
+    pub fn heard(&self) {
+        let (worker, now) = (self.worker(), self.runtime().clock().steady());
+        if let Some(heard_at) = &worker.heard_at {
+            *lock(heard_at) = now;
+        }
+        if worker.away.load(Ordering::SeqCst) && !worker.left.load(Ordering::SeqCst) {
+            lock(&worker.session).beat_at(now); // it is back: the store has to know at once
+            self.runtime().hub().alarm.joined();
+        }
+    }
+
+    /// Returns once a remote worker was not heard of for its whole lease: what it held is lost.
+    pub async fn fell_silent(&self) {
+        let worker = self.worker();
+        loop {
+            let mut told = std::pin::pin!(worker.fell_silent.notified());
+            told.as_mut().enable();
+            if worker.is_silent(self.runtime().clock().steady(), self.runtime().options().lease) {
+                return;
+            }
+            told.await;
+        }
+    }
+
+    /// Says whether a remote worker has a connection. While it has none it is given nothing, and what was on its way goes to others.
+    pub fn set_present(&self, present: bool) {
+        let worker = self.worker();
+        worker.absent.store(!present, Ordering::SeqCst);
+        if present {
+            worker.runs.want();
+            worker.tasks.want();
+        } else {
+            self.membership.give_back_later();
+        }
+    }
+
+    /// Hands over the inputs kept since the claim of `epoch` and pushes from now on; tells `inbox` at once if the claim is lost.
+    pub fn open_inbox(&self, key: &RunKey, epoch: Epoch, inbox: Arc<dyn Inbox>) {
+        self.runtime().hub().inboxes.open(key, epoch, inbox);
+    }
+
+    /// The worker no longer has the run in memory. Closing what is closed or lost is no error.
+    pub fn close_inbox(&self, key: &RunKey, epoch: Epoch) {
+        self.runtime().hub().inboxes.close(key, epoch);
+        self.runtime().hub().replays.end(key, epoch);
+    }
+
+    pub fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed> {
+        let (hub, epoch) = (self.runtime().hub(), commit.epoch);
+        if !hub.replays.is_open(&commit.key, epoch) {
+            return self.runtime().store().commit(commit);
+        }
+        let (hub, key) = (hub.clone(), commit.key.clone());
+        let committed = self.runtime().store().commit(commit);
+        Box::pin(async move {
+            let committed = committed.await?;
+            hub.replays.agreed(&key, epoch);
+            Ok(committed)
+        })
+    }
+
+    /// Gives a lease back and closes the inbox. A lease that is lost already is no error.
+    pub async fn release(&self, key: &RunKey, epoch: Epoch) -> Result<(), StoreError> {
+        self.close_inbox(key, epoch);
+        let released = self.runtime().store().release_run(key.clone(), epoch).await;
+        self.worker().leases.noted(released, self.runtime().clock().now())
+    }
+
+    /// Pauses the run with a report, unless somebody else has it by now: that is checked in the same write.
+    pub async fn pause(&self, key: &RunKey, generation: u32, epoch: Epoch, report: RunPaused) -> Result<Appended, StoreError> {
+        self.runtime().store().append_input(key.clone(), Input::by_holder(report, generation, epoch)).await
+    }
+
+    /// Says what became of claim number `claim` of a task, or that it is still being worked on.
+    pub async fn report_task(&self, id: TaskId, claim: u64, report: TaskReport) -> Result<(), StoreError> {
+        let held = &self.worker().held;
+        let (ends, ended) = (report.ends(), report.attempt_ended(&id, claim));
+        let lets_go = report.lets_go();
+        let lease = held.lease(&id, self.runtime().options().lease);
+        if let TaskReport::Failed(failure) = report.without_cost() {
+            self.runtime().say_failed(&id, claim, held, failure);
+        }
+        if ends {
+            self.runtime().send_spoken().await; // what it said is heard before what became of it
+        }
+        if let (Some(span), Some(kind)) = (closes_for(&report), held.kind(&id, claim)) {
+            let limit = self.worker().profile.task_limits.get(&kind).cloned();
+            let refusal = Refusal { namespace: id.run.namespace.clone(), kind, limit, span };
+            self.runtime().close_limit(refusal).await; // before anybody gets the next one
+        }
+        let is_empty = is_empty_answer(&report);
+        let answer = self.runtime().store().report_task(id.clone(), claim, report, lease).await;
+        if is_empty && answer.is_ok() {
+            self.runtime().counts().empty_answers.one(); // a report that is repeated is one
+        }
+        if let (Err(StoreError::TaskAttemptOver(_)), Some(ended)) = (&answer, ended) {
+            self.record_late(&id, ended).await?;
+        }
+        if lets_go || matches!((&answer, ends), (Ok(()), true) | (Err(StoreError::TaskAttemptOver(_)), _)) {
+            held.end(&id, claim);
+        }
+        answer
+    }
+
+    /// Reports what became of a task as this session sees it, not as the worker has reported it. Stale once the worker has taken the
+    /// task along to another session (K10).
+    pub async fn report_for_worker(&self, id: TaskId, claim: u64, report: TaskReport) -> Result<(), StoreError> {
+        let session = self.worker().profile.id.clone();
+        self.report_task(id, claim, report.by_session(session)).await
+    }
+
+    /// Gives a task back whose code was never called: its worker does not have it.
+    pub async fn give_back_task(&self, id: TaskId, claim: u64) -> Result<(), StoreError> {
+        let about = self.worker().held.about(&id, claim);
+        let released = about.map_or(TaskReport::NotStarted, |about| about.of_unbegun(TaskReport::NotStarted));
+        self.report_for_worker(id, claim, released).await
+    }
+
+    /// Takes what a report says of the cost of an attempt that is over; nothing else of it counts.
+    pub async fn report_late(&self, id: &TaskId, claim: u64, report: &TaskReport) -> Result<(), StoreError> {
+        match report.attempt_ended(id, claim) {
+            Some(ended) => self.record_late(id, ended).await,
+            None => Ok(()),
+        }
+    }
+
+    /// An attempt that nobody waits for any more has cost something all the same: its run is told, if it is still open (LG1). What was
+    /// recorded with its outcome is not recorded again.
+    async fn record_late(&self, id: &TaskId, ended: TaskAttemptEnded) -> Result<(), StoreError> {
+        if id.run.namespace != self.worker().profile.namespace {
+            return Ok(()); // W3
+        }
+        let recorded = self.runtime().store().append_input(id.run.clone(), Input::attempt_ended(ended)).await;
+        match recorded {
+            Err(error) if error.consequence() == Consequence::Retry => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes up a task again that the worker got in another session, here or at another server, if the store still has that very claim and
+    /// `is_own` knows the id under which the worker had it then. The worker goes on with it, and what the other session reports on its own
+    /// no longer counts (K10).
+    pub async fn adopt_task(&self, id: &TaskId, claim: u64, is_own: impl Fn(&WorkerId) -> bool) -> Result<Adoption, StoreError> {
+        let profile = &self.worker().profile;
+        let (namespace, run, state) = (profile.namespace.clone(), Some(id.run.clone()), Some(TaskState::Leased));
+        if id.run.namespace != namespace {
+            return Ok(Adoption::Over); // W3
+        }
+        let tasks = self.runtime().store().list_tasks(TaskQuery { namespace, state, run, limit: usize::MAX, gaps: None }).await?;
+        let is_ours = |task: &&Task| task.id.is_same_task(id) && task.claim == claim;
+        let Some(task) = tasks.iter().find(is_ours) else { return Ok(Adoption::Over) };
+        if !task.worker.as_ref().is_some_and(is_own) {
+            return Ok(Adoption::OfAnother);
+        }
+        self.worker().held.begin_adoption(task);
+        match self.report_task(id.clone(), claim, TaskReport::Adopted { session: profile.id.clone() }).await {
+            Ok(()) => {
+                self.worker().held.end_adoption(id, claim);
+                Ok(Adoption::Adopted)
+            }
+            Err(StoreError::TaskAttemptOver(_)) => Ok(Adoption::Over),
+            Err(error) => {
+                self.worker().held.end(id, claim);
+                Err(error)
+            }
+        }
+    }
+
+    /// Returns once the attempt is over: reported, canceled, timed out, or given to another worker. Stop working on it then.
+    pub async fn task_over(&self, id: &TaskId, claim: u64) {
+        self.worker().held.over(id, claim).await;
+    }
+
+    /// Ends the membership: no more runs and tasks, no more heartbeats. The caller has released what it was given; what was still on its
+    /// way is released here.
+    pub async fn leave(&self) {
+        self.membership.go();
+        let (runs, tasks) = (self.worker().runs.drain(), self.worker().tasks.drain());
+        give_back(self.runtime(), self.worker(), runs, tasks).await;
+    }
+
+    /// Room for so many runs, or for fewer (W2).
+    pub(crate) fn take_seats(&self, count: usize) -> Vec<Seat> {
+        self.worker().take_seats(count)
+    }
+
+    pub(crate) fn worker(&self) -> &Arc<Worker> {
+        &self.membership.worker
+    }
+
+    fn look_for_runs(&self, limit: usize) {
+        let (runtime, worker) = (self.runtime().clone(), self.worker().clone());
+        let seats = if worker.takes_work() { worker.take_seats(limit.max(1)) } else { Vec::new() };
+        if seats.is_empty() && !worker.leases.is_due(runtime.clock().now()) {
+            return; // a seat that becomes free wakes us
+        }
+        if let Some(looking) = worker.runs.begin_look() {
+            tokio::spawn(claim_runs(runtime, worker, seats, looking));
+        }
+    }
+
+    fn look_for_tasks(&self, limit: usize) {
+        let (runtime, worker) = (self.runtime().clone(), self.worker().clone());
+        if worker.profile.task_kinds.is_empty() || !worker.takes_work() {
+            return;
+        }
+        if let Some(looking) = worker.tasks.begin_look() {
+            tokio::spawn(claim_tasks(runtime, worker, limit.max(1), looking));
+        }
+    }
+}
+
+async fn claim_runs(runtime: Runtime, worker: Arc<Worker>, seats: Vec<Seat>, looking: Looking<ClaimedRun>) {
+    let store = runtime.store();
+    runtime.settle_leases(&worker).await;
+    let limit = seats.len();
+    if limit == 0 {
+        looking.put_off();
+        if worker.has_room() {
+            worker.runs.wake_if_wanted();
+        }
+        return;
+    }
+    let (id, namespace, knows) = (worker.profile.id.clone(), worker.profile.namespace.clone(), worker.profile.knows.clone());
+    let request = ClaimRuns { worker: id, namespace, knows, limit };
+    let window = runtime.hub().inboxes.begin_claim();
+    let claimed = worker.leases.noted(store.claim_runs(request).await, runtime.clock().now());
+    // An error is no news: the next look comes with the fallback, and a store that is gone for good shows in the heartbeats.
+    let Ok(mut runs) = claimed else { return };
+    window.end(&mut runs, seats);
+    runs.iter().for_each(|run| runtime.hub().replays.claimed(&run.head));
+    let more = runs.len() == limit;
+    looking.found(runs, more);
+    if worker.left.load(Ordering::SeqCst) || worker.absent.load(Ordering::SeqCst) {
+        give_back(&runtime, &worker, worker.runs.drain(), Vec::new()).await;
+    }
+}
+
+async fn claim_tasks(runtime: Runtime, worker: Arc<Worker>, limit: usize, looking: Looking<Task>) {
+    let lease = runtime.options().lease;
+    let mut tasks = Vec::new();
+    // Where a limit is closed or opens there are several portions, or none; then the next look comes when it opens.
+    for portion in runtime.hub().closed.portions(&worker.profile, limit) {
+        let room = portion.limit.min(limit - tasks.len());
+        let found = claim_portion(&runtime, &worker, &portion.kinds, room).await;
+        runtime.hub().closed.used(&portion, found.len());
+        tasks.extend(found);
+    }
+    let more = tasks.len() == limit;
+    for task in &tasks {
+        worker.held.add(task);
+        let long = worker.held.lease(&task.id, lease);
+        if long > lease {
+            // The lease must not end before the task's own heartbeat timeout does. If this is lost, the task is only given back early.
+            let beat = TaskReport::Heartbeat { progress: None };
+            drop(runtime.store().report_task(task.id.clone(), task.claim, beat, long).await);
+        }
+    }
+    looking.found(tasks, more);
+    if worker.left.load(Ordering::SeqCst) || worker.absent.load(Ordering::SeqCst) {
+        give_back(&runtime, &worker, Vec::new(), worker.tasks.drain()).await;
+    }
+}
+
+/// Up to `limit` tasks of these kinds.
+async fn claim_portion(runtime: &Runtime, worker: &Worker, kinds: &Arc<Vec<Name>>, limit: usize) -> Vec<Task> {
+    let (profile, lease) = (&worker.profile, runtime.options().lease);
+    let (id, namespace) = (profile.id.clone(), profile.namespace.clone());
+    if kinds.is_empty() || limit == 0 {
+        return Vec::new();
+    }
+    let request = ClaimTasks { worker: id, namespace, queues: profile.queues.clone(), kinds: kinds.clone(), limit, lease };
+    // An error is no news, as with runs.
+    runtime.store().claim_tasks(request).await.unwrap_or_default()
+}
+
+/// Releases what was leased to a worker that will not take it: it waits here, and no code was called for it. A run that cannot be released is found again when leases are compared, or
+/// lost with the worker's session; the lease of a task runs out (W4).
+pub(crate) async fn give_back(runtime: &Runtime, worker: &Worker, runs: Vec<ClaimedRun>, tasks: Vec<Task>) {
+    for run in runs {
+        let head = run.head;
+        runtime.hub().inboxes.close(&head.key, head.epoch);
+        let released = runtime.store().release_run(head.key, head.epoch).await;
+        drop(worker.leases.noted(released, runtime.clock().now()));
+    }
+    for task in tasks {
+        worker.held.end(&task.id, task.claim);
+        let not_started = task.not_started();
+        drop(runtime.store().report_task(task.id, task.claim, not_started, runtime.options().lease).await);
+    }
+}
+
+impl Membership {
+    fn go(&self) {
+        self.worker.left.store(true, Ordering::SeqCst);
+        self.worker.away.store(true, Ordering::SeqCst);
+        self.runtime.hub().workers.remove(&self.worker);
+        drop(self.worker.questions.drain()); // they are asked elsewhere
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        self.go();
+        self.give_back_later();
+    }
+}
+
+impl Membership {
+    /// Releases what waits for a worker that does not take it.
+    fn give_back_later(&self) {
+        let (runs, tasks) = (self.worker.runs.drain(), self.worker.tasks.drain());
+        let nothing = runs.is_empty() && tasks.is_empty();
+        if let (false, Ok(tokio)) = (nothing, tokio::runtime::Handle::try_current()) {
+            let (runtime, worker) = (self.runtime.clone(), self.worker.clone());
+            tokio.spawn(async move { give_back(&runtime, &worker, runs, tasks).await });
+        }
+    }
+}
+
+impl Runtime {
+    /// Hands a run that was created and claimed in one write to its worker.
+    pub(crate) async fn hand_over(&self, worker: &Arc<Worker>, run: ClaimedRun) {
+        worker.runs.put([run]);
+        if worker.left.load(Ordering::SeqCst) || worker.absent.load(Ordering::SeqCst) {
+            give_back(self, worker, worker.runs.drain(), Vec::new()).await;
+        }
+    }
+}

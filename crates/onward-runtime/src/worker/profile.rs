@@ -1,0 +1,233 @@
+//! The workers of this process: what each can do, how busy it is, and what is on its way to it.
+//!
+//! Must never call the store: hints come in here from the store's own thread. The worker's own side is [`crate::worker::local`].
+//!
+//! Invariant W2: a worker holds at most `runs_max` runs at a time, counted from before the store is asked.
+//! Invariant W3 (S6): a worker is given, asked about and told of nothing but runs and tasks of its own namespace.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use onward_core::run::NewRun;
+use onward_core::task::Task;
+use onward_core::{Name, Namespace, Record, RunHead, Timestamp, WorkerId};
+use onward_store::ClaimedRun;
+use tokio::sync::Notify;
+
+use crate::by_run::lock;
+use crate::worker::connection::Question;
+use crate::worker::leases::Leases;
+use crate::worker::running_tasks::HeldTasks;
+use crate::worker::session::Session;
+use crate::worker::supply::Supply;
+
+/// What a worker is and can do.
+#[derive(Debug, Clone)]
+pub struct WorkerProfile {
+    /// One life of a worker process; never used again.
+    pub id: WorkerId,
+    /// Where its runs and tasks come from; it never hears of others (S6).
+    pub namespace: Namespace,
+    /// The kinds and versions it has code for; `None` as version stands for runs without one.
+    pub knows: Arc<BTreeMap<Name, Vec<Option<Name>>>>,
+    /// Of these kinds, the version that new runs are pinned to.
+    pub current: Arc<BTreeMap<Name, Name>>,
+    pub task_kinds: Arc<Vec<Name>>,
+    /// Of these kinds, the limits that their calls share with others (see [`crate::worker::rate_limits`]).
+    pub task_limits: Arc<BTreeMap<Name, Name>>,
+    /// `None` is the default queue.
+    pub queues: Vec<Option<Name>>,
+    /// How many runs it holds at a time, whether they are busy or rest in its memory. A worker that lets runs rest must let some go
+    /// before all its room is taken by them: nobody else will tell it that others wait.
+    pub runs_max: usize,
+    /// The worker is in another process: it is known to the store only as long as somebody says that it was heard of
+    /// ([`crate::WorkerPort::heard`]).
+    pub is_remote: bool,
+}
+
+/// A worker as the runtime knows it.
+pub(crate) struct Worker {
+    pub profile: WorkerProfile,
+    pub runs: Arc<Supply<ClaimedRun>>,
+    pub tasks: Arc<Supply<Task>>,
+    /// Questions about runs that nobody has in memory.
+    pub questions: Supply<Question>,
+    pub held: HeldTasks,
+    pub session: Mutex<Session>,
+    pub leases: Leases,
+    seats: AtomicUsize,
+    /// When a worker elsewhere was last heard of; one in this process is always there.
+    pub heard_at: Option<Mutex<Timestamp>>,
+    /// Told when a worker elsewhere was silent for its whole lease.
+    pub fell_silent: Notify,
+    /// Takes nothing more: it has left, or cannot reach the store.
+    pub away: AtomicBool,
+    /// Takes nothing now: it is elsewhere, and has no connection.
+    pub absent: AtomicBool,
+    pub left: AtomicBool,
+}
+
+impl Worker {
+    pub fn new(profile: WorkerProfile, now: Timestamp) -> Worker {
+        let heard_at = profile.is_remote.then(|| Mutex::new(now));
+        Worker {
+            heard_at,
+            fell_silent: Notify::new(),
+            profile,
+            runs: Arc::default(),
+            tasks: Arc::default(),
+            questions: Supply::default(),
+            held: HeldTasks::default(),
+            session: Mutex::new(Session::new(now)),
+            leases: Leases::default(),
+            seats: AtomicUsize::new(0),
+            away: AtomicBool::new(false),
+            absent: AtomicBool::new(false),
+            left: AtomicBool::new(false),
+        }
+    }
+
+    fn knows(&self, head: &RunHead) -> bool {
+        self.knows_kind(&head.key.namespace, &head.kind, &head.version)
+    }
+
+    fn knows_kind(&self, namespace: &Namespace, kind: &Name, version: &Option<Name>) -> bool {
+        let WorkerProfile { namespace: own, knows, .. } = &self.profile;
+        own == namespace && knows.get(kind).is_some_and(|versions| versions.contains(version))
+    }
+
+    /// How long a worker elsewhere was not heard of.
+    pub fn silence(&self, now: Timestamp) -> Duration {
+        self.heard_at.as_ref().map_or(Duration::ZERO, |heard_at| now.since(*lock(heard_at)))
+    }
+
+    pub fn is_silent(&self, now: Timestamp, lease: Duration) -> bool {
+        self.silence(now) >= lease
+    }
+
+    /// Whether anything may be given to it now.
+    pub fn takes_work(&self) -> bool {
+        !self.away.load(Ordering::SeqCst) && !self.absent.load(Ordering::SeqCst)
+    }
+
+    pub fn seats_taken(&self) -> usize {
+        self.seats.load(Ordering::SeqCst)
+    }
+
+    pub fn has_room(&self) -> bool {
+        self.seats.load(Ordering::SeqCst) < self.profile.runs_max
+    }
+
+    /// Takes up to `count` free seats (W2).
+    pub fn take_seats(self: &Arc<Worker>, count: usize) -> Vec<Seat> {
+        let mut taken = 0;
+        let take = |used: usize| {
+            taken = self.profile.runs_max.saturating_sub(used).min(count);
+            Some(used + taken)
+        };
+        // The closure always answers, so the update cannot fail.
+        let _ = self.seats.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take);
+        (0..taken).map(|_| Seat { worker: self.clone() }).collect()
+    }
+}
+
+/// Room for one run at a worker.
+pub(crate) struct Seat {
+    worker: Arc<Worker>,
+}
+
+impl Seat {
+    pub fn is_of(&self, worker: &Arc<Worker>) -> bool {
+        Arc::ptr_eq(&self.worker, worker)
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.worker.seats.fetch_sub(1, Ordering::SeqCst);
+        self.worker.runs.wake_if_wanted();
+    }
+}
+
+/// The workers of this process.
+#[derive(Default)]
+pub(crate) struct Workers {
+    all: RwLock<Vec<Arc<Worker>>>,
+}
+
+impl Workers {
+    pub fn list(&self) -> Vec<Arc<Worker>> {
+        self.all.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn add(&self, worker: Arc<Worker>) {
+        self.all.write().unwrap_or_else(PoisonError::into_inner).push(worker);
+    }
+
+    pub fn remove(&self, worker: &Arc<Worker>) {
+        self.all.write().unwrap_or_else(PoisonError::into_inner).retain(|other| !Arc::ptr_eq(other, worker));
+    }
+
+    /// A seat at the least busy worker that can take the run.
+    pub fn seat_for(&self, run: &NewRun) -> Option<(Arc<Worker>, Seat)> {
+        let (namespace, kind, version) = (&run.key.namespace, &run.started.kind, &run.started.version);
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        let able = all.iter().filter(|worker| worker.knows_kind(namespace, kind, version) && worker.takes_work());
+        let worker = able.min_by_key(|worker| worker.seats.load(Ordering::SeqCst))?;
+        Some((worker.clone(), worker.take_seats(1).pop()?))
+    }
+
+    /// A worker that takes work and has code for the run, however busy it is.
+    pub fn knowing(&self, head: &RunHead) -> Option<Arc<Worker>> {
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        all.iter().find(|worker| worker.knows(head) && worker.takes_work()).cloned()
+    }
+
+    /// The version that new runs of a kind are pinned to: what the worker says that came last.
+    pub fn current_version(&self, namespace: &Namespace, kind: &Name) -> Option<Name> {
+        let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
+        let able = |worker: &&Arc<Worker>| worker.profile.namespace == *namespace && worker.takes_work();
+        let knowing = all.iter().rev().filter(able).find(|worker| worker.profile.knows.contains_key(kind))?;
+        knowing.profile.current.get(kind).cloned()
+    }
+
+    pub fn run_pending(&self, head: &RunHead) {
+        self.each(|worker| {
+            if worker.knows(head) {
+                worker.runs.want();
+            }
+        });
+    }
+
+    pub fn task_queued(&self, task: &Task) {
+        self.each(|worker| {
+            let profile = &worker.profile;
+            if profile.namespace == task.id.run.namespace
+                && profile.task_kinds.contains(&task.kind)
+                && profile.queues.contains(&task.options.queue)
+            {
+                worker.tasks.want();
+            }
+        });
+    }
+
+    /// There may be something for the workers of one namespace, or of all.
+    pub fn look(&self, namespace: Option<&Namespace>) {
+        self.each(|worker| {
+            if namespace.is_none_or(|namespace| worker.profile.namespace == *namespace) {
+                worker.runs.want();
+                worker.tasks.want();
+            }
+        });
+    }
+
+    pub fn appended(&self, head: &RunHead, record: &Record) {
+        self.each(|worker| worker.held.appended(head, record));
+    }
+
+    fn each(&self, visit: impl FnMut(&Arc<Worker>)) {
+        self.all.read().unwrap_or_else(PoisonError::into_inner).iter().for_each(visit);
+    }
+}

@@ -1,0 +1,308 @@
+//! Limits that are closed for a while: a provider has refused a call for one, and whoever shares it would be refused too.
+//!
+//! A worker says with its kinds which limit their calls share: for a model it stands for the address and the key of its provider (ADR
+//! 0056). An attempt that was refused for its limit says for how long; until then no worker that shares it gets a task of those kinds
+//! here, and the other runtimes over a shared store are told, so that one refusal does for all of them. A task that is not given out uses
+//! up no attempt and leaves no record.
+//!
+//! It is a courtesy and no promise: a runtime that was started anew, or that was not told, gives a task out and learns it from the next
+//! refusal. Must never record anything.
+//!
+//! Invariants:
+//! - CL1: a limit is closed for as long as a refusal has said and for [`CLOSED_MAX`] at most, so nobody waits for it without an end.
+//! - CL2: a refusal closes its limit, in every namespace: the name of a limit is known to those alone who share it. Workers that say no
+//!   limit are held back by the kind that was refused, in its namespace; they hold back nobody else.
+//! - CL3: when a limit opens, one task of those that waited is given out first, and then twice as many in each [`BEAT`]: a limit that is
+//!   not open yet refuses a few of them and not all.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use onward_core::task::TaskReport;
+use onward_core::{Name, Namespace};
+use tokio::time::Instant;
+
+use crate::by_run::lock;
+use crate::worker::profile::WorkerProfile;
+
+/// What such an attempt fails with; workers that know no limits say the time as that of their next attempt.
+const RATE_LIMITED: &str = "model_rate_limited";
+
+/// However long a provider wants to be left alone, it is asked again after so long.
+const CLOSED_MAX: Duration = Duration::from_secs(15 * 60);
+
+/// How long it takes, from when a limit opens, until twice as many tasks are given out as before.
+const BEAT: Duration = Duration::from_millis(250);
+
+/// After so many beats everything is given out that waits.
+const BEATS: u32 = 12;
+
+/// A call that was refused for its limit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub namespace: Namespace,
+    pub kind: Name,
+    /// `None` if its worker says none.
+    pub limit: Option<Name>,
+    pub span: Duration,
+}
+
+/// What is closed.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    Limit(Name),
+    /// For workers that say no limit.
+    Kind(Namespace, Name),
+}
+
+impl What {
+    fn of(namespace: &Namespace, kind: &Name, limit: Option<&Name>) -> What {
+        match limit {
+            Some(limit) => What::Limit(limit.clone()),
+            None => What::Kind(namespace.clone(), kind.clone()),
+        }
+    }
+}
+
+/// A limit that is closed, or has been opened a moment ago.
+#[derive(Clone, Copy)]
+struct Closed {
+    until: Instant,
+    /// How many tasks were given out since then.
+    given: usize,
+}
+
+impl Closed {
+    fn is_over(&self, now: Instant) -> bool {
+        now >= self.until + BEAT * BEATS
+    }
+
+    /// How many more tasks may be given out, and when there may be others if these are none.
+    fn room(&self, now: Instant) -> (usize, Instant) {
+        let Some(open) = now.checked_duration_since(self.until) else { return (0, self.until) };
+        let beats = (open.as_millis() / BEAT.as_millis()) as u32;
+        let allowed = (2 << beats.min(BEATS)) - 1; // one, and two more, and four more
+        (allowed - self.given.min(allowed), self.until + BEAT * (beats + 1))
+    }
+}
+
+/// What a worker may be given now: so many tasks of some of its kinds.
+pub(crate) struct Portion {
+    pub kinds: Arc<Vec<Name>>,
+    pub limit: usize,
+    /// What these kinds share, if it was opened a moment ago.
+    opening: Option<What>,
+}
+
+#[derive(Default)]
+pub(crate) struct ClosedLimits(Mutex<BTreeMap<What, Closed>>);
+
+impl ClosedLimits {
+    pub fn close(&self, refusal: &Refusal) {
+        let Refusal { namespace, kind, limit, span } = refusal;
+        let now = Instant::now();
+        let until = now + (*span).min(CLOSED_MAX); // CL1
+        let mut limits = lock(&self.0);
+        limits.retain(|_, closed| !closed.is_over(now));
+        let for_all = limit.clone().map(What::Limit);
+        for what in for_all.into_iter().chain([What::Kind(namespace.clone(), kind.clone())]) {
+            let known = limits.entry(what).or_insert(Closed { until, given: 0 }); // CL2
+            if known.until < until {
+                *known = Closed { until, given: 0 };
+            }
+        }
+    }
+
+    /// What a worker that has room for `limit` tasks may be given now. Say of each portion how much of it was [`used`](Self::used).
+    pub fn portions(&self, worker: &WorkerProfile, limit: usize) -> Vec<Portion> {
+        let mut limits = lock(&self.0);
+        if limits.is_empty() {
+            return vec![Portion { kinds: worker.task_kinds.clone(), limit, opening: None }];
+        }
+        let now = Instant::now();
+        limits.retain(|_, closed| !closed.is_over(now));
+        let mut by_what: BTreeMap<Option<What>, Vec<Name>> = BTreeMap::new();
+        for kind in worker.task_kinds.iter() {
+            let what = What::of(&worker.namespace, kind, worker.task_limits.get(kind));
+            by_what.entry(limits.contains_key(&what).then_some(what)).or_default().push(kind.clone());
+        }
+        let mut portion = |(what, kinds): (Option<What>, Vec<Name>)| {
+            let closed = what.as_ref().and_then(|what| limits.get_mut(what));
+            let limit = closed.map_or(limit, |closed| {
+                let room = closed.room(now).0.min(limit);
+                closed.given += room; // nobody else gets it meanwhile (CL3)
+                room
+            });
+            (limit > 0).then(|| Portion { kinds: Arc::new(kinds), limit, opening: what })
+        };
+        by_what.into_iter().rev().filter_map(&mut portion).collect() // first what has waited
+    }
+
+    /// So many tasks of a portion were given out; others may have the rest.
+    pub fn used(&self, portion: &Portion, count: usize) {
+        let mut limits = lock(&self.0);
+        if let Some(closed) = portion.opening.as_ref().and_then(|what| limits.get_mut(what)) {
+            closed.given = closed.given.saturating_sub(portion.limit - count);
+        }
+    }
+
+    /// For how long a kind is closed to workers that say this limit for it, if it is.
+    pub fn closed_for(&self, namespace: &Namespace, kind: &Name, limit: Option<&Name>) -> Option<Duration> {
+        let until = lock(&self.0).get(&What::of(namespace, kind, limit))?.until;
+        Some(until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
+    }
+
+    /// How long it takes until more may be given out of anything that is closed now, or that has just been opened.
+    pub fn opens_in(&self) -> Option<Duration> {
+        let now = Instant::now();
+        let mut limits = lock(&self.0);
+        limits.retain(|_, closed| !closed.is_over(now));
+        let full = limits.values().map(|closed| closed.room(now)).filter(|(room, _)| *room == 0);
+        full.map(|(_, more)| more - now).min()
+    }
+}
+
+/// For how long the report of an attempt closes its limit.
+pub(crate) fn closes_for(report: &TaskReport) -> Option<Duration> {
+    let TaskReport::Failed(failure) = report.without_cost() else { return None };
+    let is_older = failure.retryable && failure.code == RATE_LIMITED;
+    let span = failure.limited_ms.map(u64::from).or_else(|| failure.retry_after_ms.filter(|_| is_older))?;
+    Some(Duration::from_millis(span))
+}
+
+#[cfg(test)]
+mod tests {
+    use onward_core::{Failure, WorkerId};
+
+    use super::*;
+
+    fn name(name: &str) -> Name {
+        Name::new(name).unwrap()
+    }
+
+    /// A worker with these kinds and their limits.
+    fn worker(namespace: &str, kinds: &[(&str, Option<&str>)]) -> WorkerProfile {
+        let limits = kinds.iter().filter_map(|(kind, limit)| Some((name(kind), name((*limit)?))));
+        WorkerProfile {
+            id: WorkerId::new("w").unwrap(),
+            namespace: Namespace::new(namespace).unwrap(),
+            knows: Arc::default(),
+            current: Arc::default(),
+            task_kinds: Arc::new(kinds.iter().map(|(kind, _)| name(kind)).collect()),
+            task_limits: Arc::new(limits.collect()),
+            queues: vec![None],
+            runs_max: 1,
+            is_remote: false,
+        }
+    }
+
+    fn refusal(worker: &WorkerProfile, kind: &str, span: Duration) -> Refusal {
+        let (namespace, limit) = (worker.namespace.clone(), worker.task_limits.get(&name(kind)).cloned());
+        Refusal { namespace, kind: name(kind), limit, span }
+    }
+
+    /// The kinds of which the worker may be given a task.
+    fn open(closed: &ClosedLimits, worker: &WorkerProfile) -> Vec<String> {
+        let portions = closed.portions(worker, 1);
+        portions.iter().for_each(|portion| closed.used(portion, 0));
+        let mut kinds: Vec<String> = portions.iter().flat_map(|portion| portion.kinds.iter().map(ToString::to_string)).collect();
+        kinds.sort();
+        kinds
+    }
+
+    /// How many tasks a worker gets that takes all it may be given.
+    fn take(closed: &ClosedLimits, worker: &WorkerProfile) -> usize {
+        closed.portions(worker, 1_000_000).iter().map(|portion| portion.limit).sum()
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// CL2.
+    #[tokio::test(start_paused = true)]
+    async fn a_limit_is_closed_for_all_who_share_it_and_for_nobody_else() {
+        let closed = ClosedLimits::default();
+        let one = worker("here", &[("llm.a", Some("key 1")), ("llm.b", Some("key 1")), ("llm.c", Some("key 2"))]);
+        let there = worker("there", &[("llm.x", Some("key 1")), ("llm.a", Some("key 3"))]);
+        let (older, elsewhere) = (worker("here", &[("llm.a", None), ("llm.b", None)]), worker("there", &[("llm.a", None)]));
+        closed.close(&refusal(&one, "llm.a", 5 * SECOND));
+        assert_eq!(open(&closed, &one), ["llm.c"]);
+        assert_eq!(open(&closed, &there), ["llm.a"], "it has the same key under another name, and another key under the same");
+        assert_eq!(open(&closed, &older), ["llm.b"], "who says nothing is held back by kind");
+        assert_eq!(open(&closed, &elsewhere), ["llm.a"], "and in the namespace alone");
+        tokio::time::advance(5 * SECOND).await;
+        assert_eq!(open(&closed, &one).len(), 3);
+        assert_eq!(open(&closed, &older).len(), 2);
+    }
+
+    /// CL2.
+    #[tokio::test(start_paused = true)]
+    async fn a_worker_that_says_no_limit_closes_the_kind_for_its_like() {
+        let closed = ClosedLimits::default();
+        let (older, newer) = (worker("here", &[("llm.a", None), ("llm.b", None)]), worker("here", &[("llm.a", Some("key"))]));
+        closed.close(&refusal(&older, "llm.a", SECOND));
+        assert_eq!((open(&closed, &older), open(&closed, &newer).len()), (vec!["llm.b".to_owned()], 1));
+    }
+
+    /// CL1.
+    #[tokio::test(start_paused = true)]
+    async fn a_limit_is_closed_for_as_long_as_was_said_and_no_longer_than_it_may() {
+        let closed = ClosedLimits::default();
+        let worker = worker("here", &[("llm.a", Some("key"))]);
+        closed.close(&refusal(&worker, "llm.a", 5 * SECOND));
+        closed.close(&refusal(&worker, "llm.a", SECOND)); // the later time counts
+        assert_eq!(closed.opens_in(), Some(5 * SECOND));
+        tokio::time::advance(4 * SECOND).await;
+        assert_eq!((open(&closed, &worker).len(), closed.opens_in()), (0, Some(SECOND)));
+        tokio::time::advance(SECOND).await;
+        assert_eq!((open(&closed, &worker).len(), closed.opens_in()), (1, None));
+        closed.close(&refusal(&worker, "llm.a", Duration::MAX));
+        assert_eq!(closed.opens_in(), Some(CLOSED_MAX));
+        tokio::time::advance(CLOSED_MAX).await;
+        assert_eq!(open(&closed, &worker).len(), 1);
+    }
+
+    /// CL3.
+    #[tokio::test(start_paused = true)]
+    async fn a_limit_opens_to_one_first_and_then_to_twice_as_many_a_beat() {
+        let closed = ClosedLimits::default();
+        let (one, two) = (worker("here", &[("llm.a", Some("key"))]), worker("there", &[("llm.b", Some("key")), ("llm.c", None)]));
+        closed.close(&refusal(&one, "llm.a", SECOND));
+        assert_eq!(take(&closed, &one), 0);
+        tokio::time::advance(SECOND).await;
+        assert_eq!(closed.opens_in(), None, "one may go now");
+        assert_eq!((take(&closed, &one), take(&closed, &one)), (1, 0));
+        assert_eq!((take(&closed, &two), closed.opens_in()), (1_000_000, Some(BEAT)), "the other kind has nothing to do with it");
+        tokio::time::advance(BEAT).await;
+        let first = closed.portions(&two, 2).remove(0);
+        assert_eq!((first.limit, take(&closed, &one)), (2, 0));
+        closed.used(&first, 1);
+        assert_eq!(take(&closed, &one), 1, "what one does not need is for the other");
+        tokio::time::advance(BEAT).await;
+        assert_eq!((take(&closed, &one), closed.opens_in()), (4, Some(BEAT)));
+        closed.close(&refusal(&one, "llm.a", SECOND));
+        assert_eq!((take(&closed, &one), closed.opens_in()), (0, Some(SECOND)), "it was not open after all");
+        tokio::time::advance(SECOND).await;
+        assert_eq!(take(&closed, &one), 1, "it begins anew");
+        tokio::time::advance(BEAT * BEATS).await;
+        assert_eq!((take(&closed, &one), closed.opens_in()), (1_000_000, None));
+    }
+
+    #[test]
+    fn only_a_refusal_with_a_time_closes_anything() {
+        let said = |failure: Failure| closes_for(&TaskReport::Failed(failure));
+        let limited = || Failure::new(RATE_LIMITED, "");
+        assert_eq!(said(limited().with_retry_after(9 * SECOND).with_limited(3 * SECOND)), Some(3 * SECOND));
+        assert_eq!(
+            said(Failure::fatal("").with_limited(3 * SECOND)),
+            Some(3 * SECOND),
+            "whoever gave up has been told a time too"
+        );
+        assert_eq!(said(limited().with_retry_after(3 * SECOND)), Some(3 * SECOND), "as workers say it that know no limits");
+        assert_eq!(said(limited()), None);
+        assert_eq!(said(Failure::fatal("").with_code(RATE_LIMITED).with_retry_after(SECOND)), None);
+        assert_eq!(said(Failure::new("model_overloaded", "").with_retry_after(SECOND)), None);
+        assert_eq!(said(Failure::fatal("").with_code("model_key_refused")), None);
+        assert_eq!(closes_for(&TaskReport::Interrupted), None);
+    }
+}

@@ -1,0 +1,176 @@
+//! AG-UI: an agent for front ends that speak that protocol. `POST /v1/agents/{kind}/ag-ui` takes what a person said and answers with the
+//! events of one turn.
+//!
+//! A thread is a run of the kind, found by the thread's id; it is started with the first thing that is said. What is said later is sent as
+//! signals whose ids are those of the messages, so that a request that is repeated says nothing twice. A reader only reads: the run goes on
+//! without it, and the same request again finds it where it is.
+
+mod client;
+mod finish;
+mod input;
+mod messages;
+mod parts;
+mod translate;
+mod turn;
+
+use axum::response::Response;
+use onward_core::conversation::MESSAGE;
+use onward_core::{Index, Name, RunKey};
+use onward_runtime::{CallId, Decide, Runtime, RuntimeError, SendSignal, StartRun};
+use onward_store::StoreError;
+
+use crate::auth::bounds;
+use crate::auth::ceilings;
+use crate::auth::{Caller, Pass, Scope};
+use crate::handlers::approvals;
+use crate::http::problem::{Problem, RequestError};
+use crate::http::request::{self, Request};
+use crate::http::sse;
+use crate::new_id;
+use crate::server::Server;
+use input::{Again, RunAgentInput, Started, UserMessage};
+use messages::is_entry;
+use turn::Turn;
+
+pub(crate) async fn run(mut request: Request) -> Result<Response, Problem> {
+    let kind = Name::new(request.id.take().unwrap_or_default())?;
+    let input: RunAgentInput = request.json().await?;
+    let key = RunKey::new(request.namespace.clone(), input.run(kind.as_str())?);
+    let Request { server, caller, pass, headers, .. } = request;
+    let asked = Asked { server, by: caller, pass, trace: request::trace(&headers), key, input };
+    asked.also(Scope::Read).await?;
+    asked.input.check()?;
+    let mut told = Vec::new();
+    let mut is_there = asked.is_there(&kind).await?;
+    if !is_there && let Some(last) = asked.input.new_messages().last() {
+        is_there = !asked.start(kind, last).await?;
+        told = asked.input.new_messages();
+    }
+    if is_there {
+        let not_told = asked.not_told().await?;
+        asked.decide().await?;
+        asked.tell(&not_told).await?;
+        told = asked.input.new_messages();
+    }
+    let (events, sink) = sse::channel(&asked.server);
+    let turn = Turn::new(asked.server, asked.key, &asked.input, told, sink);
+    tokio::spawn(turn.run(asked.pass));
+    Ok(events.into_response())
+}
+
+/// What is asked, and by whom.
+struct Asked {
+    server: Server,
+    by: Caller,
+    pass: Option<Pass>,
+    trace: Option<String>,
+    key: RunKey,
+    input: RunAgentInput,
+}
+
+impl Asked {
+    fn runtime(&self) -> &Runtime {
+        self.server.runtime()
+    }
+
+    /// What is brought along needs its own scope.
+    async fn also(&self, scope: Scope) -> Result<(), Problem> {
+        if let Some(pass) = &self.pass {
+            pass.check_also(scope, &self.server).await?;
+        }
+        Ok(())
+    }
+
+    async fn is_there(&self, kind: &Name) -> Result<bool, Problem> {
+        match self.runtime().read_head(&self.key).await {
+            // Whoever a conversation was handed over to answers for the one it began with.
+            Ok(head) if head.kind == *kind || head.first_kind() == kind => Ok(true),
+            Ok(head) => {
+                let why = format!("run {} is of the kind `{}`", self.key.id, head.kind);
+                Err(RequestError::JsonInvalid { why }.into())
+            }
+            Err(RuntimeError::Store(StoreError::RunNotFound { .. })) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Starts the run of a new thread. Two requests that come at once are one if they say the same; where the other one has begun it with
+    /// something else, this says no, and its words are a message to that run.
+    async fn start(&self, kind: Name, last: &UserMessage) -> Result<bool, Problem> {
+        let start = StartRun {
+            key: self.key.clone(),
+            kind,
+            version: None,
+            input: self.input.start(last),
+            seed: new_id::random_u64(),
+            signal: None,
+            attributes: Vec::new(),
+            trace: self.trace.clone(),
+            budget: ceilings::of_start(None, &self.key.namespace, &self.by, self.pass.as_ref(), &self.server).await?,
+        };
+        match self.runtime().start_run_for(self.by.name.clone(), start).await {
+            Err(error) if error.code() == "run_exists" => Ok(false),
+            started => Ok(started.map(|_| true)?),
+        }
+    }
+
+    /// What the run was not started with. A message under the id of one that says something else is refused before anything is done, as a
+    /// signal would be: the client would take it for said.
+    async fn not_told(&self) -> Result<Vec<UserMessage>, Problem> {
+        let messages = self.input.new_messages();
+        if messages.is_empty() {
+            return Ok(messages);
+        }
+        let first = self.runtime().read_log(&self.key, Some(0), Index(0), 1).await?;
+        let started = first.first().and_then(|record| record.started()).map(|started| Started::read(&started.input));
+        let started = started.unwrap_or_default();
+        let said = messages.iter().map(|message| started.says(message)).collect::<Vec<_>>();
+        if let Some((message, _)) = messages.iter().zip(&said).find(|(_, said)| **said == Again::Other) {
+            let what = format!("the message `{}`", message.id);
+            return Err(RuntimeError::from(StoreError::IdTaken { key: self.key.clone(), what, index: Index(0) }).into());
+        }
+        let mut not_told = Vec::new();
+        for (message, said) in messages.into_iter().zip(said) {
+            // What came in at another door is known to the client by its entry.
+            if said == Again::New && !is_entry(self.runtime(), &self.key, &message.id).await? {
+                not_told.push(message);
+            }
+        }
+        Ok(not_told)
+    }
+
+    async fn tell(&self, messages: &[UserMessage]) -> Result<(), Problem> {
+        for message in messages {
+            self.also(Scope::Signal).await?;
+            let signal = SendSignal {
+                name: Name::new(MESSAGE)?,
+                payload: message.payload(),
+                signal_id: Some(message.id.clone()),
+                sender: None,
+            };
+            self.runtime().signal_run(&self.key, signal).await?;
+        }
+        Ok(())
+    }
+
+    /// Decides the approvals that the client was told of as interrupts. The same answer again is the same decision.
+    async fn decide(&self) -> Result<(), Problem> {
+        if !self.input.resume.is_empty() {
+            self.also(Scope::Approve).await?;
+        }
+        // All of them are read before one is carried out.
+        let decisions = self.input.resume.iter().map(|resume| Ok((resume, resume.decision()?)));
+        for (resume, (approved, feedback)) in decisions.collect::<Result<Vec<_>, RequestError>>()? {
+            let call = CallId::parse(&self.key.namespace, &resume.interrupt_id)?;
+            if !self.runtime().is_below(&call.run, &self.key).await? {
+                let why = format!("the interrupt {} is of another thread", resume.interrupt_id);
+                return Err(RequestError::JsonInvalid { why }.into());
+            }
+            let decision_id = format!("{}/{}", self.input.run_id, resume.interrupt_id);
+            let decide = Decide { approved, feedback, decided_by: self.by.name.clone(), decision_id };
+            bounds::check_run(&self.server, Scope::Approve, &self.by, &call.run).await?;
+            approvals::carry_out(&self.server, &call, decide).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,76 @@
+//! What a key is bound to: kinds and queues.
+//!
+//! Invariants:
+//! - BK1 (S4): with a key that is bound to kinds, only runs and tasks of these kinds are started, worked on, signaled, decided about and
+//!   operated. What their own code starts is not the caller's act. Reading is for the whole namespace.
+//! - BK2 (S4): with a key that is bound to queues, only tasks of these queues are started and worked on.
+
+use std::collections::BTreeSet;
+
+use onward_core::{Name, RunKey, TASK_KIND_PREFIX};
+use onward_wire::worker::Hello;
+use serde::{Deserialize, Serialize};
+
+use crate::auth::{Caller, Refusal, Scope};
+use crate::http::problem::Problem;
+use crate::server::Server;
+
+/// The kinds and queues that a key is for; `None` is all of them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bounds {
+    /// Kinds of workflows, agents and tasks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kinds: Option<BTreeSet<Name>>,
+    /// Queues of tasks; the empty text is the default queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queues: Option<BTreeSet<String>>,
+}
+
+impl Bounds {
+    /// Whether it is bound to nothing.
+    pub fn is_none(&self) -> bool {
+        *self == Bounds::default()
+    }
+
+    /// Refuses a kind that it is not for. A standalone task has the kind of its task.
+    pub fn check_kind(&self, kind: &Name) -> Result<(), Refusal> {
+        let plain = kind.as_str().strip_prefix(TASK_KIND_PREFIX).unwrap_or(kind.as_str());
+        match &self.kinds {
+            Some(kinds) if !kinds.iter().any(|own| own.as_str() == plain) => Err(Refusal::Kind { kind: plain.to_owned() }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a queue that it is not for; the empty text is the default queue.
+    pub fn check_queue(&self, queue: &str) -> Result<(), Refusal> {
+        match &self.queues {
+            Some(queues) if !queues.contains(queue) => Err(Refusal::Queue { queue: queue.to_owned() }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a filter that may find runs of other kinds.
+    pub fn check_filter(&self, kind: Option<&Name>) -> Result<(), Refusal> {
+        match (&self.kinds, kind) {
+            (Some(_), None) => Err(Refusal::EveryKind),
+            (_, Some(kind)) => self.check_kind(kind),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// Refuses a worker that wants runs or tasks of other kinds or queues.
+    pub fn check_hello(&self, hello: &Hello) -> Result<(), Refusal> {
+        hello.kinds.iter().map(|offer| &offer.kind).chain(&hello.task_kinds).try_for_each(|kind| self.check_kind(kind))?;
+        hello.queues.iter().try_for_each(|queue| self.check_queue(queue))
+    }
+}
+
+/// Refuses to act on a run of a kind that the caller's key is not for.
+pub(crate) async fn check_run(server: &Server, scope: Scope, caller: &Caller, run: &RunKey) -> Result<(), Problem> {
+    if caller.bounds.kinds.is_none() || scope == Scope::Read {
+        return Ok(());
+    }
+    let head = server.runtime().read_head(run).await?;
+    Ok(caller.bounds.check_kind(&head.kind)?)
+}

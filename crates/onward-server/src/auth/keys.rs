@@ -1,0 +1,191 @@
+//! API keys: who may come in, by a file that the command line writes and a running server follows.
+//!
+//! The file holds no secret, only what a secret is recognized by. A server looks at the file again when a request comes and a second
+//! has passed, so a change is in force within seconds, and nothing runs while nobody asks.
+//!
+//! Invariants:
+//! - G1 (S3): a key that is unknown, wrong, revoked, expired or not a key at all gets one and the same answer, after the same work.
+//! - G2 (S1): a key file that cannot be read or understood lets nobody in; neither does one that was there and is gone.
+//! - G3 (S2): a key that is revoked or expired lets nobody in five seconds later, and what it had open has ended by then.
+//! - G4 (S2): a secret is in no file, no log line and no error.
+//! - G5: the file of keys has one kind of writer, the command line, one at a time; what a server learns goes into another file. So a
+//!   revocation cannot be undone by a server that had read the file before.
+
+mod entry;
+mod file;
+mod used;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::http::HeaderMap;
+use axum::http::header::AUTHORIZATION;
+use onward_core::Timestamp;
+use onward_store::Clock;
+use onward_wire::ApiKey;
+use tokio::time::Instant;
+
+use crate::auth::whole_file::Stamp;
+use crate::auth::{Ask, AuthFuture, Authenticate, Caller, Refusal, Scope};
+use crate::trace::{Level, Trace};
+use used::Used;
+
+pub use entry::{Digest, KeyEntry, Reach};
+pub use file::{KEYS, KeyFile, KeyFileError, Made, NewKey};
+
+/// How old what we know of the file may be when a request comes (G3).
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+
+/// The keys of one server.
+pub struct Keys {
+    file: KeyFile,
+    clock: Arc<dyn Clock>,
+    trace: Trace,
+    known: Mutex<Known>,
+    used: Used,
+}
+
+struct Known {
+    keys: Arc<Found>,
+    /// What the file looked like when it was read.
+    stamp: Option<Stamp>,
+    looked: Instant,
+}
+
+/// What the file says.
+enum Found {
+    /// There is no file and there has been none: everybody may do everything.
+    Nothing,
+    Keys(HashMap<String, KeyEntry>),
+    Broken(String),
+}
+
+impl Keys {
+    /// The keys of this file, which must be usable now.
+    pub fn open(path: &Path, clock: Arc<dyn Clock>, trace: Trace) -> Result<Keys, KeyFileError> {
+        let file = KeyFile::at(path);
+        let (entries, stamp) = file.read_with_stamp()?;
+        Ok(Keys::new(file, Found::Keys(by_id(entries)), Some(stamp), clock, trace))
+    }
+
+    /// The keys of this file; until there is one, everybody may do everything. From then on there must be one (G2).
+    pub fn open_or_await(path: &Path, clock: Arc<dyn Clock>, trace: Trace) -> Result<Keys, KeyFileError> {
+        match std::fs::symlink_metadata(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Ok(Keys::new(KeyFile::at(path), Found::Nothing, None, clock, trace))
+            }
+            _ => Keys::open(path, clock, trace),
+        }
+    }
+
+    fn new(file: KeyFile, found: Found, stamp: Option<Stamp>, clock: Arc<dyn Clock>, trace: Trace) -> Keys {
+        let used = Used::read(&file);
+        Keys { file, clock, trace, known: Mutex::new(Known { keys: Arc::new(found), stamp, looked: Instant::now() }), used }
+    }
+
+    /// Whether somebody could come in with a key.
+    pub fn has_usable(&self) -> bool {
+        let now = self.clock.now();
+        matches!(&*self.look(), Found::Keys(keys) if keys.values().any(|key| key.is_usable(now)))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the file says, as it was at most a second ago. Looking is one question to the file system, which blocks for microseconds.
+    fn look(&self) -> Arc<Found> {
+        let mut known = self.lock();
+        if known.looked.elapsed() >= LOOK_PAUSE {
+            known.looked = Instant::now();
+            self.look_again(&mut known);
+        }
+        known.keys.clone()
+    }
+
+    fn look_again(&self, known: &mut Known) {
+        let stamp = self.file.stamp();
+        let broken = matches!(*known.keys, Found::Broken(_));
+        match &stamp {
+            // Not yet there.
+            Err(error) if matches!(*known.keys, Found::Nothing) && error.is_missing() => return,
+            Ok(stamp) if !broken && known.stamp.as_ref() == Some(stamp) => return,
+            _ => {}
+        }
+        match self.file.read_with_stamp() {
+            Ok((entries, stamp)) => {
+                self.trace.say(Level::Info, "keys read", &[("keys", &entries.len())]);
+                (known.keys, known.stamp) = (Arc::new(Found::Keys(by_id(entries))), Some(stamp));
+            }
+            Err(error) => {
+                let why = error.to_string();
+                // Once per reason: it is looked at every second.
+                if !matches!(&*known.keys, Found::Broken(before) if *before == why) {
+                    self.trace.say(Level::Error, "the key file is not usable, nobody is let in", &[("error", &why)]);
+                }
+                (known.keys, known.stamp) = (Arc::new(Found::Broken(why)), None);
+            }
+        }
+    }
+
+    fn judge(&self, ask: Ask<'_>) -> Result<Caller, Refusal> {
+        let found = self.look();
+        let keys = match &*found {
+            Found::Nothing => return Ok(Caller::default()),
+            Found::Broken(_) => return Err(Refusal::Unavailable { why: "its keys cannot be read".to_owned() }),
+            Found::Keys(keys) => keys,
+        };
+        let now = self.clock.now();
+        let key = recognize(keys, ask.headers, now).ok_or(Refusal::Unauthenticated)?;
+        // What needs `admin` asks for no kind: importing, deleting by a filter (BK1).
+        if !key.scopes.contains(&ask.scope) || (ask.scope == Scope::Admin && !key.bounds.is_none()) {
+            return Err(Refusal::Scope { scope: ask.scope });
+        }
+        if !key.namespace.covers(ask.namespace) {
+            return Err(Refusal::Namespace { namespace: ask.namespace.clone() });
+        }
+        if ask.server_wide && key.namespace != Reach::All {
+            return Err(Refusal::ServerWide);
+        }
+        self.used.note(&self.file, &key.id, now);
+        let credential = Some(key.origin.as_ref().unwrap_or(&key.id).clone());
+        Ok(Caller { name: Some(key.name.to_string()), credential, budget_max: key.budget_max, bounds: key.bounds.clone() })
+    }
+}
+
+/// The key that the headers hold, if it is one that may be used. Always hashes and always compares once (G1).
+fn recognize<'a>(keys: &'a HashMap<String, KeyEntry>, headers: &HeaderMap, now: Timestamp) -> Option<&'a KeyEntry> {
+    let given = bearer(headers).and_then(|text| ApiKey::parse(text).ok());
+    let digest = Digest::of(given.as_ref().map_or("", |key| key.secret()));
+    let found = given.as_ref().and_then(|key| keys.get(key.id()));
+    let expected = found.map_or(Digest::NONE, |key| key.sha256);
+    let same = digest.equals(&expected);
+    found.filter(|key| same && key.is_usable(now))
+}
+
+/// What comes after `Bearer` in the one header Authorization.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut given = headers.get_all(AUTHORIZATION).iter();
+    let (Some(value), None) = (given.next(), given.next()) else { return None };
+    let (scheme, text) = value.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| text.trim())
+}
+
+fn by_id(entries: Vec<KeyEntry>) -> HashMap<String, KeyEntry> {
+    entries.into_iter().map(|entry| (entry.id.clone(), entry)).collect()
+}
+
+impl Authenticate for Keys {
+    fn authenticate<'a>(&'a self, ask: Ask<'a>) -> AuthFuture<'a> {
+        Box::pin(std::future::ready(self.judge(ask)))
+    }
+
+    fn trouble(&self) -> Option<String> {
+        match &*self.look() {
+            Found::Broken(_) => Some("the key file is not usable".to_owned()),
+            Found::Nothing | Found::Keys(_) => None,
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! One key as the file has it: everything but its secret.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use onward_core::budget::Budget;
+use onward_core::{Name, Namespace, Timestamp};
+use serde::{Deserialize, Serialize};
+use sha2::Digest as _;
+
+use crate::auth::Scope;
+use crate::auth::bounds::Bounds;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyEntry {
+    pub id: String,
+    /// Who holds it; said where somebody decides an approval.
+    pub name: Name,
+    pub sha256: Digest,
+    pub namespace: Reach,
+    pub scopes: BTreeSet<Scope>,
+    pub created_at: Timestamp,
+    pub expires_at: Option<Timestamp>,
+    pub revoked_at: Option<Timestamp>,
+    /// The most that a run may spend that is started or resumed with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_max: Option<Budget>,
+    /// The kinds and queues that it is for.
+    #[serde(default, skip_serializing_if = "Bounds::is_none")]
+    pub bounds: Bounds,
+    /// The id of the first key in its chain of rotations; none for a key that replaces no other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
+}
+
+impl KeyEntry {
+    pub fn is_usable(&self, now: Timestamp) -> bool {
+        self.revoked_at.is_none() && self.expires_at.is_none_or(|at| now < at)
+    }
+
+    /// `usable`, `revoked` or `expired`.
+    pub fn state(&self, now: Timestamp) -> &'static str {
+        match self.revoked_at {
+            Some(_) => "revoked",
+            None if self.is_usable(now) => "usable",
+            None => "expired",
+        }
+    }
+}
+
+/// The namespaces a key is for. In text, `*` is all of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Namespace", into = "String")]
+pub enum Reach {
+    All,
+    One(Namespace),
+}
+
+impl Reach {
+    pub fn covers(&self, namespace: &Namespace) -> bool {
+        match self {
+            Reach::All => true,
+            Reach::One(own) => own == namespace,
+        }
+    }
+}
+
+impl From<Namespace> for Reach {
+    fn from(namespace: Namespace) -> Reach {
+        if namespace.as_str() == "*" { Reach::All } else { Reach::One(namespace) }
+    }
+}
+
+impl From<Reach> for String {
+    fn from(reach: Reach) -> String {
+        reach.to_string()
+    }
+}
+
+impl fmt::Display for Reach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reach::All => f.write_str("*"),
+            Reach::One(namespace) => namespace.fmt(f),
+        }
+    }
+}
+
+/// What a secret is recognized by. In text, hexadecimal.
+///
+/// One round of SHA-256 is enough: a secret has 256 random bits, so there is nothing to guess that a slow hash would slow down.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Digest([u8; 32]);
+
+impl Digest {
+    /// What no secret has.
+    pub const NONE: Digest = Digest([0; 32]);
+
+    pub fn of(secret: &str) -> Digest {
+        Digest(sha2::Sha256::digest(secret.as_bytes()).into())
+    }
+
+    /// Takes the same time wherever the two differ (G1).
+    pub fn equals(&self, other: &Digest) -> bool {
+        let difference = self.0.iter().zip(&other.0).fold(0, |difference, (a, b)| difference | (a ^ b));
+        std::hint::black_box(difference) == 0
+    }
+}
+
+impl From<Digest> for String {
+    fn from(digest: Digest) -> String {
+        digest.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+impl TryFrom<String> for Digest {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Digest, &'static str> {
+        const WRONG: &str = "a SHA-256 has 64 hexadecimal digits";
+        if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(WRONG);
+        }
+        let mut digest = [0; 32];
+        for (byte, at) in digest.iter_mut().zip((0..64).step_by(2)) {
+            *byte = u8::from_str_radix(&text[at..at + 2], 16).map_err(|_| WRONG)?;
+        }
+        Ok(Digest(digest))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from(*self))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_is_the_known_one_and_reads_back() {
+        let text = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(String::from(Digest::of("abc")), text);
+        assert_eq!(Digest::try_from(text.to_owned()), Ok(Digest::of("abc")));
+        assert!(Digest::of("abc").equals(&Digest::of("abc")) && !Digest::of("abc").equals(&Digest::of("abd")));
+        for wrong in ["", "ba78", &text.replace('b', "x"), &format!("+{}", &text[1..])] {
+            assert!(Digest::try_from(wrong.to_owned()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_star_is_every_namespace_and_a_name_is_one() {
+        let reach = |text: &str| Reach::from(Namespace::new(text).unwrap());
+        assert!(reach("*").covers(&Namespace::default()));
+        assert!(!reach("a").covers(&Namespace::default()));
+        assert_eq!(serde_json::to_string(&reach("*")).unwrap(), r#""*""#);
+        assert_eq!(serde_json::from_str::<Reach>(r#""a""#).unwrap(), reach("a"));
+    }
+}

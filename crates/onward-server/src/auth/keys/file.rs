@@ -1,0 +1,358 @@
+//! The key file: read as a whole, changed as a whole, by one at a time (G5).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use onward_core::budget::Budget;
+use onward_core::{Name, Timestamp};
+use onward_wire::ApiKey;
+use serde::{Deserialize, Serialize};
+
+use super::entry::{Digest, KeyEntry, Reach};
+use super::used;
+use crate::auth::Scope;
+use crate::auth::bounds::Bounds;
+use crate::auth::whole_file::{FileTrouble, Stamp, WholeFile};
+
+/// The name of the file in a data directory.
+pub const KEYS: &str = "onward.keys.json";
+
+/// The only version there is.
+const VERSION: u32 = 1;
+
+/// Why keys cannot be read or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyFileError {
+    #[error("the key file {} is not usable: {why}", path.display())]
+    Unusable { path: PathBuf, why: String, missing: bool },
+    #[error("the key file {} cannot be written", path.display())]
+    NotWritten { path: PathBuf, source: std::io::Error },
+    #[error("there is no key {id}")]
+    NotFound { id: String },
+    #[error("the key {id} is {state}")]
+    Ended { id: String, state: &'static str },
+}
+
+impl KeyFileError {
+    /// Stable name; has a page `docs/errors/<code>.md`. Never reused, never renamed.
+    pub fn code(&self) -> &'static str {
+        match self {
+            KeyFileError::Unusable { .. } => "key_file_unusable",
+            KeyFileError::NotWritten { .. } => "key_file_not_written",
+            KeyFileError::NotFound { .. } => "key_not_found",
+            KeyFileError::Ended { .. } => "key_ended",
+        }
+    }
+
+    pub fn hint(&self) -> Option<&'static str> {
+        Some(match self {
+            KeyFileError::Unusable { missing: true, .. } => "`onward key create` makes it",
+            KeyFileError::NotFound { .. } => "`onward key list` shows the ids",
+            KeyFileError::Ended { .. } => "`onward key create` makes a new one",
+            _ => return None,
+        })
+    }
+
+    /// Whether there is no file at all.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, KeyFileError::Unusable { missing: true, .. })
+    }
+}
+
+/// What somebody wants a key for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewKey {
+    pub name: Name,
+    pub namespace: Reach,
+    pub scopes: BTreeSet<Scope>,
+    /// How long it is good for; for ever otherwise.
+    pub lifetime: Option<Duration>,
+    /// The most that a run may spend that is started or resumed with it; no limit otherwise.
+    pub budget_max: Option<Budget>,
+    /// The kinds and queues that it is for; all of them otherwise.
+    pub bounds: Bounds,
+}
+
+/// A key that was just made. Nobody can show its secret again.
+#[derive(Debug)]
+pub struct Made {
+    pub key: ApiKey,
+    pub entry: KeyEntry,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    version: u32,
+    keys: Vec<KeyEntry>,
+}
+
+/// Where keys are kept.
+#[derive(Debug, Clone)]
+pub struct KeyFile {
+    file: WholeFile,
+}
+
+impl KeyFile {
+    pub fn at(path: impl Into<PathBuf>) -> KeyFile {
+        KeyFile { file: WholeFile::at(path) }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// The path with something behind its name.
+    pub(super) fn beside(&self, suffix: &str) -> PathBuf {
+        self.file.beside(suffix)
+    }
+
+    pub fn read(&self) -> Result<Vec<KeyEntry>, KeyFileError> {
+        self.read_with_stamp().map(|(entries, _)| entries)
+    }
+
+    /// When each key was last used, to the minute.
+    pub fn last_used(&self) -> BTreeMap<String, Timestamp> {
+        used::read(self)
+    }
+
+    pub(super) fn stamp(&self) -> Result<Stamp, KeyFileError> {
+        self.file.stamp().map_err(|trouble| self.told(trouble))
+    }
+
+    pub(super) fn read_with_stamp(&self) -> Result<(Vec<KeyEntry>, Stamp), KeyFileError> {
+        let (bytes, stamp) = self.file.read().map_err(|trouble| self.told(trouble))?;
+        Ok((self.parse(&bytes)?, stamp))
+    }
+
+    fn parse(&self, bytes: &[u8]) -> Result<Vec<KeyEntry>, KeyFileError> {
+        // The position and the kind of the mistake; serde_json also tells the text it did not expect, which may be anything (G4).
+        let wrong =
+            |error: serde_json::Error| format!("line {} column {} is not what it should be", error.line(), error.column());
+        let document: Document = serde_json::from_slice(bytes).map_err(|error| self.unusable(&wrong(error)))?;
+        if document.version != VERSION {
+            return Err(self.unusable(&format!("it has version {}, and this program knows version {VERSION}", document.version)));
+        }
+        let ids: BTreeSet<&str> = document.keys.iter().map(|entry| entry.id.as_str()).collect();
+        if ids.len() != document.keys.len() {
+            return Err(self.unusable("two keys have the same id"));
+        }
+        Ok(document.keys)
+    }
+
+    /// Makes a key, and the file with its directory if they are not there.
+    pub fn create(&self, wanted: NewKey, now: Timestamp) -> Result<Made, KeyFileError> {
+        self.change(true, |entries| {
+            let made = make(wanted, now);
+            entries.push(made.entry.clone());
+            Ok(made)
+        })
+    }
+
+    /// Ends a key. One that was revoked before stays as it was.
+    pub fn revoke(&self, id: &str, now: Timestamp) -> Result<KeyEntry, KeyFileError> {
+        self.change(false, |entries| {
+            let entry = find(entries, id)?;
+            entry.revoked_at.get_or_insert(now);
+            Ok(entry.clone())
+        })
+    }
+
+    /// Makes a key for the same purpose, and lets the old one end after `overlap`. Returns both.
+    pub fn rotate(&self, id: &str, overlap: Duration, now: Timestamp) -> Result<(Made, KeyEntry), KeyFileError> {
+        self.change(false, |entries| {
+            let old = find(entries, id)?;
+            if !old.is_usable(now) {
+                return Err(KeyFileError::Ended { id: id.to_owned(), state: old.state(now) });
+            }
+            let mut made = make(
+                NewKey {
+                    name: old.name.clone(),
+                    namespace: old.namespace.clone(),
+                    scopes: old.scopes.clone(),
+                    lifetime: old.expires_at.map(|expires_at| expires_at.since(old.created_at)),
+                    budget_max: old.budget_max,
+                    bounds: old.bounds.clone(),
+                },
+                now,
+            );
+            made.entry.origin = Some(old.origin.as_ref().unwrap_or(&old.id).clone());
+            let end = now.after(overlap);
+            old.expires_at = Some(old.expires_at.map_or(end, |expires_at| expires_at.min(end)));
+            let old = old.clone();
+            entries.push(made.entry.clone());
+            Ok((made, old))
+        })
+    }
+
+    fn change<T>(
+        &self,
+        may_make: bool,
+        change: impl FnOnce(&mut Vec<KeyEntry>) -> Result<T, KeyFileError>,
+    ) -> Result<T, KeyFileError> {
+        let _lock = self.file.lock(may_make).map_err(|trouble| self.told(trouble))?;
+        let mut keys = match self.read() {
+            Ok(entries) => entries,
+            Err(error) if may_make && error.is_missing() => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let changed = change(&mut keys)?;
+        let text = serde_json::to_string_pretty(&Document { version: VERSION, keys }).expect("keys are plain data") + "\n";
+        self.file.write(text.as_bytes()).map_err(|trouble| self.told(trouble))?;
+        Ok(changed)
+    }
+
+    fn unusable(&self, why: &str) -> KeyFileError {
+        self.told(FileTrouble::unusable(why))
+    }
+
+    fn told(&self, trouble: FileTrouble) -> KeyFileError {
+        let path = self.path().to_owned();
+        match trouble {
+            FileTrouble::Unusable { why, missing } => KeyFileError::Unusable { path, why, missing },
+            FileTrouble::NotWritten(source) => KeyFileError::NotWritten { path, source },
+        }
+    }
+}
+
+fn find<'a>(entries: &'a mut [KeyEntry], id: &str) -> Result<&'a mut KeyEntry, KeyFileError> {
+    entries.iter_mut().find(|entry| entry.id == id).ok_or_else(|| KeyFileError::NotFound { id: id.to_owned() })
+}
+
+fn make(wanted: NewKey, now: Timestamp) -> Made {
+    let (mut id, mut secret) = ([0; 8], [0; 32]);
+    for bits in [id.as_mut_slice(), secret.as_mut_slice()] {
+        getrandom::fill(bits).expect("the system has randomness");
+    }
+    let key = ApiKey::new(id, secret);
+    let NewKey { name, namespace, scopes, lifetime, budget_max, bounds } = wanted;
+    let entry = KeyEntry {
+        id: key.id().to_owned(),
+        name,
+        sha256: Digest::of(key.secret()),
+        namespace,
+        scopes,
+        created_at: now,
+        expires_at: lifetime.map(|lifetime| now.after(lifetime)),
+        revoked_at: None,
+        budget_max,
+        bounds,
+        origin: None,
+    };
+    Made { key, entry }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_800_000_000_000);
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    fn wanted(name: &str) -> NewKey {
+        NewKey {
+            name: Name::new(name).unwrap(),
+            namespace: Reach::All,
+            scopes: [Scope::Read].into(),
+            lifetime: None,
+            budget_max: None,
+            bounds: Bounds::default(),
+        }
+    }
+
+    /// G4, G5: no secret, nobody else's business, nothing left over.
+    #[test]
+    fn the_file_is_whole_private_and_without_secrets() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = KeyFile::at(directory.path().join("new/keys.json"));
+        let made = file.create(wanted("ada"), NOW).unwrap();
+        let text = std::fs::read_to_string(file.path()).unwrap();
+        assert!(text.contains(&made.entry.id) && !text.contains(made.key.secret()), "{text}");
+        assert_eq!(std::fs::metadata(file.path()).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(std::fs::metadata(file.path().parent().unwrap()).unwrap().mode() & 0o777, 0o700);
+        assert!(!file.beside(".new").exists());
+        assert_eq!(file.read().unwrap(), [made.entry]);
+    }
+
+    #[test]
+    fn a_rotated_key_goes_on_for_its_overlap_and_has_a_successor_of_its_kind() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = KeyFile::at(directory.path().join(KEYS));
+        let budget_max = Some(Budget::default().tokens(1_000));
+        let bounds = Bounds { queues: Some([String::new()].into()), ..Bounds::default() };
+        let new = NewKey { lifetime: Some(90 * DAY), budget_max, bounds: bounds.clone(), ..wanted("ada") };
+        let first = file.create(new, NOW).unwrap().entry;
+        let later = NOW.after(DAY);
+        let (made, old) = file.rotate(&first.id, DAY, later).unwrap();
+        assert_eq!((old.expires_at, made.entry.expires_at), (Some(later.after(DAY)), Some(later.after(90 * DAY))));
+        assert_eq!((&made.entry.name, &made.entry.scopes), (&first.name, &first.scopes));
+        assert_eq!((made.entry.budget_max, &made.entry.bounds), (budget_max, &bounds));
+        assert_eq!((&first.origin, &made.entry.origin), (&None, &Some(first.id.clone())), "both are one identity (S5)");
+        assert_ne!((&made.entry.id, made.entry.sha256), (&first.id, first.sha256));
+        let refused = |error: KeyFileError| error.code();
+        assert_eq!(file.rotate(&first.id, DAY, later.after(DAY)).map_err(refused).unwrap_err(), "key_ended");
+        assert_eq!(file.rotate("nobody", DAY, later).map_err(refused).unwrap_err(), "key_not_found");
+        let revoked = file.revoke(&made.entry.id, later).unwrap();
+        assert_eq!(file.revoke(&made.entry.id, later.after(DAY)).unwrap(), revoked, "the first time counts");
+        assert_eq!(file.read().unwrap().len(), 2);
+    }
+
+    /// G5: changes at the same time are all there.
+    #[test]
+    fn no_change_is_lost_to_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = KeyFile::at(directory.path().join(KEYS));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..10).for_each(|_| drop(file.create(wanted("ada"), NOW).unwrap())));
+            }
+        });
+        assert_eq!(file.read().unwrap().len(), 40);
+    }
+
+    /// S35.
+    #[test]
+    fn mutated_key_files_are_refused_or_read_back_and_never_panic() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = KeyFile::at(directory.path().join(KEYS));
+        file.create(wanted("ada"), NOW).unwrap();
+        let whole = std::fs::read(file.path()).unwrap();
+        let counts = onward_fuzz::mutate("key files", &[whole], |bytes| {
+            let Ok(keys) = file.parse(bytes) else { return false };
+            let again = serde_json::to_vec(&Document { version: VERSION, keys: keys.clone() }).unwrap();
+            assert_eq!(file.parse(&again).unwrap(), keys);
+            true
+        });
+        counts.assert_refuses();
+    }
+
+    /// G2.
+    #[test]
+    fn what_is_not_a_key_file_is_refused_without_telling_what_is_in_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = KeyFile::at(directory.path().join(KEYS));
+        assert!(file.read().unwrap_err().is_missing());
+        assert_eq!(file.revoke("x", NOW).unwrap_err().code(), "key_file_unusable");
+        let entry = file.create(wanted("ada"), NOW).unwrap().entry;
+        let whole = std::fs::read_to_string(file.path()).unwrap();
+        let twice = serde_json::to_string(&Document { version: 1, keys: vec![entry.clone(), entry] }).unwrap();
+        let newer = whole.replace("\"version\": 1", "\"version\": 2");
+        let unknown = whole.replace("\"version\": 1", "\"version\": 1, \"onw_SECRET\": 1");
+        for text in
+            ["", "{}", "[]", "\0", &whole[..whole.len() / 2], &twice, &newer, &unknown, &whole.replace("read", "onw_SECRET")]
+        {
+            std::fs::write(file.path(), text).unwrap();
+            let error = file.read().unwrap_err();
+            assert!(error.code() == "key_file_unusable" && !error.to_string().contains("SECRET"), "{error}");
+            assert!(file.create(wanted("eve"), NOW).is_err(), "a broken file is not overwritten");
+        }
+        std::fs::write(file.path(), &whole).unwrap();
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o620);
+        std::fs::set_permissions(file.path(), open).unwrap();
+        assert!(file.read().unwrap_err().to_string().contains("others may write it"));
+        assert!(KeyFile::at(directory.path()).read().unwrap_err().to_string().contains("not a file"));
+    }
+}

@@ -1,0 +1,58 @@
+//! When keys were last used, to the minute, in a file of the server's own (G5).
+//!
+//! For people who look for keys that nobody needs. Losing it loses nothing else, so it is written without haste and a failure to write
+//! it stops nobody.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use onward_core::Timestamp;
+
+use super::file::KeyFile;
+use crate::auth::whole_file::write_whole;
+
+/// How exact it is, and so how often it is written for one key at most.
+const COARSE_MS: u64 = 60_000;
+
+const SUFFIX: &str = ".used";
+
+type Times = BTreeMap<String, Timestamp>;
+
+#[derive(Default)]
+pub(super) struct Used {
+    times: Arc<Mutex<Times>>,
+}
+
+pub(super) fn read(keys: &KeyFile) -> Times {
+    let text = std::fs::read(keys.beside(SUFFIX)).unwrap_or_default();
+    serde_json::from_slice(&text).unwrap_or_default()
+}
+
+impl Used {
+    pub fn read(keys: &KeyFile) -> Used {
+        Used { times: Arc::new(Mutex::new(read(keys))) }
+    }
+
+    pub fn note(&self, keys: &KeyFile, id: &str, now: Timestamp) {
+        let minute = Timestamp(now.0 - now.0 % COARSE_MS);
+        let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        if times.get(id).is_some_and(|before| *before >= minute) {
+            return;
+        }
+        times.insert(id.to_owned(), minute);
+        drop(times);
+        let (times, keys) = (self.times.clone(), keys.clone());
+        tokio::task::spawn_blocking(move || write(&keys, &times));
+    }
+}
+
+/// Two writers at a time would share the unfinished file.
+static WRITING: Mutex<()> = Mutex::new(());
+
+fn write(keys: &KeyFile, times: &Mutex<Times>) {
+    let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+    let text = serde_json::to_string_pretty(&*times.lock().unwrap_or_else(PoisonError::into_inner));
+    let text = text.expect("times are plain data") + "\n";
+    let unfinished = keys.beside(&format!("{SUFFIX}.{}", std::process::id()));
+    drop(write_whole(&keys.beside(SUFFIX), &unfinished, text.as_bytes()));
+}

@@ -1,0 +1,69 @@
+//! `POST /v1/agents/{run}/resume`: go on with an agent that nobody works on.
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use onward_core::{RunId, WorkerId};
+use onward_runtime::Delivery;
+use onward_wire::worker::ServerFrame;
+use serde::{Deserialize, Serialize};
+
+use crate::handlers::drive::{new_worker, scope_of};
+use crate::handlers::runs::SignalBody;
+use crate::http::documents::Answer;
+use crate::http::problem::Problem;
+use crate::http::request::Request;
+use crate::http::response::json;
+use crate::workers::Asked;
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct ResumeBody {
+    worker: Option<String>,
+    signal: Option<SignalBody>,
+}
+
+#[derive(Serialize)]
+struct ResumedAgent<'a> {
+    run: &'a RunId,
+    /// For everybody but the one who has it now it is false, and no error.
+    success: bool,
+    why: Option<&'static str>,
+    status: &'static str,
+    worker: Option<&'a WorkerId>,
+    /// The beginning of the connection of a worker that was made for this; another gets the run with its next request.
+    frames: &'a [ServerFrame],
+    delivered: Option<Answer<'a>>,
+}
+
+pub(crate) async fn resume(mut request: Request) -> Result<Response, Problem> {
+    let key = request.key()?;
+    let body: ResumeBody = request.json_or_default().await?;
+    let delivery = body.signal.map(SignalBody::read).transpose()?.map_or(Delivery::Nothing, Delivery::Signal);
+    if let (Some(scope), Some(pass)) = (scope_of(&delivery), &request.pass) {
+        pass.check_also(scope, &request.server).await?;
+    }
+    let (server, sessions) = (&request.server, request.server.sessions());
+    let (worker, (driven, frames)) = match body.worker {
+        Some(name) => {
+            let worker = WorkerId::new(name)?;
+            let session = sessions.connected(&request.namespace, &worker, &request.caller)?;
+            (worker, (session.take_up(&key, Asked::ToResume, delivery).await?, Vec::new()))
+        }
+        None => {
+            let worker = new_worker()?;
+            let asked = (Asked::ToResume, delivery);
+            let pass = (request.pass.as_ref(), &request.caller);
+            (worker.clone(), sessions.drive_polled(server, pass, worker, &key, asked).await?)
+        }
+    };
+    let document = ResumedAgent {
+        run: &key.id,
+        success: driven.is_given,
+        why: driven.why.map(|why| why.as_str()),
+        status: driven.head.status.as_str(),
+        worker: driven.is_given.then_some(&worker),
+        frames: &frames,
+        delivered: driven.appended.as_ref().map(|appended| Answer::new(&key.id, appended)),
+    };
+    Ok(json(StatusCode::OK, &document))
+}

@@ -1,0 +1,206 @@
+//! Follows one log for one reader.
+
+use onward_core::view::outcome;
+use onward_core::{Index, RunKey, Status};
+use onward_runtime::{RunWatch, Runtime, RuntimeError};
+
+use super::{Reading, Until};
+use crate::auth::{self, Pass};
+use crate::handlers::external;
+use crate::http::documents::{LogPosition, Outcome, RunResult, Standstill};
+use crate::http::log_page::{self, LogPage};
+use crate::http::problem::Problem;
+use crate::http::sse::{NOTHING_NEW, Over, Sink, event};
+use crate::server::Server;
+
+/// How many events are read at a time.
+const EVENTS: usize = 256;
+
+/// The size at which what was read is handed on.
+const FRAME_BYTES: usize = 32 * 1024;
+
+pub(super) struct Tail {
+    server: Server,
+    key: RunKey,
+    watch: RunWatch,
+    at: LogPosition,
+    until: Until,
+    reading: Reading,
+    sink: Sink,
+}
+
+/// What it means that there is nothing at a place.
+enum Nothing {
+    /// Not yet.
+    Yet,
+    /// There is something elsewhere: look again.
+    Here,
+    /// There never will be: the run has ended before it.
+    Ever,
+}
+
+enum Failed {
+    Over,
+    Runtime(RuntimeError),
+}
+
+impl From<Over> for Failed {
+    fn from(_: Over) -> Failed {
+        Failed::Over
+    }
+}
+
+impl From<RuntimeError> for Failed {
+    fn from(error: RuntimeError) -> Failed {
+        Failed::Runtime(error)
+    }
+}
+
+impl Tail {
+    pub fn new(
+        server: Server,
+        key: RunKey,
+        watch: RunWatch,
+        at: LogPosition,
+        (until, reading): (Until, Reading),
+        sink: Sink,
+    ) -> Tail {
+        Tail { server, key, watch, at, until, reading, sink }
+    }
+
+    /// Sends until the end or until the reader may not read any more, and says how it ended.
+    pub async fn run(mut self, pass: Option<Pass>) {
+        let server = self.server.clone();
+        let problem = tokio::select! {
+            followed = self.follow() => match followed {
+                Err(Failed::Runtime(error)) => Problem::from(error),
+                Ok(()) | Err(Failed::Over) => return,
+            },
+            problem = auth::ended(pass.as_ref(), &server) => problem,
+        };
+        // A reader that is gone needs no reason.
+        drop(self.sink.send(event("error", &problem.to_json()), None).await);
+    }
+
+    async fn follow(&mut self) -> Result<(), Failed> {
+        loop {
+            if self.send_events().await? {
+                return Ok(());
+            }
+            if self.stands_still().await? {
+                return Ok(());
+            }
+            if !self.wait().await? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn runtime(&self) -> &Runtime {
+        self.server.runtime()
+    }
+
+    async fn read_page(&mut self) -> Result<LogPage, RuntimeError> {
+        let Reading::External { from } = self.reading else {
+            return log_page::read(self.runtime(), &self.key, self.at, EVENTS).await;
+        };
+        let page = external::read(self.runtime(), &self.key, self.at.from, from, EVENTS).await?;
+        let from = page.lines.last().map_or(from, |line| line.index.plus(1));
+        self.reading = Reading::External { from };
+        Ok(page)
+    }
+
+    /// Sends everything there is; true when the run has ended.
+    async fn send_events(&mut self) -> Result<bool, Failed> {
+        loop {
+            let page = self.read_page().await?;
+            let mut text = String::new();
+            let mut last = None;
+            for line in &page.lines {
+                let id = format!("{}:{}", line.generation, line.index.0);
+                text.push_str(&format!("id: {id}\ndata: {}\n\n", line.json.get()));
+                last = Some(id);
+                if text.len() >= FRAME_BYTES {
+                    self.sink.send(std::mem::take(&mut text), last.clone()).await?;
+                }
+            }
+            if !text.is_empty() {
+                self.sink.send(text, last).await?;
+            }
+            match page.next {
+                None => return self.end().await.map(|()| true),
+                Some(next) if next != self.at => self.at = next,
+                Some(_) => match self.nothing().await? {
+                    Nothing::Here => {}
+                    Nothing::Yet => return Ok(false),
+                    Nothing::Ever => return self.end().await.map(|()| true),
+                },
+            }
+        }
+    }
+
+    /// Finds out about a place where nothing was: it may be behind the end of an earlier generation, or of the run.
+    async fn nothing(&mut self) -> Result<Nothing, Failed> {
+        let head = self.runtime().read_head(&self.key).await?;
+        if self.at.generation < head.generation {
+            // Between the two looks this generation may have grown to its end: only behind that comes the next one (A1).
+            let earlier = self.runtime().store().read_run(self.key.clone(), Some(self.at.generation)).await;
+            let earlier = earlier.map_err(RuntimeError::from)?;
+            if earlier.is_none_or(|earlier| self.at.from >= earlier.next_index) {
+                self.at = log_page::next_log(self.runtime(), &self.key, self.at.generation).await?;
+            }
+            return Ok(Nothing::Here);
+        }
+        let ended = head.status.is_closed() && self.reading == Reading::Log && self.at.from >= head.next_index;
+        Ok(if ended { Nothing::Ever } else { Nothing::Yet })
+    }
+
+    /// Says how the run ended, which its last event knows.
+    async fn end(&mut self) -> Result<(), Failed> {
+        let head = self.runtime().read_head(&self.key).await?;
+        let last = Index(head.next_index.0.saturating_sub(1));
+        let records = self.runtime().read_log(&self.key, Some(head.generation), last, 1).await?;
+        let outcome = records.last().and_then(outcome);
+        let outcome = outcome.as_ref().map(Outcome::from);
+        let document = RunResult { id: &self.key.id, status: head.status.as_str(), outcome };
+        let text = serde_json::to_string(&document).expect("documents are plain data");
+        Ok(self.sink.send(event("end", &text), None).await?)
+    }
+
+    /// Whether the reader wants no more than this: the run waits or is paused, and everything up to there was sent.
+    async fn stands_still(&mut self) -> Result<bool, Failed> {
+        if self.until == Until::End {
+            return Ok(false);
+        }
+        let still = |status| matches!(status, Status::Waiting | Status::Paused);
+        if !still(self.runtime().read_head(&self.key).await?.status) {
+            return Ok(false);
+        }
+        let view = self.runtime().read_run(&self.key).await?;
+        let here = LogPosition { generation: view.head.generation, from: view.head.next_index };
+        if !still(view.head.status) || here > self.at {
+            return Ok(false);
+        }
+        let document =
+            Standstill { status: view.head.status.as_str(), awaiting: &view.awaiting, pause: view.pause.as_ref(), next: here };
+        let text = serde_json::to_string(&document).expect("documents are plain data");
+        self.sink.send(event("pause", &text), None).await?;
+        Ok(true)
+    }
+
+    /// Waits for something to happen to the run; false when the server stops.
+    async fn wait(&mut self) -> Result<bool, Failed> {
+        loop {
+            let keep_alive = tokio::time::sleep(self.server.limits().keep_alive);
+            tokio::select! {
+                changed = self.watch.changed() => return Ok(changed.map(|()| true)?),
+                () = self.sink.gone() => return Err(Failed::Over),
+                () = self.server.closed() => {
+                    self.sink.bid_farewell("the server stops");
+                    return Ok(false);
+                }
+                () = keep_alive => self.sink.send(NOTHING_NEW.to_owned(), None).await?,
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! `POST /v1/attachments`: bytes that messages name by their hash, kept in the folder from which models are shown them.
+//!
+//! Owns how they are kept: under the SHA-256 of the bytes, whole, and durable before anybody is told the hash. Whoever knows a hash can let
+//! a model be shown its bytes, and nobody else can; so nobody is told whether bytes were there before.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use bytes::Bytes;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::Server;
+use crate::auth::whole_file::{make_directory, write_whole};
+use crate::http::problem::{Problem, RequestError};
+use crate::http::request::{Request, Rules};
+use crate::http::response::json;
+
+/// What is kept.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct KeptAttachment {
+    /// What a message names it by.
+    pub hash: String,
+    pub bytes: u64,
+}
+
+/// `POST /v1/attachments`.
+pub(crate) async fn put(mut request: Request) -> Result<Response, Problem> {
+    let rules = Rules::of(&request);
+    let data = request.read_plain_bytes(rules).await?;
+    Ok(json(StatusCode::CREATED, &keep(&request.server, data).await?))
+}
+
+pub(crate) async fn keep(server: &Server, data: Bytes) -> Result<KeptAttachment, RequestError> {
+    let folder = server.options().attachments.clone().ok_or(RequestError::AttachmentsNotKept)?;
+    if data.is_empty() {
+        return Err(RequestError::JsonInvalid { why: "it has no bytes".to_owned() });
+    }
+    let bytes = data.len() as u64;
+    let kept = tokio::task::spawn_blocking(move || write(&folder, &data)).await;
+    let kept = kept.unwrap_or_else(|panic| Err(std::io::Error::other(panic)));
+    let hash =
+        kept.map_err(|error| RequestError::NotReady { why: format!("the folder of attachments is not writable: {error}") })?;
+    Ok(KeptAttachment { hash, bytes })
+}
+
+/// Whether these very bytes are there. It was renamed into its place, so it was whole once; a disk or a person may have changed it since.
+fn is_kept(path: &Path, data: &[u8]) -> bool {
+    let has_size = std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() == data.len() as u64);
+    has_size && std::fs::read(path).is_ok_and(|bytes| bytes == data)
+}
+
+fn write(folder: &Path, data: &[u8]) -> std::io::Result<String> {
+    static WRITTEN: AtomicU64 = AtomicU64::new(0);
+    let hash: String = Sha256::digest(data).iter().map(|byte| format!("{byte:02x}")).collect();
+    let path = folder.join(&hash);
+    if !is_kept(&path, data) {
+        make_directory(&path)?;
+        let unfinished = format!(".{hash}.{}.{}", std::process::id(), WRITTEN.fetch_add(1, Ordering::Relaxed));
+        write_whole(&path, &folder.join(unfinished), data)?;
+    }
+    Ok(hash)
+}

@@ -1,0 +1,115 @@
+//! `POST /v1/drive/{run}`: for hosts that work on a run only while somebody asks them to.
+//!
+//! The caller becomes the run's worker, with a lease that ends by itself, and goes on with `POST /v1/workers/{worker}/frames`.
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use onward_core::event::RunPaused;
+use onward_core::view::Awaited;
+use onward_core::{RunId, WorkerId};
+use onward_runtime::{CallId, Decide, Delivery};
+use onward_wire::worker::ServerFrame;
+use serde::{Deserialize, Serialize};
+
+use crate::auth::Scope;
+use crate::auth::bounds;
+use crate::handlers::runs::SignalBody;
+use crate::http::documents::{Answer, Outcome};
+use crate::http::problem::{Problem, RequestError};
+use crate::http::request::Request;
+use crate::http::response::json;
+use crate::new_id;
+use crate::workers::Asked;
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct DriveBody {
+    signal: Option<SignalBody>,
+    approval: Option<ApprovalBody>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ApprovalBody {
+    id: String,
+    approved: bool,
+    feedback: Option<String>,
+    decided_by: Option<String>,
+    decision_id: String,
+}
+
+#[derive(Serialize)]
+struct Driven<'a> {
+    run: &'a RunId,
+    status: &'static str,
+    /// Who the caller is from now on; none when there is nothing to do.
+    worker: Option<&'a WorkerId>,
+    /// The beginning of the worker's connection: `welcome` and `run`.
+    frames: &'a [ServerFrame],
+    /// The answer to what was brought.
+    delivered: Option<Answer<'a>>,
+    awaiting: &'a [Awaited],
+    pause: Option<&'a RunPaused>,
+    outcome: Option<Outcome<'a>>,
+}
+
+/// What bringing it needs besides driving (S7).
+pub(crate) fn scope_of(delivery: &Delivery) -> Option<Scope> {
+    match delivery {
+        Delivery::Nothing => None,
+        Delivery::Signal(_) => Some(Scope::Signal),
+        Delivery::Decision(..) => Some(Scope::Approve),
+    }
+}
+
+/// `POST /v1/drive/{run}`.
+pub(crate) async fn drive(mut request: Request) -> Result<Response, Problem> {
+    let key = request.key()?;
+    let body: DriveBody = request.json_or_default().await?;
+    let delivery = read(body, &request)?;
+    if let (Some(scope), Some(pass)) = (scope_of(&delivery), &request.pass) {
+        pass.check_also(scope, &request.server).await?;
+    }
+    if let Delivery::Decision(call, _) = &delivery {
+        bounds::check_run(&request.server, Scope::Approve, &request.caller, &call.run).await?;
+    }
+    let (runtime, sessions) = (request.server.runtime(), request.server.sessions());
+    let worker = new_worker()?;
+    let (server, pass) = (&request.server, (request.pass.as_ref(), &request.caller));
+    let (driven, frames) = sessions.drive_polled(server, pass, worker.clone(), &key, (Asked::ToDrive, delivery)).await?;
+    let delivered = driven.appended.as_ref().map(|appended| Answer::new(&key.id, appended));
+    let given = !frames.is_empty();
+    let view = if given { None } else { Some(runtime.read_run(&key).await?) };
+    let document = Driven {
+        run: &key.id,
+        status: view.as_ref().map_or(driven.head.status, |view| view.head.status).as_str(),
+        worker: given.then_some(&worker),
+        frames: &frames,
+        delivered,
+        awaiting: view.as_ref().map_or(&[], |view| &view.awaiting),
+        pause: view.as_ref().and_then(|view| view.pause.as_ref()),
+        outcome: view.as_ref().and_then(|view| view.outcome.as_ref()).map(Outcome::from),
+    };
+    Ok(json(StatusCode::OK, &document))
+}
+
+/// A worker for one run, under a name that nobody else has.
+pub(crate) fn new_worker() -> Result<WorkerId, Problem> {
+    Ok(WorkerId::new(format!("drive-{:016x}{:016x}", new_id::random_u64(), new_id::random_u64()))?)
+}
+
+fn read(body: DriveBody, request: &Request) -> Result<Delivery, Problem> {
+    Ok(match (body.signal, body.approval) {
+        (None, None) => Delivery::Nothing,
+        (Some(signal), None) => Delivery::Signal(signal.read()?),
+        (None, Some(ApprovalBody { id, approved, feedback, decided_by, decision_id })) => {
+            // Where a credential has a name, it says who decides (S8).
+            let decided_by = request.caller.name.clone().or(decided_by);
+            let call = CallId::parse(&request.namespace, &id)?;
+            Delivery::Decision(call, Decide { approved, feedback, decided_by, decision_id })
+        }
+        (Some(_), Some(_)) => {
+            return Err(RequestError::JsonInvalid { why: "it takes `signal` or `approval`, not both".to_owned() }.into());
+        }
+    })
+}

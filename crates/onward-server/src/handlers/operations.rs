@@ -1,0 +1,104 @@
+//! For those who keep the server running: is it alive, is it ready, what has it done, what does it offer.
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use onward_store::RunQuery;
+
+use crate::http::openapi::document;
+use crate::http::problem::{Problem, RequestError};
+use crate::http::request::Request;
+use crate::http::response::{text, typed};
+use crate::serve::probe::{DatabaseState, Figure, Sample};
+use crate::server::Server;
+
+/// How long the store may take to answer before the server says that it is not ready.
+const READY_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// `GET /`.
+pub(crate) async fn index(_: Request) -> Result<Response, Problem> {
+    let version = env!("CARGO_PKG_VERSION");
+    Ok(text(
+        StatusCode::OK,
+        format!("onward {version}\n\nruns       /v1/runs\napprovals  /v1/approvals\nall routes /openapi.json\n"),
+    ))
+}
+
+/// `GET /healthz`.
+pub(crate) async fn healthz(_: Request) -> Result<Response, Problem> {
+    Ok(text(StatusCode::OK, "ok\n"))
+}
+
+/// `GET /readyz`. A database that is down is named in a line of its own; the others' runs go on.
+pub(crate) async fn readyz(request: Request) -> Result<Response, Problem> {
+    if let Some(why) = request.server.options().probe.as_ref().and_then(|probe| probe.stopped()) {
+        return Err(RequestError::StoreStopped { why }.into());
+    }
+    let down = readiness(&request.server).await.map_err(|why| RequestError::NotReady { why })?;
+    let lines: String = down.iter().map(|line| format!("degraded: {line}\n")).collect();
+    Ok(text(StatusCode::OK, format!("ready\n{lines}")))
+}
+
+/// Whether somebody could be let in, the store answers a question and takes writes; otherwise why not. Of several databases one that
+/// answers suffices, and those that do not are named.
+pub(crate) async fn readiness(server: &Server) -> Result<Vec<String>, String> {
+    if let Some(why) = server.options().auth.trouble() {
+        return Err(why);
+    }
+    let probe = server.options().probe.as_ref();
+    if let Some(why) = probe.and_then(|probe| probe.stopped()) {
+        return Err(why);
+    }
+    if let Some(probe) = probe {
+        match tokio::time::timeout(READY_TIMEOUT, probe.unwritable()).await {
+            Ok(None) => {}
+            Ok(Some(why)) => return Err(why),
+            Err(_) => return Err("the store does not answer".to_owned()),
+        }
+    }
+    let databases = match probe {
+        Some(probe) => probe.databases().await,
+        None => Vec::new(),
+    };
+    if databases.is_empty() {
+        return ask_the_store(server).await.map(|()| Vec::new());
+    }
+    let told = |database: &DatabaseState| Some(format!("{} is down: {}", database.name, database.down.as_ref()?));
+    let down: Vec<String> = databases.iter().filter_map(told).collect();
+    if down.len() == databases.len() { Err(down.join("; ")) } else { Ok(down) }
+}
+
+async fn ask_the_store(server: &Server) -> Result<(), String> {
+    let ask = server.runtime().list_runs(RunQuery { limit: 1, ..RunQuery::default() });
+    match tokio::time::timeout(READY_TIMEOUT, ask).await {
+        Ok(answer) => answer.map(drop).map_err(|error| error.to_string()),
+        Err(_) => Err("the store does not answer".to_owned()),
+    }
+}
+
+/// `GET /metrics`.
+pub(crate) async fn metrics(request: Request) -> Result<Response, Problem> {
+    let probe = request.server.options().probe.as_ref();
+    let mut figures = probe.map(|probe| probe.figures()).unwrap_or_default();
+    if let Some(probe) = probe {
+        figures.extend(up_or_down(&probe.databases().await));
+    }
+    let page = request.server.metrics().page(request.server.runtime(), &figures);
+    Ok(typed(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page))
+}
+
+fn up_or_down(databases: &[DatabaseState]) -> Option<Figure> {
+    let sample = |database: &DatabaseState| Sample {
+        labels: vec![("database", database.name.clone())],
+        value: if database.down.is_none() { 1.0 } else { 0.0 },
+        ..Sample::default()
+    };
+    let (name, help) = ("onward_database_up", "Whether the database answers and takes writes");
+    (!databases.is_empty()).then(|| Figure { name, help, kind: "gauge", samples: databases.iter().map(sample).collect() })
+}
+
+/// `GET /openapi.json`.
+pub(crate) async fn openapi(_: Request) -> Result<Response, Problem> {
+    Ok(typed(StatusCode::OK, "application/json", document()))
+}

@@ -1,0 +1,27 @@
+//! `GET /v1/runs/{id}`.
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use onward_core::RunKey;
+use onward_runtime::{Hindrance, Runtime};
+
+use crate::http::documents::View;
+use crate::http::problem::Problem;
+use crate::http::request::Request;
+use crate::http::response::json;
+
+pub(crate) async fn show(request: Request) -> Result<Response, Problem> {
+    let (runtime, key) = (request.server.runtime(), request.key()?);
+    let view = runtime.read_run(&key).await?;
+    let hindrances = hindrances(runtime, &key).await?;
+    let why_pending = runtime.why_pending_anywhere(&view.head).await;
+    Ok(json(StatusCode::OK, &View::from(&view).with(&hindrances, why_pending)))
+}
+
+/// What keeps tasks of a run that was read from being worked on.
+pub(crate) async fn hindrances(runtime: &Runtime, key: &RunKey) -> Result<Vec<Hindrance>, Problem> {
+    match runtime.hindrances(key).await {
+        Err(error) if error.code() == "run_not_found" => Ok(Vec::new()), // it was deleted since
+        found => Ok(found?),
+    }
+}

@@ -1,0 +1,93 @@
+//! Runs as lines of JSON: `GET /v1/runs/{id}/export`, `GET /v1/export`, `POST /v1/import`.
+
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::Response;
+use onward_core::RunId;
+use onward_core::transfer::{self, ExportedRun, LeftOut};
+use onward_runtime::{RuntimeError, export_run, leaves_out};
+use onward_store::{RunQuery, StoreError};
+use serde::Serialize;
+
+use crate::handlers::runs::filter;
+use crate::http::problem::{Problem, RequestError};
+use crate::http::request::Request;
+use crate::http::response::{json, typed};
+
+const LINES: &str = "application/x-ndjson";
+
+/// Where the next page of an export begins.
+const NEXT: &str = "onward-next";
+
+/// How many runs a page of an export has at most.
+const RUNS_MAX: usize = 1_000;
+
+/// A page of an export ends behind the run with which it has so many bytes.
+const PAGE_BYTES: usize = 8 * 1024 * 1024;
+
+const RUNS_DEFAULT: usize = 100;
+
+#[derive(Serialize)]
+struct Document<'a> {
+    created: &'a [RunId],
+    unchanged: &'a [RunId],
+    refused: Vec<Refused<'a>>,
+}
+
+#[derive(Serialize)]
+struct Refused<'a> {
+    run: &'a RunId,
+    code: &'a str,
+}
+
+pub(crate) async fn export_one(request: Request) -> Result<Response, Problem> {
+    let run = export_run(request.server.runtime(), &request.key()?).await?;
+    Ok(typed(StatusCode::OK, LINES, transfer::write(&[run])))
+}
+
+pub(crate) async fn export(request: Request) -> Result<Response, Problem> {
+    let limit = request.query.limit(RUNS_DEFAULT, RUNS_MAX)?;
+    let cursor = request.query.get("cursor").map(str::to_owned);
+    // One by one, so that a page can end behind any of them.
+    let mut query = RunQuery { limit: 1, cursor, ..filter(&request)? };
+    let runtime = request.server.runtime();
+    let (mut lines, mut count) = (transfer::header(), 0);
+    for _ in 0..limit {
+        let page = runtime.list_runs(query.clone()).await?;
+        for head in &page.runs {
+            match export_run(runtime, &head.key).await {
+                Ok(run) => {
+                    lines += &run.to_lines();
+                    count += 1;
+                }
+                // It was deleted since it was listed.
+                Err(RuntimeError::Store(StoreError::RunNotFound { .. })) => {}
+                Err(error) if leaves_out(&error) => {
+                    lines += &LeftOut { key: head.key.clone(), code: error.code().to_owned() }.to_line();
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        query.cursor = page.next;
+        if query.cursor.is_none() || lines.len() >= PAGE_BYTES {
+            break;
+        }
+    }
+    let mut response = typed(StatusCode::OK, LINES, lines + &transfer::footer(count, query.cursor.as_deref()));
+    if let Some(next) = query.cursor.and_then(|next| HeaderValue::try_from(next).ok()) {
+        response.headers_mut().insert(NEXT, next);
+    }
+    Ok(response)
+}
+
+pub(crate) async fn import(mut request: Request) -> Result<Response, Problem> {
+    let bytes = request.lines().await?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| RequestError::ImportInvalid { why: "it is not UTF-8".to_owned() })?;
+    let runs = transfer::read(text).map_err(|error| RequestError::ImportInvalid { why: error.to_string() })?;
+    let foreign = |run: &&ExportedRun| run.key.namespace != request.namespace;
+    if let Some(run) = runs.iter().find(foreign) {
+        return Err(RequestError::ImportForeign { run: run.key.to_string(), namespace: request.namespace.to_string() }.into());
+    }
+    let imported = request.server.runtime().import_runs(runs).await?;
+    let refused = imported.refused.iter().map(|(run, code)| Refused { run, code }).collect();
+    Ok(json(StatusCode::OK, &Document { created: &imported.created, unchanged: &imported.unchanged, refused }))
+}

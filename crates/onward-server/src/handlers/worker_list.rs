@@ -1,0 +1,67 @@
+//! Who works and what waits for them: `/v1/workers`, `/v1/queues`, `GET /v1/tasks`.
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use onward_core::task::TaskState;
+use onward_core::{RunId, RunKey};
+use onward_store::{DeletedQuery, Gaps, PAGE_DEFAULT, TaskQuery};
+
+use crate::http::documents::{DeletedRuns, OpenTasks, Partly, Queues, Workers};
+use crate::http::limits::LIMIT_MAX;
+use crate::http::problem::{Problem, RequestError};
+use crate::http::request::Request;
+use crate::http::response::json;
+
+/// `GET /v1/workers`.
+pub(crate) async fn workers(request: Request) -> Result<Response, Problem> {
+    let workers = request.server.sessions().list(request.server.runtime(), &request.namespace).await?;
+    Ok(json(StatusCode::OK, &Workers::from(&*workers)))
+}
+
+/// `GET /v1/queues`.
+pub(crate) async fn queues(request: Request) -> Result<Response, Problem> {
+    let queues = request.server.runtime().list_queues(&request.namespace).await?;
+    Ok(json(StatusCode::OK, &Queues::from(&*queues)))
+}
+
+/// `GET /v1/tasks`.
+pub(crate) async fn tasks(request: Request) -> Result<Response, Problem> {
+    let (namespace, run) = (request.namespace.clone(), run_of(&request)?);
+    let state = match request.query.get("state") {
+        None => None,
+        Some("queued") => Some(TaskState::Queued),
+        Some("running") => Some(TaskState::Leased),
+        Some("quarantined") => Some(TaskState::Quarantined),
+        Some(_) => {
+            let why = "`state` is one of queued, running, quarantined".to_owned();
+            return Err(RequestError::QueryInvalid { why }.into());
+        }
+    };
+    let limit = request.query.limit(PAGE_DEFAULT, LIMIT_MAX)?;
+    let gaps = Gaps::default();
+    let query = TaskQuery { namespace, state, run, limit, gaps: Some(gaps.clone()) };
+    let tasks = request.server.runtime().list_tasks(query).await?;
+    Ok(json(StatusCode::OK, &Partly::new(OpenTasks::from(&*tasks), &gaps)))
+}
+
+/// `POST /v1/tasks/{id}/retry`.
+pub(crate) async fn retry(request: Request) -> Result<Response, Problem> {
+    let call = request.call()?;
+    request.server.runtime().retry_task(&call).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// `GET /v1/deleted`.
+pub(crate) async fn deleted(request: Request) -> Result<Response, Problem> {
+    let (namespace, run) = (request.namespace.clone(), run_of(&request)?);
+    let limit = request.query.limit(PAGE_DEFAULT, LIMIT_MAX)?;
+    let gaps = Gaps::default();
+    let query = DeletedQuery { namespace, run, limit, gaps: Some(gaps.clone()) };
+    let deleted = request.server.runtime().list_deleted(query).await?;
+    Ok(json(StatusCode::OK, &Partly::new(DeletedRuns::from(&*deleted), &gaps)))
+}
+
+fn run_of(request: &Request) -> Result<Option<RunKey>, Problem> {
+    let run = request.query.get("run").map(RunId::new).transpose()?;
+    Ok(run.map(|id| RunKey::new(request.namespace.clone(), id)))
+}

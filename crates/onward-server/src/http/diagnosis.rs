@@ -1,0 +1,83 @@
+//! What callees outside said about failures: for operators alone.
+//!
+//! A provider of models may repeat what it was asked in its error. No document has that (it is never written as JSON), and what is sent over
+//! gRPC is without it, unless the caller may operate.
+//!
+//! Invariant DG1: a caller without the scope `operate` is shown no diagnosis.
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use onward_core::{Event, Failure, Index, Payload, Record, Timestamp};
+use serde::Serialize;
+
+use crate::http::problem::Problem;
+use crate::http::request::Request;
+use crate::http::response::json;
+
+/// How many records are read at a time.
+const PAGE: usize = 1_000;
+
+/// How many failures are shown, the latest ones.
+const FAILURES_MAX: usize = 100;
+
+pub(crate) fn hide(failure: &mut Failure) {
+    failure.diagnosis = None;
+}
+
+pub(crate) fn hide_in_outcome(outcome: &mut Result<Payload, Failure>) {
+    outcome.as_mut().err().into_iter().for_each(hide);
+}
+
+pub(crate) fn hide_in_records(records: &mut [Record]) {
+    records.iter_mut().flat_map(|record| &mut record.events).filter_map(Event::failure_mut).for_each(hide);
+}
+
+#[derive(Serialize)]
+struct Failures {
+    generation: u32,
+    failures: Vec<OneFailure>,
+}
+
+#[derive(Serialize)]
+struct OneFailure {
+    index: Index,
+    at: Timestamp,
+    event: &'static str,
+    code: String,
+    message: String,
+    /// What the callee said.
+    diagnosis: Option<String>,
+}
+
+/// `GET /v1/runs/{id}/failures`.
+pub(crate) async fn list(request: Request) -> Result<Response, Problem> {
+    let (runtime, key) = (request.server.runtime(), request.key()?);
+    let generation = match request.query.number("generation")? {
+        Some(generation) => generation,
+        None => runtime.read_head(&key).await?.generation,
+    };
+    let (mut failures, mut from) = (Vec::new(), Index(0));
+    loop {
+        let mut records = runtime.read_log(&key, Some(generation), from, PAGE).await?;
+        let Some(last) = records.last() else { break };
+        from = last.next_index();
+        for record in &mut records {
+            let (index, at) = (record.index, record.at);
+            for (event, index) in record.events.iter_mut().zip(index.0..) {
+                let name = event.name();
+                if let Some(Failure { code, message, diagnosis, .. }) = event.failure_mut().map(|failure| failure.clone()) {
+                    failures.push(OneFailure {
+                        index: Index(index),
+                        at,
+                        event: name,
+                        code,
+                        message,
+                        diagnosis: diagnosis.map(|text| *text),
+                    });
+                }
+            }
+        }
+    }
+    let failures = failures.split_off(failures.len().saturating_sub(FAILURES_MAX));
+    Ok(json(StatusCode::OK, &Failures { generation, failures }))
+}

@@ -1,0 +1,589 @@
+//! The JSON documents: runs, answers and open questions as programs read them, over HTTP and from the command line alike.
+//!
+//! Field names are those of the log; payloads are `{"json": …}` with their very text, or `{"base64": …, "type": …}` where they are
+//! not JSON. Structs and not `Value`s, because a `Value` would read numbers and sort keys.
+
+mod entries;
+
+use std::collections::BTreeMap;
+
+use onward_core::budget::Budget;
+use onward_core::event::{ParentLink, RunPaused};
+use onward_core::ledger::{SpendBy, SpendRow};
+use onward_core::run::Wait;
+use onward_core::spend::SpendTotals;
+use onward_core::task::{Task, TaskState};
+use onward_core::view::{Awaited, Counts, ForkedFrom, RunView, Undelivered};
+use onward_core::{Event, Failure, Index, Name, Namespace, Payload, RunHead, RunId, Timestamp, WorkerId};
+use onward_runtime::{AppendedExternal, CallId, ExternalRun, Hindrance, QueueInfo, WhyPending, WorkerInfo};
+use onward_store::{Appended, DeletedRun, Gaps, ServerInfo, VersionCount};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::handlers::attributes::ShownValue;
+
+pub use entries::{Entries, EntryAnswer};
+
+/// A run in a list.
+#[derive(Serialize)]
+pub struct Run<'a> {
+    id: &'a RunId,
+    namespace: &'a Namespace,
+    kind: &'a Name,
+    version: Option<&'a Name>,
+    status: &'static str,
+    generation: u32,
+    event_count: Index,
+    parent: Option<&'a ParentLink>,
+    /// Whether an outside engine keeps its log here.
+    external: bool,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    paused_at: Option<Timestamp>,
+    ended_at: Option<Timestamp>,
+    attributes: BTreeMap<&'a Name, ShownValue<'a>>,
+    /// What its own attempts have cost, in all its generations.
+    spend: Option<&'a SpendTotals>,
+    /// What it may spend, its children included.
+    budget: Option<&'a Budget>,
+}
+
+impl<'a> From<&'a RunHead> for Run<'a> {
+    fn from(head: &'a RunHead) -> Run<'a> {
+        Run {
+            id: &head.key.id,
+            namespace: &head.key.namespace,
+            kind: &head.kind,
+            version: head.version.as_ref(),
+            status: head.status.as_str(),
+            generation: head.generation,
+            event_count: head.next_index,
+            parent: head.parent.as_ref(),
+            external: head.external.is_some(),
+            created_at: head.created_at,
+            updated_at: head.updated_at,
+            paused_at: head.paused_at,
+            ended_at: head.ended_at,
+            attributes: head.attributes.iter().map(|attribute| (&attribute.name, (&attribute.value).into())).collect(),
+            spend: head.spend.as_deref(),
+            budget: head.budget.as_ref().map(|budget| &budget.limit),
+        }
+    }
+}
+
+/// A page of runs.
+#[derive(Serialize)]
+pub struct Runs<'a> {
+    pub runs: Vec<Run<'a>>,
+    /// Where the next page begins.
+    pub next: Option<&'a str>,
+}
+
+/// A list, with the databases whose rows are missing from it.
+#[derive(Serialize)]
+pub struct Partly<T> {
+    #[serde(flatten)]
+    pub list: T,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing_databases: Vec<String>,
+}
+
+impl<T> Partly<T> {
+    pub fn new(list: T, gaps: &Gaps) -> Partly<T> {
+        Partly { list, missing_databases: gaps.names() }
+    }
+}
+
+/// How many open runs need each version of the code.
+#[derive(Serialize)]
+pub struct Versions<'a> {
+    versions: Vec<VersionDocument<'a>>,
+}
+
+#[derive(Serialize)]
+struct VersionDocument<'a> {
+    kind: &'a Name,
+    version: Option<&'a Name>,
+    open: u64,
+}
+
+impl<'a> From<&'a [VersionCount]> for Versions<'a> {
+    fn from(counts: &'a [VersionCount]) -> Versions<'a> {
+        let shown =
+            |count: &'a VersionCount| VersionDocument { kind: &count.kind, version: count.version.as_ref(), open: count.open };
+        Versions { versions: counts.iter().map(shown).collect() }
+    }
+}
+
+/// What was spent.
+#[derive(Serialize)]
+pub struct Spend<'a> {
+    by: &'static str,
+    rows: &'a [SpendRow],
+    /// There may be rows behind these.
+    more: bool,
+}
+
+impl<'a> Spend<'a> {
+    /// The rows of a query with this limit.
+    pub fn new(by: SpendBy, rows: &'a [SpendRow], limit: usize) -> Spend<'a> {
+        Spend { by: by.as_str(), rows, more: rows.len() >= limit }
+    }
+}
+
+/// Runs that were deleted by hand.
+#[derive(Serialize)]
+pub struct DeletedRuns<'a> {
+    deleted: Vec<Gone<'a>>,
+}
+
+#[derive(Serialize)]
+struct Gone<'a> {
+    id: &'a RunId,
+    namespace: &'a Namespace,
+    kind: &'a Name,
+    deleted_at: Timestamp,
+    reason: &'a str,
+}
+
+impl<'a> From<&'a [DeletedRun]> for DeletedRuns<'a> {
+    fn from(runs: &'a [DeletedRun]) -> DeletedRuns<'a> {
+        let gone = |run: &'a DeletedRun| Gone {
+            id: &run.key.id,
+            namespace: &run.key.namespace,
+            kind: &run.kind,
+            deleted_at: run.deleted_at,
+            reason: &run.reason,
+        };
+        DeletedRuns { deleted: runs.iter().map(gone).collect() }
+    }
+}
+
+/// A whole run.
+#[derive(Serialize)]
+pub struct View<'a> {
+    #[serde(flatten)]
+    run: Run<'a>,
+    input: &'a Payload,
+    awaiting: &'a [Awaited],
+    /// Absent where a run is shown as of an earlier moment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hindrances: Option<Vec<OneHindrance<'a>>>,
+    /// Absent where a run is shown as of an earlier moment; null where the run is not pending.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why_pending: Option<Option<&'static str>>,
+    state: &'a BTreeMap<Name, Payload>,
+    outcome: Option<Outcome<'a>>,
+    undelivered: &'a [Undelivered],
+    pause: Option<&'a RunPaused>,
+    cancel_reason: Option<&'a str>,
+    counts: Counts,
+    forked_from: Option<&'a ForkedFrom>,
+    reset_to: Option<&'a RunId>,
+}
+
+impl<'a> From<&'a RunView> for View<'a> {
+    fn from(view: &'a RunView) -> View<'a> {
+        View {
+            run: Run::from(&view.head),
+            input: &view.input,
+            awaiting: &view.awaiting,
+            hindrances: None,
+            why_pending: None,
+            state: &view.state,
+            outcome: view.outcome.as_ref().map(Outcome::from),
+            undelivered: &view.undelivered,
+            pause: view.pause.as_ref(),
+            cancel_reason: view.cancel_reason.as_deref(),
+            counts: view.counts,
+            forked_from: view.forked_from.as_ref(),
+            reset_to: view.reset_to.as_ref(),
+        }
+    }
+}
+
+impl<'a> View<'a> {
+    /// Adds what keeps the run and its tasks from being worked on now.
+    pub fn with(self, hindrances: &'a [Hindrance], why_pending: Option<WhyPending>) -> View<'a> {
+        let why_pending = Some(why_pending.map(WhyPending::as_str));
+        View { why_pending, hindrances: Some(hindrances.iter().map(OneHindrance::from).collect()), ..self }
+    }
+}
+
+/// What keeps a task of a run from being worked on.
+#[derive(Serialize)]
+pub(crate) struct OneHindrance<'a> {
+    task: String,
+    kind: &'a Name,
+    why: &'static str,
+    since: Option<Timestamp>,
+    until: Option<Timestamp>,
+    lost_workers: u32,
+    failure_code: Option<&'a str>,
+    hint: Option<String>,
+}
+
+impl<'a> From<&'a Hindrance> for OneHindrance<'a> {
+    fn from(hindrance: &'a Hindrance) -> OneHindrance<'a> {
+        OneHindrance {
+            task: hindrance.task.to_string(),
+            kind: &hindrance.kind,
+            why: hindrance.why.as_str(),
+            since: hindrance.since,
+            until: hindrance.until,
+            lost_workers: hindrance.lost_workers,
+            failure_code: hindrance.failure_code.as_deref(),
+            hint: hindrance.hint(),
+        }
+    }
+}
+
+/// How a run ended: `{"output": …}` or `{"failure": …}`.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome<'a> {
+    Output(&'a Payload),
+    Failure(&'a Failure),
+}
+
+impl<'a> From<&'a Result<Payload, Failure>> for Outcome<'a> {
+    fn from(result: &'a Result<Payload, Failure>) -> Outcome<'a> {
+        match result {
+            Ok(output) => Outcome::Output(output),
+            Err(failure) => Outcome::Failure(failure),
+        }
+    }
+}
+
+/// The answer to something that was appended to a run's log.
+#[derive(Serialize)]
+pub struct Answer<'a> {
+    run: &'a RunId,
+    index: Index,
+    at: Timestamp,
+    repeated: bool,
+    woke: bool,
+}
+
+impl<'a> Answer<'a> {
+    pub fn new(run: &'a RunId, appended: &Appended) -> Answer<'a> {
+        Answer { run, index: appended.index, at: appended.at, repeated: appended.repeated, woke: appended.woke }
+    }
+}
+
+/// An open question.
+#[derive(Serialize)]
+pub struct Approval<'a> {
+    id: String,
+    run: &'a RunId,
+    name: &'a Name,
+    title: &'a str,
+    description: Option<&'a str>,
+    show: Option<&'a Payload>,
+    deciders: &'a [String],
+    requested_at: Timestamp,
+    deadline: Option<Timestamp>,
+}
+
+impl<'a> From<&'a Wait> for Approval<'a> {
+    fn from(wait: &'a Wait) -> Approval<'a> {
+        Approval {
+            id: CallId::from(wait).to_string(),
+            run: &wait.run.id,
+            name: &wait.name,
+            title: &wait.title,
+            description: wait.description.as_deref(),
+            show: wait.show.as_ref(),
+            deciders: &wait.deciders,
+            requested_at: wait.requested_at,
+            deadline: wait.deadline,
+        }
+    }
+}
+
+#[derive(Serialize)]
+pub struct Approvals<'a> {
+    pub approvals: Vec<Approval<'a>>,
+}
+
+/// A run that was started, now or before.
+#[derive(Serialize)]
+pub struct StartedRun<'a> {
+    #[serde(flatten)]
+    pub run: Run<'a>,
+    pub created: bool,
+    /// The answer to the signal that came along.
+    pub signal: Option<Answer<'a>>,
+}
+
+/// One event of a log.
+#[derive(Serialize)]
+pub struct LoggedEvent<'a> {
+    pub generation: u32,
+    pub index: Index,
+    pub at: Timestamp,
+    /// The number of the commit it is part of; inputs are part of none.
+    pub commit: Option<u64>,
+    pub event: &'a Event,
+}
+
+/// A page of a log.
+#[derive(Serialize)]
+pub struct EventPage<'a> {
+    pub run: &'a RunId,
+    pub events: Vec<&'a RawValue>,
+    /// Where to read on: also where nothing is yet. `None` after the last event of a closed run.
+    pub next: Option<LogPosition>,
+}
+
+/// A place in the logs of one run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct LogPosition {
+    pub generation: u32,
+    pub from: Index,
+}
+
+/// What an attached reader hears when the run waits or is paused.
+#[derive(Serialize)]
+pub struct Standstill<'a> {
+    pub status: &'static str,
+    pub awaiting: &'a [Awaited],
+    pub pause: Option<&'a RunPaused>,
+    pub next: LogPosition,
+}
+
+/// How a run stands, and how it ended if it did.
+#[derive(Serialize)]
+pub struct RunResult<'a> {
+    pub id: &'a RunId,
+    pub status: &'static str,
+    pub outcome: Option<Outcome<'a>>,
+}
+
+/// The answer to an update; none yet is no outcome.
+#[derive(Serialize)]
+pub struct UpdateAnswer<'a> {
+    pub run: &'a RunId,
+    pub update_id: &'a str,
+    pub outcome: Option<Outcome<'a>>,
+}
+
+/// What became of runs that were to be deleted.
+#[derive(Serialize)]
+pub struct Deleted<'a> {
+    pub deleted: Vec<&'a str>,
+    pub refused: Vec<&'a str>,
+}
+
+/// A run of an outside engine.
+#[derive(Serialize)]
+pub struct ExternalView<'a> {
+    id: &'a RunId,
+    namespace: &'a Namespace,
+    kind: &'a Name,
+    version: Option<&'a Name>,
+    status: &'static str,
+    /// The index of its engine's next event.
+    next_index: Index,
+    /// Its engine's own words; `None` where it has only appended.
+    data: Option<Box<RawValue>>,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    ended_at: Option<Timestamp>,
+}
+
+impl<'a> ExternalView<'a> {
+    pub fn new(run: &'a ExternalRun, data: Option<Box<RawValue>>) -> ExternalView<'a> {
+        let head = &run.head;
+        ExternalView {
+            id: &head.key.id,
+            namespace: &head.key.namespace,
+            kind: &head.kind,
+            version: head.version.as_ref(),
+            status: head.status.as_str(),
+            next_index: run.next_index(),
+            data,
+            created_at: head.created_at,
+            updated_at: head.updated_at,
+            ended_at: head.ended_at,
+        }
+    }
+}
+
+/// One event of an outside engine.
+#[derive(Serialize)]
+pub struct ExternalEvent {
+    pub index: Index,
+    pub at: Timestamp,
+    pub event: Box<RawValue>,
+}
+
+/// A page of an outside engine's log.
+#[derive(Serialize)]
+pub struct ExternalEvents<'a> {
+    pub run: &'a RunId,
+    pub events: Vec<&'a RawValue>,
+    /// Where the next page begins; `None` when this one reaches the end.
+    pub next: Option<Index>,
+    /// Where the log goes on.
+    pub next_index: Index,
+}
+
+/// The answer to an append of an outside engine.
+#[derive(Serialize)]
+pub struct ExternalAnswer<'a> {
+    run: &'a RunId,
+    next_index: Index,
+    at: Timestamp,
+    repeated: bool,
+    created: bool,
+}
+
+impl<'a> ExternalAnswer<'a> {
+    pub fn new(run: &'a RunId, appended: &AppendedExternal) -> ExternalAnswer<'a> {
+        let AppendedExternal { next_index, at, repeated, created } = *appended;
+        ExternalAnswer { run, next_index, at, repeated, created }
+    }
+}
+
+/// The queues of a namespace.
+#[derive(Serialize)]
+pub struct Queues<'a> {
+    queues: Vec<Queue<'a>>,
+}
+
+#[derive(Serialize)]
+struct Queue<'a> {
+    /// `null` is the default queue.
+    queue: Option<&'a Name>,
+    kind: &'a Name,
+    queued: u64,
+    running: u64,
+    quarantined: u64,
+    oldest_at: Option<Timestamp>,
+    workers: u64,
+}
+
+impl<'a> From<&'a [QueueInfo]> for Queues<'a> {
+    fn from(queues: &'a [QueueInfo]) -> Queues<'a> {
+        let queue = |QueueInfo { count, workers }: &'a QueueInfo| Queue {
+            queue: count.queue.as_ref(),
+            kind: &count.kind,
+            queued: count.queued,
+            running: count.running,
+            quarantined: count.quarantined,
+            oldest_at: count.oldest_at,
+            workers: *workers,
+        };
+        Queues { queues: queues.iter().map(queue).collect() }
+    }
+}
+
+/// Open tasks, of workflows or by themselves.
+#[derive(Serialize)]
+pub struct OpenTasks<'a> {
+    tasks: Vec<OpenTask<'a>>,
+}
+
+#[derive(Serialize)]
+struct OpenTask<'a> {
+    id: String,
+    run: &'a RunId,
+    kind: &'a Name,
+    /// `null` is the default queue.
+    queue: Option<&'a Name>,
+    state: &'static str,
+    attempt: u32,
+    lost_workers: u32,
+    last_failure: Option<&'a Failure>,
+}
+
+impl<'a> From<&'a [Task]> for OpenTasks<'a> {
+    fn from(tasks: &'a [Task]) -> OpenTasks<'a> {
+        let task = |task: &'a Task| OpenTask {
+            id: CallId::from(task.id.clone()).to_string(),
+            run: &task.id.run.id,
+            kind: &task.kind,
+            queue: task.options.queue.as_ref(),
+            state: match task.state {
+                TaskState::Queued => "queued",
+                TaskState::Leased => "running",
+                TaskState::Quarantined => "quarantined",
+            },
+            attempt: task.attempt,
+            lost_workers: task.lost_workers,
+            last_failure: task.last_failure.as_ref(),
+        };
+        OpenTasks { tasks: tasks.iter().map(task).collect() }
+    }
+}
+
+/// The servers that share a store.
+#[derive(Serialize)]
+pub struct Servers<'a> {
+    servers: Vec<OneServer<'a>>,
+}
+
+#[derive(Serialize)]
+struct OneServer<'a> {
+    id: &'a Name,
+    url: &'a str,
+    version: &'a str,
+    started_at: Timestamp,
+    heard_at: Timestamp,
+    /// The one that answers.
+    is_this: bool,
+}
+
+impl<'a> Servers<'a> {
+    pub fn new(servers: &'a [ServerInfo], this: &Name) -> Servers<'a> {
+        let server = |server: &'a ServerInfo| OneServer {
+            id: &server.id,
+            url: &server.url,
+            version: &server.version,
+            started_at: server.started_at,
+            heard_at: server.heard_at,
+            is_this: server.id == *this,
+        };
+        Servers { servers: servers.iter().map(server).collect() }
+    }
+}
+
+/// The workers of a namespace.
+#[derive(Serialize)]
+pub struct Workers<'a> {
+    workers: Vec<Worker<'a>>,
+}
+
+#[derive(Serialize)]
+struct Worker<'a> {
+    id: &'a WorkerId,
+    kinds: Vec<KnownKind<'a>>,
+    task_kinds: &'a [Name],
+    /// `null` is the default queue.
+    queues: &'a [Option<Name>],
+    runs: u64,
+    runs_max: u64,
+    heard_at: Option<Timestamp>,
+}
+
+#[derive(Serialize)]
+struct KnownKind<'a> {
+    kind: &'a Name,
+    version: Option<&'a Name>,
+}
+
+impl<'a> From<&'a [WorkerInfo]> for Workers<'a> {
+    fn from(workers: &'a [WorkerInfo]) -> Workers<'a> {
+        let worker = |worker: &'a WorkerInfo| Worker {
+            id: &worker.id,
+            kinds: worker.kinds.iter().map(|(kind, version)| KnownKind { kind, version: version.as_ref() }).collect(),
+            task_kinds: &worker.task_kinds,
+            queues: &worker.queues,
+            runs: worker.runs,
+            runs_max: worker.runs_max,
+            heard_at: worker.heard_at,
+        };
+        Workers { workers: workers.iter().map(worker).collect() }
+    }
+}

@@ -1,0 +1,81 @@
+//! Reading a part of a run's log, bounded in events and in bytes.
+
+use onward_core::lineage::behind_copy;
+use onward_core::{Index, Record, RunKey};
+use onward_runtime::{Runtime, RuntimeError};
+use serde_json::value::RawValue;
+
+use crate::http::documents::{LogPosition, LoggedEvent};
+
+/// How many records are read at a time; fewer where they are large.
+pub(crate) const RECORDS: usize = 64;
+
+/// The size at which a page ends early.
+pub(crate) const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// An event as it is sent.
+pub(crate) struct Line {
+    pub generation: u32,
+    pub index: Index,
+    pub json: Box<RawValue>,
+}
+
+pub(crate) struct LogPage {
+    pub lines: Vec<Line>,
+    /// Where to read on; `None` behind the event that ends the run.
+    pub next: Option<LogPosition>,
+}
+
+/// Up to `limit` events of one generation. Fewer do not mean that there are no more: only an empty page does.
+pub(crate) async fn read(runtime: &Runtime, key: &RunKey, at: LogPosition, limit: usize) -> Result<LogPage, RuntimeError> {
+    let mut page = LogPage { lines: Vec::new(), next: Some(at) };
+    let mut bytes = 0;
+    while let Some(next) = page.next.filter(|next| next.generation == at.generation) {
+        if page.lines.len() >= limit || bytes >= PAGE_BYTES_MAX {
+            break;
+        }
+        let records = runtime.read_log(key, Some(at.generation), next.from, RECORDS.min(limit)).await?;
+        if records.is_empty() {
+            break;
+        }
+        for record in &records {
+            bytes += page.take(record, at, limit);
+        }
+    }
+    // A run that failed may have been retried since: it has not ended there.
+    if page.next.is_none() && runtime.read_head(key).await?.generation > at.generation {
+        page.next = Some(next_log(runtime, key, at.generation).await?);
+    }
+    Ok(page)
+}
+
+/// Where it goes on behind the end of a generation that is not the last: a copy of what was read already is passed over.
+pub(crate) async fn next_log(runtime: &Runtime, key: &RunKey, generation: u32) -> Result<LogPosition, RuntimeError> {
+    let generation = generation + 1;
+    let first = runtime.read_log(key, Some(generation), Index(0), 1).await?;
+    Ok(LogPosition { generation, from: first.first().map_or(Index(0), |first| behind_copy(key, first)) })
+}
+
+impl LogPage {
+    /// Adds the events of a record from where the page goes on; returns their size.
+    fn take(&mut self, record: &Record, at: LogPosition, limit: usize) -> usize {
+        let mut bytes = 0;
+        for (index, event) in record.indexed().filter(|(index, _)| *index >= at.from) {
+            if self.lines.len() >= limit {
+                break;
+            }
+            let commit = record.commit.map(|commit| commit.n);
+            let (generation, at) = (at.generation, record.at);
+            let json = serde_json::value::to_raw_value(&LoggedEvent { generation, index, at, commit, event });
+            let json = json.expect("an event is plain data");
+            bytes += json.get().len();
+            self.lines.push(Line { generation, index, json });
+            self.next = match event {
+                onward_core::Event::RunContinued(_) => Some(LogPosition { generation: generation + 1, from: Index(0) }),
+                event if event.ends_log() => None,
+                _ => Some(LogPosition { generation, from: index.plus(1) }),
+            };
+        }
+        bytes
+    }
+}

@@ -1,0 +1,106 @@
+//! What every request passes, whatever it asks for: the name it calls us by, the page it comes from, and the headers of the answer.
+//!
+//! Protects a server on loopback from pages of other people that run in the same person's browser: one that made its own name point
+//! here is refused by the name (S20), one that posts from elsewhere by its origin (S19). No answer allows another origin to read it.
+
+use std::net::IpAddr;
+
+use axum::extract::{Request, State};
+use axum::http::header::{HOST, HeaderName, ORIGIN, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderValue, Method};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use crate::Server;
+use crate::http::problem::{Problem, RequestError};
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// The names a server answers to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hosts {
+    /// `localhost` and addresses of the loopback network.
+    Loopback,
+    /// Any: for servers that ask for credentials.
+    Any,
+}
+
+/// Lets a request through, or not, and sets the headers of every answer (S21).
+pub(crate) async fn watch(State(server): State<Server>, request: Request, next: Next) -> Response {
+    let mut response = match check(&server.options().hosts, &request) {
+        Ok(()) => next.run(request).await,
+        Err(error) => {
+            let problem = Problem::from(error);
+            server.metrics().request(request.method().as_str(), "refused", problem.status.as_u16());
+            problem.into_response()
+        }
+    };
+    let headers = response.headers_mut();
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+    response
+}
+
+fn check(hosts: &Hosts, request: &Request) -> Result<(), RequestError> {
+    let host = host_of(request)?;
+    if *hosts == Hosts::Loopback && !host.as_ref().is_some_and(|host| is_loopback(host.host())) {
+        let host = host.map(|host| host.to_string()).unwrap_or_default();
+        return Err(RequestError::HostRefused { host });
+    }
+    if matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
+        return Ok(());
+    }
+    check_origin(request.headers(), host.as_ref())
+}
+
+/// The name the client called: the authority of HTTP/2, or the one header Host.
+fn host_of(request: &Request) -> Result<Option<Authority>, RequestError> {
+    let mut named = request.headers().get_all(HOST).iter();
+    let (first, second) = (named.next(), named.next());
+    if let Some(authority) = request.uri().authority() {
+        return Ok(Some(authority.clone()));
+    }
+    let invalid = |why: &str| RequestError::HeaderInvalid { name: "Host", why: why.to_owned() };
+    match (first, second) {
+        (_, Some(_)) => Err(invalid("there are two")),
+        (None, None) => Ok(None),
+        (Some(host), None) => Ok(Some(Authority::try_from(host.as_bytes()).map_err(|_| invalid("it names no host"))?)),
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    host.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// A browser says where the page comes from that sends something; other clients do not.
+fn check_origin(headers: &HeaderMap, host: Option<&Authority>) -> Result<(), RequestError> {
+    let refused = |origin: &[u8]| Err(RequestError::OriginRefused { origin: String::from_utf8_lossy(origin).into_owned() });
+    if let Some(origin) = headers.get(ORIGIN) {
+        let text = origin.to_str().unwrap_or_default();
+        let from = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+        let same = from.zip(host).is_some_and(|(from, host)| from.eq_ignore_ascii_case(host.as_str()));
+        return if same { Ok(()) } else { refused(origin.as_bytes()) };
+    }
+    match headers.get(SEC_FETCH_SITE) {
+        Some(site) if site == "cross-site" || site == "same-site" => refused(b"another site"),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_this_machine_are_loopback() {
+        for host in ["localhost", "LocalHost", "127.0.0.1", "127.9.9.9", "[::1]"] {
+            assert!(is_loopback(host), "{host}");
+        }
+        for host in ["evil.test", "localhost.evil.test", "127.0.0.1.nip.io", "0.0.0.0", "10.0.0.1", "[::]", "2130706433", ""] {
+            assert!(!is_loopback(host), "{host}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! A request as handlers see it: who asks, in which namespace, with which query and body. All of it is checked, none of it is done yet.
+
+mod body;
+mod memory;
+mod query;
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::HeaderMap;
+use onward_core::{Namespace, Payload, RunId, RunKey};
+use onward_runtime::CallId;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use crate::auth::{Caller, Pass};
+use crate::http::problem::{Problem, RequestError};
+use crate::serve::Standing;
+use crate::server::Server;
+
+pub(crate) use body::{Rules, parse};
+pub(crate) use memory::{BodyMemory, BodyShare};
+pub(crate) use query::Query;
+
+pub use onward_wire::grpc::NAMESPACE;
+
+/// The trace that a caller stands in, if its headers say so.
+pub(crate) fn trace(headers: &HeaderMap) -> Option<String> {
+    headers.get("traceparent").and_then(|value| value.to_str().ok()).map(str::to_owned)
+}
+
+pub(crate) struct Request {
+    pub server: Server,
+    pub namespace: Namespace,
+    pub caller: Caller,
+    /// What the caller was let in with, where that was asked.
+    pub pass: Option<Pass>,
+    /// Who asks without a pass is a stranger until the handler says otherwise.
+    pub standing: Option<Standing>,
+    pub headers: Arc<HeaderMap>,
+    pub query: Query,
+    /// What stands for `{id}` in the route's path.
+    pub id: Option<String>,
+    pub body: Body,
+    /// The memory of a large body, counted while the request lasts.
+    pub memory: Option<BodyShare>,
+}
+
+impl Request {
+    /// The run the path names.
+    pub fn key(&self) -> Result<RunKey, Problem> {
+        let id = RunId::new(self.id.as_deref().unwrap_or_default())?;
+        Ok(RunKey::new(self.namespace.clone(), id))
+    }
+
+    /// The approval or promise the path names.
+    pub fn call(&self) -> Result<CallId, Problem> {
+        Ok(CallId::parse(&self.namespace, self.id.as_deref().unwrap_or_default())?)
+    }
+
+    /// The body as JSON of exactly this shape.
+    pub async fn json<T: DeserializeOwned + Send + 'static>(&mut self) -> Result<T, Problem> {
+        let bytes = self.read_body().await?;
+        Ok(body::parse_aside(bytes).await?)
+    }
+
+    /// Carries out what was asked. With a large body it takes long to check, hash and encode, and happens on a thread for that.
+    pub fn carry_out<T: Send + 'static, V: Future<Output = T> + Send + 'static>(
+        &self,
+        verb: V,
+    ) -> impl Future<Output = T> + Send + use<T, V> {
+        let is_large = self.memory.is_some();
+        async move {
+            if !is_large {
+                return verb.await;
+            }
+            let tokio = tokio::runtime::Handle::current();
+            body::aside(move || tokio.block_on(verb)).await
+        }
+    }
+
+    /// The body as lines of JSON: runs to import.
+    pub async fn lines(&mut self) -> Result<bytes::Bytes, Problem> {
+        let read = self.read_body_of("application/x-ndjson").await;
+        Ok(read.map_err(|error| match error {
+            RequestError::BodyTooLarge { max } => RequestError::ImportTooLarge { max },
+            error => error,
+        })?)
+    }
+
+    /// Like [`Request::json`], where no body at all means the default.
+    pub async fn json_or_default<T: DeserializeOwned + Default + Send + 'static>(&mut self) -> Result<T, Problem> {
+        let bytes = self.read_body().await?;
+        if bytes.is_empty() { Ok(T::default()) } else { Ok(body::parse_aside(bytes).await?) }
+    }
+}
+
+/// The namespace of a request: its header, or the default one.
+pub(crate) fn namespace(headers: &HeaderMap) -> Result<Namespace, Problem> {
+    let mut given = headers.get_all(NAMESPACE).iter();
+    let invalid = |why: &str| RequestError::HeaderInvalid { name: "Onward-Namespace", why: why.to_owned() };
+    match (given.next(), given.next()) {
+        (None, _) => Ok(Namespace::default()),
+        (Some(_), Some(_)) => Err(invalid("there are two").into()),
+        (Some(value), None) => {
+            let text = std::str::from_utf8(value.as_bytes()).map_err(|_| invalid("it is not UTF-8"))?;
+            Ok(Namespace::new(text).map_err(|error| invalid(&error.to_string()))?)
+        }
+    }
+}
+
+/// User data out of a document. Line ends between its parts become blanks: they mean nothing in JSON, and a payload on one line is
+/// shown as JSON wherever it is shown.
+pub(crate) fn payload(json: Option<Box<RawValue>>) -> Payload {
+    match json {
+        None => Payload::null(),
+        Some(json) if json.get().bytes().any(|byte| matches!(byte, b'\n' | b'\r')) => {
+            Payload::from_json_text(json.get().replace(['\n', '\r'], " "))
+        }
+        Some(json) => Payload::from_json_text(Box::<str>::from(json).into_boxed_bytes()),
+    }
+}

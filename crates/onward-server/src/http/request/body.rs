@@ -1,0 +1,269 @@
+//! Reading a body: its type, its size while it arrives, the time it takes, its depth, and then its shape.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, EXPECT};
+use bytes::{Bytes, BytesMut};
+use http_body::Body as _;
+use http_body_util::BodyExt;
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use onward_core::Namespace;
+use onward_core::payload::is_type;
+
+use super::Request;
+use super::memory::{BodyMemory, BodyShare};
+use crate::http::limits::JSON_DEPTH_MAX;
+use crate::http::problem::{PLAIN_BYTES, RequestError};
+use crate::server::Server;
+
+/// The size from which the memory of a body is counted, and from which it must keep arriving.
+const LARGE_BYTES: usize = 64 * 1024;
+
+/// How long a large body may take beyond what its size is given by the minimum rate.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How much of a body that is too large is read and thrown away, so that its sender gets to read the answer.
+const DRAIN_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// How much of a body is taken, how fast it must arrive, and which memory it is counted in.
+pub(crate) struct Rules {
+    bytes_max: usize,
+    timeout: Duration,
+    /// Bytes in a second that a large body arrives with, at least.
+    rate_min: u64,
+    memory: Arc<BodyMemory>,
+    /// The tenant whose part of the memory is used.
+    namespace: Namespace,
+}
+
+impl Rules {
+    /// Returns the rules for authenticated callers.
+    pub fn of(request: &Request) -> Rules {
+        let limits = request.server.limits();
+        Rules {
+            bytes_max: limits.body_bytes_max,
+            timeout: limits.body_timeout,
+            rate_min: limits.body_rate_min,
+            memory: request.server.body_memory().clone(),
+            namespace: request.namespace.clone(),
+        }
+    }
+
+    /// Returns the rules for callers who are authenticated by the body itself: they have a memory of their own (SV1).
+    pub fn of_hooks(server: &Server, namespace: Namespace) -> Rules {
+        let limits = server.limits();
+        Rules {
+            bytes_max: limits.hook_bytes_max.min(limits.body_bytes_max),
+            timeout: limits.hook_timeout,
+            rate_min: limits.body_rate_min,
+            memory: server.hook_memory().clone(),
+            namespace,
+        }
+    }
+}
+
+/// A body on its way.
+struct Arriving {
+    rules: Rules,
+    /// When it began, later by the time that it has waited for memory.
+    begun: Instant,
+    size: usize,
+}
+
+impl Arriving {
+    fn deadline(&self) -> Instant {
+        self.begun + self.rules.timeout
+    }
+
+    /// Returns when the next bytes must be there, and the error if they are not.
+    fn next_deadline(&self) -> (Instant, RequestError) {
+        let timeout = (self.deadline(), RequestError::BodyTooSlow { seconds: self.rules.timeout.as_secs() });
+        if self.size <= LARGE_BYTES {
+            return timeout;
+        }
+        let rate = self.rules.rate_min;
+        let stalled = self.begun + GRACE + Duration::from_secs_f64(self.size as f64 / rate as f64);
+        if stalled < timeout.0 { (stalled, RequestError::BodyStalled { rate }) } else { timeout }
+    }
+
+    async fn next(&mut self, request: &mut Request) -> Result<Option<Bytes>, RequestError> {
+        loop {
+            let (deadline, slow) = self.next_deadline();
+            let frame = tokio::time::timeout_at(deadline, request.body.frame()).await;
+            let Some(frame) = frame.map_err(|_| slow)? else { return Ok(None) };
+            let Ok(data) = frame.map_err(|_| RequestError::BodyBroken)?.into_data() else { continue };
+            self.size += data.len();
+            if self.size > self.rules.bytes_max {
+                request.drain(self.deadline()).await;
+                return Err(RequestError::BodyTooLarge { max: self.rules.bytes_max });
+            }
+            return Ok(Some(data));
+        }
+    }
+}
+
+impl Request {
+    /// The whole body. Empty if there is none; then its type does not matter.
+    pub(super) async fn read_body(&mut self) -> Result<Bytes, RequestError> {
+        self.read_body_of("application/json").await
+    }
+
+    pub(super) async fn read_body_of(&mut self, wanted: &'static str) -> Result<Bytes, RequestError> {
+        let bytes = self.read_bytes(Rules::of(self)).await?;
+        if !bytes.is_empty() {
+            self.check_content_type(wanted)?;
+        }
+        Ok(bytes)
+    }
+
+    /// The whole body, whatever it is.
+    pub(crate) async fn read_bytes(&mut self, rules: Rules) -> Result<Bytes, RequestError> {
+        let mut bytes = BytesMut::new();
+        let mut arriving = self.arriving(rules).await?;
+        while let Some(data) = arriving.next(self).await? {
+            let size = bytes.len() + data.len();
+            if size > LARGE_BYTES {
+                // Time spent waiting for memory is not the client's.
+                let asked = Instant::now();
+                let Rules { memory, namespace, .. } = &arriving.rules;
+                let share = self.memory.get_or_insert_with(|| memory.share(namespace.clone()));
+                share.grow_to(size).await;
+                arriving.begun += asked.elapsed();
+            }
+            bytes.extend_from_slice(&data);
+        }
+        self.memory.iter_mut().for_each(BodyShare::complete);
+        Ok(bytes.freeze())
+    }
+
+    /// Reads a body and keeps nothing of it. It takes as long as to read it would have.
+    pub(crate) async fn pass_over(&mut self, rules: Rules, mut seen: impl FnMut(&[u8])) -> Result<(), RequestError> {
+        let mut arriving = self.arriving(rules).await?;
+        while let Some(data) = arriving.next(self).await? {
+            seen(&data);
+        }
+        Ok(())
+    }
+
+    async fn arriving(&mut self, rules: Rules) -> Result<Arriving, RequestError> {
+        let declared = usize::try_from(self.body.size_hint().lower()).unwrap_or(usize::MAX);
+        let arriving = Arriving { begun: Instant::now(), size: 0, rules };
+        let max = arriving.rules.bytes_max;
+        if declared > max {
+            // Who asks first has not sent it yet, and need not.
+            if !self.headers.contains_key(EXPECT) && declared - max <= DRAIN_BYTES_MAX {
+                self.drain(arriving.deadline()).await;
+            }
+            return Err(RequestError::BodyTooLarge { max });
+        }
+        Ok(arriving)
+    }
+
+    async fn drain(&mut self, until: Instant) {
+        let mut drained = 0;
+        while let Ok(Some(Ok(frame))) = tokio::time::timeout_at(until, self.body.frame()).await {
+            drained += frame.data_ref().map_or(0, Bytes::len);
+            if drained > DRAIN_BYTES_MAX {
+                return;
+            }
+        }
+    }
+
+    /// The whole body as it is to be kept: any type, but not encoded for the way.
+    pub(crate) async fn read_plain_bytes(&mut self, rules: Rules) -> Result<Bytes, RequestError> {
+        let bytes = self.read_bytes(rules).await?;
+        match self.coding() {
+            None => Ok(bytes),
+            Some(coding) => {
+                let found = format!("encoded as {coding}").chars().take(100).collect();
+                Err(RequestError::ContentTypeUnsupported { wanted: PLAIN_BYTES, found })
+            }
+        }
+    }
+
+    /// How the body is encoded for the way, if it is.
+    fn coding(&self) -> Option<String> {
+        let coding = self.headers.get(CONTENT_ENCODING).map(|value| String::from_utf8_lossy(value.as_bytes()));
+        coding.filter(|coding| !coding.trim().eq_ignore_ascii_case("identity")).map(Into::into)
+    }
+
+    fn check_content_type(&self, wanted: &'static str) -> Result<(), RequestError> {
+        let found = self.headers.get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let coding = self.coding();
+        if coding.is_none() && found.as_deref().is_some_and(|found| is_type(found, wanted)) {
+            return Ok(());
+        }
+        let found = found.as_deref().unwrap_or("nothing");
+        let found = coding.map_or(found.to_owned(), |coding| format!("{found} encoded as {coding}"));
+        Err(RequestError::ContentTypeUnsupported { wanted, found: found.chars().take(100).collect() })
+    }
+}
+
+/// Parses a body like [`parse`]; a large one on a thread where no other request waits for it.
+pub(super) async fn parse_aside<T: DeserializeOwned + Send + 'static>(bytes: Bytes) -> Result<T, RequestError> {
+    if bytes.len() <= LARGE_BYTES {
+        return parse(&bytes);
+    }
+    aside(move || parse(&bytes)).await
+}
+
+/// Does work that takes long on a thread for that, and goes on with a panic of it.
+pub(super) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+/// An object. Depth first, with a counter and no recursion; only then the parser, which follows the nesting.
+pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RequestError> {
+    if let Some((line, column)) = onward_runtime::too_deep(bytes, JSON_DEPTH_MAX) {
+        return Err(RequestError::JsonTooDeep { max: JSON_DEPTH_MAX, line, column });
+    }
+    // A list would be taken for an object, field by field.
+    if bytes.trim_ascii_start().first() == Some(&b'[') {
+        return Err(RequestError::JsonInvalid { why: "expected an object, and not a list".to_owned() });
+    }
+    serde_json::from_slice(bytes).map_err(|error| RequestError::JsonInvalid { why: in_words(&error.to_string()) })
+}
+
+/// What the parser says, without the names that our code has for things.
+fn in_words(said: &str) -> String {
+    let Some((before, after)) = said.split_once("expected struct ") else { return said.to_owned() };
+    let rest = after.trim_start_matches(|character: char| character.is_alphanumeric() || character == '_');
+    format!("{before}expected an object{rest}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_content_type_says_what_it_is_and_means_utf_8() {
+        let json = |found| is_type(found, "application/json");
+        for found in ["application/json", "Application/JSON ; charset=UTF-8", "application/json;charset=\"utf-8\"; x=y"] {
+            assert!(json(found), "{found}");
+        }
+        for found in
+            ["", "text/plain", "application/jsonx", "application/json; charset=utf-16", "application/json;charset=latin1"]
+        {
+            assert!(!json(found), "{found}");
+        }
+    }
+
+    #[test]
+    fn names_of_our_types_are_told_to_nobody() {
+        #[derive(Debug, serde::Deserialize)]
+        struct Inner {}
+        #[derive(Debug, serde::Deserialize)]
+        struct Outer {
+            #[expect(dead_code)]
+            inner: Inner,
+        }
+        let RequestError::JsonInvalid { why } = parse::<Outer>(b"{\"inner\": 1}").unwrap_err() else { unreachable!() };
+        assert_eq!(why, "invalid type: integer `1`, expected an object at line 1 column 11");
+    }
+}

@@ -1,0 +1,126 @@
+//! The part of the path behind the question mark. What a route does not know is refused: a misspelled filter must not be ignored.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use onward_core::Timestamp;
+
+use crate::http::limits::WAIT_MAX;
+use crate::http::problem::RequestError;
+use crate::http::routes::Parameter;
+
+#[derive(Debug, Default)]
+pub(crate) struct Query(Vec<(String, String)>);
+
+impl Query {
+    pub fn parse(text: Option<&str>, known: &[Parameter]) -> Result<Query, RequestError> {
+        let mut query = Query::default();
+        for (name, value) in form_urlencoded::parse(text.unwrap_or_default().as_bytes()) {
+            let Some(parameter) = known.iter().find(|parameter| parameter.fits(&name)) else {
+                return Err(unknown(&name, known));
+            };
+            if !parameter.repeats && query.get(&name).is_some() {
+                return Err(invalid(&format!("`{}` is given twice", parameter.name)));
+            }
+            query.0.push((name.into_owned(), value.into_owned()));
+        }
+        Ok(query)
+    }
+
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.all(name).next()
+    }
+
+    pub fn all<'a, 'n>(&'a self, name: &'n str) -> impl Iterator<Item = &'a str> + use<'a, 'n> {
+        self.0.iter().filter(move |(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+
+    /// What is given under names that begin with `prefix`, without it.
+    pub fn with_prefix<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.0.iter().filter_map(move |(name, value)| Some((name.strip_prefix(prefix)?, value.as_str())))
+    }
+
+    pub fn number<N: FromStr>(&self, name: &str) -> Result<Option<N>, RequestError> {
+        let parse = |text: &str| text.parse().map_err(|_| invalid(&format!("`{name}` is not a number that fits")));
+        self.get(name).map(parse).transpose()
+    }
+
+    /// A page size between 1 and `max`.
+    pub fn limit(&self, default: usize, max: usize) -> Result<usize, RequestError> {
+        match self.number("limit")? {
+            None => Ok(default),
+            Some(limit) if (1..=max).contains(&limit) => Ok(limit),
+            Some(_) => Err(invalid(&format!("`limit` is from 1 to {max}"))),
+        }
+    }
+
+    pub fn time(&self, name: &str) -> Result<Option<Timestamp>, RequestError> {
+        let parse = |text: &str| {
+            let time = is_time(text).then(|| Timestamp::parse(text)).flatten();
+            time.ok_or_else(|| invalid(&format!("`{name}` is not a time like 2026-11-15T08:00:00Z")))
+        };
+        self.get(name).map(parse).transpose()
+    }
+
+    /// How long to wait for what is asked for.
+    pub fn wait(&self, default: Duration) -> Result<Duration, RequestError> {
+        match self.number("wait_ms")?.map(Duration::from_millis) {
+            None => Ok(default),
+            Some(wait) if wait <= WAIT_MAX => Ok(wait),
+            Some(_) => Err(invalid(&format!("`wait_ms` is at most {}", WAIT_MAX.as_millis()))),
+        }
+    }
+}
+
+fn invalid(why: &str) -> RequestError {
+    RequestError::QueryInvalid { why: why.to_owned() }
+}
+
+fn unknown(name: &str, known: &[Parameter]) -> RequestError {
+    let name: String = name.chars().take(100).collect();
+    let known: Vec<String> = known.iter().map(|parameter| format!("`{}`", parameter.name)).collect();
+    match known.is_empty() {
+        true => invalid(&format!("`{name}` is unknown: there are no parameters here")),
+        false => invalid(&format!("`{name}` is unknown; known are {}", known.join(", "))),
+    }
+}
+
+/// Whether the text has the shape of a time; its numbers are then small enough to be computed with.
+fn is_time(text: &str) -> bool {
+    let shape = b"0000-00-00T00:00:00";
+    let fits = |(byte, wanted): (&u8, &u8)| if *wanted == b'0' { byte.is_ascii_digit() } else { byte == wanted };
+    let Some((head, tail)) = text.as_bytes().split_at_checked(shape.len()) else { return false };
+    let fraction = tail.strip_prefix(b".").unwrap_or(tail);
+    let digits = fraction.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    head.iter().zip(shape).all(fits) && fraction.get(digits..) == Some(b"Z") && digits <= 9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: &[Parameter] = &[Parameter::new("limit", "", ""), Parameter::new("status", "", "").repeated()];
+
+    #[test]
+    fn what_is_not_known_or_given_twice_is_refused_by_name() {
+        let refused = |text| Query::parse(Some(text), KNOWN).unwrap_err().to_string();
+        assert!(refused("limt=1").contains("`limt` is unknown; known are `limit`, `status`"));
+        assert!(refused("limit=1&limit=2").contains("`limit` is given twice"));
+        assert_eq!(Query::parse(Some("status=a&status=b"), KNOWN).unwrap().all("status").count(), 2);
+    }
+
+    #[test]
+    fn a_limit_has_two_ends() {
+        let limit = |text| Query::parse(Some(text), KNOWN).unwrap().limit(5, 10).ok();
+        assert_eq!([limit(""), limit("limit=1"), limit("limit=10")], [Some(5), Some(1), Some(10)]);
+        assert_eq!([limit("limit=0"), limit("limit=11"), limit("limit=x"), limit("limit=-1")], [None; 4]);
+    }
+
+    #[test]
+    fn a_time_has_a_shape() {
+        assert!(is_time("2026-11-15T08:00:00Z") && is_time("2026-11-15T08:00:00.123Z"));
+        for text in ["", "2026", "99999999999999999-01-01T00:00:00Z", "2026-11-15T08:00:00", "2026-11-15T08:00:00.x", "é"] {
+            assert!(!is_time(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! From the table of routes to a service, and what happens around every handler: scope, namespace, query, count and trace.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::{FromRequestParts, RawPathParams, Request as HttpRequest};
+use axum::http::header::LOCATION;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use axum::routing::MethodRouter;
+use onward_core::{Name, Namespace, RunId, RunKey};
+use onward_runtime::{CallId, RuntimeError};
+use onward_store::StoreError;
+
+use crate::auth::bounds;
+use crate::auth::{self, Caller, Pass, Refusal, Scope};
+use crate::http::middleware;
+use crate::http::problem::{Problem, RequestError, Told};
+use crate::http::request::{self, Query, Request};
+use crate::http::routes::{ROUTES, Route};
+use crate::serve::Standing;
+use crate::server::Server;
+use crate::trace::Level;
+
+/// The HTTP door.
+pub fn router(server: Server) -> Router {
+    router_with(server, Router::new())
+}
+
+/// The HTTP door together with `others` on the same port: gRPC services, a console. They pass the same guard, and answer for their own
+/// scopes with [`crate::Authenticate`].
+pub fn router_with(server: Server, others: Router) -> Router {
+    let mut paths: BTreeMap<&str, MethodRouter> = BTreeMap::new();
+    for route in ROUTES {
+        let server = server.clone();
+        let handler = move |request: HttpRequest| answer(server.clone(), route, request);
+        let methods = paths.remove(route.path).unwrap_or_default();
+        paths.insert(route.path, methods.on(route.verb.filter(), handler));
+    }
+    let mut router = Router::new();
+    for (path, methods) in paths {
+        router = router.route(path, methods);
+    }
+    let (nowhere, nohow) = (server.clone(), server.clone());
+    // The fallback comes last: the one of `others` would answer unknown paths with success.
+    router
+        .merge(others)
+        .method_not_allowed_fallback(move |request: HttpRequest| refuse(nohow.clone(), request, true))
+        .fallback(move |request: HttpRequest| refuse(nowhere.clone(), request, false))
+        .layer(axum::middleware::from_fn_with_state(server, middleware::watch))
+}
+
+async fn refuse(server: Server, request: HttpRequest, path_known: bool) -> Response {
+    let method = request.method().as_str();
+    let error = match path_known {
+        true => RequestError::MethodNotAllowed { method: method.chars().take(20).collect() },
+        false => RequestError::RouteNotFound,
+    };
+    let problem = Problem::from(error);
+    server.metrics().request(method, "none", problem.status.as_u16());
+    problem.into_response()
+}
+
+async fn answer(server: Server, route: &'static Route, request: HttpRequest) -> Response {
+    let begun = Instant::now();
+    let (mut parts, body) = request.into_parts();
+    let id = path_id(&mut parts).await;
+    let shown = id.as_ref().ok().cloned().flatten();
+    let standing = parts.extensions.remove::<Standing>();
+    // Until it is known who asks (SV1).
+    standing.iter().for_each(Standing::doubt);
+    let (method, headers) = (parts.method.clone(), Arc::new(parts.headers));
+    let prepared = prepare(&server, route, &headers, shown.as_deref(), parts.uri.query()).await;
+    let mut by = None;
+    let result = match prepared.and_then(|prepared| Ok((prepared, id?))) {
+        Err(problem) => Err(problem),
+        Ok((Prepared { namespace, caller, pass, query }, id)) => {
+            by = caller.name.clone();
+            let kept = pass.clone();
+            if kept.is_some() {
+                standing.iter().for_each(Standing::believe);
+            }
+            let asked = server.clone();
+            let request = Request { server: asked, namespace, caller, pass, standing, headers, query, id, body, memory: None };
+            let handled = async {
+                if let Some((scope, run)) = acts_on(route, &request)? {
+                    let (server, caller) = (request.server.clone(), request.caller.clone());
+                    bounds::check_run(&server, scope, &caller, &run).await?;
+                }
+                (route.handler)(request).await
+            };
+            tokio::select! {
+                biased;
+                result = handled => result,
+                problem = auth::ended(kept.as_ref(), &server) => Err(problem),
+            }
+        }
+    };
+    let response = result.unwrap_or_else(Problem::into_response);
+    let status = response.status().as_u16();
+    server.metrics().request(method.as_str(), route.path, status);
+    let level = match status {
+        500.. => Level::Error,
+        _ if method.is_safe() => Level::Debug,
+        _ => Level::Info,
+    };
+    let code = response.extensions().get::<Told>().map_or("-", |told| told.0);
+    let (id, took) =
+        (shown.or_else(|| made(&response)).unwrap_or_default(), format!("{:.1}", begun.elapsed().as_secs_f64() * 1_000.0));
+    let by = by.unwrap_or_else(|| "-".to_owned());
+    let fields: [(&str, &dyn std::fmt::Display); 7] = [
+        ("method", &method),
+        ("route", &route.path),
+        ("id", &id),
+        ("by", &by),
+        ("status", &status),
+        ("code", &code),
+        ("ms", &took),
+    ];
+    server.trace().say(level, "request", &fields);
+    response
+}
+
+struct Prepared {
+    namespace: Namespace,
+    caller: Caller,
+    pass: Option<Pass>,
+    query: Query,
+}
+
+/// Everything that can be refused without looking at the body. Who may not do it is told first, and nothing else.
+async fn prepare(
+    server: &Server,
+    route: &Route,
+    headers: &Arc<axum::http::HeaderMap>,
+    id: Option<&str>,
+    query: Option<&str>,
+) -> Result<Prepared, Problem> {
+    let namespace = request::namespace(headers)?;
+    let pass = route.scope.map(|scope| Pass {
+        scope,
+        namespace: namespace.clone(),
+        server_wide: route.server_wide,
+        headers: headers.clone(),
+    });
+    let caller = match &pass {
+        Some(pass) => pass.check(server).await.map_err(|refusal| refused(route, id, refusal))?,
+        None => Caller::default(),
+    };
+    Ok(Prepared { namespace, caller, pass, query: Query::parse(query, route.query)? })
+}
+
+/// Returns the run that the path names and what is done with it, where the caller's key is bound to kinds (BK1). What a body names is
+/// checked where it is read.
+fn acts_on(route: &Route, request: &Request) -> Result<Option<(Scope, RunKey)>, Problem> {
+    let Some(scope) = route.scope.filter(|scope| *scope != Scope::Read) else { return Ok(None) };
+    if request.caller.bounds.kinds.is_none() || request.id.is_none() {
+        return Ok(None);
+    }
+    let run = match route.path.split('/').nth(2) {
+        Some("agents") if route.path.ends_with("/ag-ui") => {
+            request.caller.bounds.check_kind(&Name::new(request.id.as_deref().unwrap_or_default())?)?;
+            return Ok(None);
+        }
+        Some("runs" | "drive" | "agents") => request.key()?,
+        Some("tasks") if !route.path.ends_with("/retry") => request.key()?,
+        Some("tasks" | "approvals" | "promises") => request.call()?.run,
+        Some("workers") => return Ok(None), // hello says which kinds
+        // The engine outside may give its run any kind.
+        _ => return Err(Refusal::EveryKind.into()),
+    };
+    Ok(Some((scope, run)))
+}
+
+/// A refusal as the route tells it: in a namespace that is not the caller's, what has an id is not there (S6).
+fn refused(route: &Route, id: Option<&str>, refusal: Refusal) -> Problem {
+    let (Refusal::Namespace { namespace }, Some(id)) = (&refusal, id) else { return refusal.into() };
+    let run = match route.path.split('/').nth(2) {
+        Some("agents") if route.path.ends_with("/ag-ui") => return RequestError::KindNotFound { kind: id.to_owned() }.into(),
+        Some("runs" | "drive" | "external" | "agents") => {
+            RunId::new(id).map(|id| RunKey::new(namespace.clone(), id)).map_err(RuntimeError::from)
+        }
+        Some("tasks") => {
+            let key = RunId::new(id).map(|id| RunKey::new(namespace.clone(), id));
+            return key.map_or_else(Problem::from, |key| RuntimeError::TaskNotFound { key }.into());
+        }
+        Some("kinds") => return RequestError::KindNotFound { kind: id.to_owned() }.into(),
+        Some("approvals" | "promises") => CallId::parse(namespace, id).map(|call| call.run),
+        _ => return refusal.into(),
+    };
+    run.map_or_else(Problem::from, |key| RuntimeError::from(StoreError::RunNotFound { key }).into())
+}
+
+/// The id of what a request without one in its path has made: the last part of where it is now.
+fn made(response: &Response) -> Option<String> {
+    let place = response.headers().get(LOCATION)?.to_str().ok()?;
+    let id = place.rsplit('/').next()?;
+    // There is no `+` in it but as `%2B`: a form's decoder reads it as it was written.
+    form_urlencoded::parse(id.as_bytes()).next().map(|(id, _)| id.into_owned())
+}
+
+/// What stands for `{id}`, percent-decoded.
+async fn path_id(parts: &mut Parts) -> Result<Option<String>, Problem> {
+    let params = RawPathParams::from_request_parts(parts, &()).await;
+    let params = params.map_err(|_| Problem::new("name_invalid", "an id in the path is not UTF-8".to_owned(), None))?;
+    Ok(params.iter().next().map(|(_, id)| id.to_owned()))
+}

@@ -1,0 +1,119 @@
+//! Server-sent events: the queue between whoever tells something and one reader.
+//!
+//! Nobody waits for a reader: between the two is a short queue; who leaves it full for too long is let go with the place to go on from,
+//! and so is everybody when the server stops.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body as ResponseBody;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{HeaderName, HeaderValue};
+use axum::response::Response;
+use bytes::Bytes;
+use http_body::{Body, Frame};
+use tokio::sync::mpsc;
+
+use crate::serve::metrics::Held;
+use crate::server::Server;
+
+/// How many texts wait for their reader.
+const QUEUE: usize = 4;
+
+/// Tells proxies in between to pass events on at once.
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// What keeps a connection alive while nothing happens.
+pub(crate) const NOTHING_NEW: &str = ": nothing new\n\n";
+
+/// The reader's end: a body that ends when the sink does.
+pub(crate) struct Events {
+    queue: mpsc::Receiver<Bytes>,
+    farewell: Arc<Mutex<Option<Bytes>>>,
+    _counted: Held,
+}
+
+/// The teller's end.
+pub(crate) struct Sink {
+    queue: mpsc::Sender<Bytes>,
+    farewell: Arc<Mutex<Option<Bytes>>>,
+    patience: Duration,
+    /// The id of the last event the reader will have when it has read what was queued.
+    seen: Option<String>,
+}
+
+/// Why nothing more can be sent: the reader is gone, or was let go.
+#[derive(Debug)]
+pub(crate) struct Over;
+
+pub(crate) fn channel(server: &Server) -> (Events, Sink) {
+    let (sender, queue) = mpsc::channel(QUEUE);
+    let farewell = Arc::default();
+    let sink = Sink { queue: sender, farewell: Arc::clone(&farewell), patience: server.limits().slow_reader_timeout, seen: None };
+    (Events { queue, farewell, _counted: server.metrics().attached.hold() }, sink)
+}
+
+impl Events {
+    pub fn into_response(self) -> Response {
+        let mut response = Response::new(ResponseBody::new(self));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+        response
+    }
+}
+
+impl Sink {
+    /// Queues text; `last` is the id of the last event in it. A reader that takes nothing for too long is let go.
+    pub async fn send(&mut self, text: String, last: Option<String>) -> Result<(), Over> {
+        match tokio::time::timeout(self.patience, self.queue.send(Bytes::from(text))).await {
+            Ok(Ok(())) => {
+                self.seen = last.or(self.seen.take());
+                Ok(())
+            }
+            Ok(Err(_)) => Err(Over),
+            Err(_) => {
+                self.bid_farewell("too slow");
+                Err(Over)
+            }
+        }
+    }
+
+    /// Leaves a last comment for a reader that may read again: why it was let go and where to go on.
+    pub fn bid_farewell(&self, why: &str) {
+        let place = match &self.seen {
+            Some(id) => format!("; go on with Last-Event-ID: {id}"),
+            None => "; go on from the beginning".to_owned(),
+        };
+        let text = Bytes::from(format!(": {why}{place}\n\n"));
+        *self.farewell.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+    }
+
+    /// Returns when the reader is gone.
+    pub async fn gone(&self) {
+        self.queue.closed().await;
+    }
+}
+
+/// The text of an event.
+pub(crate) fn event(name: &str, data: &str) -> String {
+    format!("event: {name}\ndata: {data}\n\n")
+}
+
+impl Body for Events {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let next = match self.queue.poll_recv(cx) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Some(bytes)) => Some(bytes),
+            Poll::Ready(None) => self.farewell.lock().unwrap_or_else(PoisonError::into_inner).take(),
+        };
+        Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))
+    }
+}

@@ -1,0 +1,258 @@
+//! What is counted, and how Prometheus reads it.
+//!
+//! Every name begins with `onward_` and has its unit; counters end in `_total`: `promtool check metrics` finds nothing.
+//! Every label comes from a list of our own (routes, statuses, event names), so that no client can make the page grow (S30).
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use onward_core::event::PauseReason;
+use onward_core::{Event, Record};
+use onward_runtime::Runtime;
+use onward_store::{Change, Listener};
+use tonic::Code;
+
+use crate::serve::probe::Figure;
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    pub fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A number that goes up and down with those who hold it.
+#[derive(Debug, Default)]
+pub struct Gauge(AtomicU64);
+
+impl Gauge {
+    pub(crate) fn hold(self: &Arc<Gauge>) -> Held {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Held(self.clone())
+    }
+
+    pub fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+pub(crate) struct Held(Arc<Gauge>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The counters of one server.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    pub runs_started: Counter,
+    pub commits: Counter,
+    pub connections: Arc<Gauge>,
+    pub attached: Arc<Gauge>,
+    /// Connections that ended before TLS was agreed on.
+    pub tls_refused: Counter,
+    pub replays_diverged: Counter,
+    /// By the event's name.
+    inputs: Mutex<BTreeMap<&'static str, u64>>,
+    /// By the last event's name.
+    ends: Mutex<BTreeMap<&'static str, u64>>,
+    requests: Mutex<BTreeMap<Request, u64>>,
+    /// By the path of the method and the name of the gRPC status.
+    calls: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
+}
+
+/// Method, route and status.
+type Request = (&'static str, &'static str, u16);
+
+impl Metrics {
+    /// Counts a request by the template of its route, never by its path.
+    pub fn request(&self, method: &str, route: &'static str, status: u16) {
+        let known = ["GET", "HEAD", "POST", "PUT", "DELETE"];
+        let method = known.into_iter().find(|known| *known == method).unwrap_or("other");
+        count(&self.requests, (method, route, status));
+    }
+
+    /// Counts a gRPC call by its method and its status, which HTTP does not know: refused calls have HTTP status 200, too. A stream is
+    /// counted when it begins.
+    pub fn call(&self, path: &'static str, status: Code) {
+        count(&self.calls, (path, status_name(status)));
+    }
+
+    fn appended(&self, record: &Record) {
+        let inputs = match record.commit {
+            Some(_) => {
+                self.commits.add(1);
+                &[][..]
+            }
+            None => &record.events,
+        };
+        for event in inputs {
+            count(&self.inputs, event.name());
+            if let Event::RunStarted(started) = event {
+                self.runs_started.add(u64::from(started.generation == 0));
+            }
+            if let Event::RunPaused(paused) = event {
+                self.replays_diverged.add(u64::from(paused.reason == PauseReason::Diverged));
+            }
+        }
+        if let Some(last) = record.events.last().filter(|event| event.ends_log()) {
+            count(&self.ends, last.name());
+        }
+    }
+
+    /// The page that Prometheus reads, with what the runtime counts.
+    pub fn page(&self, runtime: &Runtime, store: &[Figure]) -> String {
+        let mut page = Page::default();
+        page.counter("onward_runs_started_total", "Runs started, children included", &[("", self.runs_started.value())]);
+        page.labeled("onward_inputs_total", "Events from outside, by name", "event", &read(&self.inputs));
+        page.counter("onward_commits_total", "Commits of workers", &[("", self.commits.value())]);
+        page.labeled("onward_logs_ended_total", "Logs that ended, by their last event", "event", &read(&self.ends));
+        let outcomes = [("ok", runtime.replays_ok()), ("diverged", self.replays_diverged.value())];
+        page.labeled("onward_replays_total", "Replays, by how they compared with the log", "outcome", &BTreeMap::from(outcomes));
+        let counts = runtime.counts();
+        for (name, help, count) in [
+            ("onward_signals_dropped_total", "Signals from run to run that no run could take", &counts.signals_dropped),
+            ("onward_agent_entry_duplicates_prevented_total", "Entries whose key was there already", &counts.entries_repeated),
+            ("onward_agent_llm_empty_responses_total", "Answers of models that had nothing in them", &counts.empty_answers),
+            ("onward_agent_resume_conflicts_total", "Resumes of an agent that lost to another", &counts.resumes_lost),
+        ] {
+            page.counter(name, help, &[("", count.value())]);
+        }
+        page.requests(&read(&self.requests));
+        page.calls(&read(&self.calls));
+        page.gauge("onward_http_connections", "Open connections", self.connections.value());
+        let refused = self.tls_refused.value();
+        page.counter("onward_tls_refused_total", "Connections that ended before TLS was agreed on", &[("", refused)]);
+        page.gauge("onward_attached_readers", "Readers attached to a run", self.attached.value());
+        store.iter().for_each(|figure| page.figure(figure));
+        page.0
+    }
+}
+
+/// Hears of every record on the store's own thread.
+impl Listener for Metrics {
+    fn changed(&self, change: Change<'_>) {
+        if let Change::Appended { record, .. } = change {
+            self.appended(record);
+        }
+    }
+}
+
+fn count<K: Ord>(counts: &Mutex<BTreeMap<K, u64>>, key: K) {
+    *counts.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default() += 1;
+}
+
+fn read<K: Ord + Clone>(counts: &Mutex<BTreeMap<K, u64>>) -> BTreeMap<K, u64> {
+    counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Writing to a String cannot fail, so results are dropped here.
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn head(&mut self, name: &str, help: &str, kind: &str) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn counter(&mut self, name: &str, help: &str, values: &[(&str, u64)]) {
+        self.head(name, help, "counter");
+        for (labels, value) in values {
+            let _ = writeln!(self.0, "{name}{labels} {value}");
+        }
+    }
+
+    fn labeled(&mut self, name: &str, help: &str, label: &str, values: &BTreeMap<&'static str, u64>) {
+        self.head(name, help, "counter");
+        for (value, count) in values {
+            let _ = writeln!(self.0, "{name}{{{label}=\"{value}\"}} {count}");
+        }
+    }
+
+    fn requests(&mut self, requests: &BTreeMap<Request, u64>) {
+        let name = "onward_http_requests_total";
+        self.head(name, "Requests, by method, route and status", "counter");
+        for ((method, route, status), count) in requests {
+            let _ = writeln!(self.0, "{name}{{method=\"{method}\",route=\"{route}\",status=\"{status}\"}} {count}");
+        }
+    }
+
+    fn calls(&mut self, calls: &BTreeMap<(&'static str, &'static str), u64>) {
+        let name = "onward_grpc_calls_total";
+        self.head(name, "gRPC calls, by method and status", "counter");
+        for ((path, status), count) in calls {
+            let _ = writeln!(self.0, "{name}{{method=\"{path}\",status=\"{status}\"}} {count}");
+        }
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: u64) {
+        self.head(name, help, "gauge");
+        let _ = writeln!(self.0, "{name} {value}");
+    }
+
+    fn figure(&mut self, figure: &Figure) {
+        self.head(figure.name, figure.help, figure.kind);
+        for sample in &figure.samples {
+            let labels: Vec<String> =
+                sample.labels.iter().map(|(label, value)| format!("{label}=\"{}\"", label_value(value))).collect();
+            let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+            let _ = writeln!(self.0, "{}{}{labels} {}", figure.name, sample.suffix, sample.value);
+        }
+    }
+}
+
+/// Returns the name of a status as the specification of gRPC writes it.
+fn status_name(status: Code) -> &'static str {
+    match status {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}
+
+/// The value of a label as Prometheus reads it.
+fn label_value(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::routes::ROUTES;
+
+    #[test]
+    fn a_request_is_counted_by_the_method_of_its_route() {
+        let metrics = Metrics::default();
+        for route in ROUTES {
+            metrics.request(route.verb.method().as_str(), route.path, 200);
+        }
+        assert!(read(&metrics.requests).keys().all(|(method, ..)| *method != "other"), "a route has a method without a label");
+        metrics.request("BREW", "none", 405);
+        assert!(read(&metrics.requests).contains_key(&("other", "none", 405)));
+    }
+}

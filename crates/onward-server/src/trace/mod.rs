@@ -1,0 +1,219 @@
+//! What the server says about itself: one line per happening, for people or for machines.
+//!
+//! Must never tell a payload, and never let what others wrote fake a line or move a cursor (S29).
+//!
+//! Invariant TR1: nobody waits for whoever reads the lines. A thread of its own writes them; what it cannot take is lost and counted.
+
+mod heard;
+
+use std::fmt::{Display, Write as _};
+use std::io::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use onward_store::{Clock, SystemClock};
+
+use crate::http::escape;
+
+/// The longest value that is written out, in characters.
+const VALUE_CHARS_MAX: usize = 300;
+
+/// How many lines may wait to be written.
+const LINES_MAX: usize = 4_096;
+
+/// How long the last lines may take at the end.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    Pretty,
+    Json,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
+
+impl Level {
+    fn as_str(self) -> &'static str {
+        match self {
+            Level::Error => "error",
+            Level::Warn => "warn",
+            Level::Info => "info",
+            Level::Debug => "debug",
+        }
+    }
+}
+
+type Out = Box<dyn std::io::Write + Send>;
+
+/// Where lines go.
+#[derive(Clone)]
+pub struct Trace {
+    to: Option<Arc<To>>,
+}
+
+struct To {
+    format: Format,
+    level: Level,
+    /// There until the end.
+    lines: Option<SyncSender<String>>,
+    lost: Arc<AtomicU64>,
+    /// Ends when everything is written.
+    written: Mutex<Receiver<()>>,
+}
+
+impl Trace {
+    /// Says nothing.
+    pub fn silent() -> Trace {
+        Trace { to: None }
+    }
+
+    /// Writes everything up to `level` to stderr.
+    pub fn stderr(format: Format, level: Level) -> Trace {
+        Trace::to(format, level, Box::new(std::io::stderr()))
+    }
+
+    pub fn to(format: Format, level: Level, out: Out) -> Trace {
+        let (lines, queue) = sync_channel(LINES_MAX);
+        let (done, written) = channel();
+        let lost = Arc::new(AtomicU64::new(0));
+        let counted = lost.clone();
+        let write = move || write_lines(out, format, &queue, &counted, &done);
+        let thread = std::thread::Builder::new().name("onward-log".to_owned()).spawn(write);
+        // Without a thread every line is lost, as the queue is closed; a server that cannot have one has other troubles.
+        let lines = thread.ok().map(|_| lines);
+        Trace { to: Some(Arc::new(To { format, level, lines, lost, written: Mutex::new(written) })) }
+    }
+
+    /// Writes what the engine says with `tracing` too, from now on: calls of models that failed, runs that pause, signals that are lost.
+    /// Whoever has chosen where that goes in this process is left alone.
+    pub fn hear(&self) {
+        if let Some(to) = &self.to {
+            let _ = tracing::subscriber::set_global_default(heard::Heard::new(to));
+        }
+    }
+
+    /// Writes one line, soon. That nobody reads it is no reason to fail or to wait (TR1).
+    pub fn say(&self, level: Level, message: &str, fields: &[(&str, &dyn Display)]) {
+        let Some(to) = self.to.as_ref().filter(|to| level <= to.level) else { return };
+        let line = line(to.format, level, message, fields);
+        if to.lines.as_ref().is_none_or(|lines| lines.try_send(line).is_err()) {
+            to.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for To {
+    fn drop(&mut self) {
+        drop(self.lines.take());
+        let written = self.written.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let _ = written.recv_timeout(LAST_LINES); // nobody waits for ever for a reader
+    }
+}
+
+fn write_lines(mut out: Out, format: Format, queue: &Receiver<String>, lost: &AtomicU64, _done: &Sender<()>) {
+    // What cannot be written is nobody's fault here.
+    let mut write = |line: String| drop(out.write_all(line.as_bytes()).and_then(|()| out.flush()));
+    let told = || match lost.swap(0, Ordering::Relaxed) {
+        0 => None,
+        lines => Some(line(format, Level::Warn, "lines were lost: nobody read them", &[("lines", &lines)])),
+    };
+    while let Ok(line) = queue.recv() {
+        write(line);
+        told().into_iter().for_each(&mut write);
+    }
+    told().into_iter().for_each(write);
+}
+
+fn line(format: Format, level: Level, message: &str, fields: &[(&str, &dyn Display)]) -> String {
+    match format {
+        Format::Pretty => pretty(level, message, fields),
+        Format::Json => json(level, message, fields),
+    }
+}
+
+fn pretty(level: Level, message: &str, fields: &[(&str, &dyn Display)]) -> String {
+    let mut line = format!("{} {:5} {}", SystemClock.now(), level.as_str(), escape::text(message));
+    for (name, value) in fields {
+        // Writing to a String cannot fail.
+        let _ = write!(line, " {name}={}", escape::text(&clipped(value)));
+    }
+    line.push('\n');
+    line
+}
+
+fn json(level: Level, message: &str, fields: &[(&str, &dyn Display)]) -> String {
+    let text = |text: &str| serde_json::to_string(text).expect("a text is plain data");
+    let mut line = format!(r#"{{"at":"{}","level":"{}","message":{}"#, SystemClock.now(), level.as_str(), text(message));
+    for (name, value) in fields {
+        let _ = write!(line, ",{}:{}", text(name), text(&clipped(value)));
+    }
+    line.push('}');
+    escape::json(line) + "\n"
+}
+
+fn clipped(value: &dyn Display) -> String {
+    value.to_string().chars().take(VALUE_CHARS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_stays_one_line_whatever_it_tells() {
+        let evil = "a\u{1b}[31m\nb\u{202e}";
+        let line = pretty(Level::Info, "request", &[("run", &evil)]);
+        assert!(line.ends_with(" info  request run=a\\u{1b}[31m\\nb\\u{202e}\n"), "{line:?}");
+        let line = json(Level::Error, "request", &[("run", &evil)]);
+        assert_eq!(line.matches('\n').count(), 1);
+        assert!(!line.contains(['\u{1b}', '\u{202e}']));
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(value["run"], evil);
+    }
+
+    /// Takes nothing until it is let go.
+    struct Stuck(Receiver<()>, Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Stuck {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let _ = self.0.recv(); // waits; later the sender is gone
+            self.1.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// TR1.
+    #[test]
+    fn a_reader_that_does_not_read_makes_nobody_wait_and_is_told_what_it_missed() {
+        let ((go, stuck), said) = (channel(), Arc::default());
+        let trace = Trace::to(Format::Json, Level::Info, Box::new(Stuck(stuck, Arc::clone(&said))));
+        for number in 0..2 * LINES_MAX {
+            trace.say(Level::Info, "x", &[("number", &number)]);
+        }
+        drop(go);
+        drop(trace);
+        let said = String::from_utf8(said.lock().unwrap().clone()).unwrap();
+        let lines: Vec<serde_json::Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let lost: u64 = lines.iter().filter_map(|line| line["lines"].as_str()).map(|lines| lines.parse::<u64>().unwrap()).sum();
+        let told = lines.iter().filter(|line| line["message"] == "x").count();
+        assert!(lost > 0 && told >= LINES_MAX, "{lost} lost, {told} told");
+        assert_eq!(told + lost as usize, 2 * LINES_MAX, "every line is told or counted");
+    }
+
+    #[test]
+    fn a_long_value_is_cut() {
+        assert!(pretty(Level::Info, "x", &[("run", &"y".repeat(10_000))]).len() < 400);
+    }
+}

@@ -1,0 +1,83 @@
+//! What a request does that is believed: it starts a run, or becomes a signal.
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use onward_core::id::NAME_BYTES_MAX;
+use onward_core::{Index, Name, RunId, RunKey, Timestamp};
+use onward_runtime::{SendSignal, StartRun};
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+
+use super::entry::{HookEntry, Named, Pointer, Target};
+use super::signature::text_at;
+use crate::auth::ceilings;
+use crate::http::problem::{Problem, RequestError};
+use crate::http::request::{self, payload};
+use crate::http::response::json;
+use crate::new_id;
+use crate::server::Server;
+
+/// Says the same however often the same request comes (HK3).
+#[derive(Serialize)]
+struct Taken<'a> {
+    run: &'a RunId,
+    /// Where in the run's log the signal is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    index: Option<Index>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<Timestamp>,
+}
+
+pub(super) async fn deliver(server: &Server, hook: &HookEntry, id: &str, body: &[u8]) -> Result<Response, Problem> {
+    let runtime = server.runtime();
+    let raw: Box<RawValue> = request::parse(body)?;
+    let document: Value = request::parse(body)?;
+    let key = |id: String| -> Result<RunKey, Problem> { Ok(RunKey::new(hook.namespace.clone(), RunId::new(id)?)) };
+    match &hook.target {
+        Target::Start { kind, version, run_id } => {
+            let run = match run_id {
+                Some(pointer) => find(&document, pointer)?,
+                None => joined(&[hook.name.as_str(), id]),
+            };
+            let start = StartRun {
+                key: key(run)?,
+                kind: kind.clone(),
+                version: version.clone(),
+                input: payload(Some(raw)),
+                seed: new_id::random_u64(),
+                signal: None,
+                attributes: Vec::new(),
+                budget: ceilings::of_namespace(&hook.namespace, server),
+                trace: None, // the sender's traces are not ours
+            };
+            let started = runtime.start_run(start).await?;
+            Ok(json(StatusCode::ACCEPTED, &Taken { run: &started.head.key.id, index: None, at: None }))
+        }
+        Target::Signal { run_id, signal } => {
+            let key = key(find(&document, run_id)?)?;
+            let name = match signal {
+                Named::Name(name) => name.clone(),
+                Named::Pointer(pointer) => Name::new(find(&document, pointer)?)?,
+            };
+            let signal_id = Some(joined(&["hook", hook.name.as_str(), id]));
+            let signal = SendSignal { name, payload: payload(Some(raw)), signal_id, sender: None };
+            let appended = runtime.signal_run(&key, signal).await?;
+            Ok(json(StatusCode::ACCEPTED, &Taken { run: &key.id, index: Some(appended.index), at: Some(appended.at) }))
+        }
+    }
+}
+
+fn find(document: &Value, pointer: &Pointer) -> Result<String, RequestError> {
+    text_at(document, pointer.as_str()).ok_or_else(|| RequestError::HookUnroutable { pointer: pointer.to_string() })
+}
+
+/// The parts with colons between them; what would be too long for a name is its hash instead.
+fn joined(parts: &[&str]) -> String {
+    let whole = parts.join(":");
+    if whole.len() <= NAME_BYTES_MAX {
+        return whole;
+    }
+    Sha256::digest(whole.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}

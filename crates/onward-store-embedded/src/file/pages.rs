@@ -1,0 +1,328 @@
+//! A checksum in every page of the database file, checked whenever a page is read from it.
+//!
+//! Owns the layer between SQLite and the operating system: a VFS that hands everything on, and only puts a checksum into the last
+//! eight bytes of each page that is written to the database file (SQLite leaves them free) and looks at it when the page is read. So
+//! a changed byte in an index, which would make a row vanish without a word, is an error of whoever looks there. Pages in the
+//! write-ahead log have its checksums until they are copied into the database. Must never change what SQLite sees of a page.
+//!
+//! Invariants:
+//! - I1: a page of the database file whose checksum is wrong is never handed to SQLite, but for leaves of tables: their rows have
+//!   checksums of their own (I2) and are found through indexes, so that one changed byte harms one row and not its neighbors. SQLite gets
+//!   such a leaf without the rows that it could not read.
+//!
+//! A page without a checksum (eight zeros) is taken as it is: SQLite's own tools make such pages when they copy a database. SQLite
+//! sees zeros there too, so that a page that one of them copies out of the write-ahead log has none, instead of a wrong one.
+#![allow(unsafe_code, reason = "a layer between SQLite and the file system is made of C functions")]
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use rusqlite::ffi::{self, sqlite3_file, sqlite3_io_methods, sqlite3_vfs};
+
+use crate::repair::salvage::tidy_leaf;
+
+pub(crate) const PAGE_BYTES: usize = 8192;
+/// How many bytes at the end of each page SQLite leaves to us.
+pub(crate) const SUM_BYTES: usize = 8;
+
+/// The name to open connections with.
+pub(crate) const VFS: &CStr = c"onward";
+
+/// Marks a page that has a checksum.
+pub(crate) const MARK: [u8; 4] = *b"Onw1";
+/// What SQLite's backup changes in the first page of a copy: file versions, change counter, schema cookie, version of the library.
+const VOLATILE: [std::ops::Range<usize>; 4] = [18..20, 24..28, 40..44, 92..100];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sum {
+    Right,
+    Missing,
+    Wrong,
+}
+
+/// The checksum of page `number` (1, 2, …): a page in the wrong place is damaged too.
+fn sum(number: u64, page: &[u8]) -> [u8; SUM_BYTES] {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&number.to_le_bytes());
+    let content = &page[..PAGE_BYTES - SUM_BYTES];
+    if number == 1 {
+        let mut from = 0;
+        for skipped in VOLATILE {
+            hasher.update(&content[from..skipped.start]);
+            from = skipped.end;
+        }
+        hasher.update(&content[from..]);
+    } else {
+        hasher.update(content);
+    }
+    let mut sum = [0; SUM_BYTES];
+    sum[..4].copy_from_slice(&hasher.finalize().to_le_bytes());
+    sum[4..].copy_from_slice(&MARK);
+    sum
+}
+
+/// Compares page `number` with its checksum.
+pub(crate) fn check(number: u64, page: &[u8]) -> Sum {
+    let stored = &page[PAGE_BYTES - SUM_BYTES..];
+    if stored == [0; SUM_BYTES] {
+        Sum::Missing
+    } else if stored == sum(number, page) {
+        Sum::Right
+    } else {
+        Sum::Wrong
+    }
+}
+
+/// The pages of a database file that do not have their checksum. Another process may write meanwhile: a page is read up to three times.
+pub(crate) fn damaged_pages(path: &std::path::Path) -> std::io::Result<Vec<u64>> {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::File::open(path)?;
+    let mut page = vec![0; PAGE_BYTES];
+    let mut damaged = Vec::new();
+    for number in 1..=file.metadata()?.len() / PAGE_BYTES as u64 {
+        let mut is_wrong = || {
+            Ok::<_, std::io::Error>({
+                file.read_exact_at(&mut page, (number - 1) * PAGE_BYTES as u64)?;
+                check(number, &page) == Sum::Wrong
+            })
+        };
+        if is_wrong()? && is_wrong()? && is_wrong()? {
+            damaged.push(number);
+        }
+    }
+    Ok(damaged)
+}
+
+thread_local! {
+    static DAMAGED: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// The page that this thread was refused last, once.
+pub(crate) fn take_damaged() -> Option<u64> {
+    DAMAGED.take()
+}
+
+/// The VFS that everything is handed on to: the default at the time at which ours was made, whatever the default is later.
+static BENEATH: AtomicPtr<sqlite3_vfs> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Makes the VFS known to SQLite.
+pub(crate) fn register() {
+    static REGISTERED: OnceLock<()> = OnceLock::new();
+    REGISTERED.get_or_init(|| {
+        // SAFETY: `sqlite3_vfs_find` initializes SQLite and returns its default VFS, which lives as long as the process. The copy is
+        // leaked, as SQLite keeps a pointer to it. All its functions but `xOpen` are the default's own; they take what they need from
+        // fields that were copied.
+        unsafe {
+            let default = ffi::sqlite3_vfs_find(std::ptr::null());
+            assert!(!default.is_null(), "SQLite has a default VFS");
+            BENEATH.store(default, Ordering::Release);
+            let mut ours = *default;
+            ours.zName = VFS.as_ptr();
+            ours.pNext = std::ptr::null_mut();
+            ours.szOsFile = (*default).szOsFile + HEAD as c_int;
+            ours.xOpen = Some(open);
+            assert_eq!(ffi::sqlite3_vfs_register(Box::leak(Box::new(ours)), 0), ffi::SQLITE_OK);
+        }
+    });
+}
+
+/// Our part of an open file; the default VFS's own follows it in the same piece of memory, which SQLite allocates.
+#[repr(C, align(16))]
+struct Checked {
+    base: sqlite3_file,
+}
+
+const HEAD: usize = size_of::<Checked>();
+
+/// SAFETY of all calls: `file` is the start of the memory that SQLite gave to `open` for a database file, and it was opened.
+unsafe fn real(file: *mut sqlite3_file) -> *mut sqlite3_file {
+    unsafe { file.cast::<u8>().add(HEAD).cast() }
+}
+
+unsafe extern "C" fn open(
+    _: *mut sqlite3_vfs,
+    name: *const c_char,
+    file: *mut sqlite3_file,
+    flags: c_int,
+    out: *mut c_int,
+) -> c_int {
+    // SAFETY: SQLite hands over memory of `szOsFile` bytes, which is enough for either layout, and the VFS beneath is there for as long
+    // as the process lives.
+    unsafe {
+        let default = BENEATH.load(Ordering::Acquire);
+        let Some(open) = (*default).xOpen else { return ffi::SQLITE_ERROR };
+        if flags & ffi::SQLITE_OPEN_MAIN_DB == 0 {
+            return open(default, name, file, flags, out);
+        }
+        (*file).pMethods = std::ptr::null();
+        (*real(file)).pMethods = std::ptr::null();
+        let code = open(default, name, real(file), flags, out);
+        if !(*real(file)).pMethods.is_null() {
+            (*file).pMethods = &METHODS;
+        }
+        code
+    }
+}
+
+/// Calls the method of the same name of the default VFS.
+macro_rules! hand_on {
+    ($($ours:ident = $theirs:ident($($arg:ident: $type:ty),*) $(-> $out:ty)?;)*) => {
+        $(unsafe extern "C" fn $ours(file: *mut sqlite3_file $(, $arg: $type)*) $(-> $out)? {
+            // SAFETY: SQLite calls the methods of a file that `open` has opened; the default VFS has every method of version 2.
+            unsafe {
+                let file = real(file);
+                ((*(*file).pMethods).$theirs.unwrap_unchecked())(file $(, $arg)*)
+            }
+        })*
+    };
+}
+
+hand_on! {
+    close = xClose() -> c_int;
+    read_plain = xRead(into: *mut c_void, amount: c_int, offset: i64) -> c_int;
+    write_plain = xWrite(from: *const c_void, amount: c_int, offset: i64) -> c_int;
+    truncate = xTruncate(size: i64) -> c_int;
+    sync = xSync(flags: c_int) -> c_int;
+    file_size = xFileSize(size: *mut i64) -> c_int;
+    lock = xLock(level: c_int) -> c_int;
+    unlock = xUnlock(level: c_int) -> c_int;
+    check_reserved_lock = xCheckReservedLock(out: *mut c_int) -> c_int;
+    file_control = xFileControl(op: c_int, arg: *mut c_void) -> c_int;
+    sector_size = xSectorSize() -> c_int;
+    device_characteristics = xDeviceCharacteristics() -> c_int;
+    shm_map = xShmMap(page: c_int, size: c_int, extend: c_int, out: *mut *mut c_void) -> c_int;
+    shm_lock = xShmLock(offset: c_int, count: c_int, flags: c_int) -> c_int;
+    shm_barrier = xShmBarrier();
+    shm_unmap = xShmUnmap(delete: c_int) -> c_int;
+}
+
+/// Version 2: without memory-mapped reads, which nobody could check.
+static METHODS: sqlite3_io_methods = sqlite3_io_methods {
+    iVersion: 2,
+    xClose: Some(close),
+    xRead: Some(read),
+    xWrite: Some(write),
+    xTruncate: Some(truncate),
+    xSync: Some(sync),
+    xFileSize: Some(file_size),
+    xLock: Some(lock),
+    xUnlock: Some(unlock),
+    xCheckReservedLock: Some(check_reserved_lock),
+    xFileControl: Some(file_control),
+    xSectorSize: Some(sector_size),
+    xDeviceCharacteristics: Some(device_characteristics),
+    xShmMap: Some(shm_map),
+    xShmLock: Some(shm_lock),
+    xShmBarrier: Some(shm_barrier),
+    xShmUnmap: Some(shm_unmap),
+    xFetch: None,
+    xUnfetch: None,
+};
+
+/// The number of the page at `offset`, if it is a whole one that is read or written.
+fn page_number(amount: c_int, offset: i64) -> Option<u64> {
+    let whole = amount as usize == PAGE_BYTES && offset >= 0 && offset % PAGE_BYTES as i64 == 0;
+    whole.then(|| offset as u64 / PAGE_BYTES as u64 + 1)
+}
+
+unsafe extern "C" fn read(file: *mut sqlite3_file, into: *mut c_void, amount: c_int, offset: i64) -> c_int {
+    // SAFETY: as `hand_on`; `into` has room for `amount` bytes, all of which the default VFS has written when it returns these codes.
+    unsafe {
+        let code = read_plain(file, into, amount, offset);
+        let Some(number) = page_number(amount, offset) else { return code };
+        if code == ffi::SQLITE_IOERR_SHORT_READ {
+            return short_read(file, number, offset);
+        }
+        if code != ffi::SQLITE_OK {
+            return code;
+        }
+        let page = std::slice::from_raw_parts_mut(into.cast::<u8>(), PAGE_BYTES);
+        if check(number, page) == Sum::Wrong && (number == 1 || !tidy_leaf(page)) {
+            DAMAGED.set(Some(number));
+            return ffi::SQLITE_CORRUPT; // I1
+        }
+        page[PAGE_BYTES - SUM_BYTES..].fill(0);
+        ffi::SQLITE_OK
+    }
+}
+
+/// Behind the end of the file there is nothing, which is no fault; before it, there is (F8).
+unsafe fn short_read(file: *mut sqlite3_file, number: u64, offset: i64) -> c_int {
+    let mut size = 0;
+    // SAFETY: as `hand_on`.
+    let code = unsafe { file_size(file, &mut size) };
+    if code != ffi::SQLITE_OK || size <= offset {
+        return if code == ffi::SQLITE_OK { ffi::SQLITE_IOERR_SHORT_READ } else { code };
+    }
+    DAMAGED.set(Some(number));
+    if size < offset + PAGE_BYTES as i64 { ffi::SQLITE_CORRUPT } else { ffi::SQLITE_IOERR_READ }
+}
+
+unsafe extern "C" fn write(file: *mut sqlite3_file, from: *const c_void, amount: c_int, offset: i64) -> c_int {
+    // SAFETY: as `hand_on`; `from` holds `amount` bytes.
+    unsafe {
+        let Some(number) = page_number(amount, offset) else { return write_plain(file, from, amount, offset) };
+        let mut page = [0; PAGE_BYTES];
+        page.copy_from_slice(std::slice::from_raw_parts(from.cast::<u8>(), PAGE_BYTES));
+        let sum = sum(number, &page);
+        page[PAGE_BYTES - SUM_BYTES..].copy_from_slice(&sum);
+        write_plain(file, page.as_ptr().cast(), amount, offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn summed(number: u64) -> [u8; PAGE_BYTES] {
+        let mut page = [7; PAGE_BYTES];
+        let sum = sum(number, &page);
+        page[PAGE_BYTES - SUM_BYTES..].copy_from_slice(&sum);
+        page
+    }
+
+    #[test]
+    fn a_changed_byte_or_another_place_makes_a_page_wrong() {
+        for number in [1, 2, 900] {
+            let page = summed(number);
+            assert_eq!(check(number, &page), Sum::Right);
+            assert_eq!(check(number + 1, &page), Sum::Wrong);
+            for at in 0..PAGE_BYTES {
+                let mut changed = page;
+                changed[at] ^= 0x20;
+                let is_volatile = number == 1 && VOLATILE.iter().any(|range| range.contains(&at));
+                assert_eq!(
+                    check(number, &changed),
+                    if is_volatile { Sum::Right } else { Sum::Wrong },
+                    "byte {at} of page {number}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_page_without_a_checksum_is_none_of_ours() {
+        let mut page = summed(3);
+        page[PAGE_BYTES - SUM_BYTES..].fill(0);
+        assert_eq!(check(3, &page), Sum::Missing);
+    }
+
+    #[test]
+    fn a_new_database_has_checksums_in_all_pages_and_its_schema_in_the_first() {
+        register();
+        let directory = std::env::temp_dir().join(format!("onward-pages-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("onward.db");
+        crate::file::schema::create(&path, crate::file::schema::fill_empty).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::remove_dir_all(&directory).unwrap();
+        // The schema is in the first page as a whole, so that no page of it is taken with a wrong checksum.
+        assert_eq!(bytes[100], crate::repair::salvage::TABLE_LEAF, "the schema does not fit into one page any more");
+        assert_eq!(usize::from(bytes[20]), SUM_BYTES);
+        for (number, page) in (1..).zip(bytes.chunks_exact(PAGE_BYTES)) {
+            assert_eq!(check(number, page), Sum::Right, "page {number}");
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! The format on disk: file names, tables, settings of a connection.
+//!
+//! Owns the format version and every `CREATE`. Must never touch a file that a newer program or somebody else wrote: what a file is,
+//! is read from its first 100 bytes, before SQLite sees it.
+#![allow(unsafe_code, reason = "SQLite functions that rusqlite does not wrap")]
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use onward_store::StoreError;
+use rusqlite::functions::FunctionFlags;
+use rusqlite::{Connection, OpenFlags, ffi};
+
+use crate::error::{damaged, read_error};
+use crate::file::pages::{self, PAGE_BYTES};
+use crate::file::wal;
+use crate::row::row_crc;
+
+/// What this program writes. A program reads its own format and older ones.
+///
+/// - 1: without checksums of pages, and without those of the rows of timers, slots, deleted runs and counts.
+/// - 2: with them.
+pub const FORMAT: u32 = 2;
+
+/// "Onwd": marks the SQLite file as ours.
+pub(crate) const APPLICATION_ID: u32 = 0x4f6e_7764;
+
+pub(crate) const DATABASE: &str = "onward.db";
+pub(crate) const LOCK: &str = "onward.lock";
+/// A database that is being made; it becomes `onward.db` by one rename, so that file is never half made.
+pub(crate) const UNFINISHED: &str = "onward.db.new";
+
+/// The oldest SQLite without the race that could lose a checkpoint.
+const SQLITE_VERSION_MIN: i32 = 3_053_000;
+
+/// Rows are appended in the order they come, whatever run they belong to: one page takes many appends. `events_run` finds them
+/// again and is a second guard against two events with one index.
+///
+/// `events.n` is the number of commits in the run's log up to this row and `last` the index of the latest of them, so that a run's
+/// head is found from its last row. Versions and queues that are absent are the empty text, which no name can be.
+///
+/// Every row has a checksum (I2): in `crc`, or in a sealed blob that says all that the columns say (but for `outbox.root`, which only
+/// delays the end of a run). All tables have row ids and all
+/// indexes have names, so that an index can be made again from its table.
+const TABLES: &str = "
+CREATE TABLE meta(seq INTEGER PRIMARY KEY, key TEXT NOT NULL, value INTEGER NOT NULL, crc INTEGER NOT NULL);
+CREATE TABLE runs(rk INTEGER PRIMARY KEY, root INTEGER NOT NULL, ns TEXT NOT NULL, id TEXT NOT NULL, generation INTEGER NOT NULL,
+  current INTEGER NOT NULL, kind TEXT NOT NULL, version TEXT NOT NULL, status INTEGER NOT NULL, created INTEGER NOT NULL,
+  ended INTEGER, parent_ns TEXT, parent_id TEXT, parent_generation INTEGER, input_hash BLOB NOT NULL, head BLOB NOT NULL,
+  crc INTEGER NOT NULL);
+CREATE TABLE events(seq INTEGER PRIMARY KEY, rk INTEGER NOT NULL, idx INTEGER NOT NULL, at INTEGER NOT NULL, n INTEGER NOT NULL,
+  last INTEGER, crc INTEGER NOT NULL, body BLOB NOT NULL, blobs BLOB);
+CREATE TABLE slots(seq INTEGER PRIMARY KEY, root INTEGER NOT NULL, key TEXT NOT NULL, token TEXT NOT NULL, idx INTEGER NOT NULL,
+  at INTEGER NOT NULL, crc INTEGER NOT NULL);
+CREATE TABLE timers(seq INTEGER PRIMARY KEY, rk INTEGER NOT NULL, place BLOB NOT NULL, due INTEGER NOT NULL, crc INTEGER NOT NULL);
+CREATE TABLE tasks(tk INTEGER PRIMARY KEY, rk INTEGER NOT NULL, place BLOB NOT NULL, ns TEXT NOT NULL, queue TEXT NOT NULL,
+  kind TEXT NOT NULL, priority INTEGER NOT NULL, state INTEGER NOT NULL, visible INTEGER NOT NULL, due INTEGER,
+  data BLOB NOT NULL, blobs BLOB);
+CREATE TABLE waits(wk INTEGER PRIMARY KEY, rk INTEGER NOT NULL, place BLOB NOT NULL, ns TEXT NOT NULL, id TEXT NOT NULL,
+  kind INTEGER NOT NULL, requested INTEGER NOT NULL, data BLOB NOT NULL, blobs BLOB);
+CREATE TABLE outbox(id INTEGER PRIMARY KEY, root INTEGER NOT NULL, data BLOB NOT NULL, blobs BLOB);
+CREATE TABLE deleted(seq INTEGER PRIMARY KEY, ns TEXT NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL, reason TEXT NOT NULL,
+  at INTEGER NOT NULL, crc INTEGER NOT NULL);
+CREATE TABLE blobs(seq INTEGER PRIMARY KEY, hash BLOB NOT NULL, refs INTEGER NOT NULL, crc INTEGER NOT NULL);
+CREATE TABLE payloads(seq INTEGER PRIMARY KEY, data BLOB NOT NULL);
+";
+
+/// Came later: a directory that was made without them gets them when it is opened for writing. `attributes` says what the heads of
+/// runs say, to find them by; `ledger` what logs say of money, and goes on when they are gone (LG4); `past` where the logs of earlier
+/// generations are.
+const ADDED_TABLES: &str = "
+CREATE TABLE IF NOT EXISTS kinds(seq INTEGER PRIMARY KEY, ns TEXT NOT NULL, task INTEGER NOT NULL, kind TEXT NOT NULL,
+  version TEXT NOT NULL, data BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS attributes(seq INTEGER PRIMARY KEY, rk INTEGER NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL,
+  crc INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS ledger(seq INTEGER PRIMARY KEY, ns TEXT NOT NULL, id TEXT NOT NULL, tree TEXT NOT NULL,
+  generation INTEGER NOT NULL, life INTEGER NOT NULL, day INTEGER NOT NULL, model TEXT NOT NULL, sum BLOB NOT NULL, crc INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS past(rk INTEGER PRIMARY KEY, root INTEGER NOT NULL, generation INTEGER NOT NULL, crc INTEGER NOT NULL);
+";
+
+/// Whether there is a table that came later: not in a directory that was made without it and is only read.
+pub(crate) fn has_table(db: &Connection, name: &str) -> rusqlite::Result<bool> {
+    db.prepare_cached("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1")?.exists([name])
+}
+
+/// An index: what it is called, of which table, over which columns, and of which rows.
+pub(crate) struct Index {
+    pub name: &'static str,
+    pub table: &'static str,
+    pub is_unique: bool,
+    columns: &'static str,
+    only: &'static str,
+}
+
+const fn unique(name: &'static str, table: &'static str, columns: &'static str) -> Index {
+    Index { name, table, is_unique: true, columns, only: "" }
+}
+
+const fn plain(name: &'static str, table: &'static str, columns: &'static str, only: &'static str) -> Index {
+    Index { name, table, is_unique: false, columns, only }
+}
+
+pub(crate) const INDEXES: &[Index] = &[
+    unique("runs_key", "runs", "id, ns, generation"),
+    // Lists are ordered and filtered by these alone (I9): they have every column that a list asks for.
+    plain("runs_created", "runs", "ns, created, id, version, current", "current = 1"),
+    plain("runs_kind", "runs", "ns, kind, created, id, version, current", "current = 1"),
+    plain("runs_status", "runs", "ns, status, created, id, kind, version, current", "current = 1"),
+    plain("runs_pending", "runs", "ns, kind, version, rk", "status = 0"),
+    plain("runs_ended", "runs", "kind, ended", "current = 1 AND ended IS NOT NULL"),
+    plain("runs_parent", "runs", "parent_id, parent_ns", "parent_id IS NOT NULL"),
+    unique("events_run", "events", "rk, idx"),
+    unique("slots_key", "slots", "root, key"),
+    unique("timers_run", "timers", "rk, place"),
+    plain("timers_due", "timers", "due, rk, place", ""),
+    unique("tasks_run", "tasks", "rk, place"),
+    plain("tasks_ready", "tasks", "ns, queue, kind, priority DESC, visible, tk", "state = 0"),
+    plain("tasks_delayed", "tasks", "visible, tk", "state = 3"),
+    plain("tasks_due", "tasks", "due, tk", "due IS NOT NULL"),
+    unique("waits_run", "waits", "rk, place"),
+    plain("waits_list", "waits", "ns, requested, id, place", ""),
+    unique("outbox_id", "outbox", "id"),
+    plain("outbox_root", "outbox", "root", ""),
+    unique("blobs_hash", "blobs", "hash"),
+    unique("kinds_key", "kinds", "ns, task, kind, version"),
+    unique("attributes_run", "attributes", "rk, name"),
+    unique("ledger_row", "ledger", "ns, day, id, generation, life, model"),
+    plain("ledger_tree", "ledger", "ns, tree", ""),
+    plain("attributes_value", "attributes", "name, value, rk", ""),
+    unique("past_key", "past", "root, generation"),
+];
+
+impl Index {
+    pub fn create(&self) -> String {
+        let Index { name, table, columns, only, .. } = self;
+        let unique = if self.is_unique { "UNIQUE " } else { "" };
+        let only = if only.is_empty() { String::new() } else { format!(" WHERE {only}") };
+        format!("CREATE {unique}INDEX IF NOT EXISTS {name} ON {table}({columns}){only};")
+    }
+
+    /// Reads every page of the index and nothing else.
+    pub fn scan(&self) -> String {
+        let only = if self.only.is_empty() { "1" } else { self.only };
+        format!("SELECT total(rowid) FROM {} INDEXED BY {} WHERE {only}", self.table, self.name)
+    }
+}
+
+/// All that is made in an empty database.
+pub(crate) fn make_tables() -> String {
+    format!("{TABLES}{ADDED_TABLES}{}", INDEXES.iter().map(Index::create).collect::<String>())
+}
+
+/// What the first bytes of a database file say.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Nothing,
+    Ours {
+        format: u32,
+    },
+    /// Not ours, or not any more; the reason goes on from "its onward.db …".
+    Foreign(String),
+}
+
+/// Looks at a database file without opening it as one.
+///
+/// Format and application id are in the file itself and never only in its write-ahead log: [`create`] closes the file before anybody
+/// can use it, and a change of format makes another file.
+pub(crate) fn inspect(path: &Path) -> Result<Found, StoreError> {
+    let foreign = |why: &str| Ok(Found::Foreign(why.to_owned()));
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(Found::Nothing),
+        Err(error) => return Err(unusable(path, &error)),
+    };
+    let kind = file.metadata().map_err(|error| unusable(path, &error))?;
+    if !kind.is_file() {
+        return foreign("is not a file");
+    }
+    let mut page = Vec::with_capacity(PAGE_BYTES);
+    file.by_ref().take(PAGE_BYTES as u64).read_to_end(&mut page).map_err(|error| unusable(path, &error))?;
+    if page.is_empty() {
+        return foreign("is empty: if it never held runs, remove it, else restore a backup");
+    }
+    let summed = usize::from(page.get(RESERVED_AT).copied().unwrap_or(0)) == pages::SUM_BYTES;
+    let is_ours = page.len() == PAGE_BYTES && page.ends_with(&pages::MARK);
+    if is_ours && pages::check(1, &page) == pages::Sum::Wrong && !wal::has_page(path, 1)? {
+        return Err(damaged(&path.display().to_string(), "its first page does not have the checksum it was written with"));
+    }
+    if !page.starts_with(b"SQLite format 3\0") {
+        return foreign("was made by another program, or its beginning was overwritten");
+    }
+    if page.len() < HEADER_BYTES {
+        return foreign("is cut off: restore a backup");
+    }
+    let number = |at: usize| u32::from_be_bytes([page[at], page[at + 1], page[at + 2], page[at + 3]]);
+    if number(68) != APPLICATION_ID {
+        return foreign("was made by another program");
+    }
+    if page.len() == PAGE_BYTES && summed && pages::check(1, &page) == pages::Sum::Wrong && !wal::has_page(path, 1)? {
+        return Err(damaged(&path.display().to_string(), "its first page does not have the checksum it was written with"));
+    }
+    Ok(Found::Ours { format: number(60) })
+}
+
+/// How long the header of a database is, and where it says how many bytes of each page SQLite leaves free.
+const HEADER_BYTES: usize = 100;
+const RESERVED_AT: usize = 20;
+
+/// What cannot be read or written for reasons that will not go away by themselves.
+pub(crate) fn unusable(path: &Path, error: &std::io::Error) -> StoreError {
+    match error.kind() {
+        ErrorKind::StorageFull => StoreError::DiskFull,
+        _ => StoreError::DirectoryUnusable { path: path.to_owned(), why: error.to_string() },
+    }
+}
+
+pub(crate) fn io_error(path: &Path, error: &std::io::Error) -> StoreError {
+    match error.kind() {
+        ErrorKind::StorageFull => StoreError::DiskFull,
+        _ => StoreError::Unavailable { why: format!("{}: {error}", path.display()) },
+    }
+}
+
+/// Makes a database at `path`, complete and synced when this returns; `fill` puts into it what it begins with.
+pub(crate) fn create(path: &Path, fill: impl FnOnce(&Connection) -> Result<(), StoreError>) -> Result<(), StoreError> {
+    prepare_sqlite();
+    let mut options = std::fs::OpenOptions::new();
+    options.create_new(true).write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, crate::file::directory::OWNER_ONLY);
+    options.open(path).map_err(|error| unusable(path, &error))?;
+    let failed = |error: rusqlite::Error| match crate::error::Failure::of_commit(&error) {
+        crate::error::Failure::Full => StoreError::DiskFull,
+        _ => StoreError::Unavailable { why: format!("{}: {error}", path.display()) },
+    };
+    let make = || -> rusqlite::Result<Connection> {
+        let db = Connection::open_with_flags_and_vfs(path, OpenFlags::default(), pages::VFS)?;
+        reserve_bytes(&db)?;
+        add_functions(&db)?;
+        db.execute_batch(&format!(
+            "PRAGMA page_size = {PAGE_BYTES}; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA synchronous = FULL;"
+        ))?;
+        db.pragma_update(None, "application_id", APPLICATION_ID)?;
+        db.pragma_update(None, "user_version", FORMAT)?;
+        db.execute_batch("BEGIN IMMEDIATE")?;
+        db.execute_batch(&make_tables())?;
+        Ok(db)
+    };
+    let db = make().map_err(failed)?;
+    fill(&db)?;
+    let finish = || -> rusqlite::Result<()> {
+        db.execute_batch("COMMIT")?;
+        db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+        db.close().map_err(|(_, error)| error)
+    };
+    finish().map_err(failed)?;
+    File::open(path).and_then(|file| file.sync_all()).map_err(|error| io_error(path, &error))
+}
+
+/// What an empty database begins with: nobody has opened it yet.
+pub(crate) fn fill_empty(db: &Connection) -> Result<(), StoreError> {
+    write_boot(db, 0).map_err(open_error)
+}
+
+/// Leaves the end of each page to checksums. Only before the first page is written.
+fn reserve_bytes(db: &Connection) -> rusqlite::Result<()> {
+    let mut bytes = pages::SUM_BYTES as std::ffi::c_int;
+    // SAFETY: the handle is open, and the file control takes a pointer to one int, which it reads and writes.
+    let code = unsafe {
+        let bytes: *mut std::ffi::c_int = &mut bytes;
+        ffi::sqlite3_file_control(db.handle(), c"main".as_ptr(), ffi::SQLITE_FCNTL_RESERVE_BYTES, bytes.cast())
+    };
+    if code == ffi::SQLITE_OK { Ok(()) } else { Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)) }
+}
+
+/// `row_crc(..)`: the checksum of the values of a row.
+fn add_functions(db: &Connection) -> rusqlite::Result<()> {
+    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
+    db.create_scalar_function("row_crc", -1, flags, |context| {
+        Ok(i64::from(row_crc((0..context.len()).map(|at| context.get_raw(at)))))
+    })
+}
+
+/// How long a connection waits for another one.
+pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Opens the connection that writes.
+pub(crate) fn open_writer(directory: &Path) -> Result<Connection, StoreError> {
+    prepare_sqlite();
+    if rusqlite::version_number() < SQLITE_VERSION_MIN {
+        return Err(damaged("SQLite is too old", rusqlite::version()));
+    }
+    let open = || -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let db = Connection::open_with_flags_and_vfs(database(directory), flags, pages::VFS)?;
+        db.execute_batch(
+            "PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0;
+             PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -32768; PRAGMA temp_store = MEMORY;
+             PRAGMA fullfsync = 1; PRAGMA checkpoint_fullfsync = 1; PRAGMA cell_size_check = 1; PRAGMA secure_delete = ON;",
+        )?;
+        keep_plans(&db)?;
+        // The log stays until the mark says that it is not needed (`writer::close`).
+        keep_log(&db, true)?;
+        add_functions(&db)?;
+        db.set_prepared_statement_cache_capacity(128);
+        Ok(db)
+    };
+    open().map_err(read_error)
+}
+
+/// Makes SQLite say that the disk is full at `bytes`.
+pub(crate) fn limit_size(db: &Connection, bytes: u64) -> Result<(), StoreError> {
+    let pages = i64::try_from(bytes / PAGE_BYTES as u64).unwrap_or(i64::MAX).max(1);
+    db.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(())).map_err(read_error)
+}
+
+/// Opens a connection that only reads.
+pub(crate) fn open_reader(directory: &Path) -> Result<Connection, StoreError> {
+    prepare_sqlite();
+    let open = || -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let db = Connection::open_with_flags_and_vfs(database(directory), flags, pages::VFS)?;
+        db.execute_batch(
+            "PRAGMA busy_timeout = 5000; PRAGMA cache_size = -8192; PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = 1;",
+        )?;
+        keep_plans(&db)?;
+        add_functions(&db)?;
+        db.set_prepared_statement_cache_capacity(64);
+        Ok(db)
+    };
+    open().map_err(read_error)
+}
+
+/// Says whether closing the connection leaves the write-ahead log where it is.
+pub(crate) fn keep_log(db: &Connection, keep: bool) -> rusqlite::Result<()> {
+    db.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep).map(drop)
+}
+
+/// A statement is planned once, not again for each value: our plans never depend on values.
+fn keep_plans(db: &Connection) -> rusqlite::Result<()> {
+    db.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
+}
+
+/// What must happen before the first connection: SQLite allocates without counting under one lock for the whole process (without
+/// effect once somebody has opened a database), and knows our VFS.
+fn prepare_sqlite() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    // SAFETY: the call takes one int; where SQLite is in use already it refuses and changes nothing. Concurrent first opens of our
+    // own wait for each other here.
+    ONCE.call_once(|| unsafe {
+        ffi::sqlite3_config(ffi::SQLITE_CONFIG_MEMSTATUS, 0 as std::ffi::c_int);
+    });
+    pages::register();
+}
+
+/// Raises the boot counter, durably: every epoch of this life is above every epoch of the lives before.
+///
+/// It is there twice, because no log says it: one of the two is enough, and without either nobody may open the directory.
+pub(crate) fn next_boot(db: &Connection) -> Result<u64, StoreError> {
+    let added = INDEXES.iter().filter(|index| ADDED_TABLES.contains(&format!("EXISTS {}(", index.table)));
+    let added: String = added.map(Index::create).collect();
+    db.execute_batch(&format!("{ADDED_TABLES}{added}")).map_err(open_error)?;
+    let read = "SELECT max(value) FROM meta WHERE key = 'boot' AND crc = row_crc(key, value)";
+    let last: Option<i64> = db.query_row(read, [], |row| row.get(0)).map_err(open_error)?;
+    let boot = last.ok_or_else(|| damaged("the boot counter", "neither of its two rows has the right checksum"))? + 1;
+    let transaction = db.unchecked_transaction().map_err(open_error)?;
+    write_boot(db, boot).and_then(|()| transaction.commit()).map_err(open_error)?;
+    Ok(boot as u64)
+}
+
+pub(crate) fn write_boot(db: &Connection, boot: i64) -> rusqlite::Result<()> {
+    for seq in [1, 2] {
+        db.execute(
+            "INSERT OR REPLACE INTO meta(seq, key, value, crc) VALUES (?1, 'boot', ?2, row_crc('boot', ?2))",
+            [seq, boot],
+        )?;
+    }
+    Ok(())
+}
+
+/// A write at opening that failed.
+pub(crate) fn open_error(error: rusqlite::Error) -> StoreError {
+    match &error {
+        rusqlite::Error::SqliteFailure(code, _) if code.extended_code & 0xff == ffi::SQLITE_FULL => StoreError::DiskFull,
+        _ => read_error(error),
+    }
+}
+
+pub(crate) fn database(directory: &Path) -> PathBuf {
+    directory.join(DATABASE)
+}

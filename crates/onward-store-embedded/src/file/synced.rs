@@ -1,0 +1,144 @@
+//! The mark: which commit was synced last.
+//!
+//! Owns the file `onward.synced`, 64 bytes in one sector. The writer overwrites it after each sync of the write-ahead log and before it
+//! answers, without a sync of its own: what it says was true before it was written. So after a kill it names the last commit that anybody
+//! was answered for, and after a loss of power that one or an earlier one. It is evidence and nothing else: a mark that is missing or
+//! damaged makes no directory unusable. Must never be ahead of the log.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use onward_store::StoreError;
+
+use crate::file::schema::unusable;
+use crate::file::wal::{self, FRAME_BYTES, HEADER_BYTES};
+
+pub(crate) const SYNCED: &str = "onward.synced";
+const MAGIC: &[u8; 8] = b"onwdsyn1";
+const BYTES: usize = 64;
+
+/// The end of the write-ahead log at its last sync.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub salts: [u8; 8],
+    pub frames: u64,
+    /// The database has all of the log, synced.
+    pub is_closed: bool,
+}
+
+impl Mark {
+    pub fn read(directory: &Path) -> Option<Mark> {
+        let bytes = std::fs::read(directory.join(SYNCED)).ok()?;
+        let (said, crc) = bytes.get(..BYTES)?.split_last_chunk::<4>()?;
+        if !said.starts_with(MAGIC) || crc32fast::hash(said) != u32::from_le_bytes(*crc) {
+            return None;
+        }
+        let word = |at: usize| u32::from_le_bytes([said[at], said[at + 1], said[at + 2], said[at + 3]]);
+        let mut salts = [0; 8];
+        salts.copy_from_slice(&said[8..16]);
+        let frames = u64::from(word(16)) | u64::from(word(20)) << 32;
+        Some(Mark { salts, frames, is_closed: said[24] == 1 })
+    }
+
+    /// Returns whether a directory has a mark that does not have its checksum. One that was never written is all zeros.
+    pub fn is_damaged(directory: &Path) -> bool {
+        let bytes = std::fs::read(directory.join(SYNCED)).unwrap_or_default();
+        bytes.iter().any(|byte| *byte != 0) && Mark::read(directory).is_none()
+    }
+
+    fn bytes(&self) -> [u8; BYTES] {
+        let mut bytes = [0; BYTES];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8..16].copy_from_slice(&self.salts);
+        bytes[16..24].copy_from_slice(&self.frames.to_le_bytes());
+        bytes[24] = u8::from(self.is_closed);
+        let crc = crc32fast::hash(&bytes[..BYTES - 4]);
+        bytes[BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Whether a log with these salts was begun later: SQLite counts the first salt up when it begins the file again, which it does
+    /// only after all of it was copied into the database.
+    pub fn is_before(&self, salts: [u8; 8]) -> bool {
+        let first = |salts: [u8; 8]| u32::from_be_bytes([salts[0], salts[1], salts[2], salts[3]]);
+        (1..1 << 31).contains(&first(salts).wrapping_sub(first(self.salts)))
+    }
+}
+
+/// The mark of a directory that this process writes to.
+pub(crate) struct MarkFile {
+    file: File,
+    log: Option<File>,
+    log_path: PathBuf,
+    /// A batch that wrote nothing leaves the mark as it is.
+    commits: u64,
+}
+
+impl MarkFile {
+    pub fn open(directory: &Path) -> Result<MarkFile, StoreError> {
+        let path = directory.join(SYNCED);
+        let open = || -> std::io::Result<File> {
+            let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path)?;
+            if file.metadata()?.len() < BYTES as u64 {
+                file.write_all_at(&[0; BYTES], 0)?; // so that no later write needs space
+            }
+            Ok(file)
+        };
+        let file = open().map_err(|error| unusable(&path, &error))?;
+        Ok(MarkFile { file, log: None, log_path: wal::path(directory), commits: 0 })
+    }
+
+    /// Whether the log has grown since it was last recorded.
+    pub fn has_grown(&self, commits: u64) -> bool {
+        self.commits != commits
+    }
+
+    /// Records that the log was synced with `frames` frames in it. A mark that cannot be written stays what it was, which is still true.
+    pub fn note(&mut self, commits: u64, frames: u64) {
+        if std::mem::replace(&mut self.commits, commits) != commits && frames > 0 {
+            let _ = self.write(frames);
+        }
+    }
+
+    fn write(&mut self, frames: u64) -> std::io::Result<()> {
+        if self.log.is_none() {
+            self.log = Some(File::open(&self.log_path)?);
+        }
+        let Some(log) = &self.log else { return Ok(()) };
+        let mut salts = [0; 8];
+        log.read_exact_at(&mut salts, HEADER_BYTES + (frames - 1) * FRAME_BYTES + 8)?;
+        self.file.write_all_at(&Mark { salts, frames, is_closed: false }.bytes(), 0)
+    }
+
+    /// Records that the database has everything, durably: the log may be removed. Says whether it could be recorded.
+    pub fn close(&self) -> bool {
+        let closed = Mark { is_closed: true, ..Mark::default() };
+        self.file.write_all_at(&closed.bytes(), 0).and_then(|()| self.file.sync_all()).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_changed_byte_of_the_mark_is_found() {
+        let directory = std::env::temp_dir().join(format!("onward-mark-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let file = directory.join(SYNCED);
+        assert!(!Mark::is_damaged(&directory), "there is none");
+        std::fs::write(&file, [0; BYTES]).unwrap();
+        assert!(!Mark::is_damaged(&directory), "none was written yet");
+        let mark = Mark { salts: [1, 2, 3, 4, 5, 6, 7, 8], frames: 70_000, is_closed: false };
+        std::fs::write(&file, mark.bytes()).unwrap();
+        assert!(!Mark::is_damaged(&directory) && Mark::read(&directory) == Some(mark.clone()));
+        for at in 0..BYTES {
+            let mut bytes = mark.bytes();
+            bytes[at] ^= 0x10;
+            std::fs::write(&file, bytes).unwrap();
+            assert!(Mark::is_damaged(&directory), "byte {at}");
+        }
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}

@@ -1,0 +1,463 @@
+//! Examining the write-ahead log before SQLite opens it.
+//!
+//! Owns the parser of `onward.db-wal` and the decision whether its end is a torn tail or damage. SQLite takes the first frame with a
+//! wrong checksum for the end of the log, so that one changed byte loses every commit behind it. Must never run after SQLite has opened
+//! the directory for writing: SQLite may copy, cut or overwrite the log. ADR 0063 has the argument.
+//!
+//! Invariants:
+//! - I6: a log is damaged if a commit that was synced cannot be read from it: the mark of the last synced commit is behind the end that
+//!   SQLite would find ([`crate::file::synced`]), or a transaction that was begun after a later commit is. A crash or a loss of power leaves
+//!   neither: each commit is synced before the next frame is written and before the mark is.
+//! - I7: before a store writes, the log holds nothing behind its last commit, and what it holds is synced. So frames of a transaction that
+//!   nobody committed are never taken for evidence (I6) by a later opening.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufReader, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use onward_store::StoreError;
+
+use crate::file::pages::PAGE_BYTES;
+use crate::file::schema::{self, DATABASE, unusable};
+use crate::file::synced::Mark;
+
+pub(crate) const HEADER_BYTES: u64 = 32;
+const FRAME_HEADER_BYTES: usize = 24;
+pub(crate) const FRAME_BYTES: u64 = (FRAME_HEADER_BYTES + PAGE_BYTES) as u64;
+const MAGIC: u32 = 0x377f_0682;
+const VERSION: u32 = 3_007_000;
+
+type Sum = [u32; 2];
+
+/// The header of a frame, and whether the frame verifies from the checksum that is stored in the frame before it.
+#[derive(Debug, Clone)]
+pub(crate) struct Frame {
+    pub page: u32,
+    /// The size of the database in pages where the frame ends a transaction, else zero.
+    pub commit_pages: u32,
+    pub salts: [u8; 8],
+    /// The running checksum is seeded with the one of the frame before, so that eight bytes suffice to verify a frame behind a bad one.
+    pub follows: bool,
+    /// What the frame says is known: it verifies, or it does once one byte of it is put right.
+    pub is_known: bool,
+    /// What to put in the place of a word of the frame before it is used.
+    pub correction: Option<Correction>,
+}
+
+/// A word of a frame that was damaged, as it was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Correction {
+    /// Where it is in the frame, which begins with its header.
+    at: usize,
+    word: [u8; 4],
+}
+
+impl Correction {
+    /// Puts the word right in the page of a frame. A word of the header is none of the page.
+    pub fn apply(self, page: &mut [u8]) {
+        if let Some(at) = self.at.checked_sub(FRAME_HEADER_BYTES) {
+            page[at..at + 4].copy_from_slice(&self.word);
+        }
+    }
+
+    fn apply_to_header(self, header: &mut [u8; 8]) {
+        if self.at < header.len() {
+            header[self.at..self.at + 4].copy_from_slice(&self.word);
+        }
+    }
+}
+
+impl Frame {
+    fn is_commit(&self) -> bool {
+        self.commit_pages > 0
+    }
+}
+
+/// A write-ahead log as it is in the file.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    pub bytes: u64,
+    /// `None` where the header does not have its checksum, or is no header of ours.
+    pub salts: Option<[u8; 8]>,
+    /// Whether the header is nothing but zeros, as in a file that was made and never synced.
+    is_blank: bool,
+    pub frames: Vec<Frame>,
+}
+
+impl Log {
+    /// Reads the log of a directory. One that is not there is empty.
+    pub fn read(directory: &Path) -> Result<Log, StoreError> {
+        let path = path(directory);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Log::default()),
+            Err(error) => return Err(unusable(&path, &error)),
+        };
+        Log::parse(BufReader::with_capacity(1 << 17, file)).map_err(|error| unusable(&path, &error))
+    }
+
+    fn parse(mut file: impl Read) -> std::io::Result<Log> {
+        let mut header = [0; HEADER_BYTES as usize];
+        let read = read_up_to(&mut file, &mut header)?;
+        let mut log = Log { bytes: read as u64, ..Log::default() };
+        if read < header.len() {
+            log.is_blank = header.iter().all(|byte| *byte == 0);
+            return Ok(log);
+        }
+        log.is_blank = header.iter().all(|byte| *byte == 0);
+        let magic = number(&header, 0);
+        let is_sound = magic & !1 == MAGIC
+            && number(&header, 4) == VERSION
+            && number(&header, 8) as usize == PAGE_BYTES
+            && header[24..32] == stored(sum(is_big_endian(magic), [0, 0], &header[..24]));
+        log.salts = is_sound.then(|| eight(&header, 16));
+        // Without a header the frames are compared with each other, in the byte order of this machine.
+        let is_big = if is_sound { is_big_endian(magic) } else { cfg!(target_endian = "big") };
+        let mut before = eight(&header, 24);
+        // The checksum that the frame before was written with, which one damaged byte does not hide.
+        let mut seed = before;
+        let mut salts = log.salts.unwrap_or_default();
+        let mut frame = vec![0; FRAME_BYTES as usize];
+        loop {
+            let read = read_up_to(&mut file, &mut frame)?;
+            log.bytes += read as u64;
+            if read < frame.len() {
+                return Ok(log);
+            }
+            let found = eight(&frame, 8);
+            if !is_sound && log.frames.is_empty() {
+                salts = found;
+            }
+            let follows = number(&frame, 0) != 0 && found == salts && running(is_big, before, &frame) == frame[16..24];
+            let (known, correction) = match follows {
+                true => (Some(eight(&frame, 16)), None),
+                false => correct(is_big, seed, salts, &frame),
+            };
+            let mut head = eight(&frame, 0);
+            correction.into_iter().for_each(|correction: Correction| correction.apply_to_header(&mut head));
+            before = eight(&frame, 16);
+            seed = known.unwrap_or(before);
+            if !is_sound {
+                salts = found;
+            }
+            let (page, commit_pages) = (number(&head, 0), number(&frame, 4));
+            log.frames.push(Frame { page, commit_pages, salts: found, follows, is_known: known.is_some(), correction });
+        }
+    }
+
+    /// How many frames SQLite would take: up to the last commit before the first frame that does not verify.
+    pub fn committed(&self) -> usize {
+        if self.salts.is_some() { self.last_commit_in_a_row() as usize } else { 0 }
+    }
+
+    fn last_commit_in_a_row(&self) -> u64 {
+        let sound = self.frames.iter().take_while(|frame| frame.follows);
+        sound.enumerate().filter(|(_, frame)| frame.is_commit()).last().map_or(0, |(at, _)| at as u64 + 1)
+    }
+
+    /// The last commit that verifies and is followed by a frame of the next transaction, behind the first frame that does not verify.
+    fn synced_behind_bad(&self) -> Option<usize> {
+        let bad = self.frames.iter().position(|frame| !frame.follows)?;
+        let mut pairs = self.frames.windows(2).enumerate().skip(bad);
+        pairs.rfind(|(_, pair)| pair[0].follows && pair[0].is_commit() && pair[1].follows).map(|(at, _)| at + 1)
+    }
+}
+
+fn is_big_endian(magic: u32) -> bool {
+    magic & 1 == 1
+}
+
+fn read_up_to(file: &mut impl Read, into: &mut [u8]) -> std::io::Result<usize> {
+    let mut filled = 0;
+    while filled < into.len() {
+        match file.read(&mut into[filled..]) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+fn number(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn eight(bytes: &[u8], at: usize) -> [u8; 8] {
+    let mut taken = [0; 8];
+    taken.copy_from_slice(&bytes[at..at + 8]);
+    taken
+}
+
+fn stored(sum: Sum) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    bytes[..4].copy_from_slice(&sum[0].to_be_bytes());
+    bytes[4..].copy_from_slice(&sum[1].to_be_bytes());
+    bytes
+}
+
+/// SQLite's running checksum: pairs of words, each mixed into the other.
+fn sum(is_big_endian: bool, seed: Sum, bytes: &[u8]) -> Sum {
+    let word = |word: &[u8]| {
+        let word = [word[0], word[1], word[2], word[3]];
+        if is_big_endian { u32::from_be_bytes(word) } else { u32::from_le_bytes(word) }
+    };
+    bytes.chunks_exact(8).fold(seed, |[first, second], pair| {
+        let first = first.wrapping_add(word(&pair[..4])).wrapping_add(second);
+        [first, second.wrapping_add(word(&pair[4..])).wrapping_add(first)]
+    })
+}
+
+/// Returns the checksum that a frame should have behind one with the checksum `seed`.
+fn running(is_big_endian: bool, seed: [u8; 8], frame: &[u8]) -> [u8; 8] {
+    let seed = [number(&seed, 0), number(&seed, 4)];
+    stored(sum(is_big_endian, sum(is_big_endian, seed, &frame[..8]), &frame[FRAME_HEADER_BYTES..]))
+}
+
+/// Finds the one byte of a frame that was changed. Returns the checksum that the frame was written with if there is one such byte, and the
+/// word to put right unless it is the salts or the checksum itself.
+///
+/// The checksum has 64 bits and there are two million ways to change one byte of a frame, so that other damage is not taken for one.
+fn correct(is_big_endian: bool, seed: [u8; 8], salts: [u8; 8], frame: &[u8]) -> (Option<[u8; 8]>, Option<Correction>) {
+    let (computed, found) = (running(is_big_endian, seed, frame), eight(frame, 16));
+    match (changed_bytes(&eight(frame, 8), &salts), changed_bytes(&computed, &found)) {
+        (0, 0 | 1) | (1, 0) if number(frame, 0) != 0 => return (Some(computed), None),
+        (0, _) => {}
+        _ => return (None, None),
+    }
+    // A change of `by` in the first word of a pair adds (by, by) to the two sums, one in the second word (0, by). Each pair behind it
+    // turns (a, b) into (a + b, a + 2b), which is undone here from the last pair to the first.
+    let mut first = number(&found, 0).wrapping_sub(number(&computed, 0));
+    let mut second = number(&found, 4).wrapping_sub(number(&computed, 4));
+    let pairs = (FRAME_HEADER_BYTES..frame.len()).step_by(8).rev().chain([0]);
+    for pair in pairs {
+        let at = if first == second { Some(pair) } else { (first == 0).then_some(pair + 4) };
+        if let Some(at) = at {
+            let damaged = [frame[at], frame[at + 1], frame[at + 2], frame[at + 3]];
+            let word = match is_big_endian {
+                true => u32::from_be_bytes(damaged).wrapping_add(second).to_be_bytes(),
+                false => u32::from_le_bytes(damaged).wrapping_add(second).to_le_bytes(),
+            };
+            if changed_bytes(&word, &damaged) == 1 {
+                return (Some(found), Some(Correction { at, word }));
+            }
+        }
+        (first, second) = (first.wrapping_mul(2).wrapping_sub(second), second.wrapping_sub(first));
+    }
+    (None, None)
+}
+
+fn changed_bytes(left: &[u8], right: &[u8]) -> usize {
+    left.iter().zip(right).filter(|(left, right)| left != right).count()
+}
+
+/// Why commits that were acknowledged cannot be read from the write-ahead log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogDamage {
+    /// The first frame that cannot be read, from 1; zero is the header of the log, or the whole file.
+    pub frame: u64,
+    /// How many frames were synced and cannot be read in order, as far as that is known. Frames are pages, not events.
+    pub frames_lost: u64,
+    /// Up to which frame transactions are known to have been synced; those that verify can be taken.
+    pub(crate) synced: u64,
+    pub why: String,
+}
+
+impl std::fmt::Display for LogDamage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+/// Compares the log of a directory with what is known to have been synced (I6). Changes nothing.
+pub(crate) fn examine(directory: &Path) -> Result<(Log, Option<LogDamage>), StoreError> {
+    let mark = Mark::read(directory);
+    let log = Log::read(directory)?;
+    let damage = judge(&log, mark.as_ref());
+    Ok((log, damage))
+}
+
+fn judge(log: &Log, mark: Option<&Mark>) -> Option<LogDamage> {
+    let committed = log.committed() as u64;
+    let mark = mark.filter(|mark| !mark.is_closed);
+    let name = format!("{DATABASE}-wal");
+    let Some(salts) = log.salts else {
+        let marked = mark.map_or(0, |mark| mark.frames);
+        let follow = log.frames.iter().filter(|frame| frame.follows).count();
+        if log.bytes == 0 || (log.is_blank && follow == 0) {
+            let why = format!("{name} is missing or empty, and {marked} frames in it were acknowledged");
+            return mark.map(|_| LogDamage { frame: 0, frames_lost: marked, synced: marked, why });
+        }
+        let why = format!("the header of {name} does not have its checksum, and {follow} frames follow it");
+        let synced = marked.max(log.last_commit_in_a_row()).max(log.synced_behind_bad().unwrap_or(0) as u64);
+        return (synced > 0).then_some(LogDamage { frame: 0, frames_lost: synced, synced, why });
+    };
+    let marked = match mark {
+        Some(mark) if mark.salts == salts => mark.frames,
+        Some(mark) if !mark.is_before(salts) => {
+            let why = format!("{name} is not the one in which {} frames were acknowledged", mark.frames);
+            return Some(LogDamage { frame: 0, frames_lost: mark.frames, synced: committed, why });
+        }
+        _ => 0,
+    };
+    let synced = marked.max(log.synced_behind_bad().unwrap_or(0) as u64);
+    (synced > committed).then(|| {
+        let bad = log.frames.iter().position(|frame| !frame.follows).map_or(log.frames.len() as u64, |at| at as u64) + 1;
+        let frames_lost = synced - committed;
+        let why = format!(
+            "frame {bad} of {name} does not have its checksum or is missing; the {frames_lost} frames from frame {} on were synced and \
+             cannot be read in order",
+            committed + 1
+        );
+        LogDamage { frame: bad, frames_lost, synced, why }
+    })
+}
+
+/// Whether the log of a database has a page of its own for it: then a page that a copy left half written is not read.
+pub(crate) fn has_page(database: &Path, page: u32) -> Result<bool, StoreError> {
+    let log = Log::read(database.parent().unwrap_or(database))?;
+    Ok(log.frames[..log.committed()].iter().any(|frame| frame.page == page))
+}
+
+/// Cuts what nobody committed off the log and syncs the rest (I7). Only under the lock of the directory, and before SQLite opens it.
+pub(crate) fn settle(directory: &Path, log: &Log) -> Result<(), StoreError> {
+    let Some(salts) = log.salts else { return Ok(()) };
+    let committed = log.committed();
+    let has_tail = log.frames[committed..].iter().any(|frame| frame.salts == salts);
+    if log.frames.is_empty() || (committed == 0 && !has_tail) {
+        return Ok(());
+    }
+    let path = path(directory);
+    let work = || -> std::io::Result<()> {
+        let file = OpenOptions::new().write(true).open(&path)?;
+        if has_tail {
+            file.set_len(HEADER_BYTES + committed as u64 * FRAME_BYTES)?;
+        }
+        file.sync_all()
+    };
+    work().map_err(|error| unusable(&path, &error))
+}
+
+pub(crate) fn path(directory: &Path) -> PathBuf {
+    directory.join(format!("{}-wal", schema::DATABASE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SALTS: [u8; 8] = [0, 0, 0, 7, 1, 2, 3, 4];
+
+    fn header() -> Vec<u8> {
+        let mut header = Vec::new();
+        for word in [MAGIC, VERSION, PAGE_BYTES as u32, 0] {
+            header.extend_from_slice(&word.to_be_bytes());
+        }
+        header.extend_from_slice(&SALTS);
+        let sum = sum(false, [0, 0], &header);
+        header.extend_from_slice(&stored(sum));
+        header
+    }
+
+    /// Appends a transaction of `count` frames.
+    fn append(log: &mut Vec<u8>, count: usize) {
+        for at in 0..count {
+            let before = eight(log, if log.len() == 32 { 24 } else { log.len() - FRAME_BYTES as usize + 16 });
+            let mut frame = vec![0; 8];
+            frame[..4].copy_from_slice(&(at as u32 + 3).to_be_bytes());
+            frame[4..].copy_from_slice(&(if at + 1 == count { 9u32 } else { 0 }).to_be_bytes());
+            let data = vec![log.len() as u8; PAGE_BYTES];
+            let sum = sum(false, sum(false, [number(&before, 0), number(&before, 4)], &frame), &data);
+            frame.extend_from_slice(&SALTS);
+            frame.extend_from_slice(&stored(sum));
+            frame.extend_from_slice(&data);
+            log.extend_from_slice(&frame);
+        }
+    }
+
+    fn judged(bytes: &[u8], mark: Option<Mark>) -> (usize, Option<LogDamage>) {
+        let log = Log::parse(bytes).unwrap();
+        (log.committed(), judge(&log, mark.as_ref()))
+    }
+
+    fn marked(frames: u64) -> Option<Mark> {
+        Some(Mark { salts: SALTS, frames, ..Mark::default() })
+    }
+
+    fn three_transactions() -> Vec<u8> {
+        let mut log = header();
+        [3, 2, 4].into_iter().for_each(|count| append(&mut log, count));
+        log
+    }
+
+    fn frame_at(frame: usize) -> usize {
+        HEADER_BYTES as usize + frame * FRAME_BYTES as usize
+    }
+
+    /// S35: whatever stands in the file, no more frames are counted than there are.
+    #[test]
+    fn a_mutated_log_is_judged_and_never_panics() {
+        let counts = onward_fuzz::mutate_times("write-ahead logs", 500, &[three_transactions(), header()], |bytes| {
+            let log = Log::parse(bytes).unwrap();
+            assert!(log.committed() <= log.frames.len() && log.frames.len() <= bytes.len() / FRAME_BYTES as usize);
+            for mark in [None, marked(9), marked(u64::MAX)] {
+                judge(&log, mark.as_ref());
+            }
+            log.salts.is_some()
+        });
+        assert!(counts.refused > 0, "{counts:?}");
+    }
+
+    #[test]
+    fn a_whole_log_ends_with_its_last_commit() {
+        assert_eq!(judged(&three_transactions(), marked(9)), (9, None));
+        let mut torn = three_transactions();
+        append(&mut torn, 5);
+        torn.truncate(torn.len() - 1);
+        assert_eq!(judged(&torn, marked(9)), (9, None));
+    }
+
+    #[test]
+    fn any_changed_byte_before_the_mark_is_damage() {
+        let whole = three_transactions();
+        for at in (0..whole.len()).step_by(97).chain(0..32).chain(frame_at(8)..frame_at(8) + 24) {
+            let mut changed = whole.clone();
+            changed[at] ^= 0x40;
+            let damage = judged(&changed, marked(9)).1.unwrap_or_else(|| panic!("byte {at}"));
+            assert_eq!(damage.frame, if at < 32 { 0 } else { (at as u64 - 32) / FRAME_BYTES + 1 });
+        }
+    }
+
+    /// Without a mark the evidence is a transaction that was begun behind the damaged one.
+    #[test]
+    fn a_transaction_behind_the_damaged_one_is_evidence_without_a_mark() {
+        for (frame, is_damage) in [(0, true), (1, true), (3, true), (4, false), (5, false), (8, false)] {
+            let mut changed = three_transactions();
+            changed[frame_at(frame) + 500] ^= 1;
+            assert_eq!(judged(&changed, None).1.is_some(), is_damage, "frame {frame}");
+        }
+    }
+
+    /// Loss of power: the last transaction was written and not synced, and any of its sectors may be missing.
+    #[test]
+    fn holes_in_the_last_transaction_are_a_torn_tail() {
+        for frame in 5..9 {
+            let mut torn = three_transactions();
+            torn[frame_at(frame)..frame_at(frame) + 512].fill(0);
+            assert_eq!(judged(&torn, marked(5)), (5, None), "frame {frame}");
+        }
+    }
+
+    #[test]
+    fn a_log_that_is_missing_cut_or_of_another_time_is_damage_if_it_was_acknowledged() {
+        assert!(judged(&[], None).1.is_none());
+        assert!(judged(&[], marked(9)).1.is_some());
+        assert!(judged(&[0; 32], marked(9)).1.is_some());
+        assert!(judged(&three_transactions()[..frame_at(7)], marked(9)).1.is_some());
+        assert!(judged(&three_transactions()[..frame_at(7)], marked(5)).1.is_none());
+        let of = |first: u8| Some(Mark { salts: [0, 0, 0, first, 9, 9, 9, 9], frames: 2, ..Mark::default() });
+        assert!(judged(&three_transactions(), of(6)).1.is_none(), "the log was begun again since");
+        assert!(judged(&three_transactions(), of(8)).1.is_some(), "the log is from before the mark");
+    }
+}

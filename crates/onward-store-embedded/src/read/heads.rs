@@ -1,0 +1,469 @@
+//! Run heads: read from rows, and kept at hand for runs that are worked on.
+//!
+//! Owns the way from rows to a [`RunHead`]. A run's row is written when the run is created, when its status or its attributes change and
+//! when it ends, not at each append; so for a run that appends without changing its status the last event rows say where its log stands. Of an external run
+//! the row is also written with each state its engine sets.
+//! A cached head is a view: it may be dropped or marked stale at any time. Must never outlive a failed batch unmarked.
+
+use std::collections::HashMap;
+
+use onward_core::run::{LastCommit, LogKey};
+use onward_core::{Epoch, Hash, Index, Namespace, Record, RunHead, RunId, RunKey, Timestamp};
+use onward_store::StoreError;
+use rusqlite::{Connection, OptionalExtension, Row, Statement, params};
+
+use crate::error::{Outcome, damage_of_run, damaged, damaged_row, read_error};
+use crate::leases::Leases;
+use crate::read::past;
+use crate::read::reader::read_records;
+use crate::repair::rows;
+use crate::row::{EventRow, run_crc, seal, unseal};
+
+/// How many heads of runs that nobody holds stay cached.
+const IDLE_MAX: usize = 8192;
+
+/// A run as the writer works with it.
+pub(crate) struct Hot {
+    pub rk: i64,
+    /// The run's first generation; what is kept over all generations hangs on it.
+    pub root: i64,
+    pub head: RunHead,
+    /// The run was made in this life of the store and has never had a timer, task, wait or child: its end has no rows to look for.
+    pub is_bare: bool,
+    /// The head may hold what was rolled back: read it again, but keep its epoch.
+    stale: bool,
+}
+
+pub(crate) struct Loaded {
+    pub rk: i64,
+    pub root: i64,
+    /// Of the input that the run was first started with.
+    pub input_hash: Hash,
+    pub head: RunHead,
+}
+
+/// Where a cached head is. Good until the run is removed, which only deleting and [`Heads::trim`] do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seat(usize);
+
+pub(crate) struct Heads {
+    seats: HashMap<RunKey, Seat>,
+    heads: Vec<Option<Hot>>,
+    empty: Vec<Seat>,
+    /// The epoch of a run that nobody has claimed in this life: no worker has it.
+    unclaimed: Epoch,
+}
+
+impl std::ops::Index<Seat> for Heads {
+    type Output = Hot;
+    fn index(&self, seat: Seat) -> &Hot {
+        self.heads[seat.0].as_ref().expect("whoever has a seat has not removed the run")
+    }
+}
+
+impl std::ops::IndexMut<Seat> for Heads {
+    fn index_mut(&mut self, seat: Seat) -> &mut Hot {
+        self.heads[seat.0].as_mut().expect("whoever has a seat has not removed the run")
+    }
+}
+
+impl Heads {
+    pub fn new(unclaimed: Epoch) -> Heads {
+        Heads { seats: HashMap::new(), heads: Vec::new(), empty: Vec::new(), unclaimed }
+    }
+
+    /// The current generation of a run.
+    pub fn get(&mut self, db: &Connection, leases: &Leases, key: &RunKey) -> Outcome<Option<Seat>> {
+        let seat = self.seats.get(key).copied();
+        if let Some(seat) = seat.filter(|seat| !self[*seat].stale) {
+            return Ok(Some(seat));
+        }
+        let Some(loaded) = load(db, key, None)? else {
+            self.remove(key);
+            return Ok(None);
+        };
+        let kept = seat.map(|seat| &self[seat]).filter(|hot| hot.rk == loaded.rk).map(|hot| hot.head.epoch);
+        // A closed run takes nothing, whatever the epoch; with the one it ended under, it can say that it is closed.
+        let unclaimed = if loaded.head.status.is_closed() { loaded.head.epoch } else { self.unclaimed };
+        let epoch = leases.epoch(loaded.rk).or(kept).unwrap_or(unclaimed);
+        Ok(Some(self.insert(loaded.rk, loaded.root, RunHead { epoch, ..loaded.head })))
+    }
+
+    pub fn require(&mut self, db: &Connection, leases: &Leases, key: &RunKey) -> Outcome<Seat> {
+        self.get(db, leases, key)?.ok_or_else(|| StoreError::RunNotFound { key: key.clone() }.into())
+    }
+
+    /// Takes a head in, in the place of the one before.
+    pub fn insert(&mut self, rk: i64, root: i64, mut head: RunHead) -> Seat {
+        if head.epoch == Epoch(0) {
+            head.epoch = self.unclaimed;
+        }
+        let seat = match self.seats.get(&head.key) {
+            Some(seat) => *seat,
+            None => {
+                let seat = self.empty.pop().unwrap_or_else(|| {
+                    self.heads.push(None);
+                    Seat(self.heads.len() - 1)
+                });
+                self.seats.insert(head.key.clone(), seat);
+                seat
+            }
+        };
+        self.heads[seat.0] = Some(Hot { rk, root, head, is_bare: false, stale: false });
+        seat
+    }
+
+    pub fn cached(&self, key: &RunKey) -> Option<&Hot> {
+        self.seats.get(key).map(|seat| &self[*seat])
+    }
+
+    pub fn remove(&mut self, key: &RunKey) {
+        if let Some(seat) = self.seats.remove(key) {
+            self.heads[seat.0] = None;
+            self.empty.push(seat);
+        }
+    }
+
+    /// After a batch that was rolled back.
+    pub fn mark_stale(&mut self) {
+        self.heads.iter_mut().flatten().for_each(|hot| hot.stale = true);
+    }
+
+    /// Between batches: drops what nobody works on when there is too much of it.
+    pub fn trim(&mut self, leases: &Leases) {
+        if self.seats.len() > leases.count() + IDLE_MAX {
+            let idle = self.heads.iter().flatten().filter(|hot| !leases.is_held(hot.rk)).map(|hot| hot.head.key.clone());
+            idle.collect::<Vec<_>>().iter().for_each(|key| self.remove(key));
+        }
+    }
+}
+
+/// What [`read_row`] reads.
+pub(crate) const COLUMNS: &str = concat!("rk, head, root, input_hash, ns, id, generation, crc IS ", run_crc!(), " AS is_sound");
+
+/// Runs a statement whose parameters are the columns of a run's row, in the order of the schema.
+pub(crate) fn write_row(
+    statement: &mut Statement<'_>,
+    rk: i64,
+    root: i64,
+    input_hash: Hash,
+    is_current: bool,
+    head: &RunHead,
+) -> rusqlite::Result<()> {
+    let parent = head.parent.as_ref();
+    let columns = params![
+        rk,
+        root,
+        head.key.namespace.as_str(),
+        head.key.id.as_str(),
+        head.generation,
+        is_current,
+        head.kind.as_str(),
+        head.version.as_ref().map_or("", |version| version.as_str()),
+        head.status.number(),
+        head.created_at.0 as i64,
+        head.ended_at.map(|at| at.0 as i64),
+        parent.map(|parent| parent.run.namespace.as_str()),
+        parent.map(|parent| parent.run.id.as_str()),
+        parent.map(|parent| parent.generation),
+        &input_hash.0[..],
+        if is_current { seal(head) } else { retired(&head.key, head.generation) },
+    ];
+    statement.execute(columns).map(drop)
+}
+
+/// The insert of a run's row whose parameters [`write_row`] has, with the checksum of what never changes in it. `$or` is what follows
+/// `INSERT`.
+macro_rules! insert_run {
+    ($or:literal) => {
+        concat!(
+            "INSERT ",
+            $or,
+            " INTO runs(rk, root, ns, id, generation, current, kind, version, status, created, ended,
+               parent_ns, parent_id, parent_generation, input_hash, head, crc)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,
+               row_crc(?1, ?2, ?3, ?4, ?5, ?10, ?12, ?13, ?14, ?15))"
+        )
+    };
+}
+pub(crate) use insert_run;
+
+/// Puts the row of a run in, or in the place of a damaged one.
+pub(crate) fn replace_row(
+    db: &Connection,
+    rk: i64,
+    root: i64,
+    input_hash: Hash,
+    is_current: bool,
+    head: &RunHead,
+) -> rusqlite::Result<()> {
+    let mut replace = db.prepare_cached(insert_run!("OR REPLACE"))?;
+    write_row(&mut replace, rk, root, input_hash, is_current, head)
+}
+
+/// What a row keeps in the place of a head when another generation followed. The log says the rest, and hardly anybody asks; an agent has
+/// a generation for each turn.
+pub(crate) fn retired(key: &RunKey, generation: u32) -> Vec<u8> {
+    seal(&LogKey { key: key.clone(), generation })
+}
+
+/// A row of a run, as far as its checksums are right. The identity and the head have one each, because only the head changes.
+pub(crate) struct RunRow {
+    pub rk: i64,
+    pub identity: Option<Identity>,
+    /// Whose head the row has, or would have.
+    pub named: Option<LogKey>,
+    pub head: Option<RunHead>,
+}
+
+/// What never changes in a row of a run.
+pub(crate) struct Identity {
+    pub root: i64,
+    /// Of the input that the run was first started with.
+    pub input_hash: Hash,
+    pub key: RunKey,
+    pub generation: u32,
+}
+
+pub(crate) fn read_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
+    let identity = if row.get::<_, bool>("is_sound")? { read_identity(row)? } else { None };
+    let sealed = row.get_ref("head")?.as_blob().ok();
+    let head = sealed.and_then(|head| unseal::<RunHead>("a run's row", head).ok());
+    let named = match &head {
+        Some(head) => Some(LogKey { key: head.key.clone(), generation: head.generation }),
+        None => sealed.and_then(|named| unseal::<LogKey>("a run's row", named).ok()),
+    };
+    Ok(RunRow { rk: row.get("rk")?, identity, named, head })
+}
+
+fn read_identity(row: &Row<'_>) -> rusqlite::Result<Option<Identity>> {
+    let names = (Namespace::new(row.get::<_, String>("ns")?), RunId::new(row.get::<_, String>("id")?));
+    let (Ok(namespace), Ok(id)) = names else { return Ok(None) };
+    let input_hash = Hash(row.get::<_, [u8; 16]>("input_hash")?);
+    let (root, generation) = (row.get("root")?, row.get("generation")?);
+    Ok(Some(Identity { root, input_hash, key: RunKey::new(namespace, id), generation }))
+}
+
+impl RunRow {
+    /// The run's key, by whichever copy of it is right.
+    pub fn key(&self) -> Option<&RunKey> {
+        self.identity.as_ref().map(|identity| &identity.key).or(self.named.as_ref().map(|named| &named.key))
+    }
+
+    /// Whether both copies of its name are right.
+    pub fn is_consistent(&self) -> bool {
+        let names = self.identity.as_ref().zip(self.named.as_ref());
+        names.is_some_and(|(identity, named)| identity.key == named.key && identity.generation == named.generation)
+    }
+}
+
+/// Reads a run's current generation, or an earlier one.
+pub(crate) fn load(db: &Connection, key: &RunKey, generation: Option<u32>) -> Result<Option<Loaded>, StoreError> {
+    read_run_row(db, key, generation)?.map(|row| finish(db, row)).transpose()
+}
+
+/// The row of a run, which is really that run's (I2).
+fn read_run_row(db: &Connection, key: &RunKey, generation: Option<u32>) -> Result<Option<RunRow>, StoreError> {
+    let (id, namespace) = (key.id.as_str(), key.namespace.as_str());
+    let found = match generation {
+        None => db
+            .prepare_cached(&format!("SELECT {COLUMNS} FROM runs WHERE id = ?1 AND ns = ?2 ORDER BY generation DESC LIMIT 1"))
+            .and_then(|mut statement| statement.query_row(params![id, namespace], read_row).optional()),
+        Some(generation) => db
+            .prepare_cached(&format!("SELECT {COLUMNS} FROM runs WHERE id = ?1 AND ns = ?2 AND generation = ?3"))
+            .and_then(|mut statement| statement.query_row(params![id, namespace, generation], read_row).optional()),
+    };
+    let Some(row) = found.map_err(read_error)? else {
+        return generation.map_or(Ok(None), |generation| read_past_row(db, key, generation));
+    };
+    match &row.identity {
+        Some(identity) if identity.key == *key => Ok(Some(row)),
+        _ => Err(damaged_row(key, "its own")),
+    }
+}
+
+/// What would be in the row of a generation that has none any more: all but where its log is says the current one.
+fn read_past_row(db: &Connection, key: &RunKey, generation: u32) -> Result<Option<RunRow>, StoreError> {
+    let Some(RunRow { identity: Some(current), head, .. }) = read_run_row(db, key, None)? else { return Ok(None) };
+    if generation >= current.generation {
+        return Ok(None);
+    }
+    let life = head.and_then(|head| head.origin_life());
+    let Some(rk) = past::log_of(db, current.root, generation, life)? else {
+        return Err(damaged_row(key, "an earlier generation's"));
+    };
+    let named = Some(LogKey { key: key.clone(), generation });
+    Ok(Some(RunRow { rk, identity: Some(Identity { generation, ..current }), named, head: None }))
+}
+
+pub(crate) fn row_by_number(db: &Connection, rk: i64) -> Result<Option<RunRow>, StoreError> {
+    let found = db
+        .prepare_cached(&format!("SELECT {COLUMNS} FROM runs WHERE rk = ?1"))
+        .and_then(|mut statement| statement.query_row(params![rk], read_row).optional());
+    found.map_err(read_error)
+}
+
+pub(crate) fn load_by_rk(db: &Connection, rk: i64) -> Result<Option<RunHead>, StoreError> {
+    let Some(row) = row_by_number(db, rk)? else { return missing_row(db, rk) };
+    Ok(finish_leniently(db, row).map(|(_, head)| head))
+}
+
+pub(crate) fn finish(db: &Connection, mut row: RunRow) -> Result<Loaded, StoreError> {
+    let head = row.head.take().filter(|_| row.is_consistent());
+    let rk = row.rk;
+    let Some(Identity { root, input_hash, key, .. }) = row.identity else {
+        let unreadable = || damaged("a run's row", format!("nothing of number {rk} can be read"));
+        return Err(row.named.map_or_else(unreadable, |named| damaged_row(&named.key, "its own")));
+    };
+    let Some(mut head) = head else {
+        return Ok(Loaded { rk, root, input_hash, head: rebuild(db, rk, key)? });
+    };
+    // Nothing follows the end: the row of a closed run is exact, but for one whose engine may say more (X5).
+    if !head.status.is_closed() || head.external.is_some() {
+        catch_up(db, rk, &mut head)?;
+    }
+    Ok(Loaded { rk, root, input_hash, head })
+}
+
+/// The row has no head, or a damaged one, but it is only a view: the log says all of it (L16).
+pub(crate) fn rebuild(db: &Connection, rk: i64, key: RunKey) -> Result<RunHead, StoreError> {
+    let records = read_records(db, &key, rk, Index(0), usize::MAX)?;
+    RunHead::rebuild(key, &records).ok_or_else(|| damaged("a run's row", "neither it nor its log can be read"))
+}
+
+/// Like [`finish`], but a damaged log does not hide the run, and a run that cannot be read at all does not hide the others.
+pub(crate) fn finish_leniently(db: &Connection, row: RunRow) -> Option<(i64, RunHead)> {
+    let (rk, said) = (row.rk, row.head.clone());
+    finish(db, row).map(|loaded| loaded.head).ok().or(said).map(|head| (rk, head))
+}
+
+/// Reads a run whose row is damaged or missing from its log: the index of ids says where that is.
+pub(crate) fn recover(db: &Connection, key: &RunKey, generation: Option<u32>) -> Result<Option<Loaded>, StoreError> {
+    let find = || {
+        let sql = "SELECT rk FROM runs INDEXED BY runs_key WHERE id = ?1 AND ns = ?2 AND (?3 IS NULL OR generation = ?3)
+           ORDER BY generation DESC LIMIT 1";
+        let params = params![key.id.as_str(), key.namespace.as_str(), generation];
+        db.prepare_cached(sql)?.query_row(params, |row| row.get::<_, i64>(0)).optional()
+    };
+    let Some(rk) = find().map_err(read_error)? else { return Ok(None) };
+    // A copy of the name in the row comes before the index.
+    if either_key(db, rk).is_some_and(|named| named != *key) {
+        return Ok(None);
+    }
+    let head = rebuild(db, rk, key.clone())?;
+    let origin = rows::origin(db, &head, rk).map_err(read_error)?;
+    past::note_missed();
+    Ok(origin.map(|(root, input_hash)| Loaded { rk, root, input_hash, head }))
+}
+
+/// Where a run's log is, and how long it is at least.
+pub(crate) struct Whereabouts {
+    pub rk: i64,
+    pub next_index: Index,
+}
+
+/// Finds a run without looking into its log.
+pub(crate) fn find(db: &Connection, key: &RunKey, generation: Option<u32>) -> Result<Option<Whereabouts>, StoreError> {
+    let Some(row) = read_run_row(db, key, generation)? else { return Ok(None) };
+    Ok(Some(Whereabouts { rk: row.rk, next_index: row.head.map_or(Index(0), |head| head.next_index) }))
+}
+
+/// Brings a head up to the end of its log.
+fn catch_up(db: &Connection, rk: i64, head: &mut RunHead) -> Result<(), StoreError> {
+    let (key, next) = (head.key.clone(), head.next_index);
+    let missing = || StoreError::LogCorrupt { key: key.clone(), index: next, why: "its last events are missing".to_owned() };
+    let (record, commit_count, last_commit) = read_event(db, rk, None, &key)?.ok_or_else(missing)?;
+    if record.next_index() < next {
+        return Err(missing());
+    }
+    let commit = match last_commit {
+        Some(index) if index != record.index => Some(read_event(db, rk, Some(index), &key)?.ok_or_else(missing)?.0),
+        Some(_) => Some(record.clone()),
+        None => None,
+    };
+    head.next_index = record.next_index();
+    head.quiet = head.quiet.filter(|quiet| quiet.to == head.next_index); // others followed, with which the row was not written
+    head.updated_at = record.at;
+    head.external.iter_mut().for_each(|external| external.catch_up(&record));
+    head.next_commit = commit_count;
+    head.last_commit = match commit {
+        None => None,
+        Some(Record { index, at, commit: Some(header), .. }) => Some(LastCommit::new(&header, index, at)),
+        Some(Record { index, .. }) => {
+            let why = "it should be a commit".to_owned();
+            return Err(StoreError::LogCorrupt { key: head.key.clone(), index, why });
+        }
+    };
+    Ok(())
+}
+
+/// One event row, without its large payloads: the one at `index`, or the last.
+fn read_event(
+    db: &Connection,
+    rk: i64,
+    index: Option<Index>,
+    key: &RunKey,
+) -> Result<Option<(Record, u64, Option<Index>)>, StoreError> {
+    let read = |row: &Row<'_>| -> rusqlite::Result<_> {
+        let event = event_row(row)?;
+        Ok(event.decode(key).map(|record| (record, event.commit_count, event.last_commit)))
+    };
+    let found = match index {
+        None => db
+            .prepare_cached(&format!("SELECT {EVENT_COLUMNS} FROM events WHERE rk = ?1 ORDER BY idx DESC LIMIT 1"))
+            .and_then(|mut statement| statement.query_row(params![rk], read).optional()),
+        Some(index) => db
+            .prepare_cached(&format!("SELECT {EVENT_COLUMNS} FROM events WHERE rk = ?1 AND idx = ?2"))
+            .and_then(|mut statement| statement.query_row(params![rk, index.0 as i64], read).optional()),
+    };
+    found.map_err(|error| log_error(key, index.unwrap_or_default(), error))?.transpose()
+}
+
+/// The first record of a log.
+pub(crate) fn first_record(db: &Connection, key: &RunKey, rk: i64) -> Result<Record, StoreError> {
+    let missing = || StoreError::LogCorrupt { key: key.clone(), index: Index(0), why: "its beginning is missing".to_owned() };
+    read_event(db, rk, Some(Index(0)), key)?.map(|(record, ..)| record).ok_or_else(missing)
+}
+
+pub(crate) const EVENT_COLUMNS: &str = "rk, idx, at, n, last, crc, body, blobs";
+
+pub(crate) fn event_row<'a>(row: &'a Row<'_>) -> rusqlite::Result<EventRow<'a>> {
+    Ok(EventRow {
+        rk: row.get(0)?,
+        index: Index(row.get::<_, i64>(1)? as u64),
+        at: Timestamp(row.get::<_, i64>(2)? as u64),
+        commit_count: row.get::<_, i64>(3)? as u64,
+        last_commit: row.get::<_, Option<i64>>(4)?.map(|index| Index(index as u64)),
+        crc: row.get::<_, i64>(5)? as u32,
+        body: row.get_ref(6)?.as_blob()?,
+    })
+}
+
+/// A damaged page under a run's log is damage of that run.
+pub(crate) fn log_error(key: &RunKey, index: Index, error: rusqlite::Error) -> StoreError {
+    damage_of_run(key, index, read_error(error))
+}
+
+/// The key of a run by whichever copy of it is right: its row may be damaged and is mended later.
+pub(crate) fn either_key(db: &Connection, rk: i64) -> Option<RunKey> {
+    row_by_number(db, rk).ok().flatten().and_then(|row| row.key().cloned())
+}
+
+/// A run without a row was deleted, and its log with it; a log without a row is damage.
+fn missing_row<T>(db: &Connection, rk: i64) -> Result<Option<T>, StoreError> {
+    let has_log = || db.prepare_cached("SELECT 1 FROM events WHERE rk = ?1 LIMIT 1")?.exists([rk]);
+    match has_log().map_err(read_error)? {
+        true => Err(damaged("a run's row", format!("number {rk} is missing"))),
+        false => Ok(None),
+    }
+}
+
+/// The key of a run, for those who only know its number.
+pub(crate) fn key_of(db: &Connection, rk: i64) -> Result<Option<RunKey>, StoreError> {
+    let Some(row) = row_by_number(db, rk)? else { return missing_row(db, rk) };
+    match (row.identity, row.named) {
+        (Some(identity), _) => Ok(Some(identity.key)),
+        (None, Some(named)) => Err(damaged_row(&named.key, "its own")),
+        (None, None) => Err(damaged("a run's row", format!("nothing of number {rk} can be read"))),
+    }
+}

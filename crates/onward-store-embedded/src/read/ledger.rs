@@ -1,0 +1,134 @@
+//! Rows of the ledger.
+//!
+//! A row is written together with the event that it counts (LG3), and stays when its run is deleted (LG4). Its life is a number without a
+//! sign that is kept as one with a sign.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use onward_core::ledger::{LedgerKey, LedgerSum, SpendQuery, SpendRow, SpendTally};
+use onward_core::{Namespace, RunId, RunKey};
+use onward_store::{PAGE_DEFAULT, StoreError};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::error::{Outcome, Trouble, damaged, damaged_row, read_error};
+use crate::file::schema;
+use crate::row::{seal, unseal};
+
+const COLUMNS: &str = "ns, id, generation, life, day, model, sum,
+  crc IS row_crc(ns, id, tree, generation, life, day, model, sum) AS is_sound";
+
+/// Lets a row grow.
+pub(crate) fn charge(db: &Connection, row: &LedgerKey, sum: &LedgerSum) -> Outcome<()> {
+    let mut statement = db.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM ledger WHERE ns = ?1 AND day = ?2 AND id = ?3 AND generation = ?4 AND life = ?5 AND model = ?6"
+    ))?;
+    let (namespace, id) = (row.run.namespace.as_str(), row.run.id.as_str());
+    let key = params![namespace, row.day, id, row.generation, row.life.cast_signed(), row.model];
+    let known = match statement.query_row(key, read_row).optional()? {
+        None => LedgerSum::default(),
+        Some(Some((_, known))) => known,
+        Some(None) => return Err(Trouble::Damaged(damaged_row(&row.run, "what it has cost"))),
+    };
+    Ok(put(db, row, &known.plus(sum))?)
+}
+
+/// Writes the rows of a run in the place of those that it has.
+pub(crate) fn restore(db: &Connection, rows: &BTreeMap<LedgerKey, LedgerSum>) -> rusqlite::Result<()> {
+    if let Some((row, _)) = rows.first_key_value() {
+        // Of a log whose head was written before there were lives: they are known now.
+        db.prepare_cached("DELETE FROM ledger WHERE ns = ?1 AND tree = ?2 AND id = ?3 AND generation = ?4 AND life = 0")?
+            .execute(params![row.run.namespace.as_str(), row.tree(), row.run.id.as_str(), row.generation])?;
+    }
+    rows.iter().try_for_each(|(row, sum)| put(db, row, sum))
+}
+
+fn put(db: &Connection, row: &LedgerKey, sum: &LedgerSum) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "INSERT INTO ledger(ns, id, tree, generation, life, day, model, sum, crc)
+           VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, row_crc(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8))
+         ON CONFLICT(ns, day, id, generation, life, model) DO UPDATE SET tree = excluded.tree, sum = excluded.sum, crc = excluded.crc",
+    )?
+    .execute(params![
+        row.run.namespace.as_str(),
+        row.run.id.as_str(),
+        row.tree(),
+        row.generation,
+        row.life.cast_signed(),
+        row.day,
+        row.model,
+        seal(sum),
+    ])
+    .map(drop)
+}
+
+/// The row, if it is as it was written.
+fn read_row(row: &Row<'_>) -> rusqlite::Result<Option<(LedgerKey, LedgerSum)>> {
+    if !row.get::<_, bool>("is_sound")? {
+        return Ok(None);
+    }
+    let Some(run) = read_run_of(row)? else { return Ok(None) };
+    let Ok(sum) = unseal::<LedgerSum>("a row of the ledger", row.get_ref("sum")?.as_blob()?) else { return Ok(None) };
+    let (generation, life) = (row.get("generation")?, row.get::<_, i64>("life")?.cast_unsigned());
+    Ok(Some((LedgerKey { run, generation, life, day: row.get("day")?, model: row.get("model")? }, sum)))
+}
+
+/// Of which run it says that it is.
+fn read_run_of(row: &Row<'_>) -> rusqlite::Result<Option<RunKey>> {
+    let text = |name: &str| Ok::<_, rusqlite::Error>(row.get_ref(name)?.as_str().ok().map(str::to_owned));
+    let (namespace, id) = (text("ns")?, text("id")?);
+    let names = namespace.and_then(|name| Namespace::new(name).ok()).zip(id.and_then(|id| RunId::new(id).ok()));
+    Ok(names.map(|(namespace, id)| RunKey::new(namespace, id)))
+}
+
+/// The rows that are not as they were written, by the run that each says it is of.
+pub(crate) fn damaged_rows(db: &Connection) -> rusqlite::Result<BTreeMap<RunKey, Vec<i64>>> {
+    let mut statement = db.prepare(&format!("SELECT seq, {COLUMNS} FROM ledger NOT INDEXED"))?;
+    let mut damaged: BTreeMap<RunKey, Vec<i64>> = BTreeMap::new();
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        if read_row(row)?.is_none()
+            && let Some(run) = read_run_of(row)?
+        {
+            damaged.entry(run).or_default().push(row.get(0)?);
+        }
+    }
+    Ok(damaged)
+}
+
+/// The rows of a run that are as they were written.
+pub(crate) fn sound_rows(db: &Connection, run: &RunKey) -> rusqlite::Result<BTreeSet<LedgerKey>> {
+    let mut statement = db.prepare(&format!("SELECT {COLUMNS} FROM ledger NOT INDEXED WHERE ns = ?1 AND id = ?2"))?;
+    let rows = statement.query_map(params![run.namespace.as_str(), run.id.as_str()], read_row)?;
+    rows.filter_map(|row| row.map(|row| row.map(|(key, _)| key)).transpose()).collect()
+}
+
+pub(crate) fn spend(db: &Connection, query: &SpendQuery) -> Result<Vec<SpendRow>, StoreError> {
+    let mut tally = SpendTally::new(query.by);
+    let Some((first, last)) = query.days() else { return Ok(Vec::new()) };
+    if !schema::has_table(db, "ledger").map_err(read_error)? {
+        return Ok(Vec::new());
+    }
+    let tree = if query.tree.is_some() {
+        " AND +day BETWEEN ?2 AND ?3 AND tree = ?4"
+    } else {
+        " AND day BETWEEN ?2 AND ?3 AND ?4 IS NULL"
+    };
+    let sql = format!("SELECT {COLUMNS} FROM ledger WHERE ns = ?1{tree}");
+    let mut statement = db.prepare_cached(&sql).map_err(read_error)?;
+    let params = params![query.namespace.as_str(), first, last, query.tree_name()];
+    let mut rows = statement.query(params).map_err(read_error)?;
+    while let Some(row) = rows.next().map_err(read_error)? {
+        match read_row(row).map_err(read_error)? {
+            Some((key, sum)) => tally.add(&key, &sum),
+            None => return Err(damaged_ledger(read_run_of(row).map_err(read_error)?)),
+        }
+    }
+    Ok(tally.finish(if query.limit == 0 { PAGE_DEFAULT } else { query.limit }))
+}
+
+fn damaged_ledger(run: Option<RunKey>) -> StoreError {
+    match run {
+        Some(key) => damaged_row(&key, "what it has cost"),
+        None => damaged("a row of the ledger", "wrong checksum"),
+    }
+}

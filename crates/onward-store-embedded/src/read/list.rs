@@ -1,0 +1,388 @@
+//! Lists: runs newest first, open questions oldest first.
+//!
+//! Must never skip rows by counting: a page begins where the one before ended, by key.
+//!
+//! Invariants:
+//! - I9: a list of runs is ordered and filtered by indexes alone, whose pages have checksums, and has every run that they name: the row of a
+//!   run may be damaged or missing, and then its log says what the row should.
+
+use onward_core::run::Wait;
+use onward_core::task::{Task, TaskCount};
+use onward_core::{Epoch, Name, Namespace, RunHead, RunId, RunKey, Status, Timestamp, WorkerId, family};
+use onward_store::{DeletedQuery, DeletedRun, PAGE_DEFAULT, RunPage, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery};
+use rusqlite::{Connection, ToSql};
+
+use crate::error::{damaged, read_error};
+use crate::file::schema;
+use crate::leases::Leases;
+use crate::read::blobs;
+use crate::read::heads;
+use crate::read::past;
+use crate::row::{cursor, parse_cursor, unseal};
+
+pub(crate) fn list_runs(db: &Connection, leases: &Leases, query: &RunQuery) -> Result<RunPage, StoreError> {
+    let limit = page(query.limit);
+    let mut before = query.cursor.as_deref().map(parse_cursor).transpose()?.map(|(at, id)| (at, id.to_owned()));
+    let mut found = Vec::new();
+    let mut statuses: Vec<Status> = query.statuses.clone();
+    statuses.sort_unstable();
+    statuses.dedup();
+    if statuses == [Status::Running] {
+        // Few are held and many may be pending: look at those that are held.
+        found = held(db, leases, query, before.as_ref())?;
+        // Of external runs it is stored.
+        for entry in scan_one(db, query, Some(Status::Running.number()), before.as_ref(), limit + 1)? {
+            found.push(read_entry(db, query, &entry)?);
+        }
+        found.sort_by(|a, b| (b.created_at, &b.key.id).cmp(&(a.created_at, &a.key.id)));
+    } else {
+        // One more than the page says whether there is another; what turns out to be of another status is passed over.
+        while found.len() <= limit {
+            let wanted = limit + 1 - found.len();
+            let entries = scan(db, query, &statuses, before.as_ref(), wanted)?;
+            before = entries.last().map(|entry| (entry.created, entry.id.clone())).or(before);
+            for entry in &entries {
+                let mut head = read_entry(db, query, entry)?;
+                leases.show(entry.rk, &mut head);
+                if statuses.is_empty() || statuses.contains(&head.status) {
+                    found.push(head);
+                }
+            }
+            if entries.len() < wanted {
+                break;
+            }
+        }
+    }
+    let more = found.len() > limit;
+    found.truncate(limit);
+    let next = found.last().filter(|_| more).map(|head| cursor(head.created_at, head.key.id.as_str()));
+    Ok(RunPage { runs: found, next })
+}
+
+type Position = (u64, String);
+
+/// A run as an index has it. The page of an index has a checksum, so that this is right whatever the row of the run is like (I9).
+struct Entry {
+    rk: i64,
+    created: u64,
+    id: String,
+}
+
+/// The next `wanted` runs that may match, by what is stored.
+fn scan(
+    db: &Connection,
+    query: &RunQuery,
+    statuses: &[Status],
+    before: Option<&Position>,
+    wanted: usize,
+) -> Result<Vec<Entry>, StoreError> {
+    let mut stored: Vec<u8> = statuses.iter().map(|status| status.number()).collect();
+    // A held run is stored as pending.
+    stored.extend(statuses.contains(&Status::Running).then_some(Status::Pending.number()));
+    stored.sort_unstable();
+    stored.dedup();
+    if stored.is_empty() {
+        return scan_one(db, query, None, before, wanted);
+    }
+    // One index range each, merged: `status IN (..)` would sort everything that matches.
+    let mut merged = Vec::new();
+    for status in stored {
+        merged.extend(scan_one(db, query, Some(status), before, wanted)?);
+    }
+    merged.sort_by(|a, b| (b.created, &b.id).cmp(&(a.created, &a.id)));
+    merged.truncate(wanted);
+    Ok(merged)
+}
+
+fn scan_one(
+    db: &Connection,
+    query: &RunQuery,
+    status: Option<u8>,
+    before: Option<&Position>,
+    wanted: usize,
+) -> Result<Vec<Entry>, StoreError> {
+    if !query.attributes.is_empty() && !schema::has_table(db, "attributes").map_err(read_error)? {
+        return Ok(Vec::new());
+    }
+    let (sql, params) = select(query, status, before, wanted);
+    let read = |row: &rusqlite::Row<'_>| Ok(Entry { rk: row.get(0)?, created: row.get::<_, i64>(1)? as u64, id: row.get(2)? });
+    db.prepare_cached(&sql)
+        .and_then(|mut statement| statement.query_map(rusqlite::params_from_iter(params.iter()), read)?.collect())
+        .map_err(read_error)
+}
+
+/// Reads the run of an entry. A run whose log is damaged is listed with what its row says, and one whose row is damaged with what its log
+/// says: it must be seen to be dealt with. One of which neither can be read is an error, so that no list is shorter than it should be.
+fn read_entry(db: &Connection, query: &RunQuery, entry: &Entry) -> Result<RunHead, StoreError> {
+    let row = heads::row_by_number(db, entry.rk).ok().flatten().filter(|row| row.key().is_some());
+    if let Some((_, head)) = row.and_then(|row| heads::finish_leniently(db, row)) {
+        return Ok(head);
+    }
+    past::note_missed();
+    let id = RunId::new(entry.id.clone()).map_err(|_| damaged("an index of runs", "an id in it is not readable"))?;
+    heads::rebuild(db, entry.rk, RunKey::new(query.namespace.clone(), id))
+}
+
+type Params = Vec<Box<dyn ToSql>>;
+
+/// The statement and its values for one range of an index.
+fn select(query: &RunQuery, status: Option<u8>, before: Option<&Position>, wanted: usize) -> (String, Params) {
+    let index = match (status, &query.kind) {
+        (Some(_), _) => "runs_status",
+        (None, Some(_)) => "runs_kind",
+        (None, None) => "runs_created",
+    };
+    let mut sql = format!("SELECT rk, created, id FROM runs INDEXED BY {index} WHERE current = 1 AND ns = ?");
+    let mut params: Params = vec![Box::new(query.namespace.as_str().to_owned())];
+    let mut also = |text: &str, values: Params| {
+        sql.push_str(text);
+        params.extend(values);
+    };
+    if let Some(status) = status {
+        also(" AND status = ?", vec![Box::new(status)]);
+    }
+    if let Some(kind) = &query.kind {
+        also(" AND kind = ?", vec![Box::new(kind.as_str().to_owned())]);
+    }
+    if !query.versions.is_empty() {
+        let text = |version: &Option<Name>| version.as_ref().map_or(String::new(), |version| version.as_str().to_owned());
+        let values = query.versions.iter().map(|version| Box::new(text(version)) as Box<dyn ToSql>).collect();
+        also(&format!(" AND version IN ({})", marks(query.versions.len())), values);
+    }
+    for wanted in &query.attributes {
+        let mut values: Params = vec![Box::new(wanted.name.as_str().to_owned())];
+        values.extend(wanted.values.iter().map(|value| Box::new(value.to_key()) as Box<dyn ToSql>));
+        let marks = marks(wanted.values.len());
+        also(&format!(" AND rk IN (SELECT rk FROM attributes WHERE name = ? AND value IN ({marks}))"), values);
+    }
+    if let Some(from) = query.created_from {
+        also(" AND created >= ?", vec![Box::new(number(from.0))]);
+    }
+    if let Some(until) = query.created_until {
+        also(" AND created < ?", vec![Box::new(number(until.0))]);
+    }
+    if let Some((at, id)) = before {
+        also(" AND (created, id) < (?, ?)", vec![Box::new(number(*at)), Box::new(id.clone())]);
+    }
+    also(" ORDER BY created DESC, id DESC LIMIT ?", vec![Box::new(number(wanted as u64))]);
+    (sql, params)
+}
+
+fn marks(count: usize) -> String {
+    vec!["?"; count].join(", ")
+}
+
+fn held(db: &Connection, leases: &Leases, query: &RunQuery, before: Option<&Position>) -> Result<Vec<RunHead>, StoreError> {
+    let mut found = Vec::new();
+    for rk in leases.held_runs() {
+        let Some(mut head) = heads::load_by_rk(db, rk)? else { continue };
+        leases.show(rk, &mut head);
+        let matches =
+            query.matches(&head) && before.is_none_or(|(at, id)| (head.created_at.0, head.key.id.as_str()) < (*at, id.as_str()));
+        if matches {
+            found.push(head);
+        }
+    }
+    Ok(found)
+}
+
+/// The runs that a worker holds. One that is not in the file yet is not the worker's yet either.
+pub(crate) fn list_leases(db: &Connection, leases: &Leases, worker: &WorkerId) -> Result<Vec<(RunKey, Epoch)>, StoreError> {
+    let mut found = Vec::new();
+    for (rk, epoch) in leases.of_worker(worker) {
+        found.extend(heads::key_of(db, rk)?.map(|key| (key, epoch)));
+    }
+    Ok(found)
+}
+
+pub(crate) fn count_versions(db: &Connection, namespace: &Namespace) -> Result<Vec<VersionCount>, StoreError> {
+    let mut statement = db
+        .prepare_cached(
+            "SELECT kind, version, count(*) FROM runs WHERE current = 1 AND ns = ?1 AND status < 4
+             GROUP BY kind, version ORDER BY kind, version",
+        )
+        .map_err(read_error)?;
+    let rows = statement
+        .query_map([namespace.as_str()], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, i64>(2)?)));
+    let rows = rows.and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>).map_err(read_error)?;
+    let unreadable = |_| damaged("a run's row", "its kind or version is not readable");
+    rows.into_iter()
+        .map(|(kind, version, open)| {
+            let version = (!version.is_empty()).then(|| Name::new(version)).transpose().map_err(unreadable)?;
+            Ok(VersionCount { kind: Name::new(kind).map_err(unreadable)?, version, open: open as u64 })
+        })
+        .collect()
+}
+
+pub(crate) fn count_tasks(db: &Connection, namespace: &Namespace) -> Result<Vec<TaskCount>, StoreError> {
+    let read = || {
+        let mut statement = db.prepare_cached(
+            // A task of a paused run waits too.
+            "SELECT queue, kind, sum(state IN (0, 3, 4)), sum(state = 1), sum(state = 2),
+               min(CASE WHEN state IN (0, 3, 4) THEN visible END)
+             FROM tasks WHERE ns = ?1 GROUP BY queue, kind ORDER BY queue, kind",
+        )?;
+        let count = |row: &rusqlite::Row<'_>, at: usize| row.get::<_, i64>(at).map(|count| count as u64);
+        let rows = statement.query_map([namespace.as_str()], |row| {
+            let names: (String, String) = (row.get(0)?, row.get(1)?);
+            let oldest = row.get::<_, Option<i64>>(5)?.map(|at| Timestamp(at as u64));
+            Ok((names, [count(row, 2)?, count(row, 3)?, count(row, 4)?], oldest))
+        })?;
+        rows.collect::<rusqlite::Result<Vec<_>>>()
+    };
+    let unreadable = |_| damaged("a task's row", "its queue or kind is not readable");
+    let rows = read().map_err(read_error)?;
+    rows.into_iter()
+        .map(|((queue, kind), [queued, running, quarantined], oldest_at)| {
+            let queue = (!queue.is_empty()).then(|| Name::new(queue)).transpose().map_err(unreadable)?;
+            let kind = Name::new(kind).map_err(unreadable)?;
+            Ok(TaskCount { queue, kind, queued, running, quarantined, oldest_at })
+        })
+        .collect()
+}
+
+pub(crate) fn list_waits(db: &Connection, query: &WaitQuery) -> Result<Vec<Wait>, StoreError> {
+    let mut sql = "SELECT data FROM waits WHERE ns = ?".to_owned();
+    let mut params: Vec<Box<dyn ToSql>> = vec![Box::new(query.namespace.as_str().to_owned())];
+    if let Some(kind) = query.kind {
+        sql.push_str(" AND kind = ?");
+        params.push(Box::new(kind.number()));
+    }
+    if let Some(run) = &query.run {
+        sql.push_str(" AND ns = ?");
+        params.push(Box::new(run.namespace.as_str().to_owned()));
+        if query.below {
+            let stem = family::stem(&run.id);
+            sql.push_str(" AND (id = ? OR substr(id, 1, ?) = ?)");
+            params.push(Box::new(family::family(&run.id).to_owned()));
+            params.push(Box::new(number(stem.chars().count() as u64)));
+            params.push(Box::new(stem));
+        } else {
+            sql.push_str(" AND id = ?");
+            params.push(Box::new(run.id.as_str().to_owned()));
+        }
+    }
+    sql.push_str(" ORDER BY requested, id, place LIMIT ?");
+    params.push(Box::new(number(page(query.limit) as u64)));
+    let rows = db
+        .prepare_cached(&sql)
+        .and_then(|mut statement| {
+            let rows = statement.query_map(rusqlite::params_from_iter(params.iter()), |row| row.get::<_, Vec<u8>>(0))?;
+            rows.collect::<Result<Vec<_>, _>>()
+        })
+        .map_err(read_error)?;
+    let mut found = Vec::new();
+    for data in rows {
+        // A damaged question is never left out without a word; it is made again from its log, and then there are all.
+        let mut wait: Wait = unseal("a wait", &data)?;
+        if query.matches(&wait) && shows(blobs::restore(db, &mut wait), query.run.is_some())? {
+            found.push(wait);
+        }
+    }
+    Ok(found)
+}
+
+/// Goes through all open tasks: a verb for people, who ask seldom.
+pub(crate) fn list_tasks(db: &Connection, query: &TaskQuery) -> Result<Vec<Task>, StoreError> {
+    let mut statement = db.prepare_cached("SELECT data FROM tasks INDEXED BY tasks_run ORDER BY tk").map_err(read_error)?;
+    let mut rows = statement.query([]).map_err(read_error)?;
+    let (mut found, limit) = (Vec::new(), page(query.limit));
+    while found.len() < limit
+        && let Some(row) = rows.next().map_err(read_error)?
+    {
+        let data = row.get_ref(0).and_then(|data| Ok(data.as_blob()?)).map_err(read_error)?;
+        let mut task = unseal::<Task>("a task", data)?;
+        if query.matches(&task) && shows(blobs::restore(db, &mut task), query.run.is_some())? {
+            found.push(task);
+        }
+    }
+    Ok(found)
+}
+
+pub(crate) fn list_deleted(db: &Connection, query: &DeletedQuery) -> Result<Vec<DeletedRun>, StoreError> {
+    let mut statement = db
+        .prepare_cached(
+            "SELECT ns, id, kind, reason, at, crc IS row_crc(ns, id, kind, reason, at) FROM deleted WHERE ns = ?1 AND (?2 IS NULL OR (ns = ?3 AND id = ?2))
+             ORDER BY seq DESC LIMIT ?4",
+        )
+        .map_err(read_error)?;
+    let run = query.run.as_ref();
+    let params = rusqlite::params![
+        query.namespace.as_str(),
+        run.map(|run| run.id.as_str()),
+        run.map(|run| run.namespace.as_str()),
+        number(page(query.limit) as u64),
+    ];
+    let rows = statement.query_map(params, |row| {
+        if !row.get::<_, bool>(5)? {
+            return Ok(None);
+        }
+        let text = |column| row.get::<_, String>(column);
+        Ok(Some((text(0)?, text(1)?, text(2)?, text(3)?, row.get::<_, i64>(4)?)))
+    });
+    let rows = rows.and_then(Iterator::collect::<rusqlite::Result<Vec<_>>>).map_err(read_error)?;
+    rows.into_iter()
+        .map(|row| {
+            let (namespace, id, kind, reason, at) = row.ok_or_else(|| damaged("a deleted run's row", "wrong checksum"))?;
+            let unreadable = |_| damaged("a deleted run's row", "its names are not readable");
+            let namespace = Namespace::new(namespace).map_err(unreadable)?;
+            let key = RunKey::new(namespace, RunId::new(id).map_err(unreadable)?);
+            let kind = Name::new(kind).map_err(unreadable)?;
+            Ok(DeletedRun { key, kind, reason, deleted_at: Timestamp(at as u64) })
+        })
+        .collect()
+}
+
+/// Where a large payload is damaged, the log that has it is too, and whoever asks for the run is told; the others can be listed.
+fn shows(restored: Result<(), StoreError>, is_asked_for: bool) -> Result<bool, StoreError> {
+    match restored {
+        Err(StoreError::Corrupt { .. }) if !is_asked_for => Ok(false),
+        other => other.map(|()| true),
+    }
+}
+
+fn page(limit: usize) -> usize {
+    if limit == 0 { PAGE_DEFAULT } else { limit }
+}
+
+fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// I9.
+    #[test]
+    fn every_list_of_runs_is_read_from_an_index_alone() {
+        let db = Connection::open_in_memory().unwrap();
+        db.execute_batch(&schema::make_tables()).unwrap();
+        let name = |text: &str| Name::new(text).unwrap();
+        let attribute = onward_core::AttributeMatch::typed(name("color"), "red");
+        let range = (Some(Timestamp(1)), Some(Timestamp(9)));
+        for bits in 0..32 {
+            let has = |bit: u32| bits & (1 << bit) != 0;
+            let query = RunQuery {
+                kind: has(0).then(|| name("order")),
+                versions: if has(1) { vec![None, Some(name("v2"))] } else { Vec::new() },
+                attributes: if has(2) { vec![attribute.clone()] } else { Vec::new() },
+                created_from: range.0.filter(|_| has(3)),
+                created_until: range.1.filter(|_| has(3)),
+                ..RunQuery::default()
+            };
+            let before = (5, "x".to_owned());
+            for status in [None, Some(1)] {
+                let (sql, params) = select(&query, status, Some(&before).filter(|_| has(4)), 10);
+                let mut plan = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+                let plan: Vec<String> = plan
+                    .query_map(rusqlite::params_from_iter(params.iter()), |row| row.get(3))
+                    .unwrap()
+                    .collect::<Result<_, _>>()
+                    .unwrap();
+                assert!(plan[0].contains("USING COVERING INDEX runs_"), "{sql}: {plan:?}");
+                assert!(!plan.iter().any(|step| step.contains("TEMP B-TREE FOR")), "{sql}: {plan:?}");
+            }
+        }
+    }
+}

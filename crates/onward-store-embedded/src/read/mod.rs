@@ -1,0 +1,9 @@
+//! Reads: lists, heads, logs of earlier generations, kinds.
+
+pub(crate) mod blobs;
+pub(crate) mod heads;
+pub(crate) mod kinds;
+pub(crate) mod ledger;
+pub(crate) mod list;
+pub(crate) mod past;
+pub(crate) mod reader;

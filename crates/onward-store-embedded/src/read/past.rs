@@ -1,0 +1,205 @@
+//! Earlier generations of runs: where their logs are.
+//!
+//! Owns the table `past`. A run has rows of its own for its first generation, on which hangs what is kept over all of them, and for its
+//! current one; an agent has a generation for each turn, and of those between nothing is kept but the number of their log. Directories
+//! that were made before have rows of runs for those too. Must never be asked for a run: `runs` says which one it is.
+//!
+//! Invariants:
+//! - I4: a generation that was and that nobody finds is damage, and its row is made again from the first record of its log.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use onward_core::Record;
+use onward_core::event::RunStarted;
+use onward_store::StoreError;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::error::{is_malformed, read_error};
+use crate::file::schema::has_table;
+use crate::read::heads::{self, EVENT_COLUMNS, Identity, event_row};
+
+/// Keeps of a generation that is neither the first nor the current one where its log is.
+pub(crate) fn put(db: &Connection, rk: i64, root: i64, generation: u32) -> rusqlite::Result<()> {
+    db.prepare_cached("INSERT INTO past(rk, root, generation, crc) VALUES (?1, ?2, ?3, row_crc(?1, ?2, ?3))")?
+        .execute(params![rk, root, generation])
+        .map(drop)
+}
+
+thread_local! {
+    /// A row was missing, or damaged, and somebody did without.
+    static MISSED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Notes that a row has to be made again.
+pub(crate) fn note_missed() {
+    MISSED.set(true);
+}
+
+/// Whether a row has to be made again: one was missed by this thread since it was asked last.
+pub(crate) fn take_missed() -> bool {
+    MISSED.take()
+}
+
+/// The number of the log of a generation of the run that began in `life`. Where its row is missing or damaged the log itself is looked for,
+/// so that nobody has to wait until it is mended.
+pub(crate) fn log_of(db: &Connection, root: i64, generation: u32, life: Option<u64>) -> Result<Option<i64>, StoreError> {
+    let find = || -> rusqlite::Result<Option<i64>> {
+        if !has_table(db, "past")? {
+            return Ok(None);
+        }
+        let row = |how: &str| -> rusqlite::Result<Option<i64>> {
+            let sql =
+                format!("SELECT rk FROM past {how} WHERE root = ?1 AND generation = ?2 AND crc IS row_crc(rk, root, generation)");
+            let row = db
+                .prepare_cached(&sql)
+                .and_then(|mut statement| statement.query_row(params![root, generation], |row| row.get(0)).optional());
+            match row {
+                Err(error) if is_malformed(&error) && life.is_some() => Ok(None),
+                row => row,
+            }
+        };
+        if let Some(rk) = row("")? {
+            return Ok(Some(rk));
+        }
+        let Some(life) = life else { return Ok(None) };
+        MISSED.set(true);
+        let found = logs_without_row(db, Some((root, life)))?.get(&(root, generation)).copied();
+        // The row may have been made again since the first look, or only the index may lack it.
+        found.map_or_else(|| row("NOT INDEXED"), |rk| Ok(Some(rk)))
+    };
+    find().map_err(read_error)
+}
+
+fn each_first_record(db: &Connection, mut look: impl FnMut(i64, &RunStarted) -> rusqlite::Result<()>) -> rusqlite::Result<()> {
+    let mut statement = db.prepare(&format!("SELECT {EVENT_COLUMNS} FROM events INDEXED BY events_run WHERE idx = 0"))?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let Some(first) = event_row(row).ok().filter(|first| first.is_of(first.rk)) else { continue };
+        let Ok(record) = Record::decode_body(first.index, first.at, first.body) else { continue };
+        if let Some(started) = record.started() {
+            look(first.rk, started)?;
+        }
+    }
+    Ok(())
+}
+
+/// The logs of a run's generations that are kept here. `how` says how to look: behind the table's name, in SQL.
+pub(crate) fn logs_of(db: &Connection, how: &str, root: i64) -> rusqlite::Result<Vec<(i64, u32)>> {
+    let mut statement = db.prepare_cached(&format!("SELECT rk, generation FROM past {how} WHERE root = ?1"))?;
+    statement.query_map([root], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+}
+
+/// The numbers of all logs that are kept here.
+pub(crate) fn logs(db: &Connection) -> rusqlite::Result<BTreeSet<i64>> {
+    db.prepare("SELECT rk FROM past NOT INDEXED")?.query_map([], |row| row.get(0))?.collect()
+}
+
+/// Takes the rows of a run out.
+pub(crate) fn remove(db: &Connection, root: i64) -> rusqlite::Result<()> {
+    db.prepare_cached("DELETE FROM past WHERE root = ?1")?.execute([root]).map(drop)
+}
+
+/// Whether every row is as it was written and no generation of a run is missing.
+pub(crate) fn is_whole(db: &Connection) -> rusqlite::Result<bool> {
+    let mut counts: BTreeMap<i64, i64> = BTreeMap::new();
+    let mut statement = db.prepare("SELECT root, crc IS row_crc(rk, root, generation) FROM past NOT INDEXED")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        if !row.get::<_, bool>(1)? {
+            return Ok(false);
+        }
+        *counts.entry(row.get(0)?).or_default() += 1;
+    }
+    let mut newest: BTreeMap<i64, u32> = BTreeMap::new();
+    each_run(db, |_, Identity { root, generation, .. }, _| {
+        let known = newest.entry(root).or_default();
+        *known = (*known).max(generation);
+        *counts.entry(root).or_default() += 1;
+    })?;
+    Ok(newest.iter().all(|(root, newest)| counts.get(root) == Some(&(i64::from(*newest) + 1))))
+}
+
+/// Makes the rows again that are damaged or missing (I4). The index of the table is gone meanwhile.
+pub(crate) fn restore(db: &Connection) -> rusqlite::Result<()> {
+    db.execute("DELETE FROM past WHERE crc IS NOT row_crc(rk, root, generation)", [])?;
+    let found = logs_without_row(db, None)?;
+    found.into_iter().try_for_each(|((root, generation), rk)| put(db, rk, root, generation))
+}
+
+/// Returns the logs that no row leads to, by the root and the generation that they belong to. `of` is the root and the life of a run that
+/// is looked for, in case its own row does not say its life.
+///
+/// A life does not name a run: a run that is imported into another namespace has the life of the one that was exported. So a log belongs to a
+/// run only if no row gives it to another one, and if exactly one run of its life is without that generation. The log of a first
+/// generation has the number of the root itself, and the newest generation has a row of its own in `runs`: any other log is of a run whose
+/// row is lost.
+pub(crate) fn logs_without_row(db: &Connection, of: Option<(i64, u64)>) -> rusqlite::Result<BTreeMap<(i64, u32), i64>> {
+    let (mut known, mut taken) = known_logs(db)?;
+    let mut newest: BTreeMap<i64, u32> = BTreeMap::new();
+    let mut roots: BTreeMap<u64, BTreeSet<i64>> = BTreeMap::new();
+    each_run(db, |rk, Identity { root, generation, .. }, life| {
+        known.insert(rk);
+        taken.insert((root, generation));
+        let last = newest.entry(root).or_default();
+        *last = (*last).max(generation);
+        if let Some(life) = life {
+            roots.entry(life).or_default().insert(root);
+        }
+    })?;
+    if let Some((root, life)) = of {
+        roots.entry(life).or_default().insert(root);
+    }
+    let mut found: BTreeMap<(i64, u32), Vec<i64>> = BTreeMap::new();
+    each_first_record(db, |rk, started| {
+        let generation = started.generation;
+        let is_without = |root: &&i64| {
+            newest.get(*root).is_some_and(|newest| *newest > generation)
+                && !taken.contains(&(**root, generation))
+                && (generation > 0 || rk == **root)
+        };
+        let of_life = started.origin_seed().filter(|_| !known.contains(&rk)).and_then(|life| roots.get(&life));
+        let candidates: Vec<&i64> = of_life.into_iter().flatten().filter(is_without).collect();
+        if let [root] = candidates[..] {
+            found.entry((*root, generation)).or_default().push(rk);
+        }
+        Ok(())
+    })?;
+    // Two logs of one generation: which of them is the run's is not known.
+    Ok(found.into_iter().filter_map(|(key, logs)| if let [rk] = logs[..] { Some((key, rk)) } else { None }).collect())
+}
+
+/// The logs that undamaged rows of the table lead to, and the generations of roots that have such a row.
+type Known = (BTreeSet<i64>, BTreeSet<(i64, u32)>);
+
+/// Reads what the table knows. Where its pages are damaged, it knows nothing.
+fn known_logs(db: &Connection) -> rusqlite::Result<Known> {
+    let read = || -> rusqlite::Result<Known> {
+        let mut known = Known::default();
+        let mut statement =
+            db.prepare("SELECT rk, root, generation FROM past NOT INDEXED WHERE crc IS row_crc(rk, root, generation)")?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            known.0.insert(row.get(0)?);
+            known.1.insert((row.get(1)?, row.get(2)?));
+        }
+        Ok(known)
+    };
+    match read() {
+        Err(error) if is_malformed(&error) => Ok(Known::default()),
+        known => known,
+    }
+}
+
+/// Looks at the rows of runs whose name can be read: their number, their identity, and the life in which the run began, if the row says it.
+fn each_run(db: &Connection, mut look: impl FnMut(i64, Identity, Option<u64>)) -> rusqlite::Result<()> {
+    let mut statement = db.prepare(&format!("SELECT {} FROM runs NOT INDEXED", heads::COLUMNS))?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let row = heads::read_row(row)?;
+        if let Some(identity) = row.identity {
+            look(row.rk, identity, row.head.and_then(|head| head.origin_life()));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,453 @@
+//! Repairing a damaged directory: everything that verifies goes into a new database.
+//!
+//! Owns the new database, what is made again in it, the list of what is lost, and the exchange of the files. The log is the truth (L16):
+//! heads, timers, tasks, questions, attributes and rows of the ledger are compared with the logs and made again from them. Must never
+//! change or remove a damaged file: all of them are moved into a directory beside the new database.
+//!
+//! Invariants:
+//! - I8: whatever dies in the middle, the directory has the damaged files or the new database, and never the new database with the old
+//!   write-ahead log: a file names the exchange before it begins, and the next opening finishes it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{DirBuilder, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use onward_core::projection::Projection;
+use onward_core::{Epoch, Hash, Index, Place, Record, RunHead, RunKey, Status, Timestamp};
+use onward_store::StoreError;
+use rusqlite::{Connection, params};
+
+use crate::error::read_error;
+use crate::file::directory::{lock, remove_unfinished, sync_directory};
+use crate::file::pages;
+use crate::file::schema::{self, DATABASE, UNFINISHED, io_error, open_error, unusable};
+use crate::file::synced::SYNCED;
+use crate::file::wal::LogDamage;
+use crate::read::heads;
+use crate::read::past;
+use crate::read::reader::read_records;
+use crate::repair::rows;
+use crate::repair::salvage::{Pages, Row};
+use crate::row::{hashes, place_key};
+
+/// Names the directory that the damaged files go to, while they go.
+const EXCHANGE: &str = "onward.repair";
+/// What the names of such directories begin with.
+const ASIDE: &str = "onward.damaged";
+
+/// Every table that a row is taken for. Attributes and counts of references are made again.
+const TABLES: &[(&str, usize)] = &[
+    ("runs", 17),
+    ("events", 9),
+    ("slots", 7),
+    ("timers", 5),
+    ("tasks", 12),
+    ("waits", 9),
+    ("outbox", 4),
+    ("deleted", 7),
+    ("payloads", 2),
+    ("kinds", 6),
+    ("ledger", 10),
+    ("past", 4),
+];
+
+/// What a repair did.
+#[derive(Debug, Clone, Default)]
+pub struct Repaired {
+    pub runs: u64,
+    pub events: u64,
+    /// Pages of the database without their checksum, and rows without theirs.
+    pub damaged_pages: u64,
+    pub damaged_rows: u64,
+    pub log_damage: Option<LogDamage>,
+    pub lost: Vec<Lost>,
+    /// Where the damaged files are; `None` if nothing was damaged, and then nothing was changed.
+    pub aside: Option<PathBuf>,
+}
+
+/// Something that was in a log and is there no more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    /// `None` where the row with the run's id is lost.
+    pub run: Option<RunKey>,
+    pub generation: u32,
+    /// From which event on the log cannot be read.
+    pub index: Index,
+    pub why: String,
+}
+
+impl std::fmt::Display for Lost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.run {
+            Some(run) if self.generation > 0 => {
+                write!(f, "run {run}, generation {}, from event {} on: {}", self.generation, self.index, self.why)
+            }
+            Some(run) => write!(f, "run {run}, from event {} on: {}", self.index, self.why),
+            None => write!(f, "a run whose id is lost: {}", self.why),
+        }
+    }
+}
+
+impl Repaired {
+    fn found_damage(&self) -> bool {
+        self.damaged_pages + self.damaged_rows > 0 || self.log_damage.is_some() || !self.lost.is_empty()
+    }
+}
+
+/// Puts everything that verifies into a new database and the damaged files aside. Nothing is changed where nothing is damaged.
+pub(crate) fn repair(directory: &Path, now: Timestamp) -> Result<Repaired, StoreError> {
+    if !is_ours(directory) {
+        let why = format!("its {DATABASE} has no page that Onward wrote");
+        return Err(StoreError::DirectoryForeign { path: directory.to_owned(), why });
+    }
+    let _lock = lock(directory)?;
+    finish(directory)?;
+    Scratch::remove_old(directory);
+    let (pages, log_damage) = Pages::open(directory)?;
+    let mut repaired = Repaired { damaged_pages: pages.damaged(), log_damage, ..Repaired::default() };
+    remove_unfinished(directory)?;
+    let unfinished = directory.join(UNFINISHED);
+    schema::create(&unfinished, |db| fill(db, &pages, now, &mut repaired))?;
+    if !repaired.found_damage() {
+        remove_unfinished(directory)?;
+        return Ok(repaired);
+    }
+    let aside = make_aside(directory, now)?;
+    let exchange = directory.join(EXCHANGE);
+    let name = aside.file_name().unwrap_or_default().as_encoded_bytes();
+    let begin = std::fs::write(&exchange, name).and_then(|()| File::open(&exchange)?.sync_all());
+    begin.map_err(|error| unusable(&exchange, &error))?;
+    sync_directory(directory)?;
+    finish(directory)?;
+    repaired.aside = Some(aside);
+    Ok(repaired)
+}
+
+/// A database with all that verifies of a damaged directory, to be read while nobody has repaired it; gone when this is dropped.
+///
+/// SQLite's own view of the damaged files is no state that ever was: the log up to the bad frame, over a database into which later frames
+/// may have been copied.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    pub path: PathBuf,
+}
+
+const SCRATCH: &str = "onward.reading";
+
+impl Scratch {
+    pub fn fill(directory: &Path, now: Timestamp) -> Result<Scratch, StoreError> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("{SCRATCH}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let make = |parent: &Path| {
+            let path = parent.join(&name);
+            DirBuilder::new().mode(0o700).create(&path).map(|()| Scratch { path })
+        };
+        // Whoever may only read the directory uses another place.
+        let scratch = make(directory).or_else(|_| make(&std::env::temp_dir())).map_err(|error| unusable(directory, &error))?;
+        let (pages, _) = Pages::open(directory)?;
+        let database = schema::database(&scratch.path);
+        schema::create(&database, |db| fill(db, &pages, now, &mut Repaired::default()))?;
+        Ok(scratch)
+    }
+
+    /// Removes what processes left that died while they read. Only under the lock; those that still read keep their open files.
+    pub fn remove_old(directory: &Path) {
+        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(SCRATCH)) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Whether one of the first pages has a checksum of ours: the first page itself may be damaged.
+pub(crate) fn is_ours(directory: &Path) -> bool {
+    use std::os::unix::fs::FileExt;
+    let Ok(file) = File::open(schema::database(directory)) else { return directory.join(EXCHANGE).exists() };
+    let mut page = [0; pages::PAGE_BYTES];
+    (1..=8).any(|number| {
+        let read = file.read_exact_at(&mut page, (number - 1) * pages::PAGE_BYTES as u64);
+        read.is_ok() && pages::check(number, &page) == pages::Sum::Right
+    })
+}
+
+fn make_aside(directory: &Path, now: Timestamp) -> Result<PathBuf, StoreError> {
+    for attempt in 0.. {
+        let path = directory.join(format!("{ASIDE}-{}", now.0 + attempt));
+        match DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(unusable(&path, &error)),
+        }
+    }
+    unreachable!("some name is free")
+}
+
+/// Finishes an exchange of files that was begun (I8). Only under the lock.
+pub(crate) fn finish(directory: &Path) -> Result<(), StoreError> {
+    let exchange = directory.join(EXCHANGE);
+    let Ok(name) = std::fs::read_to_string(&exchange) else { return Ok(()) };
+    if !name.starts_with(ASIDE) || name.contains('/') {
+        return Err(StoreError::DirectoryUnusable { path: exchange, why: "it names no directory of ours".to_owned() });
+    }
+    let aside = directory.join(name);
+    let put_aside = |name: &str| match std::fs::rename(directory.join(name), aside.join(name)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(io_error(&directory.join(name), &error)),
+        _ => Ok(()),
+    };
+    // The log goes first: with the new database it would be read as that one's.
+    let (log, index) = (format!("{DATABASE}-wal"), format!("{DATABASE}-shm"));
+    [log.as_str(), &index, SYNCED].into_iter().try_for_each(put_aside)?;
+    let unfinished = directory.join(UNFINISHED);
+    if unfinished.exists() {
+        put_aside(DATABASE)?;
+        std::fs::rename(&unfinished, schema::database(directory)).map_err(|error| io_error(&unfinished, &error))?;
+    }
+    sync_directory(&aside)?;
+    sync_directory(directory)?;
+    std::fs::remove_file(&exchange).map_err(|error| io_error(&exchange, &error))?;
+    sync_directory(directory)
+}
+
+pub(crate) fn is_unfinished(directory: &Path) -> bool {
+    directory.join(EXCHANGE).exists()
+}
+
+/// Fills the new database.
+fn fill(db: &Connection, pages: &Pages, now: Timestamp, repaired: &mut Repaired) -> Result<(), StoreError> {
+    let mut boots = Vec::new();
+    let mut inserts = BTreeMap::new();
+    for (table, columns) in TABLES {
+        let marks = vec!["?"; *columns].join(", ");
+        let insert = db.prepare(&format!("INSERT OR REPLACE INTO {table} VALUES ({marks})")).map_err(open_error)?;
+        inserts.insert(*table, insert);
+    }
+    let mut partial = Vec::new();
+    repaired.damaged_rows = pages.rows(|Row { table, values, is_partial }| {
+        if is_partial {
+            partial.push(values);
+            return Ok(());
+        }
+        if table == "meta" {
+            boots.extend(values.get(2).cloned());
+            return Ok(());
+        }
+        match inserts.get_mut(table) {
+            Some(insert) => insert.execute(rusqlite::params_from_iter(values)).map(drop).map_err(open_error),
+            None => Ok(()),
+        }
+    })?;
+    drop(inserts);
+    // They take no place of a row that verifies.
+    repaired.damaged_rows += partial.len() as u64;
+    let mut insert = db.prepare(&format!("INSERT OR IGNORE INTO runs VALUES ({})", ["?"; 17].join(", "))).map_err(open_error)?;
+    for values in partial {
+        insert.execute(rusqlite::params_from_iter(values)).map_err(open_error)?;
+    }
+    drop(insert);
+    let boot =
+        boots.iter().filter_map(|boot| if let rusqlite::types::Value::Integer(boot) = boot { Some(*boot) } else { None }).max();
+    let is_log_damaged = repaired.log_damage.is_some();
+    let make_again = || -> rusqlite::Result<()> {
+        write_boot(db, boot, is_log_damaged)?;
+        count_references(db)?;
+        rows::restore_runs(db, &pages.run_keys())?;
+        past::restore(db)?;
+        follow_logs(db)?;
+        rows::restore_views(db, now)?;
+        rows::restore_attributes(db)?;
+        rows::restore_ledger(db)
+    };
+    make_again().map_err(open_error)?;
+    take_stock(db, pages, repaired).map_err(read_error)
+}
+
+/// Epochs must be above all that were given. Where no row says how often the directory was opened, the logs say it at least.
+fn write_boot(db: &Connection, boot: Option<i64>, is_log_damaged: bool) -> rusqlite::Result<()> {
+    const OPENED_WITHOUT_A_COMMIT_MAX: i64 = 1_000_000;
+    let boot = match boot {
+        // The last openings may be among what is lost.
+        Some(boot) if is_log_damaged => boot + OPENED_WITHOUT_A_COMMIT_MAX,
+        Some(boot) => boot,
+        None => {
+            let mut last = 0;
+            let mut statement = db.prepare(&format!("SELECT {} FROM events", heads::EVENT_COLUMNS))?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                let event = heads::event_row(row)?;
+                let record = Record::decode_body(event.index, event.at, event.body).ok();
+                last = last.max(record.and_then(|record| record.commit).map_or(0, |commit| commit.epoch.0 >> 32));
+            }
+            last as i64 + OPENED_WITHOUT_A_COMMIT_MAX
+        }
+    };
+    schema::write_boot(db, boot)
+}
+
+/// Makes the counts of references to large payloads again, and drops what nobody refers to.
+fn count_references(db: &Connection) -> rusqlite::Result<()> {
+    let mut counts: BTreeMap<[u8; 16], i64> = BTreeMap::new();
+    for table in ["events", "tasks", "waits", "outbox"] {
+        let mut statement = db.prepare(&format!("SELECT blobs FROM {table} WHERE blobs IS NOT NULL"))?;
+        for list in statement.query_map([], |row| row.get::<_, Vec<u8>>(0))? {
+            hashes(Some(&list?)).for_each(|hash| *counts.entry(hash).or_default() += 1);
+        }
+    }
+    let mut statement = db.prepare("SELECT seq, data FROM payloads")?;
+    let mut rows = statement.query([])?;
+    let (mut kept, mut dropped) = (BTreeMap::new(), Vec::new());
+    while let Some(row) = rows.next()? {
+        let (seq, hash) = (row.get::<_, i64>(0)?, Hash::of_parts(&[row.get_ref(1)?.as_blob()?]).0);
+        match counts.get(&hash) {
+            Some(count) if kept.insert(hash, (seq, *count)).is_none() => {}
+            _ => dropped.push(seq),
+        }
+    }
+    let mut insert = db.prepare("INSERT INTO blobs(seq, hash, refs, crc) VALUES (?1, ?2, ?3, row_crc(?2, ?3))")?;
+    kept.iter().try_for_each(|(hash, (seq, count))| insert.execute(params![seq, hash, count]).map(drop))?;
+    let mut delete = db.prepare("DELETE FROM payloads WHERE seq = ?1")?;
+    dropped.iter().try_for_each(|seq| delete.execute([seq]).map(drop))
+}
+
+/// A generation of a run, and where its log is.
+struct Generation {
+    rk: i64,
+    key: RunKey,
+    generation: u32,
+    is_current: bool,
+    /// How long the log was at least.
+    next_index: Index,
+}
+
+fn generations(db: &Connection) -> rusqlite::Result<Vec<Generation>> {
+    let mut found = Vec::new();
+    let mut roots = BTreeMap::new();
+    let mut statement = db.prepare(&format!("SELECT {}, current FROM runs", heads::COLUMNS))?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let is_current = row.get::<_, i64>("current")? == 1;
+        let row = heads::read_row(row)?;
+        let Some(heads::Identity { root, key, generation, .. }) = row.identity else { continue };
+        roots.insert(root, key.clone());
+        let next_index = row.head.map_or(Index(0), |head| head.next_index);
+        found.push(Generation { rk: row.rk, key, generation, is_current, next_index });
+    }
+    let mut statement = db.prepare("SELECT rk, root, generation FROM past")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let Some(key) = roots.get(&row.get::<_, i64>(1)?) else { continue };
+        let (rk, generation) = (row.get(0)?, row.get(2)?);
+        found.push(Generation { rk, key: key.clone(), generation, is_current: false, next_index: Index(0) });
+    }
+    Ok(found)
+}
+
+/// Lets heads and views say what the logs say: a page of the write-ahead log may be lost that had their last version.
+fn follow_logs(db: &Connection) -> rusqlite::Result<()> {
+    let mut open: BTreeSet<i64> = BTreeSet::new();
+    for Generation { rk, key, is_current, .. } in generations(db)? {
+        if !is_current {
+            continue;
+        }
+        let Ok(records) = read_records(db, &key, rk, Index(0), usize::MAX) else {
+            open.insert(rk); // what the log of a damaged run leaves open is not known
+            continue;
+        };
+        let Some(projection) = Projection::of(key.clone(), &records) else { continue };
+        follow_head(db, rk, &key, &projection.head)?;
+        if !projection.head.status.is_closed() {
+            open.insert(rk);
+            drop_answered(db, "timers", rk, &projection.timers)?;
+            drop_answered(db, "tasks", rk, &projection.tasks)?;
+            drop_answered(db, "waits", rk, &projection.waits)?;
+        }
+    }
+    for table in ["timers", "tasks", "waits"] {
+        let rows = db
+            .prepare(&format!("SELECT DISTINCT rk FROM {table}"))?
+            .query_map([], |row| row.get(0))?
+            .collect::<Result<Vec<i64>, _>>()?;
+        let mut delete = db.prepare(&format!("DELETE FROM {table} WHERE rk = ?1"))?;
+        rows.iter().filter(|rk| !open.contains(rk)).try_for_each(|rk| delete.execute([rk]).map(drop))?;
+    }
+    Ok(())
+}
+
+fn follow_head(db: &Connection, rk: i64, key: &RunKey, head: &RunHead) -> rusqlite::Result<()> {
+    let plain = |head: &RunHead| {
+        let status = if head.status == Status::Running { Status::Pending } else { head.status };
+        RunHead { epoch: Epoch(0), status, ..head.clone() }
+    };
+    let Ok(Some(found)) = heads::load(db, key, None) else { return Ok(()) };
+    if found.rk != rk || plain(&found.head) == plain(head) {
+        return Ok(());
+    }
+    heads::replace_row(db, rk, found.root, found.input_hash, true, head)
+}
+
+/// Removes rows of a run that its log has answered since.
+fn drop_answered<T>(db: &Connection, table: &str, rk: i64, open: &BTreeMap<Place, T>) -> rusqlite::Result<()> {
+    let mut places = db.prepare(&format!("SELECT rowid, place FROM {table} WHERE rk = ?1"))?;
+    let rows =
+        places.query_map([rk], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?)))?.collect::<Result<Vec<_>, _>>()?;
+    let open: BTreeSet<Vec<u8>> = open.keys().map(place_key).collect();
+    let mut delete = db.prepare(&format!("DELETE FROM {table} WHERE rowid = ?1"))?;
+    rows.iter().filter(|(_, place)| !open.contains(place)).try_for_each(|(row, _)| delete.execute([row]).map(drop))
+}
+
+/// Counts what is there, and finds what is not.
+fn take_stock(db: &Connection, pages: &Pages, repaired: &mut Repaired) -> rusqlite::Result<()> {
+    let mut known = BTreeSet::new();
+    let mut runs = BTreeSet::new();
+    let indexed = indexed_ends(db, pages)?;
+    for Generation { rk, key, generation, next_index, .. } in generations(db)? {
+        known.insert(rk);
+        let lost = match read_records(db, &key, rk, Index(0), usize::MAX) {
+            Ok(records) => {
+                repaired.events += records.iter().map(|record| record.events.len() as u64).sum::<u64>();
+                let end = records.last().map_or(Index(0), Record::next_index);
+                let is_cut = end < next_index || indexed.get(&rk).is_some_and(|last| *last >= end) || end == Index(0);
+                is_cut.then(|| (end, "it is missing".to_owned()))
+            }
+            Err(StoreError::LogCorrupt { index, why, .. }) => Some((index, why)),
+            Err(error) => Some((Index(0), error.to_string())),
+        };
+        repaired.lost.extend(lost.map(|(index, why)| Lost { run: Some(key.clone()), generation, index, why }));
+        runs.insert(key);
+    }
+    repaired.runs = runs.len() as u64;
+    let mut statement = db.prepare("SELECT rk, count(*) FROM events GROUP BY rk")?;
+    for row in statement.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))? {
+        let (rk, count) = row?;
+        if !known.contains(&rk) {
+            let why = format!("{count} records of its log are there, and no row says whose they are");
+            repaired.lost.push(Lost { run: None, generation: 0, index: Index(0), why });
+        }
+    }
+    Ok(())
+}
+
+/// The last event of each log that an index has an entry of: a log that ends before it has lost its end.
+fn indexed_ends(db: &Connection, pages: &Pages) -> rusqlite::Result<BTreeMap<i64, Index>> {
+    // Entries about earlier generations are of three numbers too.
+    let past = "SELECT root, generation, rk FROM past";
+    let mut past = db.prepare(past)?;
+    let past = past.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let past: BTreeSet<(i64, i64, i64)> = past.collect::<Result<_, _>>()?;
+    let mut ends: BTreeMap<i64, Index> = BTreeMap::new();
+    pages.indexed(|rk, index, row| {
+        if index >= 0 && !past.contains(&(rk, index, row)) {
+            let end = ends.entry(rk).or_default();
+            *end = (*end).max(Index(index as u64));
+        }
+    });
+    Ok(ends)
+}

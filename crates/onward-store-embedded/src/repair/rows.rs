@@ -1,0 +1,526 @@
+//! Making again what is damaged and can be: indexes from their tables, rows from their seals or from the log.
+//!
+//! Owns the look at all small tables after damage was met. The log is the truth (L16): the row of a run has a sealed head and a log, so
+//! that either of the two brings it back; timers, tasks and waits come from the logs of the open runs, rows of the ledger and of the past
+//! from all logs. Slots and news are nowhere else
+//! and stay as they are: whoever needs them is told. Must never touch an event, nor free a page of what is damaged: its neighbors in the
+//! file may be somebody else's.
+//!
+//! Invariants:
+//! - I3: what is made again says exactly what was written, or, for a task, what its log says.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use onward_core::ledger::{LedgerKey, LedgerSum, add_rows};
+use onward_core::projection::Projection;
+use onward_core::run::{LogKey, Wait};
+use onward_core::{Hash, Index, Namespace, Place, Record, RunHead, RunId, RunKey, Timestamp};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::error::is_malformed;
+use crate::file::schema::INDEXES;
+use crate::read::heads::{self, RunRow};
+use crate::read::ledger;
+use crate::read::past;
+use crate::read::reader::read_records;
+use crate::row::{place_key, unseal};
+use crate::write::effects::{put_timer, put_wait};
+use crate::write::restore::{put_attributes, timer_number};
+use crate::write::tasks;
+
+/// Does something; if damage is in the way, mends it and does it again.
+pub(crate) fn mending<T>(db: &Connection, now: Timestamp, work: impl Fn() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+    match work() {
+        Err(error) if is_malformed(&error) && mend(db, now)? > 0 => work(),
+        other => other,
+    }
+}
+
+/// Looks at everything but events and large payloads, and mends it in one transaction. Returns how much was mended.
+pub(crate) fn mend(db: &Connection, now: Timestamp) -> rusqlite::Result<u64> {
+    let runs = damage_of_runs(db)?;
+    let views = damaged_views(db)?;
+    let is_past_whole = past::is_whole(db)?;
+    let mut doomed: BTreeSet<&str> = BTreeSet::new();
+    let mut unreadable = 0;
+    for index in INDEXES {
+        // The entries of a row that was changed beneath it cannot be found again.
+        let beneath = match index.table {
+            "runs" => !runs.is_empty(),
+            "past" => !is_past_whole,
+            table => views.contains_key(table),
+        };
+        let is_unreadable = !is_readable(db, &index.scan())?;
+        unreadable += u64::from(is_unreadable || (beneath && index.table != "runs"));
+        if beneath || is_unreadable {
+            doomed.insert(index.name);
+        }
+    }
+    let count = unreadable + views.values().map(Vec::len).sum::<usize>() as u64;
+    if count == 0 && runs.is_empty() {
+        return Ok(0);
+    }
+    db.execute_batch("BEGIN IMMEDIATE")?;
+    let done = mend_all(db, &doomed, &runs, &views, now);
+    // Where nothing could be made again, everything stays as it was.
+    let end = if done.as_ref().is_ok_and(|mended| count + mended > 0) { "COMMIT" } else { "ROLLBACK" };
+    let ended = db.execute_batch(end);
+    if ended.is_err() && !db.is_autocommit() {
+        db.execute_batch("ROLLBACK")?;
+    }
+    let mended = done?;
+    ended.map(|()| count + mended)
+}
+
+/// Returns how many rows of runs were made again.
+fn mend_all(
+    db: &Connection,
+    doomed: &BTreeSet<&str>,
+    runs: &DamagedRuns,
+    views: &BTreeMap<&str, Vec<i64>>,
+    now: Timestamp,
+) -> rusqlite::Result<u64> {
+    forget_indexes(db, doomed)?;
+    let (of_events, others): (Vec<_>, Vec<_>) =
+        INDEXES.iter().filter(|index| doomed.contains(index.name)).partition(|index| index.table == "events");
+    // First the way to the logs, which the rows are made from.
+    if !of_events.is_empty() {
+        return_events(db)?;
+    }
+    of_events.iter().try_for_each(|index| db.execute_batch(&index.create()))?;
+    let mended = mend_runs(db, runs)?;
+    if doomed.contains("past_key") {
+        past::restore(db)?;
+    }
+    for (table, rows) in views {
+        let mut delete = db.prepare(&format!("DELETE FROM {table} WHERE rowid = ?1"))?;
+        rows.iter().try_for_each(|row| delete.execute([row]).map(drop))?;
+    }
+    others.iter().try_for_each(|index| db.execute_batch(&index.create()))?;
+    if views.contains_key("attributes") {
+        restore_attributes(db)?;
+    }
+    if views.contains_key("ledger") {
+        restore_ledger(db)?;
+    }
+    if !views.is_empty() {
+        restore_views(db, now)?;
+    }
+    Ok(mended)
+}
+
+fn is_readable(db: &Connection, sql: &str) -> rusqlite::Result<bool> {
+    let read = db.prepare(sql).and_then(|mut statement| statement.query_row([], |_| Ok(())));
+    match read {
+        Err(error) if is_malformed(&error) => Ok(false),
+        other => other.map(|()| true),
+    }
+}
+
+/// Takes indexes out of the schema and leaves their pages where they are, to nobody's use.
+fn forget_indexes(db: &Connection, names: &BTreeSet<&str>) -> rusqlite::Result<()> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    db.execute_batch("PRAGMA writable_schema = ON")?;
+    let forgotten = || -> rusqlite::Result<()> {
+        let mut forget = db.prepare("DELETE FROM sqlite_schema WHERE type = 'index' AND name = ?1")?;
+        names.iter().try_for_each(|name| forget.execute([name]).map(drop))
+    };
+    let forgotten = forgotten();
+    db.execute_batch("PRAGMA writable_schema = RESET")?;
+    forgotten
+}
+
+/// Gives events back to the runs they were taken from: an event whose run was changed has the right checksum with one run only. Others
+/// that are damaged stay where they are and are met there.
+fn return_events(db: &Connection) -> rusqlite::Result<()> {
+    let mut runs: Vec<i64> =
+        db.prepare("SELECT rk FROM runs NOT INDEXED")?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    runs.extend(past::logs(db)?);
+    let mut statement = db.prepare(&format!("SELECT {}, seq FROM events NOT INDEXED", heads::EVENT_COLUMNS))?;
+    let mut rows = statement.query([])?;
+    let mut strays = Vec::new();
+    while let Some(row) = rows.next()? {
+        let Ok(event) = heads::event_row(row) else { continue };
+        if !event.is_of(event.rk)
+            && let Some(rk) = runs.iter().find(|rk| event.is_of(**rk))
+        {
+            strays.push((row.get::<_, i64>("seq")?, *rk));
+        }
+    }
+    let mut give_back = db.prepare("UPDATE events SET rk = ?2 WHERE seq = ?1")?;
+    strays.iter().try_for_each(|(seq, rk)| give_back.execute(params![seq, rk]).map(drop))
+}
+
+/// A row of a run with the columns that follow from its head.
+struct Seen {
+    row: RunRow,
+    current: Option<i64>,
+    status: Option<i64>,
+    ended: Option<i64>,
+    /// Kind and version.
+    names: [Option<String>; 2],
+}
+
+fn read_seen(row: &Row<'_>) -> rusqlite::Result<Seen> {
+    let number = |name: &str| Ok::<_, rusqlite::Error>(row.get_ref(name)?.as_i64().ok());
+    let text = |name: &str| Ok::<_, rusqlite::Error>(row.get_ref(name)?.as_str().ok().map(str::to_owned));
+    Ok(Seen {
+        current: number("current")?,
+        status: number("status")?,
+        ended: number("ended")?,
+        names: [text("kind")?, text("version")?],
+        row: heads::read_row(row)?,
+    })
+}
+
+/// The numbers of the runs whose rows are not as they were written.
+fn damaged_runs(db: &Connection) -> rusqlite::Result<Vec<i64>> {
+    let mut statement =
+        db.prepare(&format!("SELECT {}, current, status, ended, kind, version FROM runs NOT INDEXED", heads::COLUMNS))?;
+    let newest = newest_generations(db)?;
+    let mut damaged = Vec::new();
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let seen = read_seen(row)?;
+        if !seen.is_sound(&newest) {
+            damaged.push(seen.row.rk);
+        }
+    }
+    Ok(damaged)
+}
+
+/// What is wrong with the rows of runs.
+#[derive(Debug, Default)]
+pub(crate) struct DamagedRuns {
+    /// Rows that are not as they were written.
+    damaged: Vec<i64>,
+    /// Rows whose number is not in the index of ids: the number itself is damaged.
+    strays: Vec<i64>,
+    /// Rows that are in the index of ids and not in the table.
+    missing: Vec<i64>,
+    /// What the index of ids says of all these.
+    keys: BTreeMap<i64, LogKey>,
+}
+
+impl DamagedRuns {
+    fn is_empty(&self) -> bool {
+        self.damaged.is_empty() && self.strays.is_empty() && self.missing.is_empty()
+    }
+}
+
+/// Compares the rows of runs with what they were written with, and with the index of their ids.
+fn damage_of_runs(db: &Connection) -> rusqlite::Result<DamagedRuns> {
+    let damaged = damaged_runs(db)?;
+    let count = |how: &str| db.query_row(&format!("SELECT count(*) FROM runs {how}"), [], |row| row.get::<_, i64>(0));
+    let keys = match count("INDEXED BY runs_key WHERE id >= ''") {
+        Ok(indexed) if damaged.is_empty() && indexed == count("NOT INDEXED")? => return Ok(DamagedRuns::default()),
+        Err(error) if is_malformed(&error) => BTreeMap::new(),
+        indexed => {
+            indexed?;
+            indexed_keys(db)?
+        }
+    };
+    if keys.is_empty() {
+        return Ok(DamagedRuns { damaged, ..DamagedRuns::default() });
+    }
+    let rows: BTreeSet<i64> =
+        db.prepare("SELECT rk FROM runs NOT INDEXED")?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let missing: Vec<i64> = keys.keys().filter(|rk| !rows.contains(rk)).copied().collect();
+    let (damaged, strays): (Vec<i64>, Vec<i64>) = damaged.into_iter().partition(|rk| keys.contains_key(rk));
+    let keys = damaged.iter().chain(&missing).filter_map(|rk| Some((*rk, keys.get(rk)?.clone()))).collect();
+    Ok(DamagedRuns { damaged, strays, missing, keys })
+}
+
+/// Returns the ids of all runs by their numbers, as the index of ids has them.
+fn indexed_keys(db: &Connection) -> rusqlite::Result<BTreeMap<i64, LogKey>> {
+    let mut statement = db.prepare("SELECT rk, id, ns, generation FROM runs INDEXED BY runs_key WHERE id >= ''")?;
+    let mut rows = statement.query([])?;
+    let mut keys = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        let names = (RunId::new(row.get::<_, String>(1)?), Namespace::new(row.get::<_, String>(2)?));
+        let (Ok(id), Ok(namespace)) = names else { continue };
+        keys.insert(row.get(0)?, LogKey { key: RunKey::new(namespace, id), generation: row.get(3)? });
+    }
+    Ok(keys)
+}
+
+/// Makes the rows of runs again. One of which nothing can be read but the index leaves everything as it is: the index must not be made again
+/// without it. Returns how many were made again.
+fn mend_runs(db: &Connection, runs: &DamagedRuns) -> rusqlite::Result<u64> {
+    let mut mended = 0;
+    if !runs.missing.is_empty() {
+        let mut delete = db.prepare("DELETE FROM runs WHERE rk = ?1")?;
+        runs.strays.iter().try_for_each(|rk| delete.execute([rk]).map(drop))?;
+    }
+    let mut rows: Vec<(u32, i64)> = runs.damaged.iter().chain(&runs.missing).map(|rk| (runs.generation(*rk), *rk)).collect();
+    rows.sort_unstable(); // a first generation comes before those that refer to it
+    for (_, rk) in rows {
+        match mend_run(db, rk, runs.keys.get(&rk))? {
+            true => mended += 1,
+            false if runs.keys.contains_key(&rk) && heads::either_key(db, rk).is_none() => return Err(unmendable()),
+            false => {}
+        }
+    }
+    Ok(mended)
+}
+
+impl DamagedRuns {
+    fn generation(&self, rk: i64) -> u32 {
+        self.keys.get(&rk).map_or(0, |key| key.generation)
+    }
+}
+
+fn unmendable() -> rusqlite::Error {
+    let why = "the row of a run and its log are damaged".to_owned();
+    rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT), Some(why))
+}
+
+/// Makes the rows of runs again in a new database, by what was found of the index of ids: damaged rows, and rows of logs that have none.
+pub(crate) fn restore_runs(db: &Connection, keys: &BTreeMap<i64, LogKey>) -> rusqlite::Result<()> {
+    let numbers = |sql: &str| db.prepare(sql)?.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<BTreeSet<i64>>>();
+    let logs = numbers("SELECT DISTINCT rk FROM events")?;
+    let rows = numbers("SELECT rk FROM runs UNION SELECT rk FROM past")?;
+    let (damaged, strays): (Vec<i64>, Vec<i64>) = damaged_runs(db)?.into_iter().partition(|rk| logs.contains(rk));
+    let missing: Vec<i64> = keys.keys().filter(|rk| logs.contains(rk) && !rows.contains(rk)).copied().collect();
+    // A row whose number is damaged stands in the way of the one that is made again.
+    let mut delete = db.prepare("DELETE FROM runs WHERE rk = ?1")?;
+    let taken: BTreeSet<&RunKey> = missing.iter().filter_map(|rk| Some(&keys.get(rk)?.key)).collect();
+    let is_in_the_way = |rk: &&i64| heads::either_key(db, **rk).is_some_and(|key| taken.contains(&key));
+    strays.iter().filter(is_in_the_way).try_for_each(|rk| delete.execute([rk]).map(drop))?;
+    let mut rows: Vec<(u32, i64)> =
+        damaged.iter().chain(&strays).chain(&missing).map(|rk| (keys.get(rk).map_or(0, |key| key.generation), *rk)).collect();
+    rows.sort_unstable();
+    rows.iter().try_for_each(|(_, rk)| mend_run(db, *rk, keys.get(rk)).map(drop))
+}
+
+/// Names what is wrong with the rows of runs: those that are not as they were written, logs without a row and rows without a log.
+pub(crate) fn describe_damage(db: &Connection) -> rusqlite::Result<Vec<String>> {
+    let DamagedRuns { damaged, strays, missing, keys } = damage_of_runs(db)?;
+    let name = |rk: &i64| heads::either_key(db, *rk).or_else(|| Some(keys.get(rk)?.key.clone()));
+    let told =
+        |rk: &i64| name(rk).map_or_else(|| format!("a run whose id is not readable (row {rk})"), |key| format!("run {key}"));
+    let mut found: Vec<String> = damaged.iter().chain(&strays).map(|rk| format!("{}: its row is damaged", told(rk))).collect();
+    found.extend(missing.iter().map(|rk| format!("{}: its row is missing", told(rk))));
+    let numbers = |sql: &str| db.prepare(sql)?.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<BTreeSet<i64>>>();
+    let logs = numbers("SELECT DISTINCT rk FROM events INDEXED BY events_run WHERE rk >= 0")?;
+    let rows = numbers("SELECT rk FROM runs NOT INDEXED")?;
+    let past = past::logs(db)?;
+    let known = |rk: &&i64| rows.contains(rk) || past.contains(rk) || missing.contains(rk) || strays.contains(rk);
+    found.extend(logs.iter().filter(|rk| !known(rk)).map(|rk| format!("log {rk} has no row that says which run it is of")));
+    let without = rows.iter().chain(&past).filter(|rk| !logs.contains(rk) && !strays.contains(rk));
+    found.extend(without.map(|rk| format!("{}: its log is missing", told(rk))));
+    Ok(found)
+}
+
+/// The newest generation of each run that has more than one.
+fn newest_generations(db: &Connection) -> rusqlite::Result<BTreeMap<RunKey, u32>> {
+    let mut statement = db.prepare(&format!("SELECT {} FROM runs NOT INDEXED WHERE generation > 0", heads::COLUMNS))?;
+    let mut newest = BTreeMap::new();
+    for row in statement.query_map([], heads::read_row)? {
+        let row = row?;
+        let Some(LogKey { key, generation }) = row.named else { continue };
+        let known = newest.entry(key).or_insert(0);
+        *known = generation.max(*known);
+    }
+    Ok(newest)
+}
+
+impl Seen {
+    fn is_sound(&self, newest: &BTreeMap<RunKey, u32>) -> bool {
+        let Some(named) = self.row.named.as_ref().filter(|_| self.row.is_consistent()) else { return false };
+        let is_current = newest.get(&named.key).is_none_or(|newest| *newest == named.generation);
+        let Some(head) = &self.row.head else { return !is_current && self.current == Some(0) };
+        let version = head.version.as_ref().map_or("", |version| version.as_str());
+        self.names.each_ref().map(Option::as_deref) == [Some(head.kind.as_str()), Some(version)]
+            && self.status == Some(i64::from(head.status.number()))
+            && self.ended == head.ended_at.map(|at| at.0 as i64)
+            && self.current == Some(i64::from(is_current))
+    }
+}
+
+/// Brings the row of a run back from its head, or from its log. Its key is one of the copies in the row, or else what the index of ids said.
+/// Returns whether there is a row that is as it was written.
+fn mend_run(db: &Connection, rk: i64, indexed: Option<&LogKey>) -> rusqlite::Result<bool> {
+    let sql = format!("SELECT {} FROM runs WHERE rk = ?1", heads::COLUMNS);
+    let row = db.query_row(&sql, [rk], heads::read_row).optional()?;
+    let Some(key) = row.as_ref().and_then(RunRow::key).or(indexed.map(|indexed| &indexed.key)).cloned() else { return Ok(false) };
+    let head = row.and_then(|row| row.head).filter(|head| head.key == key);
+    let Some(head) = head.or_else(|| heads::rebuild(db, rk, key).ok()) else { return Ok(false) };
+    let Some((root, input_hash)) = origin(db, &head, rk)? else { return Ok(false) };
+    let later = "SELECT 1 FROM runs NOT INDEXED WHERE id = ?1 AND ns = ?2 AND generation > ?3 AND rk <> ?4";
+    let (id, namespace) = (head.key.id.as_str(), head.key.namespace.as_str());
+    let is_current = !db.prepare_cached(later)?.exists(params![id, namespace, head.generation, rk])?;
+    heads::replace_row(db, rk, root, input_hash, is_current, &head).map(|()| true)
+}
+
+/// The number of the run's first generation and the hash of the input it was started with.
+pub(crate) fn origin(db: &Connection, head: &RunHead, rk: i64) -> rusqlite::Result<Option<(i64, Hash)>> {
+    let root = match head.generation {
+        0 => Some(rk),
+        _ => db
+            .prepare_cached("SELECT rk FROM runs NOT INDEXED WHERE id = ?1 AND ns = ?2 AND generation = 0")?
+            .query_row(params![head.key.id.as_str(), head.key.namespace.as_str()], |row| row.get(0))
+            .optional()?,
+    };
+    let Some(root) = root else { return Ok(None) };
+    let first = read_records(db, &head.key, root, Index(0), 1).unwrap_or_default();
+    Ok(first.first().and_then(Record::started).map(|started| (root, Hash::of(&started.input))))
+}
+
+/// Tables whose rows are made again from logs, each with an index of all of them and its first column.
+const VIEWS: &[(&str, &str, &str)] = &[
+    ("timers", "timers_run", "rk"),
+    ("attributes", "attributes_run", "rk"),
+    ("tasks", "tasks_run", "rk"),
+    ("waits", "waits_run", "rk"),
+];
+
+/// The rows of timers, tasks and waits that are not as they were written, by table.
+fn damaged_views(db: &Connection) -> rusqlite::Result<BTreeMap<&'static str, Vec<i64>>> {
+    let mut damaged = BTreeMap::new();
+    let mut note = |table, row: i64| damaged.entry(table).or_insert_with(Vec::new).push(row);
+    let mut timers = db.prepare("SELECT seq FROM timers NOT INDEXED WHERE crc IS NOT row_crc(rk, place, due)")?;
+    for row in timers.query_map([], |row| row.get(0))? {
+        note("timers", row?);
+    }
+    let mut attributes = db.prepare("SELECT seq FROM attributes NOT INDEXED WHERE crc IS NOT row_crc(rk, name, value)")?;
+    for row in attributes.query_map([], |row| row.get(0))? {
+        note("attributes", row?);
+    }
+    let mut statement = db.prepare(&format!("SELECT {} FROM tasks NOT INDEXED", tasks::COLUMNS))?;
+    for row in statement.query_map([], tasks::read_row)? {
+        let row = row?;
+        let run = row.task().ok().map(|task| task.id.run);
+        if run.is_none() || heads::either_key(db, row.rk) != run {
+            note("tasks", row.tk);
+        }
+    }
+    let mut statement = db.prepare("SELECT wk, rk, place, ns, id, kind, requested, data FROM waits NOT INDEXED")?;
+    for row in statement.query_map([], |row| Ok((row.get(0)?, wait_is_sound(db, row)?)))? {
+        let (wk, is_sound) = row?;
+        if !is_sound {
+            note("waits", wk);
+        }
+    }
+    // Rows that an index has and the table has not: SQLite could make no sense of them.
+    for (table, index, column) in VIEWS {
+        let counted = |how: &str| db.query_row(&format!("SELECT count(*) FROM {table} {how}"), [], |row| row.get::<_, i64>(0));
+        match counted(&format!("INDEXED BY {index} WHERE {column} >= 0")) {
+            Ok(indexed) if indexed != counted("NOT INDEXED")? => drop(damaged.entry(table).or_insert_with(Vec::new)),
+            Err(error) if !is_malformed(&error) => return Err(error),
+            _ => {}
+        }
+    }
+    for (run, rows) in ledger::damaged_rows(db)? {
+        // A run writes those of its rows again that are missing. Whatever is damaged beyond them is of an earlier run of that id, or of one
+        // whose logs are damaged: it cannot be made again and stays, so that whoever asks is told (LG4).
+        let said = ledger_of(db, "NOT INDEXED", &run)?.unwrap_or_default();
+        let sound = ledger::sound_rows(db, &run)?;
+        let missing = said.keys().filter(|row| !sound.contains(row)).count();
+        let known = damaged.entry("ledger").or_default();
+        known.extend(rows.iter().filter(|_| rows.len() <= missing));
+    }
+    Ok(damaged)
+}
+
+fn wait_is_sound(db: &Connection, row: &Row<'_>) -> rusqlite::Result<bool> {
+    let Some(wait) = row.get_ref(7)?.as_blob().ok().and_then(|data| unseal::<Wait>("a wait", data).ok()) else {
+        return Ok(false);
+    };
+    let run = row.get_ref(1)?.as_i64().ok().and_then(|rk| heads::either_key(db, rk));
+    Ok(run.as_ref() == Some(&wait.run)
+        && row.get_ref(2)?.as_blob() == Ok(&place_key(&wait.place))
+        && row.get_ref(3)?.as_str() == Ok(wait.run.namespace.as_str())
+        && row.get_ref(4)?.as_str() == Ok(wait.run.id.as_str())
+        && row.get_ref(5)?.as_i64() == Ok(i64::from(wait.kind.number()))
+        && row.get_ref(6)?.as_i64() == Ok(wait.requested_at.0 as i64))
+}
+
+/// Runs are found by what their heads say.
+pub(crate) fn restore_attributes(db: &Connection) -> rusqlite::Result<()> {
+    db.execute("DELETE FROM attributes", [])?;
+    let mut statement = db.prepare(&format!("SELECT {} FROM runs NOT INDEXED", heads::COLUMNS))?;
+    for row in statement.query_map([], heads::read_row)? {
+        let row = row?;
+        if let Some(head) = &row.head {
+            put_attributes(db, row.rk, &head.attributes)?;
+        }
+    }
+    Ok(())
+}
+
+/// Every run that is there has its rows of the ledger again.
+pub(crate) fn restore_ledger(db: &Connection) -> rusqlite::Result<()> {
+    let mut statement = db.prepare(&format!("SELECT {} FROM runs NOT INDEXED WHERE current = 1", heads::COLUMNS))?;
+    let rows = statement.query_map([], heads::read_row)?.collect::<rusqlite::Result<Vec<_>>>()?;
+    for row in rows {
+        let has_spent = row.head.as_ref().is_none_or(|head| head.spend.is_some());
+        let Some(key) = row.key().filter(|_| has_spent) else { continue };
+        if let Some(rows) = ledger_of(db, "", key)? {
+            ledger::restore(db, &rows)?;
+        }
+    }
+    Ok(())
+}
+
+/// What all logs of a run say of money; nothing if one of them cannot be read. `how` says how to look, behind a table's name.
+fn ledger_of(db: &Connection, how: &str, key: &RunKey) -> rusqlite::Result<Option<BTreeMap<LedgerKey, LedgerSum>>> {
+    let mut own = db.prepare(&format!("SELECT generation, rk, root FROM runs {how} WHERE id = ?1 AND ns = ?2"))?;
+    let own =
+        own.query_map(params![key.id.as_str(), key.namespace.as_str()], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?)))?;
+    let own: Vec<((u32, i64), i64)> = own.collect::<Result<_, _>>()?;
+    let mut logs: BTreeMap<u32, i64> = own.iter().map(|(log, _)| *log).collect();
+    if let Some((_, root)) = own.first() {
+        logs.extend(past::logs_of(db, how, *root)?.into_iter().map(|(rk, generation)| (generation, rk)));
+    }
+    let mut rows = BTreeMap::new();
+    let mut count = 0;
+    for (generation, rk) in logs {
+        let records = read_records(db, key, rk, Index(0), usize::MAX).ok().filter(|_| generation == count);
+        let Some(projection) = records.and_then(|records| Projection::of(key.clone(), &records)) else { return Ok(None) };
+        add_rows(&mut rows, projection.ledger);
+        count += 1;
+    }
+    Ok((count > 0).then_some(rows))
+}
+
+/// Puts back what the logs of the open runs leave open and the tables do not have.
+pub(crate) fn restore_views(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
+    let mut open = db.prepare("SELECT rk FROM runs NOT INDEXED WHERE status < 4 AND current = 1")?;
+    let open: Vec<i64> = open.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    for rk in open {
+        // A run whose log is damaged is told of by whoever asks for it.
+        let Ok(Some(key)) = heads::key_of(db, rk) else { continue };
+        let Ok(records) = read_records(db, &key, rk, Index(0), usize::MAX) else { continue };
+        if let Some(open) = Projection::of(key, &records) {
+            restore_run(db, rk, open, now)?;
+        }
+    }
+    Ok(())
+}
+
+fn restore_run(db: &Connection, rk: i64, open: Projection, now: Timestamp) -> rusqlite::Result<()> {
+    let is_missing = |table: &str, place: &Place| {
+        let mut row = db.prepare_cached(&format!("SELECT 1 FROM {table} WHERE rk = ?1 AND place = ?2"))?;
+        row.exists(params![rk, place_key(place)]).map(|exists| !exists)
+    };
+    for (place, timer) in open.timers {
+        if is_missing("timers", &place)? {
+            put_timer(db, rk, &place, timer_number(timer))?;
+        }
+    }
+    for (place, wait) in open.waits {
+        if is_missing("waits", &place)? {
+            put_wait(db, rk, wait)?;
+        }
+    }
+    for (place, mut task) in open.tasks {
+        if is_missing("tasks", &place)? {
+            task.claim_after(now); // K8
+            tasks::put_row(db, rk, task, now)?;
+        }
+    }
+    Ok(())
+}

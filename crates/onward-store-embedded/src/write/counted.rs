@@ -1,0 +1,46 @@
+//! Attempts that are counted because their log has their cost in one record with their outcome.
+//!
+//! Such a cost needs no slot: the record is there as long as the run is, and only somebody who reports late and repeats himself asks for
+//! it. Must never be asked while the attempt is under way: nothing of it can be there, and the search would be for nothing.
+//!
+//! Invariants:
+//! - I5 (LG1): an attempt that was counted is found, by its slot or by its record.
+
+use onward_core::event::{TaskAttemptEnded, TaskAttempted};
+use onward_core::lineage::Lineage;
+use onward_core::{Event, Index, Record, RunKey};
+use onward_store::StoreError;
+use rusqlite::{Connection, params};
+
+use crate::read::heads::{self, EVENT_COLUMNS, event_row, log_error};
+
+/// The record that has what `attempt` has cost together with its outcome. What a log has copied from another run's is not its own.
+pub(crate) fn find(db: &Connection, key: &RunKey, attempt: &TaskAttemptEnded) -> Result<Option<Record>, StoreError> {
+    let Some(run) = heads::find(db, key, Some(attempt.generation))? else { return Ok(None) };
+    let Some(found) = find_backwards(db, key, run.rk, attempt)? else { return Ok(None) };
+    let first = heads::first_record(db, key, run.rk)?;
+    let is_copied = first.started().is_some_and(|started| Lineage::new(key, started).is_copied(found.index));
+    Ok(Some(found).filter(|_| !is_copied))
+}
+
+/// From the end of the log to where the attempt began, or to its beginning where attempts of the task are not recorded.
+fn find_backwards(db: &Connection, key: &RunKey, rk: i64, attempt: &TaskAttemptEnded) -> Result<Option<Record>, StoreError> {
+    let failed = |error| log_error(key, Index(0), error);
+    let text = format!("SELECT {EVENT_COLUMNS} FROM events WHERE rk = ?1 ORDER BY idx DESC");
+    let mut statement = db.prepare_cached(&text).map_err(failed)?;
+    let mut rows = statement.query(params![rk]).map_err(failed)?;
+    while let Some(row) = rows.next().map_err(failed)? {
+        let record = event_row(row).map_err(failed)?.decode(key)?;
+        if record.cost().is_some_and(|cost| cost.once() == attempt.once()) {
+            return Ok(Some(record));
+        }
+        if record.events.iter().any(|event| matches!(event, Event::TaskAttempted(begun) if is_beginning(begun, attempt))) {
+            break;
+        }
+    }
+    Ok(None)
+}
+
+fn is_beginning(begun: &TaskAttempted, attempt: &TaskAttemptEnded) -> bool {
+    (&begun.place, begun.began_at) == (&attempt.place, Some(attempt.began_at))
+}

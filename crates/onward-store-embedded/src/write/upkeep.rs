@@ -1,0 +1,195 @@
+//! What the writer does between batches: copying the write-ahead log into the database, giving space back, mending.
+//!
+//! Owns when these happen. None of it is inside a batch, and whoever waits for an answer has it by then. Must never write after a write
+//! or a sync has failed (T3).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::error::{Failure, is_out_of_memory};
+use crate::file::failpoint;
+use crate::file::schema::{BUSY_TIMEOUT, keep_log};
+use crate::ready::Ready;
+use crate::repair::rows;
+use crate::shared::Counters;
+use crate::write::shrink::Shrinking;
+use crate::write::writer::Writer;
+
+/// How long the writer works before it mends again: what could not be mended is met again and again.
+const MEND_PAUSE: Duration = Duration::from_secs(60);
+
+/// How long deleted data may stay in the write-ahead log, while no reader needs it: many deletions share one cut.
+const ERASE_PAUSE: Duration = Duration::from_secs(1);
+
+#[derive(Default)]
+pub(crate) struct Upkeep {
+    /// When damage was last looked after to no avail.
+    mended_at: Option<Instant>,
+    pub shrinking: Shrinking,
+    pub erasing: Erasing,
+    /// Pages were given back since the file was last cut.
+    cut_wanted: bool,
+}
+
+/// How long the write-ahead log is, in pages, as the last commit left it.
+pub(crate) struct LogLength {
+    pages: AtomicU64,
+    /// How many commits wrote to the log.
+    commits: AtomicU64,
+    pub checkpoint_pages: u64,
+}
+
+impl LogLength {
+    pub fn new(checkpoint_pages: u64) -> LogLength {
+        LogLength { pages: AtomicU64::new(0), commits: AtomicU64::new(0), checkpoint_pages }
+    }
+
+    pub fn pages(&self) -> u64 {
+        self.pages.load(Ordering::Relaxed)
+    }
+
+    pub fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
+    pub fn set(&self, pages: u64) {
+        self.pages.store(pages, Ordering::Relaxed);
+        self.commits.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Whether the write-ahead log holds what was deleted since (S40).
+#[derive(Default)]
+pub(crate) struct Erasing {
+    wanted: bool,
+    last: Option<Instant>,
+}
+
+impl Erasing {
+    /// Something was deleted.
+    pub fn want(&mut self) {
+        self.wanted = true;
+    }
+
+    /// How long until the log is to be cut; `None` while there is nothing to cut.
+    pub fn due_in(&self) -> Option<Duration> {
+        self.wanted.then(|| self.last.map_or(Duration::ZERO, |last| ERASE_PAUSE.saturating_sub(last.elapsed())))
+    }
+}
+
+impl Upkeep {
+    /// What is damaged now stays so for a while.
+    pub fn mended_in_vain(&self) -> bool {
+        self.mended_at.is_some_and(|at| at.elapsed() < MEND_PAUSE)
+    }
+}
+
+impl Writer<'_> {
+    /// Gives space back for as long as nobody asks for anything.
+    pub fn shrink_while_idle(&mut self) {
+        while self.upkeep.shrinking.is_due(self.shared.queue.is_empty()) {
+            self.shrink();
+        }
+        if self.upkeep.erasing.due_in().is_some_and(|span| span.is_zero()) {
+            self.erase_log();
+        }
+    }
+
+    /// Copies the write-ahead log into the database and cuts it, because it holds the pages as they were before a deletion. A reader that
+    /// still needs it puts that off. The mark says first that the log may go (I6).
+    fn erase_log(&mut self) {
+        if self.shared.queue.stopped().is_some() {
+            self.upkeep.erasing = Erasing::default();
+            return;
+        }
+        self.upkeep.erasing.last = Some(Instant::now());
+        if !self.checkpoint() || !self.mark.close() {
+            return;
+        }
+        // Whoever waits for the writer must not wait for a reader.
+        drop(self.db.busy_timeout(Duration::ZERO));
+        let cut = self.db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+        drop(self.db.busy_timeout(BUSY_TIMEOUT));
+        match cut {
+            Ok(busy) => self.upkeep.erasing.wanted = busy != 0,
+            Err(error) => {
+                if let Failure::Io(why) = Failure::of_commit(&error) {
+                    self.write_no_more(&format!("cutting the write-ahead log failed: {why}"));
+                }
+            }
+        }
+    }
+
+    /// Makes again what is damaged and can be; says whether anything was.
+    pub fn mend(&mut self) -> bool {
+        if self.upkeep.mended_in_vain() || self.shared.queue.stopped().is_some() {
+            return false;
+        }
+        self.upkeep.mended_at = Some(Instant::now());
+        let mended = rows::mend(self.db, self.shared.clock.now()).unwrap_or_default();
+        self.shared.mended_in_vain.store(mended == 0, Ordering::Relaxed);
+        if mended == 0 {
+            return false;
+        }
+        // There may be more of it, and what was mended may be met at once.
+        self.upkeep.mended_at = None;
+        self.heads.mark_stale();
+        if let Ok(ready) = Ready::load(self.db) {
+            self.ready = ready;
+        }
+        self.shared.announced_due.store(u64::MAX, Ordering::Relaxed);
+        Counters::add(&self.shared.counters.mended, mended);
+        true
+    }
+
+    /// Gives a slice of free pages back to the disk. The file is cut when the write-ahead log is copied into it.
+    fn shrink(&mut self) {
+        if self.shared.queue.stopped().is_some() {
+            return self.upkeep.shrinking.give_up();
+        }
+        match self.upkeep.shrinking.slice(self.db) {
+            Ok(0) if self.upkeep.cut_wanted => {
+                self.upkeep.cut_wanted = false;
+                self.checkpoint();
+            }
+            Ok(pages) => {
+                self.upkeep.cut_wanted |= pages > 0;
+                Counters::add(&self.shared.counters.pages_returned, pages);
+            }
+            Err(error) => {
+                self.upkeep.shrinking.give_up();
+                if let Failure::Io(why) = Failure::of_commit(&error) {
+                    self.write_no_more(&format!("giving space back failed: {why}"));
+                }
+            }
+        }
+    }
+
+    /// Copies the write-ahead log into the database. Waiters have their answers by then. Says whether all of it was copied.
+    pub fn checkpoint(&mut self) -> bool {
+        if self.shared.queue.stopped().is_some() {
+            return false;
+        }
+        failpoint::hit("before_checkpoint");
+        let started = Instant::now();
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
+        let done = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], read);
+        let failure = done.as_ref().err().map(|error| (is_out_of_memory(error), Failure::of_commit(error)));
+        // A full disk or a lack of memory is no harm: the log keeps everything and the next checkpoint tries again.
+        if let Some((false, Failure::Io(why))) = failure {
+            self.write_no_more(&format!("a checkpoint failed: {why}"));
+        }
+        Counters::add(&self.shared.counters.checkpoints, 1);
+        Counters::add_span(&self.shared.counters.checkpoint_nanos, started.elapsed());
+        failpoint::hit("after_checkpoint");
+        done.is_ok_and(|(busy, frames, copied)| busy == 0 && frames == copied)
+    }
+
+    /// Lets the write-ahead log go with the connection if the database has all of it. The mark says so first, durably: a log that is gone
+    /// is damage otherwise (I6).
+    pub fn close(&mut self) {
+        if self.checkpoint() && self.mark.close() {
+            let _ = keep_log(self.db, false); // it stays, which harms nobody
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! The one thread that writes.
+//!
+//! Owns the write connection, the batch and its fate: many operations, one transaction, one sync, then all answers, then the
+//! listeners. What each operation does is in [`crate::write`].
+//!
+//! Invariants:
+//! - T1: nobody is answered, and no listener is called, before COMMIT has returned.
+//! - T2: a refused operation has written nothing; any other error undoes the whole batch, in the file and in memory.
+//! - T3: after a failed write or sync nothing is written again, whatever is asked (F7). A full disk is no failed write: SQLite
+//!   undoes the batch and later ones may succeed (F6).
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use onward_core::{Epoch, RunKey, Timestamp};
+use onward_store::StoreError;
+use onward_store::kept::News;
+use onward_store::kept::reply::{Pending, Slot};
+use rusqlite::{Connection, Statement};
+
+use crate::error::{Failure, Outcome, Trouble, being_mended, may_be_mended};
+use crate::file::failpoint;
+use crate::file::schema::keep_log;
+use crate::file::synced::MarkFile;
+use crate::jumps::Jumps;
+use crate::leases::Lease;
+use crate::read::heads::Heads;
+use crate::read::past;
+use crate::ready::Ready;
+use crate::shared::{Counters, Shared};
+use crate::write::op::Op;
+use crate::write::upkeep::{LogLength, Upkeep};
+
+pub(crate) struct Writer<'c> {
+    pub db: &'c Connection,
+    pub shared: Arc<Shared>,
+    pub heads: Heads,
+    pub ready: Ready,
+    /// Never used twice in one life, also not after a rollback: queues may remember them.
+    pub next_rk: i64,
+    pub next_delivery: i64,
+    pub last_epoch: Epoch,
+    /// Prepared once: a linear step touches nothing else.
+    pub insert_event: Statement<'c>,
+    begin: Statement<'c>,
+    commit: Statement<'c>,
+    /// Something that the log says too turned out to be damaged.
+    pub mend_wanted: bool,
+    pub upkeep: Upkeep,
+    pub jumps: Jumps,
+    pub mark: MarkFile,
+    log: &'c LogLength,
+    pub batch: Batch,
+}
+
+/// What belongs to the batch at hand and is forgotten with it.
+#[derive(Default)]
+pub(crate) struct Batch {
+    pub now: Timestamp,
+    /// The same moment by the clock that nobody sets.
+    pub steady: Timestamp,
+    pub news: Vec<News>,
+    /// Whether anybody listens; if not, no news are collected.
+    pub heard: bool,
+    pending: Vec<Arc<dyn Pending>>,
+    undo: Vec<Undo>,
+}
+
+/// What a rollback takes back in memory.
+pub(crate) enum Undo {
+    Granted(RunKey, i64),
+    Dropped(RunKey, i64, Lease),
+    /// From where the epochs were raised: the counter on disk is what it was.
+    Raised(Epoch),
+}
+
+/// What a writer begins with, read before anybody may ask for anything: damage here refuses the opening.
+pub(crate) struct Beginning {
+    boot: u64,
+    ready: Ready,
+    next_rk: i64,
+    next_delivery: i64,
+}
+
+impl Beginning {
+    pub fn read(db: &Connection, boot: u64) -> rusqlite::Result<Beginning> {
+        let next = |sql| db.query_row(sql, [], |row| row.get::<_, i64>(0));
+        Ok(Beginning {
+            boot,
+            ready: Ready::load(db)?,
+            // By the indexes, which cannot have lost a row without a word; a run's number is never used again while its log is there.
+            next_rk: next(
+                "SELECT max((SELECT coalesce(max(rk), 0) FROM runs), (SELECT coalesce(max(rk), 0) FROM past),
+                   (SELECT coalesce(max(rk), 0) FROM events INDEXED BY events_run)) + 1",
+            )?,
+            next_delivery: next("SELECT coalesce(max(id), 0) + 1 FROM outbox INDEXED BY outbox_id")?,
+        })
+    }
+}
+
+/// Runs until the queue is closed.
+pub(crate) fn run(
+    db: &Connection,
+    shared: Arc<Shared>,
+    beginning: Beginning,
+    log: &LogLength,
+    mark: MarkFile,
+) -> rusqlite::Result<()> {
+    let mut writer = Writer::new(db, shared, beginning, log, mark)?;
+    let mut ops = Vec::new();
+    let mut checkpoint_at = log.checkpoint_pages;
+    loop {
+        writer.shrink_while_idle();
+        let started = Instant::now();
+        if !writer.shared.queue.take(&mut ops, writer.upkeep.erasing.due_in()) {
+            writer.close();
+            return Ok(());
+        }
+        if ops.is_empty() {
+            continue; // time for upkeep
+        }
+        Counters::add_span(&writer.shared.counters.idle_nanos, started.elapsed());
+        writer.run_batch(&mut ops);
+        if std::mem::take(&mut writer.mend_wanted) | past::take_missed() {
+            writer.mend();
+        }
+        let pages = log.pages();
+        if pages < log.checkpoint_pages {
+            checkpoint_at = log.checkpoint_pages;
+        } else if pages >= checkpoint_at {
+            // A reader may keep the log from being reset; then try again only after as much has been written again.
+            checkpoint_at = pages + log.checkpoint_pages;
+            writer.checkpoint();
+        }
+    }
+}
+
+impl<'c> Writer<'c> {
+    fn new(
+        db: &'c Connection,
+        shared: Arc<Shared>,
+        beginning: Beginning,
+        log: &'c LogLength,
+        mark: MarkFile,
+    ) -> rusqlite::Result<Writer<'c>> {
+        let unclaimed = Epoch(beginning.boot << 32);
+        Ok(Writer {
+            db,
+            shared,
+            heads: Heads::new(unclaimed),
+            ready: beginning.ready,
+            next_rk: beginning.next_rk,
+            next_delivery: beginning.next_delivery,
+            last_epoch: unclaimed,
+            insert_event: db
+                .prepare("INSERT INTO events(rk, idx, at, n, last, crc, body, blobs) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?,
+            begin: db.prepare("BEGIN IMMEDIATE")?,
+            commit: db.prepare("COMMIT")?,
+            mend_wanted: false,
+            upkeep: Upkeep::default(),
+            jumps: Jumps::default(),
+            mark,
+            log,
+            batch: Batch::default(),
+        })
+    }
+
+    fn run_batch(&mut self, ops: &mut Vec<Op>) {
+        failpoint::hit("before_batch");
+        let started = Instant::now();
+        let listeners = self.shared.listeners();
+        let (now, steady) = (self.shared.clock.now(), self.shared.clock.steady());
+        self.jumps.look(now, steady);
+        self.batch = Batch { now, steady, heard: !listeners.is_empty(), ..Batch::default() };
+        self.batch.pending.reserve(ops.len());
+        let mut rest = ops.drain(..);
+        let mut written = self.begin.raw_execute().map(drop).map_err(Trouble::from);
+        if written.is_ok() {
+            for op in rest.by_ref() {
+                written = self.execute(op);
+                if written.is_err() {
+                    break;
+                }
+            }
+            // Whoever was behind the one that failed has not begun, and is not harmed.
+            self.shared.queue.put_back(rest);
+        } else {
+            self.batch.pending.extend(rest.map(|op| op.pending()));
+        }
+        failpoint::hit("before_commit");
+        let sql_done = Instant::now();
+        let failure = match written {
+            Err(trouble) => {
+                self.mend_wanted |= trouble.may_be_mended();
+                Some(Failure::of(&trouble))
+            }
+            Ok(()) => self.commit.raw_execute().err().map(|error| Failure::of_commit(&error)),
+        };
+        let sync_done = Instant::now();
+        let counters = &self.shared.counters;
+        Counters::add(&counters.batches, 1);
+        Counters::add(&counters.operations, self.batch.pending.len() as u64);
+        Counters::add_span(&counters.sql_nanos, sql_done - started);
+        Counters::add_span(&counters.sync_nanos, sync_done - sql_done);
+        let is_full = failure == Some(Failure::Full);
+        // A batch that wrote nothing says nothing about space.
+        if is_full || (failure.is_none() && self.mark.has_grown(self.log.commits())) {
+            self.shared.is_full.store(is_full, Ordering::Relaxed);
+        }
+        match failure {
+            Some(failure) => self.fail_batch(failure),
+            None => {
+                failpoint::hit("after_commit");
+                self.mark.note(self.log.commits(), self.log.pages());
+                self.answer(&listeners);
+            }
+        }
+        Counters::add_span(&self.shared.counters.reply_nanos, sync_done.elapsed());
+        self.heads.trim(&self.shared.leases);
+    }
+
+    /// The batch is durable: tells everybody, the waiters first (T1).
+    fn answer(&mut self, listeners: &[Arc<dyn onward_store::Listener>]) {
+        failpoint::hit("before_reply");
+        self.batch.pending.drain(..).for_each(|pending| pending.release());
+        failpoint::hit("after_reply");
+        for news in self.batch.news.drain(..) {
+            listeners.iter().for_each(|listener| news.tell(&**listener));
+        }
+    }
+
+    /// Takes back everything the batch did, and says so to everybody in it (T2, T3).
+    fn fail_batch(&mut self, failure: Failure) {
+        let undone = self.db.is_autocommit() || self.db.execute_batch("ROLLBACK").is_ok();
+        self.heads.mark_stale();
+        let undo = std::mem::take(&mut self.batch.undo);
+        undo.into_iter().rev().for_each(|undo| self.take_back(undo));
+        self.shared.announced_due.store(u64::MAX, Ordering::Relaxed);
+        let pending = std::mem::take(&mut self.batch.pending);
+        let failure = match failure {
+            Failure::Damaged(why) if undone && std::mem::take(&mut self.mend_wanted) && self.mend() => {
+                Failure::Busy(format!("damaged rows or indexes were made again, ask again: {why}"))
+            }
+            failure => failure,
+        };
+        match failure {
+            Failure::Full if undone => pending.iter().for_each(|pending| pending.fail(StoreError::DiskFull)),
+            Failure::Busy(why) if undone => {
+                pending.iter().for_each(|pending| pending.fail(StoreError::Unavailable { why: why.clone() }));
+            }
+            Failure::Damaged(why) if undone => {
+                let Some((culprit, neighbors)) = pending.split_last() else { return };
+                culprit.fail(StoreError::Corrupt { why: why.clone() });
+                let why = format!("undone together with another operation, which failed: {why}");
+                neighbors.iter().for_each(|pending| pending.fail(StoreError::Unavailable { why: why.clone() }));
+            }
+            Failure::Io(why) | Failure::Damaged(why) | Failure::Busy(why) => self.stop(&pending, &why),
+            Failure::Full => self.stop(&pending, "a batch could not be undone on a full disk"),
+        }
+    }
+
+    fn stop(&mut self, pending: &[Arc<dyn Pending>], why: &str) {
+        self.write_no_more(why);
+        pending.iter().for_each(|pending| pending.fail(StoreError::Stopped { why: why.to_owned() }));
+    }
+
+    /// Refuses everything from now on; closing must not copy the log into the database either (T3).
+    pub fn write_no_more(&mut self, why: &str) {
+        // Where this fails, the copy only holds what was synced before: untidy, not unsafe.
+        let _ = keep_log(self.db, true);
+        self.shared.queue.stop(why);
+    }
+
+    fn take_back(&mut self, undo: Undo) {
+        let leases = &self.shared.leases;
+        let (key, rk, free) = match undo {
+            Undo::Granted(key, rk) => (key, rk, leases.drop(rk, None).is_some()),
+            Undo::Dropped(key, rk, lease) => (key, rk, !leases.restore(rk, &lease)),
+            Undo::Raised(from) => return self.last_epoch = from,
+        };
+        if let Some(hot) = self.heads.cached(&key).filter(|_| free) {
+            self.ready.push(&hot.head, rk);
+        }
+    }
+
+    /// Takes a few pages and gives them back.
+    fn try_write(&mut self) -> Outcome<()> {
+        self.db.execute("INSERT INTO payloads(data) VALUES (zeroblob(65536))", [])?;
+        self.db.execute("DELETE FROM payloads WHERE seq = last_insert_rowid()", [])?;
+        Ok(())
+    }
+
+    pub fn undo_later(&mut self, undo: Undo) {
+        self.batch.undo.push(undo);
+    }
+
+    /// Does one operation and lays its answer down.
+    fn execute(&mut self, op: Op) -> Outcome<()> {
+        self.batch.pending.push(op.pending());
+        let before = self.db.total_changes();
+        let hopeful = self.shared.may_mend();
+        let settled = match op {
+            Op::Commit(work, to) => settle(hopeful, &to, guard(|| self.commit(work.0, work.1))),
+            Op::Input(work, to) => settle(hopeful, &to, guard(|| self.append_input(&work.0, work.1, work.2))),
+            Op::Restore(work, to) => settle(hopeful, &to, guard(|| self.restore_run(*work))),
+            Op::Start(start, to) => settle(hopeful, &to, guard(|| self.start_run(*start))),
+            Op::ClaimRuns(request, to) => settle(hopeful, &to, guard(|| self.claim_runs(&request))),
+            Op::ClaimRun(work, to) => settle(hopeful, &to, guard(|| self.claim_run(&work.run, &work.worker, work.input))),
+            Op::Release(key, epoch, to) => settle(hopeful, &to, guard(|| self.release_run(&key, epoch))),
+            Op::ClaimTasks(request, to) => {
+                self.jumps.lease_given(request.lease);
+                settle(hopeful, &to, guard(|| self.claim_tasks(&request)))
+            }
+            Op::Report(work, to) => settle(hopeful, &to, guard(|| self.report_task(&work.0, work.1, work.2, work.3))),
+            Op::RetryTask(task, to) => settle(hopeful, &to, guard(|| self.retry_task(&task))),
+            Op::Expire(limit, to) => settle(hopeful, &to, guard(|| self.expire(limit))),
+            Op::FinishDeliveries(done, to) => settle(hopeful, &to, guard(|| self.finish_deliveries(&done))),
+            Op::Delete(delete, to) => settle(hopeful, &to, guard(|| self.delete_runs(&delete))),
+            Op::RegisterKinds(kinds, to) => settle(hopeful, &to, guard(|| self.register_kinds(kinds))),
+            Op::Mend(to) => {
+                self.mend_wanted = true;
+                settle(hopeful, &to, Ok(()))
+            }
+            Op::TryWrite(to) => settle(hopeful, &to, guard(|| self.try_write())),
+            Op::Announce(at, to) => {
+                self.announce_due(at);
+                settle(hopeful, &to, Ok(()))
+            }
+        }?;
+        failpoint::hit("after_operation");
+        self.mend_wanted |= settled == Settled::Damaged;
+        if settled != Settled::Done && self.db.total_changes() != before {
+            return Err(Trouble::Panicked("an operation was refused after it had written".to_owned())); // T2
+        }
+        Ok(())
+    }
+}
+
+/// What became of an operation that did not fail its batch.
+#[derive(PartialEq, Eq)]
+enum Settled {
+    Done,
+    Refused,
+    /// Refused because of something that mending may help.
+    Damaged,
+}
+
+/// Lays a value or a refusal down; anything else fails the batch.
+fn settle<T>(hopeful: bool, to: &Slot<T>, outcome: Outcome<T>) -> Outcome<Settled> {
+    let (answer, settled) = match outcome {
+        Ok(value) => (Ok(value), Settled::Done),
+        Err(Trouble::Refused(error)) if may_be_mended(&error) => {
+            (Err(if hopeful { being_mended(&error) } else { error }), Settled::Damaged)
+        }
+        Err(Trouble::Refused(error)) => (Err(error), Settled::Refused),
+        Err(trouble) => return Err(trouble),
+    };
+    to.put(answer);
+    Ok(settled)
+}
+
+/// A broken invariant must not take the writer down: the batch is undone and the store goes on.
+fn guard<T>(work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
+        Err(Trouble::Panicked(message.unwrap_or_else(|| "panic".to_owned())))
+    })
+}

@@ -1,0 +1,100 @@
+//! The address of a database: what is ours to read in it is taken out, the rest is for the driver.
+//!
+//! Both forms of libpq: `postgres://user@host/database?sslmode=…` and `host=… user=… sslmode=…`. Must never tell what it has read: an
+//! address may hold a password.
+
+use percent_encoding::percent_decode_str;
+
+use crate::connection::tls::Wish;
+
+/// The address without what it says about TLS, and that.
+pub(crate) fn take_apart(address: &str) -> (String, Wish) {
+    if address.contains("://") { of_url(address) } else { of_words(address) }
+}
+
+/// Notes a setting if it is one of ours.
+fn note(wish: &mut Wish, name: &str, value: impl FnOnce() -> String) -> bool {
+    match name {
+        "sslmode" => wish.mode = Some(value()),
+        "sslrootcert" => wish.root = Some(value()),
+        _ => return false,
+    }
+    true
+}
+
+fn of_url(url: &str) -> (String, Wish) {
+    let mut wish = Wish::default();
+    let Some((place, settings)) = url.split_once('?') else { return (url.to_owned(), wish) };
+    let decoded = |value: &str| percent_decode_str(value).decode_utf8_lossy().into_owned();
+    let is_theirs = |setting: &&str| {
+        let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
+        !note(&mut wish, name, || decoded(value))
+    };
+    let rest: Vec<&str> = settings.split('&').filter(is_theirs).collect();
+    let rest = if rest.is_empty() { place.to_owned() } else { format!("{place}?{}", rest.join("&")) };
+    (rest, wish)
+}
+
+/// Words apart by blanks; a value with blanks is in single quotes, and a backslash takes what follows it as it is.
+fn of_words(text: &str) -> (String, Wish) {
+    let (mut wish, mut rest, mut left) = (Wish::default(), String::new(), text.trim_start());
+    while !left.is_empty() {
+        let (word, behind) = left.split_at(end_of_word(left));
+        let (name, value) = word.split_once('=').unwrap_or((word, ""));
+        if !note(&mut wish, name.trim(), || unquoted(value.trim())) {
+            rest = rest + word + " ";
+        }
+        left = behind.trim_start();
+    }
+    (rest.trim_end().to_owned(), wish)
+}
+
+fn end_of_word(text: &str) -> usize {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    for (at, letter) in text.char_indices() {
+        match letter {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            '\'' => is_quoted = !is_quoted,
+            letter if letter.is_whitespace() && !is_quoted => return at,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+fn unquoted(value: &str) -> String {
+    let inner = value.strip_prefix('\'').and_then(|value| value.strip_suffix('\'')).unwrap_or(value);
+    let (mut out, mut letters) = (String::new(), inner.chars());
+    while let Some(letter) = letters.next() {
+        out.extend(if letter == '\\' { letters.next() } else { Some(letter) });
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_address_says_of_tls_is_taken_out_of_it() {
+        let wish = |mode: &str, root: &str| Wish { mode: Some(mode.to_owned()), root: Some(root.to_owned()) };
+        for (address, rest, found) in [
+            ("postgres://me@h/db", "postgres://me@h/db", Wish::default()),
+            ("postgres://me@h/db?connect_timeout=3", "postgres://me@h/db?connect_timeout=3", Wish::default()),
+            (
+                "postgres://me:pw@h/db?sslmode=verify-full&connect_timeout=3&sslrootcert=%2Fetc%2Fca%20of%20ours.pem",
+                "postgres://me:pw@h/db?connect_timeout=3",
+                wish("verify-full", "/etc/ca of ours.pem"),
+            ),
+            ("postgres://h/db?sslmode=require&sslrootcert=ca", "postgres://h/db", wish("require", "ca")),
+            (
+                r"host=h password='it\'s sslmode=no' sslmode=verify-ca  sslrootcert='/my ca.pem' user=me",
+                r"host=h password='it\'s sslmode=no' user=me",
+                wish("verify-ca", "/my ca.pem"),
+            ),
+        ] {
+            assert_eq!(take_apart(address), (rest.to_owned(), found));
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! What needs no place in the order of appends: reads, claims, heartbeats, deletions. A few connections, whoever is free.
+//!
+//! Invariants:
+//! - DB12: of what may take long, counts and deletions, one is done at a time: the other connections are for what has to be quick.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use onward_core::ledger::{SpendQuery, SpendRow};
+use onward_core::run::{Delivery, Wait};
+use onward_core::task::{Task, TaskCount};
+use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
+use onward_store::kept::reply::{Pending, Slot};
+use onward_store::{
+    ClaimRuns, ClaimTasks, ClaimedRun, Delete, DeletedQuery, DeletedRun, DeliveryId, Known, RunPage, RunQuery, ServerInfo, Share,
+    Since, TaskQuery, VersionCount, WaitQuery,
+};
+use tokio::sync::Notify;
+
+use crate::connection::sql::Db;
+use crate::connection::timeout::Patience;
+use crate::connection::transaction::{Fate, Line, Wants, transact};
+use crate::error::{Meaning, Outcome, Trouble, meaning};
+use crate::notify::pulse::Waiting;
+use crate::read::{list, reader};
+use crate::shared::Shared;
+use crate::write::ledger;
+use crate::write::unit::Scene;
+
+type To<T> = Arc<Slot<T>>;
+
+pub(crate) enum Job {
+    ClaimRuns(ClaimRuns, To<Vec<ClaimedRun>>),
+    ClaimTasks(ClaimTasks, To<Vec<Task>>),
+    Heartbeat(WorkerId, Duration, To<bool>),
+    ListLeases(WorkerId, To<Vec<(RunKey, Epoch)>>),
+    FinishDeliveries(Vec<DeliveryId>, To<()>),
+    Delete(Delete, To<u64>),
+    RegisterKinds(Vec<KindSchemas>, To<()>),
+    TellOthers(Vec<u8>, To<i64>),
+    Announce(ServerInfo, Option<Duration>, To<()>),
+    ListServers(To<Vec<ServerInfo>>),
+    ReadShare(To<Option<Share>>),
+    TakeShare(Share, To<Share>),
+    ReadSince(Vec<Known>, To<Vec<Since>>),
+    Check(To<()>),
+    Mend(RunKey, To<()>),
+    Deliveries(usize, To<Vec<(DeliveryId, Delivery)>>),
+    ReadRun(RunKey, Option<u32>, To<Option<RunHead>>),
+    ReadLog(RunKey, Option<u32>, Index, usize, To<Vec<Record>>),
+    ListRuns(RunQuery, To<RunPage>),
+    CountVersions(Namespace, To<Vec<VersionCount>>),
+    ListWaits(WaitQuery, To<Vec<Wait>>),
+    ListTasks(TaskQuery, To<Vec<Task>>),
+    CountTasks(Namespace, To<Vec<TaskCount>>),
+    Spend(SpendQuery, To<Vec<SpendRow>>),
+    ListDeleted(DeletedQuery, To<Vec<DeletedRun>>),
+    ListKinds(Namespace, To<Vec<KindSchemas>>),
+}
+
+impl Job {
+    /// What deletes, mends or counts may look at much before it says anything.
+    fn patience(&self) -> Patience {
+        match self {
+            Job::Delete(..) | Job::Mend(..) | Job::CountVersions(..) | Job::CountTasks(..) | Job::Spend(..) => Patience::Long,
+            _ => Patience::Usual,
+        }
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Jobs {
+    state: Mutex<Queue>,
+    wake: Notify,
+}
+
+/// What nobody has begun with.
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    is_closed: bool,
+    /// One that may take long is being done. Another one waits until then: the other lines are for those that may not (DB12).
+    is_long_begun: bool,
+}
+
+impl Jobs {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn submit(&self, job: Job) {
+        {
+            let mut state = self.lock();
+            // A busy store must not look like a silent worker (F20), nor like one that is down.
+            match job {
+                Job::Heartbeat(..) | Job::Check(_) | Job::ReadShare(_) => state.jobs.push_front(job),
+                _ => state.jobs.push_back(job),
+            }
+        }
+        self.wake.notify_one();
+    }
+
+    async fn next(&self) -> Option<Job> {
+        loop {
+            let wait = self.wake.notified();
+            {
+                let mut state = self.lock();
+                let may_begin = |job: &Job| job.patience() == Patience::Usual || !state.is_long_begun;
+                let next = state.jobs.iter().position(may_begin);
+                if let Some(job) = next.and_then(|next| state.jobs.remove(next)) {
+                    state.is_long_begun |= job.patience() == Patience::Long;
+                    if !state.jobs.is_empty() {
+                        self.wake.notify_one();
+                    }
+                    return Some(job);
+                }
+                if state.is_closed && state.jobs.is_empty() {
+                    self.wake.notify_one();
+                    return None;
+                }
+            }
+            wait.await;
+        }
+    }
+
+    pub fn close(&self) {
+        self.lock().is_closed = true;
+        self.wake.notify_one();
+    }
+}
+
+/// A job that may take long, until it is done or given up.
+struct Long<'a>(&'a Jobs);
+
+impl Drop for Long<'_> {
+    fn drop(&mut self) {
+        self.0.lock().is_long_begun = false;
+        self.0.wake.notify_one();
+    }
+}
+
+/// Serves jobs until there are no more and none will come.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let mut line = Line::new(shared.clone());
+    while let Some(job) = shared.jobs.next().await {
+        let patience = job.patience();
+        let _long = (patience == Patience::Long).then(|| Long(&shared.jobs));
+        line.be(patience);
+        serve(&shared, &mut line, job).await;
+    }
+}
+
+async fn serve(shared: &Shared, line: &mut Line, job: Job) {
+    match job {
+        Job::ClaimRuns(_, to) if shared.is_quiet(Waiting::Runs) => answer(&to, Vec::new()),
+        Job::ClaimTasks(_, to) if shared.is_quiet(Waiting::Tasks) => answer(&to, Vec::new()),
+        Job::Deliveries(_, to) if shared.is_quiet(Waiting::Deliveries) => answer(&to, Vec::new()),
+        Job::ClaimRuns(request, to) => write(shared, line, &[], &to, async |scene| scene.claim_runs(&request).await).await,
+        Job::ClaimTasks(request, to) => write(shared, line, &[], &to, async |scene| scene.claim_tasks(&request).await).await,
+        Job::Heartbeat(worker, lease, to) => {
+            write(shared, line, &[], &to, async |scene| scene.heartbeat(&worker, lease).await).await;
+        }
+        Job::FinishDeliveries(done, to) => {
+            write(shared, line, &[], &to, async |scene| scene.finish_deliveries(&done).await).await;
+        }
+        Job::Delete(delete, to) => {
+            let key = match &delete {
+                Delete::Run { key, .. } => vec![key.clone()],
+                Delete::Expired { .. } => Vec::new(),
+            };
+            write(shared, line, &key, &to, async |scene| scene.delete_runs(&delete).await).await;
+        }
+        Job::Mend(key, to) => {
+            write(shared, line, std::slice::from_ref(&key), &to, async |scene| scene.mend(&key).await).await;
+        }
+        Job::RegisterKinds(kinds, to) => {
+            write(shared, line, &[], &to, async |scene| scene.register_kinds(&kinds).await).await;
+        }
+        Job::TellOthers(message, to) => {
+            write(shared, line, &[], &to, async |scene| scene.put_letter(&message).await).await;
+        }
+        Job::Announce(server, lease, to) => {
+            write(shared, line, &[], &to, async |scene| scene.announce_server(&server, lease).await).await;
+        }
+        Job::ListServers(to) => write(shared, line, &[], &to, async |scene| scene.list_servers().await).await,
+        Job::ReadShare(to) => write(shared, line, &[], &to, async |scene| scene.read_share().await).await,
+        Job::TakeShare(share, to) => write(shared, line, &[], &to, async |scene| scene.take_share(&share).await).await,
+        other => serve_read(line, other).await,
+    }
+}
+
+fn answer<T: Send>(to: &Slot<T>, answer: T) {
+    to.put(Ok(answer));
+    to.release();
+}
+
+async fn serve_read(line: &mut Line, job: Job) {
+    match job {
+        Job::Deliveries(limit, to) => read(line, &to, async |db| reader::read_deliveries(db, limit).await).await,
+        Job::Check(to) => read_plainly(line, &to, async |db| reader::check(db).await).await,
+        Job::ReadSince(known, to) => read(line, &to, async |db| reader::read_since(db, &known).await).await,
+        Job::ReadRun(key, None, to) => read_plainly(line, &to, async |db| reader::read_run(db, &key, None).await).await,
+        Job::ReadRun(key, generation, to) => read(line, &to, async |db| reader::read_run(db, &key, generation).await).await,
+        Job::ReadLog(key, generation, from, limit, to) => {
+            read(line, &to, async |db| reader::read_log(db, &key, generation, from, limit).await).await;
+        }
+        Job::ListRuns(query, to) => read(line, &to, async |db| list::list_runs(db, &query).await).await,
+        Job::CountVersions(namespace, to) => read_plainly(line, &to, async |db| list::count_versions(db, &namespace).await).await,
+        Job::ListLeases(worker, to) => read_plainly(line, &to, async |db| list::list_leases(db, &worker).await).await,
+        Job::ListWaits(query, to) => read(line, &to, async |db| list::list_waits(db, &query).await).await,
+        Job::ListTasks(query, to) => read(line, &to, async |db| list::list_tasks(db, &query).await).await,
+        Job::CountTasks(namespace, to) => read_plainly(line, &to, async |db| list::count_tasks(db, &namespace).await).await,
+        Job::Spend(query, to) => read(line, &to, async |db| ledger::spend(db, &query).await).await,
+        Job::ListDeleted(query, to) => read_plainly(line, &to, async |db| list::list_deleted(db, &query).await).await,
+        Job::ListKinds(namespace, to) => read_plainly(line, &to, async |db| list::list_kinds(db, &namespace).await).await,
+        _ => {}
+    }
+}
+
+async fn write<T: Send>(
+    shared: &Shared,
+    line: &mut Line,
+    keys: &[RunKey],
+    to: &Slot<T>,
+    work: impl AsyncFn(&mut Scene<'_>) -> Outcome<T>,
+) {
+    let wants = Wants { keys: keys.to_vec(), ..Wants::default() };
+    match transact(shared, line, &wants, work).await {
+        Ok((answer, after)) => {
+            shared.pulse.stir_by(&after.news);
+            to.put(Ok(answer));
+            to.release();
+            shared.tell(after);
+        }
+        Err(fate) => to.fail(Fate::into_error(fate)),
+    }
+}
+
+/// Reads at one moment of the database.
+async fn read<T: Send>(line: &mut Line, to: &Slot<T>, work: impl AsyncFn(&Db) -> Outcome<T>) {
+    read_by(line, to, async |line: &mut Line| read_at_once(line, &work).await).await;
+}
+
+/// What is one statement sees one moment anyway.
+async fn read_plainly<T: Send>(line: &mut Line, to: &Slot<T>, work: impl AsyncFn(&Db) -> Outcome<T>) {
+    read_by(line, to, async |line: &mut Line| work(line.get().await?).await).await;
+}
+
+/// Reads, and once more where the connection turned out to be gone.
+async fn read_by<T: Send>(line: &mut Line, to: &Slot<T>, work: impl AsyncFn(&mut Line) -> Outcome<T>) {
+    let mut answer = work(line).await;
+    if matches!(&answer, Err(Trouble::Sql(error)) if meaning(error) == Meaning::Lost) {
+        let silence = line.silence();
+        line.hang_up();
+        // Once more would take as long again (DB11).
+        answer = match silence {
+            Some(error) => Err(error.into()),
+            None => work(line).await,
+        };
+    }
+    let answer = answer.map_err(Trouble::into_error);
+    if let Err(error) = &answer {
+        line.shared().mend_by(error);
+    }
+    to.put(answer);
+    to.release();
+}
+
+async fn read_at_once<T>(line: &mut Line, work: &impl AsyncFn(&Db) -> Outcome<T>) -> Outcome<T> {
+    let db = line.get().await?;
+    // The first question goes out together with the BEGIN.
+    let begin = db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+    let (begun, answer) = tokio::join!(biased; begin, work(db));
+    let is_lost = begun.is_err() || db.execute("COMMIT").await.is_err();
+    let silence = db.silence();
+    if is_lost {
+        line.hang_up();
+    }
+    match (silence, begun) {
+        (Some(error), _) if answer.is_err() => Err(error.into()),
+        (_, begun) => begun.map_err(Trouble::Sql).and(answer),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// DB12: whoever counts leaves the other lines to those who have to be quick.
+    #[tokio::test]
+    async fn of_jobs_that_may_take_long_one_is_done_at_a_time() {
+        let jobs = Jobs::default();
+        let count = || Job::CountVersions(Namespace::default(), Slot::new());
+        let check = || Job::Check(Slot::new());
+        for job in [count(), count(), check()] {
+            jobs.submit(job);
+        }
+        assert!(matches!(jobs.next().await, Some(Job::Check(_))));
+        assert!(matches!(jobs.next().await, Some(Job::CountVersions(..))));
+        jobs.submit(check());
+        assert!(matches!(jobs.next().await, Some(Job::Check(_))));
+        let mut second = std::pin::pin!(jobs.next());
+        let waits = std::future::poll_fn(|context| std::task::Poll::Ready(second.as_mut().poll(context).is_pending())).await;
+        assert!(waits);
+        drop(Long(&jobs));
+        assert!(matches!(second.await, Some(Job::CountVersions(..))));
+        jobs.close();
+        assert!(jobs.next().await.is_none());
+    }
+}

@@ -1,0 +1,225 @@
+//! Statements and connections.
+//!
+//! Owns how SQL goes out: unnamed statements with their types, so that nothing stays behind on a connection and a pooler may give each
+//! transaction another one. What every batch says is in functions of the database, whose plans any session keeps for itself (ADR 0043).
+//! Must never leave a setting, a lock or a prepared statement on a session.
+
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use onward_store::StoreError;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{AsyncMessage, Client, Error, Row};
+
+use crate::connection::open::{Counted, Entrance};
+use crate::connection::timeout::{Patience, Watch, carry};
+use crate::error::Outcome;
+
+/// A statement with its values.
+pub(crate) struct Sql {
+    text: String,
+    values: Vec<(Box<dyn ToSql + Sync + Send>, Type)>,
+}
+
+impl Sql {
+    pub fn new(text: impl Into<String>) -> Sql {
+        Sql { text: text.into(), values: Vec::new() }
+    }
+
+    /// A function of the database with its values, for [`Sql::all`].
+    pub fn call(function: &str) -> Sql {
+        Sql::new(format!("onward.{function}"))
+    }
+
+    /// One statement that calls them all, as it happens in this order.
+    pub fn all(calls: Vec<Sql>) -> Sql {
+        let mut all = Sql::new("SELECT ");
+        for call in calls {
+            let first = all.values.len() + 1;
+            let marks: Vec<String> = (first..first + call.values.len()).map(|number| format!("${number}")).collect();
+            let comma = if first > 1 { ", " } else { "" };
+            all.text += &format!("{comma}{}({})", call.text, marks.join(", "));
+            all.values.extend(call.values);
+        }
+        all
+    }
+
+    fn with(mut self, value: impl ToSql + Sync + Send + 'static, kind: Type) -> Sql {
+        self.values.push((Box::new(value), kind));
+        self
+    }
+
+    /// More of the statement; `?` stands for the value that comes next.
+    pub fn also(mut self, text: &str) -> Sql {
+        let mark = format!("${}", self.values.len() + 1);
+        self.text.push_str(&text.replace('?', &mark));
+        self
+    }
+
+    pub fn text(self, value: impl Into<String>) -> Sql {
+        self.with(value.into(), Type::TEXT)
+    }
+
+    pub fn texts(self, values: Vec<String>) -> Sql {
+        self.with(values, Type::TEXT_ARRAY)
+    }
+
+    pub fn maybe_texts(self, values: Vec<Option<String>>) -> Sql {
+        self.with(values, Type::TEXT_ARRAY)
+    }
+
+    pub fn number(self, value: i64) -> Sql {
+        self.with(value, Type::INT8)
+    }
+
+    pub fn numbers(self, values: Vec<i64>) -> Sql {
+        self.with(values, Type::INT8_ARRAY)
+    }
+
+    pub fn maybe_numbers(self, values: Vec<Option<i64>>) -> Sql {
+        self.with(values, Type::INT8_ARRAY)
+    }
+
+    pub fn ints(self, values: Vec<i32>) -> Sql {
+        self.with(values, Type::INT4_ARRAY)
+    }
+
+    pub fn int(self, value: i32) -> Sql {
+        self.with(value, Type::INT4)
+    }
+
+    pub fn small(self, value: i16) -> Sql {
+        self.with(value, Type::INT2)
+    }
+
+    pub fn smalls(self, values: Vec<i16>) -> Sql {
+        self.with(values, Type::INT2_ARRAY)
+    }
+
+    pub fn flags(self, values: Vec<bool>) -> Sql {
+        self.with(values, Type::BOOL_ARRAY)
+    }
+
+    pub fn flag(self, value: bool) -> Sql {
+        self.with(value, Type::BOOL)
+    }
+
+    pub fn bytes(self, value: Vec<u8>) -> Sql {
+        self.with(value, Type::BYTEA)
+    }
+
+    pub fn byteses(self, values: Vec<Vec<u8>>) -> Sql {
+        self.with(values, Type::BYTEA_ARRAY)
+    }
+}
+
+/// A connection. When it is dropped or breaks, the server ends whatever transaction was open on it.
+pub(crate) struct Db {
+    client: Client,
+    watch: Rc<Watch>,
+    _counted: Counted,
+}
+
+impl Db {
+    pub async fn connect(entrance: &Entrance) -> Outcome<Db> {
+        Db::hearing(entrance, |_| {}).await
+    }
+
+    /// A connection on which everything is heard that is notified on our channel.
+    pub async fn listening(entrance: &Entrance) -> Outcome<(Db, UnboundedReceiver<String>)> {
+        let (db, heard) = Db::deaf(entrance).await?;
+        db.execute("LISTEN onward").await?;
+        Ok((db, heard))
+    }
+
+    /// The same without listening; the other end stays open for as long as the connection.
+    pub async fn deaf(entrance: &Entrance) -> Outcome<(Db, UnboundedReceiver<String>)> {
+        let (to, heard) = unbounded_channel();
+        let hear = move |message| {
+            if let AsyncMessage::Notification(notification) = message {
+                let _ = to.send(notification.payload().to_owned());
+            }
+        };
+        Ok((Db::hearing(entrance, hear).await?, heard))
+    }
+
+    async fn hearing(entrance: &Entrance, heard: impl FnMut(AsyncMessage) + 'static) -> Outcome<Db> {
+        let (client, connection, _counted) = entrance.dial().await?;
+        let watch = Watch::new(entrance.silence_max());
+        // It ends with the client, or with an error that the client's next call meets.
+        tokio::task::spawn_local(carry(connection, watch.clone(), heard));
+        Ok(Db { client, watch, _counted })
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// What it means that the connection is lost, where it was given up because the database said nothing any more.
+    pub fn silence(&self) -> Option<StoreError> {
+        let seconds = self.watch.limit().as_secs_f32();
+        self.watch.was_silent().then(|| StoreError::Unavailable { why: format!("it has not answered for {seconds} s") })
+    }
+
+    /// Whatever is asked from now on may take so long.
+    pub fn be(&self, patience: Patience) {
+        self.watch.be(patience);
+    }
+
+    /// The same for what is asked while `work` lasts.
+    pub async fn with<T>(&self, patience: Patience, work: impl Future<Output = T>) -> T {
+        let before = self.watch.be(patience);
+        let done = work.await;
+        self.watch.be(before);
+        done
+    }
+
+    pub async fn query(&self, sql: &Sql) -> Result<Vec<Row>, Error> {
+        let _wait = self.watch.wait();
+        let values: Vec<(&(dyn ToSql + Sync), Type)> =
+            sql.values.iter().map(|(value, kind)| (&**value as &(dyn ToSql + Sync), kind.clone())).collect();
+        self.client.query_typed(&sql.text, &values).await
+    }
+
+    /// Without values, and without an answer.
+    pub async fn execute(&self, text: &str) -> Result<(), Error> {
+        let _wait = self.watch.wait();
+        self.client.batch_execute(text).await
+    }
+
+    /// Sends `first`, the statements and `last` in one go, and waits for all answers. The first error counts: behind it the server
+    /// does nothing, and a COMMIT undoes.
+    pub async fn pipeline(&self, first: Option<&str>, statements: &[Sql], last: Option<&str>) -> Result<Vec<Vec<Row>>, Error> {
+        let begin = async {
+            match first {
+                Some(text) => self.execute(text).await,
+                None => Ok(()),
+            }
+        };
+        let end = async {
+            match last {
+                Some(text) => self.execute(text).await,
+                None => Ok(()),
+            }
+        };
+        let rows = join_all(statements.iter().map(|sql| self.query(sql)));
+        let (begun, rows, ended) = tokio::join!(biased; begin, rows, end);
+        begun?;
+        let rows = rows.into_iter().collect::<Result<Vec<_>, _>>()?;
+        ended?;
+        Ok(rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_that_go_out_together_count_their_values_on() {
+        let calls = vec![Sql::call("put_news").numbers(vec![1]).byteses(vec![Vec::new()]), Sql::call("greet").texts(Vec::new())];
+        let all = Sql::all(calls);
+        assert_eq!((all.text.as_str(), all.values.len()), ("SELECT onward.put_news($1, $2), onward.greet($3)", 3));
+    }
+}

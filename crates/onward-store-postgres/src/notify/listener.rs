@@ -1,0 +1,203 @@
+//! What other servers are told, and what they tell.
+//!
+//! Owns the one connection that listens, and what is said on it. Hints go out after the commit, on their own: they are never needed, and
+//! a NOTIFY inside of a transaction would make all such commits of the database wait for each other. As long as nobody else is heard,
+//! none are sent. Letters to everybody (`onward.letters`) are rows with a hint; where hints do not get through, they are looked for.
+//!
+//! A server that cannot hear itself, because a pooler stands in between or the connection is gone, cannot hear others either.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use onward_core::Timestamp;
+use onward_store::Change;
+use onward_store::kept::News;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::connection::sql::{Db, Sql};
+use crate::error::Outcome;
+use crate::notify::message::{Words, parse};
+use crate::shared::Shared;
+
+/// How long what is to be sent waits for company.
+const PACE: Duration = Duration::from_millis(5);
+/// How often a server says that it is there, and for how long it is believed.
+const HELLO_EVERY: Duration = Duration::from_secs(10);
+const BELIEVED_FOR: Duration = Duration::from_secs(30);
+/// How often a server that hears nothing looks for letters, and how long a broken connection is left alone.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// For how long a letter is there. Who has not read it by then was not there.
+pub(crate) const LETTER_MILLIS: i64 = 30_000;
+
+#[derive(Default)]
+pub(crate) struct Hints {
+    state: Mutex<State>,
+    wake: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// What is to be sent.
+    words: Words,
+    /// When another server was last heard, and when this one.
+    others_at: Option<Instant>,
+    own_at: Option<Instant>,
+    /// The letters that were read, or written here.
+    read: BTreeSet<i64>,
+}
+
+impl State {
+    fn is_alone(&self) -> bool {
+        self.others_at.is_none_or(|at| at.elapsed() > BELIEVED_FOR)
+    }
+}
+
+impl Hints {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn add(&self, news: &[News], due: Option<Timestamp>) {
+        let mut state = self.lock();
+        if state.is_alone() {
+            return;
+        }
+        state.words.add(news, due);
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// A letter was written here: the others are told to read it.
+    pub fn add_letter(&self, number: i64) {
+        let mut state = self.lock();
+        state.words.letters.insert(number);
+        state.read.insert(number);
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// Whether what others say gets here: this server hears itself.
+    pub fn can_hear(&self) -> bool {
+        self.lock().own_at.is_some_and(|at| at.elapsed() < BELIEVED_FOR)
+    }
+
+    pub fn wake(&self) {
+        self.wake.notify_one();
+    }
+}
+
+/// Listens and sends for as long as the store is open; comes again when the connection breaks.
+pub(crate) async fn run(shared: Arc<Shared>, listen: bool) {
+    let mut is_first = true;
+    loop {
+        // Until somebody listens here there is nobody to tell.
+        while !shared.has_listeners() {
+            shared.hints.wake.notified().await;
+        }
+        let opened = if listen { Db::listening(&shared.entrance).await } else { Db::deaf(&shared.entrance).await };
+        if let Ok((db, mut heard)) = opened {
+            if !std::mem::take(&mut is_first) {
+                shared.tell_change(Change::Missed);
+            }
+            let _ = serve(&shared, &db, &mut heard).await;
+        }
+        shared.hints.lock().own_at = None;
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+async fn serve(shared: &Shared, db: &Db, heard: &mut UnboundedReceiver<String>) -> Outcome<()> {
+    let mut hello = tokio::time::interval(HELLO_EVERY);
+    let mut look = tokio::time::interval(LOOK_EVERY);
+    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            payload = heard.recv() => match payload {
+                Some(payload) => hear(shared, db, &payload).await?,
+                None => return Ok(()),
+            },
+            _ = hello.tick() => send(shared, db, true).await?,
+            _ = look.tick() => {
+                if !shared.hints.can_hear() {
+                    read_letters(shared, db, None).await?;
+                }
+            }
+            () = shared.hints.wake.notified() => {
+                send(shared, db, false).await?;
+                tokio::time::sleep(PACE).await;
+            }
+        }
+    }
+}
+
+async fn send(shared: &Shared, db: &Db, hello: bool) -> Outcome<()> {
+    let words = std::mem::take(&mut shared.hints.lock().words);
+    if words.is_empty() && !hello {
+        return Ok(());
+    }
+    let sql = Sql::new("SELECT pg_notify('onward', $1)").text(words.payload(&shared.server));
+    // What is only a hint need not wait for the disk.
+    db.pipeline(Some("BEGIN; SET LOCAL synchronous_commit = off"), &[sql], Some("COMMIT")).await?;
+    Ok(())
+}
+
+async fn hear(shared: &Shared, db: &Db, payload: &str) -> Outcome<()> {
+    let Some(heard) = parse(payload) else { return Ok(()) };
+    let is_new = {
+        let mut state = shared.hints.lock();
+        if heard.server == shared.server {
+            state.own_at = Some(Instant::now());
+            return Ok(());
+        }
+        let was_alone = state.is_alone();
+        state.others_at = Some(Instant::now());
+        was_alone
+    };
+    if is_new {
+        send(shared, db, true).await?;
+    }
+    let words = heard.words;
+    // What a task says is heard before what became of it.
+    if !words.letters.is_empty() {
+        read_letters(shared, db, Some(words.letters)).await?;
+    }
+    if words.has_deliveries || words.is_cut || !words.work.is_empty() {
+        shared.pulse.stir();
+    }
+    shared.tell_here(Vec::new(), words.due);
+    words.grown.iter().for_each(|(run, ends)| shared.tell_change(Change::Elsewhere { run, ends: *ends }));
+    words.work.iter().for_each(|namespace| shared.tell_change(Change::WorkElsewhere { namespace }));
+    if words.has_deliveries {
+        shared.tell_change(Change::DeliveryAdded);
+    }
+    if words.is_cut {
+        shared.tell_change(Change::Missed);
+    }
+    Ok(())
+}
+
+/// Reads the letters of these numbers, or all that are there. None is told twice; no number is taken for an end, because a letter with a
+/// lower one may come later.
+async fn read_letters(shared: &Shared, db: &Db, numbers: Option<BTreeSet<i64>>) -> Outcome<()> {
+    let sql = match numbers {
+        Some(numbers) => {
+            let text = "SELECT id, data FROM onward.letters WHERE id = ANY($1) ORDER BY id";
+            Sql::new(text).numbers(numbers.into_iter().collect())
+        }
+        None => Sql::new("SELECT id, data FROM onward.letters ORDER BY id"),
+    };
+    let rows = db.query(&sql).await?;
+    for row in &rows {
+        let is_new = shared.hints.lock().read.insert(row.get(0));
+        if is_new {
+            shared.tell_change(Change::Told { message: row.get(1) });
+        }
+    }
+    let mut state = shared.hints.lock();
+    while state.read.len() > 10_000 {
+        state.read.pop_first();
+    }
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! Servers that share the database: who is there, and letters from one to all.
+
+use std::time::Duration;
+
+use onward_core::{Name, Timestamp};
+use onward_store::ServerInfo;
+use onward_store::kept::seal::damaged;
+
+use crate::connection::sql::Sql;
+use crate::error::Outcome;
+use crate::notify::listener::LETTER_MILLIS;
+use crate::write::unit::Scene;
+
+impl Scene<'_> {
+    pub async fn announce_server(&mut self, server: &ServerInfo, lease: Option<Duration>) -> Outcome<()> {
+        let Some(lease) = lease else {
+            self.db.query(&Sql::new("DELETE FROM onward.servers WHERE id = $1").text(server.id.as_str())).await?;
+            return Ok(());
+        };
+        let text = "INSERT INTO onward.servers(id, url, version, started, heard, until, roster) VALUES ($1, $2, $3, $4, $5, $6, $7)
+          ON CONFLICT (id) DO UPDATE SET url = excluded.url, version = excluded.version, heard = excluded.heard, until = excluded.until,
+            roster = excluded.roster";
+        let sql = Sql::new(text)
+            .text(server.id.as_str())
+            .text(server.url.as_str())
+            .text(server.version.as_str())
+            .number(server.started_at.0 as i64)
+            .number(self.now.0 as i64)
+            .number(self.now.after(lease).0 as i64)
+            .bytes(server.roster.clone());
+        self.db.query(&sql).await?;
+        Ok(())
+    }
+
+    /// Those that were heard of in time; the others are forgotten on the way.
+    pub async fn list_servers(&mut self) -> Outcome<Vec<ServerInfo>> {
+        let now = self.now.0 as i64;
+        let statements = [
+            Sql::new("DELETE FROM onward.servers WHERE until <= $1").number(now),
+            Sql::new("SELECT id, url, version, started, heard, roster FROM onward.servers WHERE until > $1 ORDER BY id")
+                .number(now),
+        ];
+        let answers = self.db.pipeline(None, &statements, None).await?;
+        let read = |row: &tokio_postgres::Row| {
+            let at = |column: usize| Timestamp(row.get::<_, i64>(column) as u64);
+            let id = Name::new(row.get::<_, String>(0)).map_err(|_| damaged("a server's row", "its id is not readable"))?;
+            let (url, version, roster) = (row.get(1), row.get(2), row.get(5));
+            Ok(ServerInfo { id, url, version, started_at: at(3), heard_at: at(4), roster })
+        };
+        answers.last().into_iter().flatten().map(read).collect()
+    }
+
+    /// Lays a letter down for everybody, and removes old ones. Returns its number.
+    pub async fn put_letter(&mut self, message: &[u8]) -> Outcome<i64> {
+        let now = self.now.0 as i64;
+        let statements = [
+            Sql::new("DELETE FROM onward.letters WHERE at < $1").number(now - LETTER_MILLIS),
+            Sql::new("INSERT INTO onward.letters(at, data) VALUES ($1, $2) RETURNING id").number(now).bytes(message.to_vec()),
+        ];
+        let answers = self.db.pipeline(None, &statements, None).await?;
+        Ok(answers.last().and_then(|rows| rows.first()).map_or(0, |row| row.get(0)))
+    }
+}

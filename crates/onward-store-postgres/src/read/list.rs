@@ -1,0 +1,234 @@
+//! Lists: runs newest first, open questions oldest first.
+//!
+//! Must never skip rows by counting: a page begins where the one before ended, by key.
+
+use onward_core::run::Wait;
+use onward_core::task::{Task, TaskCount};
+use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, RunHead, RunKey, Status, Timestamp, WorkerId, family};
+use onward_store::kept::large::Carrier;
+use onward_store::kept::seal::{cursor, damaged, parse_cursor, unseal};
+use onward_store::{DeletedQuery, DeletedRun, PAGE_DEFAULT, RunPage, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery};
+use tokio_postgres::Row;
+
+use crate::connection::sql::{Db, Sql};
+use crate::error::{Outcome, Trouble};
+use crate::read::reader::{read_records, shown};
+use crate::row::{crc, unseal_head};
+use crate::write::blobs;
+use crate::write::claim::{limit_number, text_of};
+use crate::write::load::row_key;
+
+pub(crate) async fn list_runs(db: &Db, query: &RunQuery) -> Outcome<RunPage> {
+    let limit = page(query.limit);
+    let before = query.cursor.as_deref().map(parse_cursor).transpose()?;
+    let wanted = limit.saturating_add(1);
+    let mut statuses: Vec<Option<Status>> = query.statuses.iter().copied().map(Some).collect();
+    statuses.sort_unstable();
+    statuses.dedup();
+    if statuses.is_empty() {
+        statuses.push(None);
+    }
+    // One index range each, merged: several statuses in one statement would sort everything that matches.
+    let mut found = Vec::new();
+    for status in statuses {
+        for row in db.query(&select(query, status, before, wanted)).await? {
+            found.extend(read_head(db, &row).await?);
+        }
+    }
+    found.sort_by(|a, b| (b.created_at, &b.key.id).cmp(&(a.created_at, &a.key.id)));
+    let more = found.len() > limit;
+    found.truncate(limit);
+    let next = found.last().filter(|_| more).map(|head| cursor(head.created_at, head.key.id.as_str()));
+    Ok(RunPage { runs: found, next })
+}
+
+/// The statement for one range of an index.
+pub(crate) fn select(query: &RunQuery, status: Option<Status>, before: Option<(u64, &str)>, wanted: usize) -> Sql {
+    let text = "SELECT r.rk, r.ns, r.id, r.head, r.worker IS NOT NULL FROM onward.runs r WHERE r.ns = ?";
+    let mut sql = Sql::new("").also(text).text(query.namespace.as_str());
+    sql = match status {
+        None => sql,
+        Some(Status::Pending) => sql.also(" AND r.status = 0 AND r.worker IS NULL"),
+        // A held run is stored as pending; of external runs it is stored.
+        Some(Status::Running) => sql.also(" AND (r.status = 0 AND r.worker IS NOT NULL OR r.status = 1)"),
+        Some(status) => sql.also(" AND r.status = ?").small(i16::from(status.number())),
+    };
+    if let Some(kind) = &query.kind {
+        sql = sql.also(" AND r.kind = ?").text(kind.as_str());
+    }
+    if !query.versions.is_empty() {
+        let versions = query.versions.iter().map(|version| text_of(version.as_ref())).collect();
+        sql = sql.also(" AND r.version = ANY(?)").texts(versions);
+    }
+    for wanted in &query.attributes {
+        let values = wanted.values.iter().map(|value| value.to_key().into_bytes()).collect();
+        sql = sql.also(" AND r.rk IN (SELECT rk FROM onward.attributes WHERE name = ?").text(wanted.name.as_str());
+        sql = sql.also(" AND value = ANY(?))").byteses(values);
+    }
+    if let Some(from) = query.created_from {
+        sql = sql.also(" AND r.created >= ?").number(number(from.0));
+    }
+    if let Some(until) = query.created_until {
+        sql = sql.also(" AND r.created < ?").number(number(until.0));
+    }
+    if let Some((at, id)) = before {
+        sql = sql.also(" AND (r.created, r.id) < (?,").number(number(at)).also(" ?)").text(id);
+    }
+    sql.also(" ORDER BY r.created DESC, r.id DESC LIMIT ?").number(limit_number(wanted))
+}
+
+/// A run whose row is damaged is listed as its log tells it: it must be seen to be dealt with.
+async fn read_head(db: &Db, row: &Row) -> Outcome<Option<RunHead>> {
+    let Ok(key) = row_key(row, 1) else { return Ok(None) };
+    let head = match unseal_head(&key, row.get(3)) {
+        Ok((head, _)) => Some(head),
+        Err(_) => rebuild(db, row.get(0), key).await?,
+    };
+    Ok(head.map(|head| shown(head, row.get(4))))
+}
+
+async fn rebuild(db: &Db, rk: i64, key: RunKey) -> Outcome<Option<RunHead>> {
+    let sql = Sql::new("SELECT max(generation) FROM onward.events WHERE rk = $1").number(rk);
+    let generation = db.query(&sql).await?.first().and_then(|row| row.get::<_, Option<i32>>(0));
+    match read_records(db, &key, rk, generation.unwrap_or(0) as u32, Index(0), usize::MAX).await {
+        Ok(records) => Ok(RunHead::rebuild(key, &records)),
+        Err(Trouble::Refused(_)) => Ok(None),
+        Err(trouble) => Err(trouble),
+    }
+}
+
+/// The runs that a worker holds; one that cannot be read is left to whoever asks for it.
+pub(crate) async fn list_leases(db: &Db, worker: &WorkerId) -> Outcome<Vec<(RunKey, Epoch)>> {
+    let text = "SELECT r.ns, r.id, r.head, l.floor FROM onward.runs r, onward.lineage l WHERE l.only_one AND r.worker = $1";
+    let rows = db.query(&Sql::new(text).text(worker.as_str())).await?;
+    let lease = |row: &Row| {
+        let key = row_key(row, 0).ok()?;
+        let (head, _) = unseal_head(&key, row.get(2)).ok()?;
+        Some((key, head.epoch.max(Epoch(row.get::<_, i64>(3) as u64)))) // DB9
+    };
+    Ok(rows.iter().filter_map(lease).collect())
+}
+
+pub(crate) async fn count_versions(db: &Db, namespace: &Namespace) -> Outcome<Vec<VersionCount>> {
+    let text = "SELECT kind, version, count(*) FROM onward.runs WHERE ns = $1 AND status < 4 GROUP BY kind, version ORDER BY kind, version";
+    let rows = db.query(&Sql::new(text).text(namespace.as_str())).await?;
+    let count = |row: &Row| {
+        let kind = read_name(row.get(0))?.ok_or_else(|| damaged("a run's row", "it has no kind"))?;
+        Ok(VersionCount { kind, version: read_name(row.get(1))?, open: row.get::<_, i64>(2) as u64 })
+    };
+    rows.iter().map(count).collect()
+}
+
+pub(crate) async fn count_tasks(db: &Db, namespace: &Namespace) -> Outcome<Vec<TaskCount>> {
+    // A task of a paused run waits too.
+    let text = "SELECT queue, kind, count(*) FILTER (WHERE state IN (0, 3, 4)), count(*) FILTER (WHERE state = 1),
+        count(*) FILTER (WHERE state = 2), min(visible) FILTER (WHERE state IN (0, 3, 4))
+      FROM onward.tasks WHERE ns = $1 GROUP BY queue, kind ORDER BY queue, kind";
+    let rows = db.query(&Sql::new(text).text(namespace.as_str())).await?;
+    let count = |row: &Row| {
+        let number = |at: usize| row.get::<_, i64>(at) as u64;
+        Ok(TaskCount {
+            queue: read_name(row.get(0))?,
+            kind: read_name(row.get(1))?.ok_or_else(|| damaged("a task's row", "it has no kind"))?,
+            queued: number(2),
+            running: number(3),
+            quarantined: number(4),
+            oldest_at: row.get::<_, Option<i64>>(5).map(|at| Timestamp(at as u64)),
+        })
+    };
+    rows.iter().map(count).collect()
+}
+
+fn read_name(text: String) -> Result<Option<Name>, StoreError> {
+    let name = (!text.is_empty()).then(|| Name::new(text)).transpose();
+    name.map_err(|_| damaged("a row", "a name in it is not readable"))
+}
+
+pub(crate) async fn list_waits(db: &Db, query: &WaitQuery) -> Outcome<Vec<Wait>> {
+    let mut sql = Sql::new("SELECT w.rk, w.data FROM onward.waits w").also(" WHERE w.ns = ?").text(query.namespace.as_str());
+    if let Some(kind) = query.kind {
+        sql = sql.also(" AND w.kind = ?").small(i16::from(kind.number()));
+    }
+    if let Some(run) = &query.run {
+        sql = sql.also(" AND w.ns = ?").text(run.namespace.as_str());
+        sql = match query.below {
+            true => {
+                let stem = family::stem(&run.id);
+                sql.also(" AND (w.id = ?").text(family::family(&run.id)).also(" OR starts_with(w.id, ?))").text(&stem)
+            }
+            false => sql.also(" AND w.id = ?").text(run.id.as_str()),
+        };
+    }
+    sql = sql.also(" ORDER BY w.requested, w.id, w.place LIMIT ?").number(limit_number(page(query.limit)));
+    let mut found = Vec::new();
+    for row in db.query(&sql).await? {
+        // A damaged question is never left out without a word.
+        let wait: Wait = unseal("a wait", row.get(1))?;
+        let wait = if query.matches(&wait) { whole(db, row.get(0), wait, query.run.is_some()).await? } else { None };
+        found.extend(wait);
+    }
+    Ok(found)
+}
+
+pub(crate) async fn list_tasks(db: &Db, query: &TaskQuery) -> Outcome<Vec<Task>> {
+    let mut sql = Sql::new("SELECT t.rk, t.data FROM onward.tasks t").also(" WHERE t.ns = ?").text(query.namespace.as_str());
+    if let Some(run) = &query.run {
+        let of = " AND t.rk = (SELECT rk FROM onward.runs WHERE ns = ?";
+        sql = sql.also(of).text(run.namespace.as_str()).also(" AND id = ?)").text(run.id.as_str());
+    }
+    if let Some(state) = query.state {
+        let columns: &[i16] = if state.number() == 0 { &[0, 3, 4] } else { &[state.number() as i16] };
+        sql = sql.also(" AND t.state = ANY(?)").smalls(columns.to_vec());
+    }
+    sql = sql.also(" ORDER BY t.ord LIMIT ?").number(limit_number(page(query.limit)));
+    let mut found = Vec::new();
+    for row in db.query(&sql).await? {
+        let task: Task = unseal("a task", row.get(1))?;
+        let task = if query.matches(&task) { whole(db, row.get(0), task, query.run.is_some()).await? } else { None };
+        found.extend(task);
+    }
+    Ok(found)
+}
+
+/// Where a large payload is damaged, the log that has it is too, and whoever asks for the run is told; the others can be listed.
+async fn whole<C: Carrier>(db: &Db, rk: i64, carrier: C, is_asked_for: bool) -> Outcome<Option<C>> {
+    match blobs::restore(db, rk, carrier).await {
+        Err(Trouble::Refused(StoreError::Corrupt { .. })) if !is_asked_for => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+pub(crate) async fn list_deleted(db: &Db, query: &DeletedQuery) -> Outcome<Vec<DeletedRun>> {
+    let text = "SELECT d.ns, d.id, d.kind, d.reason, d.at, d.crc FROM onward.deleted d WHERE d.ns = ?";
+    let mut sql = Sql::new("").also(text).text(query.namespace.as_str());
+    if let Some(run) = &query.run {
+        sql = sql.also(" AND d.ns = ?").text(run.namespace.as_str()).also(" AND d.id = ?").text(run.id.as_str());
+    }
+    let sql = sql.also(" ORDER BY d.seq DESC LIMIT ?").number(limit_number(page(query.limit)));
+    let read = |row: &Row| {
+        let key = row_key(row, 0)?;
+        let (kind, reason, at): (String, Vec<u8>, i64) = (row.get(2), row.get(3), row.get(4));
+        let names = [key.namespace.as_str().as_bytes(), key.id.as_str().as_bytes(), kind.as_bytes(), &reason];
+        if row.get::<_, i64>(5) != crc(&[at], &names) {
+            return Err(damaged("a deleted run's row", "wrong checksum").into());
+        }
+        let kind = read_name(kind)?.ok_or_else(|| damaged("a deleted run's row", "it has no kind"))?;
+        let reason = String::from_utf8_lossy(&reason).into_owned();
+        Ok(DeletedRun { key, kind, reason, deleted_at: Timestamp(at as u64) })
+    };
+    db.query(&sql).await?.iter().map(read).collect()
+}
+
+pub(crate) async fn list_kinds(db: &Db, namespace: &Namespace) -> Outcome<Vec<KindSchemas>> {
+    let text = "SELECT data FROM onward.kinds WHERE ns = $1 ORDER BY task, kind, version";
+    let rows = db.query(&Sql::new(text).text(namespace.as_str())).await?;
+    rows.iter().map(|row| Ok(unseal("a kind's schemas", row.get(0))?)).collect()
+}
+
+fn page(limit: usize) -> usize {
+    if limit == 0 { PAGE_DEFAULT } else { limit }
+}
+
+fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,214 @@
+//! Whether the database is still the one it was: a backup that was put back, or a standby that took over, has forgotten something that
+//! servers and workers still know.
+//!
+//! Owns the one row of `onward.lineage`: where the database was when it was last written to (`place`), and the epoch below which no lease
+//! counts (`floor`). Every transaction looks at it with its first statement. Whoever finds the database at another place, or shorter than
+//! it was, moves the floor to the present and takes all leases back; epochs are times by the database's clock, so everything that was
+//! given out in the time that is lost lies below. Must never take leases back twice for one and the same change.
+//!
+//! Invariants:
+//! - DB9 (L7, F32): no epoch is given twice, and no lease counts that was given before the database went back, however it went back and
+//!   whoever notices first.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio_postgres::Row;
+
+use crate::connection::sql::{Db, Sql};
+use crate::connection::timeout::Patience;
+use crate::error::{Meaning, Outcome, Trouble, meaning};
+
+/// The time, the floor, how much was ever written, since when the server runs, and which table this is. A server that was restarted may
+/// be another one: then [`PLACE`] is asked, which costs more.
+const SIGHT: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, l.floor, l.place = '', l.tableoid::bigint,
+  (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::bigint, (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
+  FROM onward.lineage l WHERE l.only_one";
+/// The same where these functions are not to be had; only tables that were made anew are noticed then.
+const DIM_SIGHT: &str =
+    "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, l.floor, l.place = '', l.tableoid::bigint,
+  0::bigint, 0::bigint FROM onward.lineage l WHERE l.only_one";
+
+/// The cluster, its timeline, the database and the table: one of them is new wherever a dump, a base backup or a standby begins a life.
+const PLACE: &str = "SELECT (SELECT system_identifier FROM pg_control_system()) || '/' ||
+  substr(pg_walfile_name(pg_current_wal_flush_lsn()), 1, 8) || '/' ||
+  (SELECT oid FROM pg_database WHERE datname = current_database()) || '/' || 'onward.lineage'::regclass::oid";
+const DIM_PLACE: &str = "SELECT '/' || 'onward.lineage'::regclass::oid";
+
+/// Takes all leases back, of runs that were at work and of workers.
+const TAKE_BACK: &str =
+    "UPDATE onward.runs SET worker = NULL, ready = CASE WHEN status = 0 THEN $1::bigint END WHERE worker IS NOT NULL";
+
+/// What a transaction sees with its first statement.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Sight {
+    pub micros: i64,
+    pub floor: i64,
+    /// Somebody has said that it is another database.
+    is_denied: bool,
+    table: i64,
+    written: i64,
+    running_since: i64,
+}
+
+/// What this store knows of the database it writes to.
+#[derive(Default)]
+pub(crate) struct Lineage {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct State {
+    /// The last look at which everything was in order.
+    known: Option<Sight>,
+    is_dim: bool,
+}
+
+/// What a look means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Same,
+    /// Somebody else has noticed and moved the floor.
+    Moved,
+    /// It has to be looked at closely.
+    Doubtful,
+}
+
+impl Lineage {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn sight(&self) -> Sql {
+        Sql::new(if self.is_dim() { DIM_SIGHT } else { SIGHT })
+    }
+
+    /// Whether less can be seen here than in PostgreSQL.
+    pub fn is_dim(&self) -> bool {
+        self.lock().is_dim
+    }
+
+    /// What to make of a look that began after everything that is known.
+    pub fn judge(&self, sight: Sight) -> Verdict {
+        let mut state = self.lock();
+        let Some(known) = &mut state.known else { return Verdict::Doubtful };
+        let is_elsewhere = sight.table != known.table || sight.running_since != known.running_since;
+        if sight.is_denied || is_elsewhere {
+            return Verdict::Doubtful;
+        }
+        // A look that was under way when another one saw the new floor is not the newest.
+        if sight.floor == known.floor {
+            known.written = known.written.max(sight.written);
+        }
+        let has_moved = sight.floor > known.floor;
+        if has_moved {
+            *known = sight;
+        }
+        if has_moved { Verdict::Moved } else { Verdict::Same }
+    }
+
+    /// Learns whether the database can be looked at as closely as PostgreSQL allows.
+    /// Returns the time by its clock, in microseconds.
+    pub async fn open(&self, db: &Db) -> Outcome<i64> {
+        let can = match db.pipeline(None, &[Sql::new(SIGHT), Sql::new(PLACE)], None).await {
+            Ok(_) => true,
+            Err(error) if meaning(&error) == Meaning::Other => false,
+            Err(error) => return Err(error.into()),
+        };
+        self.lock().is_dim = !can;
+        self.verify(db).await?;
+        Ok(self.lock().known.map_or(0, |known| known.micros))
+    }
+
+    /// Looks closely, in a transaction of its own, and moves the floor if this is not the database that it says it is. Returns whether
+    /// leases were taken back, by this look or by somebody else's.
+    pub async fn verify(&self, db: &Db) -> Outcome<bool> {
+        db.with(Patience::Long, self.look_closely(db)).await
+    }
+
+    async fn look_closely(&self, db: &Db) -> Outcome<bool> {
+        let State { known, is_dim } = *self.lock();
+        db.execute("BEGIN; SELECT 1 FROM onward.lineage FOR UPDATE").await?;
+        let place = Sql::new(if is_dim { DIM_PLACE } else { PLACE });
+        let texts = [self.sight(), place, Sql::new("SELECT place, EXISTS (SELECT 1 FROM onward.runs) FROM onward.lineage")];
+        let answers = db.pipeline(None, &texts, None).await?;
+        let (mut sight, actual, said) = (read(&answers[0], 0)?, text(&answers[1]), text(&answers[2]));
+        let is_used = answers[2].first().is_some_and(|row| row.get(1));
+        let is_known_floor = known.is_none_or(|known| known.floor == sight.floor);
+        let is_shorter = is_known_floor && known.is_some_and(|known| sight.written < known.written);
+        let is_another = actual != said;
+        if is_another || is_shorter {
+            // Of what nobody has used nobody holds anything.
+            if is_used {
+                sight.floor = sight.micros.max(sight.floor + 1);
+            }
+            move_in(db, &actual, sight).await?;
+        }
+        db.execute("COMMIT").await?;
+        sight.is_denied = false;
+        self.lock().known = Some(sight);
+        Ok(known.is_some_and(|known| known.floor != sight.floor))
+    }
+}
+
+/// Writes where the database is from now on, with no lease left.
+async fn move_in(db: &Db, place: &str, sight: Sight) -> Outcome<()> {
+    let statements = [
+        Sql::new("UPDATE onward.lineage SET place = $1, floor = $2").text(place).number(sight.floor),
+        // In the order of everybody else: runs, then sessions (DB4).
+        Sql::new(TAKE_BACK).number(sight.micros * crate::write::unit::ORDERS_PER_MICROSECOND),
+        Sql::new("DELETE FROM onward.sessions"),
+    ];
+    db.pipeline(None, &statements, None).await?;
+    Ok(())
+}
+
+/// Reads what [`SIGHT`] says, or the end of what `onward.enter` does.
+pub(crate) fn read(rows: &[Row], at: usize) -> Outcome<Sight> {
+    let row = rows.first().filter(|row| row.get::<_, Option<i64>>(at + 1).is_some()).ok_or_else(|| {
+        let why = "onward.lineage has lost its row: put `INSERT INTO onward.lineage(place, floor) VALUES ('', 0)`".to_owned();
+        Trouble::from(onward_store::StoreError::Corrupt { why })
+    })?;
+    Ok(Sight {
+        micros: row.get(at),
+        floor: row.get(at + 1),
+        is_denied: row.get(at + 2),
+        table: row.get(at + 3),
+        written: row.get(at + 4),
+        running_since: row.get(at + 5),
+    })
+}
+
+fn text(rows: &[Row]) -> String {
+    rows.first().map(|row| row.get(0)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEEN: Sight = Sight { micros: 9, floor: 5, is_denied: false, table: 1, written: 100, running_since: 1 };
+
+    fn knowing(known: Sight) -> Lineage {
+        Lineage { state: Mutex::new(State { known: Some(known), is_dim: false }) }
+    }
+
+    #[test]
+    fn a_database_that_was_restarted_made_anew_or_denied_is_looked_at_closely() {
+        assert_eq!(Lineage::default().judge(SEEN), Verdict::Doubtful, "nobody has looked yet");
+        for other in [Sight { running_since: 2, ..SEEN }, Sight { table: 2, ..SEEN }, Sight { is_denied: true, ..SEEN }] {
+            assert_eq!(knowing(SEEN).judge(other), Verdict::Doubtful);
+        }
+        assert_eq!(knowing(SEEN).judge(Sight { micros: 10, written: 101, ..SEEN }), Verdict::Same);
+    }
+
+    #[test]
+    fn a_floor_that_somebody_else_has_moved_is_noticed_once() {
+        let lineage = knowing(SEEN);
+        let moved = Sight { floor: 8, written: 50, ..SEEN };
+        assert_eq!(lineage.judge(moved), Verdict::Moved);
+        assert_eq!(lineage.judge(moved), Verdict::Same);
+        // An answer from before is no reason to doubt, and what it says of the length is of another time.
+        assert_eq!(lineage.judge(SEEN), Verdict::Same);
+        assert_eq!(lineage.lock().known.map(|known| known.written), Some(50));
+    }
+}

@@ -1,0 +1,199 @@
+//! Starting runs, inputs and commits: everything that puts a row into a log.
+
+use onward_core::event::TaskAttemptEnded;
+use onward_core::run::{Admitted, Commit, CommitRefusal, Committed, Input, NewRun};
+use onward_core::{RunHead, RunKey};
+use onward_store::judged::{self, Judged, TakenSlot};
+use onward_store::kept::StartRun;
+use onward_store::kept::{Body, News};
+use onward_store::{Appended, Started, StoreError};
+
+use crate::connection::sql::Sql;
+use crate::error::{Outcome, Trouble};
+use crate::row::unseal_head;
+use crate::write::unit::{Scene, Seat};
+
+impl Scene<'_> {
+    pub async fn commit(&mut self, commit: Commit, body: &Body) -> Outcome<Committed> {
+        let key = commit.key.clone();
+        let now = self.now;
+        let current = self.require(&key)?.head.generation;
+        // The commit that made a run continue as new is repeated to the generation it ended.
+        if commit.generation != current
+            && let Some(mut own) = self.past_head(&key, commit.generation).await?
+            && let Err(CommitRefusal::Repeated(first)) = own.admit_commit(commit.clone(), now)
+        {
+            return Ok(first);
+        }
+        let mut head = self.seat(&key).head.clone();
+        let mut admitted = match head.admit_commit(commit, now) {
+            Ok(admitted) => admitted,
+            Err(CommitRefusal::Repeated(first)) => return Ok(first),
+            Err(CommitRefusal::Refused(refusal)) => return Err(refusal.into()),
+        };
+        let answer = Committed { index: admitted.record.index, at: now, status: head.status };
+        let successor = admitted.successor.take();
+        self.take(&key, head, admitted, body).await?;
+        if let Some(successor) = successor {
+            self.succeed(*successor);
+        }
+        self.settle(&key);
+        Ok(answer)
+    }
+
+    /// The head with which an earlier generation ended.
+    async fn past_head(&mut self, key: &RunKey, generation: u32) -> Outcome<Option<RunHead>> {
+        let seat = self.seat(key);
+        if let Some(head) = seat.past.iter().find(|head| head.generation == generation) {
+            return Ok(Some(head.clone()));
+        }
+        let sql =
+            Sql::new("SELECT head FROM onward.past WHERE rk = $1 AND generation = $2").number(seat.rk).int(generation as i32);
+        let rows = self.db.query(&sql).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        Ok(Some(unseal_head(key, row.get(0))?.0))
+    }
+
+    /// Begins the run's next generation; nobody holds it.
+    fn succeed(&mut self, successor: NewRun) {
+        let body = Body::of_start(&successor.started);
+        let (mut head, first) = RunHead::start(successor.key, successor.started, self.now);
+        let key = head.key.clone();
+        let seat = self.seat(&key);
+        // Epochs go on over generations: a late release of the old lease must not fit the new one (L7).
+        head.epoch = seat.head.epoch;
+        seat.worker = None;
+        let ended = std::mem::replace(&mut seat.head, head.clone());
+        seat.past.push(ended);
+        self.put_event(&key, first.index, first.at, &body);
+        self.news.push(News::Appended { head, record: first });
+    }
+
+    pub async fn start_run(&mut self, start: &StartRun) -> Outcome<Started> {
+        let StartRun { run, claim, input_hash, body, signal_body } = start;
+        let key = run.key.clone();
+        self.check(&key)?;
+        if let Some(found) = self.find(&key) {
+            if !found.head.is_started_by(&run.started, || found.input_hash == *input_hash)? {
+                return Err(StoreError::RunExists { key }.into()); // L18
+            }
+            let signal = match &run.signal {
+                Some(signal) => Some(self.append_input(&key, (**signal).clone(), signal_body).await?),
+                None => None,
+            };
+            return Ok(Started { created: false, head: self.seat(&key).shown(), signal, claimed: None });
+        }
+        let (head, first) = RunHead::start(key.clone(), run.started.clone(), self.now);
+        let effects = head.start_effects(&first);
+        let rk = self.fresh.pop_front().expect("a number was drawn for each run that may be made");
+        let mut fresh = Seat::new(rk, head, *input_hash);
+        fresh.head.epoch = self.epoch_after(fresh.head.epoch); // L7
+        let head = fresh.head.clone();
+        // Decided before anything is changed: a signal that is refused refuses the whole call.
+        let judged = match &run.signal {
+            Some(signal) => Some(judge(&fresh, (**signal).clone(), None, self.now)?),
+            None => None,
+        };
+        let signal = judged.as_ref().map(Judged::answer);
+        let mut records = vec![first.clone()];
+        self.add(fresh);
+        self.put_event(&key, first.index, first.at, body);
+        self.news.push(News::Appended { head, record: first.clone() });
+        for effect in effects {
+            self.carry_out(&key, effect, &first).await?;
+        }
+        self.apply_parent_close(&key);
+        if let Some(judged) = judged {
+            if let Judged::Taken { admitted, .. } = &judged {
+                records.push(admitted.record.clone());
+            }
+            self.take_input(&key, judged, signal_body).await?;
+        }
+        let claimed = claim.as_ref().and_then(|worker| self.claim(&key, worker, Some(records)));
+        self.settle(&key);
+        Ok(Started { created: true, head: self.seat(&key).shown(), signal, claimed })
+    }
+
+    /// A child whose parent ended before the start came through is told at once: nobody else will find it.
+    fn apply_parent_close(&mut self, key: &RunKey) {
+        let child = self.seat(key).head.clone();
+        let Some(link) = &child.parent else { return };
+        let Some(parent) = self.find(&link.run) else { return };
+        if let Some(delivery) = child.parent_is_closed(&parent.head) {
+            let from = link.run.clone();
+            self.send(&from, delivery);
+        }
+    }
+
+    pub async fn append_input(&mut self, key: &RunKey, input: Input, body: &Body) -> Outcome<Appended> {
+        let judged = self.judge(key, input, None).await?;
+        let answer = judged.answer();
+        self.take_input(key, judged, body).await?;
+        if !answer.repeated {
+            self.settle(key);
+        }
+        Ok(answer)
+    }
+
+    /// Decides about an input, with all that it takes to decide.
+    async fn judge(&mut self, key: &RunKey, input: Input, cost: Option<TaskAttemptEnded>) -> Outcome<Judged> {
+        self.require(key)?;
+        let slots = cost.iter().map(TaskAttemptEnded::once).chain(input.once.clone());
+        let slots: Vec<_> = slots.map(|once| (key.clone(), once.key)).collect();
+        if !slots.is_empty() {
+            self.need_slots(slots).await?;
+        }
+        if let Some(place) = input.needs_wait() {
+            self.need_waits(vec![(key.clone(), place.clone())]).await?;
+        }
+        judge(self.require(key)?, input, cost, self.now)
+    }
+
+    /// Carries out what [`judge`] decided; the caller settles the run.
+    async fn take_input(&mut self, key: &RunKey, judged: Judged, body: &Body) -> Outcome<()> {
+        let Judged::Taken { head, admitted, slots, .. } = judged else { return Ok(()) };
+        let seat = self.seat(key);
+        for once in slots {
+            let taken = TakenSlot { token: once.token, index: admitted.record.index, at: admitted.record.at };
+            seat.slots.put(once.key, taken);
+        }
+        self.take(key, *head, admitted, body).await
+    }
+
+    /// What became of a timer or task, and what its last attempt has cost. A run that has ended since does not want it, and says so.
+    pub async fn append_outcome(&mut self, key: &RunKey, input: Input, cost: Option<TaskAttemptEnded>) -> Outcome<bool> {
+        let judged = match self.judge(key, input, cost).await {
+            Err(Trouble::Refused(StoreError::RunNotFound { .. } | StoreError::Refused(_))) => return Ok(false),
+            judged => judged?,
+        };
+        if let Judged::Taken { admitted, .. } = &judged {
+            let body = Body::of_record(&admitted.record);
+            self.take_input(key, judged, &body).await?;
+            self.settle(key);
+        }
+        Ok(true)
+    }
+
+    /// Writes an append that was admitted, with all that follows from it; the caller settles the run.
+    async fn take(&mut self, key: &RunKey, head: RunHead, admitted: Admitted, body: &Body) -> Outcome<()> {
+        let record = admitted.record;
+        let seat = self.seat(key);
+        seat.head = head;
+        seat.is_changed = true;
+        let shown = seat.shown();
+        self.put_event(key, record.index, record.at, body);
+        for effect in admitted.effects {
+            self.carry_out(key, effect, &record).await?;
+        }
+        self.news.push(News::Appended { head: shown, record });
+        Ok(())
+    }
+}
+
+/// Decides about an input before anything is changed (DB2).
+fn judge(seat: &Seat, input: Input, cost: Option<TaskAttemptEnded>, now: onward_core::Timestamp) -> Outcome<Judged> {
+    // A look for what is due reads the clock before it has the locks: the times of a log never go back for that.
+    let now = now.max(seat.head.updated_at);
+    let slot = |key: &str| Ok(seat.slots.get(&key.to_owned()).cloned());
+    judged::judge(&seat.head, input, cost, now, slot, |place| Ok(seat.waits.get(place).map(|wait| wait.generation)))
+}

@@ -1,0 +1,205 @@
+//! The tasks that append.
+//!
+//! Owns the batch: many operations, one transaction, then all answers, then the listeners. Never waits for company: what arrives while a
+//! batch is on its way is the next batch. There are a few of these tasks, each with the runs that fall to it, so that one decides while the
+//! database works for another.
+//!
+//! Invariants:
+//! - DB4: runs are locked in the order of their numbers and made in the order of their names, and nothing is waited for behind that; so
+//!   transactions never wait for each other in a circle.
+//! - DB8: an operation that is refused, or that breaks an invariant, does not fail its neighbors: what cannot be done together is done
+//!   one by one.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use onward_core::{Event, Place, RunKey};
+use onward_store::kept::reply::{Pending, Slot};
+use onward_store::{Expired, StoreError};
+
+use crate::connection::sql::Sql;
+use crate::connection::transaction::{Aftermath, Fate, Line, Wants, transact};
+use crate::error::{Outcome, Trouble};
+use crate::shared::Shared;
+use crate::stats::Counters;
+use crate::write::expire::{Look, NEXT_DUE};
+use crate::write::op::Op;
+use crate::write::unit::Scene;
+
+/// Runs until the queue of this number is closed and empty.
+pub(crate) async fn run(shared: Arc<Shared>, number: usize) {
+    let mut line = Line::new(shared.clone());
+    loop {
+        let ops = shared.queues.get(number).take(shared.batch_max).await;
+        match ops.as_slice() {
+            [] => return,
+            [Op::Expire(limit, to)] => expire(&shared, &mut line, *limit, to).await,
+            _ => run_batch(&shared, &mut line, &ops).await,
+        }
+    }
+}
+
+async fn run_batch(shared: &Shared, line: &mut Line, ops: &[Op]) {
+    let wants = Wants {
+        keys: ops.iter().flat_map(Op::keys).collect(),
+        parents: ops.iter().filter_map(ended_run).cloned().collect(),
+        fresh: ops.iter().filter(|op| op.makes_run()).count(),
+    };
+    let work = async |scene: &mut Scene<'_>| {
+        prefetch(scene, ops).await?;
+        for op in ops {
+            execute(scene, op).await?;
+        }
+        Ok(())
+    };
+    let begun = Instant::now();
+    let done = transact(shared, line, &wants, work).await;
+    shared.counters.commits.add(begun.elapsed());
+    Counters::add(&shared.counters.batches, 1);
+    Counters::add(&shared.counters.operations, ops.len() as u64);
+    match done {
+        Ok(((), after)) => {
+            shared.pulse.stir_by(&after.news);
+            ops.iter().for_each(|op| op.pending().release()); // DB6
+            shared.tell(after);
+        }
+        Err(Fate::Unknown(why)) => {
+            Counters::add(&shared.counters.unknown, ops.len() as u64);
+            ops.iter().for_each(|op| op.pending().fail(Fate::Unknown(why.clone()).into_error()));
+        }
+        Err(fate) => match ops {
+            [op] => op.pending().fail(fate.into_error()),
+            // Where the database cannot be reached, asking once for each would only take as much longer.
+            _ if matches!(fate, Fate::Undone(StoreError::Unavailable { .. } | StoreError::DiskFull)) => {
+                let error = fate.into_error();
+                ops.iter().for_each(|op| op.pending().fail(same(&error)));
+            }
+            _ => {
+                for op in ops {
+                    Box::pin(run_batch(shared, line, std::slice::from_ref(op))).await; // DB8
+                }
+            }
+        },
+    }
+}
+
+/// What everybody in a batch is told that did not happen for a reason of the database.
+fn same(error: &StoreError) -> StoreError {
+    match error {
+        StoreError::DiskFull => StoreError::DiskFull,
+        StoreError::Unavailable { why } => StoreError::Unavailable { why: why.clone() },
+        other => StoreError::Unavailable { why: other.to_string() },
+    }
+}
+
+/// Reads what is known to be needed for all operations at once; what turns out to be missing is read later, one by one.
+async fn prefetch(scene: &mut Scene<'_>, ops: &[Op]) -> Outcome<()> {
+    let (mut slots, mut waits, mut tasks) = (Vec::new(), Vec::new(), Vec::new());
+    for op in ops {
+        match op {
+            Op::Input(work, _) => {
+                let (key, input, _) = &**work;
+                slots.extend(input.once.as_ref().map(|once| (key.clone(), once.key.clone())));
+                waits.extend(closed_place(&input.event).map(|place| (key.clone(), place.clone())));
+            }
+            Op::Commit(work, _) => {
+                let (commit, _) = &**work;
+                let closed = commit.events.iter().filter_map(closed_place);
+                waits.extend(closed.map(|place| (commit.key.clone(), place.clone())));
+            }
+            Op::Report(work, _) => tasks.push((work.task.run.clone(), work.task.place.clone())),
+            _ => {}
+        }
+    }
+    scene.need_slots(slots).await?;
+    scene.need_waits(waits).await?;
+    scene.need_tasks(tasks).await
+}
+
+/// The run that an operation ends, if it is not refused.
+fn ended_run(op: &Op) -> Option<&RunKey> {
+    match op {
+        Op::Input(work, _) => matches!(work.1.event, Event::TerminateRequested(_)).then_some(&work.0),
+        Op::Commit(work, _) => work.0.events.last().is_some_and(Event::ends_log).then_some(&work.0.key),
+        _ => None,
+    }
+}
+
+/// The place of the wait that an event closes, if there is one.
+fn closed_place(event: &Event) -> Option<&Place> {
+    match event {
+        Event::ApprovalDecided(event) => Some(&event.place),
+        Event::PromiseResolved(event) => Some(&event.place),
+        Event::WaitCanceled(event) => Some(&event.place),
+        _ => None,
+    }
+}
+
+/// Decides one operation and lays its answer down.
+async fn execute(scene: &mut Scene<'_>, op: &Op) -> Outcome<()> {
+    let before = scene.changes;
+    match op {
+        Op::Commit(work, to) => settle(to, scene.commit(work.0.clone(), &work.1).await, before, scene),
+        Op::Input(work, to) => settle(to, scene.append_input(&work.0, work.1.clone(), &work.2).await, before, scene),
+        Op::Start(start, to) => settle(to, scene.start_run(start).await, before, scene),
+        Op::Restore(work, to) => settle(to, scene.restore_run(work).await, before, scene),
+        Op::ClaimRun(work, to) => settle(to, scene.claim_one(work).await, before, scene),
+        Op::Release(key, epoch, to) => settle(to, scene.release_run(key, *epoch), before, scene),
+        Op::Report(work, to) => settle(to, scene.report_task(work).await, before, scene),
+        Op::RetryTask(task, to) => settle(to, scene.retry_task(task).await, before, scene),
+        Op::Expire(..) => Ok(()),
+    }
+}
+
+/// Lays a value or a refusal down; anything else fails the batch, and so does a refusal that came after a change (DB2).
+fn settle<T: Send>(to: &Slot<T>, outcome: Outcome<T>, before: usize, scene: &mut Scene<'_>) -> Outcome<()> {
+    let answer = match outcome {
+        Ok(value) => Ok(value),
+        Err(Trouble::Refused(error)) if scene.changes != before => return Err(Trouble::Damaged(error)),
+        Err(Trouble::Refused(error)) => {
+            if let StoreError::LogCorrupt { key, .. } = &error {
+                scene.hurt.insert(key.clone()); // DB10
+            }
+            Err(error)
+        }
+        Err(trouble) => return Err(trouble),
+    };
+    to.put(answer);
+    Ok(())
+}
+
+/// One statement says whether anything is due; mostly nothing is.
+async fn expire(shared: &Shared, line: &mut Line, limit: usize, to: &Arc<Slot<Expired>>) {
+    shared.begin_look();
+    let mut answer = try_expire(shared, line, limit).await;
+    if let Ok(expired) = &mut answer {
+        expired.next_due = shared.end_look(expired.next_due);
+    }
+    to.put(answer);
+    to.release();
+}
+
+async fn try_expire(shared: &Shared, line: &mut Line, limit: usize) -> Result<Expired, StoreError> {
+    let begun = shared.pulse.begin();
+    if let Some(look) = look(line).await
+        && look.next_due.is_none_or(|due| due > shared.judge.now(look.clock_micros))
+    {
+        shared.pulse.end(begun, look.found);
+        return Ok(Expired { next_due: look.next_due, ..Expired::default() });
+    }
+    let work = async |scene: &mut Scene<'_>| scene.expire(limit).await;
+    let (mut expired, after) = transact(shared, line, &Wants::default(), work).await.map_err(Fate::into_error)?;
+    shared.pulse.stir();
+    shared.tell(Aftermath { due: None, ..after });
+    // Told with the answer, not as news: what this call itself started is in there.
+    // Where there is more, the next pass comes at once, and looks then.
+    if !expired.more {
+        expired.next_due = look(line).await.and_then(|look| look.next_due);
+    }
+    Ok(expired)
+}
+
+async fn look(line: &mut Line) -> Option<Look> {
+    let rows = line.get().await.ok()?.query(&Sql::new(NEXT_DUE)).await.ok()?;
+    rows.first().map(Look::read)
+}

@@ -1,0 +1,26 @@
+//! Large payloads, once per run and content.
+//!
+//! They belong to the run whose row refers to them and go with it, so that nobody counts references, and no two runs wait for each other
+//! because somebody sent both the same file.
+
+use onward_store::StoreError;
+use onward_store::kept::large::{self, Carrier};
+
+use crate::connection::sql::{Db, Sql};
+use crate::error::{Outcome, Trouble};
+
+/// Puts large payloads back in the place of their stubs.
+pub(crate) async fn restore<C: Carrier>(db: &Db, rk: i64, mut carrier: C) -> Outcome<C> {
+    let wanted = large::wanted(&mut carrier);
+    if wanted.is_empty() {
+        return Ok(carrier);
+    }
+    let hashes = wanted.iter().map(|hash| hash.to_vec()).collect();
+    let sql = Sql::new("SELECT hash, data FROM onward.blobs WHERE rk = $1 AND hash = ANY($2)").number(rk).byteses(hashes);
+    let found: Vec<(Vec<u8>, Vec<u8>)> = db.query(&sql).await?.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let find = &mut |hash: &[u8; 16]| -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(found.iter().find(|(own, _)| own == hash).map(|(_, data)| data.clone()))
+    };
+    large::restore(&mut carrier, find).map_err(Trouble::Refused)?;
+    Ok(carrier)
+}

@@ -1,0 +1,335 @@
+//! Who works on which run: claims by name, claims of what waits, releases, sessions.
+//!
+//! A lease belongs to a worker's session, not to a run: one heartbeat extends them all, one silence loses them all.
+//!
+//! Invariants:
+//! - DB5: whoever gets a run has a session, in the same write; and a session ends only together with all leases of its worker.
+
+use std::collections::HashMap;
+
+use onward_core::run::Input;
+use onward_core::task::Task;
+use onward_core::{Epoch, Index, Name, Record, RunKey, Status, Timestamp, WorkerId};
+use onward_store::kept::ClaimRun;
+use onward_store::kept::{Body, News, large};
+use onward_store::{ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, StoreError};
+
+use crate::connection::sql::Sql;
+use crate::error::{Outcome, Trouble};
+use crate::row::EventRow;
+use crate::write::load::{TASK_COLUMNS, read_task};
+use crate::write::save::{Gone, put_tasks};
+use crate::write::unit::{Queued, Scene};
+
+/// The oldest claimable runs of kinds and versions that the worker knows, but for those that were looked at already; and their locks,
+/// as far as nobody else has them.
+pub(crate) const READY_RUNS: &str = "WITH oldest AS MATERIALIZED (
+    SELECT f.rk, f.ready FROM unnest($2::text[], $3::text[]) AS k(kind, version) CROSS JOIN LATERAL (
+      SELECT r.rk, r.ready FROM onward.runs r
+        WHERE r.ns = $1 AND r.kind = k.kind AND r.version = k.version AND r.ready IS NOT NULL AND r.rk <> ALL($5)
+        ORDER BY r.ready LIMIT $4) AS f
+    ORDER BY f.ready LIMIT $4)
+  SELECT r.rk, r.ns, r.id, r.ready, r.worker, r.head FROM onward.runs r
+    WHERE r.rk IN (SELECT rk FROM oldest) AND r.ready IS NOT NULL FOR UPDATE OF r SKIP LOCKED";
+
+pub(crate) const READY_COUNT: &str = "SELECT f.rk FROM unnest($2::text[], $3::text[]) AS k(kind, version) CROSS JOIN LATERAL (
+      SELECT r.rk, r.ready FROM onward.runs r
+        WHERE r.ns = $1 AND r.kind = k.kind AND r.version = k.version AND r.ready IS NOT NULL AND r.rk <> ALL($5)
+        ORDER BY r.ready LIMIT $4) AS f ORDER BY f.ready LIMIT $4";
+
+/// The tasks of one namespace that may be claimed, in the order in which they are.
+pub(crate) const READY_TASKS: &str =
+    "SELECT f.rk, f.place FROM unnest($2::text[], $3::text[]) AS k(queue, kind) CROSS JOIN LATERAL (
+    SELECT t.rk, t.place, t.priority, t.visible, t.ord FROM onward.tasks t
+      WHERE t.state = 0 AND t.ns = $1 AND t.queue = k.queue AND t.kind = k.kind
+      ORDER BY t.priority DESC, t.visible, t.ord LIMIT $4) AS f
+  ORDER BY f.priority DESC, f.visible, f.ord LIMIT $4";
+
+/// How long the logs are that come with a claim: the events of each, and the bytes of all of them together.
+const SHORT_LOG_EVENTS: u64 = 64;
+const SHORT_LOGS_BYTES: i64 = 4 * 1024 * 1024;
+
+/// How large the logs of some runs are; what lies outside of its row is not read for that.
+pub(crate) const LOG_BYTES: &str = "SELECT k.rk, s.bytes FROM unnest($1::bigint[], $2::int[]) AS k(rk, generation)
+  CROSS JOIN LATERAL (SELECT coalesce(sum(octet_length(e.body)), 0)::bigint AS bytes FROM onward.events e
+    WHERE e.rk = k.rk AND e.generation = k.generation) AS s";
+
+/// The logs of some runs, each in its order.
+pub(crate) const WHOLE_LOGS: &str = "SELECT e.rk, e.generation, e.idx, e.at, e.crc, e.body
+  FROM unnest($1::bigint[], $2::int[]) WITH ORDINALITY AS k(rk, generation, place)
+  CROSS JOIN LATERAL (SELECT * FROM onward.events e WHERE e.rk = k.rk AND e.generation = k.generation ORDER BY e.idx) AS e
+  ORDER BY k.place, e.idx";
+
+/// How often a claim looks on behind what others have locked.
+const LOOKS_MAX: usize = 8;
+
+/// How many tasks whose delay is over are let be claimed at once: there may be very many after an outage.
+const SHOWN_MAX: usize = 1_024;
+
+impl Scene<'_> {
+    /// Hands an input to a run that nobody holds, and leases it if it has something to do.
+    pub async fn claim_one(&mut self, work: &ClaimRun) -> Outcome<ClaimedOne> {
+        let key = &work.run;
+        if self.require(key)?.worker.is_some() {
+            return Err(StoreError::RunHeld { key: key.clone() }.into());
+        }
+        let appended = match &work.input {
+            Some((input, body)) => Some(self.append_input(key, input.clone(), body).await?),
+            None => None,
+        };
+        let claimed = self.claim(key, &work.worker, None);
+        self.settle(key);
+        Ok(ClaimedOne { appended, head: self.seat(key).shown(), claimed })
+    }
+
+    /// Leases a run that is pending and that nobody holds; the caller settles it.
+    pub fn claim(&mut self, key: &RunKey, worker: &WorkerId, records: Option<Vec<Record>>) -> Option<ClaimedRun> {
+        let last = self.seat(key).head.epoch;
+        let epoch = self.epoch_after(last);
+        let seat = self.seat(key);
+        if seat.head.status != Status::Pending || seat.worker.is_some() {
+            return None;
+        }
+        seat.head.epoch = epoch; // L7
+        seat.worker = Some(worker.clone());
+        let head = seat.shown();
+        self.greet(worker);
+        Some(ClaimedRun { head, records })
+    }
+
+    pub fn release_run(&mut self, key: &RunKey, epoch: Epoch) -> Outcome<()> {
+        self.check(key)?;
+        if self.find(key).is_some_and(|seat| seat.head.epoch == epoch) {
+            self.seat(key).worker = None;
+            self.settle(key);
+        }
+        Ok(())
+    }
+
+    pub async fn claim_runs(&mut self, request: &ClaimRuns) -> Outcome<Vec<ClaimedRun>> {
+        let mut pairs = Vec::new();
+        for (kind, versions) in request.knows.iter() {
+            pairs.extend(versions.iter().map(|version| (kind.as_str().to_owned(), text_of(version.as_ref())))); // L14
+        }
+        let mut keys: Vec<(i64, RunKey)> = Vec::new();
+        let mut looked_at: Vec<i64> = Vec::new();
+        for _ in 0..LOOKS_MAX {
+            let wanted = request.limit.saturating_sub(keys.len());
+            if wanted == 0 {
+                break;
+            }
+            let sql = |text: &str| {
+                let (kinds, versions) = pairs.iter().cloned().unzip();
+                let sql = Sql::new(text).text(request.namespace.as_str()).texts(kinds).texts(versions); // S6
+                sql.number(limit_number(wanted)).numbers(looked_at.clone())
+            };
+            let statements = [sql(READY_COUNT), sql(READY_RUNS)];
+            let mut answers = self.db.pipeline(None, &statements, None).await?.into_iter();
+            let seen: Vec<i64> = answers.next().unwrap_or_default().iter().map(|row| row.get(0)).collect();
+            let locked = answers.next().unwrap_or_default();
+            for key in self.take_in(&locked) {
+                let ready = self.seat(&key).ready.unwrap_or_default();
+                keys.push((ready, key));
+            }
+            let got = locked.len();
+            looked_at.extend(seen.iter().copied());
+            looked_at.extend(locked.iter().map(|row| row.get::<_, i64>(0)));
+            // Whatever was seen is either ours or somebody else's by now.
+            if seen.len() < wanted && got >= seen.len() || seen.is_empty() {
+                break;
+            }
+        }
+        keys.sort();
+        keys.truncate(request.limit);
+        let mut logs = self.short_logs(&keys).await?;
+        let mut claimed = Vec::new();
+        for (_, key) in keys {
+            let records = logs.remove(&key);
+            claimed.extend(self.claim(&key, &request.worker, records));
+            self.settle(&key);
+        }
+        Ok(claimed)
+    }
+
+    /// Returns the logs of runs that were claimed together, as far as they are short: two statements for all of them. A worker that got
+    /// many runs at once would ask for each log otherwise, and whoever asks for something else would wait behind it. What is long,
+    /// damaged or has large payloads is left to whoever reads the log.
+    async fn short_logs(&mut self, keys: &[(i64, RunKey)]) -> Outcome<HashMap<RunKey, Vec<Record>>> {
+        let seats = keys.iter().filter_map(|(_, key)| self.find(key)).filter(|seat| seat.head.next_index.0 <= SHORT_LOG_EVENTS);
+        let mut short: Vec<(i64, i32)> = seats.map(|seat| (seat.rk, seat.head.generation as i32)).collect();
+        // A log of one event is measured by nobody: it has no more than a start, whose large payloads are elsewhere.
+        let is_measured = |scene: &Self, rk: i64| scene.find(&scene.key_of(rk)).is_some_and(|seat| seat.head.next_index.0 > 1);
+        if short.iter().any(|(rk, _)| is_measured(self, *rk)) {
+            let (numbers, generations) = short.iter().copied().unzip();
+            let rows = self.db.query(&Sql::new(LOG_BYTES).numbers(numbers).ints(generations)).await?;
+            let bytes: HashMap<i64, i64> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+            let mut left = SHORT_LOGS_BYTES;
+            short.retain(|(rk, _)| {
+                let bytes = bytes.get(rk).copied().unwrap_or(i64::MAX);
+                let fits = bytes <= left;
+                left -= if fits { bytes } else { 0 };
+                fits
+            });
+        }
+        if short.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let (numbers, generations) = short.into_iter().unzip();
+        let rows = self.db.query(&Sql::new(WHOLE_LOGS).numbers(numbers).ints(generations)).await?;
+        let mut logs = HashMap::new();
+        for rows in rows.chunk_by(|a, b| a.get::<_, i64>(0) == b.get::<_, i64>(0)) {
+            let key = self.key_of(rows[0].get(0));
+            let next = self.find(&key).map(|seat| seat.head.next_index);
+            let records = whole_log(&key, rows);
+            logs.extend(records.filter(|records| records.last().map(Record::next_index) == next).map(|records| (key, records)));
+        }
+        Ok(logs)
+    }
+
+    pub async fn claim_tasks(&mut self, request: &ClaimTasks) -> Outcome<Vec<Task>> {
+        self.show_delayed_tasks().await?;
+        let pairs = request.queues.iter().flat_map(|queue| request.kinds.iter().map(move |kind| (queue, kind)));
+        let (queues, kinds): (Vec<String>, Vec<String>) =
+            pairs.map(|(queue, kind)| (text_of(queue.as_ref()), kind.as_str().to_owned())).unzip();
+        let sql =
+            Sql::new(READY_TASKS).text(request.namespace.as_str()).texts(queues).texts(kinds).number(limit_number(request.limit));
+        let found = self.db.query(&sql).await?;
+        let (numbers, places): (Vec<i64>, Vec<Vec<u8>>) =
+            found.iter().map(|row| (row.get::<_, i64>(0), row.get::<_, Vec<u8>>(1))).unzip();
+        let text = format!(
+            "SELECT {TASK_COLUMNS} FROM onward.tasks t JOIN unnest($1::bigint[], $2::bytea[]) AS k(rk, place)
+               ON t.rk = k.rk AND t.place = k.place WHERE t.state = 0
+             ORDER BY t.priority DESC, t.visible, t.ord FOR UPDATE OF t SKIP LOCKED"
+        );
+        let rows = self.db.query(&Sql::new(text).numbers(numbers).byteses(places)).await?;
+        let mut found = Vec::new();
+        for row in rows {
+            let rk: i64 = row.get(0);
+            // A task that is damaged is not in the way of the others; whoever asks for its run is told.
+            let Ok(task) = read_task(&row) else { continue };
+            let Ok(mut task) = self.whole(rk, task).await else { continue };
+            if task.may_be_claimed(self.now) {
+                task.claim_after(self.went_back_until()); // DB9
+                found.push((rk, Queued { task, order: row.get(2) }));
+            }
+        }
+        let recorded: Vec<i64> = found.iter().filter(|(_, queued)| queued.task.is_recorded()).map(|(rk, _)| *rk).collect();
+        if !recorded.is_empty() {
+            self.lock_free(recorded).await?;
+        }
+        let (mut claimed, mut changed) = (Vec::new(), Vec::new());
+        for (rk, mut queued) in found {
+            let waiting = queued.task.clone();
+            if self.was_paused(&waiting.id.run) {
+                continue;
+            }
+            queued.task.claim(&request.worker, request.lease, self.now);
+            if let Some(attempted) = queued.task.attempted()
+                && let Err(pause) = self.begin_attempt(rk, &waiting, attempted).await?
+            {
+                if let Some(pause) = pause {
+                    // What was claimed before of the same run is frozen as it is then.
+                    self.write_tasks(std::mem::take(&mut changed)).await?;
+                    self.append_outcome(&waiting.id.run, pause, None).await?;
+                }
+                continue;
+            }
+            if let Some(due) = queued.task.due_at() {
+                self.announce_due(due);
+            }
+            claimed.push(queued.task.clone());
+            changed.push((rk, queued));
+        }
+        self.write_tasks(changed).await?;
+        Ok(claimed)
+    }
+
+    /// Records an attempt under the lock of its run (K7). Whoever holds a task must not wait for its run, because others wait for the task
+    /// when they have the run: where somebody else has it, the task is offered once more.
+    /// Where the attempt does not begin, says with what the run pauses, if it does.
+    async fn begin_attempt(&mut self, rk: i64, waiting: &Task, attempted: Input) -> Outcome<Result<(), Option<Input>>> {
+        if self.damaged.contains_key(&waiting.id.run) {
+            return Ok(Err(None)); // whoever asks for the run is told
+        }
+        if !self.keys.contains_key(&rk) {
+            self.news.push(News::TaskQueued { task: Box::new(waiting.clone()) });
+            return Ok(Err(None));
+        }
+        let body = Body::of_input(&attempted);
+        match self.append_input(&waiting.id.run, attempted, &body).await {
+            Ok(_) => Ok(Ok(())),
+            Err(Trouble::Refused(StoreError::Refused(refusal))) => Ok(Err(refusal.pause())),
+            Err(Trouble::Refused(_)) => Ok(Err(None)),
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// Whether this transaction has paused the run.
+    fn was_paused(&self, key: &RunKey) -> bool {
+        self.seats.get(key).and_then(Option::as_deref).is_some_and(|seat| seat.head.status == Status::Paused)
+    }
+
+    /// The time until which claims may have been given that the database has forgotten, if it went back.
+    fn went_back_until(&self) -> Timestamp {
+        Timestamp(u64::try_from(self.sight.floor / 1_000).unwrap_or_default())
+    }
+
+    /// Lets tasks be claimed whose delay is over, up to a limit; returns whether there may be more.
+    pub async fn show_delayed_tasks(&mut self) -> Outcome<bool> {
+        let text = format!(
+            "SELECT {TASK_COLUMNS} FROM onward.tasks t WHERE t.state = 3 AND t.visible <= $1 ORDER BY t.visible, t.ord
+               LIMIT $2 FOR UPDATE OF t SKIP LOCKED"
+        );
+        let rows = self.db.query(&Sql::new(text).number(self.now.0 as i64).number(limit_number(SHOWN_MAX))).await?;
+        let is_cut = rows.len() >= SHOWN_MAX;
+        let mut shown = Vec::new();
+        for row in rows {
+            let Ok(task) = read_task(&row) else { continue };
+            let here = self.seats.get(&task.id.run).and_then(Option::as_ref);
+            if here.is_some_and(|seat| seat.tasks.knows(&task.id.place)) {
+                continue; // decided upon in this transaction
+            }
+            let Ok(task) = self.whole(row.get(0), task).await else { continue };
+            self.news.push(News::TaskQueued { task: Box::new(task.clone()) });
+            shown.push((row.get(0), Queued { task, order: row.get(2) }));
+        }
+        // Where none of them could be shown, looking again would show none either.
+        let more = is_cut && !shown.is_empty();
+        self.write_tasks(shown).await?;
+        Ok(more)
+    }
+
+    /// Writes tasks whose rows are locked and whose runs need not be: nothing of them changes but the attempt.
+    async fn write_tasks(&mut self, tasks: Vec<(i64, Queued)>) -> Outcome<()> {
+        if tasks.is_empty() {
+            return Ok(());
+        }
+        let call = put_tasks(Gone::default(), tasks, self.now, &mut self.blobs);
+        self.db.query(&Sql::all(vec![call])).await?;
+        Ok(())
+    }
+}
+
+/// The records of one log from its rows; none if one is damaged, missing, or has payloads that are elsewhere.
+fn whole_log(key: &RunKey, rows: &[tokio_postgres::Row]) -> Option<Vec<Record>> {
+    let mut records: Vec<Record> = Vec::with_capacity(rows.len());
+    for row in rows {
+        let (rk, generation) = (row.get(0), row.get::<_, i32>(1) as u32);
+        let (index, at) = (Index(row.get::<_, i64>(2) as u64), Timestamp(row.get::<_, i64>(3) as u64));
+        let mut record = EventRow { rk, generation, index, at, crc: row.get(4), body: row.get(5) }.decode(key).ok()?;
+        let expected = records.last().map_or(Index(0), Record::next_index);
+        if record.index != expected || !large::wanted(&mut record.events).is_empty() {
+            return None;
+        }
+        records.push(record);
+    }
+    Some(records)
+}
+
+pub(crate) fn text_of(name: Option<&Name>) -> String {
+    name.map_or("", Name::as_str).to_owned()
+}
+
+pub(crate) fn limit_number(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,211 @@
+//! Deleting whole runs (L20), and what else is done with a transaction of its own: kinds, sessions, finished news.
+
+use std::collections::BTreeSet;
+
+use onward_core::{KindSchemas, Name, RunKey, WorkerId};
+use onward_store::kept::seal::{seal, unseal_bytes};
+use onward_store::{Delete, DeliveryId, Retention, StoreError};
+
+use crate::connection::sql::Sql;
+use crate::error::Outcome;
+use crate::row::crc;
+use crate::write::claim::{limit_number, text_of};
+use crate::write::unit::Scene;
+
+/// How many runs that are too busy to go are passed over in one call, per run that may go.
+const PASSED_OVER: usize = 16;
+
+const OF_RUN: [&str; 9] = ["past", "events", "slots", "timers", "tasks", "waits", "outbox", "attributes", "blobs"];
+
+/// The runs of a kind that have ended, in the order of an index, but for those with open children: any number of them may be in the way of
+/// the rest, and for as long as their children live. One step into an index for each.
+const ENDED: &str = "SELECT r.rk, r.ns, r.id, r.ready, r.worker, r.head FROM onward.runs r
+  WHERE r.kind = $1 AND r.ended IS NOT NULL AND r.ended <= $2
+    AND (SELECT 1 FROM onward.runs c WHERE c.parent_ns = r.ns AND c.parent_id = r.id AND c.status < 4 LIMIT 1) IS NULL
+  ORDER BY r.ended LIMIT $3 OFFSET $4 FOR UPDATE OF r SKIP LOCKED";
+
+const OPEN_CHILDREN: &str = "SELECT p.rk FROM unnest($1::text[], $2::text[], $3::bigint[]) AS p(ns, id, rk)
+  WHERE EXISTS (SELECT 1 FROM onward.runs c WHERE c.parent_ns = p.ns AND c.parent_id = p.id AND c.status < 4)";
+
+impl Scene<'_> {
+    /// The run is locked, if it is there.
+    pub async fn delete_run(&mut self, key: &RunKey, reason: &str) -> Outcome<u64> {
+        // A damaged run can be deleted: its row says all that is needed.
+        let sql = Sql::new("SELECT rk, status, kind FROM onward.runs WHERE ns = $1 AND id = $2");
+        let rows = self.db.query(&sql.text(key.namespace.as_str()).text(key.id.as_str())).await?;
+        let Some(row) = rows.first() else { return Err(StoreError::RunNotFound { key: key.clone() }.into()) };
+        let (rk, kind): (i64, String) = (row.get(0), row.get(2));
+        let may_go = self.find(key).map_or(row.get::<_, i16>(1) >= 4, |seat| seat.head.may_be_deleted());
+        if let Some(why) = self.busy(key, rk, may_go).await? {
+            return Err(StoreError::RunBusy { key: key.clone(), why: why.to_owned() }.into());
+        }
+        self.remove(&[(key.clone(), rk)]).await?;
+        let (namespace, id, at) = (key.namespace.as_str(), key.id.as_str(), self.now.0 as i64);
+        let sum = crc(&[at], &[namespace.as_bytes(), id.as_bytes(), kind.as_bytes(), reason.as_bytes()]);
+        let text = "INSERT INTO onward.deleted(ns, id, kind, at, reason, crc) VALUES ($1, $2, $3, $4, $5, $6)";
+        let sql = Sql::new(text).text(namespace).text(id).text(kind).number(at).bytes(reason.as_bytes().to_vec()).number(sum);
+        self.db.query(&sql).await?;
+        Ok(1)
+    }
+
+    /// Why a run cannot go yet.
+    async fn busy(&mut self, key: &RunKey, rk: i64, may_go: bool) -> Outcome<Option<&'static str>> {
+        if !may_go {
+            return Ok(Some("it is not closed"));
+        }
+        let text = "SELECT 1 FROM onward.runs WHERE parent_ns = $1 AND parent_id = $2 AND status < 4 LIMIT 1";
+        let children = Sql::new(text).text(key.namespace.as_str()).text(key.id.as_str());
+        if !self.db.query(&children).await?.is_empty() {
+            return Ok(Some("it has an open child"));
+        }
+        let news = self.db.query(&Sql::new("SELECT data FROM onward.outbox WHERE rk = $1").number(rk)).await?;
+        // Damaged news are never delivered and go with their run.
+        let is_sound = news.iter().any(|row| unseal_bytes("a delivery", row.get(0)).is_ok());
+        Ok(is_sound.then_some("it has news for other runs that are not delivered yet"))
+    }
+
+    async fn remove(&mut self, gone: &[(RunKey, i64)]) -> Outcome<()> {
+        let numbers: Vec<i64> = gone.iter().map(|(_, rk)| *rk).collect();
+        let remove = |table: &&str| Sql::new(format!("DELETE FROM onward.{table} WHERE rk = ANY($1)")).numbers(numbers.clone());
+        let statements: Vec<Sql> = OF_RUN.iter().chain(&["runs"]).map(remove).collect();
+        self.db.pipeline(None, &statements, None).await?;
+        for (key, rk) in gone {
+            self.seats.insert(key.clone(), None);
+            self.keys.remove(rk);
+        }
+        Ok(())
+    }
+
+    pub async fn delete_expired(&mut self, retention: &Retention, limit: usize) -> Outcome<u64> {
+        self.forget_deleted(retention).await?;
+        // The planner takes almost every run for one with open children, and would rather sort all of them than go by the index.
+        self.db
+            .query(&Sql::new("SELECT set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true)"))
+            .await?;
+        let mut deleted = 0;
+        for kind in
+            self.kinds_of("SELECT kind FROM onward.runs WHERE ended IS NOT NULL AND kind > $1 ORDER BY kind LIMIT 1").await?
+        {
+            if let Some(before) = self.kept_since(retention, &kind) {
+                deleted += self.delete_ended(&kind, before, limit - deleted).await?;
+            }
+        }
+        Ok(deleted as u64)
+    }
+
+    /// Deletes up to `limit` runs of a kind that ended at this moment or before, the oldest first: as many at once as there are. Those that
+    /// cannot go yet, or that somebody has locked, are passed over.
+    async fn delete_ended(&mut self, kind: &str, before: i64, limit: usize) -> Outcome<usize> {
+        let (mut deleted, mut passed) = (0, 0);
+        while deleted < limit && passed < limit.saturating_mul(PASSED_OVER) {
+            let (wanted, behind) = (limit_number(limit - deleted), limit_number(passed));
+            let rows = self.db.query(&Sql::new(ENDED).text(kind).number(before).number(wanted).number(behind)).await?;
+            if rows.is_empty() {
+                break;
+            }
+            // A damaged run is not in the way of the others: it is deleted by hand.
+            let found = self.take_in(&rows);
+            let gone = self.idle(found).await?;
+            if !gone.is_empty() {
+                self.remove(&gone).await?;
+            }
+            // What is gone is not seen by the next look; the others are.
+            (deleted, passed) = (deleted + gone.len(), passed + rows.len() - gone.len());
+        }
+        Ok(deleted)
+    }
+
+    /// Those of the runs, which are locked, that nothing keeps.
+    async fn idle(&mut self, keys: Vec<RunKey>) -> Outcome<Vec<(RunKey, i64)>> {
+        let closed = keys.into_iter().filter_map(|key| {
+            let seat = self.seats.get(&key)?.as_ref()?;
+            seat.head.may_be_deleted().then_some((key, seat.rk))
+        });
+        let mut idle: Vec<(RunKey, i64)> = closed.collect();
+        let (namespaces, ids) = idle.iter().map(|(key, _)| (key.namespace.to_string(), key.id.to_string())).unzip();
+        let numbers = idle.iter().map(|(_, rk)| *rk).collect();
+        let questions = [
+            Sql::new(OPEN_CHILDREN).texts(namespaces).texts(ids).numbers(numbers),
+            Sql::new("SELECT rk, data FROM onward.outbox WHERE rk = ANY($1)").numbers(idle.iter().map(|(_, rk)| *rk).collect()),
+        ];
+        let answers = self.db.pipeline(None, &questions, None).await?;
+        // Damaged news are never delivered and go with their run.
+        let news = answers[1].iter().filter(|row| unseal_bytes("a delivery", row.get(1)).is_ok());
+        let kept: BTreeSet<i64> = answers[0].iter().chain(news).map(|row| row.get(0)).collect();
+        idle.retain(|(_, rk)| !kept.contains(rk));
+        Ok(idle)
+    }
+
+    /// What was deleted by hand is remembered for as long as it would have been kept.
+    async fn forget_deleted(&mut self, retention: &Retention) -> Outcome<()> {
+        for kind in self.kinds_of("SELECT kind FROM onward.deleted WHERE kind > $1 ORDER BY kind LIMIT 1").await? {
+            if let Some(before) = self.kept_since(retention, &kind) {
+                let sql = Sql::new("DELETE FROM onward.deleted WHERE kind = $1 AND at <= $2").text(kind).number(before);
+                self.db.query(&sql).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Closed runs of this kind that ended at this moment or before are kept no longer.
+    fn kept_since(&self, retention: &Retention, kind: &str) -> Option<i64> {
+        let keep = i64::try_from(onward_core::time::millis(retention.of(&Name::new(kind).ok()?))).unwrap_or(i64::MAX);
+        Some((self.now.0 as i64).saturating_sub(keep))
+    }
+
+    /// All kinds, one step of an index each.
+    async fn kinds_of(&self, text: &str) -> Outcome<Vec<String>> {
+        let mut kinds: Vec<String> = Vec::new();
+        loop {
+            let after = kinds.last().cloned().unwrap_or_default();
+            match self.db.query(&Sql::new(text).text(after)).await?.first() {
+                Some(row) => kinds.push(row.get(0)),
+                None => return Ok(kinds),
+            }
+        }
+    }
+
+    pub async fn delete_runs(&mut self, delete: &Delete) -> Outcome<u64> {
+        match delete {
+            Delete::Run { key, reason } => self.delete_run(key, reason).await,
+            Delete::Expired { retention, limit } => self.delete_expired(retention, *limit).await,
+        }
+    }
+
+    pub async fn finish_deliveries(&mut self, done: &[DeliveryId]) -> Outcome<()> {
+        let numbers = done.iter().map(|id| id.0 as i64).collect();
+        self.db.query(&Sql::new("DELETE FROM onward.outbox WHERE id = ANY($1)").numbers(numbers)).await?;
+        Ok(())
+    }
+
+    pub async fn register_kinds(&mut self, kinds: &[KindSchemas]) -> Outcome<()> {
+        let mut sorted: Vec<KindSchemas> =
+            kinds.iter().map(|kind| KindSchemas { registered_at: self.now, ..kind.clone() }).collect();
+        // Two servers that register the same kinds do not wait for each other; the last word about a kind counts.
+        sorted.sort_by(|a, b| a.place().cmp(&b.place()));
+        for kind in sorted {
+            let (namespace, is_task, name, version) = kind.place();
+            let key =
+                |text: &str| Sql::new(text).text(namespace.as_str()).flag(is_task).text(name.as_str()).text(text_of(version));
+            let sql = match kind.says_something() {
+                true => key("INSERT INTO onward.kinds(ns, task, kind, version, data) VALUES ($1, $2, $3, $4, $5)
+                     ON CONFLICT (ns, task, kind, version) DO UPDATE SET data = excluded.data")
+                .bytes(seal(&kind)),
+                false => key("DELETE FROM onward.kinds WHERE ns = $1 AND task = $2 AND kind = $3 AND version = $4"),
+            };
+            self.db.query(&sql).await?;
+        }
+        Ok(())
+    }
+
+    /// Extends a worker's session; says whether there was one.
+    pub async fn heartbeat(&mut self, worker: &WorkerId, lease: std::time::Duration) -> Outcome<bool> {
+        let until = self.now.after(lease);
+        let text = "INSERT INTO onward.sessions(worker, until) VALUES ($1, $2)
+          ON CONFLICT (worker) DO UPDATE SET until = excluded.until RETURNING xmax <> 0";
+        let sql = Sql::new(text).text(worker.as_str()).number(until.0 as i64);
+        let rows = self.db.query(&sql).await?;
+        self.announce_due(until);
+        Ok(rows.first().is_some_and(|row| row.get(0)))
+    }
+}

@@ -1,0 +1,321 @@
+//! How a scene comes to know what it decides upon: locks first, then the clock, then rows.
+//!
+//! Every read here happens under the lock of its run, in a statement that begins after the lock was granted; so it sees all that anybody
+//! wrote before (the isolation is READ COMMITTED).
+
+use std::collections::{BTreeSet, HashSet};
+
+use onward_core::run::Wait;
+use onward_core::task::Task;
+use onward_core::{Epoch, Index, Place, RunHead, RunKey, Timestamp, WorkerId};
+use onward_store::StoreError;
+use onward_store::judged::TakenSlot;
+use onward_store::kept::large::Carrier;
+use onward_store::kept::seal::{damaged, place_key, read_place, unseal};
+use tokio_postgres::Row;
+use tokio_postgres::types::FromSql;
+
+use crate::connection::sql::{Db, Sql};
+use crate::connection::transaction::Wants;
+use crate::error::{Outcome, damaged_row};
+use crate::judge::Judge;
+use crate::restore_guard::{self, Lineage};
+use crate::row::{crc, unseal_any_head, unseal_head};
+use crate::write::blobs;
+use crate::write::unit::{Queued, Scene, Seat, Stored, Timer};
+
+/// The row of a run, locked.
+const RUN_COLUMNS: &str = "r.rk, r.ns, r.id, r.ready, r.worker, r.head";
+
+pub(crate) const TASK_COLUMNS: &str = "t.rk, t.place, t.ord, t.data";
+
+/// Locks in the order of numbers, so that two transactions never wait for each other (DB4); `migrations/0004.sql` has it.
+const ENTER: &str = "SELECT * FROM onward.enter($1, $2, $3, $4, $5)";
+
+impl<'c> Scene<'c> {
+    /// Begins a transaction and locks the runs that it wants, with numbers for runs to be. One round trip.
+    pub async fn begin(db: &'c Db, judge: &Judge, lineage: &Lineage, wants: &Wants) -> Outcome<Scene<'c>> {
+        let mut keys = wants.keys.clone();
+        keys.sort_unstable();
+        keys.dedup();
+        let (namespaces, ids) = names(&keys);
+        let parents: BTreeSet<usize> = wants.parents.iter().filter_map(|parent| keys.binary_search(parent).ok()).collect();
+        let sql = Sql::new(ENTER)
+            .texts(namespaces)
+            .texts(ids)
+            .ints(parents.iter().map(|place| *place as i32 + 1).collect())
+            .int(i32::try_from(wants.fresh).unwrap_or(i32::MAX))
+            .flag(lineage.is_dim());
+        let answers = db.pipeline(Some("BEGIN"), &[sql], None).await?;
+        let rows = answers.first().map(Vec::as_slice).unwrap_or_default();
+        let sight = restore_guard::read(rows, 8)?;
+        let row = &rows[0];
+        let mut scene = Scene::new(db, judge.now(sight.micros), sight);
+        scene.fresh = array::<i64>(row, 7).into();
+        scene.seats = keys.iter().map(|key| (key.clone(), None)).collect();
+        scene.take_in_locked(&keys, row);
+        scene.take_in_children(&keys, parents, row)?;
+        Ok(scene)
+    }
+
+    fn take_in_locked(&mut self, keys: &[RunKey], row: &Row) {
+        let rows = array::<i64>(row, 0).into_iter().zip(array::<i64>(row, 1)).zip(array::<Option<i64>>(row, 2));
+        let rows = rows.zip(array::<Option<&str>>(row, 3)).zip(array::<&[u8]>(row, 4));
+        for ((((place, rk), ready), worker), head) in rows {
+            self.take_in_one(keys[place as usize - 1].clone(), rk, ready, worker, head);
+        }
+    }
+
+    fn take_in_children(&mut self, keys: &[RunKey], parents: BTreeSet<usize>, row: &Row) -> Outcome<()> {
+        let children = array::<i32>(row, 5).into_iter().zip(array::<&[u8]>(row, 6));
+        for place in parents {
+            if let Some(seat) = self.seats.get_mut(&keys[place]).and_then(Option::as_mut) {
+                seat.children = Some(Vec::new());
+            }
+        }
+        for (place, head) in children {
+            // A child that is damaged must not be forgotten.
+            let (child, _) = unseal_any_head(head)?;
+            if let Some(seat) = self.seats.get_mut(&keys[place as usize - 1]).and_then(Option::as_mut) {
+                seat.children.get_or_insert_default().push(child);
+            }
+        }
+        Ok(())
+    }
+
+    /// Locks runs by their numbers, but for those that somebody else has locked. Returns the keys of those that it got.
+    pub async fn lock_free(&mut self, numbers: Vec<i64>) -> Outcome<Vec<RunKey>> {
+        let text =
+            format!("SELECT {RUN_COLUMNS} FROM onward.runs r WHERE r.rk = ANY($1) ORDER BY r.rk FOR UPDATE OF r SKIP LOCKED");
+        let rows = self.db.query(&Sql::new(text).numbers(numbers)).await?;
+        Ok(self.take_in(&rows))
+    }
+
+    pub fn take_in(&mut self, rows: &[Row]) -> Vec<RunKey> {
+        let mut taken = Vec::new();
+        for row in rows {
+            let Ok(key) = row_key(row, 1) else { continue };
+            if self.take_in_one(key.clone(), row.get(0), row.get(3), row.get(4), row.get(5)) {
+                taken.push(key);
+            }
+        }
+        taken
+    }
+
+    /// A row that is damaged is not taken for a run that is not there: whoever wants it is told.
+    fn take_in_one(&mut self, key: RunKey, rk: i64, ready: Option<i64>, worker: Option<&str>, head: &[u8]) -> bool {
+        let seat = read_seat(&key, rk, ready, worker, head);
+        match seat {
+            Ok(mut seat) => {
+                // What was given out before the database went back counts no more (DB9).
+                seat.head.epoch = seat.head.epoch.max(Epoch(self.sight.floor as u64));
+                self.add(seat);
+                true
+            }
+            Err(_) => {
+                self.damaged.insert(key, rk);
+                false
+            }
+        }
+    }
+
+    /// Reads slots of runs that are locked.
+    pub async fn need_slots(&mut self, wanted: Vec<(RunKey, String)>) -> Outcome<()> {
+        let missing = self.missing(wanted, |seat, key| seat.slots.knows(key));
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let (numbers, keys) = missing.iter().map(|(rk, _, key)| (*rk, key.clone().into_bytes())).unzip();
+        let text = "SELECT s.rk, s.key, s.token, s.idx, s.at, s.crc FROM onward.slots s
+          JOIN unnest($1::bigint[], $2::bytea[]) AS k(rk, key) ON s.rk = k.rk AND s.key = k.key";
+        let rows = self.db.query(&Sql::new(text).numbers(numbers).byteses(keys)).await?;
+        for row in rows {
+            let key = self.key_of(row.get(0));
+            let (slot, taken) = read_slot(&row).ok_or_else(|| damaged_row(&key, "who answered or signaled first"))?;
+            self.seat(&key).slots.learn(slot, Some(taken));
+        }
+        for (_, run, key) in missing {
+            self.seat(&run).slots.learn(key, None);
+        }
+        Ok(())
+    }
+
+    /// Reads open questions of runs that are locked.
+    pub async fn need_waits(&mut self, wanted: Vec<(RunKey, Place)>) -> Outcome<()> {
+        let missing = self.missing(wanted, |seat, place| seat.waits.knows(place));
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let (numbers, places) = missing.iter().map(|(rk, _, place)| (*rk, place_key(place))).unzip();
+        let text = "SELECT w.rk, w.place, w.data FROM onward.waits w
+          JOIN unnest($1::bigint[], $2::bytea[]) AS k(rk, place) ON w.rk = k.rk AND w.place = k.place";
+        for row in self.db.query(&Sql::new(text).numbers(numbers).byteses(places)).await? {
+            let key = self.key_of(row.get(0));
+            let wait: Wait = unseal("a wait", row.get(2)).map_err(|_| damaged_row(&key, "an open question"))?;
+            let wait = self.whole(row.get(0), wait).await?;
+            self.seat(&key).waits.learn(wait.place.clone(), Some(wait));
+        }
+        for (_, run, place) in missing {
+            self.seat(&run).waits.learn(place, None);
+        }
+        Ok(())
+    }
+
+    /// Reads and locks tasks of runs that are locked.
+    pub async fn need_tasks(&mut self, wanted: Vec<(RunKey, Place)>) -> Outcome<()> {
+        let missing = self.missing(wanted, |seat, place| seat.tasks.knows(place));
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let (numbers, places) = missing.iter().map(|(rk, _, place)| (*rk, place_key(place))).unzip();
+        let text = format!(
+            "SELECT {TASK_COLUMNS} FROM onward.tasks t JOIN unnest($1::bigint[], $2::bytea[]) AS k(rk, place)
+               ON t.rk = k.rk AND t.place = k.place ORDER BY t.rk, t.place FOR UPDATE OF t"
+        );
+        let rows = self.db.query(&Sql::new(text).numbers(numbers).byteses(places)).await?;
+        self.learn_tasks(rows).await?;
+        for (_, run, place) in missing {
+            self.seat(&run).tasks.learn(place, None);
+        }
+        Ok(())
+    }
+
+    /// Reads all timers and all tasks of a run: it is paused or resumed.
+    pub async fn need_all(&mut self, key: &RunKey) -> Outcome<()> {
+        let seat = self.seat(key);
+        let rk = seat.rk;
+        if !seat.timers.is_complete() {
+            let sql = Sql::new("SELECT rk, place, due, frozen, crc FROM onward.timers WHERE rk = $1").number(rk);
+            for row in self.db.query(&sql).await? {
+                let (place, timer) = read_timer(&row).ok_or_else(|| damaged_row(key, "a timer"))?;
+                self.seat(key).timers.learn(place, Some(timer));
+            }
+            self.seat(key).timers.learn_all();
+        }
+        if !self.seat(key).tasks.is_complete() {
+            let text = format!("SELECT {TASK_COLUMNS} FROM onward.tasks t WHERE t.rk = $1 ORDER BY t.place FOR UPDATE OF t");
+            let rows = self.db.query(&Sql::new(text).number(rk)).await?;
+            self.learn_tasks(rows).await?;
+            self.seat(key).tasks.learn_all();
+        }
+        Ok(())
+    }
+
+    async fn learn_tasks(&mut self, rows: Vec<Row>) -> Outcome<()> {
+        for row in rows {
+            let key = self.key_of(row.get(0));
+            let task = read_task(&row).map_err(|_| damaged_row(&key, "a task"))?;
+            let task = self.whole(row.get(0), task).await?;
+            self.seat(&key).tasks.learn(task.id.place.clone(), Some(Queued { task, order: row.get(2) }));
+        }
+        Ok(())
+    }
+
+    /// Reads the open children of runs that are locked.
+    pub async fn need_children(&mut self, parents: Vec<RunKey>) -> Outcome<()> {
+        let parents: BTreeSet<RunKey> =
+            parents.into_iter().filter(|key| self.find(key).is_some_and(|seat| seat.children.is_none())).collect();
+        if parents.is_empty() {
+            return Ok(());
+        }
+        let (namespaces, ids) = names(&parents);
+        for row in self.db.query(&Sql::new(OPEN_CHILDREN).texts(namespaces).texts(ids)).await? {
+            // A child that is damaged must not be forgotten.
+            let (child, _) = unseal_any_head(row.get(2))?;
+            let parent = row_key(&row, 0)?;
+            self.seat(&parent).children.get_or_insert_default().push(child);
+        }
+        for parent in parents {
+            self.seat(&parent).children.get_or_insert_default();
+        }
+        Ok(())
+    }
+
+    /// The open children of a run in the order of their keys, with what this batch did to them.
+    pub async fn open_children(&mut self, parent: &RunKey) -> Outcome<Vec<RunHead>> {
+        self.need_children(vec![parent.clone()]).await?;
+        let stored = self.seat(parent).children.clone().unwrap_or_default();
+        let known = |head: &RunHead| self.seats.get(&head.key).is_some_and(Option::is_some);
+        let mut heads: Vec<RunHead> = stored.into_iter().filter(|head| !known(head)).collect();
+        let here = self.seats.values().flatten().map(|seat| &seat.head);
+        let own = here.filter(|head| !head.status.is_closed() && head.parent.as_ref().is_some_and(|link| link.run == *parent));
+        heads.extend(own.cloned());
+        heads.sort_by(|a, b| a.key.cmp(&b.key));
+        Ok(heads)
+    }
+
+    /// With its large payloads.
+    pub async fn whole<C: Carrier>(&self, rk: i64, carrier: C) -> Outcome<C> {
+        blobs::restore(self.db, rk, carrier).await
+    }
+
+    pub fn key_of(&self, rk: i64) -> RunKey {
+        self.keys.get(&rk).cloned().expect("only rows of locked runs are read")
+    }
+
+    /// What is not known yet of runs that exist, each once.
+    fn missing<K: Ord + Clone + std::hash::Hash + Eq>(
+        &self,
+        wanted: Vec<(RunKey, K)>,
+        knows: impl Fn(&Seat, &K) -> bool,
+    ) -> Vec<(i64, RunKey, K)> {
+        let mut seen = HashSet::new();
+        let found = wanted.into_iter().filter_map(|(run, key)| {
+            let seat = self.seats.get(&run).and_then(Option::as_ref)?;
+            (!knows(seat, &key) && seen.insert((seat.rk, key.clone()))).then_some((seat.rk, run, key))
+        });
+        found.collect()
+    }
+}
+
+pub(crate) const OPEN_CHILDREN: &str = "SELECT r.parent_ns, r.parent_id, r.head FROM onward.runs r
+  JOIN unnest($1::text[], $2::text[]) AS k(ns, id) ON r.parent_ns = k.ns AND r.parent_id = k.id WHERE r.status < 4";
+
+/// An array in a column; an empty one where there is none.
+fn array<'r, T: FromSql<'r>>(row: &'r Row, at: usize) -> Vec<T> {
+    row.get::<_, Option<Vec<T>>>(at).unwrap_or_default()
+}
+
+fn names<'a>(keys: impl IntoIterator<Item = &'a RunKey>) -> (Vec<String>, Vec<String>) {
+    keys.into_iter().map(|key| (key.namespace.as_str().to_owned(), key.id.as_str().to_owned())).unzip()
+}
+
+/// The key in two columns of a row.
+pub(crate) fn row_key(row: &Row, at: usize) -> Result<RunKey, StoreError> {
+    let unreadable = |_| damaged("a run's row", "its names are not readable");
+    let namespace = onward_core::Namespace::new(row.get::<_, String>(at)).map_err(unreadable)?;
+    Ok(RunKey::new(namespace, onward_core::RunId::new(row.get::<_, String>(at + 1)).map_err(unreadable)?))
+}
+
+fn read_seat(key: &RunKey, rk: i64, ready: Option<i64>, worker: Option<&str>, head: &[u8]) -> Result<Box<Seat>, StoreError> {
+    let (head, input_hash) = unseal_head(key, head)?;
+    let worker = worker.map(WorkerId::new).transpose();
+    let worker = worker.map_err(|_| damaged_row(key, "who holds it"))?;
+    let mut seat = Seat::found(rk, head, input_hash, worker, ready);
+    seat.stored = Some(Stored { columns: seat.columns(), attributes: seat.head.attributes.clone() });
+    Ok(seat)
+}
+
+fn read_slot(row: &Row) -> Option<(String, TakenSlot)> {
+    let (rk, key, token): (i64, Vec<u8>, Vec<u8>) = (row.get(0), row.get(1), row.get(2));
+    let (index, at): (i64, i64) = (row.get(3), row.get(4));
+    if row.get::<_, i64>(5) != crc(&[rk, index, at], &[&key, &token]) {
+        return None;
+    }
+    let (key, token) = (String::from_utf8(key).ok()?, String::from_utf8(token).ok()?);
+    Some((key, TakenSlot { token, index: Index(index as u64), at: Timestamp(at as u64) }))
+}
+
+pub(crate) fn read_timer(row: &Row) -> Option<(Place, Timer)> {
+    let (rk, place, due, is_frozen): (i64, Vec<u8>, i64, bool) = (row.get(0), row.get(1), row.get(2), row.get(3));
+    let is_sound = row.get::<_, i64>(4) == crc(&[rk, due, i64::from(is_frozen)], &[&place]);
+    let place = read_place(&place).ok().filter(|_| is_sound)?;
+    Some((place, Timer { due_at: Timestamp(due as u64), is_frozen }))
+}
+
+/// The task of a row, without its large payloads.
+pub(crate) fn read_task(row: &Row) -> Result<Task, StoreError> {
+    let task: Task = unseal("a task", row.get(3))?;
+    let is_sound = row.get::<_, Vec<u8>>(1) == place_key(&task.id.place);
+    if is_sound { Ok(task) } else { Err(damaged("a task", "it stands at another place")) }
+}

@@ -1,0 +1,120 @@
+//! Runs that come with their logs: every record as it is, and the rows that follow from them.
+
+use onward_core::projection::{Projection, retry_key};
+use onward_core::run::wait_key;
+use onward_core::transfer::is_same_log;
+use onward_core::{Hash, Index, Record, RunKey};
+use onward_store::judged::TakenSlot;
+use onward_store::kept::RestoreWork;
+use onward_store::kept::{Body, News};
+use onward_store::{Restore, Restored, StoreError};
+
+use crate::error::Outcome;
+use crate::read::reader::read_records;
+use crate::write::unit::{Queued, Scene, Seat, Timer};
+
+impl Scene<'_> {
+    pub async fn restore_run(&mut self, work: &RestoreWork) -> Outcome<Restored> {
+        let key = &work.restore.key;
+        self.check(key)?;
+        match &work.restore.what {
+            Restore::Run { logs } => {
+                if self.find(key).is_some() {
+                    return self.find_restored(key, logs).await;
+                }
+                for (log, projection) in logs.iter().zip(&work.projections) {
+                    self.put_generation(key, log, projection.clone()).await?;
+                }
+            }
+            Restore::Retry { after, log, request_id } => {
+                self.require(key)?;
+                let slot = retry_key(request_id);
+                self.need_slots(vec![(key.clone(), slot.clone())]).await?;
+                let seat = self.seat(key);
+                if seat.slots.get(&slot).is_some() {
+                    return Ok(Restored { created: false, head: seat.shown() });
+                }
+                seat.head.admit_retry(*after)?;
+                for projection in &work.projections {
+                    self.put_generation(key, log, projection.clone()).await?;
+                }
+            }
+        }
+        let log = match &work.restore.what {
+            Restore::Run { logs } => logs.last().expect("checked before it came here"),
+            Restore::Retry { log, .. } => log,
+        };
+        let (head, record) = (self.seat(key).head.clone(), log.last().expect("a log has records").clone());
+        self.news.push(News::Appended { head, record });
+        for delivery in work.restore.news.clone() {
+            self.send(key, delivery);
+        }
+        self.settle(key);
+        Ok(Restored { created: true, head: self.seat(key).shown() })
+    }
+
+    /// Only the very same run is the same run.
+    async fn find_restored(&mut self, key: &RunKey, logs: &[Vec<Record>]) -> Outcome<Restored> {
+        let seat = self.seat(key);
+        let (rk, head) = (seat.rk, seat.shown());
+        let mut same = head.generation as usize + 1 == logs.len();
+        for (log, generation) in logs.iter().zip(0..) {
+            same = same && is_same_log(&read_records(self.db, key, rk, generation, Index(0), usize::MAX).await?, log);
+        }
+        if same { Ok(Restored { created: false, head }) } else { Err(StoreError::RunExists { key: key.clone() }.into()) }
+    }
+
+    async fn put_generation(&mut self, key: &RunKey, log: &[Record], projection: Projection) -> Outcome<()> {
+        let mut head = projection.head.clone();
+        if self.find(key).is_none() {
+            let started = log[0].started().expect("checked before it came here");
+            let rk = self.fresh.pop_front().expect("a number was drawn for each run that may be made");
+            head.epoch = self.epoch_after(head.epoch); // L7
+            self.add(Seat::new(rk, head.clone(), Hash::of(&started.input)));
+        } else {
+            let seat = self.seat(key);
+            head.epoch = seat.head.epoch;
+            let ended = std::mem::replace(&mut seat.head, head.clone());
+            seat.past.push(ended);
+        }
+        let waits = projection.waits.values().map(|wait| wait_key(wait.generation, &wait.place));
+        let wanted = projection.slots.keys().cloned().chain(waits);
+        self.need_slots(wanted.map(|slot| (key.clone(), slot)).collect()).await?;
+        let seat = self.seat(key);
+        seat.head = head;
+        seat.is_changed = true;
+        log.iter().for_each(|record| self.put_event(key, record.index, record.at, &Body::of_record(record)));
+        self.put_rows(key, projection);
+        Ok(())
+    }
+
+    /// The rows that follow from one log, in the place of those of the generation before. Slots are kept over generations.
+    pub fn put_rows(&mut self, key: &RunKey, projection: Projection) {
+        let Projection { timers, tasks, waits, slots, ledger, .. } = projection;
+        let seat = self.seat(key);
+        seat.timers.clear();
+        seat.tasks.clear();
+        seat.waits.clear();
+        // In the place of rows of the same log: it may have been here before (LG4).
+        ledger.into_iter().for_each(|(row, sum)| seat.ledger.put(row, sum));
+        for (slot, taken) in slots {
+            if seat.slots.get(&slot).is_none() {
+                seat.slots.put(slot, TakenSlot { token: taken.token, index: taken.index, at: taken.at });
+            }
+        }
+        for (place, wait) in waits {
+            // A question that the end of an earlier generation withdrew is open again.
+            seat.slots.remove(&wait_key(wait.generation, &wait.place));
+            seat.waits.put(place, wait);
+        }
+        for (place, timer) in timers {
+            self.start_timer(key, place.clone(), timer.due_at);
+            self.seat(key).timers.put(place, Timer { due_at: timer.due_at, is_frozen: timer.is_frozen });
+        }
+        for mut task in tasks.into_values() {
+            task.claim_after(self.now); // K8
+            let order = self.next_order();
+            self.put_task(key, Queued { task, order });
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! What a scene has decided, as rows: many runs, one function per table, one statement that calls them, one round trip with the COMMIT. A
+//! run that comes with more than fits into a statement, a long conversation that is forked for example, has more of them.
+//!
+//! Must never decide: every value here is in the scene.
+
+use bytes::Bytes;
+use onward_core::{Hash, Name, RunHead, Timestamp};
+use onward_store::kept::Stash;
+use onward_store::kept::seal::{due_number, place_key, seal};
+
+use crate::connection::sql::Sql;
+use crate::row::{crc, event_crc, seal_head};
+use crate::write::claim::text_of;
+use crate::write::ledger;
+use crate::write::op::BATCH_BYTES_MAX;
+use crate::write::tasks::state_column;
+use crate::write::unit::{NewEvent, Queued, Scene, Seat};
+
+impl Scene<'_> {
+    /// The statement that writes everything, and what it has no room for; none if nothing changed.
+    pub fn statements(mut self) -> Vec<Sql> {
+        let (mut calls, mut more) = (Vec::new(), Vec::new());
+        let mut seats: Vec<Box<Seat>> = std::mem::take(&mut self.seats).into_values().flatten().collect();
+        // New runs go in in the order of their names: two transactions that start the same ones do not wait for each other (DB4).
+        seats.sort_unstable_by(|a, b| a.head.key.cmp(&b.head.key));
+        save_runs(&seats, &mut calls);
+        push_all(save_events(&mut seats), &mut calls, &mut more);
+        save_slots(&seats, &mut calls);
+        self.save_waits(&seats, &mut calls);
+        save_timers(&seats, &mut calls);
+        self.save_tasks(&seats, &mut calls);
+        save_attributes(&seats, &mut calls);
+        ledger::save(&seats, &mut calls);
+        self.save_outbox(&mut calls);
+        push_all(self.save_blobs(), &mut calls, &mut more);
+        self.save_sessions(&mut calls);
+        let all = (!calls.is_empty()).then_some(calls);
+        all.into_iter().chain(more.into_iter().map(|call| vec![call])).map(Sql::all).collect()
+    }
+
+    fn save_waits(&mut self, seats: &[Box<Seat>], calls: &mut Vec<Sql>) {
+        let (mut gone, mut rows) = (Gone::of(seats, |seat| seat.waits.is_cleared()), Vec::new());
+        for seat in seats {
+            for (place, wait) in seat.waits.changes() {
+                match wait {
+                    Some(wait) => rows.push((seat.rk, wait.clone())),
+                    None => gone.push(seat.rk, place),
+                }
+            }
+        }
+        if gone.is_empty() && rows.is_empty() {
+            return;
+        }
+        rows.iter_mut().for_each(|(rk, wait)| self.blobs.push((*rk, Stash::take(wait))));
+        calls.push(
+            gone.with(Sql::call("put_waits"))
+                .numbers(rows.iter().map(|(rk, _)| *rk).collect())
+                .byteses(rows.iter().map(|(_, wait)| place_key(&wait.place)).collect())
+                .texts(rows.iter().map(|(_, wait)| wait.run.namespace.as_str().to_owned()).collect())
+                .texts(rows.iter().map(|(_, wait)| wait.run.id.as_str().to_owned()).collect())
+                .smalls(rows.iter().map(|(_, wait)| i16::from(wait.kind.number())).collect())
+                .numbers(rows.iter().map(|(_, wait)| wait.requested_at.0 as i64).collect())
+                .byteses(rows.iter().map(|(_, wait)| seal(wait)).collect()),
+        );
+    }
+
+    fn save_tasks(&mut self, seats: &[Box<Seat>], calls: &mut Vec<Sql>) {
+        let (mut gone, mut rows) = (Gone::of(seats, |seat| seat.tasks.is_cleared()), Vec::new());
+        for seat in seats {
+            for (place, queued) in seat.tasks.changes() {
+                match queued {
+                    Some(queued) => rows.push((seat.rk, queued.clone())),
+                    None => gone.push(seat.rk, place),
+                }
+            }
+        }
+        if !gone.is_empty() || !rows.is_empty() {
+            calls.push(put_tasks(gone, rows, self.now, &mut self.blobs));
+        }
+    }
+
+    fn save_outbox(&mut self, calls: &mut Vec<Sql>) {
+        if self.outbox.is_empty() {
+            return;
+        }
+        let (numbers, data) = std::mem::take(&mut self.outbox).into_iter().unzip();
+        calls.push(Sql::call("put_news").numbers(numbers).byteses(data));
+    }
+
+    fn save_blobs(&mut self) -> Vec<Sql> {
+        let blobs = std::mem::take(&mut self.blobs).into_iter();
+        let rows = blobs.flat_map(|(rk, stash)| stash.blobs.into_iter().map(move |(hash, data)| (rk, hash, data)));
+        let call = |rows: Vec<(i64, Hash, Bytes)>| {
+            Sql::call("put_blobs")
+                .numbers(rows.iter().map(|row| row.0).collect())
+                .byteses(rows.iter().map(|row| row.1.0.to_vec()).collect())
+                .byteses(rows.iter().map(|row| row.2.to_vec()).collect())
+        };
+        portions(rows, |(_, _, data)| data.len()).into_iter().map(call).collect()
+    }
+
+    /// A worker that is known keeps its time. Its row is locked in either case, so that it cannot be forgotten while it gets a run (DB5);
+    /// shared with others that give it runs, and with its heartbeats.
+    fn save_sessions(&mut self, calls: &mut Vec<Sql>) {
+        if self.greeted.is_empty() {
+            return;
+        }
+        let greeted = std::mem::take(&mut self.greeted);
+        let (workers, until) = greeted.into_iter().map(|(worker, at)| (worker.as_str().to_owned(), at.0 as i64)).unzip();
+        calls.push(Sql::call("greet").texts(workers).numbers(until));
+    }
+}
+
+/// Writes tasks over their rows, or into new ones.
+pub(crate) fn put_tasks(gone: Gone, mut rows: Vec<(i64, Queued)>, now: Timestamp, blobs: &mut Vec<(i64, Stash)>) -> Sql {
+    rows.iter_mut().for_each(|(rk, queued)| blobs.push((*rk, Stash::take(&mut queued.task))));
+    let text_of = |name: Option<&Name>| name.map_or("", Name::as_str).to_owned();
+    gone.with(Sql::call("put_tasks"))
+        .numbers(rows.iter().map(|(rk, _)| *rk).collect())
+        .byteses(rows.iter().map(|(_, row)| place_key(&row.task.id.place)).collect())
+        .texts(rows.iter().map(|(_, row)| row.task.id.run.namespace.as_str().to_owned()).collect())
+        .texts(rows.iter().map(|(_, row)| text_of(row.task.options.queue.as_ref())).collect())
+        .texts(rows.iter().map(|(_, row)| row.task.kind.as_str().to_owned()).collect())
+        .ints(rows.iter().map(|(_, row)| row.task.options.priority).collect())
+        .numbers(rows.iter().map(|(_, row)| row.order).collect())
+        .smalls(rows.iter().map(|(_, row)| state_column(&row.task, now)).collect())
+        .numbers(rows.iter().map(|(_, row)| due_number(row.task.visible_at)).collect())
+        .maybe_numbers(rows.iter().map(|(_, row)| row.task.due_at().map(due_number)).collect())
+        .byteses(rows.iter().map(|(_, row)| seal(&row.task)).collect())
+}
+
+fn save_runs(seats: &[Box<Seat>], calls: &mut Vec<Sql>) {
+    let changed = || seats.iter().map(|seat| &**seat).filter(|seat| seat.is_changed);
+    let is_same = |seat: &&Seat| seat.stored.as_ref().is_some_and(|stored| stored.columns == seat.columns());
+    let heads: Vec<&Seat> = changed().filter(is_same).collect();
+    if !heads.is_empty() {
+        let numbers = heads.iter().map(|seat| seat.rk).collect();
+        let sealed = heads.iter().map(|seat| seal_head(&seat.head, &seat.input_hash)).collect();
+        let next = heads.iter().map(|seat| seat.head.next_index.0 as i64).collect();
+        calls.push(Sql::call("put_heads").numbers(numbers).byteses(sealed).numbers(next));
+    }
+    let others: Vec<&Seat> = changed().filter(|seat| seat.stored.is_some() && !is_same(seat)).collect();
+    if !others.is_empty() {
+        calls.push(columns(Sql::call("put_runs"), &others));
+    }
+    let new: Vec<&Seat> = changed().filter(|seat| seat.stored.is_none()).collect();
+    if !new.is_empty() {
+        let parent = |seat: &&Seat| seat.head.parent.as_ref().map(|link| link.run.clone());
+        calls.push(
+            columns(Sql::call("make_runs"), &new)
+                .texts(new.iter().map(|seat| seat.head.key.namespace.as_str().to_owned()).collect())
+                .texts(new.iter().map(|seat| seat.head.key.id.as_str().to_owned()).collect())
+                .maybe_texts(new.iter().map(|seat| parent(seat).map(|key| key.namespace.as_str().to_owned())).collect())
+                .maybe_texts(new.iter().map(|seat| parent(seat).map(|key| key.id.as_str().to_owned())).collect()),
+        );
+    }
+    let past: Vec<(&Seat, &RunHead)> = seats.iter().flat_map(|seat| seat.past.iter().map(move |head| (&**seat, head))).collect();
+    if !past.is_empty() {
+        calls.push(
+            Sql::call("put_past")
+                .numbers(past.iter().map(|(seat, _)| seat.rk).collect())
+                .ints(past.iter().map(|(_, head)| head.generation as i32).collect())
+                .byteses(past.iter().map(|(seat, head)| seal_head(head, &seat.input_hash)).collect()),
+        );
+    }
+}
+
+fn columns(sql: Sql, seats: &[&Seat]) -> Sql {
+    let columns: Vec<_> = seats.iter().map(|seat| seat.columns()).collect();
+    let at = |at: Timestamp| at.0 as i64;
+    sql.numbers(seats.iter().map(|seat| seat.rk).collect())
+        .texts(columns.iter().map(|own| own.1.as_str().to_owned()).collect())
+        .texts(columns.iter().map(|own| text_of(own.2.as_ref())).collect())
+        .smalls(columns.iter().map(|own| i16::from(own.0.number())).collect())
+        .numbers(columns.iter().map(|own| at(own.3)).collect())
+        .maybe_numbers(columns.iter().map(|own| own.4.map(at)).collect())
+        .maybe_numbers(columns.iter().map(|own| own.5).collect())
+        .maybe_texts(columns.iter().map(|own| own.6.as_ref().map(|worker| worker.as_str().to_owned())).collect())
+        .byteses(seats.iter().map(|seat| seal_head(&seat.head, &seat.input_hash)).collect())
+        .ints(seats.iter().map(|seat| seat.head.generation as i32).collect())
+        .numbers(seats.iter().map(|seat| seat.head.next_index.0 as i64).collect())
+}
+
+fn save_events(seats: &mut [Box<Seat>]) -> Vec<Sql> {
+    let take =
+        |seat: &mut Box<Seat>| std::mem::take(&mut seat.events).into_iter().map(|event| (seat.rk, event)).collect::<Vec<_>>();
+    let crc = |(rk, event): &(i64, NewEvent)| event_crc(*rk, event.generation, event.index, event.at, &event.body);
+    let call = |events: Vec<(i64, NewEvent)>| {
+        Sql::call("put_events")
+            .numbers(events.iter().map(|(rk, _)| *rk).collect())
+            .ints(events.iter().map(|(_, event)| event.generation as i32).collect())
+            .numbers(events.iter().map(|(_, event)| event.index.0 as i64).collect())
+            .numbers(events.iter().map(|(_, event)| event.at.0 as i64).collect())
+            .numbers(events.iter().map(crc).collect())
+            .byteses(events.into_iter().map(|(_, event)| event.body).collect())
+    };
+    portions(seats.iter_mut().flat_map(take), |(_, event)| event.body.len()).into_iter().map(call).collect()
+}
+
+/// The first one goes with all the others, the rest have statements of their own.
+fn push_all(portions: Vec<Sql>, calls: &mut Vec<Sql>, more: &mut Vec<Sql>) {
+    let mut portions = portions.into_iter();
+    calls.extend(portions.next());
+    more.extend(portions);
+}
+
+/// Rows in portions of about as many bytes as a transaction has by itself; a row is in one of them, however large it is.
+fn portions<T>(rows: impl IntoIterator<Item = T>, weigh: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+    let (mut portions, mut bytes) = (Vec::new(), 0);
+    for row in rows {
+        let weight = weigh(&row);
+        bytes += weight;
+        match portions.last_mut() {
+            Some(portion) if bytes <= BATCH_BYTES_MAX => Vec::push(portion, row),
+            _ => {
+                portions.push(vec![row]);
+                bytes = weight;
+            }
+        }
+    }
+    portions
+}
+
+fn save_slots(seats: &[Box<Seat>], calls: &mut Vec<Sql>) {
+    let changes = seats.iter().flat_map(|seat| seat.slots.changes().map(move |(key, slot)| (seat.rk, key, slot)));
+    let (rows, gone): (Vec<_>, Vec<_>) = changes.partition(|(_, _, slot)| slot.is_some());
+    let (gone, gone_keys): (Vec<i64>, Vec<Vec<u8>>) = gone.into_iter().map(|(rk, key, _)| (rk, key.clone().into_bytes())).unzip();
+    let rows: Vec<_> = rows.into_iter().filter_map(|(rk, key, slot)| Some((rk, key.as_bytes(), slot?))).collect();
+    if gone.is_empty() && rows.is_empty() {
+        return;
+    }
+    calls.push(
+        Sql::call("put_slots")
+            .numbers(gone)
+            .byteses(gone_keys)
+            .numbers(rows.iter().map(|row| row.0).collect())
+            .byteses(rows.iter().map(|row| row.1.to_vec()).collect())
+            .byteses(rows.iter().map(|row| row.2.token.clone().into_bytes()).collect())
+            .numbers(rows.iter().map(|row| row.2.index.0 as i64).collect())
+            .numbers(rows.iter().map(|row| row.2.at.0 as i64).collect())
+            .numbers(
+                rows.iter()
+                    .map(|(rk, key, slot)| crc(&[*rk, slot.index.0 as i64, slot.at.0 as i64], &[key, slot.token.as_bytes()]))
+                    .collect(),
+            ),
+    );
+}
+
+fn save_timers(seats: &[Box<Seat>], calls: &mut Vec<Sql>) {
+    let (mut gone, mut rows) = (Gone::of(seats, |seat| seat.timers.is_cleared()), Vec::new());
+    for seat in seats {
+        for (place, timer) in seat.timers.changes() {
+            match timer {
+                Some(timer) => rows.push((seat.rk, place_key(place), due_number(timer.due_at), timer.is_frozen)),
+                None => gone.push(seat.rk, place),
+            }
+        }
+    }
+    if gone.is_empty() && rows.is_empty() {
+        return;
+    }
+    calls.push(
+        gone.with(Sql::call("put_timers"))
+            .numbers(rows.iter().map(|row| row.0).collect())
+            .byteses(rows.iter().map(|row| row.1.clone()).collect())
+            .numbers(rows.iter().map(|row| row.2).collect())
+            .flags(rows.iter().map(|row| row.3).collect())
+            .numbers(rows.iter().map(|(rk, place, due, frozen)| crc(&[*rk, *due, i64::from(*frozen)], &[place])).collect()),
+    );
+}
+
+/// The run is found by its attributes, and by no others.
+fn save_attributes(seats: &[Box<Seat>], calls: &mut Vec<Sql>) {
+    let is_other = |seat: &&Seat| {
+        let before = seat.stored.as_ref().map(|stored| &stored.attributes);
+        before.map_or(!seat.head.attributes.is_empty(), |before| *before != seat.head.attributes)
+    };
+    let changed: Vec<&Seat> = seats.iter().map(|seat| &**seat).filter(is_other).collect();
+    if changed.is_empty() {
+        return;
+    }
+    let numbers = changed.iter().map(|seat| seat.rk).collect();
+    let rows: Vec<_> = changed.iter().flat_map(|seat| seat.head.attributes.iter().map(|own| (seat.rk, own))).collect();
+    calls.push(
+        Sql::call("put_attributes")
+            .numbers(numbers)
+            .numbers(rows.iter().map(|row| row.0).collect())
+            .texts(rows.iter().map(|row| row.1.name.as_str().to_owned()).collect())
+            .byteses(rows.iter().map(|row| row.1.value.to_key().into_bytes()).collect()),
+    );
+}
+
+/// Rows that go: all of a run, or by run and place.
+#[derive(Default)]
+pub(crate) struct Gone {
+    runs: Vec<i64>,
+    numbers: Vec<i64>,
+    places: Vec<Vec<u8>>,
+}
+
+impl Gone {
+    /// All rows of the runs that want it and may have some.
+    fn of(seats: &[Box<Seat>], is_cleared: impl Fn(&Seat) -> bool) -> Gone {
+        let cleared = seats.iter().filter(|seat| is_cleared(seat) && seat.stored.is_some());
+        Gone { runs: cleared.map(|seat| seat.rk).collect(), ..Gone::default() }
+    }
+
+    fn push(&mut self, rk: i64, place: &onward_core::Place) {
+        self.numbers.push(rk);
+        self.places.push(place_key(place));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.runs.is_empty() && self.numbers.is_empty()
+    }
+
+    fn with(self, call: Sql) -> Sql {
+        call.numbers(self.runs).numbers(self.numbers).byteses(self.places)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_go_out_in_their_order_and_in_portions_that_a_statement_takes() {
+        let half = BATCH_BYTES_MAX / 2;
+        let rows = [half, half, 1, half, half, 3 * half, 1, 1];
+        let sizes: Vec<Vec<usize>> = portions(rows, |row| *row);
+        assert_eq!(sizes, [vec![half, half], vec![1, half], vec![half], vec![3 * half], vec![1, 1]]);
+        assert!(portions([], |row: &usize| *row).is_empty());
+    }
+}

@@ -1,0 +1,85 @@
+//! Tasks on their queues. What becomes of a task is decided by [`Task`] itself.
+
+use onward_core::event::TaskAttemptEnded;
+use onward_core::run::Input;
+use onward_core::task::{StaleReport, Task, TaskFate, TaskId, TaskState};
+use onward_core::{RunKey, Timestamp};
+use onward_store::StoreError;
+use onward_store::kept::News;
+
+use crate::error::Outcome;
+use crate::write::op::Report;
+use crate::write::unit::{Queued, Scene};
+
+/// The `state` of a queued task that is not visible yet; the other states are [`TaskState`]'s numbers.
+pub(crate) const DELAYED: i16 = 3;
+/// The `state` of a queued task whose run is paused.
+const PAUSED: i16 = 4;
+
+/// What stands in the `state` column.
+pub(crate) fn state_column(task: &Task, now: Timestamp) -> i16 {
+    match task.state {
+        TaskState::Queued if !task.waits_its_turn() => PAUSED,
+        TaskState::Queued if !task.may_be_claimed(now) => DELAYED,
+        state => i16::from(state.number()),
+    }
+}
+
+impl Scene<'_> {
+    /// Keeps a task that is still open, and tells who may want to know.
+    pub fn put_task(&mut self, key: &RunKey, queued: Queued) {
+        let task = &queued.task;
+        if task.may_be_claimed(self.now) {
+            self.news.push(News::TaskQueued { task: Box::new(task.clone()) });
+        } else if task.waits_its_turn() {
+            self.announce_due(task.visible_at);
+        }
+        if let Some(due) = task.due_at() {
+            self.announce_due(due);
+        }
+        self.seat(key).tasks.put(queued.task.id.place.clone(), queued);
+    }
+
+    pub async fn report_task(&mut self, work: &Report) -> Outcome<()> {
+        let mut queued = self.open_task(&work.task).await?.ok_or(StaleReport)?;
+        let fate = queued.task.report(work.claim, work.report.clone(), work.lease, self.now)?;
+        self.seal_fate(queued, fate, work.report.attempt_ended(&work.task, work.claim)).await
+    }
+
+    pub async fn retry_task(&mut self, id: &TaskId) -> Outcome<()> {
+        let not_quarantined = || StoreError::TaskNotQuarantined { task: Box::new(id.clone()) };
+        let mut queued = self.open_task(id).await?.ok_or_else(not_quarantined)?;
+        queued.task.retry(self.now).map_err(|_| not_quarantined())?;
+        self.put_task(&id.run, queued);
+        Ok(())
+    }
+
+    /// The task of that id, if it is open.
+    async fn open_task(&mut self, id: &TaskId) -> Outcome<Option<Queued>> {
+        self.check(&id.run)?;
+        if self.find(&id.run).is_none() {
+            return Ok(None);
+        }
+        self.need_tasks(vec![(id.run.clone(), id.place.clone())]).await?;
+        let found = self.seat(&id.run).tasks.get(&id.place).filter(|queued| queued.task.id.is_same_task(id));
+        Ok(found.cloned())
+    }
+
+    /// Keeps the task, or removes it and hands its outcome to its run (L8); the run is told what the attempt has cost.
+    pub async fn seal_fate(&mut self, queued: Queued, fate: TaskFate, cost: Option<TaskAttemptEnded>) -> Outcome<()> {
+        let id = queued.task.id.clone();
+        match fate {
+            TaskFate::Open => {
+                if let Some(cost) = cost {
+                    self.append_outcome(&id.run, Input::attempt_ended(cost), None).await?;
+                }
+                self.put_task(&id.run, queued);
+            }
+            TaskFate::Ended(event) => {
+                self.seat(&id.run).tasks.remove(&id.place);
+                self.append_outcome(&id.run, Input::outcome(*event, id.generation), cost).await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,274 @@
+//! What one transaction knows and is about to change.
+//!
+//! Owns the working set of a batch: the runs that are locked, what was read of them, and what is to be written. Operations are decided
+//! here one after the other, as if each had the database for itself, and written together at the end ([`crate::write::save`]).
+//!
+//! Invariants:
+//! - DB1: nothing is decided about a run whose row this transaction has not locked; its timers, tasks, waits and slots change only under that lock, or
+//!   (a task that is claimed) under their own.
+//! - DB2: an operation that is refused has changed nothing here.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use onward_core::ledger::{LedgerKey, LedgerSum};
+use onward_core::run::{Delivery, Wait};
+use onward_core::task::Task;
+use onward_core::{Attribute, Epoch, Hash, Index, Name, Place, RunHead, RunKey, Status, Timestamp, WorkerId};
+use onward_store::judged::TakenSlot;
+use onward_store::kept::{Body, News, Stash};
+use onward_store::{SESSION_DEFAULT, StoreError};
+
+use crate::connection::sql::Db;
+use crate::connection::transaction::Aftermath;
+use crate::error::{Outcome, damaged_row};
+use crate::restore_guard::Sight;
+use crate::row::seal_delivery;
+use crate::write::table::Table;
+
+pub(crate) struct Scene<'c> {
+    pub db: &'c Db,
+    /// By the judge of this store, read after the locks were taken.
+    pub now: Timestamp,
+    /// What the database said of itself, behind the locks.
+    pub sight: Sight,
+    /// The next number for what must stay in the order it came in.
+    order: i64,
+    /// Numbers for new runs.
+    pub fresh: VecDeque<i64>,
+    pub seats: HashMap<RunKey, Option<Box<Seat>>>,
+    /// How many records were put and runs were made: an operation that is refused has added none (DB2).
+    pub changes: usize,
+    pub keys: HashMap<i64, RunKey>,
+    /// Runs whose rows cannot be believed, with their numbers.
+    pub damaged: HashMap<RunKey, i64>,
+    /// Runs of which somebody was told that other rows about them are damaged.
+    pub hurt: BTreeSet<RunKey>,
+    pub news: Vec<News>,
+    /// The earliest moment at which something becomes due because of this batch.
+    pub due: Option<Timestamp>,
+    pub outbox: Vec<(i64, Vec<u8>)>,
+    pub blobs: Vec<(i64, Stash)>,
+    /// Workers that got something here: they are known from now on, if they were not.
+    pub greeted: BTreeMap<WorkerId, Timestamp>,
+}
+
+/// A run that is locked.
+pub(crate) struct Seat {
+    pub rk: i64,
+    pub head: RunHead,
+    /// Of the input that the run was first started with.
+    pub input_hash: Hash,
+    pub worker: Option<WorkerId>,
+    /// Since when, by the order of batches, the run may be claimed.
+    pub ready: Option<i64>,
+    pub is_changed: bool,
+    /// What the row says; nothing if there is none yet.
+    pub stored: Option<Stored>,
+    pub events: Vec<NewEvent>,
+    pub past: Vec<RunHead>,
+    pub slots: Table<String, TakenSlot>,
+    pub waits: Table<Place, Wait>,
+    pub timers: Table<Place, Timer>,
+    pub tasks: Table<Place, Queued>,
+    pub ledger: Table<LedgerKey, LedgerSum>,
+    /// The open children as they are stored, once somebody has asked.
+    pub children: Option<Vec<RunHead>>,
+}
+
+/// The columns of a run's row beside its head; as long as they stay, only the head is written.
+#[derive(PartialEq)]
+pub(crate) struct Stored {
+    pub columns: Columns,
+    pub attributes: Vec<Attribute>,
+}
+
+pub(crate) type Columns = (Status, Name, Option<Name>, Timestamp, Option<Timestamp>, Option<i64>, Option<WorkerId>);
+
+pub(crate) struct NewEvent {
+    pub generation: u32,
+    pub index: Index,
+    pub at: Timestamp,
+    pub body: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Timer {
+    pub due_at: Timestamp,
+    /// Its run is paused; the timer keeps its remaining time.
+    pub is_frozen: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Queued {
+    pub task: Task,
+    /// The order of scheduling, for tasks that became visible in the same millisecond.
+    pub order: i64,
+}
+
+/// How many numbers in a row one microsecond of the database's clock stands for.
+pub(crate) const ORDERS_PER_MICROSECOND: i64 = 1024;
+
+impl Seat {
+    /// A run to be; everything that can be known of it is.
+    pub fn new(rk: i64, head: RunHead, input_hash: Hash) -> Box<Seat> {
+        Box::new(Seat {
+            slots: Table::empty(),
+            waits: Table::empty(),
+            timers: Table::empty(),
+            tasks: Table::empty(),
+            children: Some(Vec::new()),
+            is_changed: true,
+            ..*Seat::found(rk, head, input_hash, None, None)
+        })
+    }
+
+    pub fn found(rk: i64, head: RunHead, input_hash: Hash, worker: Option<WorkerId>, ready: Option<i64>) -> Box<Seat> {
+        Box::new(Seat {
+            rk,
+            head,
+            input_hash,
+            worker,
+            ready,
+            is_changed: false,
+            stored: None,
+            events: Vec::new(),
+            past: Vec::new(),
+            slots: Table::default(),
+            waits: Table::default(),
+            timers: Table::default(),
+            tasks: Table::default(),
+            ledger: Table::default(),
+            children: None,
+        })
+    }
+
+    pub fn columns(&self) -> Columns {
+        let head = &self.head;
+        (head.status, head.kind.clone(), head.version.clone(), head.created_at, head.ended_at, self.ready, self.worker.clone())
+    }
+
+    /// The head as it is told to others: a pending run that somebody holds is running.
+    pub fn shown(&self) -> RunHead {
+        let mut head = self.head.clone();
+        if head.status == Status::Pending && self.worker.is_some() {
+            head.status = Status::Running;
+        }
+        head
+    }
+}
+
+impl<'c> Scene<'c> {
+    pub fn new(db: &'c Db, now: Timestamp, sight: Sight) -> Scene<'c> {
+        Scene {
+            db,
+            now,
+            sight,
+            order: sight.micros * ORDERS_PER_MICROSECOND,
+            fresh: VecDeque::new(),
+            seats: HashMap::new(),
+            changes: 0,
+            keys: HashMap::new(),
+            damaged: HashMap::new(),
+            hurt: BTreeSet::new(),
+            news: Vec::new(),
+            due: None,
+            outbox: Vec::new(),
+            blobs: Vec::new(),
+            greeted: BTreeMap::new(),
+        }
+    }
+
+    pub fn find(&self, key: &RunKey) -> Option<&Seat> {
+        debug_assert!(self.seats.contains_key(key), "DB1: {key} was not locked");
+        self.seats.get(key).and_then(Option::as_deref)
+    }
+
+    /// Whoever asks for a run whose row is damaged is told so, and never that it is not there (DB3).
+    pub fn check(&self, key: &RunKey) -> Outcome<()> {
+        match self.damaged.get(key) {
+            Some(_) => Err(damaged_row(key, "its own").into()),
+            None => Ok(()),
+        }
+    }
+
+    pub fn require(&self, key: &RunKey) -> Outcome<&Seat> {
+        self.check(key)?;
+        self.find(key).ok_or_else(|| StoreError::RunNotFound { key: key.clone() }.into())
+    }
+
+    /// A run that the caller has seen.
+    pub fn seat(&mut self, key: &RunKey) -> &mut Seat {
+        self.seats.get_mut(key).and_then(Option::as_deref_mut).expect("the caller has seen the run")
+    }
+
+    pub fn add(&mut self, seat: Box<Seat>) {
+        self.keys.insert(seat.rk, seat.head.key.clone());
+        self.seats.insert(seat.head.key.clone(), Some(seat));
+    }
+
+    /// The epoch that follows one: a time by the database's clock, so that none is given twice, to a run or to another one of its name,
+    /// not even by a database that was put back (DB9).
+    pub fn epoch_after(&self, last: Epoch) -> Epoch {
+        Epoch((last.0 + 1).max(self.sight.micros.max(self.sight.floor) as u64))
+    }
+
+    pub fn next_order(&mut self) -> i64 {
+        self.order += 1;
+        self.order
+    }
+
+    /// Brings everything that derives from a run up to date with it. The last act of every change.
+    pub fn settle(&mut self, key: &RunKey) {
+        let order = self.next_order();
+        let seat = self.seat(key);
+        let status = seat.head.status;
+        if status.is_closed() {
+            seat.worker = None;
+        }
+        seat.is_changed = true;
+        let claimable = status == Status::Pending && seat.worker.is_none();
+        if !claimable {
+            seat.ready = None;
+        } else if seat.ready.is_none() {
+            seat.ready = Some(order);
+            let head = seat.head.clone();
+            self.news.push(News::RunPending { head });
+        }
+    }
+
+    pub fn announce_due(&mut self, at: Timestamp) {
+        self.due = Some(self.due.map_or(at, |known| known.min(at)));
+    }
+
+    /// Puts a record's bytes behind the others of its run.
+    pub fn put_event(&mut self, key: &RunKey, index: Index, at: Timestamp, body: &Body) {
+        self.changes += 1;
+        let seat = self.seat(key);
+        let (rk, generation) = (seat.rk, seat.head.generation);
+        seat.events.push(NewEvent { generation, index, at, body: body.bytes.clone() });
+        if !body.stash.blobs.is_empty() {
+            self.blobs.push((rk, Stash { blobs: body.stash.blobs.clone() }));
+        }
+    }
+
+    pub fn send(&mut self, from: &RunKey, mut delivery: Delivery) {
+        let rk = self.seat(from).rk;
+        let stash = Stash::take(&mut delivery);
+        self.outbox.push((rk, seal_delivery(&delivery)));
+        self.blobs.push((rk, stash));
+        self.news.push(News::DeliveryAdded);
+    }
+
+    /// What is to be told when all of this is durable.
+    pub fn aftermath(&mut self) -> Aftermath {
+        Aftermath { news: std::mem::take(&mut self.news), due: self.due }
+    }
+
+    /// Makes a worker known that got something without having said hello.
+    pub fn greet(&mut self, worker: &WorkerId) {
+        let until = self.now.after(SESSION_DEFAULT);
+        if self.greeted.insert(worker.clone(), until).is_none() {
+            self.announce_due(until);
+        }
+    }
+}

@@ -1,0 +1,566 @@
+//! Setting up: where runs are kept, which code there is, and how a worker behaves.
+
+mod schema;
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use onward_core::{BoxError, Name, Namespace, WorkerId};
+use onward_runtime::{Door, Link, Options, Runtime, WorkerProfile};
+use onward_store::MemoryStore;
+use onward_store::{Clock, Store, SystemClock};
+use onward_store_embedded::EmbeddedStore;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::agent::AgentCtx;
+use crate::check;
+use crate::codec::door::CodedDoor;
+use crate::codec::link::CodedLink;
+use crate::codec::{Border, Codec};
+use crate::ctx::Ctx;
+use crate::host::code::Shared;
+use crate::registry::{Latest, Registry, erase_agent, erase_task, erase_workflow};
+#[cfg(feature = "remote")]
+use crate::remote::{Channel, RemoteDoor, RemoteLink, Trust, parse_key};
+use crate::task::TaskCtx;
+use crate::trace::Tracing;
+use crate::worker::{ReplayCheck, SHUTDOWN_TIMEOUT, Worker, WorkerOptions, random_u64};
+use crate::{Error, Onward, RegisterError, Result, Task, Workflow};
+
+/// The shortest lease: below, a worker that is alive loses its runs between two heartbeats.
+const LEASE_MIN: Duration = Duration::from_millis(100);
+
+enum Place {
+    Directory(PathBuf),
+    Store(Arc<dyn Store>),
+    Runtime(Runtime),
+    #[cfg(feature = "remote")]
+    Server(String),
+}
+
+/// How the ids of workers begin that work within a runtime of their process ([`Onward::within`]). On a directory they die with whoever had it
+/// open, which cannot be said of the others.
+pub const WITHIN: &str = "within-";
+
+impl Place {
+    fn worker_mark(&self) -> &'static str {
+        if matches!(self, Place::Runtime(_)) { WITHIN } else { "" }
+    }
+}
+
+/// Builds an [`Onward`]. Mistakes in what is registered are told by [`Builder::start`].
+pub struct Builder {
+    place: Place,
+    clock: Arc<dyn Clock>,
+    namespace: Namespace,
+    registry: Registry,
+    /// What `.version(..)`, `.previous(..)` and `.schema(..)` are about.
+    latest: Option<Latest>,
+    options: Options,
+    worker: WorkerOptions,
+    runs_max: usize,
+    queues: Vec<Option<Name>>,
+    /// Works on runs only when told to.
+    on_demand: bool,
+    codec: Option<Border>,
+    /// Where the calls of the kinds of models go.
+    #[cfg(feature = "agents")]
+    providers: BTreeMap<Name, onward_llm::Provider>,
+    /// The text of the key, checked by [`Builder::start`].
+    #[cfg(feature = "remote")]
+    key: Option<String>,
+    #[cfg(feature = "remote")]
+    trust: Trust,
+    #[cfg(feature = "remote")]
+    otlp: Option<crate::Otlp>,
+}
+
+impl Onward {
+    /// Keeps runs in a directory: no server, one process at a time. The directory is made when it is missing.
+    pub fn embedded(directory: impl AsRef<Path>) -> Builder {
+        Builder::new(Place::Directory(directory.as_ref().to_owned()), Arc::new(SystemClock))
+    }
+
+    /// Has runs kept by the server at `url`, for instance `http://127.0.0.1:7400`; this process is a worker and a client of it.
+    ///
+    /// [`Builder::start`] returns once the server has taken the worker in, and fails after ten seconds without an answer. A
+    /// connection that is lost later is made again, however long that takes; calls wait for it.
+    #[cfg(feature = "remote")]
+    pub fn connect(url: impl Into<String>) -> Builder {
+        Builder::new(Place::Server(url.into()), Arc::new(SystemClock))
+    }
+
+    /// Keeps runs in memory: for tests and trying out. Everything is gone with the process.
+    pub fn in_memory() -> Builder {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        Builder::new(Place::Store(Arc::new(MemoryStore::new(clock.clone()))), clock)
+    }
+
+    /// Keeps runs in a store of your own, judged by `clock`.
+    pub fn with_store(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Builder {
+        Builder::new(Place::Store(store), clock)
+    }
+
+    /// Works for a runtime that is in this process already, that of a server for example, as one worker among others.
+    ///
+    /// Whoever made the runtime keeps it going: lease and retention are its own, and [`Onward::shutdown`] ends the worker alone.
+    pub fn within(runtime: Runtime) -> Builder {
+        let clock = runtime.clock().clone();
+        Builder::new(Place::Runtime(runtime), clock)
+    }
+}
+
+impl Builder {
+    fn new(place: Place, clock: Arc<dyn Clock>) -> Builder {
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let check = if cfg!(debug_assertions) { ReplayCheck::Doubling } else { ReplayCheck::Off };
+        // Half the cores poll workflow code; the store's writer and the steps' own runtime need the others.
+        let worker = WorkerOptions {
+            threads: (cores / 2).clamp(1, 8),
+            tasks_max: 100,
+            cached_runs_max: 1_000,
+            check,
+            shutdown_timeout: SHUTDOWN_TIMEOUT,
+        };
+        Builder {
+            place,
+            clock,
+            namespace: Namespace::default(),
+            registry: Registry::default(),
+            latest: None,
+            options: Options::default(),
+            worker,
+            runs_max: 10_000,
+            queues: vec![None],
+            on_demand: false,
+            codec: None,
+            #[cfg(feature = "agents")]
+            providers: BTreeMap::new(),
+            #[cfg(feature = "remote")]
+            key: None,
+            #[cfg(feature = "remote")]
+            trust: Trust::default(),
+            #[cfg(feature = "remote")]
+            otlp: None,
+        }
+    }
+
+    /// Where this process starts runs, looks for them and works on them; `default` otherwise. Whatever belongs to another namespace
+    /// is out of its sight, and the same id names another run there.
+    pub fn namespace(mut self, namespace: &str) -> Builder {
+        match Namespace::new(namespace) {
+            Ok(namespace) => self.namespace = namespace,
+            Err(error) => drop(self.registry.mistake.get_or_insert(error.into())),
+        }
+        self
+    }
+
+    /// The key that the server asks for; otherwise the one in the environment variable `ONWARD_KEY`, if there is one.
+    ///
+    /// Only for [`Onward::connect`]: a store in this process asks for none.
+    #[cfg(feature = "remote")]
+    pub fn key(mut self, key: impl Into<String>) -> Builder {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// Tells a collector of what happens here: a span for each run, activation, step, task and child. Otherwise where the standard
+    /// variables of the environment say ([`crate::Otlp::from_env`]), and nowhere without them.
+    #[cfg(feature = "remote")]
+    pub fn otlp(mut self, otlp: crate::Otlp) -> Builder {
+        self.otlp = Some(otlp);
+        self
+    }
+
+    /// The authority that vouches for the server's certificate, as PEM; otherwise those that the system trusts.
+    ///
+    /// Only for [`Onward::connect`] with `https://`. What is not PEM is told by [`Builder::start`].
+    #[cfg(feature = "tls")]
+    pub fn root_certificate(mut self, pem: impl AsRef<[u8]>) -> Builder {
+        self.trust.root = Some(pem.as_ref().to_owned());
+        self
+    }
+
+    /// Registers a workflow under its typed name.
+    pub fn register<I, O, F, Fut>(self, name: &Workflow<I, O>, workflow: F) -> Builder
+    where
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + 'static,
+        F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O>> + Send + 'static,
+    {
+        self.workflow(name.name(), workflow)
+    }
+
+    /// Registers a workflow under a name.
+    pub fn workflow<I, O, F, Fut>(mut self, name: &str, workflow: F) -> Builder
+    where
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + 'static,
+        F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O>> + Send + 'static,
+    {
+        self.latest = self.registry.workflow(name, erase_workflow(workflow)).map(|name| Latest::Workflow(name, None));
+        self
+    }
+
+    /// Registers an agent under a name: a function whose open segment may be left behind and gone on with (see [`crate::agent`]).
+    pub fn agent<I, O, F, Fut>(mut self, name: &str, agent: F) -> Builder
+    where
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + 'static,
+        F: Fn(AgentCtx, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O>> + Send + 'static,
+    {
+        self.latest = self.registry.workflow(name, erase_agent(agent)).map(|name| Latest::Workflow(name, None));
+        self
+    }
+
+    /// Registers a ready-made agent under its name, with its tools. It is started with what a user says first: a text, an object with
+    /// `text` or `blocks`, or `{messages: [{role, content}]}`; or with nothing. What such messages say as `system` is told to the model as
+    /// something that a user says: instructions are the agent's own ([`crate::agent::Agent::system`]).
+    #[cfg(feature = "agents")]
+    pub fn register_agent(mut self, agent: crate::agent::Agent) -> Builder {
+        if !agent.has_model() {
+            self.registry.wrong(RegisterError::NoModel { agent: agent.name().to_owned() });
+        }
+        if let Some(mistake) = agent.own_tools().mistake() {
+            self.registry.wrong(mistake.clone().into());
+        }
+        for (kind, handler) in agent.own_tools().handlers() {
+            self.registry.task(&kind, handler);
+        }
+        let name = agent.name().to_owned();
+        self.agent(&name, move |ctx, input| agent.clone().run(ctx, input))
+    }
+
+    /// A model that agents may call here by `name`: at a provider, which knows it by the same name.
+    #[cfg(feature = "agents")]
+    pub fn model(self, name: &str, provider: &crate::agent::Provider) -> Builder {
+        self.add_model(onward_llm::Model::new(name, provider.clone()))
+    }
+
+    /// The models of an operator's table; those whose keys are missing are left out, and calls of them wait for a worker that has them.
+    #[cfg(feature = "agents")]
+    pub fn models(self, models: &crate::agent::Models) -> Builder {
+        let found: Vec<_> = models.names().filter_map(|name| models.find(name).ok().cloned()).collect();
+        found.into_iter().fold(self, Builder::add_model)
+    }
+
+    #[cfg(feature = "agents")]
+    fn add_model(mut self, model: onward_llm::Model) -> Builder {
+        let (kind, provider) = (crate::agent::model_kind(&model.name), model.provider.clone());
+        if let Some(kind) = self.registry.task(&kind, crate::agent::model_handler(model)) {
+            self.providers.insert(kind, provider);
+        }
+        self
+    }
+
+    /// Which limit the calls of each kind of model share with others.
+    #[cfg(feature = "agents")]
+    fn task_limits(&self) -> BTreeMap<Name, Name> {
+        let limit = |(kind, provider): (&Name, &onward_llm::Provider)| {
+            let limit = Name::new(provider.limit(self.namespace.as_str())).expect("hex digits are a name");
+            (kind.clone(), limit)
+        };
+        self.providers.iter().map(limit).collect()
+    }
+
+    #[cfg(not(feature = "agents"))]
+    fn task_limits(&self) -> BTreeMap<Name, Name> {
+        BTreeMap::new()
+    }
+
+    /// Where the models of this process find attachments that messages name by their hash.
+    #[cfg(feature = "agents")]
+    pub fn attachments(self, attachments: crate::agent::Attachments) -> Builder {
+        self.dep(attachments)
+    }
+
+    /// The tools that agents call with [`AgentCtx::tool`] here.
+    #[cfg(feature = "agents")]
+    pub fn tools(mut self, tools: crate::agent::Tools) -> Builder {
+        if let Some(mistake) = tools.mistake() {
+            self.registry.wrong(mistake.clone().into());
+        }
+        for (kind, handler) in tools.handlers() {
+            self.registry.task(&kind, handler);
+        }
+        self.dep(tools)
+    }
+
+    /// Names the version of the workflow just registered: new runs are pinned to it.
+    pub fn version(mut self, version: &str) -> Builder {
+        self.registry.version(self.latest_workflow().as_ref(), version);
+        self
+    }
+
+    /// Keeps an earlier version of the workflow just registered, for the runs that are pinned to it.
+    pub fn previous<I, O, F, Fut>(self, version: &str, workflow: F) -> Builder
+    where
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + 'static,
+        F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O>> + Send + 'static,
+    {
+        self.keep_previous(version, erase_workflow(workflow))
+    }
+
+    /// Keeps an earlier version of the agent just registered, for the turns that are pinned to it: a run goes over to the current one with
+    /// its next checkpoint.
+    pub fn previous_agent<I, O, F, Fut>(self, version: &str, agent: F) -> Builder
+    where
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + 'static,
+        F: Fn(AgentCtx, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O>> + Send + 'static,
+    {
+        self.keep_previous(version, erase_agent(agent))
+    }
+
+    fn keep_previous(mut self, version: &str, handler: crate::host::code::Handler) -> Builder {
+        let name = self.latest_workflow();
+        let version = self.registry.previous(name.as_ref(), version, handler);
+        self.latest = name.map(|name| Latest::Workflow(name, version));
+        self
+    }
+
+    fn latest_workflow(&self) -> Option<Name> {
+        match &self.latest {
+            Some(Latest::Workflow(name, _)) => Some(name.clone()),
+            _ => None,
+        }
+    }
+
+    /// Registers a task under a name.
+    pub fn task<I, O, E, F, Fut>(self, name: &str, task: F) -> Builder
+    where
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + 'static,
+        E: Into<BoxError> + 'static,
+        F: Fn(I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, E>> + Send + 'static,
+    {
+        self.task_with(name, move |_, input| task(input))
+    }
+
+    /// Registers a task whose function also gets the attempt: its number, key, heartbeat and dependencies.
+    pub fn task_with<I, O, E, F, Fut>(mut self, name: &str, task: F) -> Builder
+    where
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + 'static,
+        E: Into<BoxError> + 'static,
+        F: Fn(TaskCtx, I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, E>> + Send + 'static,
+    {
+        self.latest = self.registry.task(name, erase_task(task)).map(Latest::Task);
+        self
+    }
+
+    /// Registers a task under its typed name.
+    pub fn register_task<I, O, E, F, Fut>(self, name: &Task<I, O>, task: F) -> Builder
+    where
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + 'static,
+        E: Into<BoxError> + 'static,
+        F: Fn(I) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<O, E>> + Send + 'static,
+    {
+        self.task(name.name(), task)
+    }
+
+    /// Has every payload pass `codec` on its way out of this process and back: inputs, results, signals, state, failures. What keeps
+    /// the runs sees what the codec makes of them. All processes that work on the runs, or want to read them, need the same codec.
+    pub fn codec(mut self, codec: impl Codec + 'static) -> Builder {
+        self.codec = Some(Border::new(Arc::new(codec)));
+        self
+    }
+
+    /// Shares something with all workflows and tasks: `ctx.dep::<T>()`.
+    pub fn dep<T: Any + Send + Sync>(mut self, dep: T) -> Builder {
+        self.registry.dep(dep);
+        self
+    }
+
+    /// How long closed runs are kept; 30 days otherwise.
+    pub fn retention(mut self, span: Duration) -> Builder {
+        self.options.retention.default = span;
+        self
+    }
+
+    /// How long closed runs of one kind are kept.
+    pub fn retention_of(mut self, kind: &str, span: Duration) -> Builder {
+        match Name::new(kind) {
+            Ok(kind) => drop(self.options.retention.by_kind.insert(kind, span)),
+            Err(error) => drop(self.registry.mistake.get_or_insert(error.into())),
+        }
+        self
+    }
+
+    /// How long this process may be silent before its runs and tasks go to others; 30 seconds otherwise, 100 milliseconds at least.
+    pub fn lease(mut self, span: Duration) -> Builder {
+        if span < LEASE_MIN {
+            self.registry.wrong(RegisterError::LeaseTooShort { lease: span, min: LEASE_MIN });
+        }
+        self.options.lease = span;
+        self
+    }
+
+    /// The queues whose tasks are worked on here, besides the default one.
+    pub fn queue(mut self, queue: &str) -> Builder {
+        match Name::new(queue) {
+            Ok(queue) => self.queues.push(Some(queue)),
+            Err(error) => drop(self.registry.mistake.get_or_insert(error.into())),
+        }
+        self
+    }
+
+    /// Lets this process work on a run only while [`Onward::drive`] is told to: it takes no runs and no tasks by itself. For hosts that
+    /// live for a request.
+    pub fn on_demand(mut self) -> Builder {
+        self.on_demand = true;
+        self
+    }
+
+    /// How many threads poll workflow code; half the cores otherwise.
+    pub fn threads(mut self, count: usize) -> Builder {
+        self.worker.threads = count;
+        self
+    }
+
+    /// How many tasks run here at a time; 100 otherwise.
+    pub fn tasks_max(mut self, count: usize) -> Builder {
+        self.worker.tasks_max = count.max(1);
+        self
+    }
+
+    /// How long [`crate::Onward::shutdown`] waits for steps and tasks under way; 10 seconds otherwise. A task that takes longer is
+    /// interrupted: it goes to another worker, but for one that is `at_most_once`, which ends as `outcome_unknown`.
+    pub fn shutdown_timeout(mut self, timeout: Duration) -> Builder {
+        self.worker.shutdown_timeout = timeout;
+        self
+    }
+
+    /// How many waiting runs stay in memory, so that a wake costs no replay; 1,000 otherwise.
+    pub fn cached_runs_max(mut self, count: usize) -> Builder {
+        self.worker.cached_runs_max = count;
+        self
+    }
+
+    /// How many runs are in memory at a time, busy or waiting; 10,000 otherwise.
+    pub fn runs_max(mut self, count: usize) -> Builder {
+        self.runs_max = count.max(1);
+        self
+    }
+
+    /// Whether to replay what was just recorded and compare; in debug builds at doubling intervals, else never.
+    pub fn check_replay(mut self, check: ReplayCheck) -> Builder {
+        self.worker.check = check;
+        self
+    }
+
+    /// Opens the store, starts the worker and goes on with every run that was left open.
+    pub async fn start(mut self) -> Result<Onward, Error> {
+        if let Some(mistake) = self.registry.mistake {
+            return Err(mistake.into());
+        }
+        if let Some(folder) = check::folder() {
+            return Err(Error::OnlyChecked { runs: check::check(&folder, &self.registry, self.codec.as_ref())? });
+        }
+        #[cfg(feature = "remote")]
+        let tracing = self.otlp.take().or_else(crate::Otlp::from_env).map(Tracing::start).transpose()?;
+        #[cfg(not(feature = "remote"))]
+        let tracing = None;
+        // Runs that rest in memory must leave seats to those that have something to do.
+        self.worker.cached_runs_max = self.worker.cached_runs_max.min(self.runs_max / 2);
+        let profile = WorkerProfile {
+            id: WorkerId::new(format!("{}{}-{:016x}", self.place.worker_mark(), std::process::id(), random_u64()))?,
+            namespace: self.namespace.clone(),
+            knows: Arc::new(if self.on_demand { BTreeMap::new() } else { self.registry.knows() }),
+            current: Arc::new(if self.on_demand { BTreeMap::new() } else { self.registry.current() }),
+            task_kinds: Arc::new(if self.on_demand { Vec::new() } else { self.registry.tasks.keys().cloned().collect() }),
+            task_limits: Arc::new(self.task_limits()),
+            queues: self.queues,
+            runs_max: self.runs_max,
+            is_remote: false,
+        };
+        let (store, opened) = match self.place {
+            Place::Store(store) => (store, None),
+            Place::Runtime(runtime) => {
+                runtime.register_kinds(&self.namespace, self.registry.kind_schemas()).await?;
+                let (door, link) = behind(self.codec, Arc::new(runtime.clone()), Arc::new(runtime.join_worker(profile)));
+                let (worker, loops) = start_worker(link, self.registry, self.worker, self.clock, tracing, self.on_demand)?;
+                return Ok(Onward::new(door, runtime, self.namespace, worker, None, loops, None));
+            }
+            Place::Directory(directory) => {
+                let store = open_embedded(directory, self.clock.clone()).await?;
+                (store.clone(), Some(store))
+            }
+            #[cfg(feature = "remote")]
+            Place::Server(url) => {
+                let key = self.key.or_else(|| std::env::var("ONWARD_KEY").ok().filter(|key| !key.is_empty()));
+                let key = parse_key(key.as_deref())?;
+                let channel = Channel::new(&url, &self.namespace, key.as_ref(), &self.trust)?;
+                // A connection of its own: calls that wait for a run's end must not keep the worker from coming back.
+                let own = Channel::new(&url, &self.namespace, key.as_ref(), &self.trust)?;
+                let (kinds, task_schemas) = if self.on_demand { Default::default() } else { self.registry.offers() };
+                let link = Arc::new(RemoteLink::connect(own, profile, kinds, task_schemas, self.on_demand));
+                link.welcomed(&url).await?;
+                let (door, link) = behind(self.codec, Arc::new(RemoteDoor::new(channel)), link);
+                let (worker, loops) = start_worker(link, self.registry, self.worker, self.clock, tracing, self.on_demand)?;
+                return Ok(Onward::remote(door, self.namespace, worker, loops));
+            }
+        };
+        let runtime = Runtime::new(store, self.clock.clone(), self.options);
+        runtime.register_kinds(&self.namespace, self.registry.kind_schemas()).await?;
+        let background = runtime.spawn();
+        let (door, link) = behind(self.codec, Arc::new(runtime.clone()), Arc::new(runtime.join_worker(profile)));
+        let (worker, loops) = start_worker(link, self.registry, self.worker, self.clock, tracing, self.on_demand)?;
+        Ok(Onward::new(door, runtime, self.namespace, worker, Some(background), loops, opened))
+    }
+}
+
+/// Both ways out, behind the codec if there is one.
+fn behind(codec: Option<Border>, door: Arc<dyn Door>, link: Arc<dyn Link>) -> (Arc<dyn Door>, Arc<dyn Link>) {
+    match codec {
+        None => (door, link),
+        Some(border) => (Arc::new(CodedDoor::new(door, border.clone())), Arc::new(CodedLink::new(link, border))),
+    }
+}
+
+type Started = (Arc<Worker>, Vec<tokio::task::JoinHandle<()>>);
+
+fn start_worker(
+    link: Arc<dyn Link>,
+    registry: Registry,
+    options: WorkerOptions,
+    clock: Arc<dyn Clock>,
+    tracing: Option<Tracing>,
+    on_demand: bool,
+) -> Result<Started, Error> {
+    let emits = link.clone();
+    let shared = Shared {
+        deps: Arc::new(registry.deps.clone()),
+        payload_bytes_max: link.payload_bytes_max(),
+        clock: Some(clock),
+        runtime: Some(tokio::runtime::Handle::current()),
+        script: None,
+        emitter: Some(Arc::new(move |key, emitted| emits.emit(key, emitted))),
+        tracing,
+        origin: None,
+    };
+    Worker::start(link, Arc::new(registry), shared, options, on_demand).map_err(Error::Threads)
+}
+
+async fn open_embedded(directory: PathBuf, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, Error> {
+    let options =
+        onward_store_embedded::Options { clock, workers_inside: onward_store_embedded::WorkersInside::All, ..Default::default() };
+    let open = tokio::task::spawn_blocking(move || EmbeddedStore::open(&directory, options));
+    let store = open.await.expect("opening a directory does not panic")?;
+    Ok(Arc::new(store))
+}

@@ -1,0 +1,690 @@
+//! Starting runs and talking to them.
+//!
+//! Every verb is the runtime's; what is durable when it returns is what the store promises: everything.
+
+mod drive;
+mod entries;
+pub(crate) mod fork;
+mod open;
+mod stream;
+mod task;
+
+use std::future::{Future, IntoFuture};
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use onward_core::budget::{Allowance, Budget};
+use onward_core::event::{PauseReason, RunPaused};
+use onward_core::ledger::{SpendQuery, SpendRow};
+use onward_core::lineage::behind_copy;
+use onward_core::reopen::Retry;
+use onward_core::run::Wait;
+use onward_core::view::RunView;
+use onward_core::{Attribute, AttributeValue, Failure, Index, Name, NameError, Namespace, Payload, Record, RunId, RunKey};
+use onward_runtime::{
+    Background, Bulk, BulkDone, CallId, Changes, Decide, Door, Emitted, Hindrance, Outcome, Runtime, SendSignal, StartRun,
+    WhyPending,
+};
+use onward_store::{Appended, DeletedQuery, DeletedRun, RunPage, RunQuery, Store, VersionCount, WaitQuery};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::task::JoinHandle;
+
+use crate::client::fork::Fork;
+use crate::names::{SignalName, WorkflowName};
+use crate::worker::{Worker, random_u64};
+use crate::{Error, Result};
+
+use open::Open;
+
+pub use drive::{Bring, Driven};
+pub use entries::{Branch, Entries, EntryPages};
+pub use stream::RunStream;
+pub use task::{StartTask, TaskHandle};
+
+/// How many records are read at once.
+const PAGE: usize = 1_000;
+
+/// How long a shutdown waits for the collector of its spans.
+const FLUSH_MAX: Duration = Duration::from_secs(5);
+
+/// How long a shutdown waits for its own threads and tasks to let the store go.
+const CLOSE_MAX: Duration = Duration::from_secs(1);
+
+/// A running engine: client and worker in one. Cheap to clone; when the last clone is dropped, everything stops where
+/// it is, as if the process had ended.
+#[derive(Clone)]
+pub struct Onward {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    door: Arc<dyn Door>,
+    /// The runtime behind the door, where it is in this process.
+    runtime: Option<Runtime>,
+    namespace: Namespace,
+    worker: Arc<Worker>,
+    open: Arc<Open>,
+    background: Mutex<Option<Background>>,
+    loops: Vec<JoinHandle<()>>,
+    /// The store, where it was opened here and so is to be closed here.
+    opened: Option<Arc<dyn Store>>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.loops.iter().for_each(JoinHandle::abort);
+        self.worker.stop();
+        self.open.close();
+    }
+}
+
+impl Onward {
+    /// Over a runtime in this process.
+    pub(crate) fn new(
+        door: Arc<dyn Door>,
+        runtime: Runtime,
+        namespace: Namespace,
+        worker: Arc<Worker>,
+        background: Option<Background>,
+        loops: Vec<JoinHandle<()>>,
+        opened: Option<Arc<dyn Store>>,
+    ) -> Onward {
+        let (background, open) = (Mutex::new(background), Arc::new(Open::new()));
+        Onward { inner: Arc::new(Inner { door, runtime: Some(runtime), namespace, worker, open, background, loops, opened }) }
+    }
+
+    /// Over a server.
+    #[cfg(feature = "remote")]
+    pub(crate) fn remote(door: Arc<dyn Door>, namespace: Namespace, worker: Arc<Worker>, loops: Vec<JoinHandle<()>>) -> Onward {
+        let (background, open) = (Mutex::new(None), Arc::new(Open::new()));
+        Onward { inner: Arc::new(Inner { door, runtime: None, namespace, worker, open, background, loops, opened: None }) }
+    }
+
+    /// The runtime underneath, for what this type does not offer; none when it is a server's.
+    pub fn runtime(&self) -> Option<&Runtime> {
+        self.inner.runtime.as_ref()
+    }
+
+    /// What `call` answers, unless this engine is shut down before it does.
+    pub(crate) async fn ask<T, E>(&self, call: impl Future<Output = Result<T, E>>) -> Result<T, Error>
+    where
+        Error: From<E>,
+    {
+        self.inner.open.ask(call).await
+    }
+
+    fn key(&self, id: &str) -> Result<RunKey, Error> {
+        Ok(RunKey::new(self.inner.namespace.clone(), RunId::new(id)?))
+    }
+
+    /// Starts a run of `kind`, a name or a typed [`crate::Workflow`]. Awaiting the builder starts it.
+    pub fn start<O, I: Serialize + ?Sized>(&self, kind: impl WorkflowName<O>, input: &I) -> Start<O> {
+        Start {
+            onward: self.clone(),
+            kind: kind.workflow_name().to_owned(),
+            version: None,
+            id: None,
+            input: Payload::json(input),
+            signal: None,
+            trace: None,
+            budget: None,
+            attributes: Vec::new(),
+            output: PhantomData,
+        }
+    }
+
+    /// A handle on a run that exists already.
+    pub fn run<O>(&self, id: &str) -> Result<RunHandle<O>, Error> {
+        Ok(RunHandle { onward: self.clone(), key: self.key(id)?, outcome: None, output: PhantomData })
+    }
+
+    pub async fn list_runs(&self, query: RunQuery) -> Result<RunPage, Error> {
+        let query = RunQuery { namespace: self.inner.namespace.clone(), ..query };
+        self.ask(self.inner.door.list_runs(query)).await
+    }
+
+    /// How many open runs need which version of which kind.
+    pub async fn list_versions(&self) -> Result<Vec<VersionCount>, Error> {
+        self.ask(self.inner.door.list_versions(self.inner.namespace.clone())).await
+    }
+
+    /// What was spent in this namespace, by model, day, run or tree. The query's namespace does not count.
+    pub async fn read_spend(&self, query: SpendQuery) -> Result<Vec<SpendRow>, Error> {
+        let query = SpendQuery { namespace: self.inner.namespace.clone(), ..query };
+        self.ask(self.inner.door.read_spend(query)).await
+    }
+
+    /// The questions that wait for a person, oldest first.
+    pub async fn list_approvals(&self) -> Result<Vec<Wait>, Error> {
+        let query = WaitQuery { namespace: self.inner.namespace.clone(), ..WaitQuery::default() };
+        self.ask(self.inner.door.list_approvals(query)).await
+    }
+
+    /// Decides an approval by its id. The same `decision_id` again is the same decision; another one has lost.
+    pub async fn decide_approval(&self, approval: &str, decide: Decide) -> Result<Appended, Error> {
+        let call = CallId::parse(&self.inner.namespace, approval)?;
+        self.ask(self.inner.door.decide_approval(call, decide)).await
+    }
+
+    /// Approves; a shorthand for [`Onward::decide_approval`].
+    pub async fn approve(&self, approval: &str) -> Result<Appended, Error> {
+        let decision_id = format!("{:016x}", random_u64());
+        self.decide_approval(approval, Decide { approved: true, feedback: None, decided_by: None, decision_id }).await
+    }
+
+    /// Rejects with a word why; a shorthand for [`Onward::decide_approval`].
+    pub async fn disapprove(&self, approval: &str, feedback: &str) -> Result<Appended, Error> {
+        let (feedback, decision_id) = (Some(feedback.to_owned()), format!("{:016x}", random_u64()));
+        self.decide_approval(approval, Decide { approved: false, feedback, decided_by: None, decision_id }).await
+    }
+
+    /// Resolves a promise by its id. The same `resolution_id` again is the same answer; another one has lost.
+    pub async fn resolve(
+        &self,
+        promise: &str,
+        value: &(impl Serialize + ?Sized),
+        resolution_id: &str,
+    ) -> Result<Appended, Error> {
+        let value = Payload::json(value).map_err(|why| Error::Convert { what: "the value", why })?;
+        self.settle(promise, Ok(value), resolution_id).await
+    }
+
+    /// Fails a promise by its id.
+    pub async fn reject(&self, promise: &str, failure: Failure, resolution_id: &str) -> Result<Appended, Error> {
+        self.settle(promise, Err(failure), resolution_id).await
+    }
+
+    async fn settle(&self, promise: &str, result: Result<Payload>, resolution_id: &str) -> Result<Appended, Error> {
+        let call = CallId::parse(&self.inner.namespace, promise)?;
+        self.ask(self.inner.door.resolve_promise(call, result, resolution_id.to_owned())).await
+    }
+
+    /// Does one batch of a verb for the runs that a filter finds, or counts them; see [`Bulk`]. Ask again with the cursor of the answer
+    /// until there is none.
+    pub async fn bulk_runs(&self, bulk: Bulk) -> Result<BulkDone, Error> {
+        let filter = RunQuery { namespace: self.inner.namespace.clone(), ..bulk.filter };
+        self.ask(self.inner.door.bulk_runs(Bulk { filter, ..bulk })).await
+    }
+
+    /// Deletes a closed run at once, with everything it left.
+    pub async fn delete_run(&self, id: &str, reason: &str) -> Result<(), Error> {
+        self.ask(self.inner.door.delete_run(self.key(id)?, reason.to_owned())).await
+    }
+
+    /// Runs that were deleted one by one, newest first, and why; remembered for as long as retention would have kept them.
+    pub async fn list_deleted(&self) -> Result<Vec<DeletedRun>, Error> {
+        let query = DeletedQuery { namespace: self.inner.namespace.clone(), ..DeletedQuery::default() };
+        self.ask(self.inner.door.list_deleted(query)).await
+    }
+
+    /// How many runs are in this process's memory.
+    pub fn hot_runs(&self) -> usize {
+        self.inner.worker.hot_runs()
+    }
+
+    /// Takes no more work, waits for the steps that run (at most ten seconds), and lets every run go.
+    ///
+    /// Then every call on a clone of this or on a run handle ends with [`Error::ShutDown`], also a [`RunHandle::result`] that was
+    /// waiting. The runs stay as they are and go on with the next engine over the same store.
+    ///
+    /// When no clone and no run handle is left, the directory is free when this returns: it can be opened again.
+    pub async fn shutdown(self) {
+        self.inner.loops.iter().for_each(JoinHandle::abort);
+        self.inner.worker.drain().await;
+        self.inner.open.close(); // OP1
+        if let Some(tracing) = &self.inner.worker.shared.tracing {
+            tracing.flush(FLUSH_MAX).await;
+        }
+        let background = self.inner.background.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(background) = background {
+            background.stop().await;
+        }
+        let last = Arc::strong_count(&self.inner) == 1;
+        let store = self.inner.opened.clone().filter(|_| last);
+        drop(self);
+        if let Some(store) = store {
+            close(store).await;
+        }
+    }
+}
+
+/// Closes the store as soon as the threads and tasks that were told to stop have let it go.
+async fn close(store: Arc<dyn Store>) {
+    let deadline = tokio::time::Instant::now() + CLOSE_MAX;
+    while Arc::strong_count(&store) > 1 && tokio::time::Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // Waits for the store's own threads; a panic in there has been told already.
+    drop(tokio::task::spawn_blocking(move || drop(store)).await);
+}
+
+/// Name, payload and id of a signal that comes with a start.
+type StartSignal = (String, Payload, Option<String>);
+
+/// A run to be started; see [`Onward::start`].
+#[must_use = "await it to start the run"]
+pub struct Start<O> {
+    onward: Onward,
+    kind: String,
+    version: Option<String>,
+    id: Option<String>,
+    input: Result<Payload, serde_json::Error>,
+    signal: Option<Result<StartSignal, serde_json::Error>>,
+    trace: Option<String>,
+    budget: Option<Budget>,
+    attributes: Vec<(String, AttributeValue)>,
+    output: PhantomData<fn() -> O>,
+}
+
+impl<O> Start<O> {
+    /// The run's id. The same id with the same input is the same run, however often it is started.
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// The version of the code the run is pinned to; the one registered as current otherwise.
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.version = Some(version.into());
+        self
+    }
+
+    /// The trace that the run is a part of, as the header `traceparent` says it. What is none is ignored.
+    pub fn trace(mut self, traceparent: impl Into<String>) -> Self {
+        self.trace = Some(traceparent.into());
+        self
+    }
+
+    /// What the run is found by in lists; the code can change it with `ctx.attributes()`.
+    pub fn attribute(mut self, name: &str, value: impl Into<AttributeValue>) -> Self {
+        self.attributes.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// What the run may spend, its children included; where that is spent, it pauses as `budget_exhausted`.
+    pub fn budget(self, budget: Budget) -> Self {
+        Start { budget: Some(budget), ..self }
+    }
+
+    /// A signal to deliver with the start, in one write; also when the run exists already.
+    pub fn signal<N: SignalName>(mut self, name: N, payload: &(impl Serialize + ?Sized)) -> Self {
+        self.signal = Some(Payload::json(payload).map(|payload| (name.signal_name().to_owned(), payload, None)));
+        self
+    }
+
+    /// Like [`Start::signal`], with an id under which the signal is taken once.
+    pub fn signal_once<N: SignalName>(mut self, name: N, payload: &(impl Serialize + ?Sized), id: &str) -> Self {
+        self.signal = Some(Payload::json(payload).map(|payload| (name.signal_name().to_owned(), payload, Some(id.to_owned()))));
+        self
+    }
+
+    async fn go(self) -> Result<RunHandle<O>, Error> {
+        let inner = &self.onward.inner;
+        let kind = Name::new(&self.kind)?;
+        let version = self.version.as_deref().map(Name::new).transpose()?;
+        let registry = &inner.worker.registry;
+        let version = version.or_else(|| registry.workflows.get(&kind).and_then(|kind| kind.current.clone()));
+        // A server knows of workers that have kinds which this process does not.
+        if inner.runtime.is_some() && registry.handler(&kind, version.as_ref()).is_none() {
+            return Err(Error::UnknownKind { kind: self.kind, version: version.map(|version| version.to_string()) });
+        }
+        let convert = |what| move |why| Error::Convert { what, why };
+        let signal = match self.signal.transpose().map_err(convert("the signal"))? {
+            None => None,
+            Some((name, payload, signal_id)) => Some(SendSignal { name: Name::new(name)?, payload, signal_id, sender: None }),
+        };
+        let id = self.id.unwrap_or_else(new_run_id);
+        let key = self.onward.key(&id)?;
+        let input = self.input.map_err(convert("the input"))?;
+        let attribute = |(name, value): (String, AttributeValue)| Ok::<_, NameError>(Attribute { name: Name::new(name)?, value });
+        let attributes = self.attributes.into_iter().map(attribute).collect::<Result<_, _>>()?;
+        let (seed, trace) = (random_u64(), self.trace);
+        // Over a server, the key decides what may be granted.
+        let budget = self.budget.map(Allowance::granted);
+        let start = StartRun { key: key.clone(), kind, version, input, seed, signal, attributes, trace, budget };
+        let (_, outcome) = self.onward.ask(inner.door.start_and_watch(start)).await?;
+        Ok(RunHandle { onward: self.onward, key, outcome: Some(outcome), output: PhantomData })
+    }
+}
+
+impl<O: 'static> IntoFuture for Start<O> {
+    type Output = Result<RunHandle<O>, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.go())
+    }
+}
+
+/// An id that sorts by time and that nobody else has.
+pub(crate) fn new_run_id() -> String {
+    const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_millis();
+    let bits = (now & ((1 << 48) - 1)) << 80 | u128::from(random_u64()) << 16 | u128::from(random_u64() & 0xffff);
+    let digit = |position: u32| DIGITS[(bits >> (5 * position) & 31) as usize] as char;
+    format!("run_{}", (0..26).rev().map(digit).collect::<String>())
+}
+
+/// One run, from outside. Cheap to clone.
+pub struct RunHandle<O> {
+    onward: Onward,
+    key: RunKey,
+    /// Where the run was started with this handle.
+    outcome: Option<Arc<dyn Outcome>>,
+    output: PhantomData<fn() -> O>,
+}
+
+impl<O> Clone for RunHandle<O> {
+    fn clone(&self) -> Self {
+        let (onward, key, outcome) = (self.onward.clone(), self.key.clone(), self.outcome.clone());
+        RunHandle { onward, key, outcome, output: PhantomData }
+    }
+}
+
+impl<O: DeserializeOwned> RunHandle<O> {
+    /// Waits for the run to end and returns what it returned.
+    ///
+    /// Waits through everything that comes before: a run that is paused, because its code and its log disagree or because somebody asked
+    /// for it, ends only after it was resumed. The engine tells of a pause that nobody asked for with [`tracing`](https://docs.rs/tracing)
+    /// (on stderr, where nothing listens to it); [`RunHandle::view`] has it as `pause`, and `onward run show` shows it. To stop waiting
+    /// at a pause: [`RunHandle::until`] with `|view| view.pause.is_some()`.
+    pub async fn result(&self) -> Result<O, Error> {
+        let outcome = match &self.outcome {
+            Some(watch) => self.ask(watch.outcome()).await?,
+            None => self.ask(self.door().wait_for_outcome(self.key.clone())).await?,
+        };
+        match outcome {
+            Ok(output) => output.read().map_err(|why| Error::Convert { what: "the output", why }),
+            Err(failure) => Err(Error::RunFailed { run: self.id().to_owned(), failure: Box::new(failure) }),
+        }
+    }
+}
+
+impl<O> RunHandle<O> {
+    pub fn id(&self) -> &str {
+        self.key.id.as_str()
+    }
+
+    pub(crate) fn with_key(&self, key: RunKey) -> RunHandle<O> {
+        RunHandle { onward: self.onward.clone(), key, outcome: None, output: PhantomData }
+    }
+
+    /// The same run, whatever it returns.
+    fn untyped(&self) -> RunHandle<()> {
+        RunHandle { onward: self.onward.clone(), key: self.key.clone(), outcome: None, output: PhantomData }
+    }
+
+    pub(crate) fn key(&self) -> &RunKey {
+        &self.key
+    }
+
+    pub(crate) fn door(&self) -> &Arc<dyn Door> {
+        &self.onward.inner.door
+    }
+
+    /// What `call` answers, unless the engine is shut down before it does.
+    pub(crate) async fn ask<T, E>(&self, call: impl Future<Output = Result<T, E>>) -> Result<T, Error>
+    where
+        Error: From<E>,
+    {
+        self.onward.ask(call).await
+    }
+
+    /// The run as it stands: status, what it awaits, its state, its outcome.
+    pub async fn view(&self) -> Result<RunView, Error> {
+        self.ask(self.door().read_run(self.key.clone())).await
+    }
+
+    /// Waits until the run looks as `wanted`: until it asks, waits, has a state; returns what it looks like then. A closed run that
+    /// does not look so is returned too, since it never will.
+    pub async fn until(&self, mut wanted: impl FnMut(&RunView) -> bool) -> Result<RunView, Error> {
+        let mut watch = self.ask(self.door().watch_run(self.key.clone())).await?;
+        loop {
+            let view = self.view().await?;
+            if wanted(&view) || view.head.status.is_closed() {
+                return Ok(view);
+            }
+            self.ask(watch.changed()).await?;
+        }
+    }
+
+    /// Puts a signal into the run's mailbox.
+    pub async fn signal<N: SignalName>(&self, name: N, payload: &(impl Serialize + ?Sized)) -> Result<Appended, Error> {
+        self.send(name.signal_name(), payload, None).await
+    }
+
+    /// Like [`RunHandle::signal`], once: the same id again is the same signal.
+    pub async fn signal_once<N: SignalName>(
+        &self,
+        name: N,
+        payload: &(impl Serialize + ?Sized),
+        id: &str,
+    ) -> Result<Appended, Error> {
+        self.send(name.signal_name(), payload, Some(id.to_owned())).await
+    }
+
+    async fn send(&self, name: &str, payload: &(impl Serialize + ?Sized), signal_id: Option<String>) -> Result<Appended, Error> {
+        let payload = Payload::json(payload).map_err(|why| Error::Convert { what: "the signal", why })?;
+        let signal = SendSignal { name: Name::new(name)?, payload, signal_id, sender: None };
+        self.ask(self.door().signal_run(self.key.clone(), signal)).await
+    }
+
+    /// Asks the run to stop; its code may compensate first.
+    pub async fn cancel(&self, reason: &str) -> Result<Appended, Error> {
+        self.ask(self.door().cancel_run(self.key.clone(), reason.to_owned())).await
+    }
+
+    /// Ends the run at once; its code does not hear of it.
+    pub async fn terminate(&self, reason: &str) -> Result<Appended, Error> {
+        self.ask(self.door().terminate_run(self.key.clone(), reason.to_owned())).await
+    }
+
+    /// Why the run is pending, as far as its runtime can tell; `None` if it is not.
+    pub async fn why_pending(&self) -> Result<Option<WhyPending>, Error> {
+        self.ask(self.door().why_pending(self.key.clone())).await
+    }
+
+    /// What keeps tasks of the run from being worked on at this moment: nobody has them, the key that they need is limited, they are in
+    /// quarantine, or their next attempt is not due. Nothing for a run whose tasks are worked on.
+    pub async fn hindrances(&self) -> Result<Vec<Hindrance>, Error> {
+        self.ask(self.door().hindrances(self.key.clone())).await
+    }
+
+    /// Lets the run stand still: its timers keep their remaining time, and steps that run are recorded when they end.
+    pub async fn pause(&self, reason: &str) -> Result<Appended, Error> {
+        let pause = RunPaused::because(PauseReason::Requested, reason);
+        self.ask(self.door().pause_run(self.key.clone(), pause)).await
+    }
+
+    pub async fn resume(&self) -> Result<Appended, Error> {
+        self.ask(self.door().resume_run(self.key.clone(), None)).await
+    }
+
+    /// The same; limits that are given take the place of those that there were.
+    pub async fn resume_with(&self, budget: Budget) -> Result<Appended, Error> {
+        self.ask(self.door().resume_run(self.key.clone(), Some(budget))).await
+    }
+
+    /// Lets a failed run go on: what it failed over is done again, everything else that is recorded stays. Refused with `outcome_unknown`
+    /// where a task failed with that.
+    pub async fn retry(&self, reason: &str) -> Result<(), Error> {
+        self.retry_once(reason, &format!("{:016x}", random_u64())).await
+    }
+
+    /// Like [`RunHandle::retry`], once: the same id again is the same request.
+    pub async fn retry_once(&self, reason: &str, id: &str) -> Result<(), Error> {
+        let retry = Retry { reason: reason.to_owned(), ..Retry::new(id) };
+        self.ask(self.door().retry_run(self.key.clone(), retry)).await?;
+        Ok(())
+    }
+
+    /// Like [`RunHandle::retry`], also where a task failed with `outcome_unknown`: it may have had its effect, and is executed again.
+    pub async fn retry_including_unknown(&self, reason: &str) -> Result<(), Error> {
+        let retry = Retry { reason: reason.to_owned(), ..Retry::new(format!("{:016x}", random_u64())) };
+        self.ask(self.door().retry_run(self.key.clone(), Retry { include_outcome_unknown: true, ..retry })).await?;
+        Ok(())
+    }
+
+    /// Begins a run that goes on from a point of this one's log; see [`Fork`]. Awaiting the builder begins it.
+    pub fn fork(&self) -> Fork<O> {
+        Fork::new(self, false)
+    }
+
+    /// Like [`RunHandle::fork`], and ends this run.
+    pub fn reset(&self) -> Fork<O> {
+        Fork::new(self, true)
+    }
+
+    /// Asks the run's code, which answers with `ctx.query`. Nothing is recorded.
+    pub async fn query<T: DeserializeOwned>(&self, name: &str, input: &(impl Serialize + ?Sized)) -> Result<T, Error> {
+        let name = Name::new(name)?;
+        let input = Payload::json(input).map_err(|why| Error::Convert { what: "the query", why })?;
+        let answer = self.ask(self.door().query_run(self.key.clone(), name.clone(), input)).await?;
+        self.read_answer(answer.ok_or_else(|| Error::UnknownQuery { run: self.id().to_owned(), name: name.to_string() })?)
+    }
+
+    fn read_answer<T: DeserializeOwned>(&self, answer: Result<Payload>) -> Result<T, Error> {
+        let payload = answer.map_err(|failure| Error::AnswerFailed { run: self.id().to_owned(), failure: Box::new(failure) })?;
+        payload.read().map_err(|why| Error::Convert { what: "the answer", why })
+    }
+
+    /// Changes something in the run, which handles it with `ctx.update`, and returns the recorded answer.
+    pub async fn update<T: DeserializeOwned>(&self, name: &str, input: &(impl Serialize + ?Sized)) -> Result<T, Error> {
+        let update_id = format!("{:016x}", random_u64());
+        self.update_once(name, input, &update_id).await
+    }
+
+    /// Like [`RunHandle::update`], once: the same id again gets the same answer.
+    pub async fn update_once<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        input: &(impl Serialize + ?Sized),
+        id: &str,
+    ) -> Result<T, Error> {
+        let input = Payload::json(input).map_err(|why| Error::Convert { what: "the update", why })?;
+        let answer = self.ask(self.door().update_run(self.key.clone(), id.to_owned(), Name::new(name)?, input)).await?;
+        self.read_answer(answer)
+    }
+
+    /// All records of the run's current log.
+    pub async fn log(&self) -> Result<Vec<Record>, Error> {
+        self.read_records(None).await
+    }
+
+    /// All records of an earlier log of the run: the first is generation 0, and each time it continues as new there is another.
+    pub async fn log_of(&self, generation: u32) -> Result<Vec<Record>, Error> {
+        self.read_records(Some(generation)).await
+    }
+
+    async fn read_records(&self, generation: Option<u32>) -> Result<Vec<Record>, Error> {
+        let (mut records, mut from) = (Vec::new(), Index(0));
+        loop {
+            let page = self.ask(self.door().read_log(self.key.clone(), generation, from, PAGE)).await?;
+            let full = page.len() == PAGE;
+            records.extend(page);
+            match records.last() {
+                Some(last) if full => from = last.next_index(),
+                _ => return Ok(records),
+            }
+        }
+    }
+
+    /// Follows the run's log from `from`: what is there, then what comes, until the event that ends the run. A run that continues as
+    /// new is followed into its next log, which begins at 0 again.
+    pub async fn attach(&self, from: Index) -> Result<Attached, Error> {
+        let watch = self.ask(self.door().watch_run(self.key.clone())).await?;
+        let (door, open) = (self.door().clone(), self.onward.inner.open.clone());
+        let (key, generation) = (self.key.clone(), watch.generation());
+        Ok(Attached {
+            door,
+            open,
+            key,
+            watch,
+            generation,
+            next: from,
+            ready: Vec::new().into_iter(),
+            log_over: false,
+            ended: false,
+        })
+    }
+
+    /// Reads what is said about the run while it goes on, behind `offset`: the answers of models as they arrive, and word of what has
+    /// become final. Without an offset it begins with what is not final yet.
+    pub fn stream(&self, offset: Option<String>) -> RunStream {
+        RunStream::new(self.door().clone(), self.onward.inner.open.clone(), self.key.clone(), offset)
+    }
+
+    /// Hears what the run emits from now on with `ctx.emit`. Not recorded: what nobody hears is gone.
+    pub fn emitted(&self) -> tokio::sync::broadcast::Receiver<Emitted> {
+        self.door().listen(&self.key)
+    }
+}
+
+/// A run's log as it grows; see [`RunHandle::attach`].
+pub struct Attached {
+    door: Arc<dyn Door>,
+    open: Arc<Open>,
+    key: RunKey,
+    watch: Box<dyn Changes>,
+    generation: u32,
+    next: Index,
+    ready: std::vec::IntoIter<Record>,
+    /// What was read last ended its generation.
+    log_over: bool,
+    ended: bool,
+}
+
+impl Attached {
+    /// The next record; `None` after the one that ended the run.
+    pub async fn next(&mut self) -> Result<Option<Record>, Error> {
+        loop {
+            if let Some(record) = self.ready.next() {
+                self.next = record.next_index();
+                self.log_over = record.ends_log();
+                return Ok(Some(record));
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            if self.log_over {
+                // A run that continued as new, or failed and was retried since, has not ended there.
+                self.ended = self.open.ask(self.door.read_head(self.key.clone())).await?.generation == self.generation;
+                if !self.ended {
+                    self.go_on().await?;
+                }
+                continue;
+            }
+            if !self.read().await? {
+                let head = self.open.ask(self.door.read_head(self.key.clone())).await?;
+                let over = head.generation > self.generation || head.status.is_closed();
+                // What was appended since the read is there now; if nothing is, whoever began behind the end has seen it all.
+                if !over {
+                    self.open.ask(self.watch.changed()).await?;
+                } else if !self.read().await? {
+                    self.ended = head.generation == self.generation;
+                    if !self.ended {
+                        self.go_on().await?;
+                    }
+                }
+            }
+        }
+    }
+
+    /// To the next generation, behind the copy of what was read already.
+    async fn go_on(&mut self) -> Result<(), Error> {
+        let first = self.open.ask(self.door.read_log(self.key.clone(), Some(self.generation + 1), Index(0), 1)).await?;
+        self.next = first.first().map_or(Index(0), |first| behind_copy(&self.key, first));
+        (self.generation, self.log_over) = (self.generation + 1, false);
+        Ok(())
+    }
+
+    /// Reads on; returns whether there was anything.
+    async fn read(&mut self) -> Result<bool, Error> {
+        let page = self.open.ask(self.door.read_log(self.key.clone(), Some(self.generation), self.next, PAGE)).await?;
+        self.ready = page.into_iter();
+        Ok(self.ready.len() > 0)
+    }
+}

@@ -1,0 +1,181 @@
+//! The threads that poll workflow code.
+//!
+//! Workflow code runs outside of any async runtime, so that using one by mistake fails at once. Must never block: drivers are
+//! futures, and what they wait for wakes them.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::task::{Context, Wake, Waker};
+use std::thread;
+
+use crate::host::code::drop_user_code;
+
+/// How many tasks a thread takes from the queue at once: enough to save locking, few enough to share.
+const TAKE_MAX: usize = 16;
+
+type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+pub(crate) struct Executor {
+    shared: Arc<Queue>,
+    threads: Mutex<Vec<thread::JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    state: Mutex<QueueState>,
+    filled: Condvar,
+    stopped: AtomicBool,
+}
+
+#[derive(Default)]
+struct QueueState {
+    tasks: VecDeque<Arc<Task>>,
+    /// Every task that is not done. A future holds wakers to its own task, so somebody else must end it when all stops.
+    alive: HashMap<u64, Weak<Task>>,
+    next_number: u64,
+    /// How many threads sleep and have not been told to wake up.
+    sleeping: usize,
+}
+
+struct Task {
+    number: u64,
+    future: Mutex<Option<BoxFuture>>,
+    queued: AtomicBool,
+    queue: Arc<Queue>,
+}
+
+impl Executor {
+    pub fn new(threads: usize) -> std::io::Result<Executor> {
+        let shared = Arc::new(Queue::default());
+        let spawn = |number| {
+            let queue = shared.clone();
+            thread::Builder::new().name(format!("onward-{number}")).spawn(move || queue.work())
+        };
+        let threads = (0..threads.max(1)).map(spawn).collect::<Result<Vec<_>, _>>()?;
+        Ok(Executor { shared, threads: Mutex::new(threads) })
+    }
+
+    pub fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+        let future = Mutex::new(Some(Box::pin(future) as BoxFuture));
+        let mut state = self.shared.lock();
+        let number = state.next_number;
+        state.next_number += 1;
+        let task = Arc::new(Task { number, future, queued: AtomicBool::new(false), queue: self.shared.clone() });
+        state.alive.insert(number, Arc::downgrade(&task));
+        drop(state);
+        task.wake();
+    }
+
+    /// Lets the threads end after what they are polling, and drops every future.
+    pub fn stop(&self) {
+        let mut state = self.shared.lock();
+        self.shared.stopped.store(true, Ordering::SeqCst);
+        let (queued, alive) = (std::mem::take(&mut state.tasks), std::mem::take(&mut state.alive));
+        drop(state);
+        self.shared.filled.notify_all();
+        // User code is dropped here, so not under the lock. What is being polled right now is dropped by who polls it.
+        drop(queued);
+        for task in alive.into_values().filter_map(|task| task.upgrade()) {
+            let future = task.future.try_lock().ok().and_then(|mut slot| slot.take());
+            drop_user_code(future);
+        }
+    }
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        self.stop();
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            // The last handle may be dropped by one of our own threads.
+            if thread.thread().id() != thread::current().id() {
+                drop(thread.join());
+            }
+        }
+    }
+}
+
+impl Queue {
+    fn lock(&self) -> std::sync::MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        let mut mine = Vec::with_capacity(TAKE_MAX);
+        while self.take(&mut mine) {
+            for task in mine.drain(..) {
+                task.run();
+            }
+        }
+    }
+
+    /// Waits for tasks; `false` when there will be none.
+    fn take(&self, mine: &mut Vec<Arc<Task>>) -> bool {
+        let mut state = self.lock();
+        while state.tasks.is_empty() {
+            if self.stopped.load(Ordering::SeqCst) {
+                return false;
+            }
+            state.sleeping += 1;
+            state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let count = state.tasks.len().min(TAKE_MAX);
+        mine.extend(state.tasks.drain(..count));
+        true
+    }
+
+    fn push(&self, task: Arc<Task>) {
+        let mut state = self.lock();
+        if self.stopped.load(Ordering::SeqCst) {
+            return;
+        }
+        state.tasks.push_back(task);
+        // Whoever is told is counted out at once: until it is awake, every further task would tell it again, a system call each.
+        let wake = state.sleeping > 0;
+        state.sleeping -= usize::from(wake);
+        drop(state);
+        if wake {
+            self.filled.notify_one();
+        }
+    }
+}
+
+impl Task {
+    fn run(self: &Arc<Task>) {
+        // Cleared before the poll: a wake during the poll queues the task again.
+        self.queued.store(false, Ordering::Release);
+        let mut slot = self.future.lock().unwrap_or_else(PoisonError::into_inner);
+        let waker = Waker::from(self.clone());
+        let done = slot.as_mut().is_some_and(|future| {
+            // User code is contained where it is polled and dropped; this keeps the thread alive should anything get past that.
+            let poll = || future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+            catch_unwind(AssertUnwindSafe(poll)).unwrap_or(true)
+        });
+        if done {
+            self.queue.lock().alive.remove(&self.number);
+        }
+        if done || self.queue.stopped.load(Ordering::SeqCst) {
+            let future = slot.take();
+            drop(slot);
+            drop_user_code(future);
+        }
+    }
+}
+
+impl Wake for Task {
+    fn wake(self: Arc<Task>) {
+        if !self.queued.swap(true, Ordering::AcqRel) {
+            self.queue.clone().push(self);
+        }
+    }
+
+    fn wake_by_ref(self: &Arc<Task>) {
+        if !self.queued.swap(true, Ordering::AcqRel) {
+            self.queue.push(self.clone());
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! What a worker can do: workflows by kind and version, tasks by kind, and the dependencies they share.
+
+mod schemas;
+
+use std::any::{Any, TypeId};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onward_core::{BoxError, Failure, Name, NameError, Payload};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::Result;
+use crate::agent::AgentCtx;
+use crate::ctx::{Ctx, compensate, payload_or_failure, small};
+use crate::host::cell::Deps;
+use crate::host::code::{Handler, RunFuture};
+use crate::task::TaskCtx;
+
+pub(crate) use schemas::{Latest, Schemas};
+
+pub(crate) type TaskFuture = Pin<Box<dyn Future<Output = Result<Payload>> + Send>>;
+pub(crate) type TaskHandler = Arc<dyn Fn(TaskCtx, Payload) -> TaskFuture + Send + Sync>;
+
+/// A workflow kind: the version new runs begin with, and all that are still callable.
+#[derive(Clone, Default)]
+pub(crate) struct Kind {
+    pub current: Option<Name>,
+    pub versions: BTreeMap<Option<Name>, Handler>,
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Registry {
+    pub workflows: BTreeMap<Name, Kind>,
+    pub tasks: BTreeMap<Name, TaskHandler>,
+    pub schemas: BTreeMap<Latest, Schemas>,
+    pub deps: Deps,
+    /// The first mistake made while registering; told at start.
+    pub mistake: Option<RegisterError>,
+}
+
+/// A mistake in what was registered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RegisterError {
+    #[error(transparent)]
+    Name(#[from] NameError),
+    #[error("{what} `{name}` was registered twice")]
+    Twice { what: &'static str, name: String },
+    #[error("`.{call}(..)` must follow the workflow it is about")]
+    NoWorkflow { call: &'static str },
+    #[error("`.{call}(..)` must follow the workflow or task it is about")]
+    NothingBefore { call: &'static str },
+    #[error("workflow `{workflow}` has two versions at once: `{first}` and `{second}`")]
+    TwoVersions { workflow: String, first: String, second: String },
+    #[error("a lease of {lease:?} is shorter than {min:?}")]
+    LeaseTooShort { lease: Duration, min: Duration },
+    #[cfg(feature = "agents")]
+    #[error("the agent `{agent}` has no model")]
+    NoModel { agent: String },
+    #[cfg(feature = "agents")]
+    #[error(transparent)]
+    Tool(#[from] crate::agent::ToolMistake),
+}
+
+impl RegisterError {
+    /// What to do instead.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            RegisterError::Name(_) => "1 to 255 bytes of UTF-8 without control characters",
+            RegisterError::Twice { .. } => "register each name once; an earlier version of a workflow goes with `.previous(..)`",
+            RegisterError::NoWorkflow { .. } => "write it right behind `.workflow(..)` or `.register(..)`",
+            RegisterError::NothingBefore { .. } => "write it right behind the workflow, earlier version or task it is about",
+            RegisterError::TwoVersions { .. } => {
+                "`.version(..)` once, for the code just registered; keep older code with `.previous(..)`"
+            }
+            #[cfg(feature = "agents")]
+            RegisterError::NoModel { .. } => "say which one answers: `.model(..)`, with a name that a worker's builder knows",
+            #[cfg(feature = "agents")]
+            RegisterError::Tool(mistake) => mistake.hint(),
+            RegisterError::LeaseTooShort { .. } => "a worker must have time to say that it is alive; 30 seconds is the default",
+        }
+    }
+}
+
+impl Registry {
+    pub fn workflow(&mut self, name: &str, handler: Handler) -> Option<Name> {
+        let name = self.name(name)?;
+        let kind = Kind { current: None, versions: BTreeMap::from([(None, handler)]) };
+        if self.workflows.insert(name.clone(), kind).is_some() {
+            self.wrong(RegisterError::Twice { what: "workflow", name: name.to_string() });
+        }
+        Some(name)
+    }
+
+    /// Names the version of the workflow that was registered last; runs without a version stay with it too.
+    pub fn version(&mut self, workflow: Option<&Name>, version: &str) {
+        let Some(version) = self.name(version) else { return };
+        let Some(kind) = workflow.and_then(|name| self.workflows.get_mut(name)) else {
+            return self.wrong(RegisterError::NoWorkflow { call: "version" });
+        };
+        if let Some(first) = &kind.current {
+            let (workflow, first) = (workflow.map(Name::to_string).unwrap_or_default(), first.to_string());
+            return self.wrong(RegisterError::TwoVersions { workflow, first, second: version.to_string() });
+        }
+        let Some(handler) = kind.versions.get(&None).cloned() else { return };
+        kind.current = Some(version.clone());
+        if kind.versions.insert(Some(version.clone()), handler).is_some() {
+            self.wrong(RegisterError::Twice { what: "version", name: version.to_string() });
+        }
+    }
+
+    /// Keeps an earlier version callable.
+    pub fn previous(&mut self, workflow: Option<&Name>, version: &str, handler: Handler) -> Option<Name> {
+        let version = self.name(version)?;
+        let Some(kind) = workflow.and_then(|name| self.workflows.get_mut(name)) else {
+            self.wrong(RegisterError::NoWorkflow { call: "previous" });
+            return None;
+        };
+        if kind.versions.insert(Some(version.clone()), handler).is_some() {
+            self.wrong(RegisterError::Twice { what: "version", name: version.to_string() });
+        }
+        Some(version)
+    }
+
+    pub fn task(&mut self, name: &str, handler: TaskHandler) -> Option<Name> {
+        let name = self.name(name)?;
+        if self.tasks.insert(name.clone(), handler).is_some() {
+            self.wrong(RegisterError::Twice { what: "task", name: name.to_string() });
+        }
+        Some(name)
+    }
+
+    pub fn dep<T: Any + Send + Sync>(&mut self, dep: T) {
+        self.deps.insert(TypeId::of::<T>(), Arc::new(dep));
+    }
+
+    pub fn handler(&self, kind: &Name, version: Option<&Name>) -> Option<Handler> {
+        self.workflows.get(kind)?.versions.get(&version.cloned()).cloned()
+    }
+
+    /// The kinds and versions, as claims name them.
+    pub fn knows(&self) -> BTreeMap<Name, Vec<Option<Name>>> {
+        self.workflows.iter().map(|(name, kind)| (name.clone(), kind.versions.keys().cloned().collect())).collect()
+    }
+
+    /// The versions that new runs are pinned to.
+    pub fn current(&self) -> BTreeMap<Name, Name> {
+        self.workflows.iter().filter_map(|(name, kind)| Some((name.clone(), kind.current.clone()?))).collect()
+    }
+
+    /// The version that new runs of this kind are pinned to.
+    pub fn current_of(&self, kind: &Name) -> Option<&Name> {
+        self.workflows.get(kind)?.current.as_ref()
+    }
+
+    fn name(&mut self, name: &str) -> Option<Name> {
+        Name::new(name).map_err(|error| self.wrong(error.into())).ok()
+    }
+
+    pub fn wrong(&mut self, mistake: RegisterError) {
+        self.mistake.get_or_insert(mistake);
+    }
+}
+
+/// Forgets the types of a workflow function: payload in, payload out.
+pub(crate) fn erase_workflow<I, O, F, Fut>(f: F) -> Handler
+where
+    I: DeserializeOwned + Send + 'static,
+    O: Serialize + 'static,
+    F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<O>> + Send + 'static,
+{
+    let call = move |ctx: Ctx, payload: Payload| {
+        let input = payload.read().map_err(|error| {
+            Failure::fatal(format!("the input does not fit the workflow: {error}")).with_code("invalid_input")
+        })?;
+        let future = f(ctx.clone(), input);
+        let future: RunFuture = Box::pin(async move {
+            let result = future.await.and_then(|output| payload_or_failure("the output", &output));
+            let result = result.and_then(|output| small(ctx.cell.payload_bytes_max, "the output", output));
+            match result {
+                Ok(output) => Ok(output),
+                Err(failure) => Err(compensate(&ctx, failure).await),
+            }
+        });
+        Ok(future)
+    };
+    Handler { call: Arc::new(call), is_agent: false }
+}
+
+/// Forgets the types of an agent's function.
+pub(crate) fn erase_agent<I, O, F, Fut>(f: F) -> Handler
+where
+    I: DeserializeOwned + Send + 'static,
+    O: Serialize + 'static,
+    F: Fn(AgentCtx, I) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<O>> + Send + 'static,
+{
+    Handler { is_agent: true, ..erase_workflow(move |ctx, input| f(AgentCtx::new(ctx), input)) }
+}
+
+/// Forgets the types of a task function.
+pub(crate) fn erase_task<I, O, E, F, Fut>(f: F) -> TaskHandler
+where
+    I: DeserializeOwned + Send + 'static,
+    O: Serialize + 'static,
+    E: Into<BoxError> + 'static,
+    F: Fn(TaskCtx, I) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<O, E>> + Send + 'static,
+{
+    let f = Arc::new(f);
+    Arc::new(move |ctx, payload| {
+        let f = f.clone();
+        Box::pin(async move {
+            let input = payload.read().map_err(|error| {
+                Failure::fatal(format!("the input does not fit the task: {error}")).with_code("invalid_input")
+            })?;
+            let output = f(ctx, input).await.map_err(|error| Failure::from_box(error.into()))?;
+            payload_or_failure("the output", &output)
+        })
+    })
+}
