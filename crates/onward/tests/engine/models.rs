@@ -61,11 +61,11 @@ pub(super) async fn until_turn(onward: &Onward, id: &str, generation: u32) {
     reached.unwrap();
 }
 
-async fn until_called(model: &ScriptedModel, calls: usize) {
+async fn until_called(model: &ScriptedModel, calls: u64) {
     let deadline = tokio::time::Instant::now() + crate::site::DEADLINE;
     while model.request_count() < calls {
         assert!(tokio::time::Instant::now() < deadline, "{} of {calls} calls", model.request_count());
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
 }
 
