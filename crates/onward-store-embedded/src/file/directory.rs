@@ -21,7 +21,18 @@ const KEYS: &str = "onward.keys.json";
 #[derive(Debug)]
 pub(crate) struct Directory {
     pub path: PathBuf,
-    _lock: File,
+    _lock: Lock,
+}
+
+/// The lock of a directory, free again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Lock(File);
+
+impl Drop for Lock {
+    /// Unlocks the file before it is closed: a process that was just forked has the file open, too, until it executes its program.
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
 }
 
 impl Directory {
@@ -120,7 +131,8 @@ fn restrict_files(path: &Path) {
     }
 }
 
-pub(crate) fn lock(path: &Path) -> Result<File, StoreError> {
+/// Locks the directory for this process.
+pub(crate) fn lock(path: &Path) -> Result<Lock, StoreError> {
     let name = path.join(LOCK);
     let mut options = OpenOptions::new();
     options.create(true).truncate(false).write(true);
@@ -128,7 +140,7 @@ pub(crate) fn lock(path: &Path) -> Result<File, StoreError> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, OWNER_ONLY);
     let file = options.open(&name).map_err(|error| unusable(&name, &error))?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(Lock(file)),
         Err(TryLockError::WouldBlock) => Err(StoreError::DirectoryLocked { path: path.to_owned() }),
         Err(TryLockError::Error(error)) => Err(io_error(&name, &error)),
     }
@@ -161,4 +173,21 @@ pub(crate) fn remove_unfinished(path: &Path) -> Result<(), StoreError> {
 pub(crate) fn sync_directory(path: &Path) -> Result<(), StoreError> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     File::open(path).and_then(|directory| directory.sync_all()).map_err(|error| io_error(path, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A forked process shares the open file.
+    #[test]
+    fn a_directory_is_free_when_its_store_is_closed_whatever_has_the_lock_file_open() {
+        let directory = tempfile::tempdir().unwrap();
+        let held = lock(directory.path()).unwrap();
+        let inherited = held.0.try_clone().unwrap();
+        assert!(matches!(lock(directory.path()), Err(StoreError::DirectoryLocked { .. })));
+        drop(held);
+        lock(directory.path()).unwrap();
+        drop(inherited);
+    }
 }
