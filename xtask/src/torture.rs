@@ -47,7 +47,7 @@ pub fn run_for(repository: &Repository, options: &[&str]) -> Result<()> {
         tests(&["--workspace", "--exclude", "examples", "--all-features", "--lib", "--bins", "--test", "wire", "mutated", "--"])?;
         let mut agents = cargo(repository);
         agents.env("ONWARD_CASES", "200000");
-        run(agents.args(["test", "--package", "onward", "--all-features", "--lib", "agent::model::"]))?;
+        run(agents.args(["test", "--package", "onward", "--all-features", "--lib", "agent::explorer::"]))?;
     }
     let matrix = ["--package", "onward", "--all-features", "--test", "engine", "--"];
     tests(&[&matrix[..], played].concat())

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use onward_core::{Epoch, Index, RunKey, WorkerId};
-use onward_pg_cluster::{Cluster, Database, Settings};
 use onward_store::Store;
 use onward_store_postgres::{Options, PostgresStore};
+use onward_testkit::{Cluster, Database, Settings};
 
 use crate::machine::cpu_of_family;
 use crate::postgres::{connect, new_run};

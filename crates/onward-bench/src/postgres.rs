@@ -9,9 +9,9 @@ use onward::prelude::*;
 use onward_core::event::RunStarted;
 use onward_core::run::NewRun;
 use onward_core::{Name, Namespace, Payload, RunId, RunKey, WorkerId};
-use onward_pg_cluster::{Cluster, Database, Settings};
 use onward_store::{ClaimRuns, Store};
 use onward_store_postgres::{Options, PostgresStore};
+use onward_testkit::{Cluster, Database, Settings};
 
 use crate::{Plan, old, raw_postgres, steps, timers};
 

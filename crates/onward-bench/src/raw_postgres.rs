@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use onward_pg_cluster::{Cluster, Database};
+use onward_testkit::{Cluster, Database};
 use tokio_postgres::NoTls;
 
 use crate::Plan;

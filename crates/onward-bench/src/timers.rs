@@ -8,8 +8,8 @@ use anyhow::{Result, ensure};
 use onward::prelude::*;
 use onward::{RunQuery, Status};
 use onward_core::Timestamp;
-use onward_pg_cluster::{Cluster, Settings};
 use onward_store_postgres::Options;
+use onward_testkit::{Cluster, Settings};
 
 use crate::machine::percentile;
 use crate::server::Server;

@@ -10,9 +10,9 @@ use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use onward_runtime::RuntimeError;
-use onward_server::webhooks::HookFileError;
 use onward_server::keys::KeyFileError;
 use onward_server::problem;
+use onward_server::webhooks::HookFileError;
 use onward_store::StoreError;
 
 use crate::output::{Style, escape, say};

@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn mutated_rows_are_refused_or_read_back_and_never_panic() {
         let key = RunKey::new(Namespace::default(), RunId::new("r").expect("an id"));
-        let counts = onward_fuzz::mutate("rows of events", &[body()], |body| {
+        let counts = onward_testkit::mutate("rows of events", &[body()], |body| {
             let (index, at) = (Index(0), Timestamp(1));
             let crc = event_crc(7, index, at, 0, None, body);
             let row = EventRow { rk: 7, index, at, commit_count: 0, last_commit: None, crc, body };

@@ -19,6 +19,7 @@ mod read;
 mod restore_guard;
 mod row;
 mod schema;
+pub mod sharded;
 mod share;
 mod shared;
 mod stats;

@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn mutated_rows_are_refused_or_read_back_and_never_panic() {
         let key = RunKey::new(Namespace::default(), RunId::new("r").expect("an id"));
-        let counts = onward_fuzz::mutate("rows of events", &[body()], |body| {
+        let counts = onward_testkit::mutate("rows of events", &[body()], |body| {
             let (index, at) = (Index(0), Timestamp(1));
             let crc = event_crc(7, 0, index, at, body);
             let row = EventRow { rk: 7, generation: 0, index, at, crc, body };
@@ -116,7 +116,7 @@ mod tests {
         let key = RunKey::new(Namespace::default(), RunId::new("r").expect("an id"));
         let started = RunStarted::new(Name::new("order").expect("a name"), Payload::null(), 3);
         let delivery = Delivery::Start(onward_core::run::NewRun { key, started, signal: None });
-        let counts = onward_fuzz::mutate("deliveries", &[delivery.to_bytes()], |bytes| {
+        let counts = onward_testkit::mutate("deliveries", &[delivery.to_bytes()], |bytes| {
             let Ok(read) = unseal_delivery(&seal_bytes(bytes.to_vec())) else { return false };
             assert_eq!(unseal_delivery(&seal_delivery(&read)).expect("it reads back"), read);
             true

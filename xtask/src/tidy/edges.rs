@@ -2,80 +2,78 @@
 
 use super::Sources;
 
-/// The helper of tests that feed decoders with mutated bytes: every crate with a decoder has it as a dev-dependency (ADR 0075).
-const FUZZ: &str = "onward-fuzz";
+/// Parts of tests: every crate may have it as a dev-dependency.
+const TESTKIT: &str = "onward-testkit";
+
+/// The edges of a crate.
+struct Edges {
+    name: &'static str,
+    /// What the product is built from.
+    dependencies: &'static [&'static str],
+    /// What only its tests use, beside these and the test kit.
+    dev: &'static [&'static str],
+}
+
+const fn edges(name: &'static str, dependencies: &'static [&'static str], dev: &'static [&'static str]) -> Edges {
+    Edges { name, dependencies, dev }
+}
 
 /// A new line or word here needs an ADR.
-const EDGES: &[(&str, &[&str])] = &[
-    ("onward-core", &[]),
-    ("onward-store", &["onward-core"]),
-    ("onward-store-embedded", &["onward-core", "onward-store"]),
-    // Its tests run engines over several databases.
-    ("onward-store-spread", &["onward-core", "onward-store", "onward-store-embedded", "onward-runtime", "onward"]),
-    // Its tests are compared with the embedded store, on a cluster of their own.
-    ("onward-store-postgres", &["onward-core", "onward-store", "onward-store-embedded", "onward-pg-cluster"]),
-    ("onward-pg-cluster", &[]),
-    (FUZZ, &[]),
-    ("onward-runtime", &["onward-core", "onward-store"]),
-    ("onward-wire", &["onward-core"]),
-    // Its tests have a worker of `onward` beside it.
-    ("onward-server", &["onward-core", "onward-store", "onward-store-embedded", "onward-runtime", "onward-wire", "onward"]),
-    // Its tests run over a server too, and over several on a database.
-    (
+const EDGES: &[Edges] = &[
+    edges("onward-core", &[], &[]),
+    edges("onward-store", &["onward-core"], &[]),
+    edges("onward-store-embedded", &["onward-core", "onward-store"], &[]),
+    // Its tests compare it with the embedded store, and run engines over several databases.
+    edges("onward-store-postgres", &["onward-core", "onward-store"], &["onward-store-embedded", "onward-runtime", "onward"]),
+    edges("onward-runtime", &["onward-core", "onward-store"], &[]),
+    edges("onward-wire", &["onward-core"], &[]),
+    edges("onward-llm", &[], &["onward-llm-scripted"]),
+    edges("onward-llm-scripted", &[], &[]),
+    edges("onward-mcp", &["onward-llm"], &[]),
+    // Its tests run over servers, and over several of them on a database.
+    edges(
         "onward",
-        &[
-            "onward-core",
-            "onward-store",
-            "onward-store-embedded",
-            "onward-store-postgres",
-            "onward-store-spread",
-            "onward-pg-cluster",
-            "onward-runtime",
-            "onward-wire",
-            "onward-server",
-            "onward-llm",
-            "onward-llm-scripted",
-            "onward-mcp",
-        ],
+        &["onward-core", "onward-store", "onward-store-embedded", "onward-runtime", "onward-wire", "onward-llm", "onward-mcp"],
+        &["onward-store-postgres", "onward-server", "onward-llm-scripted"],
     ),
-    // Its tests start servers on databases of their own, and kill them.
-    (
+    // Its tests have a worker of `onward` beside it.
+    edges(
+        "onward-server",
+        &["onward-core", "onward-store", "onward-store-embedded", "onward-runtime", "onward-wire"],
+        &["onward"],
+    ),
+    edges(
         "onward-cli",
         &[
             "onward-core",
             "onward-store",
             "onward-store-embedded",
             "onward-store-postgres",
-            "onward-store-spread",
-            "onward-pg-cluster",
             "onward-runtime",
             "onward-server",
             "onward",
             "onward-llm-scripted",
         ],
+        &[],
     ),
-    (
+    edges(TESTKIT, &[], &[]),
+    edges(
         "onward-bench",
         &[
             "onward-core",
             "onward-store",
             "onward-store-embedded",
             "onward-store-postgres",
-            "onward-store-spread",
-            "onward-pg-cluster",
+            TESTKIT,
             "onward-runtime",
             "onward",
             "onward-llm",
             "onward-llm-scripted",
         ],
+        &[],
     ),
-    // Its tests call the scripted model.
-    ("onward-llm", &["onward-llm-scripted"]),
-    ("onward-llm-scripted", &[]),
-    ("onward-mcp", &["onward-llm"]),
-    // Theirs is the model that answers by script.
-    ("examples", &["onward", "onward-llm", "onward-llm-scripted", "onward-mcp", "onward-server"]),
-    ("xtask", &[]),
+    edges("examples", &["onward", "onward-llm", "onward-llm-scripted", "onward-mcp", "onward-server"], &[]),
+    edges("xtask", &[], &[]),
 ];
 
 pub fn check(sources: &Sources, problems: &mut Vec<String>) {
@@ -89,18 +87,27 @@ pub fn check(sources: &Sources, problems: &mut Vec<String>) {
         if folder != name {
             problems.push(format!("{path}: the crate `{name}` lies in a folder of another name"));
         }
-        let Some((_, allowed)) = EDGES.iter().find(|(other, _)| *other == name) else {
+        let Some(edges) = EDGES.iter().find(|edges| edges.name == name) else {
             problems.push(format!("{path}: the crate `{name}` is new: that needs an ADR and a line in xtask/src/tidy/edges.rs"));
             continue;
         };
-        for dependency in own_dependencies(manifest) {
-            // A crate may name itself to run its tests with its features.
-            if dependency != name && dependency != FUZZ && !allowed.contains(&dependency) {
-                let edge = format!("{name} -> {dependency}");
-                problems.push(format!("{path}: the edge {edge} needs an ADR and a word in xtask/src/tidy/edges.rs"));
-            }
-        }
+        problems.extend(
+            forbidden(edges, manifest)
+                .into_iter()
+                .map(|edge| format!("{path}: the edge {edge} needs an ADR and a word in xtask/src/tidy/edges.rs")),
+        );
     }
+}
+
+/// Returns the edges of a manifest that are not in the table.
+fn forbidden(edges: &Edges, manifest: &str) -> Vec<String> {
+    let is_allowed = |dependency: &str, is_dev: bool| {
+        // A crate may name itself to run its tests with its features.
+        let in_tests = dependency == edges.name || dependency == TESTKIT || edges.dev.contains(&dependency);
+        edges.dependencies.contains(&dependency) || (is_dev && in_tests)
+    };
+    let found = own_dependencies(manifest).into_iter().filter(|(dependency, is_dev)| !is_allowed(dependency, *is_dev));
+    found.map(|(dependency, is_dev)| format!("{} -> {dependency}{}", edges.name, if is_dev { " (dev)" } else { "" })).collect()
 }
 
 fn package_name(manifest: &str) -> Option<&str> {
@@ -108,25 +115,26 @@ fn package_name(manifest: &str) -> Option<&str> {
     line.split('"').nth(1)
 }
 
-/// The crates of this workspace that a manifest names, for any target and any purpose.
-fn own_dependencies(manifest: &str) -> Vec<&str> {
+/// Returns the crates of this workspace that a manifest names, for any target, and whether only tests use them.
+fn own_dependencies(manifest: &str) -> Vec<(&str, bool)> {
     let mut found = Vec::new();
     let mut section = "";
     for line in manifest.lines().map(str::trim) {
-        if let Some(name) = line.strip_prefix('[') {
+        let name = if let Some(name) = line.strip_prefix('[') {
             section = name.trim_end_matches(']');
-            let nested = section.rsplit_once("dependencies.").map(|(_, name)| name);
-            found.extend(nested.filter(|name| is_own(name)));
+            section.rsplit_once("dependencies.").map(|(_, name)| name)
         } else if section.ends_with("dependencies") {
-            let name = line.split(['=', '.', ' ']).next().unwrap_or_default();
-            found.extend(is_own(name).then_some(name));
-        }
+            line.split(['=', '.', ' ']).next()
+        } else {
+            None
+        };
+        found.extend(name.filter(|name| is_own(name)).map(|name| (name, section.contains("dev-dependencies"))));
     }
     found
 }
 
 fn is_own(name: &str) -> bool {
-    EDGES.iter().any(|(own, _)| *own == name) || name.starts_with("onward-")
+    EDGES.iter().any(|edges| edges.name == name) || name.starts_with("onward-")
 }
 
 #[cfg(test)]
@@ -138,6 +146,20 @@ mod tests {
         let manifest = "[package]\nname = \"x\"\n\n[dependencies]\nonward-core.workspace = true\nserde = \"1\"\n\n\
                         [target.'cfg(unix)'.dependencies]\nonward = { path = \"y\" }\n\n[dev-dependencies.onward-store]\npath = \"z\"\n";
         assert_eq!(package_name(manifest), Some("x"));
-        assert_eq!(own_dependencies(manifest), ["onward-core", "onward", "onward-store"]);
+        assert_eq!(own_dependencies(manifest), [("onward-core", false), ("onward", false), ("onward-store", true)]);
+    }
+
+    #[test]
+    fn what_only_tests_may_use_is_refused_in_the_product() {
+        let onward = EDGES.iter().find(|edges| edges.name == "onward").unwrap();
+        let of = |section: &str, name: &str| forbidden(onward, &format!("[{section}]\n{name}.workspace = true\n"));
+        assert_eq!(of("dependencies", "onward-server"), ["onward -> onward-server"]);
+        assert_eq!(of("dependencies", TESTKIT), ["onward -> onward-testkit"]);
+        assert_eq!(of("dev-dependencies", "onward-cli"), ["onward -> onward-cli (dev)"]);
+        for (section, name) in
+            [("dev-dependencies", "onward-server"), ("dev-dependencies", TESTKIT), ("dependencies", "onward-core")]
+        {
+            assert_eq!(of(section, name), Vec::<String>::new(), "{section} {name}");
+        }
     }
 }

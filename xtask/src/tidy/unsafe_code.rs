@@ -6,7 +6,7 @@ use super::Sources;
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("onward", "wakers whose data lives on the stack of the poll that made them"),
     ("onward-store-embedded", "SQLite's VFS is made of C functions"),
-    ("onward-pg-cluster", "signals to processes, and the user of a child process; for tests"),
+    ("onward-testkit", "signals to processes, and the user of a child process; for tests"),
     ("onward-bench", "getrusage and fdatasync; for measurements"),
 ];
 

@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn mutated_settings_are_refused_or_read_and_never_panic() {
         let text = "url = \"http://x\"\n\n[limits]\nstreams_max = 7\n[models.fast]\nprovider = \"x\"\n";
-        let counts = onward_fuzz::mutate("settings", &[text.as_bytes().to_vec()], |bytes| {
+        let counts = onward_testkit::mutate("settings", &[text.as_bytes().to_vec()], |bytes| {
             let Ok(text) = std::str::from_utf8(bytes) else { return false };
             match parse(text) {
                 Ok(values) => {

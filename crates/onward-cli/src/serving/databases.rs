@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_server::{DatabaseState, Figure, Probe, Sample};
+use onward_store_postgres::sharded::ShardedStore;
 use onward_store_postgres::{COMMIT_BOUNDS, PostgresStore, Stats};
-use onward_store_spread::SpreadStore;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
@@ -23,12 +23,12 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub struct Databases {
     all: Vec<(String, Arc<PostgresStore>)>,
     /// Which knows too whether each of several is the one that it is taken for.
-    spread: Option<Arc<SpreadStore>>,
+    spread: Option<Arc<ShardedStore>>,
     seen: Mutex<Option<(Instant, Vec<DatabaseState>)>>,
 }
 
 impl Databases {
-    pub fn new(all: Vec<(String, Arc<PostgresStore>)>, spread: Option<Arc<SpreadStore>>) -> Databases {
+    pub fn new(all: Vec<(String, Arc<PostgresStore>)>, spread: Option<Arc<ShardedStore>>) -> Databases {
         Databases { all, spread, seen: Mutex::default() }
     }
 

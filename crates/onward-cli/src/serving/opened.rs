@@ -9,7 +9,7 @@ use onward_server::Probe;
 use onward_store::{Clock, MemoryStore, Share, Store, StoreError, SystemClock};
 use onward_store_embedded::{EmbeddedStore, WorkersInside};
 use onward_store_postgres::PostgresStore;
-use onward_store_spread::{Database, Pace, SpreadStore};
+use onward_store_postgres::sharded::{Database, Pace, ShardedStore};
 
 use crate::directory::shell_path;
 use crate::new_id::random_u64;
@@ -118,7 +118,7 @@ async fn connect(urls: &[String], makes: bool) -> Result<Opened> {
     }
     let database = |(name, store): &(String, Arc<PostgresStore>)| Database { name: name.clone(), store: store.clone() };
     let spread =
-        SpreadStore::open(all.iter().map(database).collect(), makes.then_some(cluster), Arc::new(SystemClock), Pace::default());
+        ShardedStore::open(all.iter().map(database).collect(), makes.then_some(cluster), Arc::new(SystemClock), Pace::default());
     let spread = Arc::new(spread.await?);
     // Whoever waits needs to know about when something is due; each database judges by its own clock.
     let clock = all.iter().find(|(_, store)| store.is_entered()).map_or_else(system_clock, |(_, store)| store.clock());

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use onward_pg_cluster::{Cluster, Settings};
+use onward_testkit::{Cluster, Settings};
 
 use crate::dev::{Served, serve};
 use crate::kit::{PATIENCE, onward, run_over};

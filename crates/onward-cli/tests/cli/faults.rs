@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use onward::Status;
 use onward::prelude::*;
-use onward_pg_cluster::WrongClock;
+use onward_testkit::WrongClock;
 use tokio::sync::Notify;
 
 use crate::dev::{Served, serve};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use onward::prelude::*;
 use onward::{Builder, Onward};
-use onward_pg_cluster::{Cluster, Database};
+use onward_testkit::{Cluster, Database};
 
 use crate::dev::{Served, serve};
 use crate::kit::{PATIENCE, Ran, onward, ran};

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use onward_pg_cluster::{Cluster, Settings};
+use onward_testkit::{Cluster, Settings};
 use serde_json::Value;
 
 use crate::crash::{Chance, fresh_seed};

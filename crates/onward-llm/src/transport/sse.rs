@@ -148,7 +148,7 @@ mod tests {
             Ok(read)
         };
         let mut size = 1;
-        onward_fuzz::mutate("server-sent events", &[stream.as_bytes().to_vec()], |bytes| {
+        onward_testkit::mutate("server-sent events", &[stream.as_bytes().to_vec()], |bytes| {
             size = size % 13 + 1;
             let whole = read(bytes, usize::MAX);
             if let (Ok(whole), Ok(cut)) = (&whole, read(bytes, size)) {

@@ -63,7 +63,7 @@ mod tests {
     fn mutated_ids_of_calls_are_refused_or_read_back_and_never_panic() {
         let namespace = Namespace::default();
         let samples = [b"order~1~2.1.0".to_vec(), b"a~b~0~7".to_vec()];
-        let counts = onward_fuzz::mutate("ids of calls", &samples, |bytes| {
+        let counts = onward_testkit::mutate("ids of calls", &samples, |bytes| {
             let Some(id) = std::str::from_utf8(bytes).ok().and_then(|text| CallId::parse(&namespace, text).ok()) else {
                 return false;
             };

@@ -398,7 +398,7 @@ mod tests {
     /// S35: whatever stands in the file, no more frames are counted than there are.
     #[test]
     fn a_mutated_log_is_judged_and_never_panics() {
-        let counts = onward_fuzz::mutate_times("write-ahead logs", 500, &[three_transactions(), header()], |bytes| {
+        let counts = onward_testkit::mutate_times("write-ahead logs", 500, &[three_transactions(), header()], |bytes| {
             let log = Log::parse(bytes).unwrap();
             assert!(log.committed() <= log.frames.len() && log.frames.len() <= bytes.len() / FRAME_BYTES as usize);
             for mark in [None, marked(9), marked(u64::MAX)] {

@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn mutated_notifications_never_panic_and_read_back() {
         let sample = "me\nd7\nl3\nl4\no\nwdefault\nedefault\ta b\ngdefault\tc/d";
-        onward_fuzz::mutate("notifications", &[sample.as_bytes().to_vec()], |bytes| {
+        onward_testkit::mutate("notifications", &[sample.as_bytes().to_vec()], |bytes| {
             let Some(heard) = std::str::from_utf8(bytes).ok().and_then(parse) else { return false };
             let again = heard.words.payload(&heard.server);
             assert_eq!(parse(&again), Some(heard), "{}", bytes.escape_ascii());

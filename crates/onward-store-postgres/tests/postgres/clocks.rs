@@ -5,10 +5,10 @@ use std::time::{Duration, SystemTime};
 
 use onward_core::event::TimerStarted;
 use onward_core::{Place, Timestamp};
-use onward_pg_cluster::WrongClock;
 use onward_store::Store;
 use onward_store::conformance::block_on;
 use onward_store_postgres::{Options, PostgresStore};
+use onward_testkit::WrongClock;
 
 use crate::kit::{commit, connect, database, key, log, seconds, start_held, step, worker};
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use onward_pg_cluster::Database;
 use onward_store::conformance::{self, Subject};
 use onward_store::{ManualClock, MemoryStore, Store};
 use onward_store_embedded::EmbeddedStore;
+use onward_testkit::Database;
 
 use crate::kit::{connect_at, database};
 

@@ -7,10 +7,10 @@ use onward_core::event::{RunCompleted, RunContinued, RunStarted, TaskScheduled};
 use onward_core::log::{CommitHeader, CommitId};
 use onward_core::task::TaskOptions;
 use onward_core::{Epoch, Hash, Index, Namespace, Place, Record, Timestamp};
-use onward_pg_cluster::{Cluster, Database, OWNER, Proxy};
 use onward_store::conformance::{self, block_on};
 use onward_store::{ClaimTasks, ManualClock, MemoryStore, Restore, RestoreRun, Store};
 use onward_store_postgres::{Options, PostgresStore};
+use onward_testkit::{Cluster, Database, OWNER, Proxy};
 
 use crate::kit::{
     PATIENCE, commit, connect, connect_at, database, json, key, log, name, new_run, seconds, signal, start_held, step, worker,
@@ -174,7 +174,7 @@ fn too_many_connections_are_waited_for() {
     for what in ["TABLES", "SEQUENCES"] {
         database.psql(&format!("GRANT ALL ON ALL {what} IN SCHEMA onward TO {role}")).unwrap();
     }
-    let url = database.url().replace(onward_pg_cluster::OWNER, &role);
+    let url = database.url().replace(onward_testkit::OWNER, &role);
     let store = Arc::new(block_on(PostgresStore::connect(&url, Options { connections: 1, ..Options::default() })).unwrap());
     block_on(store.start_run(new_run("r"), None)).unwrap();
     // Now both places are taken.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use onward_pg_cluster::{Cluster, Settings};
 use onward_store::conformance::block_on;
 use onward_store::{Delete, Retention, Store};
 use onward_store_postgres::{Options, PostgresStore};
+use onward_testkit::{Cluster, Settings};
 
 use crate::plans::{fill, work};
 use crate::retention::finish;

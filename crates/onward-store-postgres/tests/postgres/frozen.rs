@@ -4,10 +4,10 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use onward_core::Index;
-use onward_pg_cluster::{Cluster, OWNER, Proxy, Settings};
 use onward_store::conformance::block_on;
 use onward_store::{Consequence, RunQuery, Store, StoreError};
 use onward_store_postgres::{Options, PostgresStore};
+use onward_testkit::{Cluster, OWNER, Proxy, Settings};
 
 use crate::kit::{commit, connect, database, key, log, new_run, signal, start_held, step};
 
@@ -133,7 +133,7 @@ fn changes_of_the_tables_and_deletions_may_take_longer() {
     locking.join().unwrap();
 }
 
-fn until_locked(database: &onward_pg_cluster::Database<'_>) {
+fn until_locked(database: &onward_testkit::Database<'_>) {
     let text = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(3)%' AND wait_event = 'PgSleep'";
     let until = Instant::now() + BOUND;
     while Cluster::shared().psql(database.name(), text).unwrap() != "1" {

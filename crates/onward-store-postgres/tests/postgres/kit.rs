@@ -7,10 +7,10 @@ use std::time::Duration;
 use onward_core::event::{ApprovalRequested, RunStarted, SignalReceived, StepCompleted};
 use onward_core::run::{Input, NewRun};
 use onward_core::{Event, Index, Name, Namespace, Payload, Place, RunId, RunKey, WorkerId};
-use onward_pg_cluster::{Cluster, Database};
 use onward_store::conformance::{Held, block_on};
 use onward_store::{ClaimRuns, Clock, Store};
 use onward_store_postgres::{Options, PostgresStore};
+use onward_testkit::{Cluster, Database};
 
 /// A database with the tables, which nobody else uses.
 pub fn database() -> Database<'static> {

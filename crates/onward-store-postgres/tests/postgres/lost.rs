@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use onward_core::run::Committed;
 use onward_core::{Event, Index};
-use onward_pg_cluster::{Cluster, OWNER, Proxy, Settings};
 use onward_store::conformance::{Held, block_on};
 use onward_store::{Consequence, Store, StoreError};
 use onward_store_postgres::{Options, PostgresStore};
+use onward_testkit::{Cluster, OWNER, Proxy, Settings};
 
 use crate::kit::{database, key, log, new_run, signal, step, worker};
 

@@ -8,10 +8,10 @@ use onward_core::run::Input;
 use onward_core::spend::{Spend, Tokens};
 use onward_core::task::TaskOptions;
 use onward_core::{Hash, Index, Place, RunHead, Timestamp};
-use onward_pg_cluster::Database;
 use onward_store::conformance::{Held, block_on};
 use onward_store::{ClaimTasks, Delete, Store, StoreError, TaskQuery, WaitQuery};
 use onward_store_postgres::{Options, PostgresStore};
+use onward_testkit::Database;
 
 use crate::damage::flip;
 use crate::kit::{PATIENCE, claim, commit, connect, database, json, key, name, question, signal, start_held, step, worker};

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use onward_pg_cluster::{Cluster, Database, Pooler};
 use onward_store::conformance::{self, block_on};
 use onward_store::{ManualClock, MemoryStore, Store};
 use onward_store_postgres::{Options, PostgresStore};
+use onward_testkit::{Cluster, Database, Pooler};
 
 use crate::kit::{claim, database, key, log, new_run, signal};
 

@@ -7,10 +7,10 @@ use onward_core::event::TaskScheduled;
 use onward_core::run::Refusal;
 use onward_core::task::{Task, TaskOptions, TaskReport};
 use onward_core::{Event, Hash, Namespace, Place};
-use onward_pg_cluster::{Cluster, Settings};
 use onward_store::conformance::{Held, block_on};
 use onward_store::{ClaimTasks, Consequence, Store, StoreError};
 use onward_store_postgres::{Options, PostgresStore};
+use onward_testkit::{Cluster, Settings};
 
 use crate::kit::{claim, json, key, log, name, new_run, seconds, signal, start_held, step, worker};
 
@@ -148,7 +148,7 @@ fn leases_are_taken_back_by_hand() {
     // Without the rights to look closely, as some hosts have it.
     database.psql("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC; CREATE ROLE guest LOGIN").unwrap();
     database.psql(&format!("GRANT CREATE ON DATABASE {} TO guest", database.name())).unwrap();
-    let url = database.url().replace(onward_pg_cluster::OWNER, "guest");
+    let url = database.url().replace(onward_testkit::OWNER, "guest");
     let (stores, before) = prepare(&url);
     database.psql("UPDATE onward.lineage SET place = ''").unwrap();
     assert_fenced(block_on(stores[0].commit(before.commit(vec![step(0)]))));

@@ -47,7 +47,7 @@ fn finished_runs_go_by_the_limit_and_leave_no_row_behind() {
 }
 
 /// The tables that have the text in a row, in text or bytes.
-fn tables_with(database: &onward_pg_cluster::Database<'_>, text: &str) -> String {
+fn tables_with(database: &onward_testkit::Database<'_>, text: &str) -> String {
     let rows = format!(
         "SET bytea_output = 'escape'; SELECT coalesce(string_agg(table_name, ',' ORDER BY table_name), 'none')
          FROM information_schema.tables WHERE table_schema = 'onward' AND table_type = 'BASE TABLE'

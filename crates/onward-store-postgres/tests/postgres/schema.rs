@@ -1,9 +1,9 @@
 //! How a database gets its tables, and which databases are left alone.
 
-use onward_pg_cluster::Cluster;
 use onward_store::conformance::block_on;
 use onward_store::{Store, StoreError};
 use onward_store_postgres::{Options, PostgresStore};
+use onward_testkit::Cluster;
 
 use crate::kit::{claim, commit, connect, database, log, new_run, start_held, step};
 

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use onward_pg_cluster::{Cluster, Settings};
 use onward_store::conformance::block_on;
 use onward_store::{Store, StoreError};
 use onward_store_postgres::{Options, PostgresStore};
+use onward_testkit::{Cluster, Settings};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
 use crate::kit::new_run;

@@ -94,21 +94,21 @@ mod tests {
     #[test]
     fn mutated_rows_are_refused_or_read_back_and_never_panic() {
         let places: Vec<Vec<u8>> = ["0", "2.1.4.0.9"].iter().map(|text| place_key(&Place::parse(text).unwrap())).collect();
-        let counts = onward_fuzz::mutate("keys of places", &places, |bytes| {
+        let counts = onward_testkit::mutate("keys of places", &places, |bytes| {
             let Ok(place) = read_place(bytes) else { return false };
             assert_eq!(read_place(&place_key(&place)).unwrap(), place);
             true
         });
         counts.assert_refuses();
         let sealed = vec![seal_bytes(b"what was written".to_vec())];
-        let counts = onward_fuzz::mutate("seals", &sealed, |bytes| {
+        let counts = onward_testkit::mutate("seals", &sealed, |bytes| {
             let Ok(inner) = unseal_bytes("it", bytes) else { return false };
             assert_eq!(seal_bytes(inner.to_vec()), bytes);
             true
         });
         counts.assert_refuses();
         let cursors = vec![cursor(Timestamp(7), "order/1:2").into_bytes()];
-        let counts = onward_fuzz::mutate("cursors of lists", &cursors, |bytes| {
+        let counts = onward_testkit::mutate("cursors of lists", &cursors, |bytes| {
             let Ok(text) = std::str::from_utf8(bytes) else { return false };
             let Ok((at, id)) = parse_cursor(text) else { return false };
             assert_eq!(parse_cursor(&cursor(Timestamp(at), id)).unwrap(), (at, id));

@@ -1,6 +1,6 @@
 //! Bytes that no writer of the protocol has made: refused, or understood as something that reads back; never a panic (S35).
 //!
-//! The random part is [`onward_fuzz`]'s.
+//! The random part is [`onward_testkit`]'s.
 
 use std::fmt::Debug;
 
@@ -111,7 +111,7 @@ fn decoders() -> Vec<(&'static str, Reader, Vec<Vec<u8>>)> {
 #[test]
 fn mutated_bytes_are_refused_or_read_back_and_never_panic() {
     for (what, read, good) in decoders() {
-        onward_fuzz::mutate(what, &good, read).assert_refuses();
+        onward_testkit::mutate(what, &good, read).assert_refuses();
     }
 }
 
@@ -145,7 +145,7 @@ fn mutated_texts_are_refused_or_read_back_and_never_panic() {
     ];
     for (what, parse, good) in parsers {
         let good: Vec<Vec<u8>> = good.into_iter().map(String::into_bytes).collect();
-        onward_fuzz::mutate(what, &good, |bytes| std::str::from_utf8(bytes).is_ok_and(parse)).assert_refuses();
+        onward_testkit::mutate(what, &good, |bytes| std::str::from_utf8(bytes).is_ok_and(parse)).assert_refuses();
     }
 }
 
@@ -153,7 +153,7 @@ fn mutated_texts_are_refused_or_read_back_and_never_panic() {
 #[test]
 fn mutated_attachments_never_panic_and_faults_are_told_once() {
     let block = r#"{"blocks":[{"type":"attachment","media_type":"image/png","source":{"base64":"aGVsbG8="}},{"type":"text","text":"x"}]}"#;
-    let counts = onward_fuzz::mutate("attachments", &[block.as_bytes().to_vec()], |bytes| {
+    let counts = onward_testkit::mutate("attachments", &[block.as_bytes().to_vec()], |bytes| {
         let content = onward_core::Payload::from_json_text(bytes.to_vec());
         if attachment_fault(&content).is_none() {
             return true;

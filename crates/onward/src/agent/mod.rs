@@ -11,6 +11,9 @@
 mod answer;
 #[cfg(feature = "agents")]
 mod attachments;
+#[cfg(test)]
+#[path = "../../tests/agent_explorer/mod.rs"]
+mod explorer;
 mod handoff;
 pub(crate) mod library;
 #[cfg(feature = "agents")]
@@ -18,8 +21,6 @@ mod llm;
 #[cfg(feature = "mcp")]
 mod mcp;
 mod messages;
-#[cfg(test)]
-mod model;
 #[cfg(feature = "agents")]
 mod prompt;
 #[cfg(feature = "agents")]

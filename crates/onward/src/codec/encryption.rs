@@ -191,7 +191,7 @@ mod tests {
         let (encryption, home) = (Encryption::new([key("k1", 1)]).unwrap(), home("a", "input"));
         let sealed = encryption.encode(&text("secret"), std::slice::from_ref(&home)).unwrap();
         let sample = sealed.data().to_vec();
-        onward_fuzz::mutate("sealed payloads", std::slice::from_ref(&sample), |bytes| {
+        onward_testkit::mutate("sealed payloads", std::slice::from_ref(&sample), |bytes| {
             let is_read = encryption.decode(&Payload::sealed("k1", bytes.to_vec()), &home).is_ok();
             assert_eq!(is_read, bytes == sample, "{}", bytes.escape_ascii());
             is_read

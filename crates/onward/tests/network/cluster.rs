@@ -7,7 +7,7 @@ use std::time::Duration;
 use onward::prelude::*;
 use onward::{Onward, RunHandle, WhyPending};
 use onward_core::{Name, Namespace, Status};
-use onward_pg_cluster::{Cluster, Database};
+use onward_testkit::{Cluster, Database};
 
 use crate::proxy::Random;
 use crate::site::{LEASE, Site, eventually, key};

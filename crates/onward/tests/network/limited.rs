@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use onward::agent::{Agent, AgentOutcome, Key, Provider};
 use onward::{Builder, Event, Onward, WhyHindered};
 use onward_llm_scripted::{Answer, Fault, ScriptedModel};
-use onward_pg_cluster::Cluster;
+use onward_testkit::Cluster;
 
 use crate::site::{Site, eventually};
 

@@ -6,7 +6,7 @@ use onward::agent::{Agent, AgentOutcome, Provider};
 use onward::{Onward, RunHandle};
 use onward_core::{Namespace, Status};
 use onward_llm_scripted::ScriptedModel;
-use onward_pg_cluster::Cluster;
+use onward_testkit::Cluster;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -10,7 +10,7 @@ use onward_server::{Server, grpc, router_with, serve};
 use onward_store::{Clock, MemoryStore, Store, StoreError, SystemClock};
 use onward_store_embedded::EmbeddedStore;
 use onward_store_postgres::PostgresStore;
-use onward_store_spread::{Database, Pace, SpreadStore};
+use onward_store_postgres::sharded::{Database, Pace, ShardedStore};
 
 /// How long anything may take that happens by itself.
 pub const DEADLINE: Duration = Duration::from_secs(300);
@@ -131,7 +131,7 @@ impl Life {
                     clock = store.clock();
                     databases.push(Database { name: url.clone(), store: Arc::new(store) });
                 }
-                let opened = SpreadStore::open(databases, Some("cluster".to_owned()), Arc::new(SystemClock), Pace::default());
+                let opened = ShardedStore::open(databases, Some("cluster".to_owned()), Arc::new(SystemClock), Pace::default());
                 Arc::new(opened.await.unwrap())
             }
         };

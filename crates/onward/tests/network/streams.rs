@@ -6,7 +6,7 @@ use std::time::Duration;
 use onward::prelude::*;
 use onward::stream::{StreamFrame, StreamSaid};
 use onward::{Onward, RetryPolicy, RunHandle, TaskCtx};
-use onward_pg_cluster::Cluster;
+use onward_testkit::Cluster;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 

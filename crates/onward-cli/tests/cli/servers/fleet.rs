@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use onward_pg_cluster::WrongClock;
+use onward_testkit::WrongClock;
 
 use crate::kit::onward;
 

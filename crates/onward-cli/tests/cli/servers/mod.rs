@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use onward_core::Timestamp;
-use onward_pg_cluster::{Cluster, OWNER, Proxy, Settings};
+use onward_testkit::{Cluster, OWNER, Proxy, Settings};
 
 use crate::crash::{Chance, fresh_seed};
 use callers::Ledger;

@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use onward_core::{Event, Index, Log, Record, RunHead, Status, Timestamp};
-use onward_pg_cluster::Cluster;
 use onward_store::conformance::block_on;
 use onward_store::{RunQuery, Store};
 use onward_store_postgres::{Options, PostgresStore};
+use onward_testkit::Cluster;
 
 use super::callers::{Acknowledged, ITEMS, PARTS};
 

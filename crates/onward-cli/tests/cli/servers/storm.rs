@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use onward_pg_cluster::{Cluster, Proxy};
+use onward_testkit::{Cluster, Proxy};
 
 use super::fleet::{Fleet, LEASE};
 use crate::crash::Chance;

@@ -269,7 +269,7 @@ fn what_another_server_passed_on_is_not_said_again_from_here() {
 #[test]
 fn mutated_offsets_are_refused_or_read_back_and_never_panic() {
     let samples = [Offset { life: 9, next: 7 }.to_string().into_bytes()];
-    let counts = onward_fuzz::mutate("offsets", &samples, |bytes| {
+    let counts = onward_testkit::mutate("offsets", &samples, |bytes| {
         let Some(offset) = std::str::from_utf8(bytes).ok().and_then(Offset::parse) else { return false };
         assert_eq!(Offset::parse(&offset.to_string()), Some(offset));
         true

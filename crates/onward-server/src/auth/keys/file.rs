@@ -320,7 +320,7 @@ mod tests {
         let file = KeyFile::at(directory.path().join(KEYS));
         file.create(wanted("ada"), NOW).unwrap();
         let whole = std::fs::read(file.path()).unwrap();
-        let counts = onward_fuzz::mutate("key files", &[whole], |bytes| {
+        let counts = onward_testkit::mutate("key files", &[whole], |bytes| {
             let Ok(keys) = file.parse(bytes) else { return false };
             let again = serde_json::to_vec(&Document { version: VERSION, keys: keys.clone() }).unwrap();
             assert_eq!(file.parse(&again).unwrap(), keys);

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use onward::{Builder, Onward};
 use onward_core::Namespace;
-use onward_pg_cluster::{Cluster, Database};
 use onward_runtime::{Options, Runtime};
 use onward_server::{Server, grpc, router_with, serve};
 use onward_store::{Clock, MemoryStore, RunQuery, Store, StoreError, SystemClock, TaskQuery};
 use onward_store_embedded::EmbeddedStore;
 use onward_store_postgres::PostgresStore;
+use onward_testkit::{Cluster, Database};
 use tokio::sync::watch;
 
 use super::dying::{Death, DyingStore, Seen};

@@ -1,0 +1,100 @@
+//! Limits that are shared out: each database is asked for its part at once, and those that may have more for what is left.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use onward_core::task::Task;
+use onward_store::{ClaimRuns, ClaimTasks, ClaimedRun, Store, StoreError, StoreFuture};
+
+use crate::sharded::database::Place;
+use crate::sharded::merge::{merge, parts};
+use crate::sharded::spread::{Answers, ShardedStore, some_answers};
+use crate::sharded::together::{Asked, together};
+
+/// What came of a limit that was shared out.
+pub struct Round<T> {
+    pub answers: Vec<(usize, T)>,
+    /// The limit was used up before everybody had given what there is.
+    pub is_cut: bool,
+}
+
+/// How much of its part a database has used, and whether it may have more.
+pub struct Used {
+    pub count: usize,
+    pub may_have_more: bool,
+}
+
+impl ShardedStore {
+    /// Asks with at most `limit` in all. Who is asked first changes every time, so that none is always left with the rest.
+    pub(crate) async fn share_out<T: Send>(
+        &self,
+        limit: usize,
+        question: impl for<'a> Fn(usize, &'a dyn Store) -> StoreFuture<'a, T> + Sync,
+        used: impl Fn(&T, usize) -> Used,
+    ) -> Result<Round<T>, StoreError> {
+        let question = &question;
+        self.share_out_by(limit, |place, part| Box::pin(place.ask(move |store| question(part, store))), used).await
+    }
+
+    /// The same for questions that are asked in a way of their own.
+    pub(crate) async fn share_out_by<'s, T: Send>(
+        &'s self,
+        limit: usize,
+        ask: impl Fn(&'s Arc<Place>, usize) -> Asked<'s, Result<T, StoreError>>,
+        used: impl Fn(&T, usize) -> Used,
+    ) -> Result<Round<T>, StoreError> {
+        let order = self.rotated();
+        let parts: BTreeMap<usize, usize> = order.iter().copied().zip(parts(limit, order.len())).collect();
+        let (first, mut rest): (Vec<usize>, Vec<usize>) = order.iter().partition(|position| parts[*position] > 0);
+        let asked = first.iter().map(|position| ask(&self.places()[*position], parts[position])).collect();
+        let mut answers: Answers<T> = first.into_iter().zip(together(asked).await).collect();
+        let mut left = limit;
+        for (position, answer) in answers.iter().filter_map(|(position, answer)| Some((*position, answer.as_ref().ok()?))) {
+            let used = used(answer, parts[&position]);
+            left = left.saturating_sub(used.count);
+            rest.extend(used.may_have_more.then_some(position));
+        }
+        for position in rest {
+            if left == 0 {
+                break;
+            }
+            let more = ask(&self.places()[position], left).await;
+            left = left.saturating_sub(more.as_ref().map_or(0, |more| used(more, left).count));
+            answers.push((position, more));
+        }
+        let is_cut = limit > 0 && left == 0;
+        Ok(Round { answers: some_answers(answers)?, is_cut })
+    }
+
+    pub(crate) async fn claim_runs_of_all(&self, request: ClaimRuns) -> Result<Vec<ClaimedRun>, StoreError> {
+        let claim = |limit| ClaimRuns { limit, ..request.clone() };
+        let round = self
+            .share_out(request.limit, |limit, store| store.claim_runs(claim(limit)), |runs, part| full(runs.len(), part))
+            .await?;
+        // Since when a run waits is not told; when it was created, is.
+        Ok(merge(by_position(round.answers), usize::MAX, |run| run.head.created_at))
+    }
+
+    pub(crate) async fn claim_tasks_of_all(&self, request: ClaimTasks) -> Result<Vec<Task>, StoreError> {
+        let claim = |limit| ClaimTasks { limit, ..request.clone() };
+        let round = self
+            .share_out(request.limit, |limit, store| store.claim_tasks(claim(limit)), |tasks, part| full(tasks.len(), part))
+            .await?;
+        Ok(merge(by_position(round.answers), usize::MAX, |task| (Reverse(task.options.priority), task.visible_at)))
+    }
+}
+
+/// One that has given all it was asked for may have more.
+pub fn full(count: usize, part: usize) -> Used {
+    Used { count, may_have_more: count >= part }
+}
+
+/// What one database gave in two rounds stands in one list.
+fn by_position<T>(answers: Vec<(usize, Vec<T>)>) -> Vec<Vec<T>> {
+    let mut lists: BTreeMap<usize, Vec<T>> = BTreeMap::new();
+    for (position, rows) in answers {
+        lists.entry(position).or_default().extend(rows);
+    }
+    lists.into_values().collect()
+}

@@ -1,0 +1,73 @@
+//! What happens because time passes: each database judges by its own clock what is due in it.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use onward_core::WorkerId;
+use onward_store::{Change, Delete, Expired, Retention, StoreError};
+
+use crate::sharded::claim::{Round, Used, full};
+use crate::sharded::spread::{Answers, ShardedStore, some_answers};
+use crate::sharded::together::{Asked, Asking};
+
+impl ShardedStore {
+    /// A database that is slower than the others is left to itself: what it was asked it does when it can, and the others keep hearing of
+    /// the worker.
+    pub(crate) async fn heartbeat_to_all(&self, worker: WorkerId, lease: Duration) -> Result<bool, StoreError> {
+        let asked = self.places().iter().map(|place| -> Asked<'_, _> {
+            let worker = worker.clone();
+            Box::pin(place.ask(move |store| store.heartbeat(worker, lease)))
+        });
+        let answers: Answers<bool> = self.prompt(asked.collect()).await.into_iter().enumerate().collect();
+        let known = some_answers(answers)?;
+        let is_known = known.iter().any(|(_, known)| *known); // SD6
+        if is_known && known.iter().any(|(_, known)| !known) {
+            // Others may have what was leased there: who follows runs here should look at them.
+            self.tell(Change::Missed);
+        }
+        Ok(is_known)
+    }
+
+    /// What they say, as long as those that have answered are not kept waiting: one that takes longer has not answered.
+    async fn prompt<T>(&self, asked: Vec<Asked<'_, Result<T, StoreError>>>) -> Vec<Result<T, StoreError>> {
+        let mut asking = Asking::new(asked);
+        let is_begun = |asking: &Asking<'_, _>| asking.answers.iter().flatten().any(Result::is_ok);
+        poll_fn(|cx| if asking.poll(cx) || is_begun(&asking) { Poll::Ready(()) } else { Poll::Pending }).await;
+        let rest = poll_fn(|cx| if asking.poll(cx) { Poll::Ready(()) } else { Poll::Pending });
+        self.common.time.limit(self.common.pace.late, pin!(rest)).await;
+        let late = || Err(StoreError::Unavailable { why: "it does not answer in time".to_owned() });
+        asking.answers.into_iter().map(|answer| answer.unwrap_or_else(late)).collect()
+    }
+
+    pub(crate) async fn expire_all(&self, limit: usize) -> Result<Expired, StoreError> {
+        let used = |expired: &Option<Expired>, _| {
+            let expired = expired.unwrap_or_default();
+            let count = expired.timers_fired.max(expired.tasks_expired).max(expired.workers_lost) as usize;
+            Used { count, may_have_more: expired.more }
+        };
+        let Round { answers, is_cut } = self.share_out_by(limit, |place, part| Box::pin(place.expire(part)), used).await?;
+        let mut all = Expired::default();
+        let mut last = BTreeMap::new();
+        // Nothing is known of what a database found that is not done looking.
+        for (position, expired) in answers.into_iter().filter_map(|(position, expired)| Some((position, expired?))) {
+            all.timers_fired += expired.timers_fired;
+            all.tasks_expired += expired.tasks_expired;
+            // The same workers have been silent everywhere.
+            all.workers_lost = all.workers_lost.max(expired.workers_lost);
+            last.insert(position, expired);
+        }
+        all.more = is_cut || last.values().any(|expired| expired.more);
+        all.next_due = last.values().filter_map(|expired| expired.next_due).min();
+        Ok(all)
+    }
+
+    pub(crate) async fn delete_expired(&self, retention: Retention, limit: usize) -> Result<u64, StoreError> {
+        let delete = |limit| Delete::Expired { retention: retention.clone(), limit };
+        let used = |deleted: &u64, part| full(*deleted as usize, part);
+        let round = self.share_out(limit, |limit, store| store.delete_runs(delete(limit)), used).await?;
+        Ok(round.answers.into_iter().map(|(_, deleted)| deleted).sum())
+    }
+}

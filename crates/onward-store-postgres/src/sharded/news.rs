@@ -1,0 +1,111 @@
+//! What goes from run to run and from server to server.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use onward_core::run::Delivery;
+use onward_store::{DeliveryId, Known, Since, Store, StoreError, StoreFuture};
+
+use crate::sharded::merge::take_turns;
+use crate::sharded::spread::{ShardedStore, all_answers, position, some_answers};
+
+/// How many news of one database are looked through for some whose receiver can be reached.
+const LOOKED_THROUGH_MAX: usize = 65_536;
+
+impl ShardedStore {
+    /// The oldest of each database in turn.
+    pub(crate) async fn deliveries_of_all(&self, limit: usize) -> Result<Vec<(DeliveryId, Delivery)>, StoreError> {
+        let down: Vec<bool> = self.places().iter().map(|place| !place.is_up()).collect();
+        let (down, count) = (Arc::new(down), self.places().len());
+        let answers = self.ask_some(self.rotated(), |_, store| to_those_up(store, down.clone(), limit)).await;
+        let mut lists = Vec::new();
+        for (position, news) in some_answers(answers)? {
+            let renamed = news.into_iter().map(|(id, delivery)| Ok((outer(id, position, count)?, delivery)));
+            lists.push(renamed.collect::<Result<Vec<_>, StoreError>>()?);
+        }
+        Ok(take_turns(lists, limit))
+    }
+
+    /// An error if one database fails: what is not removed there is delivered again, and whoever asks for more should wait.
+    pub(crate) async fn finish_deliveries_of_all(&self, done: Vec<DeliveryId>) -> Result<(), StoreError> {
+        let mut by_position: BTreeMap<usize, Vec<DeliveryId>> = BTreeMap::new();
+        for id in done {
+            let (position, id) = inner(id, self.places().len());
+            by_position.entry(position).or_default().push(id);
+        }
+        let positions = by_position.keys().copied().collect();
+        let answers = self.ask_some(positions, |position, store| store.finish_deliveries(by_position[&position].clone())).await;
+        all_answers(answers).map(drop)
+    }
+
+    /// Of runs in a database that is down nothing is known to be new.
+    pub(crate) async fn read_since_of_all(&self, known: Vec<Known>) -> Result<Vec<Since>, StoreError> {
+        let mut by_position: BTreeMap<usize, Vec<Known>> = BTreeMap::new();
+        for known in known {
+            by_position.entry(position(&known.run, self.places().len())).or_default().push(known);
+        }
+        let positions = by_position.keys().copied().collect();
+        let answers = self.ask_some(positions, |position, store| store.read_since(by_position[&position].clone())).await;
+        Ok(some_answers(answers)?.into_iter().flat_map(|(_, news)| news).collect())
+    }
+
+    /// Through one database, because everybody listens at all of them: nothing is heard twice.
+    pub(crate) async fn tell_others_once(&self, message: Vec<u8>) -> Result<(), StoreError> {
+        let mut down = None;
+        for place in self.places() {
+            match place.refusal() {
+                None => return place.ask(|store| store.tell_others(message)).await,
+                Some(error) => down = down.or(Some(error)),
+            }
+        }
+        down.map_or(Ok(()), Err)
+    }
+}
+
+/// The oldest news whose receivers lie in databases that are up. What waits for the others must not hide the rest (SD7).
+fn to_those_up(store: &dyn Store, down: Arc<Vec<bool>>, limit: usize) -> StoreFuture<'_, Vec<(DeliveryId, Delivery)>> {
+    Box::pin(async move {
+        let mut wanted = limit;
+        loop {
+            let mut news = store.deliveries(wanted).await?;
+            let is_all = news.len() < wanted || wanted >= LOOKED_THROUGH_MAX;
+            news.retain(|(_, delivery)| !down[position(delivery.receiver(), down.len())]);
+            if is_all || news.len() >= limit {
+                news.truncate(limit);
+                return Ok(news);
+            }
+            wanted = wanted.saturating_mul(4);
+        }
+    })
+}
+
+/// The number of a delivery among those of all databases.
+fn outer(id: DeliveryId, position: usize, count: usize) -> Result<DeliveryId, StoreError> {
+    let number = id.0.checked_mul(count as u64).and_then(|number| number.checked_add(position as u64));
+    number.map(DeliveryId).ok_or_else(|| StoreError::Corrupt { why: format!("a delivery has the number {}", id.0) })
+}
+
+fn inner(id: DeliveryId, count: usize) -> (usize, DeliveryId) {
+    ((id.0 % count as u64) as usize, DeliveryId(id.0 / count as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delivery_is_found_again_by_its_number_and_no_two_share_one() {
+        let mut numbers = std::collections::BTreeSet::new();
+        for count in [1, 3, 7] {
+            numbers.clear();
+            for position in 0..count {
+                for id in [0, 1, 2, u64::from(u32::MAX), i64::MAX as u64 / 7] {
+                    let number = outer(DeliveryId(id), position, count).unwrap();
+                    assert_eq!(inner(number, count), (position, DeliveryId(id)));
+                    assert!(numbers.insert(number), "{number:?}");
+                }
+            }
+        }
+        assert_eq!(outer(DeliveryId(u64::MAX), 0, 2).unwrap_err().code(), "store_corrupt");
+    }
+}

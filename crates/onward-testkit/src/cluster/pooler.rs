@@ -1,0 +1,82 @@
+//! A PgBouncer in transaction mode before a cluster.
+
+use std::io;
+use std::net::TcpStream;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::user::User;
+use super::{Cluster, OWNER, as_user, free_port, make_directory};
+
+/// What is said where there is none.
+const NEEDED: &str = "PgBouncer is needed for this test: install it with `apt-get install pgbouncer` or your system's package of that \
+     name, or set PGBOUNCER to the program";
+
+/// Runs the pooler for as long as standard input lasts, so that it ends with this process however that ends.
+const WATCH: &str = r#"trap '' INT TERM HUP
+"$1" "$2/pgbouncer.ini" >"$2/log" 2>&1 & pooler=$!
+read -r _
+kill -KILL "$pooler"; wait "$pooler"; rm -rf "$2""#;
+
+/// Gives each transaction another connection. Ends with this value.
+pub struct Pooler {
+    pub port: u16,
+    watcher: Child,
+}
+
+impl Pooler {
+    pub fn start(cluster: &Cluster) -> io::Result<Pooler> {
+        let program = find().ok_or_else(|| io::Error::other(NEEDED))?;
+        let user = User::unprivileged()?;
+        let (directory, port) = (make_directory(user.as_ref())?, free_port()?);
+        let settings = [
+            "[databases]".to_owned(),
+            format!("* = host=127.0.0.1 port={} user={OWNER}", cluster.port()),
+            "[pgbouncer]".to_owned(),
+            format!("listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir ="),
+            "auth_type = any\npool_mode = transaction\ndefault_pool_size = 3\nmax_client_conn = 200".to_owned(),
+            format!("admin_users = {OWNER}\npidfile = {}/pid", directory.display()),
+        ];
+        std::fs::write(directory.join("pgbouncer.ini"), settings.join("\n") + "\n")?;
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", WATCH, "onward-pg-pooler"]).arg(program).arg(&directory);
+        let watcher = as_user(&mut shell, user.as_ref())
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stderr(Stdio::null())
+            .current_dir("/")
+            .spawn()?;
+        let pooler = Pooler { port, watcher };
+        let until = Instant::now() + super::START_MAX;
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if Instant::now() > until {
+                let log = std::fs::read_to_string(directory.join("log")).unwrap_or_default();
+                return Err(io::Error::other(format!("pgbouncer did not start: {log}")));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(pooler)
+    }
+
+    /// How to connect to a database of the cluster through the pooler.
+    pub fn url(&self, database: &str) -> String {
+        format!("postgres://{OWNER}@127.0.0.1:{}/{database}", self.port)
+    }
+}
+
+impl Drop for Pooler {
+    fn drop(&mut self) {
+        drop(self.watcher.stdin.take());
+        let _ = self.watcher.wait();
+    }
+}
+
+/// `PGBOUNCER`, then the path, then where Debian puts it.
+fn find() -> Option<PathBuf> {
+    let named = std::env::var_os("PGBOUNCER").map(PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
+    named.into_iter().chain(folders.map(|folder| folder.join("pgbouncer"))).find(|program| program.is_file())
+}

@@ -1,0 +1,14 @@
+//! Parts that tests of several crates share: PostgreSQL clusters, a network that fails, a wrong clock, mutated bytes.
+//!
+//! Only for tests and benchmarks: no crate of the product depends on it.
+#![allow(unsafe_code, reason = "signals are sent to the processes of a cluster")]
+
+mod clock;
+mod cluster;
+mod mutate;
+mod proxy;
+
+pub use clock::WrongClock;
+pub use cluster::*;
+pub use mutate::{Counts, mutate, mutate_times};
+pub use proxy::Proxy;
