@@ -43,7 +43,7 @@ fn finished_runs_go_by_the_limit_and_leave_no_row_behind() {
     assert_eq!(database.psql(rows).unwrap(), "10|10");
 }
 
-/// `ONWARD_SLOW=1 cargo test -p onward-store-postgres --test postgres retention -- --nocapture`: the figures of ADR 0036.
+/// `ONWARD_SLOW=1 cargo test -p onward-store-postgres --test postgres retention -- --nocapture`: the figures of ADR 0014.
 #[test]
 fn what_a_hundred_thousand_finished_runs_cost() {
     let runs = if std::env::var_os("ONWARD_SLOW").is_some() { 100_000 } else { 1_000 };
