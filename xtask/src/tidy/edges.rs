@@ -2,7 +2,7 @@
 
 use super::Sources;
 
-/// The helper of tests that feed decoders with mutated bytes: every crate with a decoder has it as a dev-dependency (ADR 0075).
+/// The helper of tests that feed decoders with mutated bytes: every crate with a decoder has it as a dev-dependency (ADR 0028).
 const FUZZ: &str = "onward-fuzz";
 
 /// A new line or word here needs an ADR.
