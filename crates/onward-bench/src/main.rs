@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-/// The same as the `onward` binary's (ADR 0011).
+/// The same as the `onward` binary's (ADR 0028).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -24,7 +24,7 @@ mod stopping;
 
 use std::process::ExitCode;
 
-/// Commits are made on one thread and dropped on another, which the system's allocator is slow at (ADR 0011).
+/// Commits are made on one thread and dropped on another, which the system's allocator is slow at (ADR 0028).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

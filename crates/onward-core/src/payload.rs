@@ -79,7 +79,7 @@ impl Payload {
         self.content_type.is_none()
     }
 
-    /// The same value in the one spelling that all its spellings share (ADR 0010); what is not JSON, as it is.
+    /// The same value in the one spelling that all its spellings share (ADR 0003); what is not JSON, as it is.
     pub fn canonical(&self) -> Payload {
         let text = self.is_json().then(|| crate::hash::canonical_json(&self.data)).flatten();
         text.map_or_else(|| self.clone(), Payload::from_json_text)

@@ -175,7 +175,7 @@ fn same(a: Option<&Payload>, b: Option<&Payload>) -> bool {
     a == b || a.map(Hash::of) == b.map(Hash::of)
 }
 
-/// What the code asked for, with its payloads in their canonical form: the order of a hash map is no divergence (ADR 0010).
+/// What the code asked for, with its payloads in their canonical form: the order of a hash map is no divergence (ADR 0003).
 pub fn canonical(event: &Event) -> Event {
     let spell = |payload: &mut Payload| *payload = payload.canonical();
     let mut event = event.clone();

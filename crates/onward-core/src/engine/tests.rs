@@ -699,7 +699,7 @@ fn a_call_that_is_refused_asks_for_nothing_and_takes_its_place() {
     replay.idle();
 }
 
-/// ADR 0010: a hash map has another order each time it is made; what it holds may not differ.
+/// ADR 0003: a hash map has another order each time it is made; what it holds may not differ.
 #[test]
 fn a_strict_replay_compares_payloads_by_what_they_say_and_not_by_how_they_are_spelled() {
     let recorded = r#"{"a":1,"b":[1.0,"A"]}"#;

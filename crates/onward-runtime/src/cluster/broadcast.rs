@@ -2,7 +2,7 @@
 //! their tasks say there.
 //!
 //! Everything is said at most once, to whoever is there. A question that nobody takes up in time has no answer; what is emitted for
-//! somebody who has gone is gone (ADR 0032). Must never carry what has to be recorded.
+//! somebody who has gone is gone (ADR 0015). Must never carry what has to be recorded.
 
 mod readers;
 

@@ -1,6 +1,6 @@
 //! The workers of other servers on the same store.
 //!
-//! Each server says with its membership who works for it, and whoever wants to know reads what all of them say (ADR 0032). It is for
+//! Each server says with its membership who works for it, and whoever wants to know reads what all of them say (ADR 0015). It is for
 //! people, and a little old: no decision hangs on it. Must never keep work from a worker because nobody has said that it is there.
 
 use std::collections::BTreeMap;

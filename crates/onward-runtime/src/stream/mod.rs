@@ -7,7 +7,7 @@
 //! Invariants:
 //! - ST1: all streams together take no more than [`BYTES_MAX_OF_ALL`], but for what was said since the last look at it.
 //! - ST2: what a task here says reaches the streams of other servers on the store if somebody reads there; what logs say, each server
-//!   hears from the store (ADR 0032).
+//!   hears from the store (ADR 0015).
 
 mod buffer;
 pub(crate) mod emits;

@@ -1,7 +1,7 @@
 //! Limits that are closed for a while: a provider has refused a call for one, and whoever shares it would be refused too.
 //!
 //! A worker says with its kinds which limit their calls share: for a model it stands for the address and the key of its provider (ADR
-//! 0056). An attempt that was refused for its limit says for how long; until then no worker that shares it gets a task of those kinds
+//! 0025). An attempt that was refused for its limit says for how long; until then no worker that shares it gets a task of those kinds
 //! here, and the other runtimes over a shared store are told, so that one refusal does for all of them. A task that is not given out uses
 //! up no attempt and leaves no record.
 //!

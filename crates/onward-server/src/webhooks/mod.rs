@@ -1,7 +1,7 @@
 //! Webhooks in: requests of others that are believed for their signature, and become a run or a signal.
 //!
 //! A hook has a name, a namespace, secrets and a target, in a file that the command line writes and a running server follows, like keys
-//! (ADR 0025). No key is asked for: the signature is the credential.
+//! (ADR 0026). No key is asked for: the signature is the credential.
 //!
 //! Invariants:
 //! - HK1 (S3, S31): an unknown hook, a wrong or missing signature and a time outside of the window get one and the same answer, after

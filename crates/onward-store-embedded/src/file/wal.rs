@@ -2,7 +2,7 @@
 //!
 //! Owns the parser of `onward.db-wal` and the decision whether its end is a torn tail or damage. SQLite takes the first frame with a
 //! wrong checksum for the end of the log, so that one changed byte loses every commit behind it. Must never run after SQLite has opened
-//! the directory for writing: SQLite may copy, cut or overwrite the log. ADR 0063 has the argument.
+//! the directory for writing: SQLite may copy, cut or overwrite the log. ADR 0013 has the argument.
 //!
 //! Invariants:
 //! - I6: a log is damaged if a commit that was synced cannot be read from it: the mark of the last synced commit is behind the end that

@@ -1,7 +1,7 @@
 //! Statements and connections.
 //!
 //! Owns how SQL goes out: unnamed statements with their types, so that nothing stays behind on a connection and a pooler may give each
-//! transaction another one. What every batch says is in functions of the database, whose plans any session keeps for itself (ADR 0043).
+//! transaction another one. What every batch says is in functions of the database, whose plans any session keeps for itself (ADR 0014).
 //! Must never leave a setting, a lock or a prepared statement on a session.
 
 use std::rc::Rc;

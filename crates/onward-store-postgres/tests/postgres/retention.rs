@@ -92,7 +92,7 @@ fn no_row_of_any_table_has_what_a_deleted_run_held() {
     assert_eq!(tables_with(&database, CANARY), "none");
 }
 
-/// `ONWARD_SLOW=1 cargo test -p onward-store-postgres --test postgres retention -- --nocapture`: the figures of ADR 0036.
+/// `ONWARD_SLOW=1 cargo test -p onward-store-postgres --test postgres retention -- --nocapture`: the figures of ADR 0014.
 #[test]
 fn what_a_hundred_thousand_finished_runs_cost() {
     let runs = if std::env::var_os("ONWARD_SLOW").is_some() { 100_000 } else { 1_000 };

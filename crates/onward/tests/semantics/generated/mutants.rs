@@ -45,7 +45,7 @@ pub enum Mutant {
     VersionIsTheNewest,
     /// The arms of a join are polled from the right.
     RightArmIsFirst,
-    /// Waiting for all ends with the first failure (ADR 0007), a race with the first answer.
+    /// Waiting for all ends with the first failure (ADR 0004), a race with the first answer.
     FirstFailureEnds,
     CancelIsIgnored,
     CancelMeetsEveryCall,
