@@ -1,4 +1,4 @@
-//! `docs/invariants.md`, made from the module docs: one place to read every numbered invariant.
+//! `docs/invariants.md`, made from the module docs: an index from the number of an invariant to the module that states it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,11 +8,12 @@ use super::Sources;
 pub const PAGE: &str = "docs/invariants.md";
 
 const HEAD: &str = "\
-# Invariants
+# Index of invariants
 
-Made by `cargo xtask tidy --write` from the module docs; edit those.
-Numbers in parentheses are the promises behind an invariant; they are explained in [guide/guarantees.md](guide/guarantees.md).
-A number is cited where it is asserted, tested or relied upon, so one search leads from promise to proof.
+Module docs state the invariants of their module under a number.
+This index, made by `cargo xtask tidy --write`, says which module.
+Numbers in parentheses are the guarantees behind an invariant ([guide/guarantees.md](guide/guarantees.md)).
+A number is cited where it is asserted, tested or relied upon, so one search leads from guarantee to proof.
 ";
 
 #[derive(Debug, PartialEq)]
@@ -38,29 +39,27 @@ pub fn check(sources: &Sources, problems: &mut Vec<String>) {
 
 pub fn page(sources: &Sources) -> String {
     let mut page = HEAD.to_owned();
+    let mut last_crate = "";
     for (path, text) in sources.crate_sources() {
-        let found = invariants(text);
-        if found.is_empty() {
-            continue;
-        }
+        let found: Vec<String> = invariants(text).iter().map(Invariant::index_entry).collect();
+        let Some(crate_name) = path.split('/').nth(1).filter(|_| !found.is_empty()) else { continue };
         // Writing to a String cannot fail.
-        let _ = write!(page, "\n## {}\n\n`{path}`: {}\n\n", module(path), owner(text));
-        for Invariant { number, text } in found {
-            let _ = writeln!(page, "- {number}{text}");
+        if crate_name != last_crate {
+            let _ = write!(page, "\n## {crate_name}\n\n| module | invariants |\n|---|---|\n");
+            last_crate = crate_name;
         }
+        let file = path.split_once("/src/").map_or(path, |(_, file)| file);
+        let _ = writeln!(page, "| [`{file}`](../{path}) | {} |", found.join(", "));
     }
     page
 }
 
-/// `crates/onward-core/src/engine/mailbox.rs` is `onward_core::engine::mailbox`.
-fn module(path: &str) -> String {
-    let path = path.trim_start_matches("crates/").trim_end_matches(".rs").trim_end_matches("/mod").trim_end_matches("/lib");
-    path.replace("/src", "").replace('/', "::").replace('-', "_")
-}
-
-/// The first sentence of a module's doc.
-fn owner(text: &str) -> String {
-    module_doc(text).next().unwrap_or_default().to_owned()
+impl Invariant {
+    /// Returns the number and the guarantees behind it: `R1 (L3, L7)`.
+    fn index_entry(&self) -> String {
+        let guarantees = self.text.split_once("): ").map(|(guarantees, _)| guarantees).filter(|text| text.starts_with(" ("));
+        guarantees.map_or_else(|| format!("`{}`", self.number), |guarantees| format!("`{}{guarantees})`", self.number))
+    }
 }
 
 fn module_doc(text: &str) -> impl Iterator<Item = &str> {
@@ -107,9 +106,9 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_a_module() {
-        assert_eq!(module("crates/onward-core/src/engine/mailbox.rs"), "onward_core::engine::mailbox");
-        assert_eq!(module("crates/onward/src/ctx/mod.rs"), "onward::ctx");
-        assert_eq!(module("crates/onward/src/lib.rs"), "onward");
+    fn an_entry_has_the_guarantees_behind_the_invariant() {
+        let entry = |line: &str| invariants(&format!("//! - {line}\n"))[0].index_entry();
+        assert_eq!(entry("R1 (L3, L7): a commit (of a run) is one"), "`R1 (L3, L7)`");
+        assert_eq!(entry("R2: a commit (of a run): it is one"), "`R2`");
     }
 }
