@@ -310,7 +310,7 @@ async fn a_conversation_that_is_reset_to_an_earlier_turn_ends() {
     let view = run.until(|view| view.head.status.is_closed()).await.unwrap();
     assert_eq!((view.head.status, view.reset_to.unwrap().as_str()), (Status::Terminated, "d"));
     let refused = run.reset().of_generation(1).id("e").await.err().unwrap();
-    assert!(refused.to_string().contains("run d goes on in its place"), "{refused}");
+    assert!(refused.to_string().contains("already reset to run d"), "{refused}");
     assert_eq!(run.reset().of_generation(2).id("d").await.unwrap().id(), reset.id(), "the same again is the same");
     onward.shutdown().await;
 }
