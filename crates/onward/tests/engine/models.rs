@@ -384,12 +384,8 @@ async fn an_answer_to_a_question_that_is_no_longer_asked_stops_the_run_before_an
     onward.disapprove(&question, "never").await.unwrap();
     let pause = crate::site::paused(&run).await;
     assert_eq!(pause.reason, PauseReason::EffectAbandoned);
-    let told = [
-        "approval `tool.pay`",
-        "which was DECLINED (never)",
-        "now asks for task `",
-        "`onward run resume c` lets the code do that",
-    ];
+    let told =
+        ["approval `tool.pay`", "which was DECLINED (never)", "now attempts task `", "then accept it with `onward run resume c`"];
     assert!(told.iter().all(|words| pause.message.contains(words)), "{}", pause.message);
     assert_eq!(calls.load(Ordering::SeqCst), 0, "a person has said no");
     run.resume().await.unwrap();
