@@ -18,8 +18,8 @@
 //!   is matched if the code has requested the same approval again and got the same decision. A branch request accepts all
 //!   abandoned decisions.
 //! - SG4: a segment is abandoned at most three times; then the run pauses.
-//! - SG5: a call that the code made before the divergence point and canceled after it has ended: it stays canceled, and a call
-//!   that awaits it receives the cancellation, after all events before the divergence point.
+//! - SG5: a call made before the divergence point and canceled after it stays canceled; code that awaits it receives the
+//!   cancellation after all events before the divergence point.
 //! - SG6: a segment has at most [`SEGMENT_EVENTS_MAX`] events; then the run pauses, and a resume allows as many again. Completed
 //!   work is recorded nevertheless.
 

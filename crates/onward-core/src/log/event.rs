@@ -655,7 +655,7 @@ numbered! {
         2 => ActivationFailed,
         /// The recorded version of a change is below what the code still supports.
         3 => VersionTooOld,
-        /// An agent's code abandoned too many parts of its segment in a row.
+        /// An agent's code abandoned its segment too often.
         4 => UnstableSegment,
         /// An agent's code abandoned a call that had an effect, and would continue without it.
         5 => EffectAbandoned,

@@ -228,7 +228,7 @@ message! {
     #[derive(Default)]
     pub struct BudgetHead {
         1 => limit: Budget,
-        /// The start of the run's first generation.
+        /// The start of the time limit: the start of the run's first generation, or the time at which it was first limited.
         2 => since: Option<Timestamp>,
         /// The number of turns: segments that ended with a checkpoint and had an attempt with a cost.
         3 => turns: u64,

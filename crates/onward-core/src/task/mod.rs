@@ -18,8 +18,8 @@
 //! - K7 (R11): an attempt of a task with an effect class or a cost is recorded in the write that hands it out; if its run rejects
 //!   the record, it is not handed out. So code that abandons a part of a log knows which tasks have begun, and a model call
 //!   counts in the ledger from its beginning.
-//! - K8 (R10): a claim number is never one that another worker may still hold: neither of the same call in an earlier incarnation
-//!   of the run, nor of the same task before its log was moved or its rows were lost.
+//! - K8 (R10): a claim differs from every other one that a worker may still hold: of the same call in an earlier incarnation of
+//!   the run, and of the same task before its log was moved or its rows were lost.
 //! - K9: two executions of a task never have the same attempt number. Interrupted attempts and lost workers use up a number, but
 //!   do not count against the retry limit.
 //! - K10 (L9): a worker that moves to another server keeps its attempt. Reports that the previous server makes on its own (lost,
