@@ -1,11 +1,11 @@
-//! What user code fails with.
+//! Failures: the recorded results of user code that did not succeed.
 //!
 //! A [`Failure`] is data: it is recorded, compared and shown. It deliberately does not implement
 //! [`std::error::Error`], so that every error type converts into it with `?`.
 //!
-//! Invariant F1: no recorded failure has a message, causes or details of more than [`FAILURE_BYTES_MAX`] each, or sealed details of
-//! more than four times as much: a failure is shown in lists and repeated from child to parent, and a text that somebody made by accident
-//! must not fill the log.
+//! Invariant F1: a recorded failure's message, causes and details have at most [`FAILURE_BYTES_MAX`] bytes each, encrypted
+//! details four times as much. Failures are shown in lists and copied from child to parent, so a large text must not fill the
+//! log.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,36 +13,36 @@ use std::time::Duration;
 use crate::time::millis;
 use crate::{Payload, message};
 
-/// How long a failure's message may be, all its causes together, and its details.
+/// The maximum size of a failure's message, of all its causes together, and of its details, in bytes.
 pub const FAILURE_BYTES_MAX: usize = 64 * 1024;
 
-/// What stands where a text was cut.
+/// The mark at the end of a truncated text.
 const CUT: &str = "… (cut)";
 
-/// How much is shown of details that are too long to be kept: they are data, of which a part is of no use to code.
+/// The number of bytes kept of details that are too long, for people to read: code cannot use a part of a value.
 const DETAILS_SHOWN: usize = 1024;
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 message! {
-    /// Why a step, task, child or run failed.
+    /// The failure of a step, task, child or run.
     pub struct Failure {
-        /// A stable word to branch on; `failed` unless someone knows better.
+        /// A stable code to branch on; `failed` unless a more specific one is known.
         1 => code: String,
         2 => message: String,
-        /// Whether a retry may help; `Failure::fatal` says no.
+        /// False if a retry cannot help, as in `Failure::fatal`.
         3 => retryable: bool,
         /// The causes, outermost first, without repeating the message.
         4 => causes: Vec<String>,
-        /// Data for whoever handles it.
+        /// Data for the code that handles the failure.
         5 => details: Option<Box<Payload>>,
-        /// The earliest sensible retry, as told by the callee.
+        /// The earliest sensible retry, as reported by the callee.
         6 => retry_after_ms: Option<u64>,
-        /// For how long the callee is closed to everybody who shares the limit that it refused the call for.
+        /// The time for which the callee rejects every call that shares the exceeded rate limit.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         7 => limited_ms: Option<u32>,
-        /// What a callee outside said, which may repeat anything that it was told: for operators alone. Never written as JSON, so that no
-        /// document has it.
+        /// The callee's raw response, for operators only: it may repeat secrets of the request. Never serialized as JSON, so no
+        /// document contains it.
         #[serde(default, skip_serializing)]
         8 => diagnosis: Option<Box<String>>,
     }
@@ -62,12 +62,12 @@ impl Failure {
         }
     }
 
-    /// A failure that a retry may cure; any error that comes through `?` is one.
+    /// Returns a failure that a retry may fix; every error converted with `?` is one.
     pub fn retryable(message: impl Into<String>) -> Failure {
         Failure::new("failed", message)
     }
 
-    /// A failure that is final: no retry.
+    /// Returns a final failure: no retry.
     pub fn fatal(message: impl Into<String>) -> Failure {
         Failure { retryable: false, ..Failure::new("failed", message) }
     }
@@ -84,17 +84,17 @@ impl Failure {
         Failure { retry_after_ms: Some(millis(delay)), ..self }
     }
 
-    /// The callee has refused the call for a limit that others share: nobody who does should ask it for so long.
+    /// Sets the time for which all callers that share the exceeded rate limit must not call.
     pub fn with_limited(self, span: Duration) -> Failure {
         Failure { limited_ms: Some(u32::try_from(millis(span)).unwrap_or(u32::MAX)), ..self }
     }
 
-    /// Keeps what a callee outside said, for operators.
+    /// Attaches the raw response of an external callee, for operators.
     pub fn with_diagnosis(self, diagnosis: impl Into<String>) -> Failure {
         Failure { diagnosis: Some(Box::new(diagnosis.into())), ..self }
     }
 
-    /// The run was asked to stop.
+    /// Returns the failure of a canceled run.
     pub fn canceled(reason: &str) -> Failure {
         let message =
             if reason.is_empty() { "the run was canceled".to_owned() } else { format!("the run was canceled: {reason}") };
@@ -105,7 +105,7 @@ impl Failure {
         Failure::new("timed_out", format!("{what} timed out"))
     }
 
-    /// The failure as it is recorded: what is too long is cut, with a mark (F1).
+    /// Returns the failure as it is recorded: long parts are truncated and marked (F1).
     pub fn bounded(mut self) -> Failure {
         cut(&mut self.message, FAILURE_BYTES_MAX);
         self.diagnosis.iter_mut().for_each(|diagnosis| cut(diagnosis, FAILURE_BYTES_MAX));
@@ -134,7 +134,7 @@ impl Failure {
         self.code == "timed_out"
     }
 
-    /// Takes any error apart; a [`Failure`] inside a box comes out as it went in.
+    /// Converts any error into a failure; a boxed [`Failure`] is returned unchanged.
     pub fn from_box(error: BoxError) -> Failure {
         match error.downcast::<FailureError>() {
             Ok(failure) => failure.0,
@@ -153,12 +153,12 @@ impl Failure {
     }
 }
 
-/// Sealed details hold message and causes as well, and were cut before they were sealed.
+/// Returns the limit for details. Encrypted details also contain message and causes, and were truncated before encryption.
 fn details_max(details: &Payload) -> usize {
     if details.sealed_with().is_some() { 4 * FAILURE_BYTES_MAX } else { FAILURE_BYTES_MAX }
 }
 
-/// Cuts a text to `bytes_max`, its mark included.
+/// Truncates a text to `bytes_max`, mark included.
 pub(crate) fn cut(text: &mut String, bytes_max: usize) {
     if text.len() > bytes_max {
         text.truncate(text.floor_char_boundary(bytes_max - CUT.len()));
@@ -166,7 +166,7 @@ pub(crate) fn cut(text: &mut String, bytes_max: usize) {
     }
 }
 
-/// The beginning of details, as text.
+/// Returns the beginning of details, as text.
 fn shown(details: &Payload) -> Payload {
     let data = details.data();
     let begin = String::from_utf8_lossy(&data[..data.len().min(DETAILS_SHOWN)]);
@@ -191,7 +191,7 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
     }
 }
 
-/// A [`Failure`] where an [`std::error::Error`] is needed.
+/// A [`Failure`] as an [`std::error::Error`].
 #[derive(Debug, Clone)]
 pub struct FailureError(pub Failure);
 

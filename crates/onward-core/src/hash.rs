@@ -1,8 +1,8 @@
-//! Identity by content.
+//! Content hashes.
 //!
-//! Two inputs are the same when their canonical forms are: for JSON, independent of key order, spacing, escapes and
-//! the spelling of numbers, with every integer exact; for what is sealed, the identity it tells; for anything else, the bytes.
-//! Must never change what it returns for an old input: recorded hashes are compared on every replay.
+//! Two inputs are equal if their canonical forms are. The canonical form of JSON does not depend on key order, spacing, escapes
+//! and the spelling of numbers; integers stay exact. An encrypted payload carries its identity with it; all others are hashed as
+//! bytes. Must never change its result for an old input: recorded hashes are compared on every replay.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,9 +16,9 @@ use crate::Payload;
 pub struct Hash(pub [u8; 16]);
 
 impl Hash {
-    /// The identity of a payload.
+    /// Returns the identity of a payload.
     pub fn of(payload: &Payload) -> Hash {
-        // What is sealed differs in every byte each time: whoever sealed it says what it is.
+        // Every encryption of a value has different bytes, so an encrypted payload starts with its identity.
         let told = payload.sealed_with().and_then(|_| payload.data().first_chunk::<16>());
         if let Some(identity) = told {
             return Hash(*identity);
@@ -32,7 +32,7 @@ impl Hash {
         Hash::cut(hasher)
     }
 
-    /// The identity of several byte strings in order.
+    /// Hashes several byte strings in order.
     pub fn of_parts(parts: &[&[u8]]) -> Hash {
         let mut hasher = blake3::Hasher::new();
         for part in parts {
@@ -42,7 +42,7 @@ impl Hash {
         Hash::cut(hasher)
     }
 
-    /// Reads the text form.
+    /// Parses the text form.
     pub fn parse(text: &str) -> Option<Hash> {
         if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return None;
@@ -86,10 +86,10 @@ impl<'de> Deserialize<'de> for Hash {
     }
 }
 
-/// How deep canonicalization follows; deeper text is compared byte for byte.
+/// The maximum nesting for canonicalization; deeper text is compared byte for byte.
 const DEPTH_MAX: usize = 128;
 
-/// The canonical form, or `None` when `text` is not JSON.
+/// Returns the canonical form, or `None` if `text` is not JSON.
 pub(crate) fn canonical_json(text: &[u8]) -> Option<Vec<u8>> {
     let mut reader = JsonReader { rest: std::str::from_utf8(text).ok()? };
     let mut out = Vec::with_capacity(text.len());
@@ -159,7 +159,7 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    /// Keys sorted by their bytes; of equal keys the last wins, as readers of JSON do.
+    /// Writes keys sorted by their bytes; of equal keys the last one wins, as in JSON parsers.
     fn object(&mut self, depth: usize, out: &mut Vec<u8>) -> Option<()> {
         self.eat("{")?;
         let mut members = BTreeMap::new();
@@ -226,8 +226,8 @@ fn put_string(text: &str, out: &mut Vec<u8>) {
     serde_json::to_writer(out, text).expect("text can always be written to memory");
 }
 
-/// Digits and a power of ten without leading or trailing zeros, so that `1`, `1.0` and `10e-1` are one number and
-/// no digit of any number is lost.
+/// Writes the digits and a power of ten without leading or trailing zeros, so that `1`, `1.0` and `10e-1` are equal and no digit
+/// is lost.
 fn put_number(token: &str, out: &mut Vec<u8>) {
     let (negative, token) = token.strip_prefix('-').map_or((false, token), |rest| (true, rest));
     let (mantissa, exponent) = token.split_once(['e', 'E']).unwrap_or((token, "0"));
@@ -239,7 +239,7 @@ fn put_number(token: &str, out: &mut Vec<u8>) {
         out.push(b'0');
         return;
     }
-    // An exponent outside i64 cannot come from a program that computes; its text is kept.
+    // An exponent outside i64 is not a computed value; its text is kept.
     let Ok(exponent) = exponent.trim_start_matches('+').parse::<i64>() else {
         out.extend_from_slice(token.to_ascii_lowercase().as_bytes());
         return;

@@ -1,6 +1,6 @@
-//! Names and positions: everything that points at something else.
+//! Names, ids and positions.
 //!
-//! Owns the limits on names. Must never make an id up: randomness and clocks belong to the shell.
+//! Owns the limits on names. Must never generate an id: randomness and clocks belong to callers of this crate.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::message;
 
-/// The longest name, id or key, in bytes.
+/// The maximum length of a name, id or key, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// Why a text is not a name.
+/// A text that is not a valid name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     #[error("a {what} must not be empty")]
@@ -32,8 +32,8 @@ macro_rules! text_id {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Accepts 1 to 255 bytes of UTF-8 without control characters; compared byte for byte, never normalized. The two names that
-            /// mean something else in every address are refused.
+            /// Accepts 1 to 255 bytes of UTF-8 without control characters, compared byte for byte, never normalized. Fails for
+            /// `.` and `..`, which have a special meaning in URL paths.
             pub fn new(text: impl AsRef<str>) -> Result<$name, NameError> {
                 let text = text.as_ref();
                 if text.is_empty() {
@@ -90,22 +90,22 @@ macro_rules! text_id {
 }
 
 text_id!(
-    /// What user code calls something: a kind, a step, a signal, a queue.
+    /// A name given by user code: a kind, a step, a signal, a queue.
     Name,
     "name"
 );
 text_id!(
-    /// The id of a run, unique in its namespace, chosen by the caller or made up by the shell.
+    /// The id of a run, unique in its namespace, chosen by the caller or generated outside this crate.
     RunId,
     "run id"
 );
 text_id!(
-    /// The tenant border; part of every key.
+    /// The boundary between tenants; part of every key.
     Namespace,
     "namespace"
 );
 text_id!(
-    /// One life of a worker process, as the store's leases know it.
+    /// The id of one worker process, as in the store's leases.
     WorkerId,
     "worker id"
 );
@@ -117,7 +117,7 @@ impl Default for Namespace {
 }
 
 message! {
-    /// Which run, everywhere.
+    /// The full key of a run: namespace and id.
     #[derive(Eq, PartialOrd, Ord, Hash)]
     pub struct RunKey {
         1 => namespace: Namespace,
@@ -146,7 +146,7 @@ impl fmt::Display for RunKey {
 pub struct Index(pub u64);
 
 impl Index {
-    /// Stops at the largest there is, which no log reaches: an index from outside may be any.
+    /// Adds `count`, saturating: an index from outside may have any value.
     pub fn plus(self, count: u64) -> Index {
         Index(self.0.saturating_add(count))
     }
@@ -163,7 +163,7 @@ impl fmt::Display for Index {
 #[serde(transparent)]
 pub struct Epoch(pub u64);
 
-/// Where in the code a call was made: through which arm of which join or select, and the how-manieth call there.
+/// The call id: the position of a call in the code, with the arms of the combinators around it.
 ///
 /// The path alternates ordinals and arms and ends with the call's own ordinal: `7` is the eighth call of the
 /// main line, `2.1.0` the first call in arm 1 of the join that was call 2.
@@ -173,10 +173,10 @@ pub struct Place {
     ordinal: u32,
 }
 
-/// How many parts the path of a place may have: a call inside of 127 joins, one inside the other. Every store holds it as a key.
+/// The maximum number of parts of a call id, reached by a call inside 127 nested combinators. Stores use call ids as keys.
 pub const PLACE_PARTS_MAX: usize = 255;
 
-/// A line of calls: the main line, or one arm of a combinator.
+/// A sequence of calls: the main line, or one arm of a combinator.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Branch(Option<Arc<[u32]>>);
 
@@ -187,7 +187,7 @@ impl Branch {
         self.0.is_none()
     }
 
-    /// The arm `arm` of the combinator at `place`.
+    /// Returns the branch of the arm `arm` of the combinator at `place`.
     pub fn of_arm(place: &Place, arm: u32) -> Branch {
         Branch(Some(place.path().chain([arm]).collect()))
     }
@@ -206,7 +206,7 @@ impl Place {
         &self.branch
     }
 
-    /// The place of the combinator in one of whose arms this call was made.
+    /// Returns the call id of the combinator that has this call in one of its arms.
     pub fn combinator(&self) -> Option<Place> {
         let (_, path) = self.branch.0.as_deref()?.split_last()?;
         Place::from_path(path)
@@ -216,7 +216,7 @@ impl Place {
         self.ordinal
     }
 
-    /// Whether its path has more parts than a place may have.
+    /// Returns true if the path has more than [`PLACE_PARTS_MAX`] parts.
     pub fn is_too_deep(&self) -> bool {
         self.branch.0.as_ref().map_or(0, |path| path.len()) >= PLACE_PARTS_MAX
     }
@@ -225,7 +225,7 @@ impl Place {
         self.branch.0.iter().flat_map(|path| path.iter().copied()).chain([self.ordinal])
     }
 
-    /// The inverse of [`Place::path`]; a path has an odd length.
+    /// Builds a call id from its [`path`](Place::path), which has an odd length.
     pub fn from_path(path: &[u32]) -> Option<Place> {
         let (&ordinal, branch) = path.split_last()?;
         if branch.len() % 2 != 0 {
@@ -268,7 +268,7 @@ impl Serialize for Place {
 impl<'de> Deserialize<'de> for Place {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Place::parse(&text).ok_or_else(|| serde::de::Error::custom("not a place"))
+        Place::parse(&text).ok_or_else(|| serde::de::Error::custom("not a call id"))
     }
 }
 
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(Name::new("é".repeat(128)), Err(NameError::TooLong { what: "name", bytes: 256 }));
         assert_eq!(Name::new(""), Err(NameError::Empty { what: "name" }));
         assert_eq!(Name::new("a\nb"), Err(NameError::Control { what: "name" }));
-        assert_eq!(RunId::new(".."), Err(NameError::Dots { what: "run id" }), "no address could name it");
+        assert_eq!(RunId::new(".."), Err(NameError::Dots { what: "run id" }), "not usable in a URL path");
         assert!(RunId::new("...").is_ok());
         assert_ne!(Name::new("\u{e9}").unwrap(), Name::new("e\u{301}").unwrap());
     }

@@ -1,6 +1,6 @@
-//! What kinds take and give, as their workers said, and which of them only runs may ask for.
+//! JSON schemas of kinds, as registered by workers, and the kinds that only runs may use.
 //!
-//! Invariant IK1: a task of an internal kind is queued by a run that asked for it, and by nothing else: it never stands alone.
+//! Invariant IK1: a task of an internal kind is queued only by a run whose code scheduled it, never as a standalone task.
 
 use crate::log::event::RunStarted;
 use crate::task::MODEL_CALL;
@@ -11,45 +11,45 @@ message! {
     #[derive(Eq)]
     pub struct KindSchemas {
         1 => namespace: Namespace,
-        /// A task's kind; a workflow's otherwise. The two do not know of each other.
+        /// True for a task kind, false for a workflow kind; the two have separate names.
         2 => is_task: bool,
         3 => kind: Name,
-        /// `None` stands for runs without a version.
+        /// `None` for runs without a version.
         4 => version: Option<Name>,
         5 => input: Option<Payload>,
         6 => output: Option<Payload>,
         /// Set by the store.
         7 => registered_at: Timestamp,
-        /// Callers may not start it: it is for runs alone.
+        /// Only runs may start it, callers may not.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         8 => is_internal: bool,
     }
 }
 
-/// How the kinds of runs begin that hold a standalone task; the kind of the task follows. No workflow is started under such a name.
+/// The kind prefix of runs that hold a standalone task; the kind of the task follows. Workflows may not use it.
 pub const TASK_KIND_PREFIX: &str = "task:";
 
-/// How the kinds of tools begin; the name of the agent and that of the tool follow.
+/// The kind prefix of tools; the names of the agent and of the tool follow.
 pub const TOOL_KIND_PREFIX: &str = "tool.";
 
-/// Returns whether tasks of this kind are the internal work of agents, whatever their workers say: calls of models and of tools. What
-/// protects them (approvals, budgets, the conversation) is in the run that asks for them.
+/// Returns true if tasks of this kind are internal to agents: model calls and tool calls, regardless of what workers register.
+/// Their safeguards (approvals, budgets, the conversation) are in the run that schedules them.
 pub fn is_internal_task(kind: &Name) -> bool {
     [MODEL_CALL, TOOL_KIND_PREFIX].iter().any(|prefix| kind.as_str().starts_with(prefix))
 }
 
 impl KindSchemas {
-    /// Whether it says anything: an entry that does not removes the one before it.
+    /// Returns false for an empty entry, which removes the entry before it.
     pub fn says_something(&self) -> bool {
         self.input.is_some() || self.output.is_some() || self.is_internal
     }
 
-    /// What it is about, in the order of lists.
+    /// Returns the key of the entry, in list order.
     pub fn place(&self) -> (&Namespace, bool, &Name, Option<&Name>) {
         (&self.namespace, self.is_task, &self.kind, self.version.as_ref())
     }
 
-    /// Whether both say the same about the same, whenever they said it.
+    /// Returns true if both entries have the same key and content; `registered_at` is not compared.
     pub fn agrees(&self, other: &KindSchemas) -> bool {
         let said = |kind: &KindSchemas| (kind.input.clone(), kind.output.clone(), kind.is_internal);
         self.place() == other.place() && said(self) == said(other)
@@ -57,7 +57,7 @@ impl KindSchemas {
 }
 
 impl RunStarted {
-    /// Returns the kind of the standalone task that this would begin and that never stands alone (IK1).
+    /// Returns the kind of the standalone task to start if that kind is internal and must not run standalone (IK1).
     pub fn internal_task(&self) -> Option<&Name> {
         self.task.as_ref().map(|task| &task.kind).filter(|kind| is_internal_task(kind))
     }

@@ -1,13 +1,13 @@
 //! Vocabulary, log and replay engine of Onward.
 //!
-//! This crate decides and never touches the world: no I/O, no clock, no randomness, no threads, no async. Time and
-//! seeds enter as data. Stores, runtimes and SDKs carry out what is decided here.
+//! This crate makes decisions and has no side effects: no I/O, clock, randomness, threads or async. Time and seeds are passed in
+//! as data. Stores, runtimes and SDKs carry out its decisions.
 //!
-//! Reading order: [`event`] (the facts), [`log`] (their order), [`run`] (what may be appended), [`task`] (work on
-//! queues), [`external`] (logs of outside engines), [`engine`] (how code meets its log), [`view`] (what a log says to people), [`conversation`] (what an agent's logs say of its
-//! conversation), [`stream`] (what is said while a run goes on),
-//! [`projection`] (what a store keeps beside it), [`reopen`] (logs that go on from a copy), [`spend`] (what attempts cost),
-//! [`ledger`] (what that comes to), [`budget`] (what it may come to).
+//! Reading order: [`event`] (the facts), [`log`] (their order), [`run`] (admission: which events may be appended), [`task`] (work
+//! on queues), [`external`] (logs of external engines), [`engine`] (replay of code against its log), [`view`] (a readable view of
+//! a log), [`conversation`] (an agent's conversation, derived from its logs), [`stream`] (live output of a run), [`projection`]
+//! (rows that a store derives from a log), [`reopen`] (retry, fork and reset from a copy of a log), [`spend`] (cost of attempts),
+//! [`ledger`] (sums of that cost), [`budget`] (limits on it).
 
 #![forbid(unsafe_code)]
 

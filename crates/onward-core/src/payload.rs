@@ -1,9 +1,9 @@
 //! User data: opaque bytes with a content type.
 //!
 //! Invariants:
-//! - P1 (L22): bytes in are bytes out, on every store and door.
-//! - P2: a value that JSON cannot say is refused when it is written, not found missing when it is read.
-//! - P3: a value that is taken is read as it was written, floats bit for bit, so that replay and live see one value.
+//! - P1 (L22): bytes are returned as they were written, by every store and API.
+//! - P2: a value that JSON cannot represent is rejected on write, instead of being lost on read.
+//! - P3: an accepted value is read as it was written, floats bit for bit, so that live execution and replay see one value.
 
 use std::fmt;
 
@@ -16,29 +16,30 @@ use serde_json::value::RawValue;
 use crate::log::codec::{DecodeError, Field, Raw, Reader, put_bytes, put_nested};
 use crate::log::schema::{FieldLine, Proto, Schema};
 
-/// The content type of a payload that has none of its own.
+/// The default content type.
 pub const JSON: &str = "application/json";
 
-/// How the content type of a sealed payload begins; the name of the key follows.
+/// The prefix of an encrypted payload's content type; the name of the key follows.
 const SEALED: &str = "application/vnd.onward.sealed;key=";
 
-/// How a sealed payload begins where there is only room for a text.
+/// The prefix of an encrypted payload's text form.
 const SEALED_TEXT: &str = "sealed with key ";
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Payload {
-    /// `None` stands for JSON.
+    /// `None` means JSON.
     content_type: Option<Box<str>>,
     data: Bytes,
 }
 
 impl Payload {
-    /// The JSON text of `value`. What JSON would not give back is an error: a float that is not finite, an option inside an option.
+    /// Serializes `value` as JSON. Fails for values that JSON does not round-trip: a float that is not finite, an option inside
+    /// an option.
     pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Payload, serde_json::Error> {
         Ok(Payload::from_json_text(crate::log::faithful::to_json(value)?))
     }
 
-    /// Takes text that is JSON already; it is stored as it is.
+    /// Wraps JSON text, which is stored unchanged.
     pub fn from_json_text(text: impl Into<Bytes>) -> Payload {
         Payload { content_type: None, data: text.into() }
     }
@@ -47,17 +48,17 @@ impl Payload {
         Payload { content_type: own_type(content_type), data: data.into() }
     }
 
-    /// Something that only holders of the key can read. Its first 16 bytes are its identity, as whoever sealed it tells.
+    /// Wraps encrypted data. Its first 16 bytes are the payload's identity, set by the process that encrypted it.
     pub fn sealed(key: &str, data: impl Into<Bytes>) -> Payload {
         Payload::binary(&format!("{SEALED}{key}"), data)
     }
 
-    /// The name of the key, if it is sealed.
+    /// Returns the name of the key if the payload is encrypted.
     pub fn sealed_with(&self) -> Option<&str> {
         self.content_type.as_deref()?.strip_prefix(SEALED)
     }
 
-    /// A sealed payload where there is only room for a text, readable for people as far as it goes.
+    /// Encodes an encrypted payload as text that names the key.
     pub fn to_sealed_text(&self) -> Option<String> {
         self.sealed_with().map(|key| format!("{SEALED_TEXT}{key}: {}", base64_encode(&self.data)))
     }
@@ -79,7 +80,7 @@ impl Payload {
         self.content_type.is_none()
     }
 
-    /// The same value in the one spelling that all its spellings share (ADR 0003); what is not JSON, as it is.
+    /// Returns the canonical form of a JSON payload (ADR 0003); other payloads are returned unchanged.
     pub fn canonical(&self) -> Payload {
         let text = self.is_json().then(|| crate::hash::canonical_json(&self.data)).flatten();
         text.map_or_else(|| self.clone(), Payload::from_json_text)
@@ -89,7 +90,7 @@ impl Payload {
         &self.data
     }
 
-    /// Reads the JSON text as a `T`.
+    /// Deserializes the JSON text.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         if !self.is_json() {
             return Err(serde_json::Error::custom(format!("the payload is {}, not JSON", self.content_type())));
@@ -98,12 +99,12 @@ impl Payload {
     }
 }
 
-/// Returns the content type as it is kept: `None` for JSON, however a writer spells it, and where it sends an empty one.
+/// Returns the content type as stored: `None` for an empty one and for JSON in any spelling.
 fn own_type(content_type: &str) -> Option<Box<str>> {
     (!content_type.is_empty() && !is_type(content_type, JSON)).then(|| content_type.into())
 }
 
-/// Whether a content type is the `wanted` one, in UTF-8 if it names a charset.
+/// Returns true if the content type is `wanted`; a charset, if named, must be UTF-8.
 pub fn is_type(found: &str, wanted: &str) -> bool {
     let mut parts = found.split(';').map(str::trim);
     let is_wanted = parts.next().is_some_and(|essence| essence.eq_ignore_ascii_case(wanted));
@@ -162,7 +163,7 @@ impl Field for Payload {
     }
 }
 
-/// `{"json": …}` with the very text for JSON that is valid and stands on one line, else `{"base64": "…", "type": "…"}`.
+/// `{"json": …}` with the original text for valid JSON on one line, else `{"base64": "…", "type": "…"}`.
 impl Serialize for Payload {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let text = std::str::from_utf8(&self.data).ok().filter(|text| self.is_json() && !text.contains(['\n', '\r']));
@@ -180,7 +181,7 @@ impl Serialize for Payload {
     }
 }
 
-/// A field that is there, even if it says `null`.
+/// Deserializes a field that is present, even if it is `null`.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
     Box::deserialize(deserializer).map(Some)
 }
@@ -267,7 +268,7 @@ mod tests {
         check(Payload::from_json_text(r#""\u0000""#), r#"{"json":"\u0000"}"#);
     }
 
-    /// P3: a result that is replayed is the result that was live.
+    /// P3: a replayed result equals the live one.
     #[test]
     fn every_finite_float_is_read_as_it_was_written_bit_for_bit() {
         let seed = 20_260_301;

@@ -1,6 +1,6 @@
 //! Points in time, as data.
 //!
-//! Must never read a clock: whoever has one passes the time in.
+//! Must never read a clock: callers pass the time in.
 
 use std::fmt;
 use std::time::Duration;
@@ -24,7 +24,7 @@ impl Timestamp {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 
-    /// Reads `2026-11-15T05:00:00.123Z`; the fraction may be missing.
+    /// Parses `2026-11-15T05:00:00.123Z`; the fraction is optional.
     pub fn parse(text: &str) -> Option<Timestamp> {
         let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
         let mut date = date.splitn(3, '-');
@@ -35,7 +35,7 @@ impl Timestamp {
         let digits: String = fraction.chars().chain("000".chars()).take(3).collect();
         let milli = part(&digits, 0, 999)?;
         let days = days_of_civil(year, month, day);
-        // A day that there is not would be another one.
+        // Reject dates that do not exist, such as 30 February.
         if civil_of_days(days) != (year, month, day) {
             return None;
         }
@@ -44,7 +44,7 @@ impl Timestamp {
     }
 }
 
-/// Whole milliseconds of a span, rounded up so that nothing happens early.
+/// Converts a duration to milliseconds, rounded up so that nothing happens early.
 pub fn millis(span: Duration) -> u64 {
     let whole = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     if span.subsec_nanos().is_multiple_of(1_000_000) { whole } else { whole.saturating_add(1) }
@@ -53,13 +53,13 @@ pub fn millis(span: Duration) -> u64 {
 /// The year of the last millisecond that a [`Timestamp`] holds.
 const YEAR_MAX: i64 = 584_556_019;
 
-/// A part of a written time: digits within bounds, and nothing else.
+/// Parses a decimal number within bounds; only digits are allowed.
 fn part(digits: &str, least: i64, most: i64) -> Option<i64> {
     let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
     digits.parse().ok().filter(|number| is_number && (least..=most).contains(number))
 }
 
-/// Days since 1970-01-01 of a date in the proleptic Gregorian calendar (years counted from March).
+/// Converts a date of the proleptic Gregorian calendar to days since 1970-01-01 (years counted from March).
 fn days_of_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -68,7 +68,7 @@ fn days_of_civil(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
-/// The inverse of [`days_of_civil`].
+/// Inverts [`days_of_civil`].
 fn civil_of_days(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);

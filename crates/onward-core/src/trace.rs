@@ -1,22 +1,22 @@
-//! Where a run stands in a distributed trace: contexts as W3C writes them, and span ids that follow from what is recorded.
+//! Distributed tracing: W3C trace contexts, and span ids derived from recorded data.
 //!
-//! A run outlives processes, so nobody holds its spans: whoever records something can say which span it is, and says the same again
-//! after a crash. Must never depend on anything that is not in the log.
+//! A run outlives processes, so no process holds its spans. Every span id is a hash of recorded data and is the same again after
+//! a crash. Must never depend on anything that is not in the log.
 
 use crate::task::TaskId;
 use crate::{Hash, Place, RunKey};
 
-/// A place in a trace, to be handed on: `traceparent` in its version 00.
+/// A position in a trace: the fields of a version 00 `traceparent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TraceContext {
     pub trace_id: [u8; 16],
     pub span_id: [u8; 8],
-    /// Whether whoever began the trace wants it recorded.
+    /// The sampled flag: the trace is to be recorded.
     pub sampled: bool,
 }
 
 impl TraceContext {
-    /// Reads a `traceparent`. Later versions may say more behind; all zeros stand for nothing.
+    /// Parses a `traceparent`. Later versions may append fields; ids of all zeros are invalid.
     pub fn parse(text: &str) -> Option<TraceContext> {
         let mut parts = text.split('-');
         let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
@@ -28,13 +28,13 @@ impl TraceContext {
         (trace_id != [0; 16] && span_id != [0; 8]).then_some(TraceContext { trace_id, span_id, sampled: flags & 1 == 1 })
     }
 
-    /// The same trace, at another span.
+    /// Returns the same trace at another span.
     pub fn at(self, span_id: [u8; 8]) -> TraceContext {
         TraceContext { span_id, ..self }
     }
 }
 
-/// The text of the header `traceparent`.
+/// The value of the `traceparent` header.
 impl std::fmt::Display for TraceContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("00-")?;
@@ -45,7 +45,7 @@ impl std::fmt::Display for TraceContext {
     }
 }
 
-/// Lower case only, as the standard says.
+/// Decodes lower-case hex digits; the W3C standard allows no others.
 fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     if text.len() != 2 * N || !text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte)) {
         return None;
@@ -57,37 +57,37 @@ fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// The trace of a run that nobody began one for.
+/// Derives the trace id of a run that was started without a trace context.
 pub fn trace_of(run: &RunKey, seed: u64) -> [u8; 16] {
     Hash::of_parts(&[b"trace", run.namespace.as_str().as_bytes(), run.id.as_str().as_bytes(), &seed.to_le_bytes()]).0
 }
 
-/// The span of the run, under which everything hangs that it does, through all its generations.
+/// Derives the span id of a run: the ancestor of all its spans, the same in every generation.
 pub fn run_span(run: &RunKey) -> [u8; 8] {
     span(run, b"run", &[])
 }
 
-/// The span of the end of a run that went on after its first commit.
+/// Derives the span id of the end of a run that did not end in its first commit.
 pub fn end_span(run: &RunKey) -> [u8; 8] {
     span(run, b"end", &[])
 }
 
-/// The span of the activation that made commit `n`.
+/// Derives the span id of the activation that made commit `n`.
 pub fn activation_span(run: &RunKey, generation: u32, n: u64) -> [u8; 8] {
     span(run, b"activation", &[&generation.to_le_bytes(), &n.to_le_bytes()])
 }
 
-/// The span of a task or child that the code asked for.
+/// Derives the span id of a task or child that the code started.
 pub fn call_span(run: &RunKey, generation: u32, place: &Place) -> [u8; 8] {
     span(run, b"call", &[&generation.to_le_bytes(), place.to_string().as_bytes()])
 }
 
-/// The span of one attempt of a step.
+/// Derives the span id of one attempt of a step.
 pub fn step_span(run: &RunKey, generation: u32, place: &Place, attempt: u32) -> [u8; 8] {
     span(run, b"step", &[&generation.to_le_bytes(), place.to_string().as_bytes(), &attempt.to_le_bytes()])
 }
 
-/// The span of one claim of a task.
+/// Derives the span id of one claim of a task.
 pub fn task_span(task: &TaskId, claim: u64) -> [u8; 8] {
     let place = task.place.to_string();
     span(&task.run, b"task", &[&task.generation.to_le_bytes(), place.as_bytes(), &claim.to_le_bytes()])
@@ -98,7 +98,7 @@ fn span(run: &RunKey, what: &[u8], parts: &[&[u8]]) -> [u8; 8] {
     all.extend(parts);
     let mut id = [0; 8];
     id.copy_from_slice(&Hash::of_parts(&all).0[..8]);
-    // All zeros would stand for no span; it happens once in the life of a universe.
+    // An id of all zeros would mean "no span".
     if id == [0; 8] { [1; 8] } else { id }
 }
 
@@ -116,7 +116,7 @@ mod tests {
         assert!(!TraceContext::parse(&text.replace("-01", "-00")).unwrap().sampled);
         assert!(
             TraceContext::parse(&(text.replacen("00", "cc", 1) + "-what-comes-later")).is_some(),
-            "later versions may say more"
+            "later versions may append fields"
         );
     }
 
@@ -156,7 +156,7 @@ mod tests {
             task_span(&task, 1),
             task_span(&task, 2),
         ];
-        assert_eq!(run_span(&run), ids[0], "and the same one each time");
+        assert_eq!(run_span(&run), ids[0], "ids are deterministic");
         let count = ids.len();
         ids.sort_unstable();
         ids.dedup();

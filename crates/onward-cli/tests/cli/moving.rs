@@ -54,7 +54,7 @@ fn an_export_that_was_cut_is_not_imported() {
     let lines = run(from.path(), ["export"]).out;
     let cut: String = lines.split_inclusive('\n').take(4).collect();
     let refused = run_with_stdin(&to.path().join("new"), &["import", "-"], &cut);
-    assert!(refused.code == 1 && refused.err.contains("import_invalid") && refused.err.contains("not whole"), "{}", refused.err);
+    assert!(refused.code == 1 && refused.err.contains("import_invalid") && refused.err.contains("incomplete"), "{}", refused.err);
     assert!(!to.path().join("new").exists());
 }
 

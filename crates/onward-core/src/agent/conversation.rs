@@ -1,12 +1,12 @@
-//! The conversation of an agent as its logs tell it.
+//! The conversation of an agent, derived from its logs.
 //!
-//! Owns how entries are named, and how whoever has the logs reads a conversation backwards from any of its entries. Must never load
-//! anything: [`Walk`] says which entry it wants next, and is given the log of one generation after the other, latest first.
+//! Owns the ids of entries, and the reading of a conversation backwards from any entry. Must never load anything: [`Walk`] names
+//! the entry that it needs next, and receives the logs of the generations, latest first.
 //!
 //! Invariants:
-//! - CV1: an entry's id covers its parent's, so one id names a whole conversation; what is read has that id.
-//! - CV2: entries are in the log of the generation that made them, and nowhere else in the run; a child is never in an earlier one than
-//!   its parent.
+//! - CV1: an entry's id covers its parent's, so one id identifies a whole conversation; an entry that is read has the requested
+//!   id.
+//! - CV2: entries are only in the log of the generation that appended them; a child is never in an earlier one than its parent.
 
 mod attachment;
 mod cursor;
@@ -26,20 +26,20 @@ pub use empty::says_nothing;
 pub use outside::{ENTRY_SIGNAL, OutsideEntry, PendingEntry, is_callers_role, pending_of, reported, reported_text};
 pub use prelude::{PreludeSearch, Search, original_of};
 
-/// The signal that says something to an agent, unless its code names another one.
+/// The default signal for messages to an agent.
 pub const MESSAGE: &str = "message";
 
-/// The attribute that says why an agent waits for the next message.
+/// The attribute with the reason why an agent waits for the next message.
 pub const AGENT_STOP: &str = "agent_stop";
 
-/// What it says when the model has said what it wanted to say.
+/// Its value after the model has finished its turn.
 pub const DONE: &str = "done";
 
-/// The role of an entry that stands for those before it ([`Summary`]).
+/// The role of an entry that replaces those before it ([`Summary`]).
 pub const SUMMARY: &str = "summary";
 
 message! {
-    /// An entry with its content, wherever in the log that stands.
+    /// An entry with its content, quoted or not.
     pub struct Entry {
         1 => id: Hash,
         2 => parent: Option<Hash>,
@@ -48,16 +48,16 @@ message! {
         5 => generation: u32,
         6 => index: Index,
         7 => at: Timestamp,
-        /// The code has left it: it is on no path that goes on from here.
+        /// The code has abandoned it: no later entry follows it.
         8 => is_abandoned: bool,
-        /// Kept beside the conversation.
+        /// The entry is stored beside the conversation.
         9 => is_aside: bool,
-        /// The idempotency key it was appended under.
+        /// The idempotency key of the append.
         10 => idempotency_key: Option<String>,
     }
 }
 
-/// Names an entry and with it the whole conversation that it ends.
+/// Computes the id of an entry, which identifies the whole conversation up to it.
 pub fn entry_id(parent: Option<Hash>, role: &Name, content: &Payload) -> Hash {
     let parent = parent.map(|parent| parent.0);
     let parent: &[u8] = parent.as_ref().map_or(&[], |parent| parent);
@@ -65,13 +65,13 @@ pub fn entry_id(parent: Option<Hash>, role: &Name, content: &Payload) -> Hash {
 }
 
 impl EntryKey {
-    /// Whether this would be the entry that was appended under the key.
+    /// Returns true if this would be the entry that was appended under the key.
     pub fn is(&self, role: &Name, content: &Payload) -> bool {
         entry_id(self.parent, role, content) == self.id
     }
 }
 
-/// The entry that was appended under this key and is on the path as of the end of this log, as far as it is remembered.
+/// Returns the entry that was appended under this key and is on the path at the end of this log, as far as it is remembered.
 pub fn keyed_entry(records: &[Record], key: &str) -> Option<EntryKey> {
     let entries = entries_of(0, records);
     let own = entries.iter().rev().find(|entry| !entry.is_abandoned && entry.idempotency_key.as_deref() == Some(key));
@@ -82,7 +82,7 @@ pub fn keyed_entry(records: &[Record], key: &str) -> Option<EntryKey> {
     })
 }
 
-/// The payloads of an input that an entry may quote, by their number.
+/// Returns the payloads of an input that an entry may quote, in order.
 pub fn quotable(event: &Event) -> Vec<Cow<'_, Payload>> {
     match event {
         Event::RunStarted(event) => event.mailbox.iter().map(|signal| said_by(&signal.name, &signal.payload)).collect(),
@@ -93,7 +93,7 @@ pub fn quotable(event: &Event) -> Vec<Cow<'_, Payload>> {
     }
 }
 
-/// What a signal says: of an entry that came from outside, its content.
+/// Returns the content of a signal; for an entry from outside, the content of the entry.
 pub(crate) fn said_by<'a>(name: &Name, payload: &'a Payload) -> Cow<'a, Payload> {
     match OutsideEntry::of_signal(name, payload) {
         Some(entry) => Cow::Owned(entry.content),
@@ -101,7 +101,7 @@ pub(crate) fn said_by<'a>(name: &Name, payload: &'a Payload) -> Cow<'a, Payload>
     }
 }
 
-/// All entries in the log of one generation, in their order; abandoned ones and those that are kept beside are among them.
+/// Returns all entries in the log of one generation, in order, including abandoned ones and those beside the conversation.
 pub fn entries_of(generation: u32, records: &[Record]) -> Vec<Entry> {
     let left = left_behind(records);
     let mut entries = Vec::new();
@@ -118,7 +118,7 @@ pub fn entries_of(generation: u32, records: &[Record]) -> Vec<Entry> {
     entries
 }
 
-/// Tells of an event whether the code has left it.
+/// Returns a function that tests whether an event was abandoned.
 pub(crate) fn left_behind(records: &[Record]) -> impl Fn(Index) -> bool + use<> {
     let range = |record: &Record| match record.events.first() {
         Some(Event::SegmentAbandoned(event)) => Some(event.from..=event.to),
@@ -128,7 +128,7 @@ pub(crate) fn left_behind(records: &[Record]) -> impl Fn(Index) -> bool + use<> 
     move |index| left.iter().any(|range| range.contains(&index))
 }
 
-/// What the entry says. Nothing if it quotes what is not there, which only a damaged log does.
+/// Returns the content of the entry; `None` for a quote of a missing event, which only a damaged log has.
 fn content_of(entry: &EntryAppended, records: &[Record]) -> Option<Payload> {
     let Some(Quote { index, item }) = entry.quote else { return Some(entry.content.clone()) };
     let record = records.partition_point(|record| record.next_index() <= index);
@@ -136,30 +136,30 @@ fn content_of(entry: &EntryAppended, records: &[Record]) -> Option<Payload> {
     quotable(event).into_iter().nth(item as usize).map(Cow::into_owned)
 }
 
-/// The last entry of the conversation as of the end of this log; `None` before the first.
+/// Returns the last entry of the conversation at the end of this log; `None` before the first.
 pub fn leaf_of(records: &[Record]) -> Option<Hash> {
     let entries = entries_of(0, records);
     let last = entries.iter().rev().find(|entry| !entry.is_abandoned && !entry.is_aside);
     last.map(|entry| entry.id).or_else(|| records.first()?.started()?.checkpoint.as_ref()?.leaf)
 }
 
-/// How many entries the conversation has as of the end of this log.
+/// Returns the number of entries in the conversation at the end of this log.
 pub fn depth_of(records: &[Record]) -> u64 {
     let before = records.first().and_then(Record::started).and_then(|started| started.checkpoint.as_ref());
     let own = entries_of(0, records).iter().filter(|entry| !entry.is_abandoned && !entry.is_aside).count() as u64;
     before.map_or(0, |checkpoint| checkpoint.depth) + own
 }
 
-/// The log in which the conversation goes on backwards from the log that begins with `first`; `None` at its beginning. A log that begins
-/// with a copy of another one has everything that one had.
+/// Returns the log before the one that begins with `first`, for reading backwards; `None` at the beginning. A log that begins
+/// with a copy of another one has everything of that one.
 pub fn log_before(key: &RunKey, first: &Record) -> Option<(RunKey, u32)> {
     let started = first.started()?;
     let own = started.origins.iter().find(|origin| origin.run == *key).map_or(started.generation, |origin| origin.generation);
     match own.checked_sub(1) {
         Some(before) => Some((key.clone(), before)),
         None => {
-            // The first log of a fork has what its original had before it only where it is that of a turn: forks were made without their
-            // earlier logs once.
+            // Older forks were made without their earlier logs. Then the first log is that of a turn, and the original has the
+            // logs before it.
             let (original, generation) = original_of(key, first)?;
             Some((original, generation.checked_sub(1)?))
         }
@@ -173,37 +173,38 @@ pub struct Walk {
     limit: usize,
     /// Latest first.
     found: Vec<Entry>,
-    /// The conversation before this entry is told by a summary.
+    /// A summary covers the conversation up to this entry.
     covered: Option<Hash>,
     stops_at_summary: bool,
-    /// How many bytes of contents are enough, and how many there are.
+    /// The number of bytes of content that is enough, and the number so far.
     bytes_max: usize,
     bytes: usize,
 }
 
 impl Walk {
-    /// From `leaf` on, `limit` entries at most.
+    /// Starts at `leaf`, for at most `limit` entries.
     pub fn from(leaf: Option<Hash>, limit: usize) -> Walk {
         let (bytes_max, bytes) = (usize::MAX, 0);
         Walk { want: leaf, limit, found: Vec::new(), covered: None, stops_at_summary: false, bytes_max, bytes }
     }
 
-    /// No more entries than it takes to have so many bytes of contents.
+    /// Stops at so many bytes of content.
     pub fn bytes_max(self, bytes_max: usize) -> Walk {
         Walk { bytes_max, ..self }
     }
 
-    /// What a model is told of the conversation that ends in `leaf`: the last summary, and everything that it does not cover.
+    /// Reads the model's context of the conversation that ends in `leaf`: the last summary, and everything that it does not
+    /// cover.
     pub fn context(leaf: Option<Hash>) -> Walk {
         Walk { stops_at_summary: true, ..Walk::from(leaf, usize::MAX) }
     }
 
-    /// The entry that is missing; `None` when all are there.
+    /// Returns the id of the next missing entry; `None` when all are found.
     pub fn wants(&self) -> Option<Hash> {
         self.want.filter(|_| self.found.len() < self.limit && self.bytes < self.bytes_max)
     }
 
-    /// The entry before the first that was found, whether or not it is wanted; `None` at the beginning of the conversation.
+    /// Returns the entry before the first one found, even if it is not needed; `None` at the beginning of the conversation.
     pub fn before(&self) -> Option<Hash> {
         self.want
     }
@@ -212,10 +213,10 @@ impl Walk {
         self.found.is_empty()
     }
 
-    /// Takes what the log of a generation has of it. Generations are given latest first.
+    /// Reads the entries of a generation's log. Generations are given latest first.
     pub fn read(&mut self, entries: &[Entry]) {
         let mut by_id: BTreeMap<Hash, &Entry> = BTreeMap::new();
-        // An entry that was abandoned and said again is the same one; where it stands on the path counts.
+        // An entry that was abandoned and appended again has one id; the one on the path counts.
         for entry in entries.iter().filter(|entry| !entry.is_aside) {
             match by_id.get(&entry.id) {
                 Some(known) if !known.is_abandoned => {}
@@ -239,13 +240,14 @@ impl Walk {
         self.found.push(entry);
     }
 
-    /// The entries that were found, oldest first, each behind its parent: whoever walks on from a part of a conversation needs every link.
+    /// Returns the entries, oldest first, each after its parent: a reader that continues from a part of a conversation needs
+    /// every link.
     pub fn into_path(mut self) -> Vec<Entry> {
         self.found.reverse();
         self.found
     }
 
-    /// The entries that were found, oldest first. In a context the summary comes first, and what it has replaced is left out.
+    /// Returns the entries, oldest first. In a context the summary comes first, and the entries that it replaces are omitted.
     pub fn into_entries(self) -> Vec<Entry> {
         let mut entries = self.found;
         entries.reverse();
@@ -261,11 +263,11 @@ impl Walk {
     }
 }
 
-/// What an entry of the role [`SUMMARY`] says: the raw entries stay, and models are told this in their place.
+/// The content of a [`SUMMARY`] entry: the original entries stay, and models get this in their place.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Summary {
     pub text: String,
-    /// The last entry that it stands for: that one and everything before it.
+    /// The last entry that it covers, with everything before it.
     pub covers: Hash,
 }
 
@@ -329,7 +331,7 @@ mod tests {
         entries.iter().map(|entry| entry.content.read().unwrap()).collect()
     }
 
-    /// A conversation of one entry per generation, and the entries of each.
+    /// Returns a conversation of one entry per generation, and the entries of each.
     fn conversation(count: u32) -> Vec<Vec<Entry>> {
         let mut leaf = None;
         let generation = |generation: u32| {

@@ -1,21 +1,21 @@
-//! What is said about a run while it goes on: the words of its stream, and what a log adds to it.
+//! The live stream of a run: output of its tasks, and notices about its log.
 //!
-//! A stream has two tiers. What an attempt of a task says as it works is for whoever reads at that moment, and counts for nothing; what has
-//! become final stands in the log, and the stream only says that it does. Must never be needed to know what a run did.
+//! A stream has two tiers. Output of a running attempt is for live readers and has no effect on the run; final results are in the
+//! log, and the stream only refers to them. Must never be needed to know what a run did.
 //!
 //! Invariants:
-//! - SY1: what another attempt of a task has said is taken back ([`StreamSaid::AttemptReset`]) before anything of the next one is said.
-//! - SY2: an attempt says nothing behind the end of its task, and nothing that a later attempt has begun to say anew.
+//! - SY1: the output of an attempt is voided ([`StreamSaid::AttemptReset`]) before the stream has output of the next one.
+//! - SY2: an attempt has no output after the end of its task, and none after output of a later attempt.
 
 use crate::log::event::{ApprovalRequested, RunPaused};
 use crate::task::TaskId;
 use crate::{Event, Failure, Hash, Index, Name, Payload, Place, Record, Status, Timestamp, choice, message, numbered};
 
 message! {
-    /// What one attempt of a task says.
+    /// Output of one attempt of a task.
     pub struct Speech {
         1 => task: TaskId,
-        /// Which claim of the task it is: a later one takes back what this one has said.
+        /// The claim of the task: a later one voids the output of this one.
         2 => claim: u64,
         3 => attempt: u32,
         4 => frames: Vec<SpokenFrame>,
@@ -24,16 +24,16 @@ message! {
 
 message! {
     pub struct SpokenFrame {
-        /// Counts what the attempt has said, from 0; what got lost on the way is missing.
+        /// The number of the frame in its attempt, from 0; lost frames leave gaps.
         1 => seq: u64,
         2 => frame: Payload,
     }
 }
 
 message! {
-    /// One thing in a run's stream, and where it stands there.
+    /// One frame of a run's stream.
     pub struct StreamFrame {
-        /// Whoever comes back with it goes on behind this frame.
+        /// A cursor: reading from it continues after this frame.
         1 => offset: String,
         2 => at: Timestamp,
         3 => said: StreamSaid,
@@ -41,25 +41,25 @@ message! {
 }
 
 choice! {
-    /// What a stream says.
+    /// The content of a stream frame.
     pub enum StreamSaid {
-        /// An attempt of a task said something.
+        /// Output of an attempt of a task.
         1 => Spoken / "spoken": Spoken,
-        /// What the task has said so far is void: another attempt begins.
+        /// The output of the task so far is void: another attempt begins.
         2 => AttemptReset / "attempt_reset": AttemptReset,
         3 => AttemptFailed / "attempt_failed": AttemptFailed,
-        /// The task says nothing more: it is over, and how is in the log.
+        /// The task has ended, with its result in the log: no more output.
         4 => TaskEnd / "task_end": TaskEnd,
         /// An entry of the conversation is final.
         5 => Entry / "entry": EntrySaid,
-        /// The code has left a part of its log: the conversation goes on behind this entry.
+        /// The code has abandoned a part of its log: the conversation continues after this entry.
         6 => BranchReset / "branch_reset": BranchReset,
         7 => ApprovalRequested / "approval_requested": ApprovalSaid,
         8 => Paused / "paused": RunPaused,
         9 => Resumed / "resumed": StreamResumed,
         /// The run is closed.
         10 => End / "end": StreamEnd,
-        /// There is nothing between what the reader knew and what follows but what the log says.
+        /// Frames between the reader's position and the next frame were lost; only the log has their content.
         11 => StreamReset / "stream_reset": StreamReset,
     }
 }
@@ -78,7 +78,7 @@ message! {
     pub struct AttemptReset {
         1 => generation: u32,
         2 => task: Place,
-        /// The one that begins.
+        /// The attempt that begins.
         3 => attempt: u32,
     }
 }
@@ -91,7 +91,7 @@ message! {
         /// 0 = no limit.
         4 => attempts_max: u32,
         5 => failure: Failure,
-        /// How long it is until the next attempt; absent if there is none.
+        /// The delay until the next attempt; absent if there is none.
         6 => next_delay_ms: Option<u64>,
     }
 }
@@ -125,7 +125,7 @@ message! {
 message! {
     pub struct BranchReset {
         1 => generation: u32,
-        /// The last entry that still counts; absent before the first, and where nobody here knows it.
+        /// The last valid entry; absent before the first one, and if this process does not know it.
         2 => leaf: Option<Hash>,
     }
 }
@@ -156,7 +156,7 @@ message! {
 }
 
 impl StreamSaid {
-    /// Roughly how much memory it takes.
+    /// Estimates the memory that it takes.
     pub fn weigh(&self) -> usize {
         let held = match self {
             StreamSaid::Spoken(spoken) => spoken.frame.data().len(),
@@ -173,7 +173,7 @@ impl StreamSaid {
     }
 }
 
-/// What a record of the generation's log adds to the stream, but for what is known only from the records before it.
+/// Returns the frames for a record of the generation's log, except for those that depend on earlier records.
 pub fn said_by(generation: u32, record: &Record) -> Vec<StreamSaid> {
     record.indexed().filter_map(|(index, event)| said_by_event(generation, index, event)).collect()
 }

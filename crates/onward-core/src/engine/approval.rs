@@ -7,19 +7,19 @@ use crate::message;
 use crate::{Index, Name, Payload, Place};
 
 message! {
-    /// What a person said, or that nobody did in time.
+    /// The decision of a person, or its absence at the deadline.
     pub struct Decision {
         1 => approved: bool,
         2 => feedback: Option<String>,
         3 => decided_by: Option<String>,
-        /// Nobody decided within the deadline; an expired approval is not approved.
+        /// The deadline has passed without a decision; an expired approval is not approved.
         4 => expired: bool,
     }
 }
 
 impl Engine {
     pub fn request_approval(&mut self, name: Name, title: String) -> Place {
-        // Whoever gets the id may decide at once: the question must be durable before a step hands it out.
+        // The approval may be decided at once, so it must be durable before a step hands out its id.
         self.polled = true;
         let place = self.next_place();
         let event = ApprovalRequested {

@@ -1,4 +1,4 @@
-//! Attributes: what a run is found by. Set by the code, read by nobody but stores.
+//! Attributes: values for listing and selecting runs. Set by the code, read by stores only.
 
 use super::Engine;
 use crate::Name;
@@ -6,7 +6,7 @@ use crate::log::event::AttributeSet;
 use crate::run::attribute::{ATTRIBUTES_MAX, AttributeValue, check_value};
 
 impl Engine {
-    /// Gives the run an attribute, or takes it away. What is out of bounds is the code's mistake (AT1).
+    /// Sets or removes an attribute. A value out of bounds is a misuse (AT1).
     pub fn set_attribute(&mut self, name: Name, value: Option<AttributeValue>) {
         let place = self.next_place();
         if let Some(error) = value.as_ref().and_then(|value| check_value(&name, value).err()) {

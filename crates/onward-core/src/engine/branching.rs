@@ -1,15 +1,15 @@
-//! Branches from outside: somebody goes on from an earlier entry, and the open segment is left.
+//! Branches from outside: the conversation continues from an earlier entry, and the open segment is abandoned.
 //!
-//! The request is an input, and it names the checkpoint to go on from. Once it is heard, the code is shown nothing more: whatever the segment
-//! has recorded is abandoned, whole, and the commit that says so closes the segment with that checkpoint, its conversation going on behind
-//! the entry. No code takes part, so a run whose code is stuck can be branched, too.
+//! The request is an input that names the checkpoint to continue from. Once it is fed, the code observes nothing more: the whole
+//! segment is abandoned, and the commit that does so closes it with that checkpoint, with the conversation at the requested
+//! entry. No code takes part, so a run whose code is stuck can be branched as well.
 //!
 //! Invariants:
-//! - BR1: between a request and the commit that carries it out there are results of steps that were running, and nothing else. A
-//!   generation takes one request (R15); of several in a log from before that, the last one counts.
-//! - BR2: a signal that the segment has consumed stays consumed if what it says is an entry of the branch that is left. Every other signal,
-//!   update and request to cancel goes along.
-//! - BR3 (SG3): while something that has had an effect is left behind and nobody has accepted it, the segment does not close.
+//! - BR1: between a request and the commit that executes it there are only results of steps that were running. A generation
+//!   accepts one request (R15); of several in an older log, the last one counts.
+//! - BR2: a consumed signal stays consumed if its content is an entry of the abandoned branch. All other signals, updates and
+//!   cancellation requests are carried over.
+//! - BR3 (SG3): the segment does not close while an abandoned call with an effect is unmatched and not accepted.
 
 use super::mailbox::Signal;
 use super::{Advance, Engine, Fault};
@@ -18,7 +18,7 @@ use crate::log::event::{BranchRequested, CarriedSignal, Divergence, RunContinued
 use crate::{Event, Hash, Index, Name, Record};
 
 impl Engine {
-    /// Takes note of a request as soon as it is fed.
+    /// Remembers a request as soon as it is fed.
     pub(super) fn hear_branch(&mut self, record: &Record) {
         for event in &record.events {
             if let Event::BranchRequested(event) = event {
@@ -27,7 +27,7 @@ impl Engine {
         }
     }
 
-    /// What is left to do when somebody has asked for a branch (BR1).
+    /// Executes a branch request (BR1).
     pub(super) fn advance_branch(&mut self) -> Result<Advance, Fault> {
         if self.in_flight.is_some() {
             return Ok(Advance::Idle); // N3
@@ -36,7 +36,7 @@ impl Engine {
             return self.leave_code();
         }
         if self.queue.back().is_some_and(|queued| queued.record.ends_log()) {
-            // Carried out: none of it was the code's doing.
+            // Executed already, without the code.
             self.queue.clear();
             self.ended = true;
             return Ok(Advance::Idle);
@@ -47,7 +47,8 @@ impl Engine {
         self.branch_off()
     }
 
-    /// The code has seen something already, so this pass is over; but steps that run cannot be called back, and what they bring is recorded.
+    /// Ends this pass, because the code has observed something. Running steps cannot be stopped, so their results are recorded
+    /// first.
     fn leave_code(&mut self) -> Result<Advance, Fault> {
         self.batch.clear();
         self.wakes.clear();
@@ -77,7 +78,7 @@ impl Engine {
             self.append_entry(role, content);
         }
         self.cancel_left_children();
-        // Whoever says something wants it answered: nobody waits for another word first.
+        // A requested entry is answered at once, without another signal.
         let awaits = checkpoint.awaits.filter(|_| !is_said);
         let mut next = self.close_conversation(checkpoint.state, checkpoint.prelude, awaits);
         (next.keys, next.handoff, next.tally) = (checkpoint.keys, checkpoint.handoff, checkpoint.tally);
@@ -89,7 +90,7 @@ impl Engine {
         }
     }
 
-    /// Everything that the segment has recorded is left behind.
+    /// Abandons everything that the segment has recorded.
     fn abandon_all(&mut self, records: &[Record], index: Index, request: &BranchRequested) {
         let Some(first) = records.iter().find(|record| record.commit.is_some()) else { return };
         let (from, to) = (first.index, self.last_fed());
@@ -106,7 +107,7 @@ impl Engine {
         self.out.push(SegmentAbandoned { from, to, attempt, withdrawn, divergence }.into());
     }
 
-    /// What the next generation has to know of what was sent to this one (BR2).
+    /// Collects the inputs for the next generation (BR2).
     fn take_along(&mut self, records: &[Record]) {
         let mut reasons = Vec::new();
         for event in records.iter().flat_map(|record| &record.events) {
@@ -128,7 +129,7 @@ impl Engine {
     }
 }
 
-/// The signals that the segment has not consumed, or has consumed without making an entry of them, oldest first.
+/// Returns the signals that were not consumed, or consumed without becoming an entry, oldest first.
 fn unsaid(records: &[Record]) -> Vec<Signal> {
     let is_left = left_behind(records);
     let entries = entries_of(0, records).into_iter().filter(|entry| !entry.is_abandoned && !entry.is_aside);
@@ -146,7 +147,7 @@ fn unsaid(records: &[Record]) -> Vec<Signal> {
                     signals.push(carried(CarriedSignal { name, payload, signal_id, sender }));
                 }
                 Event::SignalConsumed(event) if !is_left(index) => {
-                    // Signals of one name are consumed in their order.
+                    // Signals of one name are consumed in order.
                     let is_it = |(signal, is_consumed): &&mut (Signal, bool)| {
                         !*is_consumed && signal.index == event.index && signal.name == event.name
                     };
@@ -156,7 +157,7 @@ fn unsaid(records: &[Record]) -> Vec<Signal> {
             }
         }
     }
-    // An entry from outside is an entry of its role, so those are found first.
+    // An entry from outside has a role, so these are matched first.
     for is_outside in [true, false] {
         signals.retain(|(signal, is_consumed)| {
             let role = OutsideEntry::of_signal(&signal.name, &signal.payload).map(|entry| entry.role);

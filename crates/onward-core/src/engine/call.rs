@@ -1,11 +1,11 @@
-//! What the code waits for: one [`Call`] per place that has no answer yet.
+//! Open calls: one [`Call`] per call id without an answer.
 
 use super::{Engine, Wake};
 use crate::log::event::{ChildCanceled, TaskCanceled, WaitCanceled};
 use crate::task::RetryPolicy;
 use crate::{Event, Failure, Hash, Index, Name, Payload, Place, RunId};
 
-/// What a recorded step is recognized by.
+/// The identity of a recorded step.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct StepIdentity {
     pub name: Name,
@@ -14,15 +14,15 @@ pub(super) struct StepIdentity {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StepPhase {
-    /// Not begun here.
+    /// Not begun by this process.
     Idle {
         /// A process that is gone may have begun it (N9).
         maybe_begun: bool,
-        /// There was a request to cancel already.
+        /// A cancellation request was there before the call.
         behind_request: bool,
     },
     Running,
-    /// The attempt's outcome is on its way into the log.
+    /// The attempt's result is being committed.
     Reported,
     /// Waits for its next attempt.
     Backoff,
@@ -60,7 +60,7 @@ impl What {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Answer {
     Open,
-    /// A signal is set aside for this call and will be delivered at its index.
+    /// A signal is reserved for this call and will be delivered at its index.
     Reserved(super::mailbox::Signal),
     Ready {
         index: Index,
@@ -70,7 +70,7 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    /// The signal set aside for the call, or brought by it, while the code has not taken it.
+    /// Returns the signal that is reserved for the call or answers it, until the code takes it.
     pub fn signal(&self) -> Option<&super::mailbox::Signal> {
         match self {
             Answer::Reserved(signal) => Some(signal),
@@ -84,11 +84,11 @@ impl Answer {
 pub(super) struct Call {
     pub what: What,
     pub answer: Answer,
-    /// Where in `out` the asking event stands, and in which activation's.
+    /// The position of the call's event in `out`, with the number of the activation.
     asked: Option<(u64, usize)>,
 }
 
-/// What came of canceling a call.
+/// The result of canceling a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelOutcome {
     Canceled,
@@ -96,11 +96,11 @@ pub enum CancelOutcome {
     AlreadyCanceled,
 }
 
-/// Changes the event that asked for a call, while it is not yet on its way.
+/// Changes the event of a call before it is committed.
 pub type Options<'a> = &'a mut dyn FnMut(&mut Event);
 
 impl Engine {
-    /// Registers a call and the event that asks for it.
+    /// Registers a call and its event.
     pub(super) fn open(&mut self, place: Place, what: What, event: Option<Event>) {
         let asked = event.map(|event| {
             self.out.push(event);
@@ -109,17 +109,17 @@ impl Engine {
         self.calls.insert(place, Call { what, answer: Answer::Open, asked });
     }
 
-    /// Registers a call that is answered at once and asks for nothing. What it is answered with must follow from the code alone, so
-    /// that a replay says the same.
+    /// Registers a call that fails at once, without an event. The failure must depend on the code only, so that replay gives the
+    /// same.
     pub(super) fn open_refused(&mut self, place: Place, what: What, failure: Failure) {
         let answer = Answer::Ready { index: self.delivered.unwrap_or_default(), result: Err(failure), signal: None };
         self.calls.insert(place, Call { what, answer, asked: None });
     }
 
-    /// Sets options of a call. They are part of what is recorded, so they must come before the first await.
+    /// Sets options of a call. They are recorded, so they must be set before the first await.
     pub fn configure(&mut self, place: &Place, options: Options<'_>) {
         match self.calls.get(place).map(|call| call.asked) {
-            Some(None) => {} // a call that was refused has none
+            Some(None) => {} // a refused call has no event
             Some(Some((batch, position))) if batch == self.out_batch => options(&mut self.out[position]),
             _ => self.misuse("options of a call must be set before anything is awaited after it"),
         }
@@ -135,7 +135,7 @@ impl Engine {
         Some(Wake::Call(place.clone()))
     }
 
-    /// Takes the answer out; the call is over.
+    /// Takes the answer, which ends the call.
     pub fn poll_call(&mut self, place: &Place) -> Option<Result<Payload, Failure>> {
         self.meet_cancel(place);
         let call = self.calls.get(place)?;
@@ -157,7 +157,7 @@ impl Engine {
         }
     }
 
-    /// The index of the event that answered the call: who of several is first.
+    /// Returns the index of the event that answered the call: it decides which of several calls is first.
     pub fn ready_at(&self, place: &Place) -> Option<Index> {
         match self.calls.get(place)?.answer {
             Answer::Ready { index, .. } => Some(index),
@@ -169,9 +169,9 @@ impl Engine {
         self.calls.contains_key(place)
     }
 
-    /// The code no longer waits for the call at `place`: its future was dropped.
+    /// Drops the call at `place`: its future was dropped.
     ///
-    /// Tasks and children go on; waits that only the code could use are given up.
+    /// Tasks and children continue; waits that only the code could use are canceled.
     pub fn drop_call(&mut self, place: &Place) {
         if self.detached {
             return;
@@ -191,7 +191,7 @@ impl Engine {
         }
     }
 
-    /// Gives up the call at `place` on purpose; awaiting it afterwards fails promptly.
+    /// Cancels the call at `place`; awaiting it afterwards fails at once.
     pub fn cancel_call(&mut self, place: &Place) -> CancelOutcome {
         let Some(call) = self.calls.get(place) else { return CancelOutcome::AlreadyCompleted };
         match &call.answer {
@@ -204,7 +204,7 @@ impl Engine {
         CancelOutcome::Canceled
     }
 
-    /// Takes back what the open call at `place` has asked for; awaiting it fails with `failure`.
+    /// Withdraws the open call at `place`; awaiting it fails with `failure`.
     pub fn withdraw_call(&mut self, place: &Place, failure: Failure) {
         let index = self.delivered.unwrap_or_default();
         let origin = self.origin_of(place);
@@ -218,24 +218,24 @@ impl Engine {
         self.wakes.push_back(Wake::Call(place.clone()));
     }
 
-    /// What the open calls are, for reports.
+    /// Describes the open calls, for reports.
     pub fn open_calls(&self) -> Vec<String> {
         self.calls.iter().map(|(place, call)| format!("{} at {place}", call.what.describe())).collect()
     }
 }
 
 impl Call {
-    /// Whether it has asked for anything.
+    /// Returns true if the call has an event.
     pub(super) fn is_asked(&self) -> bool {
         self.asked.is_some()
     }
 
-    /// Whether it was asked for since the last commit.
+    /// Returns true if the call was made since the last commit.
     pub(super) fn is_asked_in(&self, out_batch: u64) -> bool {
         self.asked.is_some_and(|(batch, _)| batch == out_batch)
     }
 
-    /// The event that tells the runtime to stop working on this call.
+    /// Returns the event that stops the work on this call.
     pub(super) fn give_up(&self, place: &Place) -> Option<Event> {
         let place = place.clone();
         match &self.what {

@@ -1,23 +1,22 @@
-//! Cancellation: a request that the code meets at its next wait, and may answer with compensation.
+//! Cancellation: a request that interrupts the code at its next wait, and after which the code may compensate.
 //!
-//! A request interrupts every wait that is open, once; a running step is never interrupted, because nobody could say
-//! whether it happened. If nothing was open, the next thing that the code waits for is interrupted instead. After that
-//! everything works again, so that compensation can run. Code that watches `canceled()` handles it by itself: as long as somebody
-//! watches, nothing else is interrupted.
+//! A request interrupts every open wait, once; a running step is never interrupted, because its outcome would be unknown. If
+//! nothing was open, the next wait is interrupted instead. After that everything works again, so that compensation can run. Code
+//! that awaits `canceled()` handles the request itself: as long as such a call is open, nothing else is interrupted.
 //!
-//! A step that was asked for and has not begun is interrupted like a wait. Whether it had begun is known only where the request was met
-//! first, so it is recorded there: the commit that covers the request gives up the wait at the step's place, or it does not, and every
-//! replay does what it says.
+//! A step that was called and has not begun is interrupted like a wait. Only the process that first observes the request knows
+//! whether the step had begun, so the decision is recorded: the commit that covers the request cancels the wait at the step's
+//! call id, or it does not, and every replay follows it.
 //!
-//! Invariant N9: whether a request interrupts a step is decided once, by who knows that no attempt was begun, and durable before a step
-//! starts because of it. Nobody knows that of a step that was asked for in a part of the log that another process may have had; but a run
-//! that has recorded nothing has not begun.
+//! Invariant N9: whether a request interrupts a step is decided once, by the process that knows that no attempt was begun, and is
+//! durable before a step starts because of it. This is unknown for a step that was called in a part of the log that another
+//! process may have executed; but a run that has recorded nothing has not begun.
 //!
-//! While the code undoes what it did, a request is only recorded: the run is ending already, and an undo that is interrupted would be
-//! left out.
+//! While the code compensates, a request is only recorded: the run is ending already, and an interrupted compensation would be
+//! lost.
 //!
-//! The code has *seen* a request once it was given the failure of a call that the request interrupted. A request that it has not seen
-//! when it continues as new goes along, and interrupts the first wait or step of the next generation.
+//! The code has *observed* a request once it received the failure of an interrupted call. A request that it has not observed when
+//! it continues as new is carried over, and interrupts the first wait or step of the next generation.
 
 use std::collections::BTreeSet;
 
@@ -29,30 +28,30 @@ use crate::{Event, Failure, Index, Place, Record};
 #[derive(Debug, Default)]
 pub(super) struct Cancel {
     reason: Option<String>,
-    /// Where in the log it stands.
+    /// The index of the request.
     index: Index,
-    /// The request has not met any wait yet, but perhaps somebody who watches and has not seen it.
+    /// The request has not interrupted any wait yet, except perhaps a `canceled()` that the code has not observed.
     due: bool,
-    /// The calls it has interrupted, until the code takes their failure or drops them.
+    /// The interrupted calls, until the code takes their failure or drops them.
     interrupted: BTreeSet<Place>,
     seen: bool,
-    /// The code undoes what it did: a request that comes now changes nothing.
+    /// The code compensates: a request has no effect now.
     undoing: bool,
 }
 
 impl Cancel {
-    /// The generation before was asked to stop.
+    /// Begins with the request of the generation before, if any.
     pub fn begin(&mut self, reason: Option<String>) {
         self.due = reason.is_some();
         self.reason = reason;
     }
 
-    /// The request, if the code has not seen it.
+    /// Returns the request, if the code has not observed it.
     pub fn unseen(&self) -> Option<String> {
         self.reason.clone().filter(|_| !self.seen)
     }
 
-    /// The code was given the answer of the call at `place`.
+    /// Records that the code received the answer of the call at `place`.
     pub fn taken(&mut self, place: &Place) {
         if self.interrupted.remove(place) {
             self.seen = true;
@@ -70,13 +69,13 @@ impl Engine {
         self.cancel.reason.is_some()
     }
 
-    /// From here on the code undoes what it did; no request to cancel interrupts that.
+    /// Begins the compensation, which no cancellation request interrupts.
     pub fn begin_undo(&mut self) {
         self.cancel.undoing = true;
         self.cancel.due = false;
     }
 
-    /// Waits for the request to cancel.
+    /// Waits for a cancellation request.
     pub fn await_canceled(&mut self) -> Place {
         let place = self.next_place();
         self.open(place.clone(), What::Canceled, None);
@@ -116,7 +115,7 @@ impl Engine {
         chosen.map(|(place, _)| place.clone()).collect()
     }
 
-    /// Whether somebody watches for the request, or is about to see it.
+    /// Returns true if a `canceled()` call is open or not observed yet.
     fn is_watched(&self) -> bool {
         self.calls.values().any(|call| matches!(call.what, What::Canceled))
     }
@@ -132,8 +131,8 @@ impl Engine {
         }
     }
 
-    /// What the log says of the step at `place`, which had not begun as far as is known here: whether the commit that covers the request
-    /// gave it up. `None` if there is no such commit yet.
+    /// Returns true if the commit that covers the request canceled the step at `place`, which had not begun as far as known here;
+    /// `None` if there is no such commit yet.
     fn recorded_as_interrupted(&self, place: &Place) -> Option<bool> {
         let has_run = |event: &Event| step_of(event) == Some(place);
         let queued = || self.queue.iter().map(|queued| &queued.record);
@@ -142,7 +141,7 @@ impl Engine {
             return Some(false);
         }
         let ahead = self.queue.iter().filter(|queued| !queued.matched).map(|queued| &queued.record);
-        // A standing commit says nothing of what the code asked for (N7).
+        // A commit while paused has no calls of the code (N7).
         let is_covering = |record: &&Record| record.commit.is_some_and(|commit| !commit.is_standing);
         let covering = self.expected.iter().chain(ahead).find(is_covering)?;
         Some(covering.events.iter().any(|event| matches!(event, Event::WaitCanceled(wait) if wait.place == *place)))
@@ -174,19 +173,19 @@ impl Engine {
         }
     }
 
-    /// Whether the next thing that the code waits for meets the request.
+    /// Returns true if the request interrupts the next wait of the code.
     pub(super) fn cancel_is_due(&self) -> bool {
         self.cancel.due && !self.is_watched()
     }
 
-    /// The code waits for the call at `place`: a request that has met nobody meets it.
+    /// Interrupts the wait for the call at `place` if the request has not interrupted any yet.
     pub(super) fn meet_cancel(&mut self, place: &Place) {
         if !self.cancel_is_due() {
             return;
         }
         let meets = |call: &Call| match (&call.what, &call.answer) {
             (_, Answer::Ready { .. }) => false,
-            // One that was asked for before the request was spared for good: it ran.
+            // A step that was called before the request was not interrupted then: it ran.
             (What::Step { phase, .. }, _) => matches!(phase, StepPhase::Idle { behind_request: true, .. }),
             _ => true,
         };
@@ -197,7 +196,7 @@ impl Engine {
     }
 }
 
-/// The step whose attempt is over.
+/// Returns the step whose attempt has ended.
 fn step_of(event: &Event) -> Option<&Place> {
     match event {
         Event::StepCompleted(step) => Some(&step.place),

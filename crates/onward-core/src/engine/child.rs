@@ -7,8 +7,7 @@ use crate::spend::budget::Budget;
 use crate::{Event, Failure, Hash, Name, Payload, Place, RunId, RunKey};
 
 impl Engine {
-    /// Starts a child. Without an id of its own it gets one from the parent's id and the call's place, so that
-    /// every child has its own and a replay asks for the same.
+    /// Starts a child. By default its id is derived from the parent's id and the call id: unique, and the same on replay.
     pub fn start_child(&mut self, kind: Name, input: Payload) -> Place {
         let place = self.next_place();
         let child = self.child_id(&place);
@@ -23,7 +22,7 @@ impl Engine {
             is_spawned: false,
             budget: None,
         };
-        // Here and not with the commit: the code may ask for its child's id at once.
+        // Here and not with the commit: the code may read the id of its child at once.
         if let Some((child, adopted)) = self.adopt_child(&event) {
             self.open(place.clone(), What::Child { child, kind }, Some(adopted.into()));
             return place;
@@ -32,8 +31,8 @@ impl Engine {
         place
     }
 
-    /// Starts a child that belongs to the run and not to this generation of it: it goes on when the generation ends, and is asked to stop
-    /// when the run does. Nobody waits for it here; [`Engine::await_child`] does, in whatever generation.
+    /// Starts a child that belongs to the run and not to this generation: it outlives the generation, and is canceled when the
+    /// run ends. No call waits for it; [`Engine::await_child`] does, in any generation.
     pub fn spawn_child(&mut self, kind: Name, input: Payload, budget: Option<Budget>) -> RunId {
         let place = self.next_place();
         let child = crate::run::reopen::spawned_id(&self.key().id, self.generation(), &place, self.seed());
@@ -56,7 +55,7 @@ impl Engine {
         child
     }
 
-    /// Waits for the end of a child that was spawned here or in an earlier generation, or has ended already.
+    /// Waits for the end of a child that was spawned here or in an earlier generation; it may have ended already.
     pub fn await_child(&mut self, child: RunId) -> Place {
         let place = self.next_place();
         let event = ChildAwaited { place: place.clone(), child: child.clone() };
@@ -64,40 +63,40 @@ impl Engine {
         place
     }
 
-    /// Asks a spawned child to stop.
+    /// Cancels a spawned child.
     pub fn cancel_child(&mut self, child: RunId) {
         let place = self.next_place();
         self.out.push(ChildCanceled { place, child }.into());
     }
 
-    /// Whom this run is a child of.
+    /// Returns the parent of this run.
     pub fn parent(&self) -> Option<&RunKey> {
         self.parent.as_ref()
     }
 
-    /// Whether the call of another run waits for the end of this one.
+    /// Returns true if a call of another run waits for the end of this one.
     pub fn is_called(&self) -> bool {
         self.is_called
     }
 
-    /// How many runs are above this one; a fork keeps the number.
+    /// Returns the number of ancestors; a fork keeps the number.
     pub fn nesting(&self) -> u32 {
         self.nesting
     }
 
-    /// Whether the run is a child that the code has left behind, in this segment or an earlier one.
+    /// Returns true if the run is an abandoned child of this segment or an earlier one.
     pub(super) fn has_left(&self, run: &RunKey) -> bool {
         run.namespace == self.key.namespace && (self.agent.has_left(&run.id) || self.segment.has_left(&run.id))
     }
 
-    /// What was spawned on a way that the code has left, and that nobody has taken over, ends with the segment.
+    /// Cancels abandoned spawned children that were not taken over; they end with the segment.
     pub(super) fn cancel_left_children(&mut self) {
         for child in self.segment.left_spawned() {
             self.cancel_child(child);
         }
     }
 
-    /// A child that cannot be asked for: its call is answered with `failure`, and nothing is recorded.
+    /// Opens a call for a child that cannot be started: it fails with `failure`, and nothing is recorded.
     pub fn refuse_child(&mut self, kind: Name, failure: Failure) -> Place {
         let place = self.next_place();
         let child = self.child_id(&place);
@@ -105,7 +104,7 @@ impl Engine {
         place
     }
 
-    /// Gives the child at `place` an id chosen by the code.
+    /// Sets an id chosen by the code for the child at `place`.
     pub fn set_child_id(&mut self, place: &Place, id: RunId) {
         if let Some(super::call::Call { what: What::Child { child, .. }, .. }) = self.calls.get_mut(place) {
             *child = id.clone();
@@ -117,7 +116,7 @@ impl Engine {
         });
     }
 
-    /// The run id of the child at `place`, while it is open; none where no child was asked for.
+    /// Returns the run id of the child at `place` while it is open; `None` if no child was started.
     pub fn child_of(&self, place: &Place) -> Option<RunId> {
         let call = self.calls.get(place)?;
         match &call.what {
@@ -130,7 +129,7 @@ impl Engine {
         crate::run::reopen::child_id(&self.key().id, self.generation(), place)
     }
 
-    /// The request of a child as the log has it: one from before there were families may know the child by another id, which counts.
+    /// Returns the call with the recorded id of the child, if the log is older than the current derivation of ids.
     pub(super) fn with_recorded_child(&mut self, recorded: &Event, asked: Event) -> Event {
         let (Event::ChildStarted(recorded), Event::ChildStarted(event)) = (recorded, &asked) else { return asked };
         let (run, generation, place) = (&self.key().id, self.generation(), &event.place);
@@ -146,7 +145,7 @@ impl Engine {
         Event::ChildStarted(event)
     }
 
-    /// Children that are started again have other ids from here on.
+    /// Replaces the ids of children that are restarted.
     pub(super) fn children_again(&mut self, children: Vec<crate::log::event::ChildAgain>) {
         for again in children {
             if let Some(super::call::Call { what: What::Child { child, .. }, .. }) = self.calls.get_mut(&again.place) {

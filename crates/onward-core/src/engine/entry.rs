@@ -1,8 +1,9 @@
-//! The conversation of an agent: entries that name their parent, so that one hash names all of it.
+//! The conversation of an agent: entries with a reference to their parent, so that one hash identifies all of it.
 //!
-//! Most of what is said has been heard before, as a signal or as the result of a task: such an entry quotes the input instead of
-//! repeating it, and a conversation is stored once. What many calls have in common (a system prompt, the schemas of tools) is kept beside
-//! the conversation once, and found by its id ever after. Entries from outside are signals in the mailbox until the code takes them in.
+//! Most contents of entries are in the log already, as a signal or the result of a task: such an entry quotes the input instead
+//! of repeating it, and a conversation is stored once. Content that many calls share (a system prompt, the schemas of tools) is
+//! stored once beside the conversation and referenced by its id. Entries from outside are signals in the mailbox until the code
+//! consumes them.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +12,19 @@ use crate::agent::conversation::{OutsideEntry, entry_id, quotable};
 use crate::log::event::{Checkpoint, EntryAppended, EntryKey, Kept, Quote, RunStarted, Tally};
 use crate::{Event, Hash, Index, Name, Payload, RunId};
 
-/// A quote is not worth it for less.
+/// The minimum size of a quoted content.
 const QUOTED_BYTES_MIN: usize = 32;
 
-/// How many things that were kept a run remembers; one that has been forgotten is kept once more.
+/// The maximum number of remembered entries beside the conversation; a forgotten one is stored again.
 const KEPT_MAX: usize = 32;
 
-/// How many keys of entries a run remembers; an entry under one that has been forgotten is appended once more.
+/// The maximum number of remembered idempotency keys of entries; an entry under a forgotten one is appended again.
 pub const ENTRY_KEYS_MAX: usize = 128;
 
-/// How many children that were left behind a run remembers.
+/// The maximum number of remembered abandoned children.
 const LEFT_MAX: usize = 128;
 
-/// The key belongs to an entry that says something else.
+/// The key belongs to an entry with different content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyTaken {
     pub id: Hash,
@@ -41,13 +42,13 @@ pub(super) struct Conversation {
     /// Latest use last.
     keys: Vec<EntryKey>,
     heard: BTreeMap<Hash, (Quote, Payload)>,
-    /// Children that earlier segments have left behind.
+    /// Children that earlier segments have abandoned.
     left: Vec<RunId>,
     tally: Tally,
 }
 
 impl Conversation {
-    /// Which children were left behind: known before what they said arrives.
+    /// Sets the abandoned children, before their signals arrive.
     pub fn begin_left(&mut self, started: &RunStarted) {
         self.left = started.checkpoint.as_ref().map(|checkpoint| checkpoint.left.clone()).unwrap_or_default();
     }
@@ -56,7 +57,7 @@ impl Conversation {
         self.left.contains(child)
     }
 
-    /// What the run was started with.
+    /// Returns the input of the run.
     pub fn input(&self) -> Payload {
         self.input.clone().unwrap_or_else(Payload::null)
     }
@@ -91,60 +92,60 @@ impl Engine {
         Checkpoint { state, prelude, awaits, leaf: self.leaf(), depth: self.depth(), kept, keys, left, handoff: None, tally }
     }
 
-    /// What agents of any kind have done with the conversation since anybody was heard.
+    /// Returns the counters of the conversation since the last received signal.
     pub fn tally(&self) -> Tally {
         self.agent.tally
     }
 
-    /// Somebody has said something: what is counted from one word to the next begins anew.
+    /// Resets the counters: a signal was received.
     pub(super) fn tally_anew(&mut self) {
         self.agent.tally = Tally::default();
     }
 
-    /// The conversation is handed over behind so many turns; whoever does not count them passes on what was counted.
+    /// Counts a handoff after so many turns; `None` keeps the number of turns.
     pub(super) fn tally_handoff(&mut self, turns: Option<u32>) {
         let Tally { handoffs, turns: before } = self.agent.tally;
         self.agent.tally = Tally { handoffs: handoffs.saturating_add(1), turns: turns.unwrap_or(before) };
     }
 
-    /// What the segment began with, if it is not the first.
+    /// Returns the checkpoint that the segment began with, if it is not the first.
     pub fn checkpoint(&self) -> Option<&Checkpoint> {
-        // Whoever took the conversation over has none of its own yet.
+        // After a handoff the new agent has no checkpoint of its own yet.
         self.agent.checkpoint.as_deref().filter(|checkpoint| checkpoint.handoff.is_none())
     }
 
-    /// What whoever had the conversation before has left for who takes it over; nothing once that one has taken a checkpoint.
+    /// Returns the state that the previous agent passed on at a handoff; `None` once the new agent has taken a checkpoint.
     pub fn handed_over(&self) -> Option<&Payload> {
         self.agent.checkpoint.as_deref().filter(|checkpoint| checkpoint.handoff.is_some()).map(|checkpoint| &checkpoint.state)
     }
 
-    /// The last entry of the conversation, as of what the code has done so far.
+    /// Returns the last entry of the conversation, including those that the code has appended so far.
     pub fn leaf(&self) -> Option<Hash> {
         self.agent.leaf
     }
 
-    /// How many entries the conversation has, as of what the code has done so far.
+    /// Returns the number of entries in the conversation, including those that the code has appended so far.
     pub fn depth(&self) -> u64 {
         self.agent.depth
     }
 
-    /// The entries that the code has appended since the checkpoint, oldest first, with their contents.
+    /// Returns the entries that the code has appended since the checkpoint, oldest first, with their contents.
     pub fn segment_entries(&self) -> &[EntryAppended] {
         &self.agent.entries
     }
 
-    /// Goes on behind an earlier entry, which is the `depth`th of its conversation.
+    /// Continues after an earlier entry, which is the `depth`th of its conversation.
     pub fn branch(&mut self, from: Hash, depth: u64) {
         self.agent.leaf = Some(from);
         self.agent.depth = depth;
     }
 
-    /// Goes on behind any entry, or from the beginning.
+    /// Continues after any entry, or from the beginning.
     pub(super) fn go_on_behind(&mut self, from: Option<Hash>, depth: u64) {
         (self.agent.leaf, self.agent.depth) = (from, depth);
     }
 
-    /// Takes note of what the code may say again.
+    /// Remembers the payloads that entries may quote.
     pub(super) fn hear_quotable(&mut self, index: Index, event: &Event) {
         if !self.is_agent() {
             return;
@@ -157,12 +158,12 @@ impl Engine {
         }
     }
 
-    /// Puts an entry behind the last one; it leaves with the commit.
+    /// Appends an entry to the conversation; it is durable with the next commit.
     pub fn append_entry(&mut self, role: Name, content: Payload) -> Hash {
         self.append_under(None, role, content)
     }
 
-    /// Puts an entry behind the last one, unless there is one under this key: then it is that one.
+    /// Appends an entry under a key. A repeat returns the first entry; different content under the key is an error.
     pub fn append_entry_once(&mut self, key: &str, role: Name, content: Payload) -> Result<Hash, KeyTaken> {
         let Some(position) = self.agent.keys.iter().position(|known| known.key == key) else {
             return Ok(self.append_under(Some(key.to_owned()), role, content));
@@ -173,14 +174,14 @@ impl Engine {
         if is_same { Ok(id) } else { Err(KeyTaken { id }) }
     }
 
-    /// Takes in the entries from outside that came before the turn began: before what it waited for, or before what was delivered last.
-    /// No look into the mailbox (N1): what came by then is the same on every replay.
+    /// Consumes the entries from outside that came before the turn began: before the awaited signal, or before the last delivered
+    /// event. Not a poll of the mailbox (N1): the result is the same on every replay.
     pub fn take_in_entries(&mut self, awaited: Option<&Pattern>) -> Vec<Hash> {
         let until = self.delivered.max(awaited.and_then(|pattern| self.signal_ready_at(pattern)));
         self.take_in_until(until)
     }
 
-    /// Takes in the entries from outside that are there, as of the horizon.
+    /// Consumes the entries from outside up to the horizon. Counts as a poll.
     pub fn look_for_entries(&mut self) -> Vec<Hash> {
         self.look();
         self.take_in_until(Some(self.horizon))
@@ -198,14 +199,15 @@ impl Engine {
     }
 
     fn take_in(&mut self, entry: Option<OutsideEntry>, payload: Payload) -> Hash {
-        // Nobody can send such a signal that says something else; if there is one all the same, it is not lost.
+        // No caller can send such a signal with other content; if there is one, it is not lost.
         let Some(OutsideEntry { role, content, idempotency_key }) = entry else {
             return self.append_entry(Name::new("user").expect("it is a name"), payload);
         };
         let Some(key) = idempotency_key else { return self.append_entry(role, content) };
         match self.append_entry_once(&key, role.clone(), content.clone()) {
             Ok(id) => id,
-            // The code came first with this key and says something else: whoever appended this was told that it was taken.
+            // The code has used this key for different content; the sender's append was accepted, so the entry is appended
+            // without the key.
             Err(KeyTaken { .. }) => self.append_entry(role, content),
         }
     }
@@ -224,7 +226,7 @@ impl Engine {
         id
     }
 
-    /// Keeps something beside the conversation, unless it is there already, and says where.
+    /// Stores an entry beside the conversation, unless it is there already; returns its location.
     pub fn keep_aside(&mut self, role: Name, content: Payload) -> Kept {
         let id = entry_id(None, &role, &content);
         let position = self.agent.kept.iter().position(|kept| kept.id == id);
@@ -242,11 +244,11 @@ impl Engine {
         kept
     }
 
-    /// Records an entry, with a quote where the log has its content, and returns it whole.
+    /// Records an entry, with a quote if the log has its content, and returns it with its content.
     fn write_entry(&mut self, entry: EntryAppended) -> EntryAppended {
         let mut written = entry.clone();
         if let Some((quote, heard)) = self.agent.heard.get(&Hash::of(&entry.content))
-            // What is equal as JSON need not be the same text.
+            // Equal JSON need not be the same text.
             && *heard == entry.content
         {
             (written.content, written.quote) = (Payload::null(), Some(*quote));

@@ -1,4 +1,4 @@
-//! Under which names the code asks: its own, or in a copied log those of then (see [`crate::run::ancestry`]).
+//! The identity under which the code makes calls: its own or, in a copied log, the original one (see [`crate::run::ancestry`]).
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use crate::log::event::RunStarted;
 use crate::run::ancestry::{Identity, Lineage};
 use crate::{Branch, Event, Index, Name, Payload, Place, RunKey};
 
-/// How many calls each line had made.
+/// The number of calls of each branch at a point.
 struct Mark {
     main_line: u32,
     arms: BTreeMap<Branch, u32>,
 }
 
 impl Mark {
-    /// Whether the call at `place` had been made by then. An arm that was over by then counts with its combinator.
+    /// Returns true if the call at `place` had been made by then. An arm that had ended counts with its combinator.
     fn covers(&self, place: &Place) -> bool {
         if place.branch().is_main() {
             return place.ordinal() < self.main_line;
@@ -30,7 +30,7 @@ impl Mark {
 pub(super) struct Identities {
     lineage: Lineage,
     now: usize,
-    /// Where each identity but the present one ended.
+    /// The ends of all identities before the current one.
     marks: Vec<Mark>,
 }
 
@@ -51,7 +51,7 @@ impl Engine {
         self.pass_identity();
     }
 
-    /// The next commit may be made under another identity (J2).
+    /// Switches to the identity of the next commit (J2).
     pub(super) fn pass_identity(&mut self) {
         let next = self.identities.lineage.at_commit(self.next_commit);
         while self.identities.now < next {
@@ -65,7 +65,7 @@ impl Engine {
         self.identities.lineage.identity(self.identities.now)
     }
 
-    /// The run's key as the code knows it now.
+    /// Returns the run's key under the current identity.
     pub fn key(&self) -> &RunKey {
         &self.identity().run
     }
@@ -74,26 +74,26 @@ impl Engine {
         self.identity().generation
     }
 
-    /// Where `uuid` and `random` derive from now.
+    /// Returns the seed of `uuid` and `random` under the current identity.
     pub fn seed(&self) -> u64 {
         self.identity().seed
     }
 
-    /// Under which names the call at `place` is known to the world.
+    /// Returns the identity under which stores and callers know the call at `place`.
     pub fn known_as(&self, place: &Place) -> &Identity {
         let Identities { lineage, now, marks } = &self.identities;
         let opened = marks.iter().position(|mark| mark.covers(place)).unwrap_or(*now);
         lineage.known_as(opened, *now)
     }
 
-    /// The id by which the question at `place` is answered from outside.
+    /// Returns the id by which callers answer the call at `place`.
     pub fn call_id(&self, place: &Place) -> String {
         let place = &self.origin_of(place);
         let Identity { run, generation, .. } = self.known_as(place);
         format!("{}~{generation}~{place}", run.id)
     }
 
-    /// A failure that no longer counts: what failed is done again, from its first attempt.
+    /// Ignores a failure that was set aside: the failed call is executed again, from its first attempt.
     pub(super) fn set_aside(&mut self, index: Index, event: Event) -> Result<Option<Advance>, Fault> {
         if let Event::StepFailed(event) = event {
             let asked = super::call::StepIdentity { name: event.name, input_hash: event.input_hash };

@@ -1,10 +1,10 @@
-//! Signals that nobody has consumed, and the calls that wait for one.
+//! Unconsumed signals, and the calls that wait for one.
 //!
 //! Invariants:
 //! - M1: signals of one name are consumed in index order.
-//! - M2: a signal is in the mailbox, set aside for one call, or consumed; never two of these.
-//! - M3: a signal set aside goes to the call that began to wait first.
-//! - M4: what a child says that the code has left behind is kept and heard by nobody, unless the code takes the child over again.
+//! - M2: a signal is in the mailbox, reserved for one call, or consumed; never two of these.
+//! - M3: a reserved signal goes to the call that began to wait first.
+//! - M4: signals of abandoned children are held back, unless the code takes the child over again.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -26,21 +26,21 @@ pub(super) struct Mailbox {
     /// In the order in which they began to wait.
     waiters: BTreeMap<u64, (Place, Pattern)>,
     next_waiter: u64,
-    /// Which call a signal is set aside for.
+    /// The calls that signals are reserved for.
     pub reserved: BTreeMap<Index, Vec<Place>>,
-    /// From children that the code has left behind (M4).
+    /// Signals of abandoned children (M4).
     held: Vec<Signal>,
 }
 
-/// What the code knows of the mailbox from looking into it.
+/// The polls of the mailbox by the code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Looks {
-    /// It has never looked.
+    /// No poll yet.
     #[default]
     Never,
-    /// It has looked since the last commit.
+    /// Polled since the last commit.
     Open,
-    /// A commit covers its last look, and nothing was delivered since: whoever looks again sees the same.
+    /// A commit covers the last poll, and nothing was delivered since: another poll observes the same.
     Durable,
     Outdated,
 }
@@ -52,7 +52,7 @@ impl Looks {
         }
     }
 
-    /// The commit was refused after all.
+    /// Handles the rejection of the commit.
     pub fn reopen(&mut self) {
         if *self == Looks::Durable {
             *self = Looks::Open;
@@ -73,12 +73,12 @@ impl Mailbox {
         queue.insert(position, signal);
     }
 
-    /// Keeps a signal that nobody may hear.
+    /// Holds back a signal, so that no call receives it.
     pub fn hold(&mut self, signal: Signal) {
         self.held.push(signal);
     }
 
-    /// What was kept of this run's signals, oldest first.
+    /// Releases the held signals of this sender, oldest first.
     pub fn release(&mut self, sender: &RunKey) -> Vec<Signal> {
         self.held.extract_if(.., |signal| signal.sender.as_ref() == Some(sender)).collect()
     }
@@ -110,7 +110,7 @@ impl Mailbox {
         signal
     }
 
-    /// The oldest entry from outside.
+    /// Returns the oldest entry from outside.
     pub fn first_entry(&self) -> Option<&Signal> {
         self.unread.iter().find(|(name, _)| name.as_str() == ENTRY_SIGNAL)?.1.front()
     }
@@ -135,12 +135,12 @@ impl Mailbox {
         self.waiters.remove(&order).map(|(place, _)| place)
     }
 
-    /// Signals and calls in here, in whatever way.
+    /// Returns the number of signals and waiting calls.
     pub fn entries(&self) -> usize {
         self.unread.values().map(VecDeque::len).sum::<usize>() + self.waiters.len() + self.reserved.len() + self.held.len()
     }
 
-    /// Everything unread.
+    /// Returns all unconsumed signals.
     pub fn drain_all(&self) -> Vec<Signal> {
         self.unread.values().flatten().chain(&self.held).cloned().collect()
     }

@@ -1,14 +1,14 @@
-//! Does the code ask for what the log says? If not: a report that a person can act on.
+//! Comparison of the code's calls with the log, and the report of a divergence.
 //!
-//! A recorded call agrees with an asked one when kind, place, name and input agree. Options such as retries and timeouts
-//! may change between versions of the code.
+//! A recorded call agrees with one of the code if kind, call id, name and input agree. Options such as retries and timeouts may
+//! change between versions of the code.
 
 use super::call::StepIdentity;
 use super::{Engine, Fault};
 use crate::log::event::{Checkpoint, Divergence, SuspendReason};
 use crate::{Event, Failure, Hash, Index, Payload, Place, Record};
 
-/// The last call on which code and log agreed; put into words only when they no longer do.
+/// The last call on which code and log agreed; described only after a divergence.
 #[derive(Debug, Clone)]
 pub(super) enum Matched {
     Asked(Box<Event>),
@@ -23,10 +23,10 @@ impl Engine {
         })
     }
 
-    /// Holds what the code asked for in this activation against the recorded commit.
+    /// Compares the calls of this activation with the recorded commit. Fails if they diverge.
     pub(super) fn match_commit(&mut self, expected: Record) -> Result<(), Fault> {
         if expected.commit.is_some_and(|commit| commit.is_standing) {
-            // What the code has asked for comes with the next commit that is none (N7).
+            // The calls of the code come with the next commit that was not made while paused (N7).
             self.next_commit += 1;
             self.pass_identity();
             return Ok(());
@@ -49,7 +49,7 @@ impl Engine {
             }
         }
         if let Some(extra) = asked.next() {
-            // A step that is recorded and that nobody asks for says more than that nothing else is recorded.
+            // A recorded step that the code did not call is a better report than "nothing more".
             let missing = expected.indexed().find_map(|(index, event)| Some((index, self.missing_step(event)?)));
             let (index, recorded) = missing.unwrap_or_else(|| (expected.next_index(), "nothing more at this point".to_owned()));
             return Err(self.diverged(index, recorded, Some(describe(&extra))));
@@ -62,12 +62,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether code that asks for `asked` is the code that asked for `recorded`, though their bytes differ.
+    /// Returns true if both events are the same call, though their bytes differ.
     fn is_same(&self, recorded: &Event, asked: &Event) -> bool {
         if self.strict { canonical(recorded) == canonical(asked) } else { agrees(recorded, asked) }
     }
 
-    /// Holds a recorded step result against the step the code asked for at its place.
+    /// Compares a recorded step result with the step that the code called at its call id. Fails if they diverge.
     pub(super) fn match_step(&mut self, index: Index, place: &Place, recorded: &StepIdentity) -> Result<(), Fault> {
         let asked = match self.calls.get(place) {
             Some(call) => match &call.what {
@@ -90,7 +90,7 @@ impl Engine {
         }
     }
 
-    /// The recorded step in words, if the code has never asked for one at its place.
+    /// Describes the recorded step if the code has not called one at its call id.
     fn missing_step(&self, event: &Event) -> Option<String> {
         let (place, name, input_hash) = match event {
             Event::StepCompleted(event) => (&event.place, &event.name, event.input_hash),
@@ -121,7 +121,7 @@ impl Engine {
     }
 }
 
-/// What the code asks for, as against what steps report and what stands for an empty commit.
+/// Returns true for calls of the code, false for step results and markers.
 fn is_asked(event: &Event) -> bool {
     !event.is_step_result() && !matches!(event, Event::RunSuspended(_) | Event::SegmentAbandoned(_))
 }
@@ -154,7 +154,7 @@ fn agrees(recorded: &Event, asked: &Event) -> bool {
                 && a.result.is_ok() == b.result.is_ok()
         }
         (Event::AttributeSet(a), Event::AttributeSet(b)) => a == b,
-        // What was set stands, whatever newer code would set.
+        // The recorded budget applies, even if newer code would set another one.
         (Event::BudgetSet(a), Event::BudgetSet(b)) => a.place == b.place,
         (Event::RunCompleted(a), Event::RunCompleted(b)) => same(Some(&a.output), Some(&b.output)),
         (Event::RunContinued(a), Event::RunContinued(b)) => {
@@ -164,7 +164,7 @@ fn agrees(recorded: &Event, asked: &Event) -> bool {
             same(Some(&a.input), Some(&b.input)) && state(&a.checkpoint) == state(&b.checkpoint)
         }
         (Event::EntryAppended(a), Event::EntryAppended(b)) => (&a.place, a.id, a.is_aside) == (&b.place, b.id, b.is_aside),
-        // The words of a failure may differ between builds; that it failed, and with which code, may not.
+        // The message of a failure may differ between builds; its code may not.
         (Event::RunFailed(a), Event::RunFailed(b)) => a.failure.code == b.failure.code,
         (Event::RunCanceled(_), Event::RunCanceled(_)) => true,
         _ => false,
@@ -175,7 +175,7 @@ fn same(a: Option<&Payload>, b: Option<&Payload>) -> bool {
     a == b || a.map(Hash::of) == b.map(Hash::of)
 }
 
-/// What the code asked for, with its payloads in their canonical form: the order of a hash map is no divergence (ADR 0003).
+/// Returns the event with its payloads in canonical form: the order of a hash map is no divergence (ADR 0003).
 pub fn canonical(event: &Event) -> Event {
     let spell = |payload: &mut Payload| *payload = payload.canonical();
     let mut event = event.clone();
@@ -200,7 +200,7 @@ pub fn canonical(event: &Event) -> Event {
     event
 }
 
-/// A result with its payload in its canonical form.
+/// Returns a result with its payload in canonical form.
 pub fn canonical_result(result: &Result<Payload, Failure>) -> Result<Payload, Failure> {
     match result {
         Ok(payload) => Ok(payload.canonical()),
@@ -216,7 +216,7 @@ fn spell_failure(failure: &mut Failure) {
     if let Some(details) = &mut failure.details {
         **details = details.canonical();
     }
-    failure.diagnosis = None; // not every reader of a log is given it
+    failure.diagnosis = None; // not every reader of a log gets it
 }
 
 fn describe_step(identity: &StepIdentity, place: &Place) -> String {
@@ -230,7 +230,7 @@ fn short(hash: &Hash) -> String {
     hash.to_string()[..8].to_owned()
 }
 
-/// A call in words, with what it is compared by.
+/// Describes a call for people, with the values that are compared.
 pub fn describe(event: &Event) -> String {
     let value = |payload: &Payload| {
         let text = format!("{payload:?}");
@@ -244,7 +244,7 @@ pub fn describe(event: &Event) -> String {
         Event::SignalConsumed(e) => format!("consuming signal `{}` (event {}) at {}", e.name, e.index, e.place),
         Event::ApprovalRequested(e) => format!("approval `{}` at {}: {}", e.name, e.place, e.title),
         Event::PromiseCreated(e) => format!("promise `{}` at {}", e.name, e.place),
-        Event::WaitCanceled(e) => format!("giving up the wait at {}", e.place),
+        Event::WaitCanceled(e) => format!("canceling the wait at {}", e.place),
         Event::StateSet(e) => format!("state `{}` = {} at {}", e.key, value(&e.value), e.place),
         Event::StateCleared(e) => format!("clearing state `{}` at {}", e.key, e.place),
         Event::AttributeSet(e) => match &e.value {
@@ -260,13 +260,13 @@ pub fn describe(event: &Event) -> String {
         Event::UpdateAnswered(e) => format!("the answer to update {}", e.update_id),
         Event::RunCompleted(e) => format!("the end of the run with {}", value(&e.output)),
         Event::RunFailed(e) => format!("the failure of the run: {}", e.failure),
-        Event::RunCanceled(_) => "the run's end as canceled".to_owned(),
+        Event::RunCanceled(_) => "the cancellation of the run".to_owned(),
         Event::RunContinued(e) => match &e.checkpoint {
             Some(checkpoint) if checkpoint.handoff.is_some() => {
                 format!("handing over to `{}`", checkpoint.handoff.as_ref().map_or("", |kind| kind.as_str()))
             }
             Some(checkpoint) => format!("the checkpoint {}", value(&checkpoint.state)),
-            None => format!("going on as new with {}", value(&e.input)),
+            None => format!("continuing as new with {}", value(&e.input)),
         },
         Event::EntryAppended(e) => format!("the {} entry {} at {}", e.role, value(&e.content), e.place),
         Event::CallAdopted(e) => format!("taking over the call at {} at {}", e.from, e.place),

@@ -1,23 +1,23 @@
-//! How code meets its log: one machine per run, live and on replay.
+//! The replay engine: one state machine per run, for live execution and replay.
 //!
-//! The engine holds what the code has asked for and delivers what the log says, event by event, in index order. It is
-//! driven by a shell that owns the code: the shell feeds records, calls [`Engine::advance`] until it is idle, polls the
-//! code when told to, and hands commits to the store. Live and replay are one path: code only ever sees what is in the log.
+//! The engine holds the open calls of the code and delivers the events of the log to them in index order. The worker that owns
+//! the code drives it: it feeds records, calls [`Engine::advance`] until it is idle, polls the code when requested, and passes
+//! commits to the store. Live execution and replay are one path: code observes only what is in the log.
 //!
-//! Must never do I/O, read a clock or draw a random number.
+//! Must never do I/O, read a clock or generate a random number.
 //!
 //! Invariants:
-//! - N1: what the code observes is a function of the log: waits are answered in index order, one event and then
-//!   quiescence; polls look ahead exactly to the horizon of the commit that covers them.
-//! - N2: no step starts before everything the code has observed is durable, and none while recorded events are left
-//!   to deliver, for its result may be among them.
+//! - N1: what the code observes is a function of the log: waits are answered in index order, one event and then quiescence; polls
+//!   look ahead exactly to the horizon of the commit that covers them.
+//! - N2: no step starts before everything that the code has observed is durable, and none while recorded events are undelivered,
+//!   because its result may be among them.
 //! - N3: nothing is delivered while a commit is in flight, so every horizon is at or past the commit before it (H4).
-//! - N4: every call has a place; a recorded call at that place must agree in kind, name and input (see [`matching`]).
-//! - N5: an activation commits if it asked for anything or looked into the mailbox, and before it waits with inputs or step
-//!   results taken: the commit before may have left the run pending, for it had more to do. A look does not lead to a commit
-//!   when nothing was delivered since a commit that covers a look: it says what is durable already.
-//! - N6: a run that is paused is shown nothing more and starts nothing; what its running steps bring is recorded at the horizon
-//!   at which it stands (see [`standing`]).
+//! - N4: every call has a call id; a recorded call with that id must agree in kind, name and input (see [`matching`]).
+//! - N5: an activation commits if it made a call or polled the mailbox, and before it waits after consuming inputs or step
+//!   results: the commit before may have left the run pending. A poll does not lead to a commit if nothing was delivered since a
+//!   commit that covers a poll: its result is durable already.
+//! - N6: the code of a paused run observes nothing more and starts nothing; results of its running steps are recorded at the
+//!   current horizon (see [`standing`]).
 
 mod approval;
 mod attribute;
@@ -62,32 +62,33 @@ use crate::{Branch, CommitId, Epoch, Event, Index, Name, PLACE_PARTS_MAX, Payloa
 use call::{Call, StepIdentity};
 use mailbox::{Looks, Mailbox, Signal};
 
-/// How many looks into the mailbox one poll of the code may have before it is taken for spinning.
+/// The maximum number of mailbox polls in one poll of the code; more count as spinning.
 const POLLS_MAX: u32 = 100_000;
 
-/// What the shell has to do next.
+/// The next action of the worker.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Advance {
     /// Poll the code.
     Poll(Wake),
-    /// Answer an update, for the code is there (N8): call its handler and then [`Engine::answer_update`], or [`Engine::keep_update`] if there is none yet.
+    /// Answer an update: call its handler and then [`Engine::answer_update`], or [`Engine::keep_update`] if there is none yet.
+    /// Not returned after the code has ended (N8).
     Update(crate::log::event::UpdateReceived),
-    /// Hand this to the store, then call [`Engine::committed`] with its answer.
+    /// Pass this to the store, then call [`Engine::committed`] with its reply.
     Commit(Draft),
-    /// Nothing to do until something is fed, a step makes progress, or a commit is answered.
+    /// Nothing to do until a record is fed, a step makes progress, or the store replies to a commit.
     Idle,
 }
 
-/// Which part of the code has something to see.
+/// The part of the code to poll.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Wake {
-    /// The call at this place was answered.
+    /// The call with this id was answered.
     Call(Place),
     /// Anything may have changed.
     All,
 }
 
-/// What one activation asked for; the shell adds the lease and an id.
+/// The calls of one activation; the worker adds the lease and an id.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Draft {
     pub n: u64,
@@ -99,7 +100,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// What the store is asked to append, by whoever holds the run under `epoch`.
+    /// Returns the commit for the store, made under the lease of `epoch`.
     pub fn into_commit(self, key: RunKey, generation: u32, epoch: Epoch, commit_id: CommitId) -> Commit {
         let Draft { n, horizon, events, waits, is_standing, carries } = self;
         let end_over_unread = false;
@@ -107,38 +108,38 @@ impl Draft {
     }
 }
 
-/// Why an activation cannot go on. Nothing is committed; the run is paused with this as its report.
+/// The reason why an activation cannot continue. Nothing is committed; the run is paused with this report.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fault {
     Diverged(Box<Divergence>),
-    /// The code of an agent has asked for something else than the log says: go on from there with another pass (see [`segment`]).
+    /// The code of an agent diverged from the log: continue from there with another pass (see [`segment`]).
     Departed(Cut),
-    /// It did so too often.
+    /// The code of an agent diverged too often.
     Unstable(Box<Divergence>),
-    /// Somebody has asked for a branch: go on with another pass, which shows the code nothing (see [`branching`]).
+    /// A branch was requested: continue with another pass, in which the code observes nothing (see [`branching`]).
     Branched,
-    /// It goes on without something that has had an effect.
+    /// The code would continue without an abandoned call that had an effect.
     EffectAbandoned {
         message: String,
         left: Vec<Place>,
     },
-    /// It has recorded too much since its last checkpoint.
+    /// Too many events since the last checkpoint.
     TooLong(String),
-    /// The code has forgotten a version that is recorded.
+    /// The code no longer supports a recorded version.
     VersionTooOld(Box<Divergence>),
     /// The code did something that cannot be replayed.
     Misuse(String),
-    /// The code awaits something that no input can ever answer.
+    /// The code awaits something that no input can answer.
     Stuck(String),
     Panicked(String),
     /// The records fed are not this run's log.
     LogBroken(String),
-    /// Somebody else has committed: the lease is lost.
+    /// Another worker has committed: the lease is lost.
     LeaseLost,
 }
 
 impl Fault {
-    /// How the run's log tells it; `None` when the run is somebody else's now.
+    /// Returns the pause for the run's log; `None` if another worker holds the run.
     pub fn into_pause(self) -> Option<RunPaused> {
         let plain = |mut message: String| {
             cut(&mut message, FAILURE_BYTES_MAX);
@@ -155,76 +156,76 @@ impl Fault {
             Fault::VersionTooOld(report) => paused(PauseReason::VersionTooOld, *report),
             Fault::Misuse(message) | Fault::Stuck(message) | Fault::LogBroken(message) => plain(message),
             Fault::Panicked(message) => plain(format!("the workflow code panicked: {message}")),
-            Fault::Branched => plain("somebody goes on from an earlier entry of the conversation".to_owned()),
+            Fault::Branched => plain("a branch from an earlier entry of the conversation was requested".to_owned()),
             Fault::LeaseLost => return None,
         })
     }
 }
 
 fn paused(reason: PauseReason, report: Divergence) -> RunPaused {
-    let message = format!("at event {}: recorded {}, the code asked for {}", report.index, report.recorded, report.asked);
+    let message = format!("at event {}: recorded {}, attempted {}", report.index, report.recorded, report.asked);
     RunPaused { divergence: Some(report), ..RunPaused::because(reason, message) }
 }
 
 struct Queued {
     record: Record,
-    /// False for a recorded commit that the code has not yet been held against.
+    /// False for a recorded commit that the code has not been compared with yet.
     matched: bool,
-    /// A commit that the code has left behind.
+    /// A commit that the code has abandoned.
     is_abandoned: bool,
 }
 
 struct Delivery {
     index: Index,
-    /// Where its record begins.
+    /// The index of its record.
     record: Index,
     at: Timestamp,
     event: Event,
-    /// Nothing of it is for the code.
+    /// The code does not observe it.
     is_abandoned: bool,
 }
 
-/// One run's machine.
+/// The engine of one run.
 pub struct Engine {
     key: RunKey,
     identities: identity::Identities,
     now: Timestamp,
 
-    /// Fed but not yet taken into a batch, in index order.
+    /// Fed but not yet in a batch, in index order.
     queue: VecDeque<Queued>,
     /// Fed out of order.
     early: BTreeMap<Index, Record>,
     next_feed: Index,
-    /// Events of the current batch that are left to deliver.
+    /// Undelivered events of the current batch.
     batch: VecDeque<Delivery>,
-    /// The last event of the current batch: what polls may see.
+    /// The last event of the current batch: the limit of what polls observe.
     horizon: Index,
     /// The recorded commit that ends the current batch on replay.
     expected: Option<Record>,
-    /// The current batch is the one behind which this pass leaves the log.
+    /// This pass diverges from the log after the current batch.
     cuts: bool,
     delivered: Option<Index>,
 
     next_commit: u64,
     in_flight: Option<Vec<Event>>,
-    /// The code has seen an input or a step's result since the last commit: if it waits now, no commit says so yet.
+    /// The code has observed an input or a step result since the last commit: if it waits now, no commit records that yet.
     unsettled: bool,
-    /// The code has looked at something that is not durable before the next commit.
+    /// The code has observed something that is durable only with the next commit.
     polled: bool,
     looks: Looks,
-    /// How often the code has looked into the mailbox in this poll.
+    /// The number of mailbox polls in this poll of the code.
     polls: u32,
 
     main_line: u32,
-    /// How many calls each arm has made whose combinator is not over.
+    /// The number of calls in each arm of an open combinator.
     arms: BTreeMap<Branch, u32>,
     /// The arm whose code is being polled.
     branch: Branch,
     calls: BTreeMap<Place, Call>,
-    /// Steps the code no longer waits for, whose result may still be in the log: at the latest in the commit of this number, which
-    /// was the next one when the step was dropped.
+    /// Dropped steps whose result may still be in the log: at the latest in the commit of this number, which was the next one
+    /// when the step was dropped.
     dropped_steps: BTreeMap<Place, (StepIdentity, u64)>,
-    /// Steps that may start once the engine has caught up and what the code has seen is durable.
+    /// Steps that may start once the engine has caught up and the code's observations are durable.
     deferred_steps: BTreeSet<Place>,
     running_steps: u32,
     mailbox: Mailbox,
@@ -232,7 +233,8 @@ pub struct Engine {
     /// The names of the run's attributes.
     attributes: BTreeSet<Name>,
     purse: Purse,
-    /// The last event that `purse` has followed: at least what is delivered, and what stands before a signal that the code has taken.
+    /// The last event that `purse` includes: at least the last delivered one, and those before a signal that the code has
+    /// consumed.
     purse_at: Option<Index>,
     versions: BTreeMap<Name, u32>,
     updates: VecDeque<crate::log::event::UpdateReceived>,
@@ -241,29 +243,29 @@ pub struct Engine {
     out: Vec<Event>,
     out_batch: u64,
     last_matched: Option<matching::Matched>,
-    /// The last call the code was given the answer of, and the event that answered it.
+    /// The last call whose answer the code received, and the index of the answer.
     last_finished: Option<(Place, call::What, Index)>,
-    /// The highest index among the answers that the code was given since the mark was set (see [`Engine::set_mark`]).
+    /// The highest index among the answers since the mark was set (see [`Engine::set_mark`]).
     mark: Option<Index>,
     wakes: VecDeque<Wake>,
     fault: Option<Fault>,
     ended: bool,
-    /// The next commit leaves out the end that the code has asked for.
+    /// The next commit omits the end that the code has called.
     postpones_end: bool,
     detached: bool,
-    /// Compare every byte the code asked for, not only what identifies a call.
+    /// Compare every byte of the calls, not only what identifies them.
     strict: bool,
-    /// The code has been past everything recorded: a commit that is not its own is somebody else's.
+    /// The code has passed the end of the log once: a commit that is not its own is another worker's.
     was_live: bool,
     standing: standing::Standing,
     segment: segment::Segment,
-    /// The code of an agent: what it began with, and the last entry of its conversation.
+    /// The conversation of an agent.
     agent: entry::Conversation,
-    /// The run that this one is a child of.
+    /// The parent of this run.
     parent: Option<RunKey>,
     nesting: u32,
     is_called: bool,
-    /// Where the last request to branch stands, and what it says.
+    /// The last branch request and its index.
     branching: Option<(Index, Box<crate::log::event::BranchRequested>)>,
 }
 
@@ -324,7 +326,8 @@ impl Engine {
         }
     }
 
-    /// Takes one record of the run's log. Records may come twice or out of order (CE14); a gap waits for what is missing.
+    /// Accepts one record of the run's log. Records may come twice or out of order (CE14); those after a gap wait for the missing
+    /// ones.
     pub fn feed(&mut self, record: Record) {
         if record.index < self.next_feed {
             return;
@@ -354,20 +357,20 @@ impl Engine {
         self.queue.push_back(Queued { record, matched, is_abandoned });
     }
 
-    /// The first event that is missing, when later ones have come already.
+    /// Returns the first missing event, if later ones have been fed.
     pub fn gap(&self) -> Option<Index> {
         (!self.early.is_empty()).then_some(self.next_feed)
     }
 
-    /// The index of the next record to feed.
+    /// Returns the index of the next record to feed.
     pub fn next_feed(&self) -> Index {
         self.next_feed
     }
 
-    /// The store took the commit in flight.
+    /// Records that the store accepted the commit in flight.
     pub fn committed(&mut self, header: crate::log::CommitHeader, index: Index, at: Timestamp) {
         if index != self.next_feed {
-            // Inputs are missing before it: it waits for them like any record.
+            // Inputs before it are missing: it waits for them like any record.
             let Some(events) = self.in_flight.clone() else { return };
             return self.feed(Record { index, at, commit: Some(header), events });
         }
@@ -378,12 +381,12 @@ impl Engine {
         self.take_early();
     }
 
-    /// The events of the commit in flight, for a repeat after an answer that did not come.
+    /// Returns the events of the commit in flight, to repeat it after a lost reply.
     pub fn in_flight(&self) -> Option<&[Event]> {
         self.in_flight.as_deref()
     }
 
-    /// Does the next thing that can be done without the code or the world.
+    /// Performs the next actions that need neither the code nor the store; returns the next action of the worker.
     pub fn advance(&mut self) -> Result<Advance, Fault> {
         loop {
             if let Some(fault) = self.fault.take() {
@@ -430,7 +433,8 @@ impl Engine {
         }
     }
 
-    /// Takes the next batch: up to the horizon of the next recorded commit, or everything there is.
+    /// Begins the next batch: up to the horizon of the next recorded commit, or everything fed. Returns false if there is
+    /// nothing.
     fn begin_batch(&mut self) -> Result<bool, Fault> {
         let commit = self.queue.iter().position(|queued| !queued.matched && !queued.is_abandoned);
         let bound = match (commit, self.cut_horizon()) {
@@ -450,7 +454,7 @@ impl Engine {
                     self.switch(from, to, attempt, header.horizon);
                 } else if header.n != self.next_commit {
                     let (n, next) = (header.n, self.next_commit);
-                    return Err(broken(format!("commit {n} where {next} was due")));
+                    return Err(broken(format!("found commit {n}, expected commit {next}")));
                 }
                 if self.was_live {
                     return Err(Fault::LeaseLost);
@@ -463,9 +467,9 @@ impl Engine {
         if let Some(position) = commit {
             let header = self.queue[position].record.commit.expect("only commits are unmatched");
             if horizon.or(self.delivered) != Some(header.horizon) {
-                return Err(broken(format!("commit {} has a horizon that is no record's end", header.n)));
+                return Err(broken(format!("the horizon of commit {} is not the end of a record", header.n)));
             }
-            // Its own results become deliverable once the code has been held against it.
+            // Its own results become deliverable once the code has been compared with it.
             self.queue[position].matched = true;
             self.expected = Some(self.queue[position].record.clone());
         } else if bound == 0 {
@@ -488,7 +492,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Makes a signal of the batch visible to polls, and sets it aside for whoever waits for it already (rule 2).
+    /// Makes a signal of the batch visible to polls, and reserves it for a call that already waits for it (rule 2).
     fn announce(&mut self, index: Index, event: &Event) {
         match event {
             Event::SignalReceived(SignalReceived { name, payload, sender, .. }) => {
@@ -511,7 +515,7 @@ impl Engine {
         self.now = self.now.max(at);
         self.follow_budget(index, &event, at);
         if is_abandoned {
-            return Ok(None); // it is past, and has cost what it has
+            return Ok(None); // only its cost counts
         }
         if (event.is_input() && !event.is_quiet()) || event.is_step_result() {
             self.unsettled = true;
@@ -564,13 +568,13 @@ impl Engine {
                 self.segment.forget_decisions();
                 None
             }
-            // What the code asked for itself, and what concerns only the runtime.
+            // Calls of the code itself, and events for the runtime only.
             _ => None,
         };
         Ok(woken.map(Advance::Poll))
     }
 
-    /// The code is quiescent and the log is exhausted: start steps, commit, or rest.
+    /// Continues when the code is quiescent and the log is exhausted: starts steps, commits, or becomes idle.
     fn rest(&mut self) -> Result<Advance, Fault> {
         self.was_live = true;
         if self.standing.is_paused {
@@ -595,7 +599,7 @@ impl Engine {
         self.try_draft(waits)
     }
 
-    /// Hands what the code asked for to the store, unless an effect would be lost over it.
+    /// Drafts a commit of the code's calls, unless an abandoned effect or the segment's length forbids it.
     fn try_draft(&mut self, waits: bool) -> Result<Advance, Fault> {
         self.adopt_asked();
         match self.check_effects(&self.out).or_else(|| self.check_length()) {
@@ -604,7 +608,7 @@ impl Engine {
         }
     }
 
-    /// Hands what the code asked for to the store.
+    /// Drafts a commit of the code's calls.
     fn draft(&mut self, waits: bool) -> Advance {
         let events = self.take_out();
         let advance = self.commit(events, waits, false);
@@ -620,7 +624,7 @@ impl Engine {
         Advance::Commit(Draft { n, horizon, events, waits, is_standing, carries })
     }
 
-    /// The commit in flight was refused: what it asked for is asked for again with the next one.
+    /// Takes back the rejected commit in flight: its events are part of the next one.
     fn take_back(&mut self) {
         if let Some(events) = self.in_flight.take() {
             // A step may have ended meanwhile.
@@ -629,7 +633,7 @@ impl Engine {
         }
     }
 
-    /// The last commit covers everything the code has seen, the commit before it included (H4).
+    /// Marks everything that the code has observed as covered by the last commit, including the commit before it (H4).
     fn settle(&mut self) {
         let last = self.next_commit - 1;
         self.dropped_steps.retain(|_, (_, recorded_by)| *recorded_by >= last);
@@ -638,8 +642,8 @@ impl Engine {
         self.looks.commit();
     }
 
-    /// What the code asked for since the last commit. What is delivered in the batch in which the code has ended may still lead to
-    /// something, such as a task taken back; it goes before the end, which nothing may follow (H2).
+    /// Returns the calls of the code since the last commit. Events after the code's end, such as a canceled task, go before the
+    /// end, which nothing may follow (H2).
     fn take_out(&mut self) -> Vec<Event> {
         self.adopt_asked();
         let mut events = std::mem::take(&mut self.out);
@@ -655,7 +659,7 @@ impl Engine {
         let stuck = !self.ended && self.running_steps == 0 && self.calls.is_empty() && self.delivered.is_some();
         if stuck {
             self.fault = Some(Fault::Stuck(format!(
-                "the workflow awaits something that Onward does not know and that no input can answer, {}; \
+                "the workflow awaits a future that is not from `ctx` and that no input can answer, {}; \
                  await only what `ctx` returns, and do everything else inside `ctx.step`",
                 self.whereabouts()
             )));
@@ -663,36 +667,36 @@ impl Engine {
         Advance::Idle
     }
 
-    /// Begins to note which answers the code is given; returns what was noted so far, for [`Engine::take_mark`].
+    /// Begins to track the answers that the code receives; returns the previous mark, for [`Engine::take_mark`].
     pub fn set_mark(&mut self) -> Option<Index> {
         self.mark.take()
     }
 
-    /// The highest index among the answers given since the mark was set: where in the log the code was led to what it does now. `None`
-    /// if it needed none. `before` goes on being noted by who had set a mark before.
+    /// Returns the highest index among the answers since the mark was set: the position in the log that led the code to its
+    /// current call. `None` if it needed no answer. Restores `before`, the outer mark.
     pub fn take_mark(&mut self, before: Option<Index>) -> Option<Index> {
         let mark = self.mark;
         self.mark = mark.max(before);
         mark
     }
 
-    /// The code was given the answer to the call at `place`.
+    /// Records that the code received the answer to the call at `place`.
     fn finished(&mut self, place: &Place, what: call::What, index: Index) {
         self.mark = self.mark.max(Some(index));
         self.last_finished = Some((place.clone(), what, index));
     }
 
-    /// The shell polls the code from now on, for whatever reason.
+    /// Resets the poll counter, before every poll of the code.
     pub fn poll_begins(&mut self) {
         self.polls = 0;
     }
 
-    /// Whether the code is past everything recorded.
+    /// Returns true if the code has passed the end of the log.
     pub fn is_live(&self) -> bool {
         self.expected.is_none() && self.queue.iter().all(|queued| queued.matched)
     }
 
-    /// Whether the run can be dropped from memory without losing work: nothing in flight, nothing running.
+    /// Returns true if the run can be dropped from memory without losing work: nothing in flight, nothing running.
     pub fn is_at_rest(&self) -> bool {
         self.in_flight.is_none() && self.running_steps == 0 && self.queue.is_empty() && self.batch.is_empty()
     }
@@ -701,12 +705,12 @@ impl Engine {
         self.ended
     }
 
-    /// Reports something the code must not do; the first report stands.
+    /// Reports a misuse by the code; the first report is kept.
     pub fn misuse(&mut self, message: impl Into<String>) {
         self.fault.get_or_insert(Fault::Misuse(message.into()));
     }
 
-    /// What stands in the way of going on, if anything does.
+    /// Returns the fault that prevents the code from continuing, if any.
     pub fn take_fault(&mut self) -> Option<Fault> {
         self.fault.take()
     }
@@ -715,15 +719,15 @@ impl Engine {
         self.running_steps > 0
     }
 
-    /// Where the code stands, in words: behind which call, and before which.
+    /// Describes the position of the code: after which call, and before which.
     pub fn whereabouts(&self) -> String {
         let ordinal =
             if self.branch.is_main() { self.main_line } else { self.arms.get(&self.branch).copied().unwrap_or_default() };
         let next = self.branch.call(ordinal);
         match &self.last_finished {
-            None => format!("at the start, before the next call (place {next})"),
+            None => format!("at the start, before the next call (call id {next})"),
             Some((place, what, index)) => {
-                format!("after {} ({index}, place {place}), before the next call (place {next})", what.describe())
+                format!("after {} ({index}, call id {place}), before the next call (call id {next})", what.describe())
             }
         }
     }
@@ -732,23 +736,23 @@ impl Engine {
         self.fault.get_or_insert(fault);
     }
 
-    /// From now on a replay must ask for the very events that were recorded, options included, but for the spelling of JSON: for
-    /// checking that live and replay are one.
+    /// Requires replay to reproduce the recorded events exactly, including options, except for the spelling of JSON. Used to
+    /// check that live execution and replay are equal.
     pub fn set_strict(&mut self) {
         self.strict = true;
     }
 
-    /// The shell is about to drop the code: what its futures do while they are dropped is not the code's doing.
+    /// Ignores calls from now on: the worker is about to drop the code, and its futures act while they are dropped.
     pub fn detach(&mut self) {
         self.detached = true;
     }
 
-    /// The time of the last delivered event: durable already, the same on every replay (rule 12).
+    /// Returns the time of the last delivered event: durable, the same on every replay (rule 12).
     pub fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// The place of the next call on the line that is being polled.
+    /// Returns the call id of the next call on the current branch.
     pub fn next_place(&mut self) -> Place {
         let ordinal = if self.branch.is_main() { &mut self.main_line } else { self.arms.entry(self.branch.clone()).or_default() };
         let made = *ordinal;
@@ -756,27 +760,25 @@ impl Engine {
         let place = self.branch.call(self.segment.ordinal(made));
         if place.is_too_deep() {
             let depth = PLACE_PARTS_MAX / 2;
-            self.misuse(format!(
-                "a call lies inside of more than {depth} joins or selects, one inside the other: let a child do what goes so deep"
-            ));
+            self.misuse(format!("a call is nested in more than {depth} combinators; move the inner part into a child"));
         }
         place
     }
 
-    /// The combinator with these arms is over: nothing is called in them again.
+    /// Removes the arms of a combinator that has ended: no more calls are made in them.
     pub fn close_branches(&mut self, branches: &[Branch]) {
         for branch in branches {
             self.arms.remove(branch);
         }
     }
 
-    /// How many entries the engine keeps about what the code has asked for and is not over: what must not grow with the log.
+    /// Returns the number of entries about open calls: it must not grow with the log.
     pub fn entries(&self) -> usize {
         let calls = self.calls.len() + self.arms.len() + self.dropped_steps.len() + self.deferred_steps.len();
         calls + self.mailbox.entries() + self.updates.len() + self.wakes.len() + self.early.len()
     }
 
-    /// Says whose code is polled from now on; returns whose was before.
+    /// Sets the branch whose code is polled from now on; returns the previous one.
     pub fn enter_branch(&mut self, branch: Branch) -> Branch {
         std::mem::replace(&mut self.branch, branch)
     }

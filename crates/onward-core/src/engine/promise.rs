@@ -1,4 +1,4 @@
-//! Promises: an id to hand out, and one answer from whoever got it.
+//! Promises: an id to hand out, and one result from outside.
 
 use super::Engine;
 use super::call::What;
@@ -7,7 +7,7 @@ use crate::{Name, Place};
 
 impl Engine {
     pub fn create_promise(&mut self, name: Name) -> Place {
-        // Whoever gets the id may answer at once: the promise must be durable before a step hands it out.
+        // The promise may be resolved at once, so it must be durable before a step hands out its id.
         self.polled = true;
         let place = self.next_place();
         let event = PromiseCreated { place: place.clone(), name: name.clone(), deadline: None };

@@ -7,7 +7,7 @@ use crate::run::Carries;
 use crate::{Event, Failure, Name, Payload};
 
 impl Engine {
-    /// The code has returned.
+    /// Ends the run with the result of the code.
     pub fn finish(&mut self, result: Result<Payload, Failure>) {
         if self.ended {
             return;
@@ -22,7 +22,7 @@ impl Engine {
         self.out.push(event);
     }
 
-    /// The code wants to go on with a fresh log. It is not polled again.
+    /// Continues the run with a fresh log. The code is not polled again.
     pub fn continue_as_new(&mut self, input: Payload) {
         if self.ended {
             return;
@@ -31,21 +31,22 @@ impl Engine {
         self.out.push(RunContinued { input, checkpoint: None }.into());
     }
 
-    /// The code of an agent has come to the end of a turn: everything in its segment is final, and the next one begins with `state`. It is
-    /// not polled again.
+    /// Ends a turn of an agent: everything in its segment is final, and the next one begins with `state`. The code is not polled
+    /// again.
     pub fn take_checkpoint(&mut self, state: Payload, prelude: Option<u32>, awaits: Option<Name>) {
         if !self.end_segment() {
             return;
         }
         let checkpoint = self.close_conversation(state, prelude, awaits);
-        // The log of the prelude has it, and the code gets it from there.
+        // The log of the prelude has the input, and the code gets it from there.
         let input = if prelude.is_some() { Payload::null() } else { self.agent.input() };
         self.out.push(RunContinued { input, checkpoint: Some(Box::new(checkpoint)) }.into());
     }
 
-    /// Another kind of agent takes the conversation over, as the same run: everything in the segment is final, and its code begins from its
-    /// start with `input`. This code is not polled again. `carried` is for code of the same making, which finds it with
-    /// [`Engine::handed_over`]; null if there is nothing. `turns` is how many were taken since anybody was heard, by who counts them.
+    /// Hands the conversation over to another kind of agent, in the same run: everything in the segment is final, and the code of
+    /// that kind begins from its start with `input`. This code is not polled again. `carried` is for the next agent, which reads
+    /// it with [`Engine::handed_over`]; null if there is nothing. `turns` is the number of turns since the last received signal,
+    /// if they are counted.
     pub fn hand_over(&mut self, kind: Name, input: Payload, carried: Payload, turns: Option<u32>) {
         if self.end_segment() {
             self.tally_handoff(turns);
@@ -55,7 +56,7 @@ impl Engine {
         }
     }
 
-    /// Whether the segment may end here.
+    /// Ends the segment. Returns false if it has ended before or calls are open, which is a misuse.
     fn end_segment(&mut self) -> bool {
         if self.ended {
             return false;
@@ -63,7 +64,7 @@ impl Engine {
         let open = self.open_calls();
         if !open.is_empty() {
             self.misuse(format!(
-                "a turn ended while something is still open: {}; await it, cancel it, or drop it before the turn ends",
+                "a turn ended with open calls: {}; await, cancel or drop them before the turn ends",
                 open.join(", ")
             ));
             return false;
@@ -73,19 +74,19 @@ impl Engine {
         true
     }
 
-    /// The store refused an ending commit because inputs came in between, and they cannot matter to code that has asked
-    /// to continue as new: they go along. Call after feeding them.
+    /// Handles the rejection of a commit that continues as new: inputs arrived meanwhile, which the code need not observe, so
+    /// they are carried over. Call after feeding them.
     pub fn retry_continue(&mut self) {
         if self.in_flight.is_none() {
             return;
         }
         self.take_back();
-        // The next horizon covers inputs that the code has not seen. What it saw of the mailbox, and what it asked for because of that,
-        // needs a commit with the old one (N1).
+        // The next horizon covers inputs that the code has not observed. Its polls of the mailbox, and the calls that depend on
+        // them, need a commit with the old horizon (N1).
         self.postpones_end = self.out.len() > 1 || self.looks == Looks::Durable;
     }
 
-    /// Commits everything but the end, as of the horizon at which the code asked for it.
+    /// Commits everything but the end, at the horizon at which the code called it.
     pub(super) fn postpone_end(&mut self) -> Advance {
         self.postpones_end = false;
         let end = self.out.iter().position(Event::ends_log).map(|position| self.out.remove(position));
@@ -95,7 +96,7 @@ impl Engine {
         advance
     }
 
-    /// Whether the commit in flight continues the run as new.
+    /// Returns true if the commit in flight continues the run as new.
     pub fn is_continuing(&self) -> bool {
         let last = self.in_flight.as_ref().and_then(|events| events.last());
         matches!(last, Some(Event::RunContinued(_)))

@@ -1,26 +1,27 @@
-//! Segments of an agent's log: what happens when its code does not repeat itself.
+//! Segments of an agent's log: recovery from code that diverges from the log.
 //!
-//! The code of an agent may depend on things that nobody has recorded. Where it asks for something else than its open segment says, that
-//! is no error: the recorded rest is *abandoned*, and the code goes on from there. This module owns how a log is left,
-//! and with it the *book* of what an abandoned rest asked for, by content, in which later calls find what was done already. The rest itself stays in the log.
+//! The code of an agent may depend on data that is not recorded. If it makes other calls than its open segment has, that is no
+//! error: the recorded rest is *abandoned*, and the code continues from there. This module owns how a part of a log is abandoned,
+//! and the *abandoned calls*, in which later calls find completed work by content. The rest itself stays in the log.
 //!
-//! It takes two passes. The first finds that code and log disagree at a commit ([`Fault::Departed`]) and is thrown away. The second is
-//! told where to *cut*: it replays what comes before, and at the horizon of that commit it goes on live. What the code asks for from there
-//! on stands at places of their own (`attempt`), so that an answer to an abandoned call is never taken for one to a new call.
+//! It takes two passes. The first finds that code and log disagree at a commit ([`Fault::Departed`]) and is discarded. The second
+//! gets this *divergence point*: it replays what comes before, and continues live at the horizon of that commit. Calls from there
+//! on have call ids of their own (`attempt`), so that an answer to an abandoned call is never taken for one to a new call.
 //!
 //! Invariants:
-//! - SG1: a call is answered with what was done for a call of the same kind and content, the k-th with the k-th, and with nothing else.
-//! - SG2: what an abandoned rest has scheduled and nobody has begun is taken back in the commit that leaves it; a commit that has not seen
-//!   every attempt is refused (R11), so none begins behind its back.
-//! - SG3: while something that has had an effect, or that a person has decided, is in the book and unclaimed, nothing else that has an
-//!   effect begins, and the segment does not close: the run pauses, and whoever resumes it accepts what was named. A decision is in
-//!   force, and not left, where the code has asked about the same again and was told the same. Whoever asks for a branch has left what
-//!   was decided knowingly.
-//! - SG4: a segment is abandoned three times at most; then the run pauses.
-//! - SG5: a call that the code made before the cut, and gave up behind it, is over: what was taken back stays so, and whoever awaits it is
-//!   told that it was canceled, behind everything that came before the cut.
-//! - SG6: a segment has [`SEGMENT_EVENTS_MAX`] events at most; then the run pauses, and whoever resumes it gives it as many again. What
-//!   has happened is recorded all the same.
+//! - SG1: a call takes over the result of an abandoned call of the same kind and content, the k-th that of the k-th, and no
+//!   other.
+//! - SG2: abandoned tasks that no worker has begun are withdrawn in the commit that abandons them; that commit is rejected if it
+//!   has not seen every attempt (R11), so none begins unnoticed.
+//! - SG3: while an abandoned call that had an effect, or that a person has decided, is unmatched, nothing else with an effect
+//!   begins, and the segment does not close: the run pauses, and resuming it accepts the calls that the pause lists. A decision
+//!   is matched if the code has requested the same approval again and got the same decision. A branch request accepts all
+//!   abandoned decisions.
+//! - SG4: a segment is abandoned at most three times; then the run pauses.
+//! - SG5: a call made before the divergence point and canceled after it stays canceled; code that awaits it receives the
+//!   cancellation after all events before the divergence point.
+//! - SG6: a segment has at most [`SEGMENT_EVENTS_MAX`] events; then the run pauses, and a resume allows as many again. Completed
+//!   work is recorded nevertheless.
 
 mod book;
 mod content;
@@ -35,57 +36,57 @@ use super::{Engine, Fault, Queued};
 use crate::log::event::{CallAdopted, ChildStarted, Divergence, PauseReason, RunPaused, SegmentAbandoned};
 use crate::{Event, Failure, Hash, Index, Name, Place, Record, RunId, RunKey};
 
-/// How often a segment may be abandoned before somebody has to look at it.
+/// The maximum number of times a segment may be abandoned before the run pauses.
 pub const ABANDONMENTS_MAX: u32 = 3;
 
-/// How many events a segment may have before somebody has to look at it: all of them are read again after every crash.
+/// The maximum number of events in a segment before the run pauses: all of them are replayed after every crash.
 pub const SEGMENT_EVENTS_MAX: u64 = 100_000;
 
-/// By how much the places of one attempt lie above those of the one before.
+/// The distance between the call ids of two attempts.
 const PLACES_PER_ATTEMPT: u32 = 1 << 24;
 
 #[derive(Default)]
 pub(super) struct Segment {
-    /// The code may leave what is recorded.
+    /// The code may diverge from the log.
     is_agent: bool,
-    /// What the code asks for is counted: it may leave it, or has. Nobody else pays for it.
+    /// Calls are counted, because the code may abandon them or has. Workflows do not pay for it.
     counts: bool,
-    /// Where this pass leaves it.
+    /// The divergence point of this pass.
     cut: Option<Cut>,
-    /// How often the segment was abandoned before what the code asks for now.
+    /// The number of times the segment was abandoned before the current calls.
     attempt: u32,
-    /// The highest attempt there was, abandoned ones included.
+    /// The highest attempt so far, abandoned ones included.
     attempts: u32,
-    /// How many abandonments count towards the limit.
+    /// The number of abandonments that count towards the limit.
     unstable: u32,
     way: Way,
-    /// The places of what the code has gone past.
+    /// The call ids that the code has passed.
     passed: BTreeSet<Place>,
     book: Book,
     last_pause: Option<RunPaused>,
-    /// Where its length is counted from (SG6).
+    /// The event from which its length is counted (SG6).
     counted_from: Index,
 }
 
-/// Where a pass stops to replay and goes on live.
+/// The point at which a pass stops to replay and continues live.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cut {
-    /// The first commit that is left.
+    /// The first abandoned commit.
     pub from: Index,
     pub divergence: Box<Divergence>,
 }
 
 impl Segment {
-    /// The ordinal of the next call's place, given how many calls its line has made.
+    /// Returns the ordinal of the next call, given the number of calls on its branch.
     pub fn ordinal(&self, made: u32) -> u32 {
         self.attempt.saturating_mul(PLACES_PER_ATTEMPT).saturating_add(made)
     }
 
-    /// Takes note of what must be known before it is delivered.
+    /// Reads what must be known before the record is delivered.
     pub fn hear(&mut self, record: &Record) {
         for event in &record.events {
             match event {
-                // A log that is left at its first commit is left before its start is delivered.
+                // A log that is abandoned from its first commit on is abandoned before its start is delivered.
                 Event::RunStarted(event) => self.begin(event.checkpoint.as_ref().and_then(|checkpoint| checkpoint.leaf)),
                 Event::TaskAttempted(event) => self.book.begun(&event.place),
                 Event::ApprovalDecided(event) => self.book.decided(event),
@@ -106,17 +107,17 @@ impl Segment {
         }
     }
 
-    /// The event as an answer to whoever took its call over; nothing while nobody has.
+    /// Returns the event as an answer to the call that took its call over; `None` while there is none.
     pub fn readdress(&mut self, event: Event) -> Option<Event> {
         self.book.readdress(event)
     }
 
-    /// The takeover is durable: what answered the call before.
+    /// Returns the earlier answer to a call whose takeover is durable now.
     pub fn take_answer(&mut self, adopted: &CallAdopted) -> Option<Event> {
         self.book.take_answer(adopted)
     }
 
-    /// Whether the child was asked for on a way that the code has left, and nobody has taken it over.
+    /// Returns true if the child belongs to an abandoned call that was not taken over.
     pub fn has_left(&self, child: &RunId) -> bool {
         self.book.left_children().any(|(left, _)| left == child)
     }
@@ -125,24 +126,24 @@ impl Segment {
         self.book.left_children().map(|(child, _)| child.clone())
     }
 
-    /// Those of them that go on when the generation ends.
+    /// Returns those of them that outlive the generation.
     pub fn left_spawned(&self) -> Vec<RunId> {
         self.book.left_children().filter(|(_, is_spawned)| *is_spawned).map(|(child, _)| child.clone()).collect()
     }
 
-    /// The log goes on from a copy: what was approved on ways that the code has left is no answer here (Z8).
+    /// Ignores approvals in abandoned parts of the log, because the log continues from a copy (Z8).
     pub fn forget_decisions(&mut self) {
         self.book.forget_decisions();
     }
 
-    /// The conversation that the segment begins with.
+    /// Sets the conversation that the segment begins with.
     pub fn begin(&mut self, leaf: Option<Hash>) {
         self.way.leaf = leaf;
     }
 }
 
 impl Engine {
-    /// The code may leave what is recorded: it is an agent's.
+    /// Allows the code to diverge from the log: it is an agent's.
     pub fn set_agent(&mut self) {
         (self.segment.is_agent, self.segment.counts) = (true, true);
     }
@@ -151,12 +152,12 @@ impl Engine {
         self.segment.is_agent
     }
 
-    /// This pass goes on live where the commit at `cut.from` was made. Call before anything is fed.
+    /// Makes this pass continue live at the commit `cut.from`. Call before anything is fed.
     pub fn set_cut(&mut self, cut: Cut) {
         self.segment.cut = Some(cut);
     }
 
-    /// Code and log disagree at the commit that begins at `from`.
+    /// Converts a divergence at the commit at `from` into the fault for agents.
     pub(super) fn departed(&self, from: Index, fault: Fault) -> Fault {
         match fault {
             Fault::Diverged(report) if self.segment.is_agent && self.segment.unstable >= ABANDONMENTS_MAX => {
@@ -167,7 +168,7 @@ impl Engine {
         }
     }
 
-    /// Marks what the record leaves behind, or what this pass will.
+    /// Marks the commits that the record abandons; returns true if this pass abandons the record.
     pub(super) fn mark_abandoned(&mut self, record: &Record) -> bool {
         if let Some(Event::SegmentAbandoned(marker)) = record.events.first() {
             let is_left = |queued: &&mut Queued| queued.record.commit.is_some() && queued.record.index >= marker.from;
@@ -177,7 +178,8 @@ impl Engine {
         self.in_flight.is_none() && self.segment.cut.as_ref().is_some_and(is_cut)
     }
 
-    /// The horizon at which this pass leaves the log, and the number of its next commit; nothing if it does not, or has.
+    /// Returns the horizon at which this pass diverges from the log, and the number of its next commit; `None` if it does not, or
+    /// has.
     pub(super) fn cut_horizon(&self) -> Option<(Index, u64)> {
         let cut = self.segment.cut.as_ref()?;
         let first = self.queue.iter().find(|queued| queued.record.index == cut.from)?;
@@ -185,8 +187,8 @@ impl Engine {
         Some((first.record.commit?.horizon, last.n + 1))
     }
 
-    /// What the code asks for from here on belongs to another attempt than the abandoned records between `from` and `to`. Where one of
-    /// them has left others behind, those were in its book, and are in the next one.
+    /// Begins another attempt after the abandoned records between `from` and `to`. If one of them has abandoned others, their
+    /// calls are included.
     pub(super) fn switch(&mut self, mut from: Index, to: Index, attempt: u32, horizon: Index) {
         let left =
             self.queue.iter().filter(|queued| queued.is_abandoned && queued.record.index <= to).map(|queued| &queued.record);
@@ -206,15 +208,16 @@ impl Engine {
         }
     }
 
-    /// Tells the code of what it had given up in what it has left, once it has seen everything up to there: it may give it up again, for the
-    /// same reason. Says whether there was something to tell.
+    /// Cancels the calls that the code canceled in the abandoned part, once it has observed everything up to there: it may cancel
+    /// them again. Returns true if there were any.
     pub(super) fn tell_given_up(&mut self) -> bool {
         let given_up = self.segment.book.take_given_up();
         given_up.iter().for_each(|place| self.was_given_up(place));
         !given_up.is_empty()
     }
 
-    /// Steps that were asked for before the cut and have not begun. They may be in the book: they are looked for as if they were new.
+    /// Removes steps that were called before the divergence point and have not begun. They may be abandoned calls, so they are
+    /// matched as if they were new.
     fn forget_waiting_steps(&mut self, horizon: Index) -> Vec<Place> {
         let is_due = |queued: &&Queued| !queued.is_abandoned && queued.record.last_index() <= horizon;
         let due = self.queue.iter().filter(is_due).flat_map(|queued| &queued.record.events);
@@ -231,18 +234,18 @@ impl Engine {
         waiting
     }
 
-    /// The call at `place` was given up in what the code has left (SG5).
+    /// Cancels the call at `place`, which was canceled in the abandoned part (SG5).
     fn was_given_up(&mut self, place: &Place) {
         match self.calls.get(place).map(|call| &call.what) {
-            // Nothing was taken back: the mailbox is the code's own.
+            // Nothing was withdrawn: the mailbox belongs to the code.
             None | Some(What::Signal { .. } | What::Canceled) => {}
-            // Its pause was taken back: it is over.
+            // Its retry delay was canceled: the delay has ended.
             Some(What::Step { .. }) => {
                 let wake = self.step_due(place);
                 self.wakes.extend(wake);
             }
             Some(what) => {
-                let message = format!("{} was canceled in a part of the log that the code has left", what.describe());
+                let message = format!("{} was canceled in an abandoned part of the log", what.describe());
                 let failure = Failure { retryable: false, ..Failure::new("canceled", message) };
                 let wake = self.answer(place, self.delivered.unwrap_or_default(), Err(failure));
                 self.wakes.extend(wake);
@@ -250,19 +253,19 @@ impl Engine {
         }
     }
 
-    /// The last event that was fed.
+    /// Returns the last event that was fed.
     pub(super) fn last_fed(&self) -> Index {
         Index(self.next_feed.0.saturating_sub(1))
     }
 
-    /// Begins the part of the pass that leaves the log.
+    /// Begins the live part of a pass that diverges from the log.
     pub(super) fn begin_cut(&mut self, horizon: Index) {
         let Some(from) = self.segment.cut.as_ref().map(|cut| cut.from) else { return };
         let attempt = self.segment.attempts + 1;
         self.switch(from, self.last_fed(), attempt, horizon);
     }
 
-    /// Leaves everything that is recorded; says in which attempt, and which tasks are taken back.
+    /// Abandons everything recorded; returns the new attempt and the withdrawn tasks.
     pub(super) fn leave_all(&mut self, from: Index, to: Index) -> (u32, Vec<Place>) {
         let attempt = self.segment.attempts + 1;
         self.switch(from, to, attempt, self.horizon);
@@ -273,7 +276,7 @@ impl Engine {
         (attempt, withdrawn)
     }
 
-    /// The event that leaves the log, in front of what the code asked for instead.
+    /// Puts the event that abandons the recorded rest before the code's new calls.
     pub(super) fn mark_cut(&mut self) {
         let Some(cut) = self.segment.cut.take() else { return };
         self.adopt_asked();
@@ -285,14 +288,14 @@ impl Engine {
         self.out.insert(0, marker.into());
     }
 
-    /// The recorded commit left what was before it.
+    /// Applies the withdrawals of a recorded commit that abandons others.
     pub(super) fn match_marker(&mut self, record: &Record) {
         if let Some(Event::SegmentAbandoned(marker)) = record.events.first() {
             self.segment.book.withdraw(&marker.withdrawn);
         }
     }
 
-    /// Replaces what the code asked for by what an abandoned part of the log has done of it (SG1).
+    /// Replaces calls of the code by equal abandoned ones (SG1).
     pub(super) fn adopt_asked(&mut self) {
         if !self.segment.counts {
             return;
@@ -314,7 +317,7 @@ impl Engine {
         self.out = out;
     }
 
-    /// The child that an abandoned part of the log has started for the same call.
+    /// Returns the child that an equal abandoned call has started, and the takeover.
     pub(super) fn adopt_child(&mut self, asked: &ChildStarted) -> Option<(RunId, CallAdopted)> {
         if !self.segment.counts {
             return None;
@@ -331,7 +334,7 @@ impl Engine {
         Some((child, CallAdopted { place, from }))
     }
 
-    /// Whether the step at `place` was done in an abandoned part of the log. If so, that is asked for instead.
+    /// Returns true if an abandoned part of the log has a result for the step at `place`, and takes it over.
     pub(super) fn adopt_step(&mut self, place: &Place, name: &Name, input_hash: Option<Hash>) -> bool {
         if !self.segment.counts || !self.segment.passed.insert(place.clone()) {
             return false;
@@ -342,17 +345,17 @@ impl Engine {
         true
     }
 
-    /// As whom the world knows the call at `place`.
+    /// Returns the call id under which stores and callers know the call at `place`.
     pub(super) fn origin_of(&self, place: &Place) -> Place {
         self.segment.book.origin(place).clone()
     }
 
-    /// Whether something that the code takes over is answered already: it goes on without an input.
+    /// Returns true if a call that is taken over is answered already: the code continues without an input.
     pub(super) fn adopts_answered(&self) -> bool {
         self.out.iter().any(|event| matches!(event, Event::CallAdopted(call) if self.segment.book.is_answered(&call.from)))
     }
 
-    /// Why nothing more may be asked for in this segment (SG6).
+    /// Returns a fault if the segment is too long for further calls (SG6).
     pub(super) fn check_length(&self) -> Option<Fault> {
         let length = self.last_fed().0.saturating_sub(self.segment.counted_from.0);
         let ends = |event: &Event| event.ends_log() || event.is_step_result();
@@ -360,13 +363,13 @@ impl Engine {
             return None;
         }
         Some(Fault::TooLong(format!(
-            "the agent has recorded {length} events since its last checkpoint, and all of them are read again after a crash; let its \
-             turns end earlier; `onward run resume {}` lets it go on with this one",
+            "the agent has recorded {length} events since its last checkpoint, and all of them are replayed after a crash; end its \
+             turns earlier; `onward run resume {}` continues this one",
             self.key.id
         )))
     }
 
-    /// Why this may not be recorded while an abandoned effect is loose (SG3).
+    /// Returns a fault if these events may not be recorded while an abandoned effect is unmatched (SG3).
     pub(super) fn check_effects(&self, events: &[Event]) -> Option<Fault> {
         let loose = self.segment.book.loose_effects();
         let begins = |event: &Event| matches!(effect_of(event), EffectOf::Attempt | EffectOf::Always);
@@ -377,7 +380,7 @@ impl Engine {
         let asked = events.iter().find(|event| is_new(event)).map(super::matching::describe).unwrap_or_default();
         let (left, words): (Vec<Place>, Vec<String>) = loose.into_iter().unzip();
         let message = format!(
-            "the code left behind {}, and now asks for {asked}; look at it: `onward run resume {}` lets the code do that",
+            "the code abandoned {}, and now attempts {asked}; check this, then accept it with `onward run resume {}`",
             words.join("; "),
             self.key.id
         );

@@ -1,4 +1,4 @@
-//! Signals: waiting for one, and looking whether one is there.
+//! Signals: waiting for one, and polling for one.
 
 use std::fmt;
 
@@ -9,12 +9,12 @@ use crate::agent::conversation::ENTRY_SIGNAL;
 use crate::log::event::{SignalAwaited, SignalConsumed, SignalSent, WaitCanceled};
 use crate::{Index, Name, Payload, Place, RunId, RunKey, Timestamp};
 
-/// Which signals a call is about.
+/// The signals that a call is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pattern {
-    /// This very name, byte for byte.
+    /// This exact name, byte for byte.
     Exactly(Name),
-    /// Any name that fits, `*` standing for any text.
+    /// Any matching name; `*` stands for any text.
     Like(Name),
 }
 
@@ -22,7 +22,7 @@ impl Pattern {
     pub fn matches(&self, name: &Name) -> bool {
         match self {
             Pattern::Exactly(own) => own == name,
-            // Entries from outside are nobody's message.
+            // Entries from outside are not matched by patterns.
             Pattern::Like(pattern) => name.as_str() != ENTRY_SIGNAL && fits(pattern.as_str(), name.as_str()),
         }
     }
@@ -40,7 +40,7 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// Greedy matching from the left: each literal part is taken where it first occurs, the last one at the end.
+/// Matches greedily from the left: each literal part at its first occurrence, the last one at the end.
 fn fits(pattern: &str, text: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(mut text) = text.strip_prefix(first) else { return false };
@@ -56,7 +56,7 @@ fn fits(pattern: &str, text: &str) -> bool {
 }
 
 impl Engine {
-    /// A signal of the batch: set aside for who waits for it, else into the mailbox.
+    /// Handles a signal of the batch: reserves it for a waiting call, or puts it into the mailbox.
     pub(super) fn signal_arrives(&mut self, signal: Signal) {
         if signal.sender.as_ref().is_some_and(|sender| self.has_left(sender)) {
             return self.mailbox.hold(signal); // M4
@@ -80,7 +80,7 @@ impl Engine {
         call.answer = Answer::Reserved(signal);
     }
 
-    /// The delivery has reached a signal: who has it set aside gets it now.
+    /// Delivers a signal to the call that it is reserved for.
     pub(super) fn signal_delivered(&mut self, index: Index) -> Option<Wake> {
         let Some(places) = self.mailbox.reserved.remove(&index) else { return self.wake_looking() };
         for place in places {
@@ -94,7 +94,7 @@ impl Engine {
         self.wakes.pop_front()
     }
 
-    /// Waits for a signal. Returns it at once when one is there.
+    /// Waits for a signal. Returns it at once if there is one.
     pub fn await_signal(&mut self, place: &Place, pattern: &Pattern, deadline: Option<Timestamp>) -> Option<(Name, Payload)> {
         if self.cancel_is_due() {
             self.open(place.clone(), What::Signal { pattern: pattern.clone() }, None);
@@ -111,7 +111,7 @@ impl Engine {
         None
     }
 
-    /// The name of the signal that answered the call at `place`.
+    /// Returns the name of the signal that answered the call at `place`.
     pub fn signal_name(&self, place: &Place) -> Option<Name> {
         match &self.calls.get(place)?.answer {
             Answer::Ready { signal: Some(signal), .. } => Some(signal.name.clone()),
@@ -119,7 +119,7 @@ impl Engine {
         }
     }
 
-    /// The index of the signal that `await_signal` would get at once.
+    /// Returns the index of the signal that `await_signal` would return at once.
     pub fn signal_ready_at(&self, pattern: &Pattern) -> Option<Index> {
         self.mailbox.first(pattern).map(|signal| signal.index)
     }
@@ -128,53 +128,53 @@ impl Engine {
         let event = SignalConsumed { place: place.clone(), name: signal.name.clone(), index: signal.index };
         self.out.push(event.into());
         self.follow_budget_up_to(signal.index); // BG5
-        // What is only put down for an agent to read asks nothing of it.
+        // An entry from outside is not a message to the agent.
         if signal.name.as_str() != ENTRY_SIGNAL {
             self.tally_anew();
         }
         self.finished(place, What::Signal { pattern: Pattern::Exactly(signal.name.clone()) }, signal.index);
     }
 
-    /// How many such signals are there, as of the horizon.
+    /// Returns the number of matching signals up to the horizon.
     pub fn count_signals(&mut self, pattern: &Pattern) -> usize {
         self.look();
         self.mailbox.count(pattern)
     }
 
-    /// What the next such signal carries, if one is there as of the horizon. It stays where it is.
+    /// Returns the payload of the next matching signal up to the horizon, without consuming it.
     pub fn peek_signal(&mut self, pattern: &Pattern) -> Option<Payload> {
         self.look();
         self.mailbox.first(pattern).map(|signal| signal.payload.clone())
     }
 
-    /// Takes the next such signal, if one is there as of the horizon.
+    /// Consumes the next matching signal up to the horizon, if there is one.
     pub fn try_signal(&mut self, pattern: &Pattern) -> Option<(Name, Payload)> {
         self.try_heard(pattern).map(|(name, payload, _)| (name, payload))
     }
 
-    /// Like [`Engine::try_signal`], with the run that sent it.
+    /// Consumes a signal like [`Engine::try_signal`], and also returns its sender.
     pub fn try_heard(&mut self, pattern: &Pattern) -> Option<(Name, Payload, Option<RunKey>)> {
         self.look();
         let place = self.next_place();
         let signal = self.mailbox.pop(pattern)?;
-        self.polls = 0; // a mailbox has an end
+        self.polls = 0; // a mailbox is finite
         self.consumed(&place, &signal);
         Some((signal.name, signal.payload, signal.sender))
     }
 
-    /// Whether the code looks for signals without end. It will not come back by itself: the shell has to stop it.
+    /// Returns true if the code polls for signals in an endless loop. The worker has to stop it.
     pub fn is_spinning(&self) -> bool {
         self.polls >= POLLS_MAX
     }
 
-    /// Code that looks into the mailbox whenever it is polled has something to see there. Without a wake it would see it only when
-    /// something else happens to poll it, which a replay could not repeat.
+    /// Wakes code that polls the mailbox. Without a wake it would see the signal only when another event polls it, which replay
+    /// could not reproduce.
     fn wake_looking(&self) -> Option<Wake> {
         (self.looks != Looks::Never).then_some(Wake::All)
     }
 
-    /// The code goes on because nothing has answered it: had a signal been there, it might have gone another way. That is a look into
-    /// the mailbox, whatever it is called.
+    /// Records that the code continues because no signal was there. Dropping an unanswered `recv` observes an empty mailbox, so
+    /// it counts as a poll.
     pub fn saw_nothing(&mut self) {
         if self.looks != Looks::Durable {
             self.looks = Looks::Open;
@@ -187,18 +187,18 @@ impl Engine {
         self.polls += 1;
         if self.polls == POLLS_MAX {
             self.misuse(format!(
-                "the code looked for signals {POLLS_MAX} times without awaiting anything: nothing new can arrive meanwhile; \
+                "the code polled for signals {POLLS_MAX} times without awaiting anything: nothing new can arrive meanwhile; \
                  await `recv()` or a `sleep` in the loop"
             ));
         }
     }
 
-    /// A `recv` that was dropped: a signal set aside for it goes back to its place (rule 4, CE9).
+    /// Drops a `recv`: a signal reserved for it goes back to the mailbox (rule 4, CE9).
     pub(super) fn drop_signal(&mut self, place: &Place) {
         self.mailbox.stop_waiting(place);
         let Some(call) = self.calls.remove(place) else { return };
         if call.is_asked_in(self.out_batch) {
-            self.saw_nothing(); // nobody has waited for anything in between
+            self.saw_nothing(); // no other wait in between
         }
         let signal = match call.answer {
             Answer::Reserved(signal) => {
@@ -226,7 +226,7 @@ impl Engine {
         }
     }
 
-    /// Sends a signal to another run; it leaves with the commit.
+    /// Sends a signal to another run; it is durable with the next commit.
     pub fn send_signal(&mut self, to: RunId, name: Name, payload: Payload) {
         let place = self.next_place();
         self.out.push(SignalSent { place, to, name, payload }.into());

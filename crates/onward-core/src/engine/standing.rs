@@ -1,12 +1,12 @@
-//! A run that is paused: it stands at its horizon while the steps that were running go on.
+//! Paused runs: the code stays at its horizon while the steps that were running finish.
 //!
-//! Owns what is different while nothing may be shown to the code and nothing may begin. A result that a step brings meanwhile goes into
-//! a *standing commit*: step results alone, with the horizon at which the run stands. On replay it does to the code what it did live,
-//! nothing: it says that the code had seen no more than its horizon when the step ran, so that the step is asked for again. What the
-//! code had asked for by then goes out with the next commit that is not standing.
+//! Owns the differences while the code must observe nothing and nothing may begin. The result of a step that finishes meanwhile
+//! goes into a *commit while paused*: step results only, with the current horizon. On replay it has no effect on the code: it
+//! records that the code had observed no more than this horizon when the step ran, so that the step is called again. The calls of
+//! the code up to then go into the next regular commit.
 //!
-//! Invariant N7: what the code saw or asked for up to a horizon is on record with that horizon, by whichever commit, before more is
-//! shown to it.
+//! Invariant N7: everything that the code observed or called up to a horizon is recorded with that horizon, by either kind of
+//! commit, before it observes more.
 
 use super::{Advance, Engine, Fault};
 use crate::{Event, Index, Record};
@@ -15,9 +15,9 @@ use crate::{Event, Index, Record};
 pub(super) struct Standing {
     /// As of the last record that was fed.
     pub is_paused: bool,
-    /// Something was held back: it goes first when the run goes on.
+    /// A commit was held back: it goes first when the run resumes.
     is_held: bool,
-    /// The horizon of the last standing commit (N7).
+    /// The horizon of the last commit while paused (N7).
     recorded_at: Option<Index>,
 }
 
@@ -32,23 +32,23 @@ impl Standing {
 }
 
 impl Engine {
-    /// Whether the run is paused, as far as it was fed.
+    /// Returns true if the run is paused, as of the last record that was fed.
     pub fn is_paused(&self) -> bool {
         self.standing.is_paused
     }
 
-    /// The store refused the commit in flight because the run is paused. Feed what is missing before going on.
+    /// Handles the rejection of the commit in flight because the run is paused. Feed the missing records before continuing.
     pub fn stand(&mut self) {
         self.take_back();
         self.out.retain(|event| !matches!(event, Event::RunSuspended(_)));
-        // What the code saw is not durable, whatever it was.
+        // Observations of the code are not durable.
         self.polled = true;
         self.unsettled = true;
         self.looks.reopen();
         self.standing.is_held = true;
     }
 
-    /// Goes before anything new is shown to the code; `None` when nothing stands in the way of that.
+    /// Returns the action that comes before new deliveries to the code; `None` if there is none.
     pub(super) fn advance_standing(&mut self) -> Option<Result<Advance, Fault>> {
         if self.standing.is_paused {
             // A log that ends in a pause is still replayed to its end.

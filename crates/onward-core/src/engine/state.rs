@@ -1,4 +1,4 @@
-//! State: values a run keeps and shows to the outside. Replay sees the value of then, because it sets them again.
+//! State: values that a run sets and callers can read. Replay sets them again, so code reads the value of that time.
 
 use super::Engine;
 use crate::log::event::{StateCleared, StateSet};

@@ -1,7 +1,7 @@
 //! Steps: side effects that run inside the worker and are recorded once.
 //!
-//! A step's result is delivered from the log like everything else: the shell reports what the closure returned, the
-//! report is committed, and only the durable event answers the call.
+//! A step's result is delivered from the log like everything else: the worker reports what the closure returned, the report is
+//! committed, and only the durable event answers the call.
 
 use super::call::{Answer, Call, StepIdentity, StepPhase, What};
 use super::{Engine, Wake};
@@ -9,10 +9,10 @@ use crate::log::event::{StepCompleted, StepFailed, WaitCanceled};
 use crate::task::RetryPolicy;
 use crate::{Event, Failure, Hash, Index, Name, Payload, Place};
 
-/// What the shell does about a step that is being polled.
+/// The worker's action for a polled step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StepPoll {
-    /// The recorded outcome; the closure must not run.
+    /// The recorded result; the closure must not run.
     Recorded(Result<Payload, Failure>),
     /// Run the closure now, as this attempt; report with [`Engine::report_step`].
     Start {
@@ -31,8 +31,8 @@ impl Engine {
         place
     }
 
-    /// A step whose next attempt the code asks for now. Another process may have done so before, unless this one is past what it found, or
-    /// found nothing recorded (N9).
+    /// Returns the phase of a step before its next attempt. Another process may have begun the attempt, unless this one has
+    /// passed the end of the log, or nothing was recorded (N9).
     fn not_begun(&self) -> StepPhase {
         let has_recorded_nothing = self.next_commit == 0 && self.is_live();
         StepPhase::Idle { maybe_begun: !self.was_live && !has_recorded_nothing, behind_request: self.is_canceled() }
@@ -74,7 +74,7 @@ impl Engine {
         StepPoll::Start { attempt: *attempt }
     }
 
-    /// Whether the step was done in a part of the log that the code has left; its result then comes with the next commit.
+    /// Returns true if an abandoned part of the log has the result of the step, which then comes with the next commit.
     pub(super) fn step_is_adopted(&mut self, place: &Place) -> bool {
         let Some(Call { what: What::Step { identity, phase: StepPhase::Idle { .. }, .. }, .. }) = self.calls.get(place) else {
             return false;
@@ -87,7 +87,7 @@ impl Engine {
         is_adopted
     }
 
-    /// The closure of the attempt that runs at `place` has returned.
+    /// Reports the result of the closure for the attempt that runs at `place`.
     pub fn report_step(&mut self, place: &Place, result: Result<Payload, Failure>, took_ms: u64) {
         let now = self.now;
         let Some(Call { what: What::Step { identity, retry, attempt, phase }, .. }) = self.calls.get_mut(place) else { return };
@@ -99,7 +99,7 @@ impl Engine {
             Ok(output) => StepCompleted { place, name, input_hash, output, attempt, took_ms }.into(),
             Err(failure) => {
                 let failure = failure.bounded();
-                // `now` is the time of the last event: the pause counts from when the step ended.
+                // `now` is the time of the last event; the retry delay counts from the end of the step.
                 let ended = now.after(std::time::Duration::from_millis(took_ms));
                 let retry_at = retry.next_attempt(attempt, &failure, ended);
                 StepFailed { place, name, input_hash, failure, attempt, took_ms, retry_at }.into()
@@ -108,8 +108,8 @@ impl Engine {
         self.out.push(event);
     }
 
-    /// The store cannot take the result in flight of the step at `place`: that is the step's outcome, for its effect has happened. The
-    /// commit is to be handed to the store again.
+    /// Replaces the result in flight of the step at `place`, which the store cannot accept, by a failure without retry: its
+    /// effect has happened. The commit is then passed to the store again.
     pub fn fail_reported(&mut self, place: &Place, failure: Failure) {
         let Some(events) = &mut self.in_flight else { return };
         let reported = |event: &&mut Event| matches!(event, Event::StepCompleted(step) if step.place == *place);
@@ -136,7 +136,7 @@ impl Engine {
             *attempt = event.attempt.saturating_add(1);
             *phase = StepPhase::Backoff;
         } else {
-            // The code gave the step up while its report was on the way: nobody waits for the retry.
+            // The code dropped the step while its report was in flight: no retry is needed.
             self.stop_timer(&event.place);
         }
         Ok(None)
@@ -146,7 +146,7 @@ impl Engine {
         self.out.push(WaitCanceled { place: place.clone() }.into());
     }
 
-    /// The pause before the next attempt is over.
+    /// Ends the delay before the next attempt.
     pub(super) fn step_due(&mut self, place: &Place) -> Option<Wake> {
         let not_begun = self.not_begun();
         let Some(Call { what: What::Step { phase, .. }, answer: Answer::Open, .. }) = self.calls.get_mut(place) else {
@@ -156,7 +156,7 @@ impl Engine {
         Some(Wake::Call(place.clone()))
     }
 
-    /// The code no longer waits for the step. A closure that runs is dropped with its future.
+    /// Drops the step. A running closure is dropped with its future.
     pub(super) fn drop_step(&mut self, place: &Place) {
         let Some(Call { what: What::Step { identity, phase, .. }, answer, .. }) = self.calls.remove(place) else { return };
         self.deferred_steps.remove(place);

@@ -1,4 +1,4 @@
-//! Tasks: work for any worker that knows the kind.
+//! Tasks: work for any worker that registered the kind.
 
 use super::Engine;
 use super::call::What;
@@ -7,7 +7,7 @@ use crate::task::TaskOptions;
 use crate::{Failure, Hash, Name, Payload, Place};
 
 impl Engine {
-    /// Schedules a task; it leaves with the commit, awaited or not.
+    /// Schedules a task; it is durable with the next commit, awaited or not.
     pub fn schedule_task(&mut self, kind: Name, input: Payload) -> Place {
         let place = self.next_place();
         let event = TaskScheduled {
@@ -21,7 +21,7 @@ impl Engine {
         place
     }
 
-    /// A task that cannot be asked for: its call is answered with `failure`, and nothing is recorded.
+    /// Opens a call for a task that cannot be scheduled: it fails with `failure`, and nothing is recorded.
     pub fn refuse_task(&mut self, kind: Name, failure: Failure) -> Place {
         let place = self.next_place();
         self.open_refused(place.clone(), What::Task { kind }, failure);

@@ -1,4 +1,4 @@
-//! The engine by itself: data in, data out. The code is whatever a test asks for by hand.
+//! The engine by itself: data in, data out. Tests make the calls of the code by hand.
 
 use super::*;
 use crate::log::CommitHeader;
@@ -43,7 +43,7 @@ impl Bench {
         self.input(SignalReceived { name: name(signal), payload: json(value), signal_id: None, sender: None });
     }
 
-    /// Advances, expecting to be told to poll.
+    /// Advances, expecting a poll.
     fn poll(&mut self) {
         match self.engine.advance() {
             Ok(Advance::Poll(_)) => {}
@@ -84,7 +84,7 @@ impl Bench {
         self.input(RunResumed::default());
     }
 
-    /// A fresh engine that is fed the whole log.
+    /// Returns a fresh engine that is fed the whole log.
     fn restart(&self) -> Bench {
         let mut engine = Engine::new(self.engine.key().clone());
         self.log.records().iter().for_each(|record| engine.feed(record.clone()));
@@ -106,7 +106,7 @@ fn exactly(text: &str) -> Pattern {
     Pattern::Exactly(name(text))
 }
 
-/// A bench whose code has run one step `charge` to its recorded end.
+/// Returns a bench whose code has run one step `charge` to its recorded end.
 fn charged() -> Bench {
     let mut bench = Bench::new();
     bench.poll();
@@ -125,7 +125,7 @@ fn a_recorded_step_is_answered_from_the_log_and_not_started() {
     let mut bench = charged().restart();
     bench.poll();
     let place = bench.engine.open_step(name("charge"));
-    assert_eq!(bench.engine.poll_step(&place), StepPoll::Pending, "N2: its result is among what is left to deliver");
+    assert_eq!(bench.engine.poll_step(&place), StepPoll::Pending, "N2: its result is not delivered yet");
     bench.poll();
     assert_eq!(bench.engine.poll_step(&place), StepPoll::Recorded(Ok(json("5"))));
 }
@@ -167,7 +167,7 @@ fn a_failed_step_waits_for_its_timer_and_keeps_its_attempts_across_a_restart() {
     bench.engine.set_step_retry(&place, 3.into());
     bench.engine.poll_step(&place);
     bench.engine.report_step(&place, Err(Failure::retryable("busy")), 0);
-    assert!(!bench.commit().waits, "its result is left to deliver");
+    assert!(!bench.commit().waits, "its result is not delivered yet");
     assert!(bench.commit().waits, "N5: or the run would stay pending until the timer fires");
     bench.idle();
     bench.input(TimerFired { place: place.clone() });
@@ -326,7 +326,7 @@ fn a_version_is_min_for_a_run_that_was_past_this_point() {
     assert_eq!(later.engine.version(name("pricing"), 1, 2), 1);
     later.engine.schedule_task(name("t"), json("1"));
     later.idle();
-    assert_eq!(later.engine.version(name("pricing"), 1, 2), 1, "also when it is asked again, live");
+    assert_eq!(later.engine.version(name("pricing"), 1, 2), 1, "also in a later call, live");
 }
 
 #[test]
@@ -357,7 +357,7 @@ fn a_cancel_interrupts_open_waits_once_and_spares_a_running_step() {
     bench.poll();
     let failure = bench.engine.poll_call(&task).unwrap().unwrap_err();
     assert!(failure.is_canceled());
-    assert_eq!(bench.engine.poll_step(&step), StepPoll::Pending, "it goes on running");
+    assert_eq!(bench.engine.poll_step(&step), StepPoll::Pending, "it is still running");
     let after = bench.engine.schedule_task(name("undo"), json("1"));
     assert_eq!(bench.engine.poll_call(&after), None, "compensation is not interrupted");
 }
@@ -404,7 +404,7 @@ fn a_cancel_interrupts_a_step_that_has_not_begun_and_the_log_says_so() {
         }
         let events = bench.commit().events;
         assert_eq!(events.iter().any(|event| matches!(event, Event::WaitCanceled(_))), !runs, "{events:?}");
-        // The logs begin alike, and a replay polls the step at the same points.
+        // The logs begin alike, and replay polls the step at the same points.
         let mut replay = bench.restart();
         replay.poll();
         let step = replay.engine.open_step(name("s"));
@@ -449,7 +449,7 @@ fn a_result_of_a_call_the_code_has_forgotten_is_ignored() {
     bench.commit();
     bench.input(TaskCompleted { place: task, output: json("1"), attempts: 1 });
     let draft = bench.commit();
-    assert_eq!(draft.events.len(), 1, "only that it was seen");
+    assert_eq!(draft.events.len(), 1, "only a suspension");
 }
 
 #[test]
@@ -484,13 +484,13 @@ fn a_paused_run_records_its_steps_one_by_one_and_does_nothing_else() {
         bench.engine.report_step(place, Ok(json("5")), 2);
         let draft = bench.commit();
         assert!(draft.is_standing && !draft.waits);
-        assert_eq!((draft.horizon, draft.events.len()), (Index(0), 1), "H3 is enough for a standing commit");
+        assert_eq!((draft.horizon, draft.events.len()), (Index(0), 1), "H3 is enough for a commit while paused");
         bench.idle();
         assert_eq!(bench.engine.poll_step(place), StepPoll::Pending, "N6");
     }
     assert!(bench.engine.is_paused() && !bench.engine.has_running_steps());
 
-    // The one that holds it and one that has only the log go on alike.
+    // The engine that holds the run and one that has only the log continue alike.
     let mut other = bench.restart();
     other.poll();
     assert_eq!((other.engine.open_step(name("a")), other.engine.open_step(name("b"))), (a.clone(), b.clone()));
@@ -504,7 +504,7 @@ fn a_paused_run_records_its_steps_one_by_one_and_does_nothing_else() {
             assert_eq!(bench.engine.poll_step(place), StepPoll::Recorded(Ok(json("5"))));
         }
         let last = bench.engine.open_step(name("c"));
-        assert_eq!(bench.engine.poll_step(&last), StepPoll::Pending, "N2: the resume is left to deliver");
+        assert_eq!(bench.engine.poll_step(&last), StepPoll::Pending, "N2: the resume is not delivered yet");
         bench.poll();
         assert_eq!(bench.engine.poll_step(&last), StepPoll::Start { attempt: 1 });
         bench.engine.report_step(&last, Ok(json("6")), 1);
@@ -514,7 +514,7 @@ fn a_paused_run_records_its_steps_one_by_one_and_does_nothing_else() {
     assert_eq!(bench.log, other.log);
 }
 
-/// What a refused commit asked for goes out later, and the step that ran beside it is asked for at the same horizon again.
+/// The calls of a rejected commit go out later, and the step that ran beside it is called at the same horizon again.
 #[test]
 fn what_a_paused_run_had_asked_for_follows_the_results_of_its_steps() {
     let mut bench = Bench::new();
@@ -546,7 +546,7 @@ fn what_a_paused_run_had_asked_for_follows_the_results_of_its_steps() {
     assert_eq!(bench.log, other.log);
 }
 
-/// N7: a look into the mailbox is on record before the code is shown what came while it stood.
+/// N7: a poll of the mailbox is recorded before the code observes what came during the pause.
 #[test]
 fn what_a_paused_run_had_seen_is_recorded_before_it_sees_more() {
     let mut bench = Bench::new();
@@ -598,7 +598,7 @@ fn cancel() -> CancelRequested {
 
 #[test]
 fn a_cancel_that_the_code_has_not_seen_goes_along_when_it_continues_as_new() {
-    // Behind the event that made the code continue: the waits it interrupts are nobody's any more.
+    // After the event that made the code continue: the waits that it interrupts have ended.
     let mut late = Bench::new();
     late.poll();
     let task = late.engine.schedule_task(name("t"), json("1"));
@@ -699,7 +699,7 @@ fn a_call_that_is_refused_asks_for_nothing_and_takes_its_place() {
     replay.idle();
 }
 
-/// ADR 0003: a hash map has another order each time it is made; what it holds may not differ.
+/// ADR 0003: the order of a hash map differs each time; its content may not.
 #[test]
 fn a_strict_replay_compares_payloads_by_what_they_say_and_not_by_how_they_are_spelled() {
     let recorded = r#"{"a":1,"b":[1.0,"A"]}"#;
@@ -736,7 +736,7 @@ fn a_call_inside_of_too_many_joins_pauses_the_run_before_anything_is_written() {
         bench.engine.start_timer(Timestamp(9_000));
         match bench.engine.advance() {
             Ok(Advance::Commit(draft)) => assert!(is_taken && draft.events.len() == 1),
-            Err(Fault::Misuse(message)) => assert!(!is_taken && message.contains("more than 127 joins"), "{message}"),
+            Err(Fault::Misuse(message)) => assert!(!is_taken && message.contains("more than 127 combinators"), "{message}"),
             other => panic!("{other:?}"),
         }
     }
@@ -767,5 +767,5 @@ fn a_segment_that_has_become_too_long_pauses_before_anything_else_is_asked_for()
     assert_eq!(pause.reason, PauseReason::SegmentTooLong);
     bench.input(pause);
     bench.resume();
-    assert_eq!(bench.commit().events.len(), 1, "it may have as many again");
+    assert_eq!(bench.commit().events.len(), 1, "the resume allows as many again");
 }

@@ -13,7 +13,7 @@ impl Engine {
         place
     }
 
-    /// A timer fired: a sleep is over, a step's pause is, or an approval or promise has expired.
+    /// Handles a fired timer: the end of a sleep or of a step's retry delay, or the deadline of an approval or promise.
     pub(super) fn timer_fired(&mut self, place: &Place, index: Index) -> Option<Wake> {
         match self.calls.get(place).map(|call: &Call| &call.what)? {
             What::Step { .. } => self.step_due(place),

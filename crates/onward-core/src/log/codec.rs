@@ -1,8 +1,7 @@
-//! The binary form of everything a log holds.
+//! The binary encoding of everything in a log.
 //!
-//! Owns the wire rules: numbered fields, varints and length-delimited bytes (the protobuf encoding), so that
-//! a field may be added without a new format version and an older reader skips what it does not know.
-//! Must never panic on foreign bytes: decoding is total.
+//! Owns the wire rules: numbered fields, varints and length-delimited bytes (the protobuf encoding). A field can be added without
+//! a new format version, and older readers skip unknown fields. Must never panic on foreign bytes: decoding is total.
 //!
 //! Invariants:
 //! - C1: `decode(encode(x)) == x`.
@@ -14,7 +13,7 @@ use crate::log::CommitId;
 use crate::log::schema::{FieldLine, Proto, Schema};
 use crate::{Epoch, Failure, Hash, Index, Name, Payload, Place, RunId, Timestamp};
 
-/// Why bytes could not be read back.
+/// An error of decoding.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     #[error("the bytes end in the middle of a value")]
@@ -27,7 +26,7 @@ pub enum DecodeError {
     UnknownEvent { number: u32 },
 }
 
-/// One field's value as it stands on the wire.
+/// The raw value of one field.
 #[derive(Debug, Clone, Copy)]
 pub enum Raw<'a> {
     Varint(u64),
@@ -54,43 +53,43 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// How often a value stands in its field, which decides how an optional value and a list of them are written.
+/// The shape of a field's value; it determines the encoding of optional values and lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// Once, length-delimited: an optional one is the field or none, a list is the field once for each.
+    /// Length-delimited: an optional value is the field or its absence, a list is one field per value.
     Once,
-    /// Once, as a varint: a list of them is one field that holds them all (`packed`).
+    /// A varint: a list is one field with all values (`packed`).
     Varint,
-    /// Any number of times. protobuf has no label for an optional list or a list of lists: each is a message with one field.
+    /// Repeated. protobuf has no label for an optional list or a list of lists, so each is wrapped in a message with one field.
     Many,
 }
 
-/// A value that can stand in a numbered field.
+/// A value of a numbered field.
 pub trait Field: Sized {
     const SHAPE: Shape = Shape::Once;
 
-    /// Writes the field; a value that an absent field stands for may be left out.
+    /// Encodes the field; may omit a value that equals the one of an absent field.
     fn encode(&self, number: u32, out: &mut Vec<u8>);
 
-    /// Writes the field whatever its value is, for a value whose presence says something.
+    /// Encodes the field even if it has the default value, for fields whose presence matters.
     fn encode_present(&self, number: u32, out: &mut Vec<u8>) {
         self.encode(number, out);
     }
 
     fn decode(raw: Raw<'_>) -> Result<Self, DecodeError>;
 
-    /// Takes one more occurrence of the field; only repeated fields keep more than the last.
+    /// Decodes one more occurrence of the field; only repeated fields keep more than the last one.
     fn merge(slot: &mut Option<Self>, raw: Raw<'_>) -> Result<(), DecodeError> {
         *slot = Some(Self::decode(raw)?);
         Ok(())
     }
 
-    /// What an absent field means; `None` makes the field required.
+    /// Returns the value of an absent field; `None` makes the field required.
     fn absent() -> Option<Self> {
         None
     }
 
-    /// The field's type as `.proto` files say it; messages it is made of are added to `schema`.
+    /// Returns the `.proto` type of the field and adds its messages to `schema`.
     fn proto(schema: &mut Schema) -> Proto;
 }
 
@@ -141,7 +140,7 @@ pub fn put_nested(number: u32, out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>
     out.splice(start..=start, prefix);
 }
 
-/// Walks the fields of one message; unknown wire types end in an error, unknown numbers are the caller's to skip.
+/// Iterates over the fields of one message. Unknown wire types are errors; callers skip unknown numbers.
 pub struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -177,7 +176,7 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
-    /// The next field, or `None` at the end.
+    /// Returns the next field, or `None` at the end.
     pub fn field(&mut self) -> Result<Option<(u32, Raw<'a>)>, DecodeError> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -269,7 +268,7 @@ macro_rules! numbered {
         impl $name {
             pub const ALL: &'static [$name] = &[$($name::$variant),*];
 
-            /// The number that stands for this value wherever it is stored; never reused.
+            /// Returns the number of this value in every stored form; never reused.
             pub fn number(self) -> u8 {
                 match self { $($name::$variant => $number,)* }
             }
@@ -289,7 +288,7 @@ macro_rules! numbered {
                 let what = stringify!($name);
                 $name::from_number(raw.varint(what)?).ok_or($crate::log::codec::DecodeError::Invalid { what })
             }
-            // Other writers of protobuf leave the value out whose number is zero.
+            // Other protobuf writers omit the value with number zero.
             fn absent() -> Option<Self> {
                 $name::from_number(0)
             }
@@ -300,8 +299,7 @@ macro_rules! numbered {
     };
 }
 
-/// Declares an enum of which exactly one numbered variant is there; its JSON form is `{"variant": …}`, which keeps payloads byte for
-/// byte.
+/// Declares an enum with numbered variants (a `oneof`); its JSON form is `{"variant": …}`, which keeps payloads byte for byte.
 #[macro_export]
 macro_rules! choice {
     ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$vmeta:meta])* $number:literal => $variant:ident / $text:literal: $type:ty,)* }) => {
@@ -412,7 +410,7 @@ impl Field for i32 {
     }
 }
 
-/// `value` as `sint32` has it on the wire.
+/// Encodes `value` like a protobuf `sint32` (zigzag).
 fn zigzag(value: i32) -> u32 {
     ((value << 1) ^ (value >> 31)) as u32
 }
@@ -464,7 +462,7 @@ impl Field for Bytes {
     fn decode(raw: Raw<'_>) -> Result<Bytes, DecodeError> {
         raw.bytes("bytes").map(Bytes::copy_from_slice)
     }
-    // Other writers of protobuf leave empty bytes out.
+    // Other protobuf writers omit empty bytes.
     fn absent() -> Option<Bytes> {
         Some(Bytes::new())
     }
@@ -473,7 +471,7 @@ impl Field for Bytes {
     }
 }
 
-/// An optional field is written only when it is there, and then also if it is zero or empty.
+/// A present optional field is always written, even if it is zero or empty.
 impl<T: Field> Field for Option<T> {
     const SHAPE: Shape = Shape::Many;
 
@@ -501,7 +499,7 @@ impl<T: Field> Field for Option<T> {
     }
 }
 
-/// Reads the message with one field that stands around what protobuf has no label for.
+/// Decodes the one-field message around an optional list or a list of lists.
 fn unwrapped<T: Field>(raw: Raw<'_>) -> Result<T, DecodeError> {
     let mut reader = Reader::new(raw.bytes("value")?);
     let mut slot = None;
@@ -546,7 +544,7 @@ impl<T: Field> Field for Vec<T> {
                 for value in self {
                     field.clear();
                     value.encode_present(0, &mut field);
-                    // A key of field 0 is one byte; what follows is the varint.
+                    // The key of field 0 is one byte; the varint follows.
                     out.extend_from_slice(&field[1..]);
                 }
             }),
@@ -561,7 +559,7 @@ impl<T: Field> Field for Vec<T> {
         let list = slot.get_or_insert_default();
         match (T::SHAPE, raw) {
             (Shape::Many, raw) => list.push(unwrapped(raw)?),
-            // A writer may pack numbers into one field or write one field for each.
+            // A writer may pack numbers into one field or write one field per number.
             (Shape::Varint, Raw::Bytes(packed)) => {
                 let mut reader = Reader::new(packed);
                 while !reader.is_empty() {
@@ -675,16 +673,16 @@ impl Field for Place {
         put_nested(number, out, |out| self.path().for_each(|step| put_varint(u64::from(step), out)));
     }
     fn decode(raw: Raw<'_>) -> Result<Place, DecodeError> {
-        let mut reader = Reader::new(raw.bytes("place")?);
-        let first = u32::try_from(reader.varint()?).map_err(|_| DecodeError::Invalid { what: "place" })?;
+        let mut reader = Reader::new(raw.bytes("call id")?);
+        let first = u32::try_from(reader.varint()?).map_err(|_| DecodeError::Invalid { what: "call id" })?;
         if reader.is_empty() {
             return Ok(Place::root(first));
         }
         let mut path = vec![first];
         while !reader.is_empty() {
-            path.push(u32::try_from(reader.varint()?).map_err(|_| DecodeError::Invalid { what: "place" })?);
+            path.push(u32::try_from(reader.varint()?).map_err(|_| DecodeError::Invalid { what: "call id" })?);
         }
-        Place::from_path(&path).ok_or(DecodeError::Invalid { what: "place" })
+        Place::from_path(&path).ok_or(DecodeError::Invalid { what: "call id" })
     }
     fn proto(_: &mut Schema) -> Proto {
         Proto::scalar("uint32").repeated()

@@ -1,10 +1,10 @@
-//! The facts a log holds, in the past tense.
+//! The events of a log, named in the past tense.
 //!
 //! Owns the event vocabulary, its numbers and its text form. An event is either an *input*, which came from outside
 //! the code, or part of a *commit*, written by the one worker that holds the run's lease.
 //!
 //! Invariants:
-//! - E1: an event number or field number is never reused (golden logs replay for ever).
+//! - E1: an event number or field number is never reused (golden logs must replay forever).
 //! - E2: every input that answers a call names the call's [`Place`].
 
 mod agent;
@@ -27,7 +27,7 @@ use crate::{Failure, Hash, Index, Name, Payload, Place, RunId, RunKey, Timestamp
 pub use agent::{CallAdopted, EntryAppended, Quote, SegmentAbandoned};
 pub use checkpoint::{Checkpoint, EntryKey, Kept, Tally};
 
-/// How an event holds what it says: itself, unless it would make every other event as large as it is.
+/// The storage of an event's content: inline, or boxed if it would enlarge every other event.
 macro_rules! held {
     ($name:ident) => {
         $name
@@ -45,7 +45,7 @@ macro_rules! events {
         pub enum Event { $($(#[$meta])* $name(held!($name $($held)?)),)* }
 
         impl Event {
-            /// The event's name on every door.
+            /// Returns the event's name, the same in every API.
             pub fn name(&self) -> &'static str {
                 match self { $(Event::$name(_) => $text,)* }
             }
@@ -58,7 +58,7 @@ macro_rules! events {
                 match self { $(Event::$name(event) => put_nested($number, out, |out| event.encode_fields(out)),)* }
             }
 
-            /// Reads one event; an unknown kind is an error, because what the log says may not be ignored.
+            /// Decodes one event. An unknown kind is an error, because an event of the log must not be ignored.
             pub fn decode(bytes: &[u8]) -> Result<Event, DecodeError> {
                 let (number, raw) = Reader::new(bytes).field()?.ok_or(DecodeError::Truncated)?;
                 match number {
@@ -81,7 +81,7 @@ macro_rules! events {
                 fn custom<E: serde::de::Error>(error: serde_json::Error) -> E {
                     E::custom(error)
                 }
-                // The raw text keeps payloads byte for byte, which a buffered tagged enum would not.
+                // Raw text keeps payloads byte for byte; a buffered tagged enum would not.
                 let raw = Box::<RawValue>::deserialize(deserializer)?;
                 let tag: Tag = serde_json::from_str(raw.get()).map_err(custom)?;
                 match &*tag.r#type {
@@ -159,7 +159,7 @@ impl Field for Event {
 }
 
 impl Event {
-    /// The place of the call that an event of a commit is about; none for inputs, and for what is no call's.
+    /// Returns the call id of a commit event; `None` for inputs and for events that belong to no call.
     pub fn place(&self) -> Option<&Place> {
         use Event::*;
         Some(match self {
@@ -187,7 +187,7 @@ impl Event {
         })
     }
 
-    /// Whether the event came from outside the code.
+    /// Returns true if the event came from outside the code.
     pub fn is_input(&self) -> bool {
         use Event::*;
         matches!(
@@ -217,30 +217,30 @@ impl Event {
         )
     }
 
-    /// Whether the event is kept for the books alone: nobody waits for it, and the code learns nothing by it.
+    /// Returns true for accounting events: no call waits for them and the code does not observe them.
     pub fn is_quiet(&self) -> bool {
         matches!(self, Event::TaskAttempted(_) | Event::TaskAttemptEnded(_) | Event::ChildSettled(_))
     }
 
-    /// Whether the event reports what a step did; every other event of a commit is something the code asked for.
+    /// Returns true for the result of a step; all other events of a commit are calls of the code.
     pub fn is_step_result(&self) -> bool {
         matches!(self, Event::StepCompleted(_) | Event::StepFailed(_))
     }
 
-    /// Whether the head of a run remembers what the event says, and not only that it came.
+    /// Returns true if the run's head stores the content of the event, and not only its arrival.
     pub fn is_kept_in_head(&self) -> bool {
         match self {
             Event::AttributeSet(_) | Event::ResultRequested(_) | Event::BudgetSet(_) | Event::BranchRequested(_) => true,
-            // Which approvals are asked again, and whether a cost without a price was reported.
+            // Needed for approvals that are asked for again, and for unpriced costs that were reported.
             Event::ApprovalDecided(_) | Event::RunPaused(_) => true,
             Event::RunResumed(event) => event.budget.is_some(),
-            // A budget has slices out.
+            // They change the slices that the budget has lent to children.
             Event::ChildStarted(_) | Event::ChildCompleted(_) | Event::ChildFailed(_) => true,
             _ => self.is_quiet(),
         }
     }
 
-    /// The failure that the event tells, if it tells one.
+    /// Returns the failure in the event, if any.
     pub fn failure_mut(&mut self) -> Option<&mut Failure> {
         match self {
             Event::StepFailed(event) => Some(&mut event.failure),
@@ -254,7 +254,7 @@ impl Event {
         }
     }
 
-    /// Whether nothing may follow this event in its log.
+    /// Returns true if no event may follow this one in its log.
     pub fn ends_log(&self) -> bool {
         use Event::*;
         matches!(self, RunCompleted(_) | RunFailed(_) | RunCanceled(_) | RunContinued(_) | TerminateRequested(_))
@@ -262,42 +262,42 @@ impl Event {
 }
 
 message! {
-    /// The call of the parent that a child run answers.
+    /// The call of the parent that the child run belongs to.
     pub struct ParentLink {
         1 => run: RunKey,
         2 => generation: u32,
         3 => place: Place,
         4 => on_parent_close: OnParentClose,
-        /// Which life of the parent made the call (see [`crate::RunHead::life`]); unknown in older logs.
+        /// The incarnation of the parent that made the call (see [`crate::RunHead::life`]); `None` in older logs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         5 => life: Option<u64>,
-        /// The child belongs to the run and not to one of its generations; whoever wants its result asks for it ([`ChildAwaited`]).
+        /// The child belongs to the run and not to one of its generations; its result is requested with [`ChildAwaited`].
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         9 => is_spawned: bool,
     }
 }
 
 impl ParentLink {
-    /// Whether both are one call: the child of an earlier run under the parent's id is not this one's (R10).
+    /// Returns true if both are the same call. The child of an earlier incarnation of the parent is a different one (R10).
     pub fn is_same_call(&self, other: &ParentLink) -> bool {
         (&self.run, self.generation, &self.place) == (&other.run, other.generation, &other.place)
             && is_same_life(self.life, other.life)
     }
 }
 
-/// Whether two runs of one id may be one: older logs do not say.
+/// Returns true if both may be the same incarnation of a run; older logs do not record it.
 pub(crate) fn is_same_life(one: Option<u64>, other: Option<u64>) -> bool {
     one.is_none() || other.is_none() || one == other
 }
 
 numbered! {
-    /// What happens to a child when its parent ends first.
+    /// The effect of a parent's end on an open child.
     pub enum OnParentClose {
-        /// The child is asked to stop and may compensate.
+        /// The child is canceled and may compensate.
         0 => Cancel,
-        /// The child ends at once.
+        /// The child is terminated at once.
         1 => Terminate,
-        /// The child goes on by itself.
+        /// The child continues on its own.
         2 => Abandon,
     }
 }
@@ -315,68 +315,69 @@ message! {
 message! {
     pub struct RunStarted {
         1 => kind: Name,
-        /// The version of the code the run is pinned to; `None` where the kind has no versions.
+        /// The version of the code that the run is pinned to; `None` if the kind has no versions.
         2 => version: Option<Name>,
         3 => input: Payload,
-        /// Where `uuid()` and `random()` derive from.
+        /// The seed of `uuid()` and `random()`.
         4 => seed: u64,
         5 => parent: Option<ParentLink>,
-        /// How often the run has continued as new.
+        /// The number of the generation: 0, 1, 2, …
         6 => generation: u32,
         7 => mailbox: Vec<CarriedSignal>,
-        /// Why the run is to stop, when the generation before was asked to and its code had not seen it when it continued as new.
+        /// The reason of a cancellation request that the code of the generation before had not observed when it continued as new.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         8 => cancel_reason: Option<String>,
-        /// Whose log this one goes on from, earliest first; none for a run that began with its own log (see [`crate::run::ancestry`]).
+        /// The logs that this one is a copy of, earliest first; empty for a run that began with its own log (see
+        /// [`crate::run::ancestry`]).
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         9 => origins: Vec<Origin>,
-        /// What the run is found by, as it was started.
+        /// The attributes that the run was started with.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         10 => attributes: Vec<Attribute>,
-        /// The run is a standalone task: no code of a workflow, but this one task, whose end is the run's.
+        /// Set for a standalone task: the run has no workflow code, and its end is that of the task.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         11 => task: Option<StandaloneTask>,
-        /// An outside engine keeps its log here.
+        /// The log belongs to an external engine.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         12 => is_external: bool,
-        /// The trace that whoever started the run stood in, as a `traceparent`; only in the first generation.
+        /// The trace context of the start request, as a `traceparent`; only in the first generation.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         13 => trace: Option<String>,
-        /// The updates that nobody had answered when the generation before continued as new, oldest first.
+        /// The updates that were unanswered when the generation before continued as new, oldest first.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         14 => updates: Vec<UpdateReceived>,
-        /// Where the code of an agent goes on: what the segment before was closed with.
+        /// The checkpoint of the segment before, from which an agent's code resumes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         15 => checkpoint: Option<Box<Checkpoint>>,
-        /// What the generations before have cost.
+        /// The cost of the generations before.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         16 => spend: Option<Box<SpendTotals>>,
-        /// What the run may spend; from the second generation on, with what is gone of it.
+        /// The budget of the run; from the second generation on, with its use so far.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         17 => budget: Option<Box<BudgetHead>>,
-        /// What the run was started as, where it was handed over to another kind since.
+        /// The kind that the run was started as, if it was handed over to another one since.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         24 => first_kind: Option<Name>,
-        /// How many runs are above this one: its parent, whose child that is, and so on. None if nobody's code has started it.
+        /// The number of ancestors: parent, grandparent and so on. `None` for a run that no other run started.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         25 => nesting: Option<u32>,
-        /// The seed of the run's first generation, where this is a later one.
+        /// The seed of the run's first generation; only in later ones.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         26 => first_seed: Option<u64>,
-        /// When the first generation began; only in later ones.
+        /// The start of the first generation; only in later ones.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         27 => created_at: Option<Timestamp>,
-        /// The log up to this event was imported and asks for calls of tools: a copy of it makes none of those (U7).
+        /// The log up to this event was imported and has tool calls, which a copy of it does not execute (U7).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         28 => imported_until: Option<Index>,
-        /// Who has started the run, or the run above it: the name of a credential.
+        /// The name of the credential that started the run or its root run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         29 => requester: Option<String>,
     }
 }
 
 impl RunStarted {
-    /// A run by itself: the first generation, without a version, a parent or anything it was handed over.
+    /// Returns a first generation without version, parent or carried state.
     pub fn new(kind: Name, input: Payload, seed: u64) -> RunStarted {
         RunStarted {
             kind,
@@ -405,14 +406,14 @@ impl RunStarted {
         }
     }
 
-    /// The seed of the run's first generation, if it is known: older logs of later ones do not say.
+    /// Returns the seed of the run's first generation, if known: older logs of later generations do not record it.
     pub fn origin_seed(&self) -> Option<u64> {
         self.first_seed.or((self.generation == 0).then_some(self.seed))
     }
 }
 
 message! {
-    /// What a standalone task is besides its input.
+    /// Kind and options of a standalone task; its input is that of the run.
     pub struct StandaloneTask {
         1 => kind: Name,
         2 => options: TaskOptions,
@@ -471,36 +472,37 @@ message! {
 }
 
 message! {
-    /// An attempt of a task is about to begin: recorded before anybody works on it.
+    /// The start of a task's attempt, recorded before a worker gets it.
     pub struct TaskAttempted {
         1 => place: Place,
         2 => attempt: u32,
-        /// The name under which the ledger has it as unknown, until it says what it cost; nothing for tasks that cost nothing.
+        /// The ledger name under which the attempt counts as unknown until its cost is reported; `None` for tasks without cost.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         3 => stands_as: Option<String>,
-        /// When it was handed out.
+        /// The time at which a worker got it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         4 => began_at: Option<Timestamp>,
     }
 }
 
 message! {
-    /// What an attempt of a task has cost: in one record with the outcome of its task, or by itself where there is none, or none any more.
+    /// The cost of a task's attempt: in one record with the result of the task, or alone if the task has no result or had it
+    /// before.
     pub struct TaskAttemptEnded {
         1 => place: Place,
-        /// Of the task: it may be an earlier one than the log's.
+        /// The generation of the task, which may be earlier than that of the log.
         2 => generation: u32,
         3 => attempt: u32,
-        /// Which claim of the task it was: an attempt whose worker was lost is made again.
+        /// The claim of the task: an attempt whose worker was lost is repeated under another claim.
         4 => claim: u64,
         5 => began_at: Timestamp,
-        /// The name under which the ledger had it as unknown.
+        /// The ledger name under which the attempt counted as unknown.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         6 => stands_as: Option<String>,
-        /// Why it did not succeed, where its worker knows.
+        /// The failure code of the attempt, if its worker reported one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         7 => failure_code: Option<String>,
-        /// One line for each model; none if the attempt was given back before it began.
+        /// One line per model; empty if the attempt was released before it began.
         8 => spend: Vec<Spend>,
     }
 }
@@ -515,10 +517,10 @@ message! {
     pub struct ChildCompleted {
         1 => place: Place,
         2 => output: Payload,
-        /// Which child, where the call only asked for the result of one.
+        /// The child, if the call only awaited the result of a spawned one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         3 => child: Option<RunId>,
-        /// What it has spent, with its children, if it had a budget.
+        /// The use of its budget, children included; `None` if it had no budget.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         4 => spent: Option<BudgetUse>,
     }
@@ -528,10 +530,10 @@ message! {
     pub struct ChildFailed {
         1 => place: Place,
         2 => failure: Failure,
-        /// Which child, where the call only asked for the result of one.
+        /// The child, if the call only awaited the result of a spawned one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         3 => child: Option<RunId>,
-        /// What it has spent, with its children, if it had a budget.
+        /// The use of its budget, children included; `None` if it had no budget.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         4 => spent: Option<BudgetUse>,
     }
@@ -546,62 +548,62 @@ message! {
 message! {
     pub struct TerminateRequested {
         1 => reason: String,
-        /// The run that goes on in the place of this one, from an earlier point.
+        /// The fork that continues instead of this run, from an earlier point.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         2 => reset_to: Option<RunId>,
     }
 }
 
 message! {
-    /// A child that is started again in the place of the one that the log names.
+    /// A restarted child that replaces the one in the log.
     pub struct ChildAgain {
         1 => place: Place,
         2 => child: RunId,
-        /// What it may spend of what its parent may.
+        /// Its share of the parent's budget.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         3 => budget: Option<Budget>,
     }
 }
 
 message! {
-    /// The run failed, and somebody wants it to go on from there: the failures that ended it are set aside (see [`crate::run::reopen`]).
+    /// A request to retry a failed run: the failures that ended it are set aside (see [`crate::run::reopen`]).
     pub struct RetryRequested {
-        /// The same id again is the same request.
+        /// Idempotency key: a repeat with the same id is the same request.
         1 => request_id: String,
         2 => reason: String,
         3 => children: Vec<ChildAgain>,
-        /// What the run had cost by then.
+        /// The cost of the run at that time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         4 => spend: Option<Box<SpendTotals>>,
-        /// What whoever asked may let a run spend; the run goes on with the lower limits (BG8).
+        /// The requester's budget ceiling; the run continues with the lower limits (BG8).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         5 => budget_max: Option<Budget>,
     }
 }
 
 message! {
-    /// This run goes on from a copy of another one's log; what comes before this event is the copy.
+    /// The run continues from a copy of another run's log; the events before this one are the copy.
     pub struct RunForked {
         1 => from: RunKey,
         2 => generation: u32,
-        /// The last event that was copied.
+        /// The last copied event.
         3 => index: Index,
-        /// The other run was ended for this one.
+        /// The original was ended in favor of this run.
         4 => is_reset: bool,
         5 => request_id: String,
         6 => reason: String,
         7 => children: Vec<ChildAgain>,
-        /// What was gone of the budget where the copy ends; nothing if there was none.
+        /// The budget used up to the end of the copy; `None` if there was no budget.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         8 => gone: Option<BudgetGone>,
-        /// What whoever asked may let a run spend; the run goes on with the lower limits (BG8).
+        /// The requester's budget ceiling; the run continues with the lower limits (BG8).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         9 => budget_max: Option<Budget>,
     }
 }
 
 message! {
-    /// A spawned child has ended. Who wants its result asks for it; this only says what it has spent of what it was given.
+    /// The end of a spawned child: reports the use of its budget only. The code requests the result with `child_awaited`.
     pub struct ChildSettled {
         1 => child: RunId,
         2 => spent: BudgetUse,
@@ -615,65 +617,65 @@ impl ChildSettled {
 }
 
 message! {
-    /// Another run goes on from a copy of the parent's log and wants to hear how this child ends, too.
+    /// A request of a run that continues from a copy of the parent's log, to receive the result of this child as well.
     pub struct ResultRequested {
         1 => by: ParentLink,
     }
 }
 
 message! {
-    /// Somebody goes on from an earlier entry of an agent's conversation: the open segment is left, and the agent resumes from a checkpoint
-    /// before it.
+    /// A request to branch from an earlier entry of an agent's conversation: the open segment is abandoned, and the agent resumes
+    /// from a checkpoint before it.
     pub struct BranchRequested {
-        /// The entry behind which the conversation goes on; `None` is its beginning.
+        /// The entry after which the conversation continues; `None` is its beginning.
         1 => from: Option<Hash>,
-        /// How many entries the conversation has up to there.
+        /// The number of entries up to there.
         2 => depth: u64,
-        /// What is said there at once.
+        /// An entry to append there at once.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         3 => entry: Option<OutsideEntry>,
-        /// The last one whose leaf is on the way to `from`.
+        /// The latest checkpoint whose leaf is `from` or one of its ancestors.
         4 => checkpoint: Box<Checkpoint>,
-        /// What the generation that began with the checkpoint was given.
+        /// The input of the generation that began with the checkpoint.
         5 => input: Payload,
-        /// The same id again is the same request.
+        /// Idempotency key: a repeat with the same id is the same request.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         6 => request_id: Option<String>,
     }
 }
 
 numbered! {
-    /// Why a run stands still until somebody resumes it.
+    /// The reason why a run is paused.
     pub enum PauseReason {
-        /// Somebody asked for it.
+        /// A request.
         0 => Requested,
-        /// The code asked for something the log does not say.
+        /// The code made a call that is not in the log.
         1 => Diverged,
-        /// The code panicked, awaited something foreign, or could not be started.
+        /// The code panicked, awaited a foreign future, or could not be started.
         2 => ActivationFailed,
         /// The recorded version of a change is below what the code still supports.
         3 => VersionTooOld,
-        /// An agent's code left one way of going on after the other, and the limit is reached.
+        /// An agent's code abandoned its segment too often.
         4 => UnstableSegment,
-        /// An agent's code has left something behind that has had an effect, and wants to go on without it.
+        /// An agent's code abandoned a call that had an effect, and would continue without it.
         5 => EffectAbandoned,
-        /// What the run may spend is spent, and it wanted to spend more.
+        /// A limit of the budget is reached, and the run would spend more.
         6 => BudgetExhausted,
-        /// An agent has recorded more since its last checkpoint than it may.
+        /// An agent has recorded too many events since its last checkpoint.
         7 => SegmentTooLong,
-        /// The run goes on from a copy, and what was approved in it is asked again.
+        /// The run continues from a copy, and its approvals must be given again.
         8 => ApprovalNeeded,
     }
 }
 
 message! {
-    /// Where code and log disagree, for a person to read.
+    /// The difference between code and log, for people to read.
     pub struct Divergence {
-        /// The event the code did not ask for, or the place it would have taken.
+        /// The recorded event that the code did not reproduce, or the index that an extra call would have had.
         1 => index: Index,
         2 => recorded: String,
         3 => asked: String,
-        /// The last call on which both agreed.
+        /// The last call on which code and log agreed.
         4 => nearest: Option<String>,
         5 => hint: String,
     }
@@ -684,17 +686,17 @@ message! {
         1 => reason: PauseReason,
         2 => message: String,
         3 => divergence: Option<Divergence>,
-        /// What the code of an agent has left, as it is named in the message: whoever resumes the run accepts this and nothing else.
+        /// The abandoned calls that the message lists: resuming the run accepts these and no others.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         4 => left: Vec<Place>,
-        /// Approvals that are asked again: the run is not resumed before each of them was given (Z8).
+        /// Approvals that must be given again before the run resumes (Z8).
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         5 => asks: Vec<Place>,
     }
 }
 
 impl RunPaused {
-    /// A pause with nothing to say but why.
+    /// Returns a pause with a reason and a message only.
     pub fn because(reason: PauseReason, message: impl Into<String>) -> RunPaused {
         RunPaused { reason, message: message.into(), divergence: None, left: Vec::new(), asks: Vec::new() }
     }
@@ -703,7 +705,7 @@ impl RunPaused {
 message! {
     #[derive(Default)]
     pub struct RunResumed {
-        /// Limits in the place of those that there were.
+        /// Limits that replace the current ones.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         1 => budget: Option<Budget>,
     }
@@ -728,7 +730,7 @@ message! {
         4 => failure: Failure,
         5 => attempt: u32,
         6 => took_ms: u64,
-        /// When the next attempt is due; `None` makes the failure final.
+        /// The time of the next attempt; `None` makes the failure final.
         7 => retry_at: Option<Timestamp>,
     }
 }
@@ -784,10 +786,10 @@ message! {
         5 => show: Option<Payload>,
         6 => deciders: Vec<String>,
         7 => deadline: Option<Timestamp>,
-        /// Hash of what the decision is bound to beyond what is shown: a question with another hash is another question.
+        /// A hash of data beyond `show` that the decision is bound to: a request with another hash is another request.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         8 => bound_to: Option<Hash>,
-        /// Whether the requester of the run may not decide it.
+        /// The requester of the run may not decide.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         9 => not_by_requester: bool,
     }
@@ -802,7 +804,7 @@ message! {
 }
 
 message! {
-    /// The code gave up waiting: a timer, signal, approval or promise it no longer looks at.
+    /// The code no longer waits for this timer, signal, approval or promise.
     pub struct WaitCanceled {
         1 => place: Place,
     }
@@ -832,17 +834,17 @@ message! {
         5 => input_hash: Hash,
         6 => input: Payload,
         7 => on_parent_close: OnParentClose,
-        /// What the child may spend of what its parent may: no more than there is when it is started.
+        /// The child's share of the parent's budget: at most what is left when it is started.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         8 => budget: Option<Budget>,
-        /// The child belongs to the run and not to this generation of it; nothing waits for it here.
+        /// The child belongs to the run and not to this generation; no call waits for it here.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         9 => is_spawned: bool,
     }
 }
 
 message! {
-    /// The code wants to know how a child ends that was spawned here or in an earlier generation.
+    /// A call that waits for the end of a child spawned here or in an earlier generation.
     pub struct ChildAwaited {
         1 => place: Place,
         2 => child: RunId,
@@ -880,14 +882,14 @@ message! {
 }
 
 numbered! {
-    /// Why a commit has no event of its own.
+    /// The reason for a commit without other events.
     pub enum SuspendReason {
-        /// The code looked into its mailbox; what it saw is durable before anything follows from it.
+        /// The code polled its mailbox; what it observed is durable before anything follows from it.
         0 => Polled,
-        /// The code took note of inputs without asking for anything.
+        /// The code consumed inputs without making a call.
         1 => Settled,
-        /// The code has asked to continue as new, and inputs came before that was recorded. What it saw and asked for until then stands
-        /// in this commit; the end follows in a later one, which takes the inputs along.
+        /// The code called continue as new, and inputs arrived before that was recorded. This commit has the calls up to then;
+        /// the end follows in a later one, which carries the inputs.
         2 => Continuing,
     }
 }
@@ -901,7 +903,7 @@ message! {
 message! {
     pub struct RunCompleted {
         1 => output: Payload,
-        /// Of a standalone task: how many attempts it took.
+        /// The number of attempts of a standalone task.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         2 => attempts: Option<u32>,
     }
@@ -910,7 +912,7 @@ message! {
 message! {
     pub struct RunFailed {
         1 => failure: Failure,
-        /// Of a standalone task: how many attempts were made.
+        /// The number of attempts of a standalone task.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         2 => attempts: Option<u32>,
     }
@@ -923,17 +925,17 @@ message! {
 }
 
 message! {
-    /// The run goes on with a fresh log; the signals it had not consumed go with it.
+    /// The run continues with a fresh log, which carries the unconsumed signals.
     pub struct RunContinued {
         1 => input: Payload,
-        /// Of an agent: the segment is closed with this, and everything in it is final.
+        /// The checkpoint of an agent: it closes the segment, and everything in it is final.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         2 => checkpoint: Option<Box<Checkpoint>>,
     }
 }
 
 message! {
-    /// What the run may spend where nobody has said it: of no account for a run that has a budget.
+    /// Limits that the code sets; they lower the run's limits, except for granted ones (BG4).
     pub struct BudgetSet {
         1 => place: Place,
         2 => budget: Budget,
@@ -941,11 +943,11 @@ message! {
 }
 
 message! {
-    /// What the run is found by, as of now.
+    /// An attribute that the code set.
     pub struct AttributeSet {
         1 => place: Place,
         2 => name: Name,
-        /// `None` takes the attribute away.
+        /// `None` removes the attribute.
         3 => value: Option<AttributeValue>,
     }
 }

@@ -1,7 +1,7 @@
-//! Looks through a value for what JSON would not give back: floats that are not finite, and options inside options.
+//! Rejects values that JSON does not round-trip: floats that are not finite, and options inside options.
 //!
-//! `serde_json` writes `null` for the ones and for the others, which reads back as an error or as nothing at all. A null is rare in
-//! what is recorded, so the value is looked through only when one was written.
+//! `serde_json` writes `null` for these, which is read back as an error or as `None`. Nulls are rare in recorded values, so a
+//! value is checked only if its JSON contains one.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use serde::ser::{self, Serialize, Serializer};
 use serde_json::Error;
 use serde_json::ser::Formatter;
 
-/// The JSON text of `value`, or an error if it holds something that would not be read as it was (P2).
+/// Serializes `value` as JSON. Fails if it would not be read back as it was (P2).
 pub(crate) fn to_json<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Error> {
     let mut text = Vec::with_capacity(128);
     let mut has_null = false;
@@ -20,7 +20,7 @@ pub(crate) fn to_json<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Error
     Ok(text)
 }
 
-/// Writes compact JSON and notices a null.
+/// Writes compact JSON and detects nulls.
 struct NoticeNull<'a>(&'a mut bool);
 
 impl Formatter for NoticeNull<'_> {
@@ -30,10 +30,10 @@ impl Formatter for NoticeNull<'_> {
     }
 }
 
-/// A serializer that writes nothing and fails at the first thing that JSON would not give back.
+/// A serializer without output that fails at the first value that JSON does not round-trip.
 #[derive(Clone, Copy, Default)]
 struct Faithful {
-    /// The value stands in an option and nothing is written around it, so that a null here is read as that option's `None`.
+    /// The value is directly inside an option, so a null here would be read as that option's `None`.
     in_option: bool,
 }
 
@@ -41,8 +41,8 @@ impl Faithful {
     fn null(self) -> Result<(), Error> {
         if self.in_option {
             return Err(ser::Error::custom(
-                "nothing inside of an option cannot be recorded: JSON has one null, so that `Some(None)` and `Some(())` would be read \
-                 as `None`; give each case a name, as an enum does",
+                "a null inside an option cannot be recorded: JSON would read `Some(None)` and `Some(())` back \
+                 as `None`; use an enum with a variant for each case",
             ));
         }
         Ok(())
@@ -55,10 +55,10 @@ fn check(value: f64) -> Result<(), Error> {
         _ if value.is_nan() => "a float that is not a number cannot be recorded",
         _ => "an infinite float cannot be recorded",
     };
-    Err(ser::Error::custom(format!("{what}: JSON has no word for it")))
+    Err(ser::Error::custom(format!("{what}: JSON cannot represent it")))
 }
 
-/// Whatever JSON has words for and holds nothing else.
+/// Methods for values that JSON can represent and that contain no others.
 macro_rules! plain {
     ($($method:ident($($argument:ty),*);)+) => {
         $(fn $method(self $(, _: $argument)*) -> Result<(), Error> {
@@ -67,7 +67,7 @@ macro_rules! plain {
     };
 }
 
-/// Whatever holds other values is looked through with the same serializer.
+/// Methods for values that contain others, which are checked with the same serializer.
 macro_rules! holds_others {
     ($($method:ident($($argument:ty),*);)+) => {
         $(fn $method(self $(, _: $argument)*) -> Result<Faithful, Error> {
@@ -129,7 +129,7 @@ impl Serializer for Faithful {
         value.serialize(Faithful { in_option: true })
     }
 
-    /// JSON writes nothing around it.
+    /// Newtypes have no JSON representation of their own.
     fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _: &'static str, value: &T) -> Result<(), Error> {
         value.serialize(self)
     }
@@ -205,7 +205,7 @@ impl ser::SerializeMap for Faithful {
     type Ok = ();
     type Error = Error;
 
-    /// A key that is not finite was refused when the text was written.
+    /// A key that is not finite failed when the text was written.
     fn serialize_key<T: Serialize + ?Sized>(&mut self, _: &T) -> Result<(), Error> {
         Ok(())
     }
@@ -245,7 +245,7 @@ mod tests {
         value: T,
     }
 
-    /// Every way a value can be held, as a function of the value.
+    /// Returns the results for `value` inside every kind of container.
     fn everywhere<T: Serialize + Copy>(value: T) -> Vec<Result<Vec<u8>, Error>> {
         vec![
             to_json(&value),
@@ -293,7 +293,7 @@ mod tests {
     #[derive(serde::Serialize, Clone, Copy)]
     struct Unit;
 
-    /// Every one of them was read back as `None`.
+    /// Without the check, each of these would be read back as `None`.
     #[test]
     fn nothing_inside_of_an_option_is_refused_wherever_it_is() {
         let refused = everywhere(Some(None::<u8>))
@@ -309,7 +309,7 @@ mod tests {
             ]);
         for refused in refused {
             let error = refused.unwrap_err().to_string();
-            assert!(error.contains("nothing inside of an option cannot be recorded"), "{error}");
+            assert!(error.contains("a null inside an option cannot be recorded"), "{error}");
         }
     }
 

@@ -1,12 +1,14 @@
-//! Everything a store keeps about a run beside its log, made from the log.
+//! Everything that a store keeps about a run beside its log, derived from the log.
 //!
-//! A store that is given a whole log, a copy or one from elsewhere, writes what a [`Projection`] of it says, and so does one whose own
-//! rows cannot be trusted; for a log that grew in the store it says what is there already. It is fed record by record and asks [`RunHead`] what follows from each, as the store did.
+//! A store writes a [`Projection`] when it receives a whole log (a copy or an import) and when its own rows are damaged. For a
+//! log that grew in the store, the projection equals the stored rows. It is fed record by record and derives the effects of each
+//! from [`RunHead`], as the store did.
 //!
-//! Must never decide anything that the log does not say. What the log does not say is not made up: attempts of tasks and leases begin
-//! anew.
+//! Must never decide anything that is not in the log. Data that is not in the log is not made up: attempts of tasks and leases
+//! start over.
 //!
-//! Invariant J1 (L16): the projection of a log is what the store that wrote it keeps, attempts, leases and news apart.
+//! Invariant J1 (L16): the projection of a log equals the rows of the store that wrote it, except for attempts, leases and the
+//! outbox.
 
 use std::collections::BTreeMap;
 
@@ -17,15 +19,15 @@ use crate::spend::ledger::{LedgerKey, LedgerSum};
 use crate::task::{Task, TaskState, idempotency_key};
 use crate::{Event, Index, Place, Record, RunId, RunKey, Timestamp};
 
-/// A timer as a store keeps it.
+/// A timer row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProjectedTimer {
     pub due_at: Timestamp,
-    /// Its run is paused; the timer keeps its remaining time.
+    /// The run is paused; the timer keeps its remaining time.
     pub is_frozen: bool,
 }
 
-/// Who filled a slot, and the answer that repeats get.
+/// An idempotency record: the token of the first request, and the reply that repeats get.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProjectedSlot {
     pub token: String,
@@ -33,34 +35,34 @@ pub struct ProjectedSlot {
     pub at: Timestamp,
 }
 
-/// A child that was started and has not answered.
+/// A child that was started and has not ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProjectedChild {
-    /// As the code asked for it.
+    /// The child as the code started it.
     pub started: ChildStarted,
-    /// Its id now: another one if it was started again.
+    /// Its current id: a different one if it was restarted.
     pub id: RunId,
 }
 
-/// What follows from a log.
+/// The rows derived from a log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Projection {
     pub head: RunHead,
     pub timers: BTreeMap<Place, ProjectedTimer>,
     pub tasks: BTreeMap<Place, Task>,
     pub waits: BTreeMap<Place, Wait>,
-    /// Of this generation alone; the copy of an earlier generation's log fills none.
+    /// Of this generation only; a copy of an earlier generation's log adds none.
     pub slots: BTreeMap<String, ProjectedSlot>,
     pub children: BTreeMap<Place, ProjectedChild>,
-    /// Approvals that were decided: a copy asks them again.
+    /// Decided approvals: a copy asks for them again.
     decided: BTreeMap<Place, Wait>,
-    /// The rows of this log alone (LG3).
+    /// The ledger rows of this log only (LG3).
     pub ledger: BTreeMap<LedgerKey, LedgerSum>,
     lineage: Lineage,
 }
 
 impl Projection {
-    /// Begins with the first record; `None` if that is not one.
+    /// Begins with the first record; returns `None` if that is not a `run_started`.
     pub fn begin(key: RunKey, first: &Record) -> Option<Projection> {
         let started = first.started()?;
         let lineage = Lineage::new(&key, started);
@@ -84,7 +86,7 @@ impl Projection {
         Some(projection)
     }
 
-    /// The projection of a whole log.
+    /// Builds the projection of a whole log.
     pub fn of(key: RunKey, records: &[Record]) -> Option<Projection> {
         let (first, rest) = records.split_first()?;
         let mut projection = Projection::begin(key, first)?;
@@ -109,7 +111,7 @@ impl Projection {
         effects.into_iter().for_each(|effect| self.carry_out(effect, record, n));
     }
 
-    /// What the store had done already when the input was appended, and the slot it filled.
+    /// Repeats what the store did when it appended the input, and adds its idempotency record.
     fn take_input(&mut self, record: &Record, index: Index, event: &Event) {
         let set_aside = self.lineage.is_set_aside(index);
         match event {
@@ -161,7 +163,7 @@ impl Projection {
         }
     }
 
-    /// Whether the slot is one that a copy leaves behind: attempts are known by numbers that begin anew in a fork (LG1).
+    /// Returns true if a copy drops the idempotency record: attempts have numbers that start over in a fork (LG1).
     fn stays_behind(&self, event: &Event, record: &Record) -> bool {
         matches!(event, Event::TaskAttemptEnded(_)) && self.lineage.is_copied(record.index)
     }
@@ -173,7 +175,7 @@ impl Projection {
         self.slots.entry(key).or_insert(ProjectedSlot { token, index: record.index, at: record.at });
     }
 
-    /// The approval is open again, under the name of this generation (Z8).
+    /// Opens the approval again, under the id of this generation (Z8).
     fn ask_again(&mut self, place: &Place, at: Timestamp) {
         let Some(wait) = self.decided.remove(place) else { return };
         let generation = self.head.generation;
@@ -181,8 +183,8 @@ impl Projection {
         self.waits.insert(place.clone(), Wait { generation, requested_at: at, deadline: None, ..wait });
     }
 
-    /// The log went on after a while: timers keep the time they had left, tasks are scheduled again, but for those that have begun and must
-    /// not be done twice.
+    /// Resumes the log after a gap: timers keep their remaining time and tasks are scheduled again, except for those that have
+    /// begun and must not run twice.
     fn go_on(&mut self, at: Timestamp) {
         let stood = at.since(self.head.updated_at);
         for timer in self.timers.values_mut().filter(|timer| !timer.is_frozen) {
@@ -208,7 +210,7 @@ impl Projection {
 
     fn track_child(&mut self, event: &Event) {
         match event {
-            // The run does not wait for what it has spawned: a copy of its log asks for nothing there.
+            // The run does not wait for spawned children: a copy of its log restarts none.
             Event::ChildStarted(event) if event.is_spawned => {}
             Event::ChildStarted(event) => {
                 let child = ProjectedChild { started: event.clone(), id: event.child.clone() };
@@ -262,17 +264,18 @@ impl Projection {
                 self.tasks.clear();
                 self.waits.clear();
             }
-            // News were sent when the log grew.
+            // The outbox messages were sent when the log grew.
             Effect::Send(_) => {}
         }
     }
 
-    /// In which generation's name a call of commit `n` is known.
+    /// Returns the generation in whose name a call of commit `n` is known.
     fn known_generation(&self, n: u64) -> u32 {
         self.lineage.known_as(self.lineage.at_commit(n), self.lineage.own()).generation
     }
 
-    /// A task of an earlier generation keeps the key that its attempts had (J3 does not concern it: it is the same call).
+    /// Keeps the idempotency key that the attempts of a task from an earlier generation had (J3 does not apply: it is the same
+    /// call).
     fn known_task(&self, mut task: Task, n: u64) -> Task {
         let generation = self.known_generation(n);
         if generation != task.id.generation {
@@ -283,7 +286,7 @@ impl Projection {
     }
 }
 
-/// The slot of a request to retry.
+/// Returns the key of the idempotency record of a retry request.
 pub fn retry_key(request_id: &str) -> String {
     format!("retry:{request_id}")
 }

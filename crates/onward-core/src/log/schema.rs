@@ -1,7 +1,7 @@
 //! The codec's messages as `.proto` text, so that programs in other languages can read and write them.
 //!
-//! Owns the spelling; what is spelled comes from the very macros that encode, so the text cannot disagree with the bytes.
-//! Must never be needed to encode or decode.
+//! Owns the syntax. The content comes from the macros that also encode, so the text cannot disagree with the bytes. Must never be
+//! needed to encode or decode.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,7 +13,7 @@ pub struct Proto {
     label: Label,
 }
 
-/// What stands before a field's type.
+/// The label before a field's type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Label {
     None,
@@ -34,7 +34,7 @@ impl Proto {
         Proto { label: Label::Repeated, ..self }
     }
 
-    /// The type's name, without its label.
+    /// Returns the type's name, without its label.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -44,12 +44,12 @@ impl Proto {
 pub struct FieldLine {
     pub number: u32,
     pub name: &'static str,
-    /// Attributes as the source has them; those that are documentation become comments.
+    /// Attributes of the source; doc attributes become comments.
     pub docs: &'static [&'static str],
     pub proto: Proto,
 }
 
-/// The messages and enums met so far.
+/// The messages and enums collected so far.
 #[derive(Debug, Default)]
 pub struct Schema {
     blocks: BTreeMap<String, String>,
@@ -60,7 +60,7 @@ impl Schema {
         self.block(name, docs, "message", |schema, text| fields(schema).iter().for_each(|field| line(text, "  ", field)))
     }
 
-    /// A message that holds exactly one of its fields.
+    /// Adds a message with exactly one of its fields set.
     pub fn one_of(
         &mut self,
         name: &str,
@@ -71,7 +71,7 @@ impl Schema {
         self.one_of_beside(name, docs, field, Vec::new(), choices)
     }
 
-    /// A message that holds exactly one of its choices, and other fields beside that.
+    /// Adds a message with exactly one of its choices set, and other fields.
     pub fn one_of_beside(
         &mut self,
         name: &str,
@@ -98,7 +98,7 @@ impl Schema {
         })
     }
 
-    /// Returns a message with one field, for what has no label of its own: an optional list, and a list of lists.
+    /// Adds a message with one field, for types without a label of their own: optional lists and lists of lists.
     pub fn wrapper(&mut self, prefix: &str, inner: impl FnOnce(&mut Schema) -> Proto) -> Proto {
         let proto = inner(self);
         let inner_name = proto.name[..1].to_uppercase() + &proto.name[1..];
@@ -109,7 +109,7 @@ impl Schema {
 
     fn block(&mut self, name: &str, docs: &[&str], keyword: &str, fill: impl FnOnce(&mut Schema, &mut String)) -> Proto {
         if !self.blocks.contains_key(name) {
-            // Taken before it is filled: a message may contain itself.
+            // Inserted before it is filled, because a message may contain itself.
             self.blocks.insert(name.to_owned(), String::new());
             let mut text = String::new();
             comment(&mut text, "", docs);
@@ -121,7 +121,7 @@ impl Schema {
         Proto::scalar(name)
     }
 
-    /// Everything met so far, in the order of names.
+    /// Returns all messages and enums, sorted by name.
     pub fn text(&self) -> String {
         self.blocks.values().map(String::as_str).collect::<Vec<_>>().join("\n")
     }
@@ -145,7 +145,7 @@ fn comment(text: &mut String, indent: &str, docs: &[&str]) {
     }
 }
 
-/// What a `doc = "…"` attribute says, as the source has it; other attributes say nothing about the wire.
+/// Returns the text of a `doc = "…"` attribute as in the source; `None` for other attributes.
 pub fn documentation(attribute: &str) -> Option<String> {
     let literal = attribute.strip_prefix("doc")?.trim_start().strip_prefix('=')?.trim_start();
     let raw = literal.strip_prefix('r').map(|raw| raw.trim_matches('#'));
@@ -153,7 +153,7 @@ pub fn documentation(attribute: &str) -> Option<String> {
     Some(if raw.is_some() { said.to_owned() } else { said.replace("\\\"", "\"") })
 }
 
-/// `RunStarted` as `RUN_STARTED`.
+/// Converts `RunStarted` to `RUN_STARTED`.
 fn shout(name: &str) -> String {
     let mut out = String::new();
     for (position, letter) in name.char_indices() {

@@ -1,8 +1,8 @@
-//! Runs as lines of JSON: how they leave one store and come into another.
+//! Export and import: runs as JSON lines, to move them from one store to another.
 //!
-//! The first line names the format. Then, for each run, one line with its key and how many records each of its generations has, and one
-//! line for each of the records, exactly as they are: payloads keep their bytes. A run that could not be read is named and left out. The
-//! last line says how many runs there are, and in a page of several where the next one begins. Leases and attempts are in no log and so in no line.
+//! The first line names the format. For each run follow one line with its key and the number of records of each generation, and
+//! one line per record with its payloads byte for byte. A run that could not be read is listed as left out. The last line has the
+//! number of runs, and the start of the next page if there is one. Leases and attempts are not in the log and not exported.
 //!
 //! ```text
 //! {"onward_export":1}
@@ -13,8 +13,8 @@
 //! ```
 //!
 //! Invariants:
-//! - U2: what is written, read and written again is the same, byte for byte.
-//! - U5: a run is read whole or not at all, and a file that was cut is found out wherever it was cut.
+//! - U2: export, import and another export give the same bytes.
+//! - U5: a run is imported whole or not at all, and a truncated file is detected wherever it is truncated.
 
 mod belonging;
 mod received;
@@ -27,7 +27,7 @@ use serde_json::value::RawValue;
 
 use crate::{Record, RunKey};
 
-/// What this program writes, and the only thing it reads.
+/// The format that is written, and the only one that is read.
 pub const FORMAT: u32 = 1;
 
 /// A run with the logs of all its generations.
@@ -37,7 +37,7 @@ pub struct ExportedRun {
     pub logs: Vec<Vec<Record>>,
 }
 
-/// Why lines are not runs.
+/// A line that is not part of a valid export.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {why}")]
 pub struct TransferError {
@@ -57,7 +57,7 @@ struct RecordLine<'a> {
     record: &'a Record,
 }
 
-/// A run that could not be read where the others were.
+/// A run that could not be exported.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
     #[serde(rename = "left_out")]
@@ -65,7 +65,7 @@ pub struct LeftOut {
     pub code: String,
 }
 
-/// Any line; the raw text keeps payloads as they are.
+/// Any line; the raw text keeps payloads unchanged.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 struct Line {
@@ -87,12 +87,12 @@ struct Footer<'a> {
     next: Option<&'a str>,
 }
 
-/// The first line.
+/// Returns the first line.
 pub fn header() -> String {
     format!("{{\"onward_export\":{FORMAT}}}\n")
 }
 
-/// The last line of a file with so many runs; `next` is where the following page begins, if this is not the last.
+/// Returns the last line of a file with `runs` runs; `next` is the start of the next page, if any.
 pub fn footer(runs: u64, next: Option<&str>) -> String {
     line(&Footer { runs, next })
 }
@@ -119,28 +119,28 @@ impl ExportedRun {
     }
 }
 
-/// Runs as a whole file.
+/// Exports runs as a whole file.
 pub fn write(runs: &[ExportedRun]) -> String {
     let lines: String = runs.iter().map(ExportedRun::to_lines).collect();
     header() + &lines + &footer(runs.len() as u64, None)
 }
 
-/// Reads runs line by line.
+/// Reads an export line by line.
 #[derive(Debug, Default)]
 pub struct Importer {
     line: u64,
     has_header: bool,
     has_footer: bool,
-    /// How many runs have begun.
+    /// The number of runs that have begun.
     runs: u64,
-    /// The run at hand, and how many records its generations have to have.
+    /// The current run, and the expected number of records of each generation.
     run: Option<(ExportedRun, Vec<usize>)>,
     left_out: Vec<LeftOut>,
     next: Option<String>,
 }
 
 impl Importer {
-    /// Takes a line; returns the run before, when this one ends it.
+    /// Reads a line; returns the previous run when this line ends it.
     pub fn take(&mut self, text: &str) -> Result<Option<ExportedRun>, TransferError> {
         self.line += 1;
         if text.trim().is_empty() {
@@ -148,15 +148,15 @@ impl Importer {
         }
         let line: Line = serde_json::from_str(text).map_err(|error| self.wrong(error.to_string()))?;
         if self.has_footer {
-            return Err(self.wrong("it follows the last line".to_owned()));
+            return Err(self.wrong("unexpected line after the last line of the export".to_owned()));
         }
         match line {
             Line { onward_export: Some(FORMAT), run: None, record: None, .. } if !self.has_header => {
                 self.has_header = true;
                 Ok(None)
             }
-            Line { onward_export: Some(format), .. } => Err(self.wrong(format!("format {format} does not belong here"))),
-            _ if !self.has_header => Err(self.wrong("the line that names the format is missing".to_owned())),
+            Line { onward_export: Some(format), .. } => Err(self.wrong(format!("unexpected export format {format}"))),
+            _ if !self.has_header => Err(self.wrong("the first line must name the format".to_owned())),
             Line { generation: Some(generation), record: Some(record), run: None, .. } => {
                 self.take_record(generation, &record)?;
                 Ok(None)
@@ -175,7 +175,7 @@ impl Importer {
                 self.next = next;
                 self.take_footer(count)
             }
-            _ => Err(self.wrong("it is neither a run nor a record".to_owned())),
+            _ => Err(self.wrong("neither a run nor a record".to_owned())),
         }
     }
 
@@ -195,13 +195,13 @@ impl Importer {
     fn take_footer(&mut self, count: u64) -> Result<Option<ExportedRun>, TransferError> {
         let before = self.end_run()?;
         if count != self.runs {
-            return Err(self.wrong(format!("there should be {count} runs and there are {}", self.runs)));
+            return Err(self.wrong(format!("expected {count} runs, found {}", self.runs)));
         }
         self.has_footer = true;
         Ok(before)
     }
 
-    /// The run at hand, which must be whole (U5).
+    /// Returns the current run, which must be complete (U5).
     fn end_run(&mut self) -> Result<Option<ExportedRun>, TransferError> {
         let Some((run, expected)) = self.run.take() else { return Ok(None) };
         let found: Vec<usize> = run.logs.iter().map(Vec::len).collect();
@@ -210,24 +210,24 @@ impl Importer {
         }
         let (key, total, there) =
             (&run.key, expected.iter().fold(0, |all: usize, n| all.saturating_add(*n)), found.iter().sum::<usize>());
-        Err(self.wrong(format!("run {key} is not whole: it should have {total} records and has {there}")))
+        Err(self.wrong(format!("run {key} is incomplete: expected {total} records, found {there}")))
     }
 
-    /// There are no more lines.
+    /// Ends the import. Fails if the file is truncated.
     pub fn finish(&mut self) -> Result<(), TransferError> {
         if !self.has_header {
-            return Err(self.wrong("there is nothing to import".to_owned()));
+            return Err(self.wrong("the file is empty".to_owned()));
         }
         self.end_run()?;
-        if self.has_footer { Ok(()) } else { Err(self.wrong("the file was cut: its last line is missing".to_owned())) }
+        if self.has_footer { Ok(()) } else { Err(self.wrong("the file is truncated: its last line is missing".to_owned())) }
     }
 
-    /// The runs that are not in the file although they should be.
+    /// Returns the runs that could not be exported.
     pub fn left_out(&self) -> &[LeftOut] {
         &self.left_out
     }
 
-    /// Where the next page begins, when the lines were one of several: there are more runs than these.
+    /// Returns the start of the next page, if the export has more pages.
     pub fn next(&self) -> Option<&str> {
         self.next.as_deref()
     }
@@ -237,7 +237,7 @@ impl Importer {
     }
 }
 
-/// All runs of a text.
+/// Reads all runs of an export.
 pub fn read(text: &str) -> Result<Vec<ExportedRun>, TransferError> {
     let (mut importer, mut runs) = (Importer::default(), Vec::new());
     for line in text.lines() {
@@ -287,7 +287,7 @@ mod tests {
             assert!(read(&without).is_err(), "{without}");
         }
         let error = read(&lines[..4].concat()).unwrap_err();
-        assert_eq!(error.to_string(), "line 4: run a is not whole: it should have 3 records and has 2");
+        assert_eq!(error.to_string(), "line 4: run a is incomplete: expected 3 records, found 2");
     }
 
     #[test]

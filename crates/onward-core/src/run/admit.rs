@@ -1,4 +1,4 @@
-//! The decisions: which inputs and commits are taken, and how the head moves on.
+//! Admission: the decision on each input and commit, and the update of the head.
 
 use super::{Commit, Committed, Effect, Input, LastCommit, NewRun, QuietTail, RunHead, Status};
 use crate::agent::conversation::ENTRY_SIGNAL;
@@ -9,72 +9,72 @@ use crate::run::attribute;
 use crate::spend::budget;
 use crate::{Epoch, Event, Index, Place, Record, RunId, RunKey, TASK_KIND_PREFIX, Timestamp};
 
-/// Why an append was not taken. Nothing was written.
+/// A rejected append. Nothing was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("run {key} is {status}")]
     Closed { key: RunKey, status: Status },
     #[error("the lease on run {key} is lost: epoch {} is not {}, or commit {n} is not {next}", epoch.0, current.0)]
     Fenced { key: RunKey, epoch: Epoch, current: Epoch, n: u64, next: u64 },
-    #[error("run {key} has inputs up to {tail} that its last commit has not seen")]
+    #[error("run {key} has unread inputs up to {tail}")]
     Unread { key: RunKey, tail: Index },
     #[error("run {key} is paused")]
     Paused { key: RunKey },
-    #[error("run {key} has continued as new since, or was deleted and started again")]
+    #[error("run {key} has continued as new, or was deleted and started again")]
     OtherGeneration { key: RunKey },
-    #[error("run {key} has spent what it may: its {what}")]
+    #[error("run {key} has exhausted its {what} budget")]
     BudgetExhausted { key: RunKey, what: &'static str },
-    #[error("run {key} goes on from a copy, and {count} approvals that were given before are asked again")]
+    #[error("run {key} continues from a copy: {count} approvals must be given again")]
     ApprovalNeeded { key: RunKey, count: usize },
     #[error(
-        "run {key} cannot go on from a copy that starts child {child} again: it was started behind the approval at event {approval}"
+        "run {key} cannot continue from a copy that restarts child {child}, which was started after the approval at event {approval}"
     )]
     ChildBehindApproval { key: RunKey, child: RunId, approval: Index },
     #[error("run {key} is not paused")]
     NotPaused { key: RunKey },
-    #[error("run {key} was asked for another branch at event {index}, which it has not taken yet")]
+    #[error("run {key} has a pending branch request at event {index}")]
     BranchPending { key: RunKey, index: Index },
-    #[error("run {key} is a standalone task, which only runs to its end or is canceled")]
+    #[error("run {key} is a standalone task, which can only be canceled or terminated")]
     IsTask { key: RunKey },
     #[error("run {key} is {status}: only a failed run can be retried")]
     NotFailed { key: RunKey, status: Status },
-    #[error("run {key} was reset already: run {successor} goes on in its place")]
+    #[error("run {key} was already reset to run {successor}")]
     AlreadyReset { key: RunKey, successor: RunId },
-    #[error("run {key} cannot be retried: after its failure at event {failed} the code went on with event {next}")]
+    #[error("run {key} cannot be retried: the code handled its failure at event {failed} with event {next}")]
     FailureHandled { key: RunKey, failed: Index, next: Index },
     #[error(
-        "run {key} cannot be retried as it is: what failed at event {failed} may have had its effect, and would be executed again"
+        "run {key} cannot be retried: the call that failed at event {failed} may have had its effect, and would be executed again"
     )]
     OutcomeUnknown { key: RunKey, failed: Index },
     #[error("run {key} cannot be copied up to event {index}: {why}")]
     NoForkPoint { key: RunKey, index: Index, why: String },
-    #[error("run {key} belongs to an outside engine, which alone can do that")]
+    #[error("run {key} is external: only its own engine can do that")]
     External { key: RunKey },
-    #[error("run {key} is not of an outside engine")]
+    #[error("run {key} is not an external run")]
     NotExternal { key: RunKey },
-    #[error("the log of run {key} goes on at event {next}, not at {expected}")]
+    #[error("the next event of run {key} is {next}, not {expected}")]
     LogConflict { key: RunKey, expected: Index, next: Index },
-    #[error("what was to be appended to run {key} is malformed: {why}")]
+    #[error("the append to run {key} is malformed: {why}")]
     Malformed { key: RunKey, why: &'static str },
 }
 
 impl Refusal {
-    /// What is appended in the place of the attempt that was refused: a run that has spent its budget pauses (BG1).
+    /// Returns the pause to append instead of the rejected attempt if the budget is exhausted (BG1).
     pub fn pause(&self) -> Option<Input> {
         let Refusal::BudgetExhausted { what, .. } = self else { return None };
         let message = match *what {
             budget::UNPRICED => {
-                "the run may spend a sum of dollars, and has used a model without a price: nobody knows what is left; give the model a price \
-                 (0 if it costs nothing), or resume the run to let it go on without"
+                "the run has a cost budget and has used a model without a price, so its cost is unknown; give the model a price \
+                 (0 if it is free), or resume the run to continue without one"
                     .to_owned()
             }
-            what => format!("the run has spent what it may: its {what}"),
+            what => format!("the run has exhausted its {what} budget"),
         };
         Some(Input::new(RunPaused::because(PauseReason::BudgetExhausted, message)))
     }
 }
 
-/// An append that was taken: write `record`, carry out `effects`, keep the changed head.
+/// An accepted append: write `record`, carry out `effects`, save the changed head.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Admitted {
     pub record: Record,
@@ -83,10 +83,10 @@ pub struct Admitted {
     pub successor: Option<Box<NewRun>>,
 }
 
-/// Why a commit was not taken.
+/// A commit that was not appended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommitRefusal {
-    /// It was taken before; this is the first answer.
+    /// A repeat of the last commit, with its first reply.
     Repeated(Committed),
     Refused(Refusal),
 }
@@ -98,12 +98,13 @@ impl From<Refusal> for CommitRefusal {
 }
 
 impl RunHead {
-    /// Decides about an input. On success the head has moved on.
+    /// Decides on an input. On success the head is updated.
     pub fn admit_input(&mut self, input: Input, at: Timestamp) -> Result<Admitted, Refusal> {
         self.admit_outcome(input, None, at)
     }
 
-    /// Decides about the outcome of a task together with what its last attempt has cost, which goes before it in one record.
+    /// Decides on the result of a task together with the cost of its last attempt, which precedes it in one record. On success
+    /// the head is updated.
     pub fn admit_outcome(&mut self, input: Input, cost: Option<TaskAttemptEnded>, at: Timestamp) -> Result<Admitted, Refusal> {
         let needs_wait = input.needs_wait().is_some();
         let Input { event, generation, epoch, life, .. } = input;
@@ -134,12 +135,12 @@ impl RunHead {
             return Err(Refusal::IsTask { key: self.key.clone() }); // R9
         }
         if !self.is_task && !event.is_input() {
-            return Err(Refusal::Malformed { key: self.key.clone(), why: "it is not an input" });
+            return Err(Refusal::Malformed { key: self.key.clone(), why: "the event is not an input" });
         }
         if matches!(event, Event::RunResumed(_)) && !self.asks.is_empty() {
             return Err(Refusal::ApprovalNeeded { key: self.key.clone(), count: self.asks.len() }); // Z8
         }
-        // Whoever brings a budget along changes that, also where nothing is paused.
+        // A resume with a budget changes the limits, even if the run is not paused.
         if matches!(event, Event::RunResumed(RunResumed { budget: None })) && self.status != Status::Paused {
             return Err(Refusal::NotPaused { key: self.key.clone() });
         }
@@ -165,7 +166,7 @@ impl RunHead {
         Ok(Admitted { record, effects, successor: None })
     }
 
-    /// Decides whether the run may go on as its next generation, from a copy of the log of generation `after`.
+    /// Fails unless the run can continue as its next generation, from a copy of the log of generation `after`.
     pub fn admit_retry(&self, after: u32) -> Result<(), Refusal> {
         if self.generation != after {
             return Err(Refusal::OtherGeneration { key: self.key.clone() });
@@ -176,7 +177,7 @@ impl RunHead {
         Ok(())
     }
 
-    /// Decides about a commit. On success the head has moved on; on refusal nothing has changed.
+    /// Decides on a commit. On success the head is updated; on refusal it is unchanged.
     pub fn admit_commit(&mut self, commit: Commit, at: Timestamp) -> Result<Admitted, CommitRefusal> {
         if let Some(last) = self.last_commit
             && commit.n.checked_add(1) == Some(self.next_commit)
@@ -216,7 +217,7 @@ impl RunHead {
             return Err(Refusal::Paused { key: key() }); // R7
         }
         let ends = commit.events.last().is_some_and(Event::ends_log);
-        // A run that continues as new never ends over unread inputs: its successor could not get them.
+        // A run never continues as new over unread inputs: its successor could not get them.
         let continues = matches!(commit.events.last(), Some(Event::RunContinued(_)));
         let over_unread = commit.end_over_unread && !continues;
         if ends && !over_unread && self.has_unread(commit.horizon) {
@@ -232,42 +233,42 @@ impl RunHead {
         self.check_shape(commit).map_or(Ok(()), |why| Err(Refusal::Malformed { key: key(), why }))
     }
 
-    /// What no correct worker sends; a worker may be another program, so this is checked and not asserted.
+    /// Returns the reason if the commit is malformed. Checked and not asserted, because a worker may be another program.
     fn check_shape(&self, commit: &Commit) -> Option<&'static str> {
         let Some((_, before_last)) = commit.events.split_last() else { return Some("it has no event") };
         if commit.horizon >= self.next_index {
-            return Some("its horizon lies in the future");
+            return Some("its horizon is past the end of the log");
         }
         if commit.is_standing && !commit.events.iter().all(Event::is_step_result) {
-            return Some("it is a standing commit and has more than step results");
+            return Some("a commit while paused may have step results only");
         }
         if commit.is_standing && self.last_commit.is_some_and(|last| last.horizon > commit.horizon) {
-            return Some("its horizon lies behind that of the commit before it"); // H3
+            return Some("its horizon is before that of the previous commit"); // H3
         }
         let leaves = matches!(commit.events.first(), Some(Event::SegmentAbandoned(_)));
         if !commit.is_standing && !leaves && self.last_commit.is_some_and(|last| last.index > commit.horizon) {
-            return Some("it has not seen the commit before it"); // H4
+            return Some("its horizon is before the previous commit"); // H4
         }
         if commit.events.iter().any(Event::is_input) {
             return Some("it contains an input");
         }
         if commit.events.iter().any(|event| matches!(event, Event::SignalSent(sent) if sent.name.as_str() == ENTRY_SIGNAL)) {
-            return Some("it sends a signal under the name that is kept for entries");
+            return Some("it sends a signal with a name that is reserved for entries");
         }
         if commit
             .events
             .iter()
             .any(|event| matches!(event, Event::ChildStarted(child) if child.kind.as_str().starts_with(TASK_KIND_PREFIX)))
         {
-            return Some("it starts a child of a kind that is kept for standalone tasks"); // IK1
+            return Some("it starts a child of a kind that is reserved for standalone tasks"); // IK1
         }
         if !self.has_room_for_attributes(&commit.events) {
-            return Some("it sets an attribute that is too long, or one too many"); // AT1
+            return Some("it sets an attribute that is too long, or too many attributes"); // AT1
         }
         if commit.events.iter().filter_map(Event::place).any(Place::is_too_deep) {
-            return Some("a call in it lies too deep: joins and selects may be nested 127 times");
+            return Some("a call is nested too deeply: combinators may be nested 127 times");
         }
-        before_last.iter().any(Event::ends_log).then_some("something follows the end of the log") // H2
+        before_last.iter().any(Event::ends_log).then_some("an event follows the end of the log") // H2
     }
 
     fn has_room_for_attributes(&self, events: &[Event]) -> bool {
@@ -283,7 +284,7 @@ impl RunHead {
         self.next_index > horizon.plus(1)
     }
 
-    /// From where on the log has only quiet inputs. A head that was kept while others followed does not know.
+    /// Returns the index from which on the log has only quiet inputs; the end of the log if the stored tail is outdated.
     fn quiet_from(&self) -> Index {
         self.quiet.filter(|quiet| quiet.to == self.next_index).map_or(self.next_index, |quiet| quiet.from)
     }
@@ -300,8 +301,8 @@ impl RunHead {
         }
     }
 
-    /// Returns whether a store that has kept `before` can make this head of it with the record: either the store writes the head with the
-    /// record, because the status changes or the head keeps something of an event, or only the end of the log has moved (L16).
+    /// Returns true if a store that has `before` can derive this head from the record: either it writes the head with the record,
+    /// because the status changes or the head stores content of an event, or only the end of the log moves (L16).
     fn can_catch_up_from(&self, before: &RunHead, record: &Record) -> bool {
         if self.status != before.status || record.events.iter().any(Event::is_kept_in_head) {
             return true;
@@ -331,7 +332,7 @@ impl RunHead {
         let mut attributes = self.attributes.clone();
         set_attributes(&mut attributes, &commit.events);
         let budget = budget::after(self, &commit.events, at);
-        // Whoever takes the conversation over is another kind, with versions of its own.
+        // After a handoff the kind is another one, with versions of its own.
         let taken_over = continued.checkpoint.as_ref().and_then(|checkpoint| checkpoint.handoff.clone());
         let first_kind = taken_over.as_ref().map(|_| self.first_kind().clone()).or_else(|| self.first_kind.clone());
         let started = RunStarted {
@@ -348,7 +349,7 @@ impl RunHead {
             imported_until: None,
             requester: self.requester.clone(),
             input: continued.input.clone(),
-            // Any number does that differs between generations and is the same on every store.
+            // Any number works that differs between generations and is the same in every store.
             seed: commit.commit_id.0,
             parent: self.parent.clone(),
             generation,
@@ -368,7 +369,7 @@ impl RunHead {
     }
 }
 
-/// Whether the event ends a run that is a standalone task (R9).
+/// Returns true if the event ends the run of a standalone task (R9).
 fn ends_task_run(event: &Event) -> bool {
     matches!(event, Event::RunCompleted(_) | Event::RunFailed(_) | Event::RunCanceled(_) | Event::TerminateRequested(_))
 }

@@ -1,15 +1,15 @@
-//! Whose log a log goes on from, and under which names its calls are known.
+//! The logs that a log was copied from, and the identities under which its calls are known.
 //!
-//! A run that was retried, reset or forked begins with a copy of an earlier log. What was asked for in the copy was asked for under the
-//! names of then: the ids of children, the seed of `uuid`, the run's own id. A replay must ask for the same, so the copy is replayed
-//! under the identity it was recorded under, and what comes after it has a new one.
+//! A run that was retried, reset or forked begins with a copy of an earlier log. The calls in the copy depend on the identity of
+//! that log: the ids of children, the seed of `uuid`, the run's own id. Replay must reproduce them, so the copy is replayed under
+//! the identity that it was recorded under; calls after it have a new one.
 //!
-//! Owns the sequence of identities. Must never change the name of a call while its run keeps its id: who holds the id of an open
-//! question of a run that was retried can still answer it.
+//! Owns the sequence of identities. Must never change the id of a call while its run keeps its id: an open approval or promise of
+//! a retried run can still be answered by its old id.
 //!
 //! Invariants:
-//! - J2: what a copied commit asked for is replayed under the identity it was recorded under.
-//! - J3: what is asked for behind a copy never has the id, the key or the chance of anything in another log.
+//! - J2: the calls of a copied commit are replayed under the identity that they were recorded under.
+//! - J3: a call after a copy never has the id, the key or the random numbers of a call in another log.
 
 use crate::log::event::RunStarted;
 use crate::{Index, Place, Record, RunKey, message};
@@ -20,29 +20,29 @@ message! {
         1 => run: RunKey,
         2 => generation: u32,
         3 => seed: u64,
-        /// How many commits of this log were made under this identity or earlier ones.
+        /// The number of commits in this log that were made under this identity or earlier ones.
         4 => commits: u64,
         /// The last event of the copy.
         5 => index: Index,
-        /// Failures in the copy that no longer count: what failed is done again.
+        /// Failures in the copy that were set aside: the failed calls are executed again.
         6 => set_aside: Vec<Index>,
     }
 }
 
 impl Origin {
-    /// Of a log that has only its start from `run`.
+    /// Returns the origin of a log that has only its start from `run`.
     pub fn of_start(run: RunKey) -> Origin {
         Origin { run, generation: 0, seed: 0, commits: 0, index: Index(0), set_aside: Vec::new() }
     }
 }
 
-/// Under which names a call is known.
+/// The identity under which a call is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     pub run: RunKey,
     pub generation: u32,
     pub seed: u64,
-    /// The number of the first commit that is not made under it.
+    /// The number of the first commit after this identity.
     until: u64,
 }
 
@@ -51,7 +51,7 @@ pub struct Identity {
 pub struct Lineage {
     identities: Vec<Identity>,
     set_aside: Vec<Index>,
-    /// The last event that was copied.
+    /// The last copied event.
     copied: Option<Index>,
 }
 
@@ -71,13 +71,13 @@ impl Lineage {
         }
     }
 
-    /// Of a log that began with its own run.
+    /// Returns the ancestry of a log that is no copy.
     pub fn alone(key: &RunKey) -> Lineage {
         let own = Identity { run: key.clone(), generation: 0, seed: 0, until: u64::MAX };
         Lineage { identities: vec![own], set_aside: Vec::new(), copied: None }
     }
 
-    /// Which identity the commit of that number is made under.
+    /// Returns the number of the identity of commit `n`.
     pub fn at_commit(&self, n: u64) -> usize {
         self.identities.iter().position(|identity| n < identity.until).unwrap_or(self.identities.len() - 1)
     }
@@ -90,43 +90,44 @@ impl Lineage {
         self.identities.len() - 1
     }
 
-    /// Every run that recorded a part of the log, this one first.
+    /// Returns every run that recorded a part of the log, this one first.
     pub fn runs(&self) -> Vec<RunKey> {
         let mut runs: Vec<RunKey> = self.identities.iter().rev().map(|identity| identity.run.clone()).collect();
         runs.dedup();
         runs
     }
 
-    /// Under which identity a call is known `now` that was made under `opened`: a retry keeps what a call is known by, a fork does not.
+    /// Returns the identity under which a call made under `opened` is known under `now`: a retry keeps the ids of calls, a fork
+    /// does not.
     pub fn known_as(&self, opened: usize, now: usize) -> &Identity {
         let run = &self.identities[now].run;
         let since = self.identities[..=now].iter().rposition(|identity| identity.run != *run).map_or(0, |other| other + 1);
         &self.identities[opened.max(since)]
     }
 
-    /// Whether the failure at `index` no longer counts.
+    /// Returns true if the failure at `index` was set aside.
     pub fn is_set_aside(&self, index: Index) -> bool {
         self.set_aside.contains(&index)
     }
 
-    /// Whether the log goes on from an earlier generation of the same run.
+    /// Returns true if the log is a retry: a copy of an earlier generation of the same run.
     pub fn is_retry(&self) -> bool {
         let own = self.own();
         own > 0 && self.identities[own - 1].run == self.identities[own].run
     }
 
-    /// Whether the event at `index` belongs to the copy.
+    /// Returns true if the event at `index` was copied.
     pub fn is_copied(&self, index: Index) -> bool {
         self.copied.is_some_and(|copied| index <= copied)
     }
 
-    /// The origins of a copy of this log up to `index`, of which `commits` commits are copied.
+    /// Returns the origins for a copy of this log up to `index` with `commits` commits.
     pub fn origins_until(&self, commits: u64, index: Index, set_aside: impl IntoIterator<Item = Index>) -> Vec<Origin> {
         let mut origins = Vec::new();
         let mut from = 0;
         for identity in &self.identities {
             let until = identity.until.min(commits);
-            // The first has the start and the last what was kept, whatever else they have.
+            // The first identity has the start and the last one has the kept events, so both are always included.
             if until > from || origins.is_empty() || identity.until == u64::MAX {
                 let Identity { run, generation, seed, .. } = identity.clone();
                 origins.push(Origin { run, generation, seed, commits: until, index, set_aside: Vec::new() });
@@ -141,22 +142,23 @@ impl Lineage {
     }
 }
 
-/// Where a log says more than the one before it in the same run: behind the copy of that, if it begins with one. `first` is its first
-/// record.
+/// Returns the index at which a log has more than the one before it in the same run: after the copy, if it begins with one.
+/// `first` is its first record.
 pub fn behind_copy(key: &RunKey, first: &Record) -> Index {
     let copied = first.started().and_then(|started| started.origins.last()).filter(|origin| origin.run == *key);
     copied.map_or(Index(0), |origin| origin.index.plus(1))
 }
 
-/// Whether the call at `later` was made on the line of the call at `earlier` and behind it, so that its answer can have led to it.
+/// Returns true if the call at `later` was made after the call at `earlier` on the same line, so that it may depend on its
+/// result.
 pub fn follows(later: &Place, earlier: &Place) -> bool {
     let (later, earlier): (Vec<u32>, Vec<u32>) = (later.path().collect(), earlier.path().collect());
     let differ = later.iter().zip(&earlier).position(|(a, b)| a != b);
-    // Ordinals stand at even positions, arms of a combinator at odd ones: two arms do not follow each other.
+    // Ordinals are at even positions, arms of combinators at odd ones: two arms do not follow each other.
     differ.is_some_and(|at| at % 2 == 0 && later[at] > earlier[at])
 }
 
-/// Whether the call at `other` was made on the line of the call at `place`, or on a line that this one is an arm of.
+/// Returns true if the call at `other` was made on the line of the call at `place`, or on a line around it.
 pub fn is_on_line_of(other: &Place, place: &Place) -> bool {
     let (other, place): (Vec<u32>, Vec<u32>) = (other.path().collect(), place.path().collect());
     let line = &other[..other.len() - 1];
@@ -201,7 +203,7 @@ mod tests {
         let counts = |commits| -> Vec<(u32, u64)> {
             lineage.origins_until(commits, Index(9), []).iter().map(|origin| (origin.generation, origin.commits)).collect()
         };
-        // The last is there in any case: what is kept beside the copy comes from it.
+        // The last one is always included: kept events come from it.
         assert_eq!(counts(0), [(0, 0), (1, 0)]);
         assert_eq!(counts(1), [(0, 1), (1, 1)]);
         assert_eq!(counts(2), [(0, 2), (1, 2)]);

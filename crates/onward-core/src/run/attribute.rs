@@ -1,9 +1,9 @@
-//! What runs are found by: small typed values that the code or whoever starts a run gives it.
+//! Attributes: small typed values for listing and selecting runs, set by the code or at the start.
 //!
 //! Owns the types, their limits and their text form. Must never hold data that the code needs: that is the state.
 //!
-//! Invariant AT1: a run has at most [`ATTRIBUTES_MAX`] attributes, each name once, and no value is longer than
-//! [`ATTRIBUTE_BYTES_MAX`]: they are read with every list.
+//! Invariant AT1: a run has at most [`ATTRIBUTES_MAX`] attributes with distinct names, and no value is longer than
+//! [`ATTRIBUTE_BYTES_MAX`]: they are loaded with every list.
 
 use std::fmt;
 
@@ -13,14 +13,14 @@ use crate::log::codec::{DecodeError, Field, Raw, Reader, put_bytes, put_nested, 
 use crate::log::schema::{FieldLine, Proto, Schema};
 use crate::{Name, Timestamp, message};
 
-/// How many attributes a run has at most.
+/// The maximum number of attributes of a run.
 pub const ATTRIBUTES_MAX: usize = 32;
 
-/// How long a text may be, in bytes.
+/// The maximum length of a text value, in bytes.
 pub const ATTRIBUTE_BYTES_MAX: usize = 255;
 
 message! {
-    /// A name and what a run is found by under it.
+    /// The name and value of an attribute.
     #[derive(Eq)]
     pub struct Attribute {
         1 => name: Name,
@@ -29,7 +29,7 @@ message! {
 }
 
 message! {
-    /// What is looked for: one of some values under a name.
+    /// A condition: the attribute has one of some values.
     #[derive(Eq)]
     pub struct AttributeMatch {
         1 => name: Name,
@@ -38,7 +38,7 @@ message! {
 }
 
 impl AttributeMatch {
-    /// What somebody means who typed `text`.
+    /// Returns the match for a typed-in `text`.
     pub fn typed(name: Name, text: &str) -> AttributeMatch {
         AttributeMatch { name, values: AttributeValue::readings(text) }
     }
@@ -58,19 +58,19 @@ pub enum AttributeValue {
     Time(Timestamp),
 }
 
-/// Why attributes cannot be taken.
+/// Invalid attributes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AttributeError {
     #[error("attribute `{name}` has {bytes} bytes, more than {ATTRIBUTE_BYTES_MAX}")]
     TooLong { name: Name, bytes: usize },
     #[error("a run has at most {ATTRIBUTES_MAX} attributes")]
     TooMany,
-    #[error("attribute `{name}` is given twice")]
+    #[error("attribute `{name}` is set twice")]
     Twice { name: Name },
 }
 
 impl AttributeValue {
-    /// The letter that keeps values of two types apart where they stand as one text.
+    /// Returns the letter that distinguishes types in the key form.
     fn letter(&self) -> char {
         match self {
             AttributeValue::Text(_) => 't',
@@ -80,7 +80,7 @@ impl AttributeValue {
         }
     }
 
-    /// One text for each value, no two alike: what stores look for.
+    /// Returns a text that is unique for each value: the key in stores.
     pub fn to_key(&self) -> String {
         let letter = self.letter();
         match self {
@@ -91,7 +91,7 @@ impl AttributeValue {
         }
     }
 
-    /// Every value that somebody may mean who typed `text`: `42` is a number and a text.
+    /// Returns every value that a typed-in `text` may mean: `42` is a number and a text.
     pub fn readings(text: &str) -> Vec<AttributeValue> {
         let mut readings = vec![AttributeValue::Text(text.to_owned())];
         if let Some(number) = text.parse::<i64>().ok().filter(|number| number.to_string() == text) {
@@ -148,7 +148,7 @@ impl From<Timestamp> for AttributeValue {
     }
 }
 
-/// Checks what somebody wants to start a run with (AT1).
+/// Checks the attributes of a start request (AT1).
 pub fn check(attributes: &[Attribute]) -> Result<(), AttributeError> {
     if attributes.len() > ATTRIBUTES_MAX {
         return Err(AttributeError::TooMany);
@@ -171,7 +171,7 @@ pub fn check_value(name: &Name, value: &AttributeValue) -> Result<(), AttributeE
     }
 }
 
-/// Gives `name` its new value, or takes it away.
+/// Sets or removes the attribute `name`.
 pub fn set(attributes: &mut Vec<Attribute>, name: &Name, value: Option<&AttributeValue>) {
     attributes.retain(|attribute| attribute.name != *name);
     attributes.extend(value.map(|value| Attribute { name: name.clone(), value: value.clone() }));

@@ -1,6 +1,6 @@
-//! What follows from an append: timers, tasks, waits, and news for other runs.
+//! Effects of an append: timers, tasks, waits, and outbox messages for other runs.
 //!
-//! Must never decide whether something is appended.
+//! Must never decide on admission.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::spend::{self, Charge};
 use crate::task::{Task, TaskId};
 use crate::{Event, Failure, Payload, Place, Record, RunId, RunKey, Timestamp};
 
-/// What follows from an append, for the store to carry out in the same atomic write.
+/// An effect of an append, for the store to carry out in the same atomic write.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     StartTimer {
@@ -32,34 +32,34 @@ pub enum Effect {
         place: Place,
     },
     OpenWait(Box<Wait>),
-    /// Removes the wait, if one is open, and then fills its slot: who comes later has lost.
+    /// Removes the wait, if it is open, and writes its idempotency record: later answers have lost.
     CloseWait {
         place: Place,
         token: String,
     },
-    /// To be handed to another run by an at-least-once courier; the receiver takes it once.
+    /// An outbox message to another run, delivered at least once; the receiver accepts it once.
     Send(Box<Delivery>),
     /// The run is paused since `at`: its timers and tasks keep their remaining time, and no attempt of a task begins (K4).
     Freeze {
         at: Timestamp,
     },
-    /// It goes on after it was paused for `shift`.
+    /// The run resumes after a pause of `shift`.
     Thaw {
         shift: Duration,
     },
-    /// A row of the ledger grows by this (LG3).
+    /// Adds to a row of the ledger (LG3).
     Charge {
         row: Box<LedgerKey>,
         sum: Box<LedgerSum>,
     },
-    /// Every timer, task and wait of the run goes, and each open child gets what [`RunHead::parent_closed`] says.
+    /// Removes every timer, task and wait of the run, and delivers [`RunHead::parent_closed`] to each open child.
     EndRun {
-        /// The run goes on as its next generation.
+        /// The run continues as its next generation.
         goes_on: bool,
     },
 }
 
-/// News for another run.
+/// An outbox message for another run.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "few are kept at a time, and most of them are starts")]
 pub enum Delivery {
@@ -68,7 +68,7 @@ pub enum Delivery {
 }
 
 impl Delivery {
-    /// The run that it is for.
+    /// Returns the run that receives it.
     pub fn receiver(&self) -> &RunKey {
         match self {
             Delivery::Start(run) => &run.key,
@@ -76,7 +76,7 @@ impl Delivery {
         }
     }
 
-    /// The end of a child, with what it has spent of what it was given (BG2).
+    /// Adds the use of its budget to the end of a child (BG2).
     pub fn with_spent(mut self, used: Option<BudgetUse>) -> Delivery {
         if let Delivery::Input { input, .. } = &mut self {
             match &mut input.event {
@@ -119,7 +119,7 @@ impl Delivery {
 }
 
 impl RunHead {
-    /// What follows from the first record of a log: a standalone task is scheduled with it.
+    /// Returns the effects of the first record of a log: it schedules a standalone task.
     pub fn start_effects(&self, first: &Record) -> Vec<Effect> {
         let Some(RunStarted { task: Some(task), input, .. }) = first.started() else { return Vec::new() };
         let id = TaskId { run: self.key.clone(), generation: self.generation, place: Place::root(0), life: self.life };
@@ -127,7 +127,7 @@ impl RunHead {
         vec![Effect::AddTask(Box::new(Task { ends_run: true, ..task }))]
     }
 
-    /// What followed from a record, as the head was before it.
+    /// Returns the effects of a record; `self` is the head before it.
     pub(crate) fn effects_of(&self, record: &Record) -> Vec<Effect> {
         match record.commit {
             _ if self.external.is_some() => Vec::new(),
@@ -171,7 +171,7 @@ impl RunHead {
         effects
     }
 
-    /// Children that start have their slices: of the budget as the commit leaves it, which may have set it (BG2).
+    /// Sets the slices of children that start, from the budget after the whole commit, which may have changed it (BG2).
     fn give_to_children(&self, events: &[Event], at: Timestamp, effects: &mut [Effect]) {
         let budget = budget::after(self, events, at);
         let mut asked = events.iter().filter_map(|event| if let Event::ChildStarted(asked) = event { Some(asked) } else { None });
@@ -259,13 +259,13 @@ impl RunHead {
             Event::RunCompleted(event) => effects.extend(self.end_effects(Ok(event.output.clone()))),
             Event::RunFailed(event) => effects.extend(self.end_effects(Err(event.failure.clone()))),
             Event::RunCanceled(event) => effects.extend(self.end_effects(Err(event.failure.clone()))),
-            // The parent goes on waiting: the successor answers it. Open children do not survive the old log, but for spawned ones.
+            // The parent still waits: the successor will answer it. Open children end with the old log, except for spawned ones.
             Event::RunContinued(_) => effects.push(Effect::EndRun { goes_on: true }),
             _ => {}
         }
     }
 
-    /// The start of a child that the code asked for, under `id`: another one than it was asked for if it is started again.
+    /// Returns the start of a child under `id`, which differs from the id in the event if the child is restarted.
     pub fn start_child(&self, event: &ChildStarted, id: &RunId) -> Delivery {
         let parent = ParentLink {
             run: self.key.clone(),
@@ -275,7 +275,7 @@ impl RunHead {
             life: self.life,
             is_spawned: event.is_spawned,
         };
-        // Started again, it has the start of the one before and nothing else of it.
+        // A restarted child has the start of the one before and nothing else of it.
         let first = RunKey::new(self.key.namespace.clone(), event.child.clone());
         let origins = if first.id == *id { Vec::new() } else { vec![Origin::of_start(first)] };
         let started = RunStarted {
@@ -291,7 +291,7 @@ impl RunHead {
         Delivery::Start(NewRun { key, started, signal: None })
     }
 
-    /// Two runs that were started in one millisecond have children with different chance.
+    /// Derives the child's seed; it differs also for runs started in the same millisecond.
     fn child_seed(&self, place: &Place) -> u64 {
         let (key, at) = (self.key.to_string(), self.created_at.0.to_le_bytes());
         let life = self.life.map(u64::to_le_bytes);
@@ -301,7 +301,7 @@ impl RunHead {
         crate::random::derive(u64::from_le_bytes(low.try_into().expect("8 of 16 bytes")), place, 0)
     }
 
-    /// The run is over: it cleans up and tells whoever waits for it.
+    /// Returns the effects of the run's end: cleanup, and its result for all calls that wait for it.
     fn end_effects(&self, result: Result<Payload, Failure>) -> Vec<Effect> {
         let mut effects = vec![Effect::EndRun { goes_on: false }];
         let answer = |link| answer_to(link, &self.key.id, result.clone()).with_spent(self.budget_used());
@@ -310,29 +310,31 @@ impl RunHead {
         effects
     }
 
-    /// Tells the run that has spawned this one, in whatever generation it is by now, what is left of its slice (BG2).
+    /// Reports the use of a spawned child's slice to its parent, in any generation (BG2).
     fn settle(&self) -> Option<Delivery> {
         let parent = self.parent.as_ref().filter(|link| link.is_spawned && link.run.namespace == self.key.namespace)?;
         let spent = self.budget.as_ref().filter(|budget| budget.is_slice)?.used(self.spend.as_deref());
         let settled = ChildSettled { child: self.key.id.clone(), spent };
-        // A namesake of the parent has lent nothing under this id, which has the parent's life in it.
+        // Another incarnation of the parent has no slice under this id, which contains the parent's incarnation.
         let input = Input { once: Some(settled.once()), ..Input::new(settled) };
         Some(Delivery::Input { to: parent.run.clone(), input })
     }
 
-    /// What the run has spent of its budget, its children included; nothing if it has none.
+    /// Returns the use of the run's budget, children included; `None` if it has no budget.
     pub fn budget_used(&self) -> Option<BudgetUse> {
         self.budget.as_ref().map(|budget| budget.used(self.spend.as_deref()))
     }
 
-    /// Who wants to hear how the run ends: its parent and the copies of that. Nobody of another namespace is told (U3).
+    /// Returns the calls that receive the run's result: its parent's and those of copies of the parent. Other namespaces are
+    /// excluded (U3).
     pub fn awaited_by(&self) -> impl Iterator<Item = &ParentLink> {
         let parent = self.parent.iter().filter(|link| !link.is_spawned);
         let links = parent.chain(&self.listeners);
         links.filter(|link| link.run.namespace == self.key.namespace)
     }
 
-    /// What this open child gets when its parent's `generation` has ended, or the parent with it; `None` lets it go on.
+    /// Returns the message for this open child when its parent's `generation`, or the whole parent, has ended; `None` lets it
+    /// continue.
     pub fn parent_closed(&self, generation: u32, goes_on: bool) -> Option<Delivery> {
         let parent = self.parent.as_ref()?;
         let is_over = if parent.is_spawned { !goes_on } else { parent.generation == generation };
@@ -350,14 +352,14 @@ impl RunHead {
         Some(Delivery::Input { to: self.key.clone(), input })
     }
 
-    /// What this child gets that begins when its parent is over already.
+    /// Returns the message for this child if its parent has ended before the child starts.
     pub fn parent_is_closed(&self, parent: &RunHead) -> Option<Delivery> {
         let link = self.parent.as_ref()?;
         let is_open = !parent.status.is_closed() && (link.is_spawned || parent.generation == link.generation);
         if is_open { None } else { self.parent_closed(link.generation, false) }
     }
 
-    /// Asks a spawned child to tell this generation how it ends.
+    /// Requests the result of a spawned child for this generation.
     fn ask_child(&self, event: &ChildAwaited) -> Delivery {
         let (run, generation, place) = (self.key.clone(), self.generation, event.place.clone());
         let once = Once::new(format!("listener:{}:{generation}:{place}", run.id));
@@ -368,10 +370,10 @@ impl RunHead {
     }
 }
 
-/// How a child's end is told to who waits for it.
+/// Returns the message with a child's result for a waiting call.
 pub fn answer_to(parent: &ParentLink, child: &RunId, result: Result<Payload, Failure>) -> Delivery {
     let place = parent.place.clone();
-    // The call of one that is no spawned child names it.
+    // Only calls for spawned children need the id; other calls name their child.
     let child = parent.is_spawned.then(|| child.clone());
     let event = match result {
         Ok(output) => ChildCompleted { place, output, child, spent: None }.into(),
@@ -381,7 +383,8 @@ pub fn answer_to(parent: &ParentLink, child: &RunId, result: Result<Payload, Fai
     Delivery::Input { to: parent.run.clone(), input }
 }
 
-/// A timer that begins while the run is paused keeps its whole time: thawing adds the whole pause to it, also what was over by now.
+/// Keeps the full duration of timers that start while the run is paused: resuming adds the whole pause, including the part that
+/// has passed.
 fn freeze_new_timers(effects: &mut Vec<Effect>, paused_at: Timestamp, at: Timestamp) {
     let mut started = false;
     for effect in effects.iter_mut() {

@@ -1,31 +1,32 @@
-//! A run as a store knows it, and every decision about what may be appended to its log.
+//! Runs as stores see them, and the admission of every append to their logs.
 //!
-//! Owns admission: which inputs and commits are taken, at which index, and what follows from them. Every store keeps a
-//! [`RunHead`] per run, asks it under the run's lock, and carries out the answer in one atomic write; so all stores decide
-//! alike. Must never do I/O or read a clock.
+//! Owns admission: which inputs and commits are accepted, at which index, and their effects. Every store keeps a [`RunHead`] per
+//! run, calls it while holding the run's lock, and carries out the decision in one atomic write; so all stores decide alike. Must
+//! never do I/O or read a clock.
 //!
 //! Invariants:
-//! - R1 (L3, L7): a commit is taken only with the current epoch and the next commit number.
-//! - R2 (L5): the last commit repeated with its id gets its first answer.
-//! - R3 (CE8): a commit that waits while inputs are unread leaves the run pending, decided here and nowhere else. Quiet inputs do not
-//!   count: nobody would settle the run again.
-//! - R4 (L17): exactly one event ends a log, and after it nothing is taken.
-//! - R5 (CE12): a run does not end over unread inputs unless the worker says it knows of them; it never continues as new over them,
-//!   because what its worker has not seen could not go along.
-//! - R6 (CE15): inputs are taken whatever the worker is doing.
-//! - R7: of a run that is paused, results of steps are taken and nothing else: what has happened is recorded, nothing new begins, no
-//!   attempt of a task either (K4).
-//! - R8 (L7): what a worker says as the holder of a run is taken only with the current epoch, as a commit is.
-//! - R9: a run that is a standalone task waits for it and takes nothing but its end, a cancellation and a termination, each of which
-//!   closes it in the same write.
-//! - R10: a run that was deleted and started again under its id is another run: it is not answered by what its namesake asked for, and what
-//!   it sends is not taken for what its namesake sent.
-//! - R11: a commit that leaves a part of its log behind is taken only if its worker has seen every input: what has begun meanwhile must not
-//!   be taken for something that has not.
-//! - R12 (LG1): what a run has cost is what its own attempts have, in all its generations: a copy of a log counts nothing of what it copied.
-//! - R13 (BG1): an attempt that costs something is not recorded, and so not handed out, when a limit of the run's budget is reached.
-//! - R14: a generation keeps the version that it began with; an agent goes on after a checkpoint with the one that its worker says is current.
-//! - R15 (BR1): a generation takes one request for a branch. It ends by carrying that out, and the next generation takes another.
+//! - R1 (L3, L7): a commit is accepted only with the current epoch and the next commit number.
+//! - R2 (L5): a repeat of the last commit, with its id, gets the first reply.
+//! - R3 (CE8): a commit that waits while inputs are unread leaves the run pending; this is decided here only. Quiet inputs do not
+//!   count: no later commit would make the run waiting again.
+//! - R4 (L17): exactly one event ends a log, and nothing is accepted after it.
+//! - R5 (CE12): a run does not end while inputs are unread unless the worker declares that it knows of them. It never continues
+//!   as new over unread inputs, because the worker could not carry them over.
+//! - R6 (CE15): inputs are accepted regardless of what the worker is doing.
+//! - R7: a commit to a paused run is accepted only if it has nothing but step results: completed work is recorded, nothing new
+//!   begins, and no attempt of a task either (K4).
+//! - R8 (L7): an input from the worker that holds a run is accepted only with the current epoch, like a commit.
+//! - R9: a standalone task's run waits for the task and accepts only its end, a cancellation and a termination, each of which
+//!   closes the run in the same write.
+//! - R10: a run that was deleted and started again under its id is another incarnation: it does not receive answers to calls of
+//!   the earlier one, and its messages are not taken for repeats of the earlier one's.
+//! - R11: a commit that abandons a part of its log is accepted only if its worker has seen every input: a task that began
+//!   meanwhile must not be withdrawn as not begun.
+//! - R12 (LG1): the cost of a run is that of its own attempts, in all its generations; copied events do not count.
+//! - R13 (BG1): an attempt with a cost is neither recorded nor handed out when a limit of the run's budget is reached.
+//! - R14: a generation keeps the version that it began with; after a checkpoint, an agent continues with its worker's current
+//!   version.
+//! - R15 (BR1): a generation accepts one branch request. It ends by executing it, and the next generation accepts another.
 
 mod admit;
 pub mod ancestry;
@@ -52,15 +53,15 @@ use crate::spend::budget::{self, BudgetHead, Purse};
 use crate::{Epoch, Event, Index, Name, Payload, Place, Record, RunKey, Timestamp, message, numbered};
 
 numbered! {
-    /// Where a run stands.
+    /// The status of a run.
     pub enum Status {
-        /// Has something to do and waits for a worker.
+        /// Ready for a worker.
         0 => Pending,
-        /// A worker is at it: a pending run whose lease somebody holds. Stored only of external runs, whose engines say so.
+        /// Claimed by a worker: a pending run with a lease. Stored only for external runs, whose engines set it.
         1 => Running,
         /// Waits for an input.
         2 => Waiting,
-        /// Stands still until somebody resumes it.
+        /// Stopped until it is resumed.
         3 => Paused,
         4 => Completed,
         5 => Failed,
@@ -95,7 +96,7 @@ impl fmt::Display for Status {
 }
 
 message! {
-    /// The last commit, so that its repeat gets the same answer.
+    /// The last commit, kept to repeat its reply.
     #[derive(Copy, Eq)]
     pub struct LastCommit {
         1 => commit_id: CommitId,
@@ -112,7 +113,7 @@ impl LastCommit {
 }
 
 message! {
-    /// What a store must know of a run to decide the next append. A view of the log, but for the epoch.
+    /// The data about a run that admission needs. Derived from the log, except for the epoch.
     pub struct RunHead {
         1 => key: RunKey,
         2 => generation: u32,
@@ -124,60 +125,61 @@ message! {
         8 => last_commit: Option<LastCommit>,
         9 => epoch: Epoch,
         10 => parent: Option<ParentLink>,
-        /// When its first generation began, or when it was forked.
+        /// The start of its first generation, or the time of its fork.
         11 => created_at: Timestamp,
         12 => updated_at: Timestamp,
         13 => ended_at: Option<Timestamp>,
         14 => paused_at: Option<Timestamp>,
-        /// Its log goes on from a generation that failed: open questions are still known by the ids they had there.
+        /// The log continues one of a failed generation: open waits keep the ids they had there.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         15 => is_retried: bool,
-        /// What the run is found by, in the order of names.
+        /// The attributes, sorted by name.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         16 => attributes: Vec<Attribute>,
-        /// Who wants to hear how the run ends, beside its parent.
+        /// Other calls that receive the run's result, beside its parent's.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         17 => listeners: Vec<ParentLink>,
         /// The run is a standalone task.
         #[serde(default)]
         18 => is_task: bool,
-        /// Of a run whose log an outside engine keeps here; `None` for every other run.
+        /// Set for an external run only.
         20 => external: Option<ExternalHead>,
-        /// Tells a run from others that had its id before: the seed of its log. `None` if the head was written before there were lives.
+        /// The incarnation: the seed of the log, which distinguishes the run from earlier ones with its id. `None` in older
+        /// heads.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         21 => life: Option<u64>,
-        /// What the run has cost, in all its generations.
+        /// The cost of the run, in all its generations.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         22 => spend: Option<Box<SpendTotals>>,
-        /// The quiet inputs that the log ends with, if it does: a run need not be woken to read them.
+        /// The quiet inputs at the end of the log, if any: the run need not be woken to read them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         23 => quiet: Option<QuietTail>,
-        /// What the run may spend, and what of it is gone beside what its own attempts have cost.
+        /// The budget of the run, and its use beside the cost of its own attempts.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         24 => budget: Option<Box<BudgetHead>>,
-        /// What the run was started as, where it was handed over to another kind since.
+        /// The kind that the run was started as, if it was handed over to another one since.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         30 => first_kind: Option<Name>,
-        /// How many runs are above this one.
+        /// The number of ancestors.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         31 => nesting: Option<u32>,
-        /// The life of the run's first generation, where this is a later one; see [`RunHead::origin_life`].
+        /// The incarnation of the run's first generation, if this is a later one; see [`RunHead::origin_life`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         32 => first_life: Option<u64>,
-        /// Where somebody has asked for a branch, which nobody has carried out: this generation ends with it.
+        /// The event of a branch request that is not executed yet: this generation ends with it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         33 => branch_at: Option<Index>,
-        /// Approvals that are asked again because the log goes on from a copy: the run is paused until each of them was given.
+        /// Approvals of a copied log that must be given again: the run is paused until then.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         34 => asks: Vec<Place>,
-        /// Who has started the run, or the run above it: the name of a credential.
+        /// The name of the credential that started the run or its root run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         35 => requester: Option<String>,
     }
 }
 
 message! {
-    /// Which log: of which run, and which of its generations. A head begins with the same.
+    /// The key of a log: run and generation. A head begins with the same fields.
     #[derive(Eq)]
     pub struct LogKey {
         1 => key: RunKey,
@@ -186,46 +188,46 @@ message! {
 }
 
 message! {
-    /// A stretch of quiet inputs. It says something of a log only while that ends where the stretch does.
+    /// A range of quiet inputs. It is valid only while the log ends where the range does.
     #[derive(Copy, Eq)]
     pub struct QuietTail {
         1 => from: Index,
-        /// The index behind the last of them.
+        /// The index after the last of them.
         2 => to: Index,
     }
 }
 
 message! {
-    /// A run to be.
+    /// A run to start.
     pub struct NewRun {
         1 => key: RunKey,
         2 => started: RunStarted,
-        /// Signal with start: delivered right behind `run_started` (rule 11), also when the run exists already.
+        /// Signal with start: delivered right after `run_started` (rule 11), also if the run exists already.
         3 => signal: Option<Box<Input>>,
     }
 }
 
 message! {
-    /// An event from outside, with what makes it once.
+    /// An event from outside, with its idempotency record.
     pub struct Input {
         1 => event: Event,
         2 => once: Option<Once>,
-        /// The generation the event answers; it is dropped when the run has continued as new since.
+        /// The generation that the event answers; the event is dropped if the run has continued as new since.
         3 => generation: Option<u32>,
-        /// Meant for a child of this run; somebody else's run of that id is left alone.
+        /// The event is for a child of this run; a run with that id and another parent is not affected.
         4 => child_of: Option<RunKey>,
-        /// Said by the worker that claimed the run with this epoch; refused when somebody has claimed it since.
+        /// The epoch of the worker that sends it; rejected if another worker has claimed the run since.
         5 => epoch: Option<Epoch>,
-        /// The life of the run that the event answers; it is dropped when the run was deleted and started again since.
+        /// The incarnation that the event answers; the event is dropped if the run was deleted and started again since.
         6 => life: Option<u64>,
     }
 }
 
-/// How often an ending commit is refused over unread inputs before its worker ends the run all the same (rule 9).
+/// The number of times that an ending commit is rejected over unread inputs before its worker ends the run anyway (rule 9).
 pub const END_REFUSALS_MAX: u32 = 3;
 
 message! {
-    /// What a worker asks a store to append.
+    /// An append by the worker that holds the run.
     pub struct Commit {
         1 => key: RunKey,
         2 => generation: u32,
@@ -234,37 +236,37 @@ message! {
         5 => commit_id: CommitId,
         6 => horizon: Index,
         7 => events: Vec<Event>,
-        /// The code can go on only when an input arrives: no step runs, nothing of this commit is left to deliver.
+        /// The code needs an input to continue: no step is running, and nothing of this commit is left to deliver.
         8 => waits: bool,
-        /// End the run although inputs are unread: the worker has tried often enough (rule 9).
+        /// End the run although inputs are unread: the worker has retried often enough (rule 9).
         9 => end_over_unread: bool,
-        /// Results of steps that ran on while the run was paused (see [`CommitHeader::is_standing`]).
+        /// A commit while paused (see [`CommitHeader::is_standing`]).
         10 => is_standing: bool,
-        /// What a run that continues as new takes with it; nothing in any other commit.
+        /// The data for the next generation of a run that continues as new; empty in any other commit.
         11 => carries: Carries,
     }
 }
 
 message! {
-    /// What goes from one generation of a run to the next.
+    /// The data that one generation of a run passes to the next.
     #[derive(Default)]
     pub struct Carries {
-        /// The signals that were not consumed.
+        /// The unconsumed signals.
         1 => signals: Vec<CarriedSignal>,
-        /// Why the run is to stop, if it was asked to and its code has not seen it.
+        /// The reason of a cancellation request that the code has not observed.
         2 => cancel_reason: Option<String>,
-        /// The updates that nobody has answered, oldest first.
+        /// The unanswered updates, oldest first.
         #[serde(default)]
         3 => updates: Vec<UpdateReceived>,
-        /// The version that an agent goes on with after a checkpoint, as the worker says it whose code made that; nothing if it stays with
-        /// its own.
+        /// The version with which an agent continues after a checkpoint, set by the worker that made it; `None` keeps the current
+        /// one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         4 => version: Option<Name>,
     }
 }
 
 impl Commit {
-    /// What the log will say about it.
+    /// Returns the header for the log.
     pub fn header(&self) -> CommitHeader {
         let Commit { n, epoch, commit_id, horizon, waits, is_standing, .. } = *self;
         CommitHeader { n, epoch, commit_id, horizon, waits, is_standing }
@@ -272,7 +274,7 @@ impl Commit {
 }
 
 message! {
-    /// The answer to a commit that was taken.
+    /// The reply to an accepted commit.
     #[derive(Copy, Eq)]
     pub struct Committed {
         1 => index: Index,
@@ -288,7 +290,7 @@ numbered! {
 }
 
 message! {
-    /// A question that somebody outside answers exactly once.
+    /// An approval or promise: a wait that is answered from outside exactly once.
     pub struct Wait {
         1 => run: RunKey,
         2 => generation: u32,
@@ -301,14 +303,14 @@ message! {
         9 => deciders: Vec<String>,
         10 => requested_at: Timestamp,
         11 => deadline: Option<Timestamp>,
-        /// Whether the requester of the run may not decide it.
+        /// The requester of the run may not decide.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         12 => not_by_requester: bool,
     }
 }
 
 impl RunHead {
-    /// A new run and the first record of its log.
+    /// Returns the head of a new run and the first record of its log.
     pub fn start(key: RunKey, started: RunStarted, at: Timestamp) -> (RunHead, Record) {
         let is_retried = started.origins.last().is_some_and(|origin| origin.run == key);
         let Purse { spend, budget } = budget::begin(&started, at);
@@ -352,12 +354,13 @@ impl RunHead {
         (head, Record::input(Index(0), at, started.into()))
     }
 
-    /// The life of the run's first generation, by which the ledger knows the run; later generations of older runs do not know it.
+    /// Returns the incarnation of the run's first generation, which identifies the run in the ledger; unknown in later
+    /// generations of older runs.
     pub fn origin_life(&self) -> Option<u64> {
         self.first_life.or(self.life.filter(|_| self.generation == 0))
     }
 
-    /// Rebuilds the head from a log, the epoch apart (L16).
+    /// Rebuilds the head from a log, except for the epoch (L16).
     pub fn rebuild(key: RunKey, records: &[Record]) -> Option<RunHead> {
         let (first, rest) = records.split_first()?;
         let (mut head, _) = RunHead::start(key, first.started()?.clone(), first.at);
@@ -365,7 +368,7 @@ impl RunHead {
         Some(head)
     }
 
-    /// Takes in a record that was admitted before.
+    /// Updates the head by a record that was admitted before.
     pub(crate) fn follow(&mut self, record: &Record) {
         if self.external.is_some() {
             return self.take_external(record);
@@ -384,7 +387,7 @@ impl RunHead {
     fn take_input_status(&mut self, event: &Event, at: Timestamp) {
         match event {
             Event::ResultRequested(event) => {
-                // An earlier generation of who asks cannot be answered any more.
+                // Calls of an earlier generation of the requester cannot receive the result any more.
                 let is_past = |link: &ParentLink| link.run == event.by.run && link.generation < event.by.generation;
                 self.listeners.retain(|link| !(event.by.is_spawned && is_past(link)));
                 self.listeners.push(event.by.clone());

@@ -1,10 +1,10 @@
-//! Acts from outside that are taken once: whose they are, and what they say.
+//! Idempotency records: repeated and conflicting requests from outside.
 //!
-//! Owns what a second act under the same id comes to. Stores keep the token of who filled a slot and ask [`Once::again`] about whoever
-//! comes later; they never compare tokens themselves.
+//! Owns the decision about a second request under the same key. Stores keep the token of the first request and call
+//! [`Once::again`] for later ones; they never compare tokens themselves.
 //!
-//! Invariant O1 (L11, L12): the same act again is a repeat, another one under the same id is refused and never taken for a repeat, and
-//! who comes with another id to a question that has its answer has lost.
+//! Invariant O1 (L11, L12): the same request again is a repeat. A different request under the same id is rejected and never taken
+//! for a repeat. A request with another id to a wait that was answered has lost.
 
 use crate::agent::conversation::OutsideEntry;
 use crate::log::codec::Message;
@@ -12,32 +12,32 @@ use crate::log::event::{ApprovalDecided, BranchRequested, PromiseResolved, Signa
 use crate::log::external::{ExternalAppended, ExternalState};
 use crate::{Event, Hash, Payload, Place, message};
 
-/// Stands between who filled a slot and what they said; no id contains a control character.
+/// Separates the requester from the hash of the content in a token; no id contains a control character.
 const SEPARATOR: char = '\u{1f}';
 
 message! {
-    /// A slot in a run that is filled at most once, for as long as the run is kept.
+    /// An idempotency record of a run, written at most once and kept as long as the run.
     #[derive(Eq)]
     pub struct Once {
         1 => key: String,
-        /// Who fills it, and a hash of what they say.
+        /// The requester, and a hash of the content.
         2 => token: String,
     }
 }
 
-/// What filling a slot again comes to.
+/// The decision about a later request under a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Again {
-    /// The very same act.
+    /// The same request.
     Repeated,
-    /// The same id, with something else to say.
+    /// The same id with different content.
     Other,
-    /// Somebody else came first.
+    /// Another requester came first.
     Lost { winner: String },
 }
 
 impl Once {
-    /// A slot that whoever comes may fill, once.
+    /// Returns a record for which any first request is accepted.
     pub fn new(key: String) -> Once {
         Once { key, token: String::new() }
     }
@@ -51,13 +51,13 @@ impl Once {
         Some(Once { key: format!("signal:{id}"), token: token("", &said) })
     }
 
-    /// An entry from outside. Its key is no signal's id: the two never meet.
+    /// Returns the record of an entry from outside. Keys of entries and ids of signals are separate.
     fn entry(entry: &OutsideEntry, key: &str) -> Once {
         let said = [entry.role.as_str().as_bytes(), Hash::of(&entry.content).to_string().as_bytes()].map(<[u8]>::to_vec);
         Once { key: format!("entry:{key}"), token: token("", &said) }
     }
 
-    /// A request to go on from an earlier entry.
+    /// Returns the record of a branch request.
     pub fn branch(request: &BranchRequested, id: &str) -> Once {
         let from = request.from.map_or(vec![0], |from| from.to_string().into_bytes());
         let entry = request.entry.as_ref();
@@ -71,7 +71,7 @@ impl Once {
         Once { key: format!("update:{}", update.update_id), token: token("", &said) }
     }
 
-    /// What an outside engine says. Where it believes its log to end is no part of that: whoever asks again may have read on.
+    /// Returns the record of an external append. The expected index is not part of the content: a repeat may have read further.
     pub fn append(append: &ExternalAppended, id: &str) -> Once {
         let hash = |payload: &Payload| Hash::of(payload).to_string().into_bytes();
         let mut said: Vec<Vec<u8>> = append.events.iter().map(hash).collect();
@@ -88,7 +88,7 @@ impl Once {
         Once { key: format!("append:{id}"), token: token("", &said) }
     }
 
-    /// The answer of `who` to the single-assignment wait at `place`.
+    /// Returns the record of the answer of `who` to the single-assignment wait at `place`.
     pub fn answer(event: &Event, generation: u32, place: &Place, who: &str) -> Once {
         let key = super::wait_key(generation, place);
         let token = match event {
@@ -107,20 +107,20 @@ impl Once {
         Once { key, token }
     }
 
-    /// What this act comes to when the slot holds the token `taken`.
+    /// Compares this request with the stored token `taken`.
     pub fn again(&self, taken: &str) -> Again {
         let ((who, said), (winner, first)) = (parts(&self.token), parts(taken));
         if who != winner {
             return Again::Lost { winner: winner.to_owned() };
         }
-        // A token that does not say what was said is as good as any.
+        // Tokens without a content hash match any content.
         match (said, first) {
             (Some(said), Some(first)) if said != first => Again::Other,
             _ => Again::Repeated,
         }
     }
 
-    /// The act in words: what it is, and under which id.
+    /// Describes the request: what it is, and its id.
     pub fn describe(&self) -> String {
         match self.key.split_once(':') {
             Some((what @ ("signal" | "entry" | "update" | "append" | "branch"), id)) => format!("{what} `{id}`"),
@@ -134,7 +134,7 @@ fn token(who: &str, said: &[Vec<u8>]) -> String {
     format!("{who}{SEPARATOR}{}", Hash::of_parts(&said))
 }
 
-/// Who, and the hash of what they said, where it is known.
+/// Splits a token into the requester and the content hash, if it has one.
 fn parts(token: &str) -> (&str, Option<&str>) {
     token.split_once(SEPARATOR).map_or((token, None), |(who, said)| (who, Some(said)))
 }
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(signal("a", "paid", r#"{ "by": "x", "cents": 1 }"#).again(&first.token), Again::Repeated);
         assert_eq!(signal("a", "paid", r#"{"cents":2,"by":"x"}"#).again(&first.token), Again::Other);
         assert_eq!(signal("a", "refused", r#"{"cents":1,"by":"x"}"#).again(&first.token), Again::Other);
-        assert_eq!(first.again(""), Again::Repeated, "an older slot does not say what was said");
+        assert_eq!(first.again(""), Again::Repeated, "older records have no content hash");
         assert_eq!(first.describe(), "signal `a`");
     }
 

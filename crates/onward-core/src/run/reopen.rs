@@ -1,30 +1,30 @@
-//! Logs that go on from a copy: a failed run is tried again, a run is reset to an earlier point or forked from one.
+//! Logs that continue from a copy: retries of failed runs, resets and forks.
 //!
-//! All three make a new log: the copy, one input that says why, and what was kept beside. The old log stays as it is, with its end. A
-//! retry is the next generation of the same run; a fork and a reset are runs of their own. One of a later turn of an agent comes with
-//! copies of the logs before it, because the conversation is in them.
+//! All three create a new log: the copy, one input with the reason, and the kept events. The old log is unchanged, including its
+//! end. A retry is the next generation of the same run; a fork and a reset are runs of their own. A fork of a later turn of an
+//! agent includes copies of the logs before it, because the conversation is in them.
 //!
-//! Owns what is copied and what is left out. Must never leave out what has happened: a retry keeps every result, and only failures are
-//! set aside.
+//! Owns what is copied and what is omitted. Must never omit a result: a retry keeps every result, and only failures are set
+//! aside.
 //!
 //! Invariants:
-//! - Z1: a retry keeps every record of the failed log but its end. Set aside are the failures of steps, tasks and children behind which
-//!   the code did nothing more on that line; what failed is done again, with the keys it had.
-//! - Z2: a run that went on after the failure it ended with has undone or handled it, and is not retried.
-//! - Z3: a fork ends at a whole commit that was not made while the run was paused, or right behind the start; the original is not
-//!   touched, and a reset only ends it.
-//! - Z4: what is open in the copy is open in the new log: timers with the time they had left, tasks scheduled again (but Z7), questions, and
-//!   children, which are started again or, in a fork, awaited together with the original.
-//! - Z5: a run that has ended because it was reset names its one successor, and is not reset to another one.
-//! - Z6: a fork needs nothing of its original but children that both await. The logs before its own have the numbers that they had, and
-//!   count nothing and begin nothing there: all that is in them has happened to the original.
-//! - Z7: a task that must not be done twice and has begun, in the copy or behind it, is not scheduled again: the new log has its outcome,
-//!   or that nobody knows it.
-//! - Z8: a decision is not carried onto what comes behind it in the copy. Whatever was approved there is asked again, under new ids, and the
-//!   new log is paused until all of it is approved; it is not resumed before. A child that would be started again behind an approval is no
-//!   part of a copy, because news do not wait.
-//! - Z9 (K6): a retry sets a failure aside behind which the effect may have happened (`outcome_unknown`) only if the caller includes those
-//!   explicitly: the task is executed again.
+//! - Z1: a retry keeps every record of the failed log but its end. It sets aside the failures of steps, tasks and children after
+//!   which the code did nothing more on that line; the failed calls are executed again, with the same keys.
+//! - Z2: a run whose code handled or compensated the failure that it ended with cannot be retried.
+//! - Z3: a fork ends at a whole commit that was not made while paused, or right after the start; the original is unchanged by a
+//!   fork and ended by a reset.
+//! - Z4: what is open in the copy is open in the new log: timers with their remaining time, tasks scheduled again (but see Z7),
+//!   approvals and promises, and children, which are restarted or, in a fork, awaited together with the original.
+//! - Z5: a run that was ended by a reset names its one successor and cannot be reset to another one.
+//! - Z6: a fork needs nothing of its original but children that both await. The logs before its own keep their generation numbers
+//!   and have no costs or effects there: their content happened in the original.
+//! - Z7: an `at_most_once` task that has begun, in the copy or after it, is not scheduled again: the new log has its result or an
+//!   unknown outcome.
+//! - Z8: an approval does not apply to the calls after it in a copy. Every approval in the copy is requested again, under a new
+//!   id, and the new log is paused and cannot be resumed until all are given. A copy that would restart a child started after an
+//!   approval is rejected, because outbox messages are not held back.
+//! - Z9 (K6): a retry sets aside a failure with `outcome_unknown` only if the caller includes those explicitly: the effect may
+//!   have happened, and the task is executed again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,70 +43,70 @@ use crate::spend::budget::{Budget, BudgetHead};
 use crate::task::{EffectClass, OUTCOME_UNKNOWN};
 use crate::{Event, Index, Name, Place, Record, RunId, RunKey, Timestamp};
 
-/// A log that is written as a whole, and what it has to say to others.
+/// A new log, and its outbox messages.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reopened {
     pub records: Vec<Record>,
     pub news: Vec<Delivery>,
 }
 
-/// A run that is written as a whole, and what it has to say to others.
+/// A new run with all its logs, and its outbox messages.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Forked {
-    /// By generation; the last one goes on.
+    /// By generation; the last one is open.
     pub logs: Vec<Vec<Record>>,
     pub news: Vec<Delivery>,
 }
 
-/// What becomes of children that had not answered at the end of the copy.
+/// The treatment of children without a result at the end of the copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenChildren {
-    /// They are started again, under new ids and with the same input.
+    /// They are restarted, under new ids and with the same input.
     Restart,
     /// Their result is awaited; they answer both runs.
     Await,
 }
 
-/// A wish to go on from a point of a run's log, in another run.
+/// A request to continue from a point of a run's log in another run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fork {
     pub key: RunKey,
-    /// The last event to copy; the last possible one if it is not said.
+    /// The last event to copy; `None` is the last possible one.
     pub index: Option<Index>,
     /// End the original.
     pub is_reset: bool,
-    /// Copy the signals that came behind the point, too.
+    /// Copy the signals after the point as well.
     pub keep_signals: bool,
     pub children: OpenChildren,
-    /// Another version of the code than the original is pinned to.
+    /// A version of the code that replaces the original's.
     pub version: Option<Name>,
     pub seed: u64,
     pub request_id: String,
     pub reason: String,
-    /// What the caller may let a run spend (BG8).
+    /// The caller's budget ceiling (BG8).
     pub budget_max: Option<Budget>,
 }
 
-/// A wish to go on with a failed run.
+/// A request to retry a failed run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Retry {
-    /// The same id again is the same request.
+    /// Idempotency key: a repeat with the same id is the same request.
     pub request_id: String,
     pub reason: String,
-    /// Execute again also what failed with `outcome_unknown` (Z9).
+    /// Also execute again calls that failed with `outcome_unknown` (Z9).
     pub include_outcome_unknown: bool,
-    /// What the caller may let a run spend (BG8).
+    /// The caller's budget ceiling (BG8).
     pub budget_max: Option<Budget>,
 }
 
 impl Retry {
-    /// A retry without a reason, of failures whose outcome is known.
+    /// Returns a retry without a reason, of failures with a known outcome.
     pub fn new(request_id: impl Into<String>) -> Retry {
         Retry { request_id: request_id.into(), ..Retry::default() }
     }
 }
 
-/// The log with which a failed run goes on.
+/// Returns the log with which a failed run continues.
 pub fn retry(head: &RunHead, records: &[Record], retry: &Retry, at: Timestamp) -> Result<Reopened, Refusal> {
     check_workflow(head)?;
     if head.status != Status::Failed {
@@ -132,7 +132,7 @@ pub fn retry(head: &RunHead, records: &[Record], retry: &Retry, at: Timestamp) -
     Ok(finish(head.key.clone(), copy, event.into(), Vec::new(), OpenChildren::Restart, at))
 }
 
-/// Refuses to set a failure aside behind which the effect may have happened: what failed would be executed again (Z9).
+/// Fails if a failure to set aside has an unknown outcome: the call would be executed again (Z9).
 fn check_outcomes(head: &RunHead, before: &[Record], end: &Record, set_aside: &[Index]) -> Result<(), Refusal> {
     let mut events = before.iter().chain([end]).flat_map(Record::indexed);
     let is_unknown = |index: &Index, event: &Event| {
@@ -144,13 +144,13 @@ fn check_outcomes(head: &RunHead, before: &[Record], end: &Record, set_aside: &[
     }
 }
 
-/// Only the log of a workflow's code goes on from a copy.
+/// Fails unless the log belongs to workflow code: no other log continues from a copy.
 fn check_workflow(head: &RunHead) -> Result<(), Refusal> {
     head.check_ours()?;
     if head.is_task { Err(Refusal::IsTask { key: head.key.clone() }) } else { Ok(()) } // R9
 }
 
-/// The failures that ended the run: behind them the code did nothing on their line but end (Z1).
+/// Returns the failures that ended the run: after them the code did nothing on their line but end (Z1).
 fn failures_to_set_aside(head: &RunHead, before: &[Record], end: &Record) -> Result<Vec<Index>, Refusal> {
     let Some(Event::RunFailed(failed)) = end.events.last() else {
         return Err(Refusal::NotFailed { key: head.key.clone(), status: head.status });
@@ -176,12 +176,12 @@ fn failures_to_set_aside(head: &RunHead, before: &[Record], end: &Record) -> Res
     }
 }
 
-/// The first thing that came of the failure at `failed`, but for the end. A request to stop behind it would meet what is done again, which
-/// it did not then.
+/// Returns the first reaction to the failure at `failed`, except for the end. A later cancellation request counts, because it
+/// would interrupt the repeated call.
 fn reaction(before: &[Record], end: &Record, failed: Index, place: &Place) -> Option<Index> {
     let came_of_it = |event: &Event, is_end: bool| match event {
         Event::CancelRequested(_) => true,
-        // What the end takes back is open again.
+        // Waits that are canceled by the end are open again.
         event if is_end => done_at(event).is_some_and(|later| follows(later, place)),
         event => {
             done_at(event).is_some_and(|later| follows(later, place))
@@ -195,7 +195,7 @@ fn reaction(before: &[Record], end: &Record, failed: Index, place: &Place) -> Op
         .map(|(index, _, _)| index)
 }
 
-/// The wait that the code gave up with this event.
+/// Returns the call id of the wait that the event cancels.
 fn withdrawn_at(event: &Event) -> Option<&Place> {
     match event {
         Event::WaitCanceled(event) => Some(&event.place),
@@ -205,7 +205,7 @@ fn withdrawn_at(event: &Event) -> Option<&Place> {
     }
 }
 
-/// The call that failed for good with this event.
+/// Returns the call that failed without a further attempt.
 fn final_failure(event: &Event) -> Option<(&Place, &crate::Failure)> {
     match event {
         Event::StepFailed(event) if event.retry_at.is_none() => Some((&event.place, &event.failure)),
@@ -215,7 +215,7 @@ fn final_failure(event: &Event) -> Option<(&Place, &crate::Failure)> {
     }
 }
 
-/// Where the code did something with this event; taking back what it no longer waits for is nothing.
+/// Returns the call id of an action of the code; canceled waits do not count.
 fn done_at(event: &Event) -> Option<&Place> {
     match event {
         Event::StepCompleted(event) => Some(&event.place),
@@ -237,12 +237,12 @@ fn done_at(event: &Event) -> Option<&Place> {
     }
 }
 
-/// Whether a fork of this log takes those before it along: it is one of a turn, and the code of an agent reads what was said before.
+/// Returns true if a fork of this log includes the logs before it: it is a turn of an agent, whose code reads earlier entries.
 pub fn takes_earlier(records: &[Record]) -> bool {
     records.first().and_then(Record::started).is_some_and(|started| started.checkpoint.is_some())
 }
 
-/// A run that goes on from a point of another one's log. `earlier` are the logs before that one, if it takes them along.
+/// Returns a run that continues from a point of another run's log. `earlier` has the logs before that one, if they are included.
 pub fn fork(
     head: &RunHead,
     earlier: Vec<Vec<Record>>,
@@ -287,7 +287,7 @@ pub fn fork(
     let signals = rest.iter().flat_map(|record| &record.events).filter(|event| matches!(event, Event::SignalReceived(_)));
     let kept = signals.filter(|_| fork.keep_signals).cloned().chain(done_once(&fork.key, &copy, rest)).collect();
     let Reopened { records: last, mut news } = finish(fork.key.clone(), copy, event.into(), kept, fork.children, at);
-    // A generation that went on as the next one is closed, and its run is not.
+    // A generation that continued as the next one is closed, but its run is not.
     let went_on = records.last().is_some_and(|last| matches!(last.events.last(), Some(Event::RunContinued(_))));
     if fork.is_reset && (went_on || !head.status.is_closed()) {
         news.push(end_original(head, fork));
@@ -299,14 +299,14 @@ pub fn fork(
     Ok(Forked { logs: earlier.chain([last]).collect(), news })
 }
 
-/// The approvals of a log that were given and that the code goes by, in the order of their places, and where they were given.
+/// Returns the approvals that were given in a log and that the code depends on, by call id, with the index of the decision.
 fn given(records: &[Record]) -> BTreeMap<Place, Index> {
     let left = Left::of(records.iter());
     let (mut gone, mut given) = (BTreeSet::new(), BTreeMap::new());
     for record in records {
         for (index, event) in record.indexed() {
             match event {
-                // What the code has left asks nobody any more, unless the code has taken it over.
+                // Abandoned approvals do not count, unless the code has taken them over.
                 Event::ApprovalRequested(event) if left.has(record) => drop(gone.insert(event.place.clone())),
                 Event::CallAdopted(event) if !left.has(record) => drop(gone.remove(&event.from)),
                 Event::ApprovalDecided(event) if event.approved => drop(given.insert(event.place.clone(), index)),
@@ -318,7 +318,7 @@ fn given(records: &[Record]) -> BTreeMap<Place, Index> {
     given
 }
 
-/// Whether what was approved in the log can be asked again before anything begins behind it (Z8).
+/// Fails if a child would be restarted after an approval that must be given again (Z8).
 fn check_children(head: &RunHead, copy: &[Record]) -> Result<(), Refusal> {
     let given = given(copy);
     let open = Projection::of(head.key.clone(), copy).expect("H2").children;
@@ -331,22 +331,22 @@ fn check_children(head: &RunHead, copy: &[Record]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The pause of a log that goes on from a copy in which something was approved (Z8); none if that was asked again already.
+/// Returns the pause of a copied log with approvals (Z8); `None` if they are requested already.
 pub(crate) fn pause_to_ask(records: &[Record], head: &RunHead) -> Option<RunPaused> {
     let asks: Vec<Place> = given(records).into_keys().collect();
     if asks.iter().all(|place| head.asks.contains(place)) {
         return None;
     }
-    let message = format!("the run goes on from a copy: {} approvals that were given before are asked again", asks.len());
+    let message = format!("the run continues from a copy: {} approvals must be given again", asks.len());
     Some(RunPaused { asks, ..RunPaused::because(PauseReason::ApprovalNeeded, message) })
 }
 
-/// What became behind the copy of tasks that are open in it and must not be done twice (Z7).
+/// Returns the later events of `at_most_once` tasks that are open in the copy (Z7).
 fn done_once(key: &RunKey, copy: &[Record], rest: &[Record]) -> Vec<Event> {
     let open = Projection::of(key.clone(), copy).expect("H2").tasks;
     let is_open = |place| open.get(place).is_some_and(|task| task.options.class == Some(EffectClass::AtMostOnce));
     let done = rest.iter().flat_map(|record| &record.events).filter_map(|event| match event {
-        // What it costs is the original's.
+        // Its cost belongs to the original.
         Event::TaskAttempted(event) if is_open(&event.place) => {
             Some(TaskAttempted { stands_as: None, began_at: None, ..event.clone() }.into())
         }
@@ -358,14 +358,14 @@ fn done_once(key: &RunKey, copy: &[Record], rest: &[Record]) -> Vec<Event> {
     done.collect()
 }
 
-/// How a log begins that was copied for a fork, and is that of `generation` there.
+/// Returns the start of a log that was copied for a fork, with its generation there.
 fn start_in_fork(started: RunStarted, generation: u32, seed: u64) -> RunStarted {
     let first_seed = (generation > 0).then_some(seed);
-    // Its parent hears of the original alone.
+    // The parent receives the result of the original only.
     RunStarted { generation, seed, first_seed, parent: None, ..started }
 }
 
-/// Whether the run whose current log this is may be reset to `to` (Z5).
+/// Fails if the run with this current log was reset to another run than `to` (Z5).
 pub fn check_reset(head: &RunHead, records: &[Record], to: &RunId) -> Result<(), Refusal> {
     match successor(records).filter(|successor| *successor != to) {
         Some(successor) => Err(Refusal::AlreadyReset { key: head.key.clone(), successor: successor.clone() }),
@@ -373,7 +373,7 @@ pub fn check_reset(head: &RunHead, records: &[Record], to: &RunId) -> Result<(),
     }
 }
 
-/// The run that goes on in the place of one that was reset.
+/// Returns the run that a reset has created.
 fn successor(records: &[Record]) -> Option<&RunId> {
     records.iter().flat_map(|record| &record.events).find_map(|event| match event {
         Event::TerminateRequested(event) => event.reset_to.as_ref(),
@@ -382,19 +382,19 @@ fn successor(records: &[Record]) -> Option<&RunId> {
 }
 
 fn end_original(head: &RunHead, fork: &Fork) -> Delivery {
-    let reason = if fork.reason.is_empty() { format!("it was reset to {}", fork.key.id) } else { fork.reason.clone() };
+    let reason = if fork.reason.is_empty() { format!("reset to {}", fork.key.id) } else { fork.reason.clone() };
     let event = TerminateRequested { reason, reset_to: Some(fork.key.id.clone()) };
     let once = Once { key: format!("reset:{}", fork.key.id), token: String::new() };
     Delivery::Input { to: head.key.clone(), input: Input { once: Some(once), ..Input::new(event) } }
 }
 
-/// The last event that is copied for a fork at `wanted`.
+/// Returns the last event that is copied for a fork at `wanted`.
 pub fn point(head: &RunHead, records: &[Record], wanted: Option<Index>) -> Result<Index, Refusal> {
     check_workflow(head)?;
     Ok(records[fork_point(head, records, wanted)? - 1].last_index())
 }
 
-/// How many records to copy (Z3).
+/// Returns the number of records to copy (Z3).
 fn fork_point(head: &RunHead, records: &[Record], wanted: Option<Index>) -> Result<usize, Refusal> {
     let is_point = |record: &Record| match record.commit {
         Some(commit) => !commit.is_standing && !record.ends_log(),
@@ -411,7 +411,7 @@ fn fork_point(head: &RunHead, records: &[Record], wanted: Option<Index>) -> Resu
     let (before, after) =
         (near(points().rfind(|(_, r)| r.last_index() < wanted)), near(points().find(|(_, r)| r.last_index() > wanted)));
     let names: Vec<String> = before.into_iter().chain(after).collect();
-    let why = format!("that is not the end of a commit; the nearest are {}", names.join(" and "));
+    let why = format!("it is not the end of a commit; the nearest ends are {}", names.join(" and "));
     Err(Refusal::NoForkPoint { key: head.key.clone(), index: wanted, why })
 }
 
@@ -419,7 +419,7 @@ fn lineage(key: &RunKey, records: &[Record]) -> Lineage {
     Lineage::new(key, records.first().and_then(Record::started).expect("H2"))
 }
 
-/// Gives the copy its own start.
+/// Replaces the start of the copy.
 fn begin_with(copy: &mut [Record], head: &RunHead, set_aside: Vec<Index>, change: impl FnOnce(RunStarted) -> RunStarted) {
     let commits = copy.iter().filter(|record| record.commit.is_some()).count() as u64;
     let index = copy.last().expect("a copy has records").last_index();
@@ -429,7 +429,7 @@ fn begin_with(copy: &mut [Record], head: &RunHead, set_aside: Vec<Index>, change
     }
 }
 
-/// New ids for the children that had not answered, and what they get of a budget that is as `change` makes it.
+/// Returns new ids for the children without a result, with their slices of a budget that `change` has adjusted.
 fn again(
     key: &RunKey,
     generation: u32,
@@ -452,28 +452,29 @@ fn again(
     }
 }
 
-/// The id of a child whose code chose none: every child has its own, and a replay asks for the same.
+/// Derives the id of a child for which the code chose none: unique, and the same on replay.
 pub fn child_id(run: &RunId, generation: u32, place: &Place) -> RunId {
     derived_id(run, generation, &place.to_string())
 }
 
-/// The id of a run that comes of another one; it is of the same family (FA1).
+/// Derives the id of a run from another one; both have the same root run (FA1).
 pub fn derived_id(run: &RunId, generation: u32, what: &str) -> RunId {
     let readable = readable_id(run, generation, what);
     RunId::new(&readable).unwrap_or_else(|_| {
-        // The id is too long to be extended: fall back to one of limited length.
+        // The id would be too long: use one of limited length.
         let hash = crate::Hash::of_parts(&[readable.as_bytes()]);
         RunId::new(format!("{}/~{hash}", family(run))).expect("a family leaves room for a hash")
     })
 }
 
-/// The id of a child that goes on when the generation ends. No other run ever had it: the result of a namesake would be taken for its own.
+/// Derives the id of a spawned child, which outlives the generation. The id is never reused: the result of another run would be
+/// taken for this child's.
 pub fn spawned_id(run: &RunId, generation: u32, place: &Place, seed: u64) -> RunId {
     let short = seed ^ (seed >> 32);
     derived_id(run, generation, &format!("{place}-{:08x}", short & 0xffff_ffff))
 }
 
-/// The id that a child got before there were families, where it differs: logs of then have it.
+/// Returns the id that older versions gave to a child, if it differs: their logs have it.
 pub fn old_child_id(run: &RunId, generation: u32, place: &Place) -> Option<RunId> {
     let readable = readable_id(run, generation, &place.to_string());
     RunId::new(&readable).is_err().then(|| {
@@ -487,7 +488,7 @@ fn readable_id(run: &RunId, generation: u32, what: &str) -> String {
     format!("{run}/{generation}{what}")
 }
 
-/// Adds why the copy goes on and what was kept; the children that are open then hear of it.
+/// Appends the reason and the kept events, and collects the messages for open children.
 fn finish(
     key: RunKey,
     mut records: Vec<Record>,
@@ -519,7 +520,7 @@ fn finish(
     Reopened { records, news }
 }
 
-/// Asks a child that another run has started to answer this one, too.
+/// Returns a request to a child of another run to answer this one as well.
 pub fn await_child(head: &RunHead, asked: &ChildStarted, id: &RunId) -> Delivery {
     let ChildStarted { place, on_parent_close, .. } = asked.clone();
     let once = Once { key: format!("listener:{}:{place}", head.key.id), token: String::new() };

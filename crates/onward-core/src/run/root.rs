@@ -1,25 +1,26 @@
-//! Which runs belong together: a run, its children, their children, and what was forked from them.
+//! Root runs: a run with its descendants and their forks, which are stored together.
 //!
-//! Owns where in an id the family is written. A store that is spread over several databases keeps a family in one of them, so that a
-//! parent and its children change in one write (L19). Must never change: where runs are kept hangs on it.
+//! Owns the position of the root run's id in an id. A sharded store keeps a tree in one database, so that parent and children
+//! change in one write (L19). Must never change: the location of stored runs depends on it.
 //!
-//! Invariant FA1: an id that [`crate::run::reopen::derived_id`] makes of another one has its family.
+//! Invariant FA1: an id that [`crate::run::reopen::derived_id`] derives from another one has the same root run.
 
 use crate::RunId;
 
-/// The longest family, in bytes: an id of the family has room for a hash behind it.
+/// The maximum length of a root run's id within other ids, in bytes: it leaves room for a hash.
 pub const FAMILY_BYTES_MAX: usize = 200;
 
-/// The family of a run: its id up to the first `/`, cut to [`FAMILY_BYTES_MAX`] between two characters.
+/// Returns the id of the root run: the part before the first `/`, truncated to [`FAMILY_BYTES_MAX`] at a character boundary.
 pub fn family(id: &RunId) -> &str {
     let first = id.as_str().split('/').next().unwrap_or_default();
     &first[..first.floor_char_boundary(FAMILY_BYTES_MAX)]
 }
 
-/// What the ids of a run's family begin with, but for the family's own: a store finds candidates by it, and [`family`] tells them apart.
+/// Returns the common prefix of ids in a run's tree, except for the root run's own: stores find candidates by it and filter them
+/// with [`family`].
 pub fn stem(id: &RunId) -> String {
     let family = family(id);
-    // One that may have been cut, within a character, goes on with anything.
+    // A root id that may have been truncated inside a character has no fixed continuation.
     if family.len() + 3 < FAMILY_BYTES_MAX { format!("{family}/") } else { family.to_owned() }
 }
 
@@ -58,7 +59,7 @@ mod tests {
             let mut run = first.clone();
             for depth in 0..200 {
                 run = child_id(&run, depth % 3, &Place::root(1_000_000));
-                assert_eq!(family(&run), family(&first), "{run} comes of {first}"); // FA1
+                assert_eq!(family(&run), family(&first), "{run} is derived from {first}"); // FA1
             }
             assert_eq!(family(&derived_id(&first, 1, "fork-0123456789abcdef")), family(&first));
         }
@@ -70,7 +71,7 @@ mod tests {
             let (first, mut run) = (id(text), id(text));
             for depth in 0..60 {
                 run = child_id(&run, depth % 3, &Place::root(1_000_000));
-                assert!(run.as_str().starts_with(&stem(&first)), "{run} comes of {first}");
+                assert!(run.as_str().starts_with(&stem(&first)), "{run} is derived from {first}");
             }
         }
         assert_eq!(stem(&id("order-7/2")), "order-7/");

@@ -1,11 +1,11 @@
-//! What a log says to people: where a run stands, what it waits for, how it ended.
+//! A readable view of a run: its status, what it waits for, its result.
 //!
-//! Owns the fold from records to a [`RunView`]. Must never know more than the log does (L16): a view can be dropped and made
-//! again at any time. The head alone comes from the store, because only a store knows who holds the lease.
+//! Owns the fold from records to a [`RunView`]. Must never contain more than the log does (L16): a view can be dropped and
+//! rebuilt at any time. Only the head comes from the store, because only the store knows the lease.
 //!
 //! Invariants:
-//! - VI1: a fold stops where its head stops, so a view is the run at one moment, however fast its log grows.
-//! - VI2 (L13): of a closed run, every signal it took was consumed, was carried into the next generation, or is undelivered.
+//! - VI1: a fold stops where its head stops, so a view shows the run at one moment, even while its log grows.
+//! - VI2 (L13): in a closed run, every received signal was consumed, was carried into the next generation, or is undelivered.
 //! - VI3: a closed run awaits nothing.
 
 use std::collections::BTreeMap;
@@ -18,40 +18,40 @@ use crate::log::event::{CarriedSignal, ChildAgain, RunPaused, TerminateRequested
 use crate::run::ancestry::Lineage;
 use crate::{AttributeValue, Event, Failure, Index, Name, Payload, Place, Record, RunHead, RunId, RunKey, Status, Timestamp};
 
-/// One run as it is shown outside.
+/// The public view of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunView {
     pub head: RunHead,
     pub input: Payload,
-    /// What the code waits for, longest first.
+    /// The open waits of the code, oldest first.
     pub awaiting: Vec<Awaited>,
-    /// What the code has set, as of now.
+    /// The current state values.
     pub state: BTreeMap<Name, Payload>,
-    /// `None` while the run is open, and for a generation that went on as the next one.
+    /// `None` while the run is open, and for a generation that continued as the next one.
     pub outcome: Option<Result<Payload, Failure>>,
-    /// Signals that a closed run took and never consumed.
+    /// Signals that a closed run received and never consumed.
     pub undelivered: Vec<Undelivered>,
-    /// Why the run stands still.
+    /// The reason of the pause.
     pub pause: Option<RunPaused>,
-    /// The reason of the first request to cancel.
+    /// The reason of the first cancellation request.
     pub cancel_reason: Option<String>,
     pub counts: Counts,
-    /// The run from a copy of whose log this one goes on.
+    /// The run of whose log this one is a copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<ForkedFrom>,
-    /// The run that goes on in the place of this one.
+    /// The run to which this one was reset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reset_to: Option<RunId>,
 }
 
-/// Where a run was copied from.
+/// The origin of a fork.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForkedFrom {
     pub run: RunId,
     pub generation: u32,
-    /// The last event that was copied.
+    /// The last copied event.
     pub index: Index,
-    /// The other run was ended for this one.
+    /// The original was ended in favor of this run.
     pub is_reset: bool,
 }
 
@@ -59,7 +59,7 @@ pub struct ForkedFrom {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Awaited {
     pub kind: AwaitedKind,
-    /// The signal, approval or promise, the task's or child's kind, the step that pauses; a plain timer has none.
+    /// The signal, approval or promise, the kind of the task or child, or the step to retry; `None` for a plain timer.
     pub name: Option<Name>,
     /// `RUN~GENERATION~PLACE` for a call of the code, the update's own id for an update.
     pub id: String,
@@ -76,7 +76,7 @@ pub enum AwaitedKind {
     Signal,
     Approval,
     Promise,
-    /// A sleep, or the pause before a step's next attempt.
+    /// A sleep, or the delay before a step's next attempt.
     Timer,
     Task,
     Child,
@@ -86,7 +86,7 @@ pub enum AwaitedKind {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Undelivered {
-    /// The event that brought the signal.
+    /// The event with the signal.
     pub index: Index,
     pub at: Timestamp,
     pub name: Name,
@@ -95,12 +95,12 @@ pub struct Undelivered {
     pub sender: Option<RunKey>,
 }
 
-/// How much happened.
+/// Counters of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Counts {
     pub commits: u64,
     pub steps_completed: u64,
-    /// Attempts, not steps: a step that failed twice and then succeeded counts two here.
+    /// Failed attempts, not steps: a step that failed twice and then succeeded counts two.
     pub step_attempts_failed: u64,
     pub tasks_scheduled: u64,
     pub children_started: u64,
@@ -109,7 +109,7 @@ pub struct Counts {
 }
 
 impl RunView {
-    /// Why an agent waits for the next message, if it is not because its model was done.
+    /// Returns why an agent waits for the next message, unless its model was done.
     pub fn agent_stop(&self) -> Option<&str> {
         let is_at_rest = |awaited: &Awaited| matches!(awaited.kind, AwaitedKind::Signal | AwaitedKind::Update);
         let waits = self.head.status == Status::Waiting && !self.awaiting.is_empty() && self.awaiting.iter().all(is_at_rest);
@@ -120,7 +120,7 @@ impl RunView {
         }
     }
 
-    /// The run as its log tells it; `records` begin with the log and may go on past the head.
+    /// Builds the view from the log; `records` are a prefix of the log and may extend past the head.
     pub fn fold(head: RunHead, records: &[Record]) -> RunView {
         let end = head.next_index;
         let mut fold = Fold::new(head);
@@ -136,7 +136,7 @@ impl RunView {
     }
 }
 
-/// When the run of this log was created: when its first generation began, or when it was forked.
+/// Returns the creation time of the run: the start of its first generation, or the time of its fork.
 pub fn created_at(records: &[Record]) -> Option<Timestamp> {
     let forked = |record: &&Record| matches!(record.events.first(), Some(Event::RunForked(_)));
     if let Some(forked) = records.iter().rev().find(forked) {
@@ -146,7 +146,8 @@ pub fn created_at(records: &[Record]) -> Option<Timestamp> {
     Some(first.started().and_then(|started| started.created_at).unwrap_or(first.at))
 }
 
-/// How a run ended that this record ends; `None` for any other record, and when the run goes on as its next generation.
+/// Returns the result of the run if this record ends it; `None` for any other record, and if the run continues as its next
+/// generation.
 pub fn outcome(record: &Record) -> Option<Result<Payload, Failure>> {
     match record.events.last()? {
         Event::RunCompleted(event) => Some(Ok(event.output.clone())),
@@ -157,13 +158,13 @@ pub fn outcome(record: &Record) -> Option<Result<Payload, Failure>> {
     }
 }
 
-/// The failure of a run that was terminated, as its parent and its caller hear it.
+/// Returns the failure of a terminated run, for its parent and its caller.
 fn terminated(event: &TerminateRequested) -> Failure {
     let colon = if event.reason.is_empty() { "" } else { ": " };
     Failure { retryable: false, ..Failure::new("terminated", format!("the run was terminated{colon}{}", event.reason)) }
 }
 
-/// The commits that the code of an agent has left behind.
+/// The abandoned commits of an agent's log.
 pub(crate) struct Left(Vec<std::ops::Range<Index>>);
 
 impl Left {
@@ -183,11 +184,11 @@ impl Left {
 struct Fold {
     view: RunView,
     open: BTreeMap<Place, Awaited>,
-    /// What was asked for in a part of the log that the code has left, and may be taken over.
+    /// Calls of abandoned commits, which may be taken over.
     left: BTreeMap<Place, Awaited>,
-    /// Who has taken it over.
+    /// The call that has taken over each of them.
     adopters: BTreeMap<Place, Place>,
-    /// Approvals that were decided, by the place of the decision, and whose they are.
+    /// Decided approvals by the call id of the decision, with the waiting call.
     decided: BTreeMap<Place, (Place, Awaited)>,
     updates: BTreeMap<String, Awaited>,
     /// In order of arrival.
@@ -195,7 +196,7 @@ struct Fold {
     paused_at: Option<Timestamp>,
     continued: bool,
     lineage: Option<Lineage>,
-    /// The number of the commit at hand.
+    /// The number of the current commit.
     n: u64,
     last_at: Timestamp,
 }
@@ -248,7 +249,7 @@ impl Fold {
         self.last_at = record.at;
     }
 
-    /// Takes note of what a commit asked for that the code has left.
+    /// Collects the calls of an abandoned commit.
     fn leave(&mut self, record: &Record) {
         let path = std::mem::take(&mut self.open);
         let (counts, state) = (self.view.counts, self.view.state.clone());
@@ -395,7 +396,7 @@ impl Fold {
     fn open(&mut self, kind: AwaitedKind, place: &Place, name: Option<&Name>, since: Timestamp, deadline: Option<Timestamp>) {
         let head = &self.view.head;
         let known = self.lineage.as_ref().map(|lineage| lineage.known_as(lineage.at_commit(self.n), lineage.own()));
-        // A task is another one in every generation; a question stays what it was.
+        // A task has a new id in every generation; other waits keep theirs.
         let known = known.filter(|_| kind != AwaitedKind::Task);
         let id = format!("{}~{}~{place}", head.key.id, known.map_or(head.generation, |known| known.generation));
         let awaited = Awaited { kind, name: name.cloned(), id, place: Some(place.clone()), since, deadline, child: None };
@@ -413,14 +414,14 @@ impl Fold {
         self.mailbox.push(Undelivered { index, at, name, payload, signal_id, sender });
     }
 
-    /// Signals that were carried over share the index of their `run_started`: the first of a name goes first.
+    /// Removes a consumed signal. Carried signals share the index of their `run_started`: the first of a name goes first.
     fn consume(&mut self, index: Index, name: &Name) {
         if let Some(position) = self.mailbox.iter().position(|signal| signal.index == index && signal.name == *name) {
             self.mailbox.remove(position);
         }
     }
 
-    /// Time stood still while the run was paused: what was due later is due that much later.
+    /// Ends the pause: deadlines move by its length.
     fn resume(&mut self, at: Timestamp) {
         self.view.pause = None;
         let shift = self.paused_at.take().map_or(Duration::ZERO, |paused| at.since(paused));
@@ -433,7 +434,7 @@ impl Fold {
         self.lineage.as_ref().is_some_and(|lineage| lineage.is_set_aside(index))
     }
 
-    /// The log went on after a while: what was due later is due that much later.
+    /// Continues the log after a gap: deadlines move by its length.
     fn go_on(&mut self, at: Timestamp, children: &[ChildAgain]) {
         let stood = at.since(self.last_at);
         for awaited in self.open.values_mut() {

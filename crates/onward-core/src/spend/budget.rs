@@ -1,23 +1,24 @@
-//! What a run may spend, its children included.
+//! Budgets: limits on what a run and its children may spend.
 //!
-//! Owns the arithmetic: what is left of a budget, when it is exhausted, what a child gets of it and what comes back. Stores ask nothing of
-//! it: a budget is in the head of its run, which moves on with the log. Must never look at a clock; the time is that of the record.
+//! Owns the arithmetic: what is left of a budget, when it is exhausted, what a child gets and what it returns. Stores are not
+//! involved: the budget is part of the run's head, which follows the log. Must never read a clock; the time is that of the
+//! record.
 //!
 //! Invariants:
-//! - BG1: no attempt of a task that costs something begins once a limit is reached. So a budget is exceeded by no more than the attempts
-//!   that were under way when it ran out.
-//! - BG2: what a child may spend is its parent's no more, from the commit that starts it until the input that says what it spent; with that,
-//!   what it has not spent is the parent's again, and no more the child's, should somebody retry it. A child that is given none of what its
-//!   parent is limited in has half of what is left.
-//! - BG3: what nobody hears of any more counts as spent: what was lent to children when their parent continued as new, but for spawned ones,
-//!   which outlive a generation; when it was retried, and when it ended.
-//! - BG4: a budget that the code sets is a ceiling: it lowers every limit that is higher, whoever has set that, but for limits that an
-//!   operator has granted ([`BudgetHead::granted`]). A start, a parent or a fork may lower a limit and cannot raise it.
-//! - BG5: what the code is told of its budget is as of its place in the log, so the same in every replay.
-//! - BG6: a fork may spend what was left of the budget at its point, of time too; what its original has spent behind it is the original's.
-//! - BG8 (CB3): a copy goes on with the lower one of each of its limits and of what whoever asked for the copy may let a run spend; what
-//!   was gone at its point counts against that, too.
-//! - BG7: where dollars are limited, what a model without a price has cost does not pass for nothing: the next attempt pauses the run, once.
+//! - BG1: no attempt of a task with a cost begins once a limit is reached. A budget is exceeded at most by attempts that were
+//!   under way when it ran out.
+//! - BG2: a child's slice is deducted from the parent's budget by the commit that starts the child. The input that reports its
+//!   use returns the unspent rest to the parent; a later retry of the child does not get it back. A child without a requested
+//!   share of a limit gets half of what is left.
+//! - BG3: a slice whose use will not be reported counts as spent: slices of children when the parent continues as new (except for
+//!   spawned children, which outlive a generation), is retried, or ends.
+//! - BG4: a budget set by the code is a ceiling: it lowers every higher limit, except for limits granted by an operator
+//!   ([`BudgetHead::granted`]). A start, a parent or a fork can lower a limit and cannot raise it.
+//! - BG5: the budget that the code observes is that of its position in the log, the same in every replay.
+//! - BG6: a fork has what was left of the budget at its point, including time; later spending of the original does not count.
+//! - BG8 (CB3): a copy continues with the lower one of each of its limits and its requester's ceiling; the use up to its point
+//!   counts against both.
+//! - BG7: if cost is limited, an unpriced model does not count as free: the next attempt pauses the run, once.
 
 use std::time::Duration;
 
@@ -27,22 +28,22 @@ use crate::log::event::{ChildAgain, ChildStarted, PauseReason, RunResumed, RunSt
 use crate::spend::{self, PicoDollars, SpendTotals};
 use crate::{Event, Place, RunHead, RunId, Timestamp, message};
 
-/// What stands in the way where dollars are limited and a model has no price (BG7).
+/// The name of the reached limit if cost is limited and a model has no price (BG7).
 pub const UNPRICED: &str = "price";
 
 message! {
-    /// What may be spent. What is not said has no limit.
+    /// Limits on spending. An absent limit is unlimited.
     #[derive(Copy, Default, Eq)]
     pub struct Budget {
-        /// Read and written, of all models.
+        /// Input and output tokens, of all models.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         1 => tokens: Option<u64>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         2 => cost: Option<PicoDollars>,
-        /// Checkpoints of an agent; its children have their own.
+        /// Checkpoints of an agent; those of its children do not count.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         3 => turns: Option<u64>,
-        /// Since the run was started, or was limited for the first time, whatever it waited for.
+        /// Seconds since the run was started or first limited, waiting time included.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         4 => seconds: Option<u64>,
     }
@@ -69,7 +70,7 @@ impl Budget {
         *self == Budget::default()
     }
 
-    /// Of what there is nothing, where this is what is left.
+    /// Returns the name of the first limit that is zero; `self` is what is left of a budget.
     pub fn nothing_of(&self) -> Option<&'static str> {
         let limits = [
             ("tokens", self.tokens == Some(0)),
@@ -84,7 +85,7 @@ impl Budget {
         BudgetUse { tokens: self.tokens.unwrap_or_default(), cost: self.cost.unwrap_or_default() }
     }
 
-    /// With the limits that `other` has in the place of these.
+    /// Returns these limits, replaced by those that `other` has.
     pub fn changed_by(self, other: Budget) -> Budget {
         Budget {
             tokens: other.tokens.or(self.tokens),
@@ -121,7 +122,7 @@ impl Budget {
         limits.into_iter().find_map(|(name, is_higher)| is_higher.then_some(name))
     }
 
-    /// Returns these limits without those that `other` names, too.
+    /// Returns these limits without those that `other` has as well.
     fn without(self, other: Budget) -> Budget {
         Budget {
             tokens: self.tokens.filter(|_| other.tokens.is_none()),
@@ -131,7 +132,7 @@ impl Budget {
         }
     }
 
-    /// Sets one limit as people write it: `tokens=50000`, `cost=2.50`, `turns=20`, `seconds=3600`.
+    /// Parses one limit: `tokens=50000`, `cost=2.50`, `turns=20`, `seconds=3600`.
     pub fn set(&mut self, text: &str) -> Result<(), String> {
         let (name, value) = text.split_once('=').unwrap_or((text, ""));
         let number = || value.parse().map_err(|_| format!("`{name}` is a whole number, not `{value}`"));
@@ -149,7 +150,7 @@ impl Budget {
     }
 }
 
-/// A budget as people write it down, in a request or in settings: a limit that is misspelled would be none, so it is refused.
+/// A budget in a request or in settings. Unknown fields are rejected: a misspelled limit would be no limit.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WrittenBudget {
@@ -167,7 +168,7 @@ impl From<WrittenBudget> for Budget {
 }
 
 impl std::fmt::Display for Budget {
-    /// As [`Budget::set`] reads it, one limit after the other.
+    /// Formats the limits as [`Budget::set`] reads them, separated by spaces.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let number = |name: &str, number: Option<u64>| number.map(|number| format!("{name}={number}"));
         let cost = self.cost.map(|cost| format!("cost={cost}"));
@@ -176,16 +177,16 @@ impl std::fmt::Display for Budget {
     }
 }
 
-/// What a run is started with.
+/// The budget that a run is started with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Allowance {
     pub limit: Budget,
-    /// Those of the limits that hold also where the code of the run sets lower ones (BG4).
+    /// The limits that the code of the run cannot lower (BG4).
     pub granted: Budget,
 }
 
 impl Allowance {
-    /// Returns limits that are granted by a caller who may raise what the code sets.
+    /// Returns limits of a caller that may raise those set by the code.
     pub fn granted(limit: Budget) -> Allowance {
         Allowance { limit, granted: limit }
     }
@@ -211,41 +212,41 @@ impl BudgetUse {
 }
 
 message! {
-    /// What an open child was given.
+    /// The share of an open child in its parent's budget.
     pub struct Slice {
         1 => child: RunId,
-        /// Where it was started.
+        /// The call id at which it was started.
         2 => place: Place,
         3 => given: Budget,
-        /// It belongs to the run and not to one of its generations.
+        /// The child belongs to the run and not to one of its generations.
         4 => is_spawned: bool,
     }
 }
 
 message! {
-    /// The budget of a run as it stands.
+    /// The current budget of a run.
     #[derive(Default)]
     pub struct BudgetHead {
         1 => limit: Budget,
-        /// When the run was started, in its first generation.
+        /// The start of the time limit: the start of the run's first generation, or the time at which it was first limited.
         2 => since: Option<Timestamp>,
-        /// Turns so far: segments that a checkpoint has ended, and in which something was asked for that costs.
+        /// The number of turns: segments that ended with a checkpoint and had an attempt with a cost.
         3 => turns: u64,
-        /// What children have spent that have ended, with theirs.
+        /// The use of ended children, including their descendants.
         4 => children: BudgetUse,
-        /// What open children may spend.
+        /// The slices of open children.
         5 => lent: Vec<Slice>,
-        /// The run is a child, and this is of what its parent may spend.
+        /// The run is a child, and this budget is a slice of its parent's.
         6 => is_slice: bool,
-        /// The attempts of the run when its generation began; with more of them it is a turn.
+        /// The number of attempts when the generation began; a turn has made more.
         8 => attempts_before: u64,
-        /// The run has paused because it used a model without a price; who resumes it knows that.
+        /// The run has already paused because it used an unpriced model; resuming it accepts that.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         9 => told_unpriced: bool,
-        /// What the run is a copy of has used a model without a price.
+        /// The run is a copy of one that used an unpriced model.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         10 => began_unpriced: bool,
-        /// The limits that an operator has set: what the code sets does not lower them (BG4).
+        /// The limits granted by an operator, which the code cannot lower (BG4).
         #[serde(default, skip_serializing_if = "Budget::is_unlimited")]
         11 => granted: Budget,
     }
@@ -258,13 +259,13 @@ impl From<Allowance> for BudgetHead {
 }
 
 message! {
-    /// What was gone of a budget at a point of the log, but for what open children have.
+    /// The use of a budget at a point of the log, without the slices of open children.
     #[derive(Copy, Default, Eq)]
     pub struct BudgetGone {
         1 => spent: BudgetUse,
         2 => turns: u64,
         3 => seconds: u64,
-        /// A model without a price was used, and nobody was told (BG7).
+        /// An unpriced model was used, and the run has not paused for it yet (BG7).
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         4 => is_unpriced: bool,
     }
@@ -275,7 +276,7 @@ impl BudgetHead {
         BudgetHead { limit, ..BudgetHead::default() }
     }
 
-    /// Returns the limits as they are once the code has set `budget` (BG4).
+    /// Returns the limits after the code has set `budget` (BG4).
     pub(crate) fn limited_by(&self, budget: Budget) -> Budget {
         self.limit.lowered_by(budget.without(self.granted))
     }
@@ -284,12 +285,13 @@ impl BudgetHead {
         in_all(&self.lent)
     }
 
-    /// What the run has spent and its children have or may: what its parent hears when it ends (BG3).
+    /// Returns the use of the run, its ended children and the slices of open ones: the amount that its parent receives when it
+    /// ends (BG3).
     pub fn used(&self, own: Option<&SpendTotals>) -> BudgetUse {
         BudgetUse::of(own).plus(self.children).plus(self.lent())
     }
 
-    /// What is left at `at`; what has no limit is not said.
+    /// Returns what is left at `at`; absent limits stay absent.
     pub fn left(&self, own: Option<&SpendTotals>, at: Timestamp) -> Budget {
         let gone = self.used(own);
         let passed = self.since.map_or(0, |since| at.since(since).as_secs());
@@ -301,18 +303,18 @@ impl BudgetHead {
         }
     }
 
-    /// Which limit is reached, if one is (BG1).
+    /// Returns the name of the reached limit, if any (BG1).
     pub fn exhausted(&self, own: Option<&SpendTotals>, at: Timestamp) -> Option<&'static str> {
         let is_unpriced = self.limit.cost.is_some() && self.is_unpriced(own);
         self.left(own, at).nothing_of().or(is_unpriced.then_some(UNPRICED))
     }
 
-    /// Whether a model without a price was used that nobody was told of.
+    /// Returns true if an unpriced model was used and the run has not paused for it yet.
     fn is_unpriced(&self, own: Option<&SpendTotals>) -> bool {
         !self.told_unpriced && (self.began_unpriced || own.is_some_and(|own| own.unpriced > 0))
     }
 
-    /// What the next generation begins with.
+    /// Returns the budget of the next generation.
     pub fn carried(&self, own: Option<&SpendTotals>, is_checkpoint: bool) -> BudgetHead {
         let (lent, left): (Vec<Slice>, Vec<Slice>) = self.lent.iter().cloned().partition(|slice| slice.is_spawned);
         let is_turn = is_checkpoint && attempts(own) > self.attempts_before;
@@ -320,19 +322,19 @@ impl BudgetHead {
         BudgetHead { turns, children, lent, ..self.clone() }
     }
 
-    /// The run goes on from a copy of its log, and nobody hears of the children before (BG3).
+    /// Continues from a copy of the run's own log; results of earlier children will not arrive (BG3).
     pub(crate) fn retried(&mut self, own: Option<&SpendTotals>) {
         self.attempts_before = attempts(own);
         (self.children, self.lent) = (self.children.plus(self.lent()), Vec::new());
         if self.is_slice {
-            // What it left is its parent's again (BG2).
+            // The unspent rest was returned to the parent (BG2).
             let used = self.used(own);
             self.limit.tokens = self.limit.tokens.map(|limit| limit.min(used.tokens));
             self.limit.cost = self.limit.cost.map(|limit| limit.min(used.cost));
         }
     }
 
-    /// What a fork begins without that is made of the log as of `at`.
+    /// Returns the use that a fork of the log at `at` begins with.
     pub(crate) fn gone(&self, own: Option<&SpendTotals>, at: Timestamp) -> BudgetGone {
         let seconds = self.since.map_or(0, |since| at.since(since).as_secs());
         BudgetGone {
@@ -343,7 +345,7 @@ impl BudgetHead {
         }
     }
 
-    /// The run is a copy of another one, which has paid for what it has spent; the copy may spend what was left then (BG6).
+    /// Continues as a fork of another run, whose ledger has the copied costs; the fork has what was left then (BG6).
     pub(crate) fn forked(&mut self, gone: BudgetGone, at: Timestamp) {
         let BudgetGone { spent: children, turns, seconds, is_unpriced } = gone;
         let (limit, granted, since) = (self.limit, self.granted, Some(at.before(Duration::from_secs(seconds))));
@@ -356,7 +358,7 @@ impl BudgetHead {
         self.limit = self.limit.lowered_by(ceiling);
     }
 
-    /// What a child gets that is started now; nothing if that has no limit.
+    /// Deducts the slice of a child that is started now; returns `None` if it is unlimited.
     fn give(&mut self, child: &ChildStarted, own: Option<&SpendTotals>, at: Timestamp) -> Option<Budget> {
         let (asked, left) = (child.budget.unwrap_or_default(), self.left(own, at));
         let given = Budget {
@@ -371,7 +373,7 @@ impl BudgetHead {
         Some(given)
     }
 
-    /// What children get that are started again, for the log to say it; they are in `open` as they were asked for.
+    /// Deducts the slices of restarted children and returns them for the log; `open` has the children as the code started them.
     pub(crate) fn give_again<'a>(
         &mut self,
         open: impl Iterator<Item = (&'a ChildStarted, RunId)>,
@@ -387,7 +389,7 @@ impl BudgetHead {
         open.into_iter().map(again).collect()
     }
 
-    /// What [`BudgetHead::give_again`] gave.
+    /// Repeats [`BudgetHead::give_again`] from the log.
     fn lend_again(&mut self, children: &[ChildAgain]) {
         for again in children {
             self.lent.retain(|slice| slice.place != again.place || slice.is_spawned);
@@ -396,7 +398,7 @@ impl BudgetHead {
         }
     }
 
-    /// A child has ended; `child` says which, if it is a spawned one. Nobody gives back twice.
+    /// Returns the slice of an ended child; `child` is set for a spawned one. A slice is returned once.
     fn take_back(&mut self, place: &Place, child: Option<&RunId>, spent: Option<BudgetUse>) {
         match child {
             Some(child) => self.take_back_spawned(child, spent),
@@ -416,24 +418,24 @@ impl BudgetHead {
     }
 }
 
-/// What a run begins with: what it may spend, and what the generations before have spent.
+/// Returns the budget and the cost with which a generation begins.
 pub(crate) fn begin(started: &RunStarted, at: Timestamp) -> Purse {
     let (spend, attempts_before) = (started.spend.clone(), attempts(started.spend.as_deref()));
     let begun = |budget: Box<BudgetHead>| BudgetHead { since: budget.since.or(Some(at)), attempts_before, ..*budget };
     Purse { spend, budget: started.budget.clone().map(|budget| Box::new(begun(budget))) }
 }
 
-/// The budget as it is behind the events of a commit.
+/// Returns the budget after the events of a commit.
 pub(crate) fn after(head: &RunHead, events: &[Event], at: Timestamp) -> Option<Box<BudgetHead>> {
     let mut purse = Purse { spend: head.spend.clone(), budget: head.budget.clone() };
     events.iter().for_each(|event| purse.follow(event, at));
     purse.budget
 }
 
-/// Moves on with an event of the run's log.
+/// Updates cost and budget by an event of the run's log.
 pub(crate) fn follow(spend: &mut Option<Box<SpendTotals>>, budget: &mut Option<Box<BudgetHead>>, event: &Event, at: Timestamp) {
     match event {
-        // A copy is a run of its own from here on, and what it is a copy of has paid for that.
+        // From here on the copy is a run of its own; the original has the copied costs.
         Event::RunForked(_) => *spend = None,
         Event::RetryRequested(event) => *spend = event.spend.clone(),
         // BG4
@@ -485,7 +487,7 @@ pub(crate) fn follow(spend: &mut Option<Box<SpendTotals>>, budget: &mut Option<B
     }
 }
 
-/// What a run has spent and may spend, as of a place in its log: the same whenever its code comes there.
+/// Cost and budget of a run at a position in its log, the same in every replay.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Purse {
     pub spend: Option<Box<SpendTotals>>,
@@ -500,7 +502,7 @@ impl Purse {
         }
     }
 
-    /// What the run has spent, with its children that have ended.
+    /// Returns the use of the run and its ended children.
     pub fn spent(&self) -> BudgetUse {
         let children = self.budget.as_ref().map_or(BudgetUse::default(), |budget| budget.children);
         BudgetUse::of(self.spend.as_deref()).plus(children)
@@ -519,12 +521,12 @@ fn in_all(slices: &[Slice]) -> BudgetUse {
     slices.iter().fold(BudgetUse::default(), |sum, slice| sum.plus(slice.given.as_use()))
 }
 
-/// No more than is left, and half of it for who asks for nothing.
+/// Returns at most what is left, and half of it if nothing was requested.
 fn cut(asked: Option<u64>, left: Option<u64>) -> Option<u64> {
     left.map_or(asked, |left| Some(asked.map_or(left.div_ceil(2), |asked| asked.min(left))))
 }
 
-/// What a child may spend that its parent has started as `id`: its slice, or what it was asked for with if its parent may spend anything.
+/// Returns the budget of a child started as `id`: its slice, or the requested budget if the parent is unlimited.
 pub(crate) fn of_child(parent: Option<&BudgetHead>, asked: &ChildStarted, id: &RunId) -> Option<Box<BudgetHead>> {
     let is_its = |slice: &&Slice| slice.child == *id && slice.place == asked.place;
     let limit = match parent {
@@ -574,18 +576,18 @@ mod tests {
         assert_eq!(dollars.exhausted(Some(&unpriced), Timestamp(0)), Some(UNPRICED)); // BG7
         let mut fork = dollars.clone();
         fork.forked(dollars.gone(Some(&unpriced), Timestamp(0)), Timestamp(0));
-        assert_eq!(
-            fork.exhausted(None, Timestamp(0)),
-            Some(UNPRICED),
-            "it may spend what was left, and nobody knows what that is"
-        );
+        assert_eq!(fork.exhausted(None, Timestamp(0)), Some(UNPRICED), "the fork inherits the unpriced use");
         assert_eq!(BudgetHead { told_unpriced: true, ..dollars }.exhausted(Some(&unpriced), Timestamp(0)), None);
         let turns = BudgetHead::of(Budget::default().turns(1));
         assert_eq!(turns.carried(Some(&spent(1)), false).exhausted(None, Timestamp(0)), None);
-        assert_eq!(turns.carried(None, true).exhausted(None, Timestamp(0)), None, "nothing was asked for");
+        assert_eq!(turns.carried(None, true).exhausted(None, Timestamp(0)), None, "no attempt in this turn");
         assert_eq!(turns.carried(Some(&spent(1)), true).exhausted(None, Timestamp(0)), Some("turns"));
         let later = BudgetHead { attempts_before: 1, ..turns };
-        assert_eq!(later.carried(Some(&spent(1)), true).exhausted(None, Timestamp(0)), None, "the turn before did");
+        assert_eq!(
+            later.carried(Some(&spent(1)), true).exhausted(None, Timestamp(0)),
+            None,
+            "the attempt was in the turn before"
+        );
     }
 
     #[test]
@@ -597,8 +599,8 @@ mod tests {
             (given.and_then(|given| given.tokens), parent.left(Some(&own), at).tokens)
         };
         assert_eq!(give(0, Some(60)), (Some(60), Some(30)));
-        assert_eq!(give(1, None), (Some(15), Some(15)), "half of what is left for who asks for nothing");
-        assert_eq!(give(2, Some(60)), (Some(15), Some(0)), "no more than there is");
+        assert_eq!(give(1, None), (Some(15), Some(15)), "half of what is left by default");
+        assert_eq!(give(2, Some(60)), (Some(15), Some(0)), "at most what is left");
         assert_eq!(give(3, None), (Some(0), Some(0)));
         parent.take_back(&Place::root(0), None, Some(BudgetUse { tokens: 20, cost: PicoDollars(0) }));
         assert_eq!(parent.left(Some(&own), at).tokens, Some(40), "BG2");
@@ -608,7 +610,7 @@ mod tests {
             "BG3: the other slices count as spent"
         );
         assert_eq!(parent.carried(Some(&own), false).left(Some(&own), at).cost, None);
-        assert_eq!(parent.used(Some(&own)).tokens, 60, "BG3: and so they do when the run ends");
+        assert_eq!(parent.used(Some(&own)).tokens, 60, "BG3: also when the run ends");
     }
 
     #[test]
@@ -624,7 +626,7 @@ mod tests {
         assert_eq!(parent.left(None, at).tokens, Some(60));
         for _ in 0..2 {
             parent.take_back(&Place::root(5), Some(&spawned.child), Some(BudgetUse { tokens: 7, cost: PicoDollars(0) }));
-            assert_eq!(parent.left(None, at).tokens, Some(93), "once, whoever asks how often");
+            assert_eq!(parent.left(None, at).tokens, Some(93), "a slice is returned once");
         }
     }
 
@@ -649,10 +651,10 @@ mod tests {
         let ceiling = Budget::default().tokens(100).turns(5);
         let asked = |tokens: u64| Allowance { limit: Budget::default().tokens(tokens), granted: Budget::default() };
         assert_eq!(limits(None, &[set(100)]), ceiling);
-        assert_eq!(limits(Some(asked(1_000_000_000_000)), &[set(100)]), ceiling, "a start cannot raise it");
-        assert_eq!(limits(Some(asked(7)), &[set(100)]), Budget { tokens: Some(7), ..ceiling }, "and can lower it");
+        assert_eq!(limits(Some(asked(1_000_000_000_000)), &[set(100)]), ceiling, "a start cannot raise a limit");
+        assert_eq!(limits(Some(asked(7)), &[set(100)]), Budget { tokens: Some(7), ..ceiling }, "a start can lower a limit");
         let granted = Allowance::granted(Budget::default().tokens(500));
-        assert_eq!(limits(Some(granted), &[set(100)]), Budget { tokens: Some(500), ..ceiling }, "in what is granted alone");
+        assert_eq!(limits(Some(granted), &[set(100)]), Budget { tokens: Some(500), ..ceiling }, "only granted limits are kept");
         let resumed = Event::from(RunResumed { budget: Some(Budget::default().tokens(900)) });
         assert_eq!(limits(Some(asked(7)), &[set(100), resumed, set(100)]), Budget { tokens: Some(900), ..ceiling });
     }

@@ -1,14 +1,14 @@
-//! The ledger: what runs have cost, by run, tree, model and day.
+//! The ledger: the cost of runs, by run, tree, model and day.
 //!
-//! A *row* is the sum of what the logs of one run say of one model on one day. Owns which row an event changes and how, and how rows are
-//! put together to answer a question. Stores keep the rows and write them together with the event ([`Effect::Charge`](crate::run::Effect)). Must never
-//! be more than the log: a row is made again from it as long as it is there.
+//! A *row* is the sum of the costs in the logs of one run for one model on one day. Owns which row an event changes and how, and
+//! how rows are aggregated for a query. Stores write the rows together with the event ([`Effect::Charge`](crate::run::Effect)). A
+//! row is derived from the log and can be rebuilt as long as the log exists.
 //!
 //! Invariants:
-//! - LG3: the rows of a run are what the events of its logs say, so that their sum is what its head says. What was copied from another
-//!   log is in that one's rows (R12).
-//! - LG4: rows outlive their logs. Another run that gets the id of one that was deleted has rows of its own: they are told apart by the
-//!   life of the first log.
+//! - LG3: the rows of a run follow from the events of its logs, and their sum equals the totals of its head. Copied events count
+//!   in the rows of the original log (R12).
+//! - LG4: rows outlive their logs. A run that reuses the id of a deleted one has rows of its own, distinguished by the
+//!   incarnation of the first log.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -17,13 +17,13 @@ use crate::run::root::family;
 use crate::spend::{Charge, SpendTotals, day_of};
 use crate::{Namespace, RunHead, RunId, RunKey, Timestamp, message, numbered};
 
-/// Which row of the ledger.
+/// The key of a ledger row.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LedgerKey {
     pub run: RunKey,
-    /// Of the first log that it counts: 0, but for later generations that do not know how their run began.
+    /// The generation of the first counted log: 0, except for later generations that do not know how their run began.
     pub generation: u32,
-    /// Of that log; 0 if nobody knows.
+    /// The incarnation of that log; 0 if unknown.
     pub life: u64,
     /// Days since 1970, UTC.
     pub day: u32,
@@ -31,7 +31,7 @@ pub struct LedgerKey {
 }
 
 impl LedgerKey {
-    /// The row that a charge of the run that `head` is of goes to.
+    /// Returns the key of the row that a charge of this run belongs to.
     pub fn of(head: &RunHead, charge: &Charge) -> LedgerKey {
         let (generation, life) = match head.origin_life() {
             Some(life) => (0, life),
@@ -40,18 +40,19 @@ impl LedgerKey {
         LedgerKey { run: head.key.clone(), generation, life, day: charge.day, model: charge.model.clone() }
     }
 
-    /// The tree of runs that it belongs to, by the name of the family.
+    /// Returns the id of the root run of the tree.
     pub fn tree(&self) -> &str {
         family(&self.run.id)
     }
 }
 
 message! {
-    /// What a row says.
+    /// The value of a row.
     #[derive(Copy, Default, Eq)]
     pub struct LedgerSum {
         1 => lines: SpendTotals,
-        /// How many attempts that stood as unknown no longer do: an attempt may begin in one log of a run and say what it cost in the next.
+        /// The number of attempts that no longer count as unknown: an attempt may begin in one log of a run and report its cost
+        /// in the next.
         2 => settled: u64,
     }
 }
@@ -65,7 +66,7 @@ impl LedgerSum {
         LedgerSum { lines: self.lines.plus(&other.lines), settled: self.settled.saturating_add(other.settled) }
     }
 
-    /// What that comes to; of all rows of a run, what its head says.
+    /// Returns the totals; over all rows of a run they equal those of its head.
     pub fn totals(&self) -> SpendTotals {
         SpendTotals {
             attempts: self.lines.attempts.saturating_sub(self.settled),
@@ -75,7 +76,7 @@ impl LedgerSum {
     }
 }
 
-/// What several logs of a run say together.
+/// Adds the rows of another log of the run.
 pub fn add_rows(rows: &mut BTreeMap<LedgerKey, LedgerSum>, others: BTreeMap<LedgerKey, LedgerSum>) {
     for (row, sum) in others {
         let known = rows.entry(row).or_default();
@@ -84,12 +85,12 @@ pub fn add_rows(rows: &mut BTreeMap<LedgerKey, LedgerSum>, others: BTreeMap<Ledg
 }
 
 numbered! {
-    /// By what a question about the ledger is answered.
+    /// The grouping of a ledger query.
     pub enum SpendBy {
         0 => Model,
         1 => Day,
         2 => Run,
-        /// A run, its children, their children, and what was forked from them.
+        /// A run with all its descendants, and forks of them.
         3 => Tree,
     }
 }
@@ -109,28 +110,29 @@ impl SpendBy {
     }
 }
 
-/// A question about the ledger of one namespace.
+/// A query of the ledger of one namespace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpendQuery {
     pub namespace: Namespace,
     pub by: SpendBy,
-    /// Attempts that began on the day of this moment or later, in UTC.
+    /// Attempts that began on the UTC day of this time or later.
     pub from: Option<Timestamp>,
-    /// Attempts that began before this moment, or later on its day: the ledger knows whole days. Midnight is not part of the day.
+    /// Attempts that began before this time or on its day: the ledger has whole days. A time at midnight excludes the day that it
+    /// begins.
     pub until: Option<Timestamp>,
-    /// Only the tree that this run is of.
+    /// Only the tree of this run.
     pub tree: Option<RunId>,
     /// 0 means the store's default page.
     pub limit: usize,
 }
 
 impl SpendQuery {
-    /// About everything in the default namespace.
+    /// Returns a query of everything in the default namespace.
     pub fn by(by: SpendBy) -> SpendQuery {
         SpendQuery { namespace: Namespace::default(), by, from: None, until: None, tree: None, limit: 0 }
     }
 
-    /// The first and the last day that count; nothing if none does.
+    /// Returns the first and the last matching day; `None` if there is none.
     pub fn days(&self) -> Option<(u32, u32)> {
         let first = self.from.map_or(0, day_of);
         let last = match self.until {
@@ -144,7 +146,7 @@ impl SpendQuery {
         self.tree.as_ref().map(family)
     }
 
-    /// Whether a row counts.
+    /// Returns true if the row matches.
     pub fn matches(&self, row: &LedgerKey) -> bool {
         row.run.namespace == self.namespace
             && self.days().is_some_and(|(first, last)| (first..=last).contains(&row.day))
@@ -153,16 +155,16 @@ impl SpendQuery {
 }
 
 message! {
-    /// The sum of what belongs to one model, day, run or tree.
+    /// The sum for one model, day, run or tree.
     #[derive(Eq)]
     pub struct SpendRow {
-        /// The model, the day (`2026-11-16`), or the id of the run or of the first run of the tree.
+        /// The model, the day (`2026-11-16`), the id of the run, or that of the root run of the tree.
         1 => name: String,
         2 => totals: SpendTotals,
     }
 }
 
-/// Puts rows together, however they come.
+/// Aggregates rows in any order.
 #[derive(Debug)]
 pub struct SpendTally {
     by: SpendBy,
@@ -185,14 +187,14 @@ impl SpendTally {
         *known = known.plus(sum);
     }
 
-    /// The first `limit` of them: the newest day, or else what cost most.
+    /// Returns the first `limit` sums: the newest days, or else the highest costs.
     pub fn finish(self, limit: usize) -> Vec<SpendRow> {
         let rows = self.sums.into_iter().map(|(name, sum)| SpendRow { name, totals: sum.totals() });
         in_order(self.by, rows.filter(|row| !row.totals.is_empty()).collect(), limit)
     }
 }
 
-/// Puts answers of several stores together, each of which has all rows of the runs it has.
+/// Merges the results of several stores; all rows of a run are in one store.
 pub fn merge(by: SpendBy, answers: impl IntoIterator<Item = SpendRow>, limit: usize) -> Vec<SpendRow> {
     let mut sums: BTreeMap<String, SpendTotals> = BTreeMap::new();
     for SpendRow { name, totals } in answers {
@@ -211,7 +213,7 @@ fn in_order(by: SpendBy, mut rows: Vec<SpendRow>, limit: usize) -> Vec<SpendRow>
     rows
 }
 
-/// A day as people write it.
+/// Formats a day as a date.
 fn day_text(day: u32) -> String {
     let midnight = Timestamp(u64::from(day) * 24 * 60 * 60 * 1_000).to_string();
     midnight.split('T').next().unwrap_or_default().to_owned()
@@ -235,7 +237,7 @@ mod tests {
         LedgerSum { lines: SpendTotals::of(&Spend::on("m").tokens(tokens).cost(PicoDollars(cost))), settled: 0 }
     }
 
-    /// LG3, LG4: however often a run continues it has one row for a model and a day, and no other run has it.
+    /// LG3, LG4: all generations of a run share one row per model and day, and no other run uses it.
     #[test]
     fn the_generations_of_a_run_share_their_rows() {
         let key = row("r", 0, 0, "m").run;
@@ -247,9 +249,9 @@ mod tests {
         assert_eq!((first.generation, first.life), (0, 7));
         assert_eq!(later(8, 1, start(7).origin_seed()), first);
         assert_eq!(later(9, 2, Some(7)), first);
-        assert_ne!(of(start(9)), first, "another run of that id");
+        assert_ne!(of(start(9)), first, "another incarnation");
         let unknown = later(8, 1, None);
-        assert_eq!((unknown.generation, unknown.life), (1, 8), "a log that does not say how its run began");
+        assert_eq!((unknown.generation, unknown.life), (1, 8), "a log without the start of its run");
     }
 
     fn costs(by: SpendBy, rows: &[(LedgerKey, LedgerSum)], limit: usize) -> Vec<(String, u64)> {
@@ -272,7 +274,7 @@ mod tests {
         let named = |rows: &[(&str, u64)]| rows.iter().map(|(name, cost)| ((*name).to_owned(), *cost)).collect::<Vec<_>>();
         assert_eq!(costs(SpendBy::Tree, &rows, 10), named(&[("b", 1_000), ("a", 111)]));
         assert_eq!(costs(SpendBy::Day, &rows, 1), named(&[("1970-01-03", 1_100)]), "the newest");
-        assert_eq!(costs(SpendBy::Run, &rows, 2), named(&[("b", 1_000), ("a", 101)]), "the dearest");
+        assert_eq!(costs(SpendBy::Run, &rows, 2), named(&[("b", 1_000), ("a", 101)]), "the most expensive");
     }
 
     #[test]

@@ -1,12 +1,14 @@
-//! What attempts cost: tokens and money, exactly, and how totals are made of them.
+//! The cost of attempts: tokens and money, and the totals made of them.
 //!
-//! A *line* is what one attempt spent on one model. Owns how a line gets into totals, the same for a run, a tree, a model and a day, so
-//! that every total is a sum of the same lines. Must never look at a clock or a price list: whoever made the call says what it cost.
+//! A *line* is the cost of one attempt for one model. Owns how a line changes totals, the same for a run, a tree, a model and a
+//! day, so that every total is a sum of the same lines. Must never read a clock or a price list: the worker that made the call
+//! reports the cost.
 //!
 //! Invariants:
-//! - LG1: an attempt is in the totals once, from the moment it is handed out: as unknown until somebody says what it cost, and then with
-//!   that. Its number (generation, place, claim and beginning) is taken once in its run: by a slot, or by the record that has its outcome.
-//! - LG2: everything is a whole number, and sums stop at the largest one instead of turning over.
+//! - LG1: an attempt is in the totals once, from the time a worker gets it: as unknown until its cost is reported, then with that
+//!   cost. Its key (generation, call id, claim and start) is unique in its run: by an idempotency record, or by the record with
+//!   the result.
+//! - LG2: all values are integers, and sums saturate.
 
 pub mod budget;
 pub mod ledger;
@@ -22,32 +24,32 @@ use crate::run::Once;
 use crate::task::TaskReport;
 use crate::{Event, Timestamp, message};
 
-/// How many models one attempt can spend on.
+/// The maximum number of models per attempt.
 pub const LINES_MAX: usize = 32;
-/// The longest name of a model or provider, in bytes.
+/// The maximum length of a model's or provider's name, in bytes.
 pub const NAME_BYTES_MAX: usize = 200;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
 message! {
-    /// Tokens, each counted in one place.
+    /// Token counts; each token is in one of them, except for `reasoning`.
     #[derive(Copy, Default, Eq)]
     pub struct Tokens {
-        /// Read anew, neither from a cache nor into one.
+        /// Input tokens that were neither read from a cache nor written to one.
         1 => input: u64,
-        /// Read from the provider's cache.
+        /// Input tokens read from the provider's cache.
         2 => cached_read: u64,
-        /// Read anew and put into the provider's cache.
+        /// Input tokens written to the provider's cache.
         3 => cached_write: u64,
-        /// Everything the model wrote, its reasoning included.
+        /// Output tokens, including reasoning.
         4 => output: u64,
-        /// How much of `output` was reasoning, where that is told.
+        /// The part of `output` that was reasoning, if reported.
         5 => reasoning: u64,
     }
 }
 
 impl Tokens {
-    /// Read and written; reasoning is a part of what was written.
+    /// Returns input plus output; reasoning is part of the output.
     pub fn total(&self) -> u64 {
         [self.cached_read, self.cached_write, self.output].into_iter().fold(self.input, u64::saturating_add)
     }
@@ -63,9 +65,9 @@ impl Tokens {
     }
 }
 
-/// Money in millionths of a millionth of a dollar. Text, and so JSON, has dollars: `"0.00081"`.
+/// Money in millionths of a millionth of a dollar. The text and JSON forms are dollars: `"0.00081"`.
 ///
-/// The largest amount is 18 million dollars; sums stop there.
+/// The largest amount is 18 million dollars; sums saturate there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PicoDollars(pub u64);
 
@@ -76,7 +78,7 @@ impl PicoDollars {
         PicoDollars(self.0.saturating_add(other.0))
     }
 
-    /// Reads dollars as people write them: `2.50`. More than twelve places are refused.
+    /// Parses dollars: `2.50`. Fails for more than twelve decimal places.
     pub fn parse(text: &str) -> Option<PicoDollars> {
         let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
         let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -104,10 +106,10 @@ impl Serialize for PicoDollars {
 
 impl<'de> Deserialize<'de> for PicoDollars {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PicoDollars, D::Error> {
-        // A number would have passed through a float on its way here.
+        // A JSON number might have lost digits as a float.
         let text = String::deserialize(deserializer)?;
         PicoDollars::parse(&text)
-            .ok_or_else(|| de::Error::custom(format_args!("`{text}` is no amount: write dollars, like \"2.50\"")))
+            .ok_or_else(|| de::Error::custom(format_args!("`{text}` is not an amount in dollars, like \"2.50\"")))
     }
 }
 
@@ -132,28 +134,28 @@ impl Field for PicoDollars {
 }
 
 message! {
-    /// A line of the ledger: what one attempt spent on one model.
+    /// A line of the ledger: the cost of one attempt for one model.
     #[derive(Eq)]
     pub struct Spend {
         1 => model: String,
         2 => provider: String,
         3 => tokens: Tokens,
-        /// Nothing where the price is not known.
+        /// `None` if the price is unknown.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         4 => cost: Option<PicoDollars>,
-        /// Nobody knows what it was in the end: `tokens` are what was heard of.
+        /// The final cost is unknown: `tokens` are those that were reported.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         5 => is_unknown: bool,
     }
 }
 
 impl Spend {
-    /// What an attempt spent on `model`, before anything is counted.
+    /// Returns a line for `model` without any cost.
     pub fn on(model: impl Into<String>) -> Spend {
         Spend { model: model.into(), provider: String::new(), tokens: Tokens::default(), cost: None, is_unknown: false }
     }
 
-    /// An attempt of whose cost nothing is known.
+    /// Returns a line with an unknown cost.
     pub fn unknown(model: impl Into<String>) -> Spend {
         Spend { is_unknown: true, ..Spend::on(model) }
     }
@@ -170,30 +172,30 @@ impl Spend {
         Spend { cost: Some(cost), ..self }
     }
 
-    /// Why the line is not taken: it comes from outside.
+    /// Returns the reason if the line, which comes from outside, is invalid.
     fn malformed(&self) -> Option<&'static str> {
         let is_name = |name: &str| name.len() <= NAME_BYTES_MAX && !name.chars().any(char::is_control);
         let is_sound = !self.model.is_empty() && is_name(&self.model) && is_name(&self.provider);
-        (!is_sound).then_some("the model or provider that it spent on has no name, or none that can be kept")
+        (!is_sound).then_some("the name of the model or provider is missing or invalid")
     }
 }
 
 message! {
-    /// What a worker says of one attempt beside its outcome.
+    /// The cost of an attempt, reported with its result.
     #[derive(Eq)]
     pub struct AttemptSpend {
         1 => attempt: u32,
-        /// When the attempt was handed out.
+        /// The time at which the worker got the attempt.
         2 => began_at: Timestamp,
-        /// The name under which the log has it as unknown; nothing if the log does not have it.
+        /// The ledger name under which the log counts it as unknown; `None` if the log does not count it.
         3 => stands_as: Option<String>,
-        /// One for each model.
+        /// One line per model.
         4 => lines: Vec<Spend>,
     }
 }
 
 impl AttemptSpend {
-    /// A report of an attempt that was not begun: where it stood as unknown, it has cost nothing.
+    /// Adds a cost of nothing to the report of an attempt that was not begun, if it counted as unknown.
     pub fn of_unbegun(self, report: TaskReport) -> TaskReport {
         match self.stands_as {
             None => report,
@@ -205,16 +207,16 @@ impl AttemptSpend {
 }
 
 message! {
-    /// The sum of many lines.
+    /// The sum of several lines.
     #[derive(Copy, Default, Eq)]
     pub struct SpendTotals {
-        /// How many lines: an attempt counts once for each model that it asked.
+        /// The number of lines: an attempt counts once per model.
         1 => attempts: u64,
-        /// How many of them have not said what they cost.
+        /// The number of lines with an unknown cost.
         2 => unknown: u64,
         3 => tokens: Tokens,
         4 => cost: PicoDollars,
-        /// How many have tokens without a price; they are not in `cost`.
+        /// The number of lines that have tokens and no price; they are not in `cost`.
         5 => unpriced: u64,
     }
 }
@@ -245,7 +247,7 @@ impl SpendTotals {
         }
     }
 
-    /// The totals with one more charge.
+    /// Returns the totals with one more charge.
     pub fn charged(&self, charge: &Charge) -> SpendTotals {
         let mut totals = *self;
         if charge.is_settled {
@@ -256,23 +258,23 @@ impl SpendTotals {
     }
 }
 
-/// What an event does to the totals of one model on one day.
+/// The change of the totals of one model on one day.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Charge {
-    /// Days since 1970, UTC: the day on which the attempt began.
+    /// The day on which the attempt began: days since 1970, UTC.
     pub day: u32,
     pub model: String,
-    /// An attempt that stood as unknown no longer does.
+    /// An attempt that counted as unknown no longer does.
     pub is_settled: bool,
     pub line: Option<SpendTotals>,
 }
 
-/// The day of a moment, counted from 1970 in UTC.
+/// Returns the day of a time: days since 1970, UTC.
 pub fn day_of(at: Timestamp) -> u32 {
     u32::try_from(at.0 / DAY_MS).unwrap_or(u32::MAX)
 }
 
-/// What follows from an event for the ledger; nothing for most of them.
+/// Returns the charges of an event; none for most events.
 pub fn charges(event: &Event) -> Vec<Charge> {
     match event {
         Event::TaskAttempted(TaskAttempted { stands_as: Some(model), began_at: Some(began_at), .. }) => {
@@ -291,19 +293,19 @@ pub fn charges(event: &Event) -> Vec<Charge> {
 }
 
 impl TaskAttemptEnded {
-    /// The slot by which the attempt is counted once (LG1).
+    /// Returns the idempotency record by which the attempt is counted once (LG1).
     pub fn once(&self) -> Once {
         let TaskAttemptEnded { generation, place, claim, began_at, .. } = self;
         Once::new(format!("spend:{generation}:{place}:{claim}:{}", began_at.0))
     }
 
-    /// Why it is not taken: it comes from outside.
+    /// Returns the reason if the event, which comes from outside, is invalid.
     pub fn malformed(&self) -> Option<&'static str> {
         let is_nothing = self.spend.is_empty() && self.stands_as.is_none();
         if is_nothing || self.spend.len() > LINES_MAX {
-            return Some("it spent on no model, or on too many");
+            return Some("the attempt reports no model or too many");
         }
-        // It becomes the name of a row, as a model's does.
+        // It becomes part of a ledger key, like a model name.
         let stands = self.stands_as.as_ref().map(|name| Spend::on(name.as_str()));
         self.spend.iter().chain(&stands).find_map(Spend::malformed)
     }
@@ -359,12 +361,12 @@ mod tests {
         let unknown = total(&[begun.clone().into()]);
         assert_eq!((unknown.attempts, unknown.unknown), (1, 1));
         let known = total(&[begun.into(), ended.clone().into()]);
-        assert_eq!((known.attempts, known.unknown, known.unpriced), (2, 0, 1), "one for each model");
+        assert_eq!((known.attempts, known.unknown, known.unpriced), (2, 0, 1), "one line per model");
         assert_eq!((known.tokens.input, known.cost), (14, PicoDollars(5)));
 
         assert_eq!(ended.malformed(), None);
         let nothing = TaskAttemptEnded { spend: Vec::new(), ..ended.clone() };
-        assert_eq!(nothing.malformed(), None, "it was not begun");
+        assert_eq!(nothing.malformed(), None, "an attempt that was not begun");
         assert!(TaskAttemptEnded { stands_as: None, ..nothing }.malformed().is_some());
         assert!(TaskAttemptEnded { spend: vec![Spend::on("")], ..ended.clone() }.malformed().is_some());
         assert!(TaskAttemptEnded { spend: vec![Spend::on("m"); LINES_MAX + 1], ..ended }.malformed().is_some());

@@ -1,29 +1,29 @@
-//! A unit of work on a queue: its options, and every decision about its attempts.
+//! Tasks: units of work on a queue, their options and every decision about their attempts.
 //!
-//! Owns the life of a task from queued to its one result. Stores keep a [`Task`] as it is and ask it what happens;
-//! they never decide. Must never read a clock.
+//! Owns the lifecycle of a task from queued to its one result. Stores keep a [`Task`] unchanged and call it for every decision.
+//! Must never read a clock.
 //!
 //! Invariants:
-//! - K1 (L8): a task has at most one terminal outcome; a report for another attempt changes nothing.
-//! - K2 (L9): a leased task is not offered again before its lease ends.
-//! - K3: a lost worker does not burn an attempt, but a task whose workers keep vanishing, one after the other and without a word, is
-//!   quarantined until a person lets it go. A call of a model is suspected later than others: what makes it is no code of a user.
-//! - K4: while its run is paused no attempt of a task begins, and whatever it waits for (its turn, the next attempt, all of them
-//!   together) keeps its remaining time. An attempt that runs goes on, with its own timeouts.
-//! - K5 (F22): tasks that lost a worker twice are handed out apart from each other: one that kills its worker does not take the
-//!   others along into quarantine.
-//! - K6: an `at_most_once` task is executed at most once per reported failure: an attempt that may have begun and ends without a result
-//!   (worker lost, interrupted, panicked, timed out, lease expired) ends the task as `outcome_unknown`. Only an attempt that is known not
-//!   to have started is handed out again.
-//! - K7 (R11): an attempt of a task whose class is known, or that costs something, is recorded in the write that hands it out; where its
-//!   run does not take the record, it is not handed out. So whoever leaves a part of a log behind knows what has begun in it, and what a
-//!   model call costs is counted from its beginning.
-//! - K8 (R10): a claim is told apart from every other one that a worker may still believe to have: of the task of an earlier run under
-//!   the same id, and of the same task where its log was moved from or in rows that were lost.
-//! - K9: two executions of a task never have the same attempt number. Interrupted attempts and lost workers use up a number, but do not
-//!   count against the retry limit.
-//! - K10 (L9): a worker that moves to another server takes its attempt along. What the server that it has left reports on its own (lost,
-//!   interrupted, not started, still alive) changes nothing any more.
+//! - K1 (L8): a task has at most one result; a report for another claim changes nothing.
+//! - K2 (L9): a leased task is not handed out again before its lease ends.
+//! - K3: a lost worker does not count as a failed attempt, but a task that loses several workers in a row without a report is
+//!   quarantined until an operator releases it. Model calls have a higher limit, because they run no user code.
+//! - K4: while its run is paused no attempt of a task begins, and its waiting times (visibility, retry delay, total timeout) keep
+//!   their remaining time. A running attempt continues, with its own timeouts.
+//! - K5 (F22): tasks that lost two workers are handed out at different times: a task that kills its worker does not drag the
+//!   others into quarantine.
+//! - K6: an `at_most_once` task is executed at most once per reported failure: an attempt that may have begun and ends without a
+//!   result (worker lost, interrupted, panicked, timed out, lease expired) ends the task as `outcome_unknown`. Only an attempt
+//!   that is known not to have started is handed out again.
+//! - K7 (R11): an attempt of a task with an effect class or a cost is recorded in the write that hands it out; if its run rejects
+//!   the record, it is not handed out. So code that abandons a part of a log knows which tasks have begun, and a model call
+//!   counts in the ledger from its beginning.
+//! - K8 (R10): a claim differs from every other one that a worker may still hold: of the same call in an earlier incarnation of
+//!   the run, and of the same task before its log was moved or its rows were lost.
+//! - K9: two executions of a task never have the same attempt number. Interrupted attempts and lost workers use up a number, but
+//!   do not count against the retry limit.
+//! - K10 (L9): a worker that moves to another server keeps its attempt. Reports that the previous server makes on its own (lost,
+//!   interrupted, not started, still alive) no longer change anything.
 
 mod report;
 
@@ -37,22 +37,23 @@ use crate::spend::{AttemptSpend, Spend};
 use crate::time::millis;
 use crate::{Failure, Hash, Name, Payload, Place, RunKey, Timestamp, WorkerId, message, numbered};
 
-/// How many workers a task may lose in a row before it is taken off its queue.
+/// The number of workers that a task may lose in a row before it is quarantined.
 pub const LOST_WORKERS_MAX: u32 = 5;
 
-/// How many a call of a model may lose. Its pauses grow up to minutes, so one that does kill its workers takes half an hour over it.
+/// The number of workers that a model call may lose in a row. Its delays grow to minutes, so a call that kills its workers is
+/// quarantined after half an hour.
 pub const LOST_CALLERS_MAX: u32 = 20;
 
-/// Over how long tasks are spread that lost their second worker; it doubles with each further one.
+/// The window over which tasks that lost their second worker are spread; it doubles with each further loss.
 const APART_FIRST_MS: u64 = 500;
 
 message! {
-    /// When and how often to try again.
+    /// The number of attempts and the delays between them.
     pub struct RetryPolicy {
-        /// How many attempts there are in all; 0 = no limit.
+        /// The maximum number of attempts; 0 = no limit.
         1 => attempts_max: u32,
         2 => first_delay_ms: u64,
-        /// By how much each delay grows over the one before; 200 doubles.
+        /// The growth of each delay over the one before; 200 doubles.
         3 => growth_percent: u32,
         4 => delay_max_ms: u64,
     }
@@ -64,7 +65,7 @@ impl Default for RetryPolicy {
     }
 }
 
-/// `.retry(5)` is five attempts in all, and `.retry(0)` is one, like `.retry(1)`.
+/// `.retry(5)` is five attempts in total, and `.retry(0)` is one, like `.retry(1)`.
 impl From<u32> for RetryPolicy {
     fn from(attempts: u32) -> RetryPolicy {
         RetryPolicy::attempts(attempts)
@@ -72,23 +73,23 @@ impl From<u32> for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// So many attempts in all, one second apart at first, doubling up to a minute. There is always a first attempt: none is one.
+    /// Returns a policy of so many attempts in total, at least one, with delays of one second at first, doubling up to a minute.
     pub const fn attempts(attempts_max: u32) -> RetryPolicy {
         let attempts_max = if attempts_max == 0 { 1 } else { attempts_max };
         RetryPolicy { attempts_max, ..RetryPolicy::forever() }
     }
 
-    /// Tries until it succeeds, fails fatally or times out; the pauses are those of [`RetryPolicy::attempts`].
+    /// Retries until it succeeds, fails fatally or times out, with the delays of [`RetryPolicy::attempts`].
     pub const fn forever() -> RetryPolicy {
         RetryPolicy { attempts_max: 0, first_delay_ms: 1_000, growth_percent: 200, delay_max_ms: 60_000 }
     }
 
-    /// The pause after the first attempt. It is kept as it is; where it is longer than the longest pause, no pause is longer than it.
+    /// Sets the delay after the first attempt. If it is longer than the maximum delay, it replaces the maximum.
     pub fn delay(self, first: Duration) -> RetryPolicy {
         RetryPolicy { first_delay_ms: millis(first), ..self }
     }
 
-    /// The longest pause that growing leads to; a minute otherwise.
+    /// Sets the maximum delay; the default is a minute.
     pub fn delay_max(self, max: Duration) -> RetryPolicy {
         RetryPolicy { delay_max_ms: millis(max), ..self }
     }
@@ -97,7 +98,7 @@ impl RetryPolicy {
         RetryPolicy { growth_percent: percent, ..self }
     }
 
-    /// When to try again after `attempt` (1, 2, …) failed at `now`; `None` makes the failure final.
+    /// Returns the time of the next attempt after `attempt` (1, 2, …) failed at `now`; `None` makes the failure final.
     pub fn next_attempt(&self, attempt: u32, failure: &Failure, now: Timestamp) -> Option<Timestamp> {
         if !failure.retryable || (self.attempts_max != 0 && attempt >= self.attempts_max) {
             return None;
@@ -123,68 +124,68 @@ message! {
         /// Higher goes first.
         2 => priority: i32,
         3 => retry: RetryPolicy,
-        /// How long the task may wait for its first attempt.
+        /// The maximum wait for the first attempt.
         4 => queued_timeout_ms: Option<u64>,
-        /// How long one attempt may take.
+        /// The maximum duration of one attempt.
         5 => attempt_timeout_ms: Option<u64>,
-        /// How long all attempts and the pauses between them may take.
+        /// The maximum duration of all attempts and the delays between them.
         6 => total_timeout_ms: Option<u64>,
-        /// How long an attempt may be silent.
+        /// The maximum time between two heartbeats of an attempt.
         7 => heartbeat_timeout_ms: Option<u64>,
-        /// Handed to the task instead of the one derived from its place.
+        /// Replaces the key that is derived from the call id.
         8 => idempotency_key: Option<String>,
-        /// What happens if it is done twice. Where it is known, every attempt is recorded before it begins.
+        /// The effect of a repeated attempt. If it is known, every attempt is recorded before it begins.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         9 => class: Option<EffectClass>,
-        /// What it does costs money: its attempts stand in the ledger, and the run's budget is looked at before each of them.
+        /// The task costs money: its attempts are in the ledger, and the run's budget is checked before each of them.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         10 => costs: bool,
     }
 }
 
 numbered! {
-    /// What doing something twice would do.
+    /// The effect of a repeated attempt.
     pub enum EffectClass {
-        /// Twice is worse than once, and better than not at all.
+        /// May run more than once.
         0 => AtLeastOnce,
-        /// Nothing: it only looks or computes.
+        /// None: it only reads or computes.
         1 => Pure,
-        /// Nothing, because whoever does it is given a key by which it knows the second time.
+        /// None: the callee deduplicates by an idempotency key.
         2 => Keyed,
-        /// Harm: after an attempt whose outcome nobody knows, nobody tries again.
+        /// Harm: it is not retried after an attempt with an unknown outcome.
         3 => AtMostOnce,
     }
 }
 
-/// The code of a failure that the worker reports because the task's code panicked or was aborted.
+/// The failure code that a worker reports if the task's code panicked or was aborted.
 pub const PANICKED: &str = "panicked";
 
-/// The code of the failure of an `at_most_once` task whose attempt may have had its effect (K6).
+/// The failure code of an `at_most_once` task whose attempt may have had its effect (K6).
 pub const OUTCOME_UNKNOWN: &str = "outcome_unknown";
 
-/// How the kinds of model calls begin; the model's name follows.
+/// The kind prefix of model calls; the model's name follows.
 pub const MODEL_CALL: &str = "llm.";
 
-/// Whether attempts of such a task cost money.
+/// Returns true if attempts of the task cost money.
 pub fn costs(kind: &Name, options: &TaskOptions) -> bool {
     options.costs || kind.as_str().starts_with(MODEL_CALL)
 }
 
 message! {
-    /// Which task: the call that scheduled it.
+    /// The id of a task: the call that scheduled it.
     #[derive(Eq, PartialOrd, Ord)]
     pub struct TaskId {
         1 => run: RunKey,
         2 => generation: u32,
         3 => place: Place,
-        /// Which life of the run made the call (see [`crate::RunHead::life`]); unknown where a person names the task.
+        /// The incarnation of the run (see [`crate::RunHead::life`]); `None` if a person names the task.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         4 => life: Option<u64>,
     }
 }
 
 impl TaskId {
-    /// Whether both are one task: the same call of an earlier run under the run's id is another one (K8).
+    /// Returns true if both are the same task; the same call of another incarnation of the run is not (K8).
     pub fn is_same_task(&self, other: &TaskId) -> bool {
         (&self.run, self.generation, &self.place) == (&other.run, other.generation, &other.place)
             && is_same_life(self.life, other.life)
@@ -201,29 +202,29 @@ numbered! {
     pub enum TaskState {
         0 => Queued,
         1 => Leased,
-        /// Taken off its queue after losing too many workers; a person decides.
+        /// Taken off its queue after losing too many workers; an operator decides.
         2 => Quarantined,
     }
 }
 
 message! {
-    /// How many open tasks of a kind a queue has.
+    /// The number of open tasks of a kind on a queue.
     #[derive(Eq)]
     pub struct TaskCount {
         /// `None` is the default queue.
         1 => queue: Option<Name>,
         2 => kind: Name,
-        /// Wait for a worker, or for their next attempt.
+        /// Tasks that wait for a worker or for their next attempt.
         3 => queued: u64,
         4 => running: u64,
         5 => quarantined: u64,
-        /// Since when, or from when on, the first of those that are queued may be taken.
+        /// The time at which the first queued task became or becomes visible.
         6 => oldest_at: Option<Timestamp>,
     }
 }
 
 message! {
-    /// A task as a store keeps it, from scheduled to its outcome.
+    /// A task row, from its scheduling to its result.
     pub struct Task {
         1 => id: TaskId,
         2 => kind: Name,
@@ -233,39 +234,40 @@ message! {
         6 => state: TaskState,
         /// The current attempt (1, 2, …), or the next one while queued.
         7 => attempt: u32,
-        /// When a queued task may be offered.
+        /// The time from which on a queued task is handed out.
         8 => visible_at: Timestamp,
         9 => started_at: Option<Timestamp>,
         10 => heard_at: Timestamp,
         11 => lease_until: Timestamp,
         12 => worker: Option<WorkerId>,
-        /// Counts claims; fences reports of an earlier claim of the same attempt. Begins at a time where the task was made from its log
+        /// The number of the claim; fences reports of earlier claims. Begins at a timestamp if the task was rebuilt from its log
         /// alone.
         13 => claim: u64,
         14 => lost_workers: u32,
         15 => last_failure: Option<Failure>,
         16 => first_started_at: Option<Timestamp>,
-        /// The latest progress its worker told.
+        /// The latest progress that its worker reported.
         17 => progress: Option<Payload>,
-        /// Since when its run is paused, if it is.
+        /// The start of the run's current pause.
         18 => paused_at: Option<Timestamp>,
-        /// How long its run was paused before, since the task was scheduled.
+        /// The total length of earlier pauses since the task was scheduled.
         19 => paused_ms: u64,
         /// A standalone task: its end is the end of its run (R9).
         #[serde(default)]
         20 => ends_run: bool,
-        /// How many of the attempts before `attempt` do not count against the retry limit: interrupted, or their worker was lost (K9).
+        /// The number of attempts before `attempt` that do not count against the retry limit: interrupted, or their worker was
+        /// lost (K9).
         #[serde(default)]
         21 => uncounted_attempts: u32,
     }
 }
 
-/// What became of a task.
+/// The result of a change of a task.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TaskFate {
-    /// Still open; keep the changed task.
+    /// Still open: save the changed task.
     Open,
-    /// Over: remove the task and append this input to its run.
+    /// Ended: remove the task and append this input to its run.
     Ended(Box<Event>),
 }
 
@@ -274,7 +276,7 @@ pub enum TaskFate {
 #[error("the attempt is over: another result was recorded, or the task was given to another worker")]
 pub struct StaleReport;
 
-/// A task that is worked on, waits its turn or is over: there is nothing to retry.
+/// The task is running, queued or ended: it is not in quarantine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the task is not in quarantine")]
 pub struct NotQuarantined;
@@ -311,22 +313,22 @@ impl Task {
         self.attempt.saturating_sub(self.uncounted_attempts).max(1)
     }
 
-    /// The rows that said how often the task was claimed are gone or elsewhere: its claims go on above all that were given until `now`,
-    /// because no task is claimed a thousand times in a second (K8).
+    /// Raises the claim number above all claims until `now`, after the rows that counted them were lost or moved. No task is
+    /// claimed a thousand times per second (K8).
     pub fn claim_after(&mut self, now: Timestamp) {
         self.claim = self.claim.max(now.0);
     }
 
-    /// The same from the beginning: it goes on in another log, or what it failed with was set aside. Attempt numbers that the log has are
-    /// not used again (K9).
+    /// Returns the task as newly scheduled, because it continues in another log or its failure was set aside. Attempt numbers in
+    /// the log are not reused (K9).
     pub(crate) fn anew(&self, now: Timestamp) -> Task {
         let (attempt, uncounted_attempts) = (self.attempt, self.attempt.saturating_sub(1));
         let task = Task::new(self.id.clone(), self.kind.clone(), self.input.clone(), self.options.clone(), now);
         Task { attempt, uncounted_attempts, ..task }
     }
 
-    /// Attempt number `attempt` has begun, and nothing is known but that. An `at_most_once` task ends with that when it is next looked at
-    /// (K6); any other goes on with the next number, and with all the attempts that its retry limit allows.
+    /// Records that attempt number `attempt` has begun and nothing else is known. An `at_most_once` task ends at its next expiry
+    /// (K6); any other continues with the next number and its full retry limit.
     pub(crate) fn lose_attempt(&mut self, attempt: u32, at: Timestamp) {
         self.attempt = self.attempt.max(attempt);
         if self.is_at_most_once() {
@@ -336,7 +338,7 @@ impl Task {
         }
     }
 
-    /// Continues with the number behind `attempt`; none of the attempts so far counts against the retry limit.
+    /// Continues with the number after `attempt`; no attempt so far counts against the retry limit.
     pub(crate) fn skip_attempts(&mut self, attempt: u32) {
         self.attempt = self.attempt.max(attempt.saturating_add(1));
         self.uncounted_attempts = self.attempt - 1;
@@ -346,23 +348,23 @@ impl Task {
         self.options.class == Some(EffectClass::AtMostOnce)
     }
 
-    /// The key handed to the task's code: the same for every attempt.
+    /// Returns the idempotency key for the task's code: the same for every attempt.
     pub fn idempotency_key(&self) -> String {
         self.options.idempotency_key.clone().unwrap_or_else(|| idempotency_key(&self.id.run, self.id.generation, &self.id.place))
     }
 
-    /// The name under which the ledger has an attempt that has not said what it cost; nothing for a task that costs nothing.
+    /// Returns the ledger name of an attempt with an unknown cost; `None` for a task without cost.
     pub fn stands_as(&self) -> Option<String> {
         costs(&self.kind, &self.options)
             .then(|| self.kind.as_str().strip_prefix(MODEL_CALL).unwrap_or(self.kind.as_str()).to_owned())
     }
 
-    /// Whether its run is told of every attempt (K7).
+    /// Returns true if every attempt is recorded in the run's log (K7).
     pub fn is_recorded(&self) -> bool {
         self.options.class.is_some() || self.stands_as().is_some()
     }
 
-    /// What its run is told of the attempt that was just handed out, if it is told (K7).
+    /// Returns the record of the attempt that was just handed out, if it is to be recorded (K7).
     pub fn attempted(&self) -> Option<Input> {
         let stands_as = self.stands_as();
         let began_at = stands_as.as_ref().and(self.started_at);
@@ -370,7 +372,7 @@ impl Task {
         self.is_recorded().then(|| Input { generation: Some(self.id.generation), ..Input::new(attempted) })
     }
 
-    /// What the attempt that is under way has cost, as its worker tells it.
+    /// Returns the cost of the current attempt, as its worker reports it.
     pub fn attempt_spend(&self, lines: Vec<Spend>) -> AttemptSpend {
         let began_at = self.started_at.unwrap_or(self.heard_at);
         AttemptSpend { attempt: self.attempt, began_at, stands_as: self.stands_as(), lines }
@@ -381,17 +383,17 @@ impl Task {
         self.unbegun(TaskReport::NotStarted)
     }
 
-    /// The report of somebody who has not begun the attempt that was handed out: the ledger no longer has it.
+    /// Returns a report for an attempt that was not begun: it is removed from the ledger.
     pub fn unbegun(&self, report: TaskReport) -> TaskReport {
         self.attempt_spend(Vec::new()).of_unbegun(report)
     }
 
-    /// Whether an attempt may begin at `now`.
+    /// Returns true if an attempt may begin at `now`.
     pub fn may_be_claimed(&self, now: Timestamp) -> bool {
         self.waits_its_turn() && self.visible_at <= now
     }
 
-    /// Queued, and time brings its next attempt nearer.
+    /// Returns true if the task is queued and its run is not paused.
     pub fn waits_its_turn(&self) -> bool {
         self.state == TaskState::Queued && self.paused_at.is_none() // K4
     }
@@ -410,7 +412,7 @@ impl Task {
         self.lease_until = now.after(lease);
     }
 
-    /// Takes a worker's word about claim number `claim`.
+    /// Applies a worker's report about claim number `claim`. Fails if the claim is not current.
     pub fn report(&mut self, claim: u64, report: TaskReport, lease: Duration, now: Timestamp) -> Result<TaskFate, StaleReport> {
         if self.state != TaskState::Leased || self.claim != claim {
             return Err(StaleReport); // K1
@@ -423,12 +425,12 @@ impl Task {
                     false => TaskCompleted { place, output, attempts }.into(),
                 }))
             }
-            // The code of the task did not get to say what it has done.
+            // The code of the task could not report what it has done.
             TaskReport::Failed(failure) if self.is_at_most_once() && failure.code == PANICKED => {
                 self.end(self.outcome_unknown(&failure.bounded().message)) // K6
             }
             TaskReport::Failed(failure) => {
-                self.lost_workers = 0; // this one is still there
+                self.lost_workers = 0; // the worker is alive
                 self.fail(failure.bounded(), now)
             }
             TaskReport::Spent { report, .. } => return self.report(claim, *report, lease, now),
@@ -472,7 +474,7 @@ impl Task {
         })
     }
 
-    /// The next moment at which [`Task::expire`] has something to do.
+    /// Returns the next time at which [`Task::expire`] has something to do.
     pub fn due_at(&self) -> Option<Timestamp> {
         let options = &self.options;
         let after = |start: Option<Timestamp>, span: Option<u64>| Some(start?.after(Duration::from_millis(span?)));
@@ -493,18 +495,18 @@ impl Task {
         [total, own].into_iter().flatten().min()
     }
 
-    /// When a timeout that counts from the scheduling ends; never while the run is paused (K4).
+    /// Returns the end of a timeout that counts from the scheduling; `None` while the run is paused (K4).
     fn timeout_since_scheduled(&self, span: Option<u64>) -> Option<Timestamp> {
         let counted = Duration::from_millis(span?.saturating_add(self.paused_ms));
         self.paused_at.is_none().then(|| self.scheduled_at.after(counted))
     }
 
-    /// The run stands still from `at` on; a pause upon a pause changes nothing.
+    /// Pauses the task from `at` on; a second pause changes nothing.
     pub fn freeze(&mut self, at: Timestamp) {
         self.paused_at.get_or_insert(at);
     }
 
-    /// The run goes on after it was paused for `shift`.
+    /// Resumes the task after a pause of `shift`.
     pub fn thaw(&mut self, shift: Duration) {
         let Some(paused_at) = self.paused_at.take() else { return };
         self.paused_ms = self.paused_ms.saturating_add(millis(shift));
@@ -513,7 +515,7 @@ impl Task {
         }
     }
 
-    /// Does what has become due by `now`: timeouts end or retry the attempt, a lost lease gives the task back.
+    /// Handles what is due by `now`: timeouts end or retry the attempt, an expired lease queues the task again.
     pub fn expire(&mut self, now: Timestamp) -> TaskFate {
         if self.due_at().is_none_or(|due| due > now) {
             return TaskFate::Open;
@@ -534,7 +536,7 @@ impl Task {
             return self.fail(Failure::timed_out("the attempt"), now);
         }
         if passed(self.heard_at, options.heartbeat_timeout_ms) {
-            return self.fail(Failure::new("heartbeat_timed_out", "the attempt went silent"), now);
+            return self.fail(Failure::new("heartbeat_timed_out", "the attempt sent no heartbeat in time"), now);
         }
         self.lose_worker(now);
         TaskFate::Open
@@ -546,7 +548,7 @@ impl Task {
         Failure { retryable: false, ..Failure::new(OUTCOME_UNKNOWN, message) }
     }
 
-    /// The worker is gone: another one gets the task, without loss of an attempt that its retry limit allows (K3).
+    /// Queues the task for another worker, without counting the attempt against the retry limit (K3).
     pub fn lose_worker(&mut self, now: Timestamp) {
         if self.is_at_most_once() {
             self.lease_until = now; // and then it ends (K6)
@@ -560,19 +562,19 @@ impl Task {
         self.state = TaskState::Quarantined;
     }
 
-    /// Workers make calls of models with code of their own, which catches panics and bounds what it takes in: one that dies meanwhile has
-    /// as a rule died of something else, and a conversation must not stand still over that (K3).
+    /// Returns the quarantine limit. Model calls run code of Onward that catches panics and bounds its input, so a lost worker
+    /// rarely is their fault, and a conversation must not stop because of it (K3).
     fn lost_workers_max(&self) -> u32 {
         let is_model_call = self.kind.as_str().starts_with(MODEL_CALL) && self.options.class == Some(EffectClass::Pure);
         if is_model_call { LOST_CALLERS_MAX } else { LOST_WORKERS_MAX }
     }
 
-    /// Since when it is taken off its queue, if it is.
+    /// Returns the time of the quarantine, if the task is quarantined.
     pub fn quarantined_at(&self) -> Option<Timestamp> {
         (self.state == TaskState::Quarantined).then_some(self.visible_at)
     }
 
-    /// How long a task that lost its worker waits, so that it is not with the same others again (K5).
+    /// Returns the delay of a task that lost its worker, which separates it from others (K5).
     fn apart(&self) -> Duration {
         let Some(again) = self.lost_workers.checked_sub(2) else { return Duration::ZERO };
         let window = APART_FIRST_MS << again.min(10);
@@ -581,7 +583,7 @@ impl Task {
         Duration::from_millis(u64::from(u32::from_le_bytes([chance[0], chance[1], chance[2], chance[3]])) % window)
     }
 
-    /// A person has looked at a quarantined task and lets it be tried again, as often as a new one (K3).
+    /// Releases a quarantined task on the request of an operator, with a fresh limit (K3).
     pub fn retry(&mut self, now: Timestamp) -> Result<(), NotQuarantined> {
         if self.state != TaskState::Quarantined {
             return Err(NotQuarantined);
@@ -591,15 +593,16 @@ impl Task {
         Ok(())
     }
 
-    /// Queues the task after an attempt that may have begun and says nothing against the task: the next execution has the next number, and
-    /// the retry limit is not used up (K9).
+    /// Queues the task after an attempt that may have begun and did not fail by itself: the next execution has the next number,
+    /// and the retry limit is not used up (K9).
     fn queue_next_attempt(&mut self, visible_at: Timestamp, now: Timestamp) {
         self.attempt = self.attempt.saturating_add(1);
         self.uncounted_attempts = self.uncounted_attempts.saturating_add(1);
         self.queue_again(visible_at, now);
     }
 
-    /// A delay that begins while the run is paused keeps its whole time: thawing adds the whole pause, also what was over by now.
+    /// Queues the task. A delay that begins while the run is paused keeps its full length: resuming adds the whole pause,
+    /// including the part that has passed.
     fn queue_again(&mut self, visible_at: Timestamp, now: Timestamp) {
         self.state = TaskState::Queued;
         self.worker = None;
@@ -628,7 +631,7 @@ impl Task {
     }
 }
 
-/// The stable key of the call at `place`: equal for every attempt and after every crash, different for any other call.
+/// Derives the stable key of the call at `place`: the same for every attempt and after every crash, different for any other call.
 pub fn idempotency_key(run: &RunKey, generation: u32, place: &Place) -> String {
     let place = place.to_string();
     let parts = [run.namespace.as_str().as_bytes(), run.id.as_str().as_bytes(), &generation.to_le_bytes(), place.as_bytes()];
@@ -681,16 +684,16 @@ mod tests {
             let Event::TaskFailed(failed) = *event else { panic!("{event:?}") };
             assert_eq!((failed.failure.code.as_str(), failed.failure.retryable), ("outcome_unknown", false));
         }
-        // Also where the whole task is out of time: the attempt was under way.
+        // Also if the total timeout is over: the attempt was running.
         let mut late = once();
         late.options.total_timeout_ms = Some(5_000);
         let TaskFate::Ended(event) = late.expire(Timestamp(6_000)) else { panic!("it is still open") };
         assert!(matches!(&*event, Event::TaskFailed(failed) if failed.failure.code == "outcome_unknown"), "{event:?}");
-        // An attempt that has not started is no execution: the task goes to the next worker, under the same number.
+        // An attempt that has not started is no execution: the next worker gets the task, under the same number.
         let mut queued = once();
         assert_eq!(queued.report(1, queued.not_started(), LEASE, Timestamp(3_000)), Ok(TaskFate::Open));
         assert_eq!((queued.state, queued.attempt, queued.visible_at), (TaskState::Queued, 1, Timestamp(3_000)));
-        // A worker that says that it failed knows that nothing happened, or says otherwise by what it returns.
+        // A worker that reports a failure knows that nothing happened, or returns another failure.
         let mut known =
             task(TaskOptions { class: Some(EffectClass::AtMostOnce), retry: RetryPolicy::attempts(2), ..TaskOptions::default() });
         known.claim(&worker(), LEASE, Timestamp(2_000));
@@ -792,7 +795,7 @@ mod tests {
         assert_eq!((anew.attempt, anew.counted_attempt()), (3, 1));
     }
 
-    /// How many workers it takes until the task is in quarantine, each lost as soon as it has the task.
+    /// Returns the number of lost workers until the task is quarantined, each lost right after its claim.
     fn losses(task: &mut Task) -> u32 {
         while task.state == TaskState::Queued {
             let now = task.visible_at;
@@ -813,7 +816,7 @@ mod tests {
         assert_eq!(losses(&mut pure), LOST_CALLERS_MAX + 1);
         assert!(pure.visible_at.since(Timestamp(1_000)) > Duration::from_secs(20 * 60), "{}", pure.visible_at);
         for mut other in [call("llm.m", None), call("mail", Some(EffectClass::Pure))] {
-            assert_eq!(losses(&mut other), LOST_WORKERS_MAX + 1, "it may be anybody's code");
+            assert_eq!(losses(&mut other), LOST_WORKERS_MAX + 1, "it may run user code");
         }
     }
 
@@ -830,7 +833,7 @@ mod tests {
             let now = task.visible_at;
             task.claim(&worker(), LEASE, now);
             task.report(task.claim, TaskReport::Failed(Failure::retryable("busy")), LEASE, now).unwrap();
-            assert_eq!(task.lost_workers, 0, "whoever says that it failed has survived it");
+            assert_eq!(task.lost_workers, 0, "a worker that reports a failure is alive");
         }
     }
 
@@ -851,7 +854,7 @@ mod tests {
             times.dedup();
             seen.push((times.len(), times.last().copied().unwrap_or_default()));
         }
-        assert_eq!(seen[0], (1, 0), "the first loss may be anything: they go on at once");
+        assert_eq!(seen[0], (1, 0), "no delay after the first loss");
         assert!(seen[1..].iter().all(|(different, _)| *different == 9), "{seen:?}");
         assert!(seen[1].1 < 500 && seen[2].1 < 1_000 && seen[3].1 < 2_000, "{seen:?}");
     }
@@ -883,9 +886,9 @@ mod tests {
             assert_eq!(task.report(1, late, Duration::from_millis(1), Timestamp(4_000)), Err(StaleReport), "{report:?}");
             assert_eq!(task, adopted, "{report:?}");
         }
-        // What the worker itself reports counts, whichever way it comes.
+        // Reports of the worker itself count, on any connection.
         assert!(task.clone().report(1, TaskReport::Completed(Payload::null()), LEASE, Timestamp(4_000)).is_ok());
-        // The server that it is at now can lose it.
+        // The current server can lose the worker.
         let fate = task.report(1, TaskReport::WorkerLost.by_session(there), LEASE, Timestamp(4_000)).unwrap();
         assert!(matches!(fate, TaskFate::Ended(_)));
     }
@@ -906,7 +909,7 @@ mod tests {
         task.thaw(Duration::from_millis(500));
         assert_eq!((task.may_be_claimed(Timestamp(1_540)), task.due_at()), (true, Some(Timestamp(1_600))));
 
-        // An attempt that runs when the run is paused ends as any other; its retry waits from the resume on.
+        // An attempt that runs when the run is paused ends as any other; its retry delay starts at the resume.
         task.claim(&worker(), LEASE, Timestamp(1_550));
         task.freeze(Timestamp(2_000));
         assert_eq!(task.due_at(), Some(Timestamp(1_550).after(LEASE)));
@@ -915,7 +918,7 @@ mod tests {
         task.thaw(Duration::from_millis(700));
         assert_eq!((task.visible_at, task.due_at()), (Timestamp(3_700), Some(Timestamp(12_200))));
 
-        // A retry that was set before the pause keeps what was left of its delay.
+        // A retry that was scheduled before the pause keeps its remaining delay.
         task.freeze(Timestamp(3_000));
         task.thaw(Duration::from_millis(1_000));
         assert_eq!(task.visible_at, Timestamp(4_700));

@@ -1,4 +1,4 @@
-//! What a worker says about the attempt it holds, and how that stands on the wire.
+//! Reports of a worker about its current attempt, and their encoding.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,35 +9,35 @@ use crate::log::schema::{FieldLine, Proto, Schema};
 use crate::spend::AttemptSpend;
 use crate::{Failure, Payload, WorkerId};
 
-/// What a worker says about the attempt it holds.
+/// A report of a worker about its current attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskReport {
     Completed(Payload),
     Failed(Failure),
-    /// The worker stopped the attempt, or may not go on with it. Its code may have begun.
+    /// The worker stopped the attempt, or may not continue it. Its code may have begun.
     Interrupted,
     Heartbeat {
         progress: Option<Payload>,
     },
     /// The attempt was handed out, and its code is known never to have been called.
     NotStarted,
-    /// The worker is gone, and said nothing. Its code may have begun.
+    /// The worker is gone without a report. Its code may have begun.
     WorkerLost,
-    /// One of the others, together with what the attempt has cost. On the wire the cost stands beside the other.
+    /// One of the others, with the cost of the attempt. In the encoding the cost is a separate field.
     Spent {
         report: Box<TaskReport>,
         spend: Box<AttemptSpend>,
     },
-    /// One of the others, reported by a server on its own for a worker's session. It is stale once the worker has taken the attempt
-    /// along to another session (K10). Never on the wire.
+    /// One of the others, reported by a server on its own for a worker's session. It is stale once the worker has moved the
+    /// attempt to another session (K10). Never encoded.
     #[serde(skip)]
     BySession {
         session: WorkerId,
         report: Box<TaskReport>,
     },
-    /// The worker has come to `session` with the attempt under way: a heartbeat, and from now on that session answers for the worker
-    /// (K10). Never on the wire.
+    /// The worker has moved to `session` with its attempt: a heartbeat, and from now on that session reports for the worker
+    /// (K10). Never encoded.
     #[serde(skip)]
     Adopted {
         session: WorkerId,
@@ -45,7 +45,7 @@ pub enum TaskReport {
 }
 
 impl TaskReport {
-    /// Together with what the attempt has cost; nothing changes if it has cost nothing.
+    /// Adds the cost of the attempt, if there is any.
     pub fn with_spend(self, spend: AttemptSpend) -> TaskReport {
         if spend.lines.is_empty() { self } else { TaskReport::Spent { report: Box::new(self), spend: Box::new(spend) } }
     }
@@ -55,7 +55,7 @@ impl TaskReport {
         TaskReport::BySession { session, report: Box::new(self) }
     }
 
-    /// What it says of the attempt itself.
+    /// Returns the report without cost and session.
     pub fn without_cost(&self) -> &TaskReport {
         match self {
             TaskReport::Spent { report, .. } | TaskReport::BySession { report, .. } => report.without_cost(),
@@ -63,17 +63,17 @@ impl TaskReport {
         }
     }
 
-    /// Whether the worker no longer has the attempt, whatever becomes of the report.
+    /// Returns true if the worker no longer holds the attempt, even if the report is rejected.
     pub fn lets_go(&self) -> bool {
         matches!(self.without_cost(), TaskReport::Interrupted | TaskReport::NotStarted | TaskReport::WorkerLost)
     }
 
-    /// Whether the attempt is over with it.
+    /// Returns true if the report ends the attempt.
     pub fn ends(&self) -> bool {
         !matches!(self.without_cost(), TaskReport::Heartbeat { .. } | TaskReport::Adopted { .. })
     }
 
-    /// What is to be recorded of claim number `claim` of a task beside its outcome.
+    /// Returns the event for the cost of claim number `claim`, if the report has one and ends the attempt.
     pub fn attempt_ended(&self, id: &TaskId, claim: u64) -> Option<TaskAttemptEnded> {
         let spend = match self {
             TaskReport::Spent { spend, .. } => spend,
@@ -152,10 +152,10 @@ impl Field for TaskReport {
         let spend = FieldLine {
             number: 5,
             name: "spend",
-            docs: &["doc = \"What the attempt has cost; goes with any of the above.\""],
+            docs: &["doc = \"The cost of the attempt; goes with any of the above.\""],
             proto: AttemptSpend::proto(schema),
         };
-        let docs = &["doc = \"What a worker says about the attempt it holds.\""];
+        let docs = &["doc = \"A report of a worker about its current attempt.\""];
         schema.one_of_beside("TaskReport", docs, "is", vec![spend], |schema| {
             vec![
                 FieldLine { number: 1, name: "completed", docs: &[], proto: Payload::proto(schema) },

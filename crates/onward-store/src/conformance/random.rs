@@ -525,7 +525,8 @@ impl World {
     /// A worker that is told to stop stops; one that has inputs to read or a late rival goes on.
     fn learn_refusal(&mut self, commit: &Commit, why: &str) {
         let own = self.held.get(&commit.key).is_some_and(|held| held.head.epoch == commit.epoch);
-        if own && !why.contains("has not seen") && !why.contains("is paused") {
+        let goes_on = ["has unread inputs", "is before the previous commit", "is paused"];
+        if own && !goes_on.iter().any(|words| why.contains(words)) {
             self.forget_lease(&commit.key);
         }
     }

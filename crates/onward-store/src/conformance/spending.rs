@@ -448,7 +448,7 @@ pub async fn a_run_that_has_spent_its_budget_begins_no_attempt_until_it_may_spen
     assert!(kit.claim_tasks("t", 10).await.is_empty());
     kit.reopen();
     assert_eq!((left(&kit, "r").await.tokens, cost_of(&kit, "r").await.attempts), (Some(0), 2));
-    let message = "the run has spent what it may: its tokens".to_owned();
+    let message = "the run has exhausted its tokens budget".to_owned();
     assert_eq!(paused_because(&kit, "r").await, [(PauseReason::BudgetExhausted, message)]);
     assert!(kit.claim_tasks("t", 10).await.is_empty(), "K4");
     assert_eq!(paused_because(&kit, "r").await.len(), 1);

@@ -275,7 +275,7 @@ async fn a_turn_that_ends_while_something_is_open_pauses_and_names_it() {
     let onward = in_memory().agent("a", careless).start().await.unwrap();
     let run = onward.start::<(), _>("a", &()).id("r").await.unwrap();
     let pause = crate::site::paused(&run).await;
-    assert!(pause.message.contains("a turn ended while something is still open: approval `refund`"), "{}", pause.message);
+    assert!(pause.message.contains("a turn ended with open calls: approval `refund`"), "{}", pause.message);
     onward.shutdown().await;
 }
 

@@ -96,7 +96,7 @@ async fn a_decision_about_another_definition_of_the_tool_is_asked_anew() {
     approve(&after, &again, "second").await;
     // The first decision counts for nothing, and nothing is done before somebody has looked at it (SG3).
     let why = paused(&run).await.message;
-    assert!(why.contains("the code left behind") && why.contains("tool.pay"), "{why}");
+    assert!(why.contains("the code abandoned") && why.contains("tool.pay"), "{why}");
     assert_eq!(paid.load(Ordering::SeqCst), 0);
     run.resume().await.unwrap();
     assert_eq!(run.result().await.unwrap(), "1 are paid");

@@ -302,7 +302,7 @@ async fn a_conversation_that_is_reset_to_an_earlier_turn_ends() {
     let view = run.until(|view| view.head.status.is_closed()).await.unwrap();
     assert_eq!((view.head.status, view.reset_to.unwrap().as_str()), (Status::Terminated, "d"));
     let refused = run.reset().of_generation(1).id("e").await.err().unwrap();
-    assert!(refused.to_string().contains("run d goes on in its place"), "{refused}");
+    assert!(refused.to_string().contains("already reset to run d"), "{refused}");
     assert_eq!(run.reset().of_generation(2).id("d").await.unwrap().id(), reset.id(), "the same again is the same");
     onward.shutdown().await;
 }
@@ -376,12 +376,8 @@ async fn an_answer_to_a_question_that_is_no_longer_asked_stops_the_run_before_an
     onward.disapprove(&question, "never").await.unwrap();
     let pause = crate::site::paused(&run).await;
     assert_eq!(pause.reason, PauseReason::EffectAbandoned);
-    let told = [
-        "approval `tool.pay`",
-        "which was DECLINED (never)",
-        "now asks for task `",
-        "`onward run resume c` lets the code do that",
-    ];
+    let told =
+        ["approval `tool.pay`", "which was DECLINED (never)", "now attempts task `", "then accept it with `onward run resume c`"];
     assert!(told.iter().all(|words| pause.message.contains(words)), "{}", pause.message);
     assert_eq!(calls.load(Ordering::SeqCst), 0, "a person has said no");
     run.resume().await.unwrap();

@@ -38,7 +38,7 @@ async fn a_step_that_blocks_is_named_once_with_its_run_and_what_to_do() {
     let said = warnings("blocking step", 0, 1_500).await;
     assert_eq!(said.len(), 1, "both steps block: {said:?}");
     assert_eq!((said[0]["kind"].as_str(), said[0]["took_ms"].as_str()), ("blocks", "1500"));
-    for part in ["for 1.5s, at the start, before the next call (place 1)", "`tokio::task::spawn_blocking`"] {
+    for part in ["for 1.5s, at the start, before the next call (call id 1)", "`tokio::task::spawn_blocking`"] {
         assert!(said[0]["message"].contains(part), "{said:?}");
     }
 }

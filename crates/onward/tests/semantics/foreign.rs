@@ -8,7 +8,7 @@ use onward::testing::World;
 use crate::misuse::{paused, says};
 
 /// What stands around the offending await in each of these.
-const NEIGHBORS: &str = "after step `charge` (#1, place 0), before the next call (place ";
+const NEIGHBORS: &str = "after step `charge` (#1, call id 0), before the next call (call id ";
 
 /// The ways to await something foreign: with the runtime of tokio around the test and without, for its timers and sockets notice the
 /// difference. Each names its neighbors and what to use instead.
@@ -95,7 +95,7 @@ fn a_foreign_await_in_an_arm_names_the_place_in_that_arm() {
         let (step, arm) = onward::join!(ctx.step("other", async || Ok::<_, Failure>(())), arm);
         step.and(arm)
     });
-    says(&message, &["place 1.1.0), before the next call (place 1.1.1)", "after step `inner` (#"]);
+    says(&message, &["call id 1.1.0), before the next call (call id 1.1.1)", "after step `inner` (#"]);
 }
 
 #[test]
@@ -110,5 +110,5 @@ fn a_signal_that_was_received_is_a_neighbor_too() {
     );
     world.signal("go", &());
     let pause = world.pump().unwrap_err().into_pause().unwrap();
-    says(&pause.message, &["after signal `go` (#1, place 0), before the next call (place 1)"]);
+    says(&pause.message, &["after signal `go` (#1, call id 0), before the next call (call id 1)"]);
 }

@@ -282,7 +282,7 @@ fn a_version_that_the_code_has_forgotten_pauses_the_run_and_says_which() {
     assert_eq!(pause.reason, PauseReason::VersionTooOld);
     let report = pause.divergence.unwrap();
     assert_eq!((&*report.recorded, &*report.asked), ("version 2 of `new-mail`", "a version from 3 to 4"));
-    assert!(report.hint.contains("bring the code for version 2 of `new-mail` back"), "{}", report.hint);
+    assert!(report.hint.contains("restore the code for version 2 of `new-mail`"), "{}", report.hint);
 }
 
 /// Somebody has rolled back.

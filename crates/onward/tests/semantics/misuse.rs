@@ -62,7 +62,7 @@ fn a_channel_names_signals_and_the_last_call_before_it() {
             "cannot be replayed",
             "mpsc",
             "semantics/misuse.rs:",
-            "after step `look` (#1, place 0), before the next call (place 1)",
+            "after step `look` (#1, call id 0), before the next call (call id 1)",
             "`ctx.signal(..)`",
         ],
     );

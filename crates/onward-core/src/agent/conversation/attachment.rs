@@ -1,25 +1,25 @@
-//! What a message has attached. Owns what an attachment is named by, and which ones nobody could ever show to a model, the same for every
-//! door; must never refuse what an agent may read in its own way.
+//! Attachments of messages. Owns their names, and the check for attachments that no model can be shown, the same in every API.
+//! Must never reject content that an agent may interpret in its own way.
 
 use serde_json::{Value, json};
 
 use crate::Payload;
 
-/// The hexadecimal digits of a SHA-256.
+/// The number of hexadecimal digits of a SHA-256 hash.
 const HASH_DIGITS: usize = 64;
 
-/// Whether this is what attachments are named by: the SHA-256 of their bytes, in hexadecimal digits and lower case.
+/// Returns true if this is the name of an attachment: the SHA-256 hash of its bytes, in lower-case hexadecimal digits.
 pub fn names_attachment(hash: &str) -> bool {
     hash.len() == HASH_DIGITS && hash.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
-/// What is wrong with an attachment of this message or entry, whose `blocks` have one that can be shown to nobody. What is no JSON, or has
-/// another shape, is for the agent to read.
+/// Returns the fault of the first invalid attachment in the `blocks` of a message or entry. Content that is not JSON or has
+/// another shape is left to the agent.
 pub fn attachment_fault(content: &Payload) -> Option<&'static str> {
     blocks_fault(&content.read::<Value>().ok()?)
 }
 
-/// Attachments are in messages and in results of tools, and no deeper.
+/// Checks the blocks. Attachments are in messages and in tool results, and no deeper.
 fn blocks_fault(value: &Value) -> Option<&'static str> {
     value["blocks"].as_array()?.iter().find_map(|block| match block["type"].as_str()? {
         "attachment" => fault(block),
@@ -28,9 +28,9 @@ fn blocks_fault(value: &Value) -> Option<&'static str> {
     })
 }
 
-/// The same message or entry with words in the place of each attachment that can be shown to nobody; `None` if there is none of these.
+/// Returns the message or entry with a text in place of each invalid attachment; `None` if there is none.
 pub fn with_faults_told(content: &Payload) -> Option<Value> {
-    // Most have none, and whole conversations are read like this.
+    // A cheap test first: most entries have no attachment, and whole conversations are read here.
     std::str::from_utf8(content.data()).ok().filter(|text| text.contains("\"attachment\""))?;
     let mut value = content.read::<Value>().ok()?;
     blocks_fault(&value)?;
@@ -57,25 +57,23 @@ fn tell_faults(value: &mut Value) {
 
 fn fault(attachment: &Value) -> Option<&'static str> {
     if !attachment["media_type"].as_str().is_some_and(is_media_type) {
-        return Some("its `media_type` is none, as `image/png` is one");
+        return Some("its `media_type` is invalid; an example is `image/png`");
     }
     let source = attachment["source"].as_object().filter(|source| source.len() == 1).and_then(|source| source.iter().next());
     match source {
         Some((sort, Value::String(text))) => match sort.as_str() {
-            "hash" => {
-                (!names_attachment(text)).then_some("its `hash` is no SHA-256, which has 64 hexadecimal digits in lower case")
-            }
-            "base64" => (!is_base64(text)).then_some("its `base64` is not written in Base64"),
-            "url" => (!is_url(text)).then_some("its `url` is none that begins with http://, https:// or data:"),
+            "hash" => (!names_attachment(text)).then_some("its `hash` is not a SHA-256 hash of 64 lower-case hexadecimal digits"),
+            "base64" => (!is_base64(text)).then_some("its `base64` is not valid Base64"),
+            "url" => (!is_url(text)).then_some("its `url` is invalid: it must begin with http://, https:// or data:"),
             _ => Some(SOURCE),
         },
         _ => Some(SOURCE),
     }
 }
 
-const SOURCE: &str = "its `source` is not one text named `hash`, `base64` or `url`";
+const SOURCE: &str = "its `source` must be exactly one text named `hash`, `base64` or `url`";
 
-/// Whoever is given the URL fetches it, which is a provider and never this program: what is no address on a network is not passed on.
+/// Returns true for URLs that may be passed to a provider, which fetches them; this program never does.
 fn is_url(text: &str) -> bool {
     let has_scheme = |scheme: &str| text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
     ["http://", "https://", "data:"].into_iter().any(has_scheme) && !text.chars().any(char::is_control)
@@ -84,7 +82,7 @@ fn is_url(text: &str) -> bool {
 fn is_media_type(text: &str) -> bool {
     let is_word =
         |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte));
-    // What follows it, a charset for example, is the sender's word for it.
+    // Parameters after it, such as a charset, are not checked.
     let essence = text.split(';').next().unwrap_or_default().trim_end();
     essence.split_once('/').is_some_and(|(sort, of_sort)| is_word(sort) && is_word(of_sort))
 }
@@ -119,7 +117,7 @@ mod tests {
             assert_eq!(attached(media_type, &source), "nothing");
         }
         for hash in ["", "ab12", &HASH[1..], &HASH.to_uppercase(), &format!("{HASH}0"), &format!("../{}", &HASH[3..])] {
-            assert!(attached("image/png", &format!(r#"{{"hash":"{hash}"}}"#)).contains("`hash` is no SHA-256"), "{hash}");
+            assert!(attached("image/png", &format!(r#"{{"hash":"{hash}"}}"#)).contains("`hash` is not a SHA-256 hash"), "{hash}");
         }
         for media_type in ["", "png", "image/", "image/ png; charset=x", "image/p ng"] {
             assert!(attached(media_type, r#"{"url":"https://x/y"}"#).contains("media_type"), "{media_type}");
@@ -140,7 +138,7 @@ mod tests {
             "httpx://y",
             "http://a\\nb",
         ] {
-            assert!(attached("image/png", &format!(r#"{{"url":"{url}"}}"#)).contains("`url` is none"), "{url}");
+            assert!(attached("image/png", &format!(r#"{{"url":"{url}"}}"#)).contains("`url` is invalid"), "{url}");
         }
         for url in ["http://x", "HTTPS://x/y", "data:image/png;base64,AAAA"] {
             assert_eq!(attached("image/png", &format!(r#"{{"url":"{url}"}}"#)), "nothing");
@@ -155,7 +153,7 @@ mod tests {
         let good = json!({"type": "attachment", "media_type": "image/png", "source": {"hash": HASH}});
         let bad = json!({"type": "attachment", "media_type": "image/png", "source": {"base64": "?"}});
         let told =
-            json!({"type": "text", "text": "[an attachment that no model can be shown: its `base64` is not written in Base64]"});
+            json!({"type": "text", "text": "[an attachment that no model can be shown: its `base64` is not valid Base64]"});
         let content = |attached: &Value| {
             let result = json!({"type": "tool_result", "call_id": "c", "blocks": [attached, good]});
             json!({"text": "x", "blocks": [{"type": "text", "text": "a"}, attached, good, 7, result]})

@@ -1,12 +1,12 @@
-//! Which entry is meant, as a text.
+//! The text form of a reference to an entry.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::Hash;
 
-/// An entry by its id, and where to look for it: `ID` or `ID~GENERATION`. It is in the log of that generation or of an earlier one;
-/// without a generation it may be anywhere.
+/// A reference to an entry: `ID` or `ID~GENERATION`. The entry is in the log of that generation or of an earlier one; without a
+/// generation it may be in any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryCursor {
     pub id: Hash,
@@ -28,9 +28,9 @@ impl fmt::Display for EntryCursor {
     }
 }
 
-/// The text is no cursor.
+/// A text that is no cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("an entry is named by 32 hex digits, or by ID~GENERATION")]
+#[error("an entry id has 32 hex digits, optionally followed by ~GENERATION")]
 pub struct CursorError;
 
 impl FromStr for EntryCursor {

@@ -1,15 +1,16 @@
-//! Messages that say nothing. Owns what is empty, the same for every door; must never take what an agent may read in its own way for nothing.
+//! Empty messages. Owns what is empty, the same in every API. Must never treat content as empty that an agent may interpret in
+//! its own way.
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Payload;
 
-/// Blocks that models and tools say; no model is told them as a user's.
+/// Blocks of models and tools, which are not shown to a model as a user's.
 const NOT_A_USERS: [&str; 5] = ["tool_call", "tool_result", "reasoning", "refusal", "opaque"];
 
-/// Whether a message says nothing to anybody: no text, or blocks of which none has any. What is no JSON, or has another shape, is for the
-/// agent to read.
+/// Returns true if a message is empty: no text, or no block with content. Content that is not JSON or has another shape is left
+/// to the agent.
 pub fn says_nothing(message: &Payload) -> bool {
     #[derive(Deserialize)]
     struct Said {
@@ -63,6 +64,6 @@ mod tests {
         ] {
             assert!(says(something), "{something}");
         }
-        assert!(!says_nothing(&Payload::binary("application/octet-stream", b"".to_vec())), "nobody can read it here");
+        assert!(!says_nothing(&Payload::binary("application/octet-stream", b"".to_vec())), "only the agent can interpret it");
     }
 }

@@ -1,21 +1,21 @@
-//! Entries that somebody outside has appended: signals of one reserved name, until the code takes them in.
+//! Entries appended from outside: signals with a reserved name, until the code consumes them.
 //!
-//! Owns what such a signal carries, and which of them wait. One name for all of them, because only signals of one name keep their order
-//! from generation to generation.
+//! Owns the content of such signals, and which of them are pending. All have one name, because only signals of one name keep
+//! their order across generations.
 
 use crate::log::event::CarriedSignal;
 use crate::{Event, Index, Name, Payload, Record, Timestamp, message};
 
-/// The name under which they come. No pattern fits it, and nobody else may send a signal under it.
+/// The reserved signal name. No pattern matches it, and no other signal may use it.
 pub const ENTRY_SIGNAL: &str = "onward.entry";
 
-/// Returns whether a caller who may only talk with an agent may append an entry of this role. Every other role says something in the name of
-/// the agent, its instructions, its tools or its model, and is for operators.
+/// Returns true if a caller without operator rights may append an entry of this role. All other roles speak for the agent, its
+/// instructions, its tools or its model.
 pub fn is_callers_role(role: &Name) -> bool {
     role.as_str() == "user"
 }
 
-/// Returns what a model is told of something that a caller reports: the caller says that a model or a tool has said it.
+/// Returns the text that a model gets for a message that a caller attributes to a model or a tool.
 pub fn reported(role: &str, text: &str) -> String {
     format!("As the caller reports it, the {role} said:\n{text}")
 }
@@ -26,18 +26,19 @@ pub fn reported_text<'a>(role: &str, told: &'a str) -> Option<&'a str> {
 }
 
 message! {
-    /// What such a signal says. Its content is a payload of its own, so that a codec can seal it and leave the rest for the doors.
+    /// The content of such a signal. The entry's content is a payload of its own, so that a codec can encrypt it and APIs can
+    /// read the rest.
     pub struct OutsideEntry {
         1 => role: Name,
         2 => content: Payload,
-        /// The same key again is the same entry.
+        /// Idempotency key: a repeat with the same key is the same entry.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         3 => idempotency_key: Option<String>,
     }
 }
 
 impl OutsideEntry {
-    /// Reads it from a signal; `None` for any other signal, and for one that says something else.
+    /// Parses it from a signal; `None` for any other signal, and for other content.
     pub fn of_signal(name: &Name, payload: &Payload) -> Option<OutsideEntry> {
         if name.as_str() == ENTRY_SIGNAL { payload.read().ok() } else { None }
     }
@@ -48,18 +49,18 @@ impl OutsideEntry {
 }
 
 message! {
-    /// An entry that was appended from outside and that the code has not taken in.
+    /// An entry appended from outside that the code has not consumed.
     pub struct PendingEntry {
         1 => role: Name,
         2 => content: Payload,
         3 => idempotency_key: Option<String>,
-        /// Where it stands in the log of the open generation.
+        /// Its index in the log of the open generation.
         4 => index: Index,
         5 => at: Timestamp,
     }
 }
 
-/// The entries from outside that nobody has taken in as of the end of this log, oldest first.
+/// Returns the entries from outside that are unconsumed at the end of this log, oldest first.
 pub fn pending_of(records: &[Record]) -> Vec<PendingEntry> {
     let mut pending = Vec::new();
     let left = super::left_behind(records);
@@ -71,7 +72,7 @@ pub fn pending_of(records: &[Record]) -> Vec<PendingEntry> {
                 }),
                 Event::SignalReceived(event) => pending.extend(waiting(&event.name, &event.payload, index, record.at)),
                 Event::SignalConsumed(event) if event.name.as_str() == ENTRY_SIGNAL && !left(index) => {
-                    // Signals of one name are consumed in their order.
+                    // Signals of one name are consumed in order.
                     if let Some(position) = pending.iter().position(|entry| entry.index == event.index) {
                         pending.remove(position);
                     }
@@ -135,6 +136,6 @@ mod tests {
             |log: &[Record]| -> Vec<String> { pending_of(log).iter().map(|entry| entry.content.read().unwrap()).collect() };
         assert_eq!(said(&log), ["c"]);
         log.push(commit(4, vec![left.into()]));
-        assert_eq!(said(&log), ["b", "c"], "what was taken in on a way that was left waits again");
+        assert_eq!(said(&log), ["b", "c"], "entries consumed on an abandoned path are pending again");
     }
 }

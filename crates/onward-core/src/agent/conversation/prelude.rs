@@ -1,42 +1,42 @@
-//! Where the log is of what an agent did before its turns.
+//! The prelude: the log of an agent's code before its first turn.
 //!
-//! Checkpoints name it by its generation. A run that was forked from a later turn has a copy of it (Z6). One that was forked before that
-//! was so has it, and everything else that was made before, in the logs of its original: its first log is that of a turn.
+//! Checkpoints refer to it by its generation. A run that was forked from a later turn has a copy of it (Z6). An older fork has no
+//! copy: its first log is that of a turn, and earlier logs are those of its original.
 
 use crate::log::prelude_of;
 use crate::{Record, RunKey};
 
-/// The run and generation whose log a run begins with a copy of, where that is another run.
+/// Returns the run and generation whose log a run begins with a copy of, if that is another run.
 pub fn original_of(key: &RunKey, first: &Record) -> Option<(RunKey, u32)> {
     let origin = first.started()?.origins.first()?;
     (origin.run != *key).then(|| (origin.run.clone(), origin.generation))
 }
 
-/// Looks for the log of a prelude. Must never load anything: it is given the first record of each log that it wants to see.
+/// A search for the log of a prelude. Must never load anything: it receives the first record of each log that it needs.
 #[derive(Debug, Clone)]
 pub struct PreludeSearch {
     run: RunKey,
     wanted: u32,
-    /// It is not among the run's own logs: the first of these names the original.
+    /// The run's own logs do not have it: the first of them names the original.
     asks_original: bool,
 }
 
-/// What a look at a log has shown.
+/// The result of a search step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Search {
     Found(RunKey, u32),
-    /// Look at what [`PreludeSearch::wants`] says next.
+    /// Load the log that [`PreludeSearch::wants`] returns next.
     GoesOn,
     Nowhere,
 }
 
 impl PreludeSearch {
-    /// For the log of generation `within`, whose checkpoint names generation `wanted`.
+    /// Starts the search for the log of generation `within`, whose checkpoint refers to generation `wanted`.
     pub fn new(run: RunKey, within: u32, wanted: u32) -> PreludeSearch {
         PreludeSearch { run, wanted, asks_original: wanted >= within }
     }
 
-    /// The log whose first record is needed.
+    /// Returns the log whose first record is needed.
     pub fn wants(&self) -> (RunKey, u32) {
         (self.run.clone(), if self.asks_original { 0 } else { self.wanted })
     }
@@ -44,7 +44,7 @@ impl PreludeSearch {
     /// Takes that record; `None` if there is no such log.
     pub fn take(&mut self, first: Option<&Record>) -> Search {
         if !self.asks_original {
-            // A log that needs a prelude is none: it is that of a turn which a fork began with.
+            // A log with a prelude of its own is none: it is that of the turn that a fork began with.
             if first.is_some_and(|first| prelude_of(std::slice::from_ref(first)).is_none()) {
                 return Search::Found(self.run.clone(), self.wanted);
             }
@@ -73,7 +73,7 @@ mod tests {
         RunKey::new(Namespace::default(), RunId::new(id).unwrap())
     }
 
-    /// The first record of a log, which has that prelude and goes on from a copy of that log.
+    /// Returns the first record of a log with that prelude, copied from that log.
     fn first(generation: u32, prelude: Option<u32>, origin: Option<(&str, u32)>) -> Record {
         let checkpoint = prelude.map(|prelude| {
             let (state, kept, keys) = (Payload::null(), Vec::new(), Vec::new());
@@ -86,7 +86,7 @@ mod tests {
         Record::input(Index(0), Timestamp(0), RunStarted { generation, checkpoint, origins, ..started }.into())
     }
 
-    /// The logs of a run, by its id.
+    /// Searches the logs of several runs, by id.
     fn search(logs: &[(&str, Vec<Record>)], run: &str, within: u32, wanted: u32) -> Search {
         let mut search = PreludeSearch::new(key(run), within, wanted);
         for _ in 0..10 {
@@ -129,13 +129,13 @@ mod tests {
         let of = |run: &str, generation| Some((run.to_owned(), generation));
         assert_eq!(before("r", 0, &[]), None);
         assert_eq!(before("r", 3, &[]), of("r", 2));
-        assert_eq!(before("r", 3, &[("r", 2)]), of("r", 1), "a retry has what failed");
+        assert_eq!(before("r", 3, &[("r", 2)]), of("r", 1), "a retry has the failed log");
         assert_eq!(before("f", 3, &[("r", 3)]), of("f", 2));
         assert_eq!(before("f", 3, &[("r", 2), ("r", 3)]), of("f", 2), "of a retry");
         assert_eq!(before("f", 4, &[("r", 3), ("f", 3)]), of("f", 2), "retried itself");
         assert_eq!(before("g", 2, &[("r", 2), ("f", 2)]), of("g", 1), "of a fork");
         assert_eq!(before("f", 0, &[("r", 0)]), None);
-        // Made of its turn alone, retried, and forked in its turn.
+        // Forked from its turn only, retried, and forked in its turn.
         assert_eq!(before("f", 0, &[("r", 3)]), of("r", 2));
         assert_eq!(before("f", 1, &[("r", 3), ("f", 0)]), of("r", 2));
         assert_eq!(before("f", 1, &[]), of("f", 0));

@@ -1,6 +1,6 @@
-//! The book: what abandoned parts of the open segment have asked for, what became of it, and who has taken it over.
+//! Abandoned calls of the open segment, their results, and the calls that have taken them over.
 //!
-//! Must never decide whether a log is left: it only remembers.
+//! Must never decide whether a part of the log is abandoned.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,68 +9,68 @@ use crate::engine::matching::describe;
 use crate::log::event::{ApprovalDecided, CallAdopted};
 use crate::{Event, Index, Place, Record, RunId};
 
-/// How much of what a person said with a decision is told with it.
+/// The maximum number of characters of a decision's feedback in a message.
 const FEEDBACK_CHARS_MAX: usize = 200;
 
 #[derive(Default)]
 pub(super) struct Book {
     calls: BTreeMap<Call, Abandoned>,
-    /// What was given up and asked for once more: nobody takes it over, but it may have had an effect.
+    /// Canceled calls that were made again: no call takes them over, but they may have had an effect.
     over: Vec<Abandoned>,
-    /// Who has taken over the call at an abandoned place.
+    /// The call that has taken over each abandoned one.
     adopters: BTreeMap<Place, Place>,
-    /// As whom the world knows a call that was taken over.
+    /// The abandoned call for each call that has taken one over.
     origins: BTreeMap<Place, Place>,
-    /// What answered abandoned calls that nobody has taken over yet.
+    /// Answers to abandoned calls that were not taken over yet.
     answers: BTreeMap<Place, Event>,
-    /// Calls that an abandoned part of the log has given up.
+    /// Calls that were canceled in an abandoned part of the log.
     given_up: Vec<Place>,
-    /// Tasks of which an attempt was begun.
+    /// Tasks with a recorded attempt.
     attempted: BTreeSet<Place>,
-    /// Questions that a person has decided.
+    /// Decided approvals.
     decided: BTreeMap<Place, Decided>,
-    /// Questions that the code asks on the way that it goes, and what they are about.
+    /// Approvals on the current path, and their subjects.
     asked: BTreeMap<Place, Identity>,
-    /// What whoever resumed the run has accepted.
+    /// Abandoned calls that a resume has accepted.
     accepted: BTreeSet<Place>,
-    /// In logs that do not say what: everything that was asked for before this.
+    /// For older logs without a list: calls before this event are accepted.
     accepted_before: Index,
 }
 
-/// How a person has decided.
+/// The decision of a person.
 struct Decided {
     approved: bool,
     words: String,
 }
 
-/// A call that an abandoned part of the log has made.
+/// A call in an abandoned part of the log.
 struct Abandoned {
     place: Place,
-    /// In words, for people.
+    /// A description for people.
     what: String,
     /// A task whose attempts are recorded.
     is_task: bool,
     child: Option<RunId>,
-    /// A child that goes on when the generation ends.
+    /// The child outlives the generation.
     is_spawned: bool,
-    /// Where it was asked for.
+    /// The index of the call.
     index: Index,
     effect: EffectOf,
-    /// What a question is about.
+    /// The subject of an approval.
     subject: Option<Identity>,
     adopted: bool,
     withdrawn: bool,
-    /// The code that asked for it gave it up: nobody will answer it.
+    /// The code that made it has canceled it: it will not be answered.
     is_given_up: bool,
 }
 
 impl Book {
-    /// An attempt of the task at `place` was begun.
+    /// Records that an attempt of the task at `place` has begun.
     pub fn begun(&mut self, place: &Place) {
         self.attempted.insert(place.clone());
     }
 
-    /// A person has decided a question.
+    /// Records the decision of a person.
     pub fn decided(&mut self, decision: &ApprovalDecided) {
         let ApprovalDecided { place, approved, feedback, decided_by, .. } = decision;
         let how = if *approved { "was approved" } else { "was DECLINED" };
@@ -80,26 +80,26 @@ impl Book {
         self.decided.insert(place.clone(), Decided { approved: *approved, words });
     }
 
-    /// The code asks this, if it is a question.
+    /// Records the event if it is an approval request.
     pub fn asked(&mut self, event: &Event) {
         if let Some((subject, place)) = subject(event).zip(place_of(event)) {
             self.asked.insert(place.clone(), subject);
         }
     }
 
-    /// Whoever went back has left what was decided, knowingly.
+    /// Accepts all abandoned decisions: a branch was requested.
     pub fn pass_over_decisions(&mut self) {
         self.decided.clear();
     }
 
-    /// Nobody takes over a question of an abandoned part, nor what was decided there.
+    /// Excludes abandoned approvals and their decisions from takeover.
     pub fn forget_decisions(&mut self) {
         let questions = self.calls.values_mut().filter(|found| found.effect == EffectOf::Decision && !found.adopted);
         questions.for_each(|found| found.withdrawn = true);
         self.decided.clear();
     }
 
-    /// Somebody has looked at what a pause has named, and goes on without it. `index` is where the log says so.
+    /// Accepts the calls that a pause has listed. `index` is that of the resume.
     pub fn accept(&mut self, left: Vec<Place>, index: Index) {
         if left.is_empty() {
             self.accepted_before = index;
@@ -107,7 +107,7 @@ impl Book {
         self.accepted.extend(left);
     }
 
-    /// The abandoned call that the one at `place` takes over, if there is one.
+    /// Takes over the abandoned call that matches the one at `place`, if there is one; returns its call id.
     pub fn adopt(&mut self, call: Call, place: &Place) -> Option<Place> {
         let found = self.calls.get_mut(&call).filter(|found| !found.adopted && !found.withdrawn && !found.is_given_up)?;
         found.adopted = true;
@@ -117,23 +117,23 @@ impl Book {
         Some(from)
     }
 
-    /// The child that the call has started.
+    /// Returns the child that the call has started.
     pub fn child(&self, call: &Call) -> Option<RunId> {
         self.calls.get(call)?.child.clone()
     }
 
-    /// Children that nobody has taken over, and whether each goes on when the generation ends.
+    /// Iterates over the children that were not taken over; true if a child outlives the generation.
     pub fn left_children(&self) -> impl Iterator<Item = (&RunId, bool)> {
         let left = self.calls.values().chain(&self.over).filter(|found| !found.adopted);
         left.filter_map(|found| Some((found.child.as_ref()?, found.is_spawned)))
     }
 
-    /// As whom the world knows the call at `place`.
+    /// Returns the call id under which stores and callers know the call at `place`.
     pub fn origin<'a>(&'a self, place: &'a Place) -> &'a Place {
         self.origins.get(place).unwrap_or(place)
     }
 
-    /// Tasks that nobody has begun, and nobody has taken over.
+    /// Returns the tasks that were neither begun nor taken over.
     pub fn unbegun(&self) -> Vec<Place> {
         let is_unbegun = |found: &&Abandoned| !found.adopted && !found.withdrawn && !self.attempted.contains(&found.place);
         let tasks = self.calls.values().filter(|found| found.is_task).filter(is_unbegun);
@@ -144,8 +144,8 @@ impl Book {
         self.calls.values_mut().filter(|found| places.contains(&found.place)).for_each(|found| found.withdrawn = true);
     }
 
-    /// What has had an effect, and is neither taken over nor accepted (SG3), in words. A decision is not dropped where the code has asked about
-    /// the same once more, and was told the same.
+    /// Returns the calls that had an effect and are neither taken over nor accepted (SG3), with a description. A decision is not
+    /// among them if the code has requested the same approval again and got the same decision.
     pub fn loose_effects(&self) -> Vec<(Place, String)> {
         let told = self.asked.iter().filter_map(|(place, subject)| Some((*subject, self.decided.get(place)?.approved)));
         let mut told: Vec<(Identity, bool)> = told.collect();
@@ -160,7 +160,7 @@ impl Book {
                         found.subject.and_then(|subject| told.iter().position(|told| *told == (subject, decided.approved)));
                     match again {
                         Some(again) => {
-                            told.swap_remove(again); // one for each
+                            told.swap_remove(again); // each matches once
                             None
                         }
                         None => Some(decided.words.clone()),
@@ -176,14 +176,14 @@ impl Book {
         loose.filter_map(|found| Some((found.place.clone(), format!("{}, which {}", found.what, effect(found)?)))).collect()
     }
 
-    /// The calls that were given up in what was written here last.
+    /// Takes the calls that were canceled in the records added last.
     pub fn take_given_up(&mut self) -> Vec<Place> {
         std::mem::take(&mut self.given_up)
     }
 
-    /// The event as an answer to whoever took the call over; kept if nobody has yet.
+    /// Returns the event as an answer to the call that took its call over; stores it if there is none yet.
     pub fn readdress(&mut self, mut event: Event) -> Option<Event> {
-        // The result of a step stands in the commit of whoever ran it: what is delivered is never an abandoned one.
+        // A step result is in the commit of the worker that ran it: a delivered one is never abandoned.
         if event.is_step_result() || self.calls.is_empty() {
             return Some(event);
         }
@@ -200,19 +200,19 @@ impl Book {
         Some(event)
     }
 
-    /// Whether the call at the abandoned place is answered, and nobody has got the answer.
+    /// Returns true if the abandoned call has an answer that was not delivered.
     pub fn is_answered(&self, from: &Place) -> bool {
         self.answers.contains_key(from)
     }
 
-    /// The takeover is durable: what was there already, as an answer to who took it over.
+    /// Returns the stored answer for a call whose takeover is durable now.
     pub fn take_answer(&mut self, adopted: &CallAdopted) -> Option<Event> {
         let mut event = self.answers.remove(&adopted.from)?;
         *answered_place(&mut event)? = adopted.place.clone();
         Some(event)
     }
 
-    /// Writes the abandoned records into the book. Each of their ways is followed from where it left the one before.
+    /// Adds the calls of abandoned records. Each path is followed from where it diverged from the one before.
     pub fn fill<'a>(&mut self, mut way: Way, records: impl Iterator<Item = &'a Record>) {
         let mut way_at: BTreeMap<Index, Way> = BTreeMap::new();
         self.asked.clear();
@@ -230,7 +230,7 @@ impl Book {
 
     fn enter(&mut self, index: Index, event: &Event, way: &mut Way) {
         if let Event::CallAdopted(event) = event {
-            // It was taken over and is left again.
+            // It was taken over and is abandoned again.
             if let Some((key, found)) = self.calls.iter_mut().find(|(_, found)| found.place == event.from) {
                 found.adopted = false;
                 way.count(key.0);
@@ -247,7 +247,7 @@ impl Book {
             self.answers.insert(place.clone(), event.clone());
         }
         let what = describe(event);
-        // Of a task without a class nobody records the attempts: it may have begun.
+        // Attempts of a task without a class are not recorded: it may have begun.
         let is_task = matches!(event, Event::TaskScheduled(task) if task.options.class.is_some());
         let effect = effect_of(event);
         let child = match event {

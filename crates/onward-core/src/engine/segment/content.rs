@@ -1,4 +1,4 @@
-//! What an event asks for, as far as it can be found again: by its kind and its content.
+//! Matching of calls by kind and content.
 
 use std::collections::BTreeMap;
 
@@ -6,23 +6,23 @@ use crate::log::event::ApprovalRequested;
 use crate::task::EffectClass;
 use crate::{Event, Hash, Name, Place};
 
-/// What a call is recognized by: its kind and its content.
+/// The identity of a call: a hash of its kind and content.
 pub(super) type Identity = Hash;
 
-/// Which call: its identity, and the how-manieth of it.
+/// A call: its identity, and its number among those with that identity.
 pub(super) type Call = (Identity, u32);
 
-/// The way on which the code got here.
+/// The path on which the code got here.
 #[derive(Clone, Default)]
 pub(super) struct Way {
-    /// How many calls of each identity it has made.
+    /// The number of calls of each identity.
     counts: BTreeMap<Identity, u32>,
     /// The last entry of the conversation.
     pub leaf: Option<Hash>,
 }
 
 impl Way {
-    /// Goes past what the event asks for: under which identity, and the how-manieth of it.
+    /// Counts the call of the event; returns its identity and number.
     pub fn pass(&mut self, event: &Event) -> Option<Call> {
         if let Event::EntryAppended(entry) = event
             && !entry.is_aside
@@ -45,19 +45,19 @@ impl Way {
     }
 }
 
-/// When a call has an effect.
+/// The time at which a call has an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EffectOf {
     Never,
-    /// From the moment a person has decided. Asking has none.
+    /// When a person decides; the request itself has no effect.
     Decision,
-    /// From the moment an attempt begins.
+    /// When an attempt begins.
     Attempt,
     /// With the commit.
     Always,
 }
 
-/// What the event asks for, if it can be found again by its content.
+/// Returns the identity of the call, if it can be matched by content.
 fn identity(event: &Event, leaf: Option<Hash>) -> Option<Identity> {
     let (tag, name, content): (&[u8], &str, Hash) = match event {
         Event::TaskScheduled(event) => (b"task", event.kind.as_str(), event.input_hash),
@@ -75,7 +75,7 @@ fn identity(event: &Event, leaf: Option<Hash>) -> Option<Identity> {
         Event::ApprovalRequested(event) => {
             let subject = subject_of(event);
             let description = event.description.as_deref().unwrap_or_default().as_bytes();
-            // What somebody said to one conversation is no answer in another.
+            // A decision in one conversation does not apply to another one.
             let leaf = leaf.unwrap_or_default();
             (b"approval", event.name.as_str(), Hash::of_parts(&[event.title.as_bytes(), description, &subject.0, &leaf.0]))
         }
@@ -85,7 +85,7 @@ fn identity(event: &Event, leaf: Option<Hash>) -> Option<Identity> {
     Some(Hash::of_parts(&[tag, name.as_bytes(), &content.0]))
 }
 
-/// What a question is about, however it is put: its name, what it shows, and what the decision is bound to.
+/// Returns the subject of an approval, without its wording: its name, the data shown, and the data that the decision is bound to.
 pub(super) fn subject(event: &Event) -> Option<Identity> {
     let Event::ApprovalRequested(event) = event else { return None };
     Some(subject_of(event))
@@ -135,7 +135,7 @@ pub(super) fn effect_of(event: &Event) -> EffectOf {
     }
 }
 
-/// The place of the call that the input answers.
+/// Returns the call id that the input answers.
 pub(super) fn answered_place(event: &mut Event) -> Option<&mut Place> {
     Some(match event {
         Event::TaskCompleted(event) => &mut event.place,

@@ -38,7 +38,7 @@ fn a_log_from_outside_goes_on_where_its_engine_stood() {
     assert!(wrong_append(&with(CancelRequested { reason: String::new() }.into())).is_some());
 }
 
-/// A run and its log, as a store would keep them.
+/// A run and its log, as in a store.
 struct Bench {
     head: RunHead,
     records: Vec<Record>,
@@ -119,7 +119,7 @@ fn a_closed_run_takes_events_and_can_be_open_again() {
     assert_eq!(ended, Some(Timestamp(2)));
     bench.append(events(0, &["\"RUN_FINISHED\""])).unwrap();
     bench.append(state(Status::Completed)).unwrap();
-    assert_eq!(bench.head.ended_at, ended, "it ended once");
+    assert_eq!(bench.head.ended_at, ended, "the end time stays");
     bench.append(state(Status::Running)).unwrap();
     assert_eq!((bench.head.status, bench.head.ended_at), (Status::Running, None));
 }

@@ -1,11 +1,11 @@
-//! Whose runs a log names, and whether a parent has asked for its child.
+//! References of a log to other runs, and the check that a parent started its child.
 //!
-//! A log that comes from outside may say anything. What it names as its parent is told how the run ends, so it must not name whom it
-//! likes.
+//! An imported log may contain anything. The run that it names as its parent receives its result, so the reference must be
+//! checked.
 //!
 //! Invariants:
-//! - U3: a log names runs of its own namespace alone: as parent, as listener, as origin, as sender.
-//! - U4: an imported run answers a parent only at a place where that parent waits for a child of this very id.
+//! - U3: a log references only runs of its own namespace: as parent, listener, origin and sender.
+//! - U4: an imported run delivers its result to a parent only if that parent waits for a child with this id at this call id.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::log::event::{ChildAgain, ParentLink};
 use crate::log::projection::Projection;
 use crate::{Event, Index, Namespace, Place, Record, RunId, RunKey};
 
-/// The first run of another namespace that a log names, and where (U3).
+/// Returns the first reference to a run of another namespace, with its index (U3).
 pub fn foreign_run<'a>(namespace: &Namespace, records: &'a [Record]) -> Option<(Index, &'a RunKey)> {
     let named = records.iter().flat_map(Record::indexed).flat_map(|(index, event)| runs_of(event).map(move |run| (index, run)));
     named.into_iter().find(|(_, run)| run.namespace != *namespace)
@@ -35,7 +35,7 @@ fn runs_of(event: &Event) -> impl Iterator<Item = &RunKey> {
     runs.into_iter().chain(more)
 }
 
-/// Every child that a log has ever asked for, with its place.
+/// Returns every child that a log has started, with its call id.
 pub fn children_asked_for(records: &[Record]) -> BTreeSet<(Place, RunId)> {
     let again = |all: &[ChildAgain]| all.iter().map(|again| (again.place.clone(), again.child.clone())).collect::<Vec<_>>();
     let events = records.iter().flat_map(|record| &record.events);
@@ -49,7 +49,7 @@ pub fn children_asked_for(records: &[Record]) -> BTreeSet<(Place, RunId)> {
 }
 
 impl Projection {
-    /// Whether the run waits for the run `child` at the place of the link (U4).
+    /// Returns true if the run waits for `child` at the call id of the link (U4).
     pub fn awaits(&self, link: &ParentLink, child: &RunId) -> bool {
         let is_open = |id: &RunId| id == child && !self.head.status.is_closed();
         self.head.key == link.run

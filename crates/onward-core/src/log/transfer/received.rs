@@ -1,13 +1,13 @@
-//! What a log that comes from outside must not bring along.
+//! Restrictions on imported logs.
 //!
-//! Whoever imports a log can write it. So an open run is taken in as a copy is (Z8): what was approved in it is asked again before anything
-//! goes on. And a tool that is open in it is not called: what protects tools is in the code that asks for them, and nobody can tell whether
-//! that code has asked.
+//! The content of an imported log is under the importer's control. So an open run is treated like a copy (Z8): its approvals must
+//! be given again before it continues. Its open tool calls are not executed: the safeguards of tools are in the code that calls
+//! them, and an imported log does not prove that this code ran.
 //!
 //! Invariants:
-//! - U6: an imported run that is open goes on only when everything that was approved in its open log is approved again.
-//! - U7: an import queues no task of a tool, and neither does a retry, a fork or a reset of what was imported, closed or open: the code is
-//!   told that the outcome is unknown. What the code asks for afterwards, by its own decisions, is queued.
+//! - U6: an imported open run continues only when every approval in its open log has been given again.
+//! - U7: an import queues no tool call, and neither does a retry, a fork or a reset of an imported run, closed or open: the code
+//!   receives an unknown outcome. Tool calls that the code makes afterwards are queued.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ use crate::run::reopen::pause_to_ask;
 use crate::task::OUTCOME_UNKNOWN;
 use crate::{Event, Failure, Index, Place, Record};
 
-/// Returns the run as it is taken in. The same run comes to the same records, whenever it is imported.
+/// Returns the run as it is stored. Deterministic: importing the same run again gives the same records.
 pub fn receive(mut run: ExportedRun) -> ExportedRun {
     for log in &mut run.logs {
         let until = log.last().map(Record::last_index).filter(|_| log.iter().flat_map(|record| &record.events).any(is_tool_call));
@@ -42,7 +42,7 @@ pub fn receive(mut run: ExportedRun) -> ExportedRun {
     run
 }
 
-/// Returns the outcomes of calls of tools that are open and that the imported part of the log has asked for (U7).
+/// Returns failures for the open tool calls of the imported part of the log (U7).
 pub(crate) fn imported_calls(log: &[Record], projection: &Projection) -> Vec<Event> {
     let Some(until) = log.first().and_then(Record::started).and_then(|started| started.imported_until) else {
         return Vec::new();
@@ -51,7 +51,7 @@ pub(crate) fn imported_calls(log: &[Record], projection: &Projection) -> Vec<Eve
     let asked: BTreeSet<&Place> = imported.filter_map(|(_, event)| event.place()).collect();
     let open = projection.tasks.values().filter(|task| asked.contains(&task.id.place));
     let unknown = open.map(|task| {
-        let message = format!("`{}` was called where the run came from, and nobody knows what came of it", task.kind);
+        let message = format!("`{}` was called before the run was imported, and its outcome is unknown", task.kind);
         let failure = Failure::fatal(message).with_code(OUTCOME_UNKNOWN);
         TaskFailed { place: task.id.place.clone(), failure, attempts: task.attempt }.into()
     });
@@ -62,14 +62,14 @@ fn is_tool_call(event: &Event) -> bool {
     matches!(event, Event::TaskScheduled(task) if task.kind.as_str().starts_with(TOOL_KIND_PREFIX))
 }
 
-/// Notes up to where the log was imported.
+/// Records the end of the imported part of the log.
 fn mark(log: &mut [Record], until: Option<Index>) {
     if let Some(Event::RunStarted(started)) = log.first_mut().and_then(|first| first.events.first_mut()) {
         started.imported_until = until;
     }
 }
 
-/// Returns the record without the note that its log was imported, which does not leave the store.
+/// Returns the record without the import mark, which is not exported.
 pub(super) fn unmarked(record: &Record) -> Cow<'_, Record> {
     if record.started().is_none_or(|started| started.imported_until.is_none()) {
         return Cow::Borrowed(record);
@@ -79,7 +79,7 @@ pub(super) fn unmarked(record: &Record) -> Cow<'_, Record> {
     Cow::Owned(record)
 }
 
-/// Whether both are the same log, imported or not.
+/// Returns true if both are the same log, ignoring the import mark.
 pub fn is_same_log(one: &[Record], other: &[Record]) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(|(one, other)| unmarked(one) == unmarked(other))
 }

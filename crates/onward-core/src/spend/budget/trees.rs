@@ -1,7 +1,7 @@
-//! Random trees of runs: whatever they do, and in whatever order they hear of it, they spend no more than the first of them may.
+//! Random trees of runs: regardless of their actions and the order of deliveries, they spend at most the budget of the root run.
 //!
-//! The runs are heads with their logs, as a store keeps them; nobody has any code. A run whose parent is over goes on all the same, for that
-//! is the worst that can happen.
+//! The runs are heads with their logs, as in a store, without code. A run continues after its parent has ended, as the worst
+//! case.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,11 +37,11 @@ struct Trees {
     news: Vec<Delivery>,
     heard: BTreeSet<(RunKey, String)>,
     attempts: Vec<Attempt>,
-    /// By how much attempts that were under way have cost more than was left, in all.
+    /// The total by which attempts under way exceeded what was left.
     over: u64,
-    /// What whoever resumed a run has let it spend beside.
+    /// The total that resumes have added to limits.
     more: u64,
-    /// How often each of the things has happened that the test is about.
+    /// Counts of the events that the test must cover.
     seen: BTreeMap<&'static str, u32>,
 }
 
@@ -95,7 +95,7 @@ impl Trees {
         self.news.extend(sent);
     }
 
-    /// Whether the run took it.
+    /// Delivers an input to the run, if it exists.
     fn input(&mut self, key: &RunKey, input: Input) -> Result<(), Refusal> {
         let now = self.now;
         let Some(run) = self.runs.get_mut(key) else { return Ok(()) };
@@ -131,18 +131,18 @@ impl Trees {
         self.check_rebuilt(key);
     }
 
-    /// A head is what its log says (L16).
+    /// Checks that the head equals the one rebuilt from the log (L16).
     fn check_rebuilt(&self, key: &RunKey) {
         let run = &self.runs[key];
         let rebuilt = RunHead::rebuild(key.clone(), &run.log).expect("a log has a start");
         assert_eq!((&rebuilt.budget, &rebuilt.spend), (&run.head.budget, &run.head.spend), "L16");
     }
 
-    /// One thing that could happen next.
+    /// Performs one random action.
     fn step(&mut self) {
         self.now = Timestamp(self.now.0 + 1);
         if !self.news.is_empty() && self.draw(3) == 0 {
-            // Those to one receiver are in order; which receiver is next is not.
+            // Deliveries to one receiver keep their order; the receiver is random.
             let drawn = self.draw(self.news.len());
             let receiver = self.news[drawn].receiver().clone();
             let position = self.news.iter().position(|news| *news.receiver() == receiver).expect("it was drawn");
@@ -310,7 +310,7 @@ impl Trees {
         self.input(key, Input::new(RunResumed { budget })).expect("a paused run can be resumed");
     }
 
-    /// What all of them have spent.
+    /// Returns the use of all runs.
     fn spent(&self) -> u64 {
         self.runs.values().filter_map(|run| run.head.spend.as_ref()).map(|totals| totals.tokens.total()).sum()
     }
@@ -333,19 +333,19 @@ fn a_tree_of_runs_spends_no_more_than_its_first_may_but_for_what_was_under_way()
         for _ in 0..400 {
             trees.step();
             let (spent, may) = (trees.spent(), LIMIT + trees.over + trees.more);
-            assert!(spent <= may, "{spent} were spent, and no more than {may} may be");
+            assert!(spent <= may, "spent {spent}, the limit is {may}");
         }
         most = most.max(trees.spent());
         trees.seen.iter().for_each(|(what, count)| *seen.entry(what).or_default() += count);
     }
-    // The stories are about something.
+    // The scenarios were covered.
     for what in ["paused", "continued", "given back", "retried", "retried with children"] {
         assert!(seen.get(what).is_some_and(|count| *count > 20), "{what}: {seen:?}");
     }
-    assert!(most > LIMIT, "somebody has spent all there is: {most}");
+    assert!(most > LIMIT, "no tree has exhausted its budget: {most}");
 }
 
-/// The fork of a run that has spent something, at the end of the commit that it made then.
+/// Forks a run that has spent something, at the end of a commit.
 #[test]
 fn a_fork_begins_with_what_was_left_at_its_point() {
     let mut trees = Trees::new(1);
@@ -378,13 +378,13 @@ fn a_fork_begins_with_what_was_left_at_its_point() {
         let forked = reopen::fork(&run.head, Vec::new(), &run.log, &fork, trees.now).expect("it is the end of a commit");
         let head = RunHead::rebuild(fork.key.clone(), &forked.logs[0]).expect("a log has a start");
         let budget = head.budget.expect("it has one");
-        assert_eq!(head.spend, None, "the original has paid for that");
+        assert_eq!(head.spend, None, "the original has the cost");
         let expected = Budget::default().tokens(left).seconds(60).turns(3);
         assert_eq!(budget.left(None, trees.now), expected, "30 and a slice of 50 are gone, and 40 seconds");
     }
 }
 
-/// Nobody asks for its result, and its parent is in a later generation.
+/// No call awaits its result, and its parent is in a later generation.
 #[test]
 fn what_a_spawned_child_leaves_is_its_parents_again_when_it_ends() {
     let mut trees = Trees::new(1);
@@ -400,9 +400,9 @@ fn what_a_spawned_child_leaves_is_its_parents_again_when_it_ends() {
     trees.commit(&spawned, vec![RunCompleted { output: Payload::null(), attempts: None }.into()]);
     trees.deliver_all();
     assert_eq!(trees.left(&root), LIMIT - 10);
-    assert_eq!(trees.runs[&root].head.status, Status::Pending, "it is told to nobody's code");
+    assert_eq!(trees.runs[&root].head.status, Status::Pending, "the code does not observe it");
     trees.ask_spawned(&root);
     trees.deliver_all();
     trees.check_rebuilt(&root);
-    assert_eq!(trees.left(&root), LIMIT - 10, "and nothing is given back twice");
+    assert_eq!(trees.left(&root), LIMIT - 10, "nothing is returned twice");
 }
