@@ -70,7 +70,7 @@ fn a_schema_that_reaches_out_or_is_too_large_is_refused() {
     refused(&json!({"pattern": "(a)\\1"}), "regex");
 }
 
-/// KI3: what other engines follow for ever.
+/// KI3: schemas that other validators follow forever.
 #[test]
 fn no_schema_keeps_a_check_going() {
     for looping in [
@@ -97,7 +97,7 @@ fn no_schema_keeps_a_check_going() {
     assert_eq!(check(&json!({"items": {"enum": values}}), &json!(many)), Checked::TooLong);
 }
 
-/// KI3: neither the schema's references nor the input's depth use up the stack.
+/// KI3: neither the schema's references nor the input's depth exhaust the stack.
 #[test]
 fn a_long_chain_of_references_over_a_deep_input_comes_to_an_end() {
     let mut chain = serde_json::Map::new();
