@@ -1,6 +1,6 @@
-//! Why a verb did not do what it was asked.
+//! Errors of the API verbs.
 //!
-//! Every variant has a stable code with a page in `docs/errors/` and a consequence, so that no door has to match on variants.
+//! Every variant has a stable code with a page in `docs/errors/` and a consequence, so that callers need not match on variants.
 
 use onward_core::attribute::AttributeError;
 use onward_core::{Hash, Name, NameError, RunKey};
@@ -17,7 +17,7 @@ pub enum RuntimeError {
     Name(#[from] NameError),
     #[error("the {what} is not usable")]
     IdInvalid { what: &'static str, source: NameError },
-    /// The engine uses these words itself, for answers that nobody gave.
+    /// An id that the engine itself uses for results without an outside sender, such as `expired`.
     #[error("the {what} must not be `{id}`")]
     IdReserved { what: &'static str, id: String },
     #[error("the {what} has {bytes} bytes, more than {max}")]
@@ -64,13 +64,13 @@ pub enum RuntimeError {
     KindInternal { kind: Name },
     #[error("nobody answered the query `{name}` of run {key}")]
     Unanswered { key: RunKey, name: Name },
-    /// Only a codec on the caller's side says this.
+    /// Returned only by a codec on the caller's side.
     #[error("a payload cannot be encoded or decoded: {why}")]
     PayloadUnreadable { why: String },
 }
 
 impl RuntimeError {
-    /// Stable name; has a page `docs/errors/<code>.md`. Never reused, never renamed.
+    /// Returns the stable code, which has a page `docs/errors/<code>.md`. A code is never reused or renamed.
     pub fn code(&self) -> &'static str {
         match self {
             RuntimeError::Store(error) => error.code(),
@@ -109,7 +109,7 @@ impl RuntimeError {
         }
     }
 
-    /// What to try, where there is something to try.
+    /// Returns what to do about the error, if anything can be done.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
             RuntimeError::Store(error) => return error.hint(),
@@ -152,7 +152,7 @@ impl RuntimeError {
     }
 }
 
-/// How many violations a sentence tells.
+/// Number of violations that an error message lists.
 const TOLD_MAX: usize = 3;
 
 fn list(violations: &[Violation]) -> String {
