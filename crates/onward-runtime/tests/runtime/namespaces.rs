@@ -1,4 +1,4 @@
-//! S6, W3: a worker belongs to one namespace and is given, asked about and told of nothing else.
+//! S6, W3: a worker belongs to one namespace and receives runs, tasks, queries and notifications of no other.
 
 use onward_core::task::TaskOptions;
 use onward_core::{Namespace, RunKey};
