@@ -77,7 +77,7 @@ impl Hindrance {
         match self.why {
             WhyHindered::NoWorker => Some(format!("start a worker that has `{}`", self.kind)),
             WhyHindered::Quarantined => {
-                Some(format!("find out why its workers vanish, then `onward queue retry {}` lets it go on", self.task))
+                Some(format!("find out why its workers vanish, then run `onward queue retry {}`", self.task))
             }
             WhyHindered::LimitClosed | WhyHindered::Retries => None,
         }

@@ -99,7 +99,7 @@ impl WorkerPort {
                 give_back(port.runtime(), port.worker(), vec![run], Vec::new()).await;
             }
         });
-        let gone = |_| StoreError::Unavailable { why: "the runtime has ended".to_owned() };
+        let gone = |_| StoreError::Unavailable { why: "the runtime has stopped".to_owned() };
         Ok(hears.await.map_err(gone)??)
     }
 
@@ -117,7 +117,7 @@ impl WorkerPort {
     }
 
     async fn take_one(&self, key: RunKey, input: Option<Input>) -> Result<ClaimedOne, StoreError> {
-        let full = || StoreError::Unavailable { why: "this worker holds as many runs as it may".to_owned() };
+        let full = || StoreError::Unavailable { why: "this worker holds its maximum number of runs".to_owned() };
         let seats = self.take_seats(1);
         if seats.is_empty() {
             return Err(full());

@@ -75,7 +75,7 @@ impl Runtime {
         events.iter().chain(state.iter().map(|state| &state.data)).try_for_each(check_payload)?;
         let run = NewRun::external(key.clone(), ExternalAppended { expected, events, state }, append_id.as_deref());
         let started = self.store().start_run(run, None).await?;
-        let appended = started.signal.expect("an append to an external run is answered");
+        let appended = started.signal.expect("an append to an external run has a receipt");
         let now = started.head.external.unwrap_or_default().next_index;
         // Later appends may follow the repeated one: its first receipt is in the log.
         let first = if appended.repeated { self.appended_at(key, appended.index).await? } else { None };

@@ -62,7 +62,7 @@ impl SendSignal {
     pub(crate) fn into_input(self) -> Result<Input, RuntimeError> {
         let SendSignal { name, payload, signal_id, sender } = self;
         if name.as_str() == ENTRY_SIGNAL {
-            return Err(RuntimeError::IdReserved { what: "signal's name", id: name.to_string() });
+            return Err(RuntimeError::IdReserved { what: "signal name", id: name.to_string() });
         }
         if let Some(id) = &signal_id {
             check_id("signal id", id)?;

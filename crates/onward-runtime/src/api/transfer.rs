@@ -53,7 +53,7 @@ pub async fn export_run(door: &(impl Door + ?Sized), key: &RunKey) -> Result<Exp
             return Ok(ExportedRun { key: key.clone(), logs });
         }
     }
-    let why = "it is not as long as it should be".to_owned();
+    let why = "its records do not match its head".to_owned();
     Err(StoreError::LogCorrupt { key: key.clone(), index: Index(0), why }.into())
 }
 
@@ -150,7 +150,7 @@ async fn strangers(runtime: &Runtime, runs: &[ExportedRun]) -> Result<Vec<Option
                 known.insert(name.clone(), asked);
             }
             if known[&name].as_ref().is_some_and(|asked| !asked.contains(&(link.place, run.key.id.clone()))) {
-                stranger = Some(format!("run {} has not asked for it", link.run));
+                stranger = Some(format!("run {} did not start it as a child", link.run));
             }
         }
         strangers.push(stranger);

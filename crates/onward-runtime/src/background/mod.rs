@@ -25,7 +25,7 @@ const SLEEP_MIN: Duration = Duration::from_millis(1);
 const SOON: Duration = Duration::from_millis(20);
 
 /// The background jobs of a runtime. Dropping it aborts them.
-#[must_use = "housekeeping stops when this is dropped"]
+#[must_use = "background jobs stop when this is dropped"]
 pub struct Background {
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,

@@ -125,7 +125,7 @@ impl Runtime {
             receiver = %to.id,
             signal = %name,
             code = error.code(),
-            "a signal from run to run was dropped: {error}",
+            "dropped a signal between runs: {error}",
         );
     }
 
@@ -197,16 +197,16 @@ fn is_of(whose: Option<&ParentLink>, asked: Option<&ParentLink>) -> bool {
 /// Describes why a run of the same id, kind and input is not the requested child.
 fn not_this_child(key: &RunKey, whose: Option<&ParentLink>, asked: Option<&ParentLink>) -> String {
     let whose = match whose {
-        None => "nobody's child".to_owned(),
+        None => "not a child".to_owned(),
         Some(link) if asked.is_some_and(|asked| asked.run == link.run && asked.life != link.life) => {
-            format!("a child of an earlier run of the id {}, which was deleted", link.run.id)
+            format!("a child of a deleted run with the id {}", link.run.id)
         }
         Some(link) if asked.is_some_and(|asked| asked.run == link.run) => {
-            format!("the child of another call of this run, at place {} of generation {}", link.place, link.generation)
+            format!("the child of another call of this run, at call id {} of generation {}", link.place, link.generation)
         }
         Some(link) => format!("a child of run {}", link.run),
     };
-    format!("run {key} exists already and is {whose}; every child needs an id of its own")
+    format!("run {key} exists already and is {whose}; every child needs its own id")
 }
 
 fn may_pass(error: &StoreError) -> bool {

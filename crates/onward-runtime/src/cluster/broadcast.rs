@@ -216,7 +216,7 @@ impl Runtime {
     /// Sends a message to the others. Delivery is not guaranteed.
     async fn tell_others(&self, letter: Letter) {
         if let Err(error) = self.store().tell_others(letter.to_bytes()).await {
-            tracing::debug!(code = error.code(), "the other servers could not be told: {error}");
+            tracing::debug!(code = error.code(), "failed to broadcast to the other servers: {error}");
         }
     }
 
@@ -283,6 +283,6 @@ async fn answer(runtime: Runtime, to: u64, Asked { number, run, name, input }: A
     match runtime.query_here(&run, name, input).await {
         Ok(result) => runtime.tell_others(letter(false, result)).await,
         Err(RuntimeError::NoCompatibleWorker { .. }) => {} // the worker has just left
-        Err(error) => tracing::debug!(code = error.code(), "a question from another server was not answered: {error}"),
+        Err(error) => tracing::debug!(code = error.code(), "failed to answer a query of another server: {error}"),
     }
 }

@@ -81,14 +81,14 @@ impl Runtime {
                 continue;
             }
             if kind != head.kind {
-                return Err(nowhere("it is in a part of the conversation that another kind of agent had"));
+                return Err(nowhere("it belongs to another kind of agent"));
             }
             let entry =
                 branch.entry.clone().map(|BranchEntry { role, content }| OutsideEntry { role, content, idempotency_key: None });
             let (depth, request_id) = (way.len() as u64, branch.idempotency_key.clone());
             return Ok(BranchRequested { from, depth, entry, checkpoint, input, request_id });
         }
-        Err(nowhere("the agent had not begun its turns there"))
+        Err(nowhere("the agent has no checkpoint before it"))
     }
 
     /// Returns the ids of all entries up to this one.

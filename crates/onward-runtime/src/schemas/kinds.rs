@@ -289,7 +289,7 @@ mod checking {
                 Ok(Checked::TooLong) => Ok(vec![Violation {
                     path: String::new(),
                     keyword: String::new(),
-                    message: "it takes too long to compare it with the schema".to_owned(),
+                    message: "the check against the schema takes too long".to_owned(),
                 }]),
                 Err(why) => Err(RuntimeError::SchemaInvalid { kind: self.said.kind.clone(), which: "input", why }),
             }

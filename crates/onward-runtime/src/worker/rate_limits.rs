@@ -227,8 +227,8 @@ mod tests {
         let (older, elsewhere) = (worker("here", &[("llm.a", None), ("llm.b", None)]), worker("there", &[("llm.a", None)]));
         closed.close(&refusal(&one, "llm.a", 5 * SECOND));
         assert_eq!(open(&closed, &one), ["llm.c"]);
-        assert_eq!(open(&closed, &there), ["llm.a"], "it has the same key under another name, and another key under the same");
-        assert_eq!(open(&closed, &older), ["llm.b"], "who says nothing is held back by kind");
+        assert_eq!(open(&closed, &there), ["llm.a"], "the same key for another kind, and another key for the same kind");
+        assert_eq!(open(&closed, &older), ["llm.b"], "a worker without a key is limited by kind");
         assert_eq!(open(&closed, &elsewhere), ["llm.a"], "and in the namespace alone");
         tokio::time::advance(5 * SECOND).await;
         assert_eq!(open(&closed, &one).len(), 3);
@@ -272,18 +272,18 @@ mod tests {
         tokio::time::advance(SECOND).await;
         assert_eq!(closed.opens_in(), None, "one may go now");
         assert_eq!((take(&closed, &one), take(&closed, &one)), (1, 0));
-        assert_eq!((take(&closed, &two), closed.opens_in()), (1_000_000, Some(BEAT)), "the other kind has nothing to do with it");
+        assert_eq!((take(&closed, &two), closed.opens_in()), (1_000_000, Some(BEAT)), "the other kind is not limited");
         tokio::time::advance(BEAT).await;
         let first = closed.portions(&two, 2).remove(0);
         assert_eq!((first.limit, take(&closed, &one)), (2, 0));
         closed.used(&first, 1);
-        assert_eq!(take(&closed, &one), 1, "what one does not need is for the other");
+        assert_eq!(take(&closed, &one), 1, "an unused rest is available to others");
         tokio::time::advance(BEAT).await;
         assert_eq!((take(&closed, &one), closed.opens_in()), (4, Some(BEAT)));
         closed.close(&refusal(&one, "llm.a", SECOND));
-        assert_eq!((take(&closed, &one), closed.opens_in()), (0, Some(SECOND)), "it was not open after all");
+        assert_eq!((take(&closed, &one), closed.opens_in()), (0, Some(SECOND)), "refused again");
         tokio::time::advance(SECOND).await;
-        assert_eq!(take(&closed, &one), 1, "it begins anew");
+        assert_eq!(take(&closed, &one), 1, "the release starts again with one");
         tokio::time::advance(BEAT * BEATS).await;
         assert_eq!((take(&closed, &one), closed.opens_in()), (1_000_000, None));
     }
@@ -293,12 +293,8 @@ mod tests {
         let said = |failure: Failure| closes_for(&TaskReport::Failed(failure));
         let limited = || Failure::new(RATE_LIMITED, "");
         assert_eq!(said(limited().with_retry_after(9 * SECOND).with_limited(3 * SECOND)), Some(3 * SECOND));
-        assert_eq!(
-            said(Failure::fatal("").with_limited(3 * SECOND)),
-            Some(3 * SECOND),
-            "whoever gave up has been told a time too"
-        );
-        assert_eq!(said(limited().with_retry_after(3 * SECOND)), Some(3 * SECOND), "as workers say it that know no limits");
+        assert_eq!(said(Failure::fatal("").with_limited(3 * SECOND)), Some(3 * SECOND), "a final failure has a wait too");
+        assert_eq!(said(limited().with_retry_after(3 * SECOND)), Some(3 * SECOND), "as reported by workers without keys");
         assert_eq!(said(limited()), None);
         assert_eq!(said(Failure::fatal("").with_code(RATE_LIMITED).with_retry_after(SECOND)), None);
         assert_eq!(said(Failure::new("model_overloaded", "").with_retry_after(SECOND)), None);

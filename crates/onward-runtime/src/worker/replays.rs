@@ -95,6 +95,6 @@ mod tests {
         replays.claimed(&head(4, 5));
         replays.end(&old.key, Epoch(5));
         replays.agreed(&old.key, Epoch(5));
-        assert_eq!((replays.count(), lock(&replays.open).len()), (1, 0), "a claim that ended without a commit says nothing");
+        assert_eq!((replays.count(), lock(&replays.open).len()), (1, 0), "a claim without a commit is not counted");
     }
 }

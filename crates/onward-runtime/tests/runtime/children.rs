@@ -276,7 +276,7 @@ async fn a_run_that_was_deleted_and_started_again_is_another_run() {
         let records = kit.runtime.read_log(&key("p"), None, Index(3), 10).await.unwrap();
         let Event::ChildFailed(event) = &records[0].events[0] else { panic!("{records:?}") };
         assert_eq!(event.failure.code, if child_is_gone { "terminated" } else { "run_exists" });
-        let words = event.failure.message.contains("a child of an earlier run of the id p, which was deleted");
+        let words = event.failure.message.contains("a child of a deleted run with the id p");
         assert_eq!(words, !child_is_gone, "{}", event.failure.message);
         assert_eq!(kit.log("q").await, ["run_started", "signal_received", "signal_received"]);
     }

@@ -62,7 +62,7 @@ async fn a_hint_fetches_what_is_new_of_that_run_at_once() {
     hint(&kit, "somebody else's", false);
     until_heard(&diary, &[1]).await;
     assert!(begun.elapsed() < std::time::Duration::from_millis(10), "{:?}", begun.elapsed());
-    assert_eq!(kit.store.calls("read_since"), 1, "nobody here holds the other one");
+    assert_eq!(kit.store.calls("read_since"), 1, "the other run is not held here");
     background.stop().await;
 }
 
@@ -230,7 +230,7 @@ async fn what_a_run_emits_is_heard_in_another_process() {
     let letters = kit.store.calls("tell_others");
     emit(4);
     tokio::time::sleep(seconds(1)).await;
-    assert_eq!(kit.store.calls("tell_others"), letters, "nobody listens any more");
+    assert_eq!(kit.store.calls("tell_others"), letters, "no listener is left");
     for background in backgrounds {
         background.stop().await;
     }

@@ -109,7 +109,7 @@ impl FaultyStore {
     }
 
     async fn meet(&self, operation: &'static str, when: When) -> Result<(), StoreError> {
-        let unavailable = || StoreError::Unavailable { why: format!("told to fail {when:?} {operation}") };
+        let unavailable = || StoreError::Unavailable { why: format!("injected failure {when:?} {operation}") };
         if self.down.load(Ordering::SeqCst) {
             return Err(unavailable());
         }

@@ -179,7 +179,7 @@ async fn a_start_that_nobody_waits_for_any_more_is_worked_on_all_the_same() {
     tokio::task::yield_now().await;
     let (begun, patience) = (tokio::time::Instant::now(), std::time::Duration::from_millis(300));
     assert!(tokio::time::timeout(patience, kit.runtime.start_run(start("r"))).await.is_err());
-    assert_eq!(kit.head("r").await.status, Status::Running, "leased, and nobody knows");
+    assert_eq!(kit.head("r").await.status, Status::Running, "leased without the worker's knowledge");
     assert_eq!(waiting.await.unwrap()[0].head.key, key("r"));
     assert!(begun.elapsed() <= patience * 2, "found at once, not with the fallback");
 }
@@ -205,7 +205,7 @@ async fn a_claim_whose_answer_was_lost_is_worked_on_all_the_same() {
     kit.store.fail_once("claim_runs", When::After);
     let patience = std::time::Duration::from_millis(300);
     assert!(tokio::time::timeout(patience, worker.next_runs(1)).await.is_err());
-    assert_eq!(kit.head("r").await.status, Status::Running, "leased, and nobody knows");
+    assert_eq!(kit.head("r").await.status, Status::Running, "leased without the worker's knowledge");
     let runs = tokio::time::timeout(seconds(5), worker.next_runs(1)).await.expect("it is found again");
     assert_eq!(runs[0].head.key, key("r"));
 }
@@ -231,7 +231,7 @@ async fn a_release_that_did_not_come_through_is_made_up_for() {
     let held = kit.start_held(&worker, "r").await;
     kit.store.fail_once("release_run", When::Before);
     assert!(worker.release(&held.key, held.epoch).await.is_err());
-    assert_eq!(kit.head("r").await.status, Status::Running, "nobody has it, and nobody can get it");
+    assert_eq!(kit.head("r").await.status, Status::Running, "leased, but not held by any worker");
     let runs = tokio::time::timeout(seconds(5), worker.next_runs(1)).await.expect("it is free again");
     assert!(runs[0].head.epoch > held.epoch);
 }
@@ -266,7 +266,7 @@ async fn leases_of_a_shared_store_are_compared_at_times() {
     let started = onward_core::event::RunStarted::new(name("order"), text("in"), 7);
     let late = onward_core::run::NewRun { key: key("r"), started, signal: None };
     kit.store.memory.start_run(late, Some(worker.id().clone())).await.unwrap();
-    assert!(waits(worker.next_runs(1)).await, "nobody has a reason to ask");
+    assert!(waits(worker.next_runs(1)).await, "no comparison is due");
     kit.advance(kit.runtime.options().lease);
     assert_eq!(tokio::time::timeout(seconds(5), worker.next_runs(1)).await.unwrap()[0].head.key, key("r"));
 }
@@ -352,7 +352,7 @@ async fn leaving_gives_back_what_was_on_its_way() {
     assert_eq!(kit.head("r").await.status, Status::Running);
     worker.leave().await;
     assert_eq!(kit.head("r").await.status, Status::Pending);
-    assert_eq!(kit.start("s").await.status, Status::Pending, "nobody is handed to who has left");
+    assert_eq!(kit.start("s").await.status, Status::Pending, "a worker that has left gets nothing");
 }
 
 #[tokio::test(start_paused = true)]
@@ -411,7 +411,7 @@ async fn a_start_that_is_given_up_and_made_again_is_worked_on() {
         let runtime = kit.runtime.clone();
         async move { runtime.start_run(start("r")).await.unwrap().created }
     });
-    assert!(waits(worker.next_runs(1)).await, "whose claim it is cannot be told yet");
+    assert!(waits(worker.next_runs(1)).await, "the owner of the claim is not known yet");
     gate.notify_one();
     let begun = tokio::time::Instant::now();
     assert_eq!(worker.next_runs(1).await[0].head.key, key("r"));

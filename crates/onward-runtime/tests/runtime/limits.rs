@@ -104,7 +104,7 @@ async fn whoever_gave_up_has_closed_the_limit_for_the_others_too() {
     let refused = Instant::now();
     kit.commit(&mut held, vec![call(1, "llm.b")]).await;
     assert_eq!(next_task(&second).await.kind.as_str(), "llm.b");
-    assert_eq!(refused.elapsed(), seconds(15 * 60), "nobody waits longer than that without asking"); // CL1
+    assert_eq!(refused.elapsed(), seconds(15 * 60), "the maximum wait"); // CL1
 }
 
 #[tokio::test(start_paused = true)]

@@ -107,7 +107,7 @@ async fn a_worker_that_cannot_reach_the_store_stops_before_its_lease_ends() {
     kit.runtime.tick().await;
     assert_eq!(diary.lost(), 1, "at two thirds of the lease, give or take a heartbeat");
     kit.store.set_down(false);
-    assert_eq!(kit.start("s").await.status, Status::Pending, "nothing is handed to who is away");
+    assert_eq!(kit.start("s").await.status, Status::Pending, "a disconnected worker gets nothing");
     kit.advance(seconds(3));
     kit.runtime.tick().await;
     assert_eq!(kit.start("t").await.status, Status::Running, "it is back");

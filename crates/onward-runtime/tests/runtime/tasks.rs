@@ -172,7 +172,7 @@ async fn a_failed_attempt_is_tried_again_when_its_pause_is_over() {
     kit.advance(seconds(1));
     let begun = tokio::time::Instant::now();
     let (again, _) = tokio::join!(next_task(&worker), kit.runtime.tick());
-    assert_eq!((again.attempt, begun.elapsed()), (2, seconds(0)), "the tick tells that it is visible");
+    assert_eq!((again.attempt, begun.elapsed()), (2, seconds(0)), "the tick reports that it is visible");
     report(&worker, &again, TaskReport::Failed(Failure::retryable("still busy"))).await.unwrap();
     assert_eq!(failure(&kit).await.message, "still busy");
     assert_eq!(kit.log("r").await, ["run_started", "task_scheduled", "task_failed"]);
@@ -275,7 +275,7 @@ async fn a_task_that_loses_worker_after_worker_is_quarantined() {
     assert_eq!((told.len(), &told[0].task, told[0].why, told[0].lost_workers), (1, &id, WhyHindered::Quarantined, 6));
     let (since, until) = (told[0].since.unwrap(), told[0].until);
     assert_eq!((kit.runtime.clock().now().since(since), until), (seconds(10), None), "since its last worker was lost");
-    assert_eq!(told[0].hint().unwrap(), "find out why its workers vanish, then `onward queue retry r~0~0` lets it go on");
+    assert_eq!(told[0].hint().unwrap(), "find out why its workers vanish, then run `onward queue retry r~0~0`");
     let (task, retried) = tokio::join!(next_task(&worker), kit.runtime.retry_task(&id));
     retried.unwrap();
     assert_eq!((task.id, task.lost_workers), (listed[0].id.clone(), 0));

@@ -189,7 +189,7 @@ async fn a_start_without_a_version_is_pinned_to_the_current_one_of_the_latest_wo
     assert_eq!(version("b", None).await.as_deref(), Some("v1"));
     let three = with("three", &[("order", "v2")]);
     assert_eq!(version("c", None).await.as_deref(), Some("v2"));
-    assert_eq!(version("d", Some("v1")).await.as_deref(), Some("v1"), "who names one gets it");
+    assert_eq!(version("d", Some("v1")).await.as_deref(), Some("v1"), "an explicit version is kept");
     assert_eq!(version("b", None).await.as_deref(), Some("v1"), "the same start is the same run");
     three.leave().await;
     assert_eq!(version("e", None).await.as_deref(), Some("v1"));

@@ -49,7 +49,7 @@ impl Compiled {
     /// Returns the violations of the input.
     pub fn check(&self, input: &Payload, budget: u64) -> Checked {
         let Ok(value) = input.read::<Value>() else {
-            return Checked::Done(vec![violation(String::new(), "type", "it cannot be read as JSON".to_owned())]);
+            return Checked::Done(vec![violation(String::new(), "type", "the input is not valid JSON".to_owned())]);
         };
         let checked = budget::within(budget, || {
             if self.validator.is_valid(&value) {

@@ -46,7 +46,7 @@ pub fn metered(schema: Value) -> Result<Value, String> {
     let draft = schema.get("$schema").cloned();
     let name = draft.as_ref().map_or(Some(DRAFTS[0]), Value::as_str).unwrap_or_default();
     if !DRAFTS.iter().any(|known| name.trim_end_matches('#').ends_with(known)) {
-        return Err("`$schema` names a draft that is not known here".to_owned());
+        return Err("`$schema` names an unsupported draft".to_owned());
     }
     let mut walk = Walk::default();
     let mut schema = walk.visit(schema, "#", "#", 0)?;
@@ -129,11 +129,11 @@ impl Walk {
 
     fn look(&mut self, fields: &Map<String, Value>, pointer: &str) -> Result<(), String> {
         if let Some(keyword) = REFUSED.iter().find(|keyword| fields.contains_key(**keyword)) {
-            return Err(format!("`{keyword}` is not taken"));
+            return Err(format!("`{keyword}` is not supported"));
         }
         let is_root = pointer == "#";
         if !is_root && (fields.contains_key("$id") || fields.contains_key("$schema")) {
-            return Err("`$id` and `$schema` are for the whole schema, not for a part of it".to_owned());
+            return Err("`$id` and `$schema` are allowed only at the top of the schema".to_owned());
         }
         match fields.get("$ref") {
             None => {}
@@ -141,7 +141,7 @@ impl Walk {
                 self.references.insert(decoded(reference));
             }
             Some(reference) => {
-                return Err(format!("the reference `{}` leaves it; only `#/…` is taken", shown(&reference.to_string())));
+                return Err(format!("the reference `{}` is external; only `#/…` is supported", shown(&reference.to_string())));
             }
         }
         Ok(())

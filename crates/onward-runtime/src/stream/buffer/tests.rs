@@ -72,7 +72,7 @@ fn a_later_claim_takes_back_and_an_earlier_one_is_not_heard_any_more() {
     assert!(buffer.speak(speech(0, 1, 0..2), Timestamp(1)));
     assert!(buffer.speak(speech(0, 3, 0..1), Timestamp(1)));
     assert!(!buffer.speak(speech(0, 1, 2..3), Timestamp(1)), "SB3");
-    assert!(!buffer.speak(speech(0, 3, 0..1), Timestamp(1)), "heard already");
+    assert!(!buffer.speak(speech(0, 3, 0..1), Timestamp(1)), "known already");
     assert!(buffer.speak(speech(0, 3, 0..2), Timestamp(1)), "one of them is new");
     assert_eq!(all(&buffer), ["0/1/0", "0/1/1", "reset 3", "0/3/0", "0/3/1"]);
 }
@@ -103,7 +103,7 @@ fn a_task_that_is_over_says_nothing_more_and_one_that_said_nothing_is_not_told_o
     assert_eq!(all(&buffer), ["0/1/0", "over"]);
     // The same record again, as read from the log, and one after a gap.
     assert!(buffer.append(0, &completed(1, 0)));
-    assert!(!buffer.append(0, &completed(5, 0)), "somebody has to read what lies between");
+    assert!(!buffer.append(0, &completed(5, 0)), "there is a gap before it");
     assert_eq!(all(&buffer).len(), 2);
 }
 
@@ -185,7 +185,7 @@ fn readers_that_come_and_go_hear_everything_once() {
             said.push(format!("0/1/{seq}"));
             let (offset, heard) = &mut readers[(random() % 5) as usize];
             if !buffer.has(*offset) {
-                assert!((offset.next as usize) < said.len() - buffer.frames.len(), "only who has missed something is sent away");
+                assert!((offset.next as usize) < said.len() - buffer.frames.len(), "only a reader that missed frames is reset");
                 *offset = buffer.beginning();
                 *heard = offset.next as usize;
             }

@@ -103,7 +103,7 @@ fn only_what_others_may_have_written_is_asked_for() {
     let (other, later) = (RunHead { generation: 1, ..run.head.clone() }, RunHead { epoch: Epoch(2), ..run.head.clone() });
     for head in [other, later] {
         inboxes.committed(&head, &records[2]);
-        assert_eq!(asked_from(), records[2].index, "it is of another log, or somebody else's");
+        assert_eq!(asked_from(), records[2].index, "another log, or another claim");
     }
     inboxes.caught_up(&Since { generation: 0, head: run.head.clone(), records: records[2..4].to_vec() });
     inboxes.committed(&run.head, &records[4]);
