@@ -34,7 +34,7 @@ fn blocks_are_put_together_and_counts_brought_up_to_date() {
     assert_eq!(reply.blocks, [thought, Block::text("yes"), call("toolu_1", "f", r#"{"x": 9007199254740993}"#)]);
     let usage = Usage { input: 10, cached_read: 30, cached_write: 20, output: 42, reasoning: 0 };
     assert_eq!((reply.usage, reply.stop, reply.response_id.as_str()), (Some(usage), Some(StopReason::ToolCalls), "msg_1"));
-    assert_eq!(deltas[1], Delta::Usage(Usage { output: 1, ..usage })); // who gives up now knows what it cost so far
+    assert_eq!(deltas[1], Delta::Usage(Usage { output: 1, ..usage })); // the known cost of a call that is dropped now
 }
 
 #[test]

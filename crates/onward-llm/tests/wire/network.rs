@@ -1,4 +1,4 @@
-//! Servers made by hand, which do what the scripted model cannot.
+//! Handwritten servers with behavior that the scripted model does not have.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ async fn listen() -> (TcpListener, String) {
     (listener, url)
 }
 
-/// Reads one request with its body; nothing when the connection has ended.
+/// Reads one request with its body; `None` if the connection has ended.
 async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Option<String> {
     let mut bytes = Vec::new();
     loop {
@@ -45,7 +45,7 @@ async fn write(stream: &mut (impl AsyncWrite + Unpin), status: &str, sort: &str,
     stream.flush().await.unwrap();
 }
 
-/// What a call ends with when the server answers so.
+/// Returns the error of a call with this response.
 async fn failure(dialect: Dialect, status: &'static str, body: String) -> CallError {
     let (listener, url) = listen().await;
     tokio::spawn(async move {
