@@ -43,7 +43,7 @@ pub(crate) fn inside_success(error: &RawValue) -> CallError {
     let told = Told::of(error.get());
     let status = told.kinds.iter().find_map(|kind| kind.parse().ok()).unwrap_or(0);
     let cause = cause(status, &told, None).filter(|cause| !matches!(cause, Cause::ServerError { .. }));
-    CallError::new(cause.unwrap_or(Cause::Empty), "an error inside a success").saying(told.message)
+    CallError::new(cause.unwrap_or(Cause::Empty), "an error in a success response").saying(told.message)
 }
 
 fn cause(status: u16, told: &Told, retry_after: Option<Duration>) -> Option<Cause> {

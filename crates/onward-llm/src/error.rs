@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::ModelReply;
 
 /// Detail for a hash that was not replaced by bytes before the request is written.
-pub(crate) const NOT_IN_PLACE: &str = "nobody has put its bytes in place";
+pub(crate) const NOT_IN_PLACE: &str = "its bytes were not loaded";
 
 /// One failed attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -41,32 +41,32 @@ fn behind(detail: &str) -> String {
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// The key has reached its rate limit, for every caller.
-    #[error("the provider limits the rate of this key")]
+    #[error("the provider rate-limited this key")]
     RateLimited { retry_after: Option<Duration> },
-    #[error("the account at the provider has nothing left to spend")]
+    #[error("the account at the provider has no credit left")]
     QuotaExhausted,
     #[error("the provider is overloaded")]
     Overloaded { retry_after: Option<Duration> },
     #[error("the provider failed")]
     ServerError { retry_after: Option<Duration> },
     /// A response with status success and without text, call, reasoning or refusal, or with an error inside.
-    #[error("the model answered nothing")]
+    #[error("the model returned an empty response")]
     Empty,
-    #[error("the provider refuses the request")]
+    #[error("the provider rejected the request")]
     BadRequest,
-    #[error("the provider refuses the key")]
+    #[error("the provider rejected the key")]
     Auth,
     #[error("the conversation is too long for the model")]
     ContextTooLong,
     /// The response was cut off or does not follow the API format.
-    #[error("the answer is broken")]
+    #[error("the response is malformed")]
     Malformed,
-    #[error("the answer is larger than allowed")]
+    #[error("the response is too large")]
     TooLarge,
-    #[error("the answer did not come in time")]
+    #[error("the response timed out")]
     Timeout,
     /// The connection ended before a response began; the provider may have executed the request.
-    #[error("the connection ended before an answer")]
+    #[error("the connection ended before a response")]
     Disconnected,
     /// There was no connection, so the request was never sent.
     #[error("the provider cannot be reached")]
@@ -90,7 +90,7 @@ impl CallError {
 
     /// Returns the error for an attachment whose stored bytes have another hash.
     pub fn attachment_damaged(hash: &str) -> CallError {
-        CallError::new(Cause::AttachmentDamaged, format!("{hash}: the bytes that are there have another hash"))
+        CallError::new(Cause::AttachmentDamaged, format!("{hash}: the stored bytes have another hash"))
     }
 
     /// Returns the error for an attachment whose store cannot be read.
@@ -183,26 +183,24 @@ impl CallError {
 
     pub fn hint(&self) -> &'static str {
         match self.cause {
-            Cause::RateLimited { .. } => "the key is closed until the provider opens it again; more keys or a higher tier help",
+            Cause::RateLimited { .. } => "wait until the provider lifts the limit, or use more keys or a higher tier",
             Cause::QuotaExhausted => "top up the account at the provider",
-            Cause::Overloaded { .. } | Cause::ServerError { .. } => "wait; the provider's status page may say more",
-            Cause::Empty => "ask again; some providers answer nothing instead of an error",
+            Cause::Overloaded { .. } | Cause::ServerError { .. } => "wait; see the provider's status page",
+            Cause::Empty => "retry; some providers return an empty response instead of an error",
             Cause::BadRequest => {
-                "it does not take the model, a parameter or the schema of a tool; operators are shown the provider's words"
+                "check the model, its parameters and the schemas of its tools; operators see the provider's message"
             }
             Cause::Auth => "check the environment variable that `key_env` names",
             Cause::ContextTooLong => "compact the conversation, or use a model with a larger window",
-            Cause::Malformed | Cause::Disconnected => "ask again; what had arrived is kept with the error",
+            Cause::Malformed | Cause::Disconnected => "retry; the error contains the part that arrived",
             Cause::TooLarge => "lower `max_tokens`, or raise `answer_bytes_max` of the provider",
-            Cause::Timeout => {
-                "raise `idle_timeout_seconds` or `call_timeout_seconds` of the provider if its model thinks for long"
-            }
+            Cause::Timeout => "raise `idle_timeout_seconds` or `call_timeout_seconds` of the provider if its model needs longer",
             Cause::Unreachable => "check `base_url` of the provider, and the network",
             Cause::AttachmentMissing => {
-                "put it where the process that calls the model looks for attachments, and try the run again"
+                "store it where the process that calls the model looks for attachments, then retry the run"
             }
-            Cause::AttachmentDamaged => "keep the bytes anew: `POST /v1/attachments` replaces what is damaged",
-            Cause::AttachmentUnreadable => "see to it that the place of attachments can be read, and try the run again",
+            Cause::AttachmentDamaged => "upload the bytes again with `POST /v1/attachments`, which replaces damaged ones",
+            Cause::AttachmentUnreadable => "make the store of attachments readable, then retry the run",
         }
     }
 }
@@ -210,9 +208,9 @@ impl CallError {
 /// An error in the operator's model table, or a model that is not in it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
-    #[error("the table of models is not usable: {why}")]
+    #[error("the model table is invalid: {why}")]
     Invalid { why: String },
-    #[error("no model is called `{model}` here")]
+    #[error("unknown model `{model}`")]
     UnknownModel { model: String },
     #[error("the model `{model}` needs a key, and the environment variable {variable} is not set")]
     KeyMissing { model: String, variable: String },
@@ -230,8 +228,8 @@ impl TableError {
 
     pub fn hint(&self) -> &'static str {
         match self {
-            TableError::Invalid { .. } => "docs/guide/models.md has a table to start from",
-            TableError::UnknownModel { .. } => "the operator's table names the models that may be called",
+            TableError::Invalid { .. } => "see docs/guide/models.md for an example",
+            TableError::UnknownModel { .. } => "use a model of the operator's table",
             TableError::KeyMissing { .. } => "set it for the process that calls models, and start that process again",
         }
     }

@@ -96,7 +96,7 @@ impl<'de> Deserialize<'de> for PerMillion {
         // A number would have passed through a float.
         let text = String::deserialize(deserializer)?;
         PerMillion::parse(&text).ok_or_else(|| {
-            de::Error::custom(format_args!("`{text}` is no price: write dollars for a million tokens, like \"2.50\""))
+            de::Error::custom(format_args!("`{text}` is not a price: write dollars per million tokens, such as \"2.50\""))
         })
     }
 }

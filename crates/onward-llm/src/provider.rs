@@ -107,7 +107,7 @@ impl Provider {
             Dialect::Anthropic => anthropic::PATH,
         };
         let url = format!("{}{path}", settings.base_url.trim_end_matches('/'));
-        let wrong = || invalid("base_url must be http(s)://HOST[:PORT][/PATH], without a name, password or query".into());
+        let wrong = || invalid("base_url must be http(s)://HOST[:PORT][/PATH], without user name, password or query".into());
         let url = server_url(&url).ok().filter(|url| url.query().is_none()).ok_or_else(wrong)?;
         let official = url.host() == Some("api.openai.com");
         let usual_name = if official { "max_completion_tokens" } else { "max_tokens" }; // other servers know the older name
@@ -224,7 +224,7 @@ impl Provider {
 
     async fn attempt(&self, body: Bytes, answer: &mut Answer, sink: Sink<'_>) -> Result<(), CallError> {
         let Inner { url, headers, http, limits, .. } = &*self.0;
-        let sent = within(limits.idle_timeout, "the beginning of the answer", http.post(url, headers, body)).await?;
+        let sent = within(limits.idle_timeout, "the start of the response", http.post(url, headers, body)).await?;
         let response = sent.map_err(|Lost { reached, why }| {
             CallError::new(if reached { Cause::Disconnected } else { Cause::Unreachable }, why)
         })?;
@@ -234,10 +234,10 @@ impl Provider {
         let sort = response.headers().get(CONTENT_TYPE).and_then(|sort| sort.to_str().ok()).unwrap_or_default();
         if sort.starts_with("application/json") {
             let body = Limited::new(response.into_body(), limits.answer_bytes_max).collect();
-            let body = within(limits.idle_timeout, "the answer", body).await?;
+            let body = within(limits.idle_timeout, "the response", body).await?;
             let body = body.map_err(|error| match error.is::<LengthLimitError>() {
                 true => CallError::new(Cause::TooLarge, format!("more than {} bytes", limits.answer_bytes_max)),
-                false => CallError::new(Cause::Malformed, format!("the answer broke off: {error}")),
+                false => CallError::new(Cause::Malformed, format!("the response was cut off: {error}")),
             })?;
             return answer.whole(&body.to_bytes(), sink);
         }
@@ -246,13 +246,13 @@ impl Provider {
 
     async fn stream(&self, mut body: Incoming, answer: &mut Answer, sink: Sink<'_>) -> Result<(), CallError> {
         while !answer.is_done() {
-            match within(self.0.limits.idle_timeout, "the next piece of the answer", body.frame()).await? {
+            match within(self.0.limits.idle_timeout, "the next part of the response", body.frame()).await? {
                 Some(Ok(frame)) => {
                     if let Ok(bytes) = frame.into_data() {
                         answer.feed(&bytes, sink)?;
                     }
                 }
-                Some(Err(error)) => return Err(CallError::new(Cause::Malformed, format!("the answer broke off: {error}"))),
+                Some(Err(error)) => return Err(CallError::new(Cause::Malformed, format!("the response was cut off: {error}"))),
                 None => return answer.end(sink),
             }
         }
@@ -263,7 +263,7 @@ impl Provider {
 
     async fn refusal(&self, response: Response<Incoming>) -> CallError {
         let (head, body) = response.into_parts();
-        let body = within(self.0.limits.idle_timeout, "a refusal", Limited::new(body, REFUSAL_BYTES_MAX).collect()).await;
+        let body = within(self.0.limits.idle_timeout, "an error response", Limited::new(body, REFUSAL_BYTES_MAX).collect()).await;
         let body = body.ok().and_then(Result::ok).map(|body| body.to_bytes()).unwrap_or_default();
         classify::refusal(head.status.as_u16(), &head.headers, &body, SystemTime::now())
     }
@@ -309,13 +309,14 @@ fn headers(settings: &ProviderSettings, key: Option<&Key>) -> Result<Vec<(Header
             Dialect::OpenAi => ("authorization", format!("Bearer {secret}")),
             Dialect::Anthropic => ("x-api-key", secret.clone()),
         };
-        let mut value: HeaderValue = value.parse().map_err(|_| "the key has characters that no header takes".to_owned())?;
+        let mut value: HeaderValue =
+            value.parse().map_err(|_| "the key has characters that a header must not contain".to_owned())?;
         value.set_sensitive(true);
         headers.push((HeaderName::from_static(name), value));
     }
     for (name, value) in &settings.headers {
-        let value = value.parse().map_err(|_| format!("header `{name}`: its value is not usable"))?;
-        headers.push((name.parse().map_err(|_| format!("header `{name}`: no such name"))?, value));
+        let value = value.parse().map_err(|_| format!("header `{name}`: invalid value"))?;
+        headers.push((name.parse().map_err(|_| format!("header `{name}`: invalid name"))?, value));
     }
     Ok(headers)
 }

@@ -138,7 +138,7 @@ mod tests {
         ];
         let mut request = ModelRequest::new("m", messages);
         assert_eq!(request.hashes(), ["b", "gone", "a"], "the latest first");
-        assert_eq!(request.new_hashes(), request.hashes(), "nobody has answered");
+        assert_eq!(request.new_hashes(), request.hashes(), "there is no response yet");
         let mut answered = request.clone();
         answered.messages.insert(1, Message { role: Role::Assistant, blocks: vec![Block::text("hm")] });
         assert_eq!(answered.new_hashes(), ["b"]);

@@ -89,7 +89,7 @@ impl ModelRetries {
 
 /// The final error of a call with too many empty responses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("the model answered nothing, {attempts} times")]
+#[error("the model returned an empty response {attempts} times")]
 pub struct EmptyModelResponse {
     /// Number of empty responses; failures of other causes do not count (LR1).
     pub attempts: u32,
@@ -163,7 +163,7 @@ mod tests {
         let next = after(&ModelRetries::default(), std::iter::repeat_n(limited(300), 7));
         assert_eq!(next[..6], [secs(300); 6]);
         assert_eq!(next[6], Next::GiveUp, "half an hour is over");
-        assert_eq!(after(&ModelRetries::default(), [limited(86_400)]), [Next::GiveUp], "nobody waits less than it was asked to");
+        assert_eq!(after(&ModelRetries::default(), [limited(86_400)]), [Next::GiveUp], "a shorter wait would be refused again");
         let patient = ModelRetries { wait_max: Duration::from_secs(100_000), ..ModelRetries::default() };
         assert_eq!(after(&patient, [limited(86_400)]), [secs(86_400)]);
     }

@@ -150,7 +150,7 @@ impl Models {
         }
         let mut models = BTreeMap::new();
         for (name, settings) in &table.models {
-            let why = || format!("model `{name}`: no provider is called `{}`", settings.provider);
+            let why = || format!("model `{name}`: unknown provider `{}`", settings.provider);
             let provider = providers.get(settings.provider.as_str()).ok_or_else(|| TableError::Invalid { why: why() })?;
             let model = match provider {
                 Ok(provider) => Ok(Model { provider: provider.clone(), settings: settings.clone(), name: name.clone() }),
@@ -267,9 +267,9 @@ mod tests {
     #[test]
     fn mistakes_are_told_with_their_place() {
         let changed = |from: &str, to: &str| open(&TABLE.replace(from, to), &[]).map(|_| ()).unwrap_err().to_string();
-        assert!(changed("provider = \"local\"", "provider = \"lokal\"").contains("no provider is called `lokal`"));
+        assert!(changed("provider = \"local\"", "provider = \"lokal\"").contains("unknown provider `lokal`"));
         assert!(changed("http://localhost:11434/v1/", "localhost:11434/v1").contains("provider `local`: base_url"));
-        assert!(changed("http://localhost:11434/v1/", "http://me:pw@localhost/v1").contains("without a name, password"));
+        assert!(changed("http://localhost:11434/v1/", "http://me:pw@localhost/v1").contains("without user name, password"));
         assert!(changed("\"0.60\"", "0.60").contains("invalid type: floating point"));
         assert!(changed("outage_max", "outages_max").contains("unknown field"));
         assert!(changed("idle_timeout_seconds", "idle_timeout").contains("unknown field"));

@@ -74,9 +74,11 @@ impl Answer {
         let mut reply = self.arrived();
         if !self.is_complete() {
             if self.bytes == 0 {
-                return Err(self.fail(CallError::new(Cause::Empty, "a success without a body")));
+                return Err(self.fail(CallError::new(Cause::Empty, "a success response without a body")));
             }
-            return Err(self.fail(CallError::new(Cause::Malformed, "the answer ended before the model did").saying(self.shown())));
+            return Err(self.fail(
+                CallError::new(Cause::Malformed, "the response ended before the model had finished").saying(self.shown()),
+            ));
         }
         if reply.calls().any(|call| call.name.is_empty()) {
             return Err(self.fail(CallError::new(Cause::Malformed, "a tool call has no name")));
@@ -142,7 +144,7 @@ impl Answer {
     fn shown(&self) -> String {
         if self.arrived().is_empty() {
             let text = String::from_utf8_lossy(&self.beginning);
-            format!("what came begins with: {}", text.trim())
+            format!("the response begins with: {}", text.trim())
         } else {
             String::new()
         }

@@ -80,7 +80,7 @@ fn what_is_hidden_or_unknown_is_kept_as_it_came() {
 fn an_error_in_the_stream_says_what_it_is_and_what_it_cost() {
     let error = read(&[START, r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#]).0.unwrap_err();
     assert_eq!((error.code(), error.arrived.usage.unwrap().input), ("model_overloaded", 10));
-    assert!(error.may_have_cost() && error.cost_is_unknown(), "what was said after the usage is in no usage");
+    assert!(error.may_have_cost() && error.cost_is_unknown(), "output after the last usage event is not counted");
     let unknown = read(&[START, r#"{"type":"error","error":{"type":"api_error","message":"Internal"}}"#]).0.unwrap_err();
     assert_eq!(unknown.code(), "empty_model_response");
 }

@@ -67,7 +67,7 @@ impl Random {
 fn parts(block: &Block) -> (String, String, String) {
     match block {
         Block::ToolCall(call) => (call.id.clone(), call.name.clone(), call.arguments.clone()),
-        _ => unreachable!("only calls are asked for"),
+        _ => unreachable!("only calls are generated"),
     }
 }
 

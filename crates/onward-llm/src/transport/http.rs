@@ -41,7 +41,7 @@ pub struct Lost {
 ///
 /// # Errors If it is not `http(s)://HOST[:PORT][/PATH][?QUERY]`, as text.
 pub fn server_url(text: &str) -> Result<Uri, String> {
-    let wrong = || "it must be http(s)://HOST[:PORT][/PATH], without a name or password".to_owned();
+    let wrong = || "it must be http(s)://HOST[:PORT][/PATH], without user name or password".to_owned();
     let url: Uri = text.parse().map_err(|_| wrong())?;
     let authority = url.authority().ok_or_else(wrong)?;
     // The parser accepts more bytes in an authority than a host name has, and the host would be looked up.

@@ -178,7 +178,7 @@ impl Reader {
 
     fn piece(&mut self, index: u64, piece: Piece, draft: &mut Draft) -> Result<(), CallError> {
         let part = self.parts.get_mut(&index);
-        match part.ok_or_else(|| CallError::new(Cause::Malformed, format!("a piece of block {index}, which never began")))? {
+        match part.ok_or_else(|| CallError::new(Cause::Malformed, format!("a delta for block {index}, which was not started")))? {
             Part::Text { text, citations } => {
                 let more = piece.text.unwrap_or_default();
                 text.push_str(&more);
@@ -258,11 +258,11 @@ impl Part {
 }
 
 fn broken(error: serde_json::Error) -> CallError {
-    CallError::new(Cause::Malformed, "an event is not what it should be").saying(error.to_string())
+    CallError::new(Cause::Malformed, "an event is malformed").saying(error.to_string())
 }
 
 fn incomplete(sort: &str) -> CallError {
-    CallError::new(Cause::Malformed, format!("an event `{sort}` without what it is about"))
+    CallError::new(Cause::Malformed, format!("event `{sort}` is incomplete"))
 }
 
 fn stop_reason(reason: String) -> StopReason {
