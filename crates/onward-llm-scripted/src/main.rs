@@ -1,4 +1,4 @@
-//! `scripted-model [PORT]`: serves until it is ended. The first line of its output is its address, as JSON.
+//! `scripted-model [PORT]`: serves until it is stopped. The first line of its output is its address, as JSON.
 
 #![forbid(unsafe_code)]
 
