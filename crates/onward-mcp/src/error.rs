@@ -25,22 +25,22 @@ pub struct ToolError {
 #[serde(rename_all = "snake_case")]
 pub enum ToolCause {
     /// The server could not be started, or there is no connection to it.
-    #[error("the server of tools cannot be reached")]
+    #[error("the MCP server cannot be reached")]
     Unreachable,
     /// The server or its connection ended.
-    #[error("the server of tools has gone")]
+    #[error("the connection to the MCP server ended")]
     Gone,
-    #[error("the server of tools did not answer in time")]
+    #[error("the MCP server timed out")]
     TimedOut,
-    #[error("the answer of the server of tools is larger than allowed")]
+    #[error("the response of the MCP server is too large")]
     TooLarge,
     /// The server returned a protocol error, such as an unknown tool or invalid arguments.
-    #[error("the server of tools refuses the call")]
+    #[error("the MCP server rejected the call")]
     Refused,
-    #[error("the server of tools lets nobody in who shows what was shown")]
+    #[error("the MCP server rejected the credentials")]
     Auth,
     /// The server violated the protocol.
-    #[error("the server of tools does not keep to the protocol")]
+    #[error("the MCP server violated the protocol")]
     Broken,
 }
 
@@ -84,13 +84,13 @@ impl ToolError {
 
     pub fn hint(&self) -> &'static str {
         match self.cause {
-            ToolCause::Unreachable => "check the command or the URL of the source",
-            ToolCause::Gone => "open the source anew; what it printed to stderr may say why it ended",
-            ToolCause::TimedOut => "raise `call_timeout` of the source if its tools are slow",
-            ToolCause::TooLarge => "ask the tool for less, or raise `message_bytes_max` of the source",
-            ToolCause::Refused => "the server's words say what it does not take",
-            ToolCause::Auth => "check the headers of the source",
-            ToolCause::Broken => "the server needs to speak MCP; a program that prints other things to stdout does not",
+            ToolCause::Unreachable => "check the command or the URL of the MCP server",
+            ToolCause::Gone => "open a new connection; see the stderr of the server for the reason",
+            ToolCause::TimedOut => "raise `call_timeout` of the MCP server if its tools are slow",
+            ToolCause::TooLarge => "request less from the tool, or raise `message_bytes_max` of the MCP server",
+            ToolCause::Refused => "see the server's message for the reason",
+            ToolCause::Auth => "check the headers of the MCP server",
+            ToolCause::Broken => "use a server that implements MCP and prints nothing else to stdout",
         }
     }
 
@@ -104,7 +104,7 @@ impl ToolError {
             ServiceError::McpError(told) => {
                 ToolError::new(ToolCause::Refused, format!("{} ({})", told.message, told.code.0), true)
             }
-            ServiceError::TransportClosed => ToolError::new(ToolCause::Gone, "the connection has ended", true),
+            ServiceError::TransportClosed => ToolError::new(ToolCause::Gone, "closed by the other side", true),
             ServiceError::TransportSend(error) => ToolError::of_transport(&*error.error, ToolCause::Gone),
             other => ToolError::new(ToolCause::Broken, other.to_string(), true),
         }

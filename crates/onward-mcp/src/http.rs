@@ -102,7 +102,7 @@ impl HttpClient {
         let events = SseStream::from_bytes_stream(bytes);
         let ours = move |error: Option<&SseError>| {
             let large = matches!(error, Some(SseError::Body(error)) if error.downcast_ref().is_some_and(Broken::is_limit));
-            let message = if large { too_large(limit, id.clone()) } else { gone("the answer broke off", id.clone()) };
+            let message = if large { too_large(limit, id.clone()) } else { gone("the response was cut off", id.clone()) };
             serde_json::to_string(&message).map(|text| Sse::default().data(text)).map_err(|error| SseError::Body(error.into()))
         };
         let state = (events.boxed(), Some(ours), false);

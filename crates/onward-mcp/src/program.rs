@@ -41,7 +41,8 @@ impl Program {
         program.env_clear();
         program.envs(Place::USUAL_VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         for name in inherits {
-            let value = std::env::var_os(name).ok_or_else(|| unreachable(format!("the variable {name} is not set here")))?;
+            let value =
+                std::env::var_os(name).ok_or_else(|| unreachable(format!("the environment variable {name} is not set")))?;
             program.env(name, value);
         }
         program
@@ -76,7 +77,7 @@ async fn pass_on(program: String, complaints: ChildStderr) {
     while let Ok(1..) = (&mut complaints).take(LINE_MAX).read_until(b'\n', &mut line).await {
         let said = printable(&line);
         if tracing::dispatcher::has_been_set() {
-            tracing::info!(program, "an MCP server said: {said}");
+            tracing::info!(program, "stderr of an MCP server: {said}");
         } else if !said.is_empty() {
             eprintln!("{}: {said}", printable(program.as_bytes()));
         }

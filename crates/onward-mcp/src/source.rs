@@ -156,10 +156,9 @@ impl ToolSource {
         url: &str,
         headers: &BTreeMap<String, String>,
     ) -> Result<ToolSource, ToolError> {
-        onward_llm::server_url(url).map_err(|why| {
-            ToolError::new(ToolCause::Unreachable, format!("the URL of the source is not usable: {why}"), false)
-        })?;
-        let unusable = |name: &str| ToolError::new(ToolCause::Unreachable, format!("the header `{name}` is not usable"), false);
+        onward_llm::server_url(url)
+            .map_err(|why| ToolError::new(ToolCause::Unreachable, format!("the URL is invalid: {why}"), false))?;
+        let unusable = |name: &str| ToolError::new(ToolCause::Unreachable, format!("the header `{name}` is invalid"), false);
         let mut shown = HashMap::new();
         for (name, value) in headers {
             let header = name.parse().map_err(|_| unusable(name))?;
@@ -191,8 +190,9 @@ impl ToolSource {
     /// request.
     pub async fn call(&self, tool: &str, arguments: &str, idempotency_key: Option<&str>) -> Result<CallOutcome, ToolError> {
         let text = if arguments.trim().is_empty() { "{}" } else { arguments };
-        let _: BTreeMap<String, &RawValue> = serde_json::from_str(text)
-            .map_err(|error| ToolError::new(ToolCause::Refused, format!("the arguments are no JSON object: {error}"), false))?;
+        let _: BTreeMap<String, &RawValue> = serde_json::from_str(text).map_err(|error| {
+            ToolError::new(ToolCause::Refused, format!("the arguments are not a JSON object: {error}"), false)
+        })?;
         let (_kept, placeholder) = self.raw.keep(text);
         let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(placeholder);
         if let Some(key) = idempotency_key {
@@ -203,7 +203,7 @@ impl ToolSource {
         match self.within(self.service.call_tool_once(params)).await? {
             CallToolResponse::Complete(result) => CallOutcome::of(result),
             // The client did not offer either to the server.
-            _ => Err(ToolError::new(ToolCause::Broken, "it wants to ask back, or to work as a task", true)),
+            _ => Err(ToolError::new(ToolCause::Broken, "it requested input or a task, which the client does not offer", true)),
         }
     }
 
@@ -220,11 +220,13 @@ impl ToolSource {
 
     async fn within<T>(&self, request: impl Future<Output = Result<T, rmcp::ServiceError>>) -> Result<T, ToolError> {
         if !self.is_open() {
-            return Err(ToolError::new(ToolCause::Gone, "it had gone before", false));
+            return Err(ToolError::new(ToolCause::Gone, "it had ended before the call", false));
         }
         match tokio::time::timeout(self.call_timeout, request).await {
             Ok(outcome) => outcome.map_err(|error| self.explain(&error)),
-            Err(_) => Err(ToolError::new(ToolCause::TimedOut, format!("it took longer than {:?}", self.call_timeout), true)),
+            Err(_) => {
+                Err(ToolError::new(ToolCause::TimedOut, format!("the call took longer than {:?}", self.call_timeout), true))
+            }
         }
     }
 
@@ -253,6 +255,6 @@ async fn open_within<T>(
 ) -> Result<T, ToolError> {
     match tokio::time::timeout(timeout, opening).await {
         Ok(opened) => opened.map_err(|error| ToolError::of_opening(&error)),
-        Err(_) => Err(ToolError::new(ToolCause::TimedOut, format!("opening it took longer than {timeout:?}"), false)),
+        Err(_) => Err(ToolError::new(ToolCause::TimedOut, format!("opening the connection took longer than {timeout:?}"), false)),
     }
 }
