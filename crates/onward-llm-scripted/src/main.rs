@@ -9,9 +9,7 @@ use tokio::net::TcpListener;
 async fn main() -> std::io::Result<()> {
     let port = std::env::args().nth(1).unwrap_or_else(|| "4010".to_owned());
     let Ok(port) = port.parse::<u16>() else {
-        eprintln!(
-            "`{port}` is not a port\nusage: scripted-model [PORT]   serve a scripted model on 127.0.0.1 (default 4010)"
-        );
+        eprintln!("`{port}` is not a port\nusage: scripted-model [PORT]   serve a scripted model on 127.0.0.1 (default 4010)");
         std::process::exit(2);
     };
     let model = ScriptedModel::start_on(TcpListener::bind(("127.0.0.1", port)).await?)?;
