@@ -3,7 +3,7 @@
 //! Works in batches, newest runs first. The client continues with the cursor of the reply, so the server keeps no state between
 //! batches and any batch can be repeated. Runs that are started meanwhile are newer than every cursor and are not affected.
 //!
-//! Invariant U1: a repeated batch with the same bulk id has no effect on a run that the first one had not.
+//! Invariant U1: a batch that is repeated with the same bulk id applies its verb at most once to each run.
 
 use onward_core::budget::Budget;
 use onward_core::event::{CancelRequested, PauseReason, RunPaused, RunResumed, TerminateRequested};
