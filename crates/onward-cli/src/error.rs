@@ -201,7 +201,7 @@ mod tests {
     fn a_wrapper_that_repeats_its_cause_is_told_once() {
         let name = onward_core::Name::new("").unwrap_err();
         let error = anyhow::Error::from(RuntimeError::IdInvalid { what: "signal id", source: name });
-        assert_eq!(message(&error), "the signal id is not usable: a name must not be empty");
+        assert_eq!(message(&error), "the signal id is invalid: a name must not be empty");
         let error = anyhow::Error::from(RuntimeError::Store(StoreError::DiskFull));
         assert_eq!(message(&error), "the disk is full");
     }

@@ -281,8 +281,8 @@ mod tests {
 
     #[test]
     fn an_address_that_is_none() {
-        let message = "the table of models is not usable: provider `local`: base_url must be http(s)://HOST[:PORT][/PATH], without a name, password or query";
-        refused("http://127.0.0.1:9/v1", "http://me:sk-1@x/v1", message, "docs/guide/models.md has a table to start from");
+        let message = "the model table is invalid: provider `local`: base_url must be http(s)://HOST[:PORT][/PATH], without user name, password or query";
+        refused("http://127.0.0.1:9/v1", "http://me:sk-1@x/v1", message, "see docs/guide/models.md for an example");
     }
 
     #[test]

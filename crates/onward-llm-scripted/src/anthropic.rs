@@ -1,4 +1,4 @@
-//! Answers in the words of Messages.
+//! Responses in the Messages format.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ pub(crate) fn error(status: u16, message: &str) -> Value {
     json!({"type": "error", "error": {"type": kind, "message": message}, "request_id": null})
 }
 
-/// The answer in one piece.
+/// Returns the response in one piece.
 pub(crate) fn whole(conversation: &Conversation, answer: &Answer, tokens: Tokens) -> Value {
     let id = conversation.fingerprint();
     let content: Vec<Value> = answer.parts.iter().enumerate().map(|(index, part)| block(part, &id, index)).collect();
@@ -40,14 +40,14 @@ fn block(part: &Part, id: &str, index: usize) -> Value {
         Part::Text(text) | Part::Refusal(text) => json!({"type": "text", "text": text}),
         Part::Reasoning(text) => json!({"type": "thinking", "thinking": text, "signature": sign(text)}),
         Part::Call { name, arguments } => {
-            // A message in one piece cannot hold what is no JSON.
+            // A message in one piece cannot contain invalid JSON.
             let input: Value = serde_json::from_str(arguments).unwrap_or(json!({}));
             json!({"type": "tool_use", "id": format!("toolu_{id}_{index}"), "name": name, "input": input})
         }
     }
 }
 
-/// The answer as events.
+/// Returns the response as events.
 pub(crate) fn events(conversation: &Conversation, answer: &Answer, tokens: Tokens) -> Vec<String> {
     let id = conversation.fingerprint();
     let blocks = answer.parts.iter().enumerate().map(|(index, part)| block_events(part, &id, index)).collect();

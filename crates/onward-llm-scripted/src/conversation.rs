@@ -1,4 +1,4 @@
-//! A request, read from either dialect, and what real servers refuse about it.
+//! Parses requests of both API formats, and refuses what real servers refuse.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -16,9 +16,9 @@ pub struct Conversation {
     pub system: String,
     pub turns: Vec<Turn>,
     pub tools: Vec<Tool>,
-    /// Whether reasoning was asked for.
+    /// True if reasoning was requested.
     pub thinks: bool,
-    /// Addresses and bytes of what is attached, as they were sent.
+    /// URLs and base64 data of the attachments, as they were sent.
     pub attached: Vec<String>,
 }
 
@@ -30,7 +30,7 @@ pub enum Speaker {
     Tool,
 }
 
-/// A message, or one result of a tool.
+/// A message, or one tool result.
 #[derive(Debug, Clone, Serialize)]
 pub struct Turn {
     pub speaker: Speaker,
@@ -47,7 +47,7 @@ pub struct Call {
     pub arguments: String,
 }
 
-/// Parts of either dialect that hold something else than words: an address, or bytes as text.
+/// Collects the URLs and base64 data of attachments in either format.
 fn attached(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::Array(values) => values.iter().for_each(|value| attached(value, found)),
@@ -70,7 +70,7 @@ pub struct Tool {
 }
 
 impl Conversation {
-    /// Reads a request; the error is what a real server would say about it.
+    /// Parses a request; the error is the message that a real server would return.
     pub fn read(dialect: Dialect, body: &Value) -> Result<Conversation, String> {
         let model = body["model"].as_str().ok_or("model: field required")?.to_owned();
         let messages =
@@ -153,7 +153,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Every call is answered before anybody speaks again, and nothing else is.
+    /// Checks that every call has a result before the next message, and every result a call.
     fn check_pairs(&self) -> Result<(), String> {
         let mut open: Vec<&str> = Vec::new();
         for turn in &self.turns {
@@ -174,12 +174,12 @@ impl Conversation {
         self.turns.iter().rfind(|turn| turn.speaker == Speaker::User).map_or("", |turn| &turn.text)
     }
 
-    /// How often the model has spoken.
+    /// Returns the number of the model's messages.
     pub fn turn(&self) -> usize {
         self.turns.iter().filter(|turn| turn.speaker == Speaker::Assistant).count()
     }
 
-    /// The results of tools with which the conversation ends, each with the name of its tool.
+    /// Returns the tool results at the end of the conversation, each with the name of its tool.
     pub fn results(&self) -> Vec<(&str, &str)> {
         let count = self.turns.iter().rev().take_while(|turn| turn.speaker == Speaker::Tool).count();
         let calls: Vec<&Call> = self.turns.iter().flat_map(|turn| &turn.calls).collect();
@@ -190,7 +190,7 @@ impl Conversation {
         results.map(|turn| (name(turn), turn.text.as_str())).collect()
     }
 
-    /// A name for what was said so far, from which ids are made (SM1).
+    /// Returns a hash of the conversation, from which ids are made (SM1).
     pub fn fingerprint(&self) -> String {
         let turns: Vec<Value> =
             self.turns.iter().map(|turn| json!([turn.speaker, turn.text, turn.calls, turn.call_id])).collect();
@@ -198,7 +198,7 @@ impl Conversation {
     }
 }
 
-/// What stands for a signature: reasoning that comes back changed is refused, as by real servers.
+/// Returns a stand-in for a signature: changed reasoning is refused, as by real servers.
 pub(crate) fn sign(text: &str) -> String {
     hash(&format!("signature of {text}"))
 }
@@ -224,7 +224,7 @@ fn read_call(outer: &Value, inner: &Value, arguments: &Value) -> Result<Call, St
     Ok(Call { id: id.to_owned(), name: name.to_owned(), arguments })
 }
 
-/// The text of a content, which is a text or a list of blocks.
+/// Returns the text of a content, which is a text or a list of blocks.
 fn text(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),

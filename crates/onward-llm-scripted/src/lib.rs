@@ -1,8 +1,8 @@
-//! A model server that answers by script: for tests, and for demos without a key.
+//! A model server with scripted responses, for tests and for demos without a key.
 //!
-//! It speaks Chat Completions and Messages, streaming or not, and is meant to be taken for a real one: it refuses conversations that real
-//! ones refuse. What it answers is a function of the script and the conversation, ids and tokens included, so that a test may crash its
-//! client anywhere and compare.
+//! It implements Chat Completions and Messages, streaming or not, and refuses conversations that real servers refuse. A
+//! response is a function of the script and the conversation, including ids and tokens, so that a test may crash its client
+//! anywhere and compare.
 //!
 //! ```no_run
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
@@ -16,10 +16,10 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Shares no code with the clients it is there to test.
+//! Shares no code with the clients that it tests.
 //!
 //! Invariants:
-//! - SM1: the same script and the same conversation give the same answer, byte for byte.
+//! - SM1: the same script and the same conversation give the same response, byte for byte.
 //! - SM2: every request is counted, also one that is refused or fails.
 
 #![forbid(unsafe_code)]

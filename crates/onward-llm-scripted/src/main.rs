@@ -1,4 +1,4 @@
-//! `scripted-model [PORT]`: serves until it is ended. The first line of its output is its address, as JSON.
+//! `scripted-model [PORT]`: serves until it is stopped. The first line of its output is its address, as JSON.
 
 #![forbid(unsafe_code)]
 
@@ -9,9 +9,7 @@ use tokio::net::TcpListener;
 async fn main() -> std::io::Result<()> {
     let port = std::env::args().nth(1).unwrap_or_else(|| "4010".to_owned());
     let Ok(port) = port.parse::<u16>() else {
-        eprintln!(
-            "`{port}` is no port\nusage: scripted-model [PORT]   a model that answers by script, on this machine; 4010 otherwise"
-        );
+        eprintln!("`{port}` is not a port\nusage: scripted-model [PORT]   serve a scripted model on 127.0.0.1 (default 4010)");
         std::process::exit(2);
     };
     let model = ScriptedModel::start_on(TcpListener::bind(("127.0.0.1", port)).await?)?;

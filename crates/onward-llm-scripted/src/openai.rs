@@ -1,4 +1,4 @@
-//! Answers in the words of Chat Completions.
+//! Responses in the Chat Completions format.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use crate::conversation::{Conversation, sign};
 use crate::play::{fragments, in_turns};
 use crate::script::{Answer, Fault, Part, Tokens};
 
-/// Always the same, so that answers are (SM1).
+/// Constant, so that responses are reproducible (SM1).
 const CREATED: u64 = 1_700_000_000;
 
 pub(crate) fn error(status: u16, message: &str) -> Value {
@@ -20,7 +20,7 @@ pub(crate) fn error(status: u16, message: &str) -> Value {
     json!({"error": {"message": message, "type": kind, "param": null, "code": code}})
 }
 
-/// The answer in one piece.
+/// Returns the response in one piece.
 pub(crate) fn whole(conversation: &Conversation, answer: &Answer, tokens: Tokens) -> Value {
     let id = conversation.fingerprint();
     let mut message =
@@ -54,7 +54,7 @@ fn append(message: &mut Map<String, Value>, field: &str, text: &str) {
     message.insert(field.into(), json!(before + text));
 }
 
-/// The answer as events.
+/// Returns the response as events.
 pub(crate) fn events(conversation: &Conversation, answer: &Answer, tokens: Option<Tokens>) -> Vec<String> {
     let id = conversation.fingerprint();
     let chunk = |choices: Value, usage: Value| {

@@ -1,6 +1,6 @@
-//! What the model answers when no script says anything: it repeats, calls the tools that it is asked to call, and tells their results.
+//! The default responses without a script: repeats the user's text, calls the tools that it names, and reports their results.
 //!
-//! Small enough to be predicted by whoever writes a test, and useful enough for a demo.
+//! Simple enough to predict in a test, and useful enough for a demo.
 
 use serde_json::{Map, Value, json};
 
@@ -35,14 +35,15 @@ fn echo(conversation: &Conversation, said: &str) -> String {
     text
 }
 
-/// Whether a word of the text is the tool's name, however it is written.
+/// Returns true if a word of the text is the tool's name, ignoring case and with `-` as `_`.
 fn names(text: &str, tool: &str) -> bool {
     let plain = |word: &str| word.to_lowercase().replace(['-', ' '], "_");
     let words = text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '-');
     words.map(plain).any(|word| word == plain(tool))
 }
 
-/// JSON that the user gave, or something that fits the schema: texts are what the user said, numbers the first one in it.
+/// Returns JSON from the user's text, or arguments that fit the schema: strings are the user's text, numbers the first one in
+/// it.
 fn arguments(tool: &Tool, said: &str) -> String {
     if let Some(given) = said.find('{').and_then(|at| first_json(&said[at..])) {
         return given.to_owned();

@@ -1,4 +1,4 @@
-//! How an answer goes over the wire: in which pieces, how fast, and how it ends.
+//! The transmission of a response: its chunks, their delays, and its end.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -10,10 +10,10 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 use tokio::time::Sleep;
 
-/// How many characters a token has, for streaming.
+/// Number of characters in a streamed fragment.
 const FRAGMENT_CHARS: usize = 6;
 
-/// A text as a model streams it.
+/// Splits a text into fragments, as a model streams it.
 pub(crate) fn fragments(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -24,7 +24,7 @@ pub(crate) fn fragments(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Takes one of each list, again and again.
+/// Takes one item of each list in turn.
 pub(crate) fn in_turns<T>(lists: Vec<Vec<T>>) -> Vec<T> {
     let mut lists: VecDeque<_> = lists.into_iter().map(Vec::into_iter).collect();
     let mut mixed = Vec::new();
@@ -40,9 +40,9 @@ pub(crate) fn in_turns<T>(lists: Vec<Vec<T>>) -> Vec<T> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum End {
     Clean,
-    /// The connection is cut in the midst of the body.
+    /// The connection is closed in the middle of the body.
     Break,
-    /// Nothing more happens until the client gives up.
+    /// Nothing follows until the client gives up.
     Stall,
 }
 
@@ -65,7 +65,7 @@ impl Play {
             End::Clean => Poll::Ready(None),
             End::Stall => Poll::Pending,
             End::Break if !std::mem::replace(&mut self.flushed, true) => {
-                cx.waker().wake_by_ref(); // what was sent goes out before the end does
+                cx.waker().wake_by_ref(); // the chunks are flushed before the connection ends
                 Poll::Pending
             }
             End::Break => Poll::Ready(Some(Err(std::io::Error::other("cut by script")))),

@@ -1,18 +1,18 @@
-//! What the server is told to answer.
+//! The script: responses and rules.
 
 use serde::{Deserialize, Serialize};
 
 use crate::conversation::{Conversation, Speaker};
 
-/// One answer: what the model says, and what goes wrong with it.
+/// One response: its parts, and its fault.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Answer {
     pub parts: Vec<Part>,
     pub fault: Option<Fault>,
-    /// Before each chunk of a stream.
+    /// Delay before each chunk of a stream.
     pub chunk_delay_ms: u64,
-    /// The answer stops because it is long enough.
+    /// The response ends at the token limit.
     pub cut: bool,
 }
 
@@ -23,7 +23,7 @@ pub enum Part {
     Reasoning(String),
     Call {
         name: String,
-        /// Sent as it is, JSON or not.
+        /// Sent unchanged, JSON or not.
         arguments: String,
     },
     Refusal(String),
@@ -36,7 +36,7 @@ pub enum Fault {
     RateLimited { retry_after_seconds: Option<u64> },
     /// 500.
     ServerError,
-    /// 503 or 529, as the dialect has it.
+    /// 503 or 529, depending on the API format.
     Overloaded,
     /// 401.
     KeyRefused,
@@ -44,55 +44,55 @@ pub enum Fault {
     ContextTooLong,
     /// 400, for another reason.
     RequestRefused,
-    /// A success with no content and no tokens.
+    /// A success without content and tokens.
     Empty,
     /// A success with an error in its body.
     ErrorInside,
     /// The connection ends after so many chunks.
     BreakAfter { chunks: usize },
-    /// Nothing follows so many chunks, and the connection stays open.
+    /// Nothing follows after so many chunks, and the connection stays open.
     StallAfter { chunks: usize },
-    /// So many chunks are followed by one that is no JSON.
+    /// Invalid JSON follows after so many chunks.
     MalformedAfter { chunks: usize },
-    /// Fragments of several calls come in turns.
+    /// Fragments of several calls are interleaved.
     Interleaved,
-    /// Calls have no ids; only in the dialect of OpenAI.
+    /// Calls have no ids; only in OpenAI's format.
     WithoutIds,
 }
 
-/// An answer for every conversation that fits.
+/// A response for every matching conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
     #[serde(default)]
     pub when: When,
     pub answer: Answer,
-    /// How often it is used; for ever if nothing is said.
+    /// How often the rule applies; always if absent.
     #[serde(default)]
     pub times: Option<u32>,
 }
 
-/// Everything that is given must hold.
+/// Conditions that must all hold.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct When {
-    /// A part of what the user said last.
+    /// Part of the last user message.
     pub user_says: Option<String>,
-    /// Whether the conversation ends with results of tools.
+    /// True if the conversation ends with tool results.
     pub after_tools: Option<bool>,
-    /// How often the model has spoken before.
+    /// Number of the model's messages so far.
     pub turn: Option<usize>,
     pub model: Option<String>,
-    /// Whether the model is told more tokens than these, as a window has them.
+    /// The input has more tokens than this, like a context window.
     pub tokens_over: Option<u64>,
-    /// A part of something that is attached, an address or bytes as text.
+    /// Part of the URL or base64 data of an attachment.
     pub attached: Option<String>,
 }
 
-/// Tokens, counted by a simple rule.
+/// Token counts by a simple rule.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tokens {
-    /// All of the input, what was cached included.
+    /// The whole input, including cached tokens.
     pub input: u64,
     pub cached: u64,
     pub output: u64,
@@ -145,8 +145,8 @@ impl Answer {
         self.parts.iter().any(|part| matches!(part, Part::Refusal(_)))
     }
 
-    /// A function of the conversation and the answer (SM1): four characters are a token, and what was said up to the model's last turn
-    /// is cached.
+    /// Counts tokens as a function of the conversation and the response (SM1): four characters are a token, and everything up
+    /// to the model's last message is cached.
     pub fn tokens(&self, conversation: &Conversation) -> Tokens {
         if matches!(self.fault, Some(Fault::Empty)) {
             return Tokens::default();

@@ -1,4 +1,4 @@
-//! The server: routes, the script, and what was asked.
+//! The server: routes, the script, and the recorded requests.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -21,27 +21,27 @@ use crate::play::{End, Play};
 use crate::script::{Answer, Fault, Rule};
 use crate::{anthropic, openai, persona};
 
-/// How many requests are remembered; more are only counted.
+/// Number of requests that are recorded; later ones are only counted.
 const RECORDED_MAX: usize = 10_000;
 
 const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// A running server. It ends when this is dropped.
+/// A running server. Dropping it stops it.
 pub struct ScriptedModel {
     address: SocketAddr,
     shared: Arc<Shared>,
     serving: tokio::task::JoinHandle<()>,
 }
 
-/// A request as it came.
+/// A recorded request.
 #[derive(Debug, Clone, Serialize)]
 pub struct Recorded {
     pub dialect: Dialect,
     pub body: Value,
-    /// What the caller showed to be let in.
+    /// The API key of the request.
     #[serde(skip)]
     pub key: Option<String>,
-    /// What the caller calls this request, if anything.
+    /// The idempotency key of the request, if any.
     pub idempotency_key: Option<String>,
     pub status: u16,
 }
@@ -60,7 +60,7 @@ struct Script {
 }
 
 impl ScriptedModel {
-    /// On a port of the system's choice, for this machine only.
+    /// Starts on a free port of the loopback interface.
     pub async fn start() -> std::io::Result<ScriptedModel> {
         ScriptedModel::start_on(TcpListener::bind("127.0.0.1:0").await?)
     }
@@ -69,37 +69,37 @@ impl ScriptedModel {
         ScriptedModel::start_with(listener, [])
     }
 
-    /// Starts with the answers that are given first: clients may have connected already.
+    /// Starts with the given first responses: clients may be connected already.
     pub fn start_with(listener: TcpListener, next: impl IntoIterator<Item = Answer>) -> std::io::Result<ScriptedModel> {
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared::default());
         shared.script().next.extend(next);
         let router = router(Arc::clone(&shared));
         let serving = tokio::spawn(async move {
-            // It ends with its task and not otherwise.
-            // Pieces of a stream are small: each would wait for the one before to be confirmed.
+            // Runs until the task is aborted. Without `TCP_NODELAY`, each small chunk would wait for the acknowledgement of the
+            // one before.
             let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
             drop(axum::serve(listener, router).await);
         });
         Ok(ScriptedModel { address, shared, serving })
     }
 
-    /// Without a path: clients of OpenAI's add `/v1` to it.
+    /// Returns the URL without a path: clients of OpenAI's format add `/v1`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Adds to the answers that are given first, in order, whatever is asked.
+    /// Adds a response to the queue that is served first, in order, for any request.
     pub fn next(&self, answer: Answer) {
         self.shared.script().next.push_back(answer);
     }
 
-    /// Adds a rule; the first one that fits counts, after all answers of [`next`](ScriptedModel::next) are given.
+    /// Adds a rule; the first match counts, after all responses of [`next`](ScriptedModel::next) were served.
     pub fn rule(&self, rule: Rule) {
         self.shared.script().rules.push(rule);
     }
 
-    /// Everything that was asked, in order.
+    /// Returns the recorded requests, in order.
     pub fn requests(&self) -> Vec<Recorded> {
         self.shared.script().recorded.clone()
     }

@@ -1,4 +1,4 @@
-//! The program, and the routes by which other programs tell it what to answer.
+//! The program, and the routes by which other programs set its script.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -77,7 +77,7 @@ fn what_real_servers_refuse_is_refused_and_counted() {
     let ask = |messages: Value| program.send("POST", "/v1/chat/completions", &json!({"model": "m", "messages": messages})).0;
     assert_eq!(ask(json!([user, calls, result("a")])), 200);
     assert_eq!(ask(json!([user, calls])), 400); // no result
-    assert_eq!(ask(json!([user, calls, user])), 400); // somebody speaks first
+    assert_eq!(ask(json!([user, calls, user])), 400); // another message first
     assert_eq!(ask(json!([user, calls, result("b")])), 400); // another call's
     assert_eq!(ask(json!([user, calls, result("a"), result("a")])), 400); // twice
     assert_eq!(ask(json!([])), 400);

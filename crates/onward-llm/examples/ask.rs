@@ -1,7 +1,7 @@
-//! Asks a model once: `ask openai http://127.0.0.1:4010/v1 [KEY_VARIABLE] < request.json`.
+//! Calls a model once: `ask openai http://127.0.0.1:4010/v1 [KEY_VARIABLE] < request.json`.
 //!
-//! Prints what arrives as lines of JSON, and at the end the reply, or the error with its code. `{"model": "m", "messages": [{"role":
-//! "user", "blocks": [{"type": "text", "text": "hello"}]}]}` is a request.
+//! Prints the deltas as lines of JSON, then the reply, or the error with its code. Example of a request: `{"model": "m",
+//! "messages": [{"role": "user", "blocks": [{"type": "text", "text": "hello"}]}]}`.
 
 use std::io::Read;
 

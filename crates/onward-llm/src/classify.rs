@@ -1,4 +1,4 @@
-//! What a provider's refusal means, from its status, its headers and its words.
+//! Classifies error responses of providers by status, headers and text.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,13 +8,13 @@ use serde_json::value::RawValue;
 use crate::error::{CallError, Cause};
 use crate::transport::json::Object;
 
-/// How much of what a provider says is kept.
+/// Maximum size of the provider's message that is kept.
 const DETAIL_BYTES_MAX: usize = 2_000;
 
-/// Nobody is waited for longer because a header says so.
+/// Maximum wait that a header can request.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How providers say that a conversation does not fit, where they have no code for it.
+/// Phrases of providers for a conversation that does not fit, if they have no code for it.
 const TOO_LONG: &[&str] = &[
     "prompt is too long",
     "maximum context length",
@@ -24,7 +24,7 @@ const TOO_LONG: &[&str] = &[
     "exceeds the model's maximum",
 ];
 
-/// An answer other than a success.
+/// Classifies a response with an error status.
 pub(crate) fn refusal(status: u16, headers: &HeaderMap, body: &[u8], now: SystemTime) -> CallError {
     let told = Told::read(body);
     let retry_after = retry_after(headers, now);
@@ -38,12 +38,12 @@ pub(crate) fn refusal(status: u16, headers: &HeaderMap, body: &[u8], now: System
     }
 }
 
-/// An error in the body of a success, which counts as an empty answer unless its words say more.
+/// Classifies an error inside a success response: an empty response, unless its type or code is more specific.
 pub(crate) fn inside_success(error: &RawValue) -> CallError {
     let told = Told::of(error.get());
     let status = told.kinds.iter().find_map(|kind| kind.parse().ok()).unwrap_or(0);
     let cause = cause(status, &told, None).filter(|cause| !matches!(cause, Cause::ServerError { .. }));
-    CallError::new(cause.unwrap_or(Cause::Empty), "an error inside a success").saying(told.message)
+    CallError::new(cause.unwrap_or(Cause::Empty), "an error in a success response").saying(told.message)
 }
 
 fn cause(status: u16, told: &Told, retry_after: Option<Duration>) -> Option<Cause> {
@@ -74,14 +74,14 @@ fn cause(status: u16, told: &Told, retry_after: Option<Duration>) -> Option<Caus
     })
 }
 
-/// What a provider says: the words for programs, and those for people.
+/// A provider's error: the codes for programs, and the message for people.
 struct Told {
     kinds: Vec<String>,
     message: String,
 }
 
 impl Told {
-    /// Reads a whole body: `{"error": …}`, or whatever it is.
+    /// Reads a whole body: `{"error": …}`, or anything else.
     fn read(body: &[u8]) -> Told {
         let text = String::from_utf8_lossy(body);
         let object: Option<Object> = serde_json::from_str(&text).ok();
@@ -89,7 +89,7 @@ impl Told {
         Told::of(inner.map_or(&*text, RawValue::get))
     }
 
-    /// Reads what is at `error`: an object, or only a text.
+    /// Reads the value of `error`: an object, or only a text.
     fn of(text: &str) -> Told {
         let Ok(object) = serde_json::from_str::<Object>(text) else {
             let message = serde_json::from_str::<String>(text).unwrap_or_else(|_| text.to_owned());
@@ -120,7 +120,7 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     told.map(|delay| delay.min(RETRY_AFTER_MAX))
 }
 
-/// The beginning of a text, in whole characters.
+/// Truncates a text at a character boundary.
 pub(crate) fn cut(text: &str, bytes_max: usize) -> String {
     if text.len() <= bytes_max {
         return text.to_owned();

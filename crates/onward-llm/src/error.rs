@@ -1,7 +1,7 @@
-//! Why an attempt brought no answer, and what that means for the next one.
+//! Failures of an attempt, and what they mean for the next one.
 //!
-//! Decides nothing about retries: it says what is worth another attempt and from when, and whoever holds the policy durably decides.
-//! Must never tell a key.
+//! Makes no decision about retries: an error reports whether and when another attempt makes sense, and the engine decides. An
+//! error must never contain a key.
 
 use std::time::Duration;
 
@@ -9,26 +9,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::ModelReply;
 
-/// Why a hash is still there when a request is written.
-pub(crate) const NOT_IN_PLACE: &str = "nobody has put its bytes in place";
+/// Detail for a hash that was not replaced by bytes before the request is written.
+pub(crate) const NOT_IN_PLACE: &str = "its bytes were not loaded";
 
-/// One attempt that failed.
+/// One failed attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{cause}{}", behind(detail))]
 pub struct CallError {
     pub cause: Cause,
-    /// What is known about it, without a word of the provider.
+    /// Details without text of the provider.
     pub detail: String,
-    /// What the provider said, cut and without the key: it may repeat what it was asked, so it is for operators alone and no part of any text.
+    /// The provider's message, truncated and without the key. It may repeat parts of the request, so it is for operators only
+    /// and in no other text.
     #[serde(default, skip_serializing)]
     pub said: Option<String>,
-    /// The status of the answer, if there was one.
+    /// The HTTP status of the response, if there was one.
     pub status: Option<u16>,
-    /// The provider's name for this request, for its support.
+    /// The provider's id of this request, for its support.
     pub request_id: Option<String>,
-    /// Whether the provider itself says that another attempt is of use.
+    /// The provider's own advice whether another attempt makes sense.
     pub provider_says_retry: Option<bool>,
-    /// What had arrived of the answer, usage included.
+    /// The part of the response that had arrived, including usage.
     pub arrived: Box<ModelReply>,
 }
 
@@ -39,60 +40,60 @@ fn behind(detail: &str) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// The key has used up what it may per minute, for every caller.
-    #[error("the provider limits the rate of this key")]
+    /// The key has reached its rate limit, for every caller.
+    #[error("the provider rate-limited this key")]
     RateLimited { retry_after: Option<Duration> },
-    #[error("the account at the provider has nothing left to spend")]
+    #[error("the account at the provider has no credit left")]
     QuotaExhausted,
     #[error("the provider is overloaded")]
     Overloaded { retry_after: Option<Duration> },
     #[error("the provider failed")]
     ServerError { retry_after: Option<Duration> },
-    /// Success was told, with no text, call, reasoning or refusal; or with an error inside.
-    #[error("the model answered nothing")]
+    /// A response with status success and without text, call, reasoning or refusal, or with an error inside.
+    #[error("the model returned an empty response")]
     Empty,
-    #[error("the provider refuses the request")]
+    #[error("the provider rejected the request")]
     BadRequest,
-    #[error("the provider refuses the key")]
+    #[error("the provider rejected the key")]
     Auth,
     #[error("the conversation is too long for the model")]
     ContextTooLong,
-    /// The answer broke off, or is not what the dialect says.
-    #[error("the answer is broken")]
+    /// The response was cut off or does not follow the API format.
+    #[error("the response is malformed")]
     Malformed,
-    #[error("the answer is larger than allowed")]
+    #[error("the response is too large")]
     TooLarge,
-    #[error("the answer did not come in time")]
+    #[error("the response timed out")]
     Timeout,
-    /// The connection ended before an answer began; the provider may have worked on it.
-    #[error("the connection ended before an answer")]
+    /// The connection ended before a response began; the provider may have executed the request.
+    #[error("the connection ended before a response")]
     Disconnected,
     /// There was no connection, so the request was never sent.
     #[error("the provider cannot be reached")]
     Unreachable,
-    /// A message names an attachment by its hash, and nobody has its bytes.
+    /// A message refers to an attachment by its hash, and its bytes are not found.
     #[error("an attachment is missing")]
     AttachmentMissing,
-    /// A message names an attachment by its hash, and the bytes that are there have another one.
+    /// A message refers to an attachment by its hash, and the stored bytes have another one.
     #[error("an attachment is damaged")]
     AttachmentDamaged,
-    /// A message names an attachment by its hash, and where its bytes would be cannot be read now.
+    /// A message refers to an attachment by its hash, and its store cannot be read now.
     #[error("an attachment cannot be read")]
     AttachmentUnreadable,
 }
 
 impl CallError {
-    /// Nobody has the bytes of this attachment.
+    /// Returns the error for an attachment whose bytes are not found.
     pub fn attachment_missing(hash: &str, why: &str) -> CallError {
         CallError::new(Cause::AttachmentMissing, format!("{hash}: {why}"))
     }
 
-    /// The bytes of this attachment are not those that it is named by.
+    /// Returns the error for an attachment whose stored bytes have another hash.
     pub fn attachment_damaged(hash: &str) -> CallError {
-        CallError::new(Cause::AttachmentDamaged, format!("{hash}: the bytes that are there have another hash"))
+        CallError::new(Cause::AttachmentDamaged, format!("{hash}: the stored bytes have another hash"))
     }
 
-    /// Nobody knows whether there are bytes of this attachment.
+    /// Returns the error for an attachment whose store cannot be read.
     pub fn attachment_unreadable(hash: &str, why: &str) -> CallError {
         CallError::new(Cause::AttachmentUnreadable, format!("{hash}: {why}"))
     }
@@ -110,12 +111,12 @@ impl CallError {
         }
     }
 
-    /// Keeps what the provider said.
+    /// Adds the provider's message.
     pub(crate) fn saying(self, said: impl Into<String>) -> CallError {
         CallError { said: Some(said.into()).filter(|said| !said.is_empty()), ..self }
     }
 
-    /// Stable name; has a page `docs/errors/<code>.md`. Never reused, never renamed.
+    /// Returns the stable code, which has a page `docs/errors/<code>.md`. A code is never reused or renamed.
     pub fn code(&self) -> &'static str {
         match self.cause {
             Cause::RateLimited { .. } => "model_rate_limited",
@@ -137,7 +138,7 @@ impl CallError {
         }
     }
 
-    /// Whether the same request may succeed later.
+    /// Returns true if the same request may succeed later.
     pub fn is_retryable(&self) -> bool {
         let retryable = match self.cause {
             Cause::RateLimited { .. } | Cause::Overloaded { .. } | Cause::ServerError { .. } | Cause::Empty => true,
@@ -145,11 +146,11 @@ impl CallError {
             Cause::AttachmentMissing | Cause::AttachmentDamaged | Cause::AttachmentUnreadable => true,
             Cause::QuotaExhausted | Cause::BadRequest | Cause::Auth | Cause::ContextTooLong | Cause::TooLarge => false,
         };
-        // Providers know more about their own refusals; about connections they cannot say anything.
+        // A provider's advice counts for its own responses, not for connections.
         if self.status.is_some() { self.provider_says_retry.unwrap_or(retryable) } else { retryable }
     }
 
-    /// How long the provider asks to be left alone.
+    /// Returns the wait that the provider asks for.
     pub fn retry_after(&self) -> Option<Duration> {
         match self.cause {
             Cause::RateLimited { retry_after } | Cause::Overloaded { retry_after } | Cause::ServerError { retry_after } => {
@@ -159,13 +160,13 @@ impl CallError {
         }
     }
 
-    /// Whether every call with this key is refused for a while, and answered then: nobody should ask before. A key that is refused for
-    /// good, or that has nothing left to spend, is none of those: whoever asks is told so at once.
+    /// Returns true if every call with this key is refused for a while and can succeed later, so that no call should be made
+    /// before. An invalid key or an exhausted account does not count: those calls fail at once.
     pub fn limits_key(&self) -> bool {
         matches!(self.cause, Cause::RateLimited { .. })
     }
 
-    /// Whether the attempt may be on the bill although no answer came; what is known is in `arrived.usage`.
+    /// Returns true if the attempt may be billed although no response was accepted; the known part is in `arrived.usage`.
     pub fn may_have_cost(&self) -> bool {
         match self.cause {
             Cause::Empty | Cause::Malformed | Cause::TooLarge | Cause::Timeout | Cause::Disconnected => true,
@@ -173,8 +174,8 @@ impl CallError {
         }
     }
 
-    /// Whether the attempt may have cost more than `arrived.usage` says: some dialects tell at the beginning what is used by then, and an
-    /// answer that breaks off never says the rest.
+    /// Returns true if the attempt may have cost more than `arrived.usage`: some API formats report usage at the beginning, and
+    /// the rest is missing if the response was cut off.
     pub fn cost_is_unknown(&self) -> bool {
         let is_whole = self.cause == Cause::Empty || self.arrived.stop.is_some();
         self.may_have_cost() && !(is_whole && self.arrived.usage.is_some())
@@ -182,43 +183,41 @@ impl CallError {
 
     pub fn hint(&self) -> &'static str {
         match self.cause {
-            Cause::RateLimited { .. } => "the key is closed until the provider opens it again; more keys or a higher tier help",
+            Cause::RateLimited { .. } => "wait until the provider lifts the limit, or use more keys or a higher tier",
             Cause::QuotaExhausted => "top up the account at the provider",
-            Cause::Overloaded { .. } | Cause::ServerError { .. } => "wait; the provider's status page may say more",
-            Cause::Empty => "ask again; some providers answer nothing instead of an error",
+            Cause::Overloaded { .. } | Cause::ServerError { .. } => "wait; see the provider's status page",
+            Cause::Empty => "retry; some providers return an empty response instead of an error",
             Cause::BadRequest => {
-                "it does not take the model, a parameter or the schema of a tool; operators are shown the provider's words"
+                "check the model, its parameters and the schemas of its tools; operators see the provider's message"
             }
             Cause::Auth => "check the environment variable that `key_env` names",
             Cause::ContextTooLong => "compact the conversation, or use a model with a larger window",
-            Cause::Malformed | Cause::Disconnected => "ask again; what had arrived is kept with the error",
+            Cause::Malformed | Cause::Disconnected => "retry; the error contains the part that arrived",
             Cause::TooLarge => "lower `max_tokens`, or raise `answer_bytes_max` of the provider",
-            Cause::Timeout => {
-                "raise `idle_timeout_seconds` or `call_timeout_seconds` of the provider if its model thinks for long"
-            }
+            Cause::Timeout => "raise `idle_timeout_seconds` or `call_timeout_seconds` of the provider if its model needs longer",
             Cause::Unreachable => "check `base_url` of the provider, and the network",
             Cause::AttachmentMissing => {
-                "put it where the process that calls the model looks for attachments, and try the run again"
+                "store it where the process that calls the model looks for attachments, then retry the run"
             }
-            Cause::AttachmentDamaged => "keep the bytes anew: `POST /v1/attachments` replaces what is damaged",
-            Cause::AttachmentUnreadable => "see to it that the place of attachments can be read, and try the run again",
+            Cause::AttachmentDamaged => "upload the bytes again with `POST /v1/attachments`, which replaces damaged ones",
+            Cause::AttachmentUnreadable => "make the store of attachments readable, then retry the run",
         }
     }
 }
 
-/// A mistake in the operator's table, or a model that is not in it.
+/// An error in the operator's model table, or a model that is not in it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
-    #[error("the table of models is not usable: {why}")]
+    #[error("the model table is invalid: {why}")]
     Invalid { why: String },
-    #[error("no model is called `{model}` here")]
+    #[error("unknown model `{model}`")]
     UnknownModel { model: String },
     #[error("the model `{model}` needs a key, and the environment variable {variable} is not set")]
     KeyMissing { model: String, variable: String },
 }
 
 impl TableError {
-    /// Stable name; has a page `docs/errors/<code>.md`. Never reused, never renamed.
+    /// Returns the stable code, which has a page `docs/errors/<code>.md`. A code is never reused or renamed.
     pub fn code(&self) -> &'static str {
         match self {
             TableError::Invalid { .. } => "config_invalid",
@@ -229,8 +228,8 @@ impl TableError {
 
     pub fn hint(&self) -> &'static str {
         match self {
-            TableError::Invalid { .. } => "docs/guide/models.md has a table to start from",
-            TableError::UnknownModel { .. } => "the operator's table names the models that may be called",
+            TableError::Invalid { .. } => "see docs/guide/models.md for an example",
+            TableError::UnknownModel { .. } => "use a model of the operator's table",
             TableError::KeyMissing { .. } => "set it for the process that calls models, and start that process again",
         }
     }

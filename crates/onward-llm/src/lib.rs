@@ -12,9 +12,9 @@
 //! # }
 //! ```
 //!
-//! Owns the words in which models are asked and answer ([`ModelRequest`], [`ModelReply`]), the two dialects of the wire, and the names of
-//! everything that goes wrong ([`CallError`]). Knows nothing of runs, logs and tasks, and never tries twice: [`ModelRetries`] says when the
-//! next attempt is worth it, and the engine waits for it durably.
+//! Owns the requests and responses of models ([`ModelRequest`], [`ModelReply`]), the two API formats, and the causes of
+//! failures ([`CallError`]). Knows nothing of runs, logs and tasks, and never retries: [`ModelRetries`] decides when the next
+//! attempt is worthwhile, and the engine waits for it durably.
 
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,12 @@
-//! What is said to a model and by it, in no provider's words.
+//! Messages to and from a model, independent of the provider.
 //!
 //! Invariants:
-//! - LM1: arguments of a call are the exact text that the model wrote, also where that is no JSON.
-//! - LM4: a model reads its own call in words that every provider takes, whatever it made up: else one bad name ends the conversation.
-//! - LM2: what a provider signed or hid (reasoning, its own tools) goes back to that provider as it came, and to no other.
-//! - LM3: the same value is always written as the same JSON: fields in one order, no float, no map without an order.
+//! - LM1: arguments of a call are the exact text that the model wrote, even if it is not JSON.
+//! - LM4: a model's own call goes back to it in a form that every provider accepts: otherwise one invalid name would end the
+//!   conversation.
+//! - LM2: content that a provider signed or encrypted (reasoning, its own tools) goes back to that provider unchanged, and to
+//!   no other.
+//! - LM3: the same value is always written as the same JSON: fields in one order, no floats, no unordered maps.
 
 use std::borrow::Cow;
 
@@ -22,7 +24,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// Puts something else in the place of attachments, where `other` has something.
+    /// Replaces each attachment for which `other` returns a block.
     pub fn replace_attachments(&mut self, other: &mut impl FnMut(&Attachment) -> Option<Block>) {
         self.blocks.iter_mut().for_each(|block| replace(block, other));
     }
@@ -45,7 +47,7 @@ fn replace(block: &mut Block, other: &mut impl FnMut(&Attachment) -> Option<Bloc
 pub enum Role {
     User,
     Assistant,
-    /// Results of calls; nothing else is in such a message.
+    /// Results of calls; such a message contains nothing else.
     Tool,
 }
 
@@ -54,7 +56,7 @@ pub enum Role {
 pub enum Block {
     Text {
         text: String,
-        /// Where the text comes from, in the words of the provider that has such a thing.
+        /// Sources of the text, in the provider's own format.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         citations: Vec<JsonText>,
     },
@@ -62,15 +64,15 @@ pub enum Block {
     ToolCall(ToolCall),
     ToolResult(ToolResult),
     Reasoning(Reasoning),
-    /// The model or its provider would not answer; the text may be empty.
+    /// The model or its provider refused to answer; the text may be empty.
     Refusal {
         text: String,
     },
-    /// A block of a sort that only its provider knows.
+    /// A block of a type that only its provider knows.
     Opaque(ProviderPayload),
 }
 
-/// A picture or a document. A model that cannot be shown it is told so instead.
+/// An image or a document. If the provider does not support it, a note to the model replaces it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {
     /// `image/png`, `application/pdf`, …
@@ -83,7 +85,7 @@ pub struct Attachment {
 pub enum Source {
     Base64(String),
     Url(String),
-    /// The hash of bytes that are kept elsewhere. Whoever calls a provider puts them in place before
+    /// The hash of bytes that are stored elsewhere. The caller of a provider replaces it before
     /// ([`ModelRequest::replace_attachments`](crate::ModelRequest::replace_attachments)).
     Hash(String),
 }
@@ -95,7 +97,7 @@ impl Source {
 }
 
 impl Attachment {
-    /// What a model is told that is not shown the attachment; `why` follows a comma.
+    /// Returns the note to the model for an attachment that it cannot be shown; `why` follows a comma.
     pub fn told(&self, why: &str) -> String {
         let name = match &self.source {
             Source::Base64(_) => String::new(),
@@ -104,17 +106,17 @@ impl Attachment {
         format!("[an attachment{name} of type {}, {why}]", self.media_type)
     }
 
-    /// What a model is told whose provider has no words for the attachment.
+    /// Returns the note for an attachment that the provider does not support.
     pub fn told_unknown(&self) -> String {
         self.told("which this model cannot be shown")
     }
 
-    /// The type as providers know it: in lower case, and without what follows it, a charset for example.
+    /// Returns the media type in lower case and without parameters such as a charset.
     pub(crate) fn essence(&self) -> String {
         self.media_type.split(';').next().unwrap_or_default().trim_end().to_ascii_lowercase()
     }
 
-    /// Whether it is a text of which the bytes are there or will be; every model can be told those.
+    /// Returns true if it is a text with bytes, now or later; its text can be sent to every model.
     pub fn is_text(&self) -> bool {
         const TEXTS: [&str; 4] = ["application/json", "application/xml", "application/yaml", "application/x-yaml"];
         let media_type = self.essence();
@@ -123,7 +125,7 @@ impl Attachment {
         (is_text || TEXTS.contains(&media_type)) && !matches!(self.source, Source::Url(_))
     }
 
-    /// What a model is told of a text: its words, if they are there and in UTF-8.
+    /// Returns the text of the attachment for the model, if its bytes are present and UTF-8.
     pub fn words(&self) -> Option<String> {
         let Source::Base64(data) = &self.source else { return None };
         let words = String::from_utf8(BASE64_STANDARD.decode(data).ok()?).ok()?;
@@ -131,28 +133,29 @@ impl Attachment {
     }
 }
 
-/// A tool that the model wants to be called.
+/// A tool call that the model requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
     pub id: String,
     pub name: String,
-    /// What the model wrote (LM1).
+    /// The text that the model wrote (LM1).
     pub arguments: String,
 }
 
 impl ToolCall {
-    /// The arguments as JSON; nothing at all stands for no arguments.
+    /// Returns the arguments as JSON; an empty text stands for no arguments.
     pub fn json(&self) -> Result<&RawValue, serde_json::Error> {
         let text = if self.arguments.trim().is_empty() { "{}" } else { &self.arguments };
         serde_json::from_str(text)
     }
 
-    /// Returns a name that an object in the arguments has twice. Readers disagree about what that means, so nobody can approve it.
+    /// Returns a name that an object in the arguments has twice. Parsers disagree about its meaning, so it cannot be approved.
     pub fn repeated_name(&self) -> Option<String> {
         self.json().ok().and_then(|arguments| crate::transport::repeated::repeated_name(arguments.get()))
     }
 
-    /// The arguments as they go back: the model's own text if it is an object, and otherwise that text inside of one (LM4).
+    /// Returns the arguments for the provider: the model's own text if it is an object, otherwise an object with that text
+    /// (LM4).
     pub(crate) fn told_arguments(&self) -> Cow<'_, RawValue> {
         match self.json() {
             Ok(json) if json.get().starts_with('{') => Cow::Borrowed(json),
@@ -160,13 +163,13 @@ impl ToolCall {
         }
     }
 
-    /// The name as it goes back (LM4).
+    /// Returns the name for the provider (LM4).
     pub(crate) fn told_name(&self) -> Cow<'_, str> {
         as_taken(&self.name)
     }
 }
 
-/// A name or an id as every provider takes it: letters, digits, `_` and `-`, and not too many.
+/// Returns a name or id in a form that every provider accepts: letters, digits, `_` and `-`, up to a maximum length.
 pub(crate) fn as_taken(text: &str) -> Cow<'_, str> {
     const TAKEN_MAX: usize = 64;
     let is_taken = |char: char| char.is_ascii_alphanumeric() || char == '_' || char == '-';
@@ -186,17 +189,17 @@ pub struct ToolResult {
     pub is_error: bool,
 }
 
-/// What the model thought before it answered.
+/// The model's reasoning before its response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reasoning {
-    /// For people; may be a summary, or empty where the provider hides it.
+    /// For people; may be a summary, or empty if the provider hides it.
     pub text: String,
     /// For the provider (LM2).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<ProviderPayload>,
 }
 
-/// Something of a provider's own, to be given back to it.
+/// Content in a provider's own format, to be sent back to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProviderPayload {
     /// The provider's name in the operator's table.
@@ -250,7 +253,7 @@ mod tests {
             r#"{"type":"text","text":"yes"},{"type":"tool_call","id":"c1","name":"pay","arguments":"{\"cents\": 9007199254740993"},"#,
             r#"{"type":"attachment","media_type":"image/png","source":{"hash":"ab"}}]}"#,
         );
-        assert_eq!(text, expected); // LM3: stored bytes are hashed, so this text is a promise
+        assert_eq!(text, expected); // LM3: stored bytes are hashed, so this text must not change
         assert_eq!(serde_json::from_str::<Message>(&text).unwrap(), message);
     }
 

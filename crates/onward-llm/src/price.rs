@@ -1,4 +1,4 @@
-//! What tokens cost, exactly: whole numbers and no division.
+//! Exact prices of tokens: integers without division.
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::Usage;
 
-/// Dollars for a million tokens, in millionths of a dollar: exactly what providers' lists say.
+/// Dollars per million tokens, in millionths of a dollar, which represents providers' price lists exactly.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PerMillion(u64);
 
-/// An amount of money in millionths of a millionth of a dollar: the price of one token is a whole number of them.
+/// An amount of money in millionths of a millionth of a dollar: the price of one token is an integer.
 ///
-/// The largest amount is 18 million dollars; sums stop there.
+/// The maximum is 18 million dollars; sums saturate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PicoDollars(pub u64);
@@ -21,10 +21,10 @@ pub struct PicoDollars(pub u64);
 #[serde(deny_unknown_fields)]
 pub struct Price {
     pub input: PerMillion,
-    /// As `input` if it is not given.
+    /// As `input` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached_read: Option<PerMillion>,
-    /// As `input` if it is not given.
+    /// As `input` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached_write: Option<PerMillion>,
     pub output: PerMillion,
@@ -60,7 +60,7 @@ impl PerMillion {
         PerMillion(micro_dollars)
     }
 
-    /// Reads dollars as people write them: `2.50`. More than six places are not exact and refused.
+    /// Parses dollars such as `2.50`. Refuses more than six decimal places, which would not be exact.
     pub fn parse(text: &str) -> Option<PerMillion> {
         let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
         let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -93,10 +93,10 @@ impl Serialize for PerMillion {
 
 impl<'de> Deserialize<'de> for PerMillion {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PerMillion, D::Error> {
-        // A number would have passed through a float on its way here.
+        // A number would have passed through a float.
         let text = String::deserialize(deserializer)?;
         PerMillion::parse(&text).ok_or_else(|| {
-            de::Error::custom(format_args!("`{text}` is no price: write dollars for a million tokens, like \"2.50\""))
+            de::Error::custom(format_args!("`{text}` is not a price: write dollars per million tokens, such as \"2.50\""))
         })
     }
 }
@@ -128,7 +128,7 @@ mod tests {
             output: PerMillion::parse("15").unwrap(),
         };
         let usage = Usage { input: 10, cached_read: 1_000, cached_write: 100, output: 7, reasoning: 5 };
-        // 30 + 300 + 375 + 105 millionths; reasoning is in the output.
+        // 30 + 300 + 375 + 105 millionths; reasoning is part of the output.
         assert_eq!(price.cost(&usage), PicoDollars(810_000_000));
         assert_eq!(price.cost(&usage).to_string(), "0.00081");
         let plain = Price { cached_read: None, cached_write: None, ..price };

@@ -1,6 +1,6 @@
-//! A model server somewhere, and one attempt to get an answer from it.
+//! A model server, and one attempt to get a response from it.
 //!
-//! Touches the network and decides nothing: there is no retry in here. Who holds the policy looks at the error.
+//! Uses the network and decides nothing: there is no retry here. The caller decides by the error.
 //!
 //! Invariants:
 //! - LP1: a call sends its request at most once.
@@ -27,10 +27,10 @@ use crate::{
     Attachment, ModelReply, ModelRequest, ModelRetries, ProviderSettings, classify, formats::anthropic, formats::openai,
 };
 
-/// What the digests of limits are for, so that they are those of nothing else.
+/// Context of the digests of rate limits, which separates them from other digests.
 const LIMIT: &str = "onward 2026 the limit of a provider's key";
 
-/// How much is read of an answer that is a refusal.
+/// Maximum number of bytes that are read of an error response.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,7 +41,7 @@ pub enum Dialect {
     Anthropic,
 }
 
-/// What a provider is shown to be let in. Prints as nothing.
+/// The API key of a provider. Its debug output does not contain it.
 #[derive(Clone)]
 pub struct Key(String);
 
@@ -57,24 +57,24 @@ impl fmt::Debug for Key {
     }
 }
 
-/// What a call may use up (LP3).
+/// Limits of a call (LP3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// From the request to the last byte of the answer.
+    /// From the request to the last byte of the response.
     pub call_timeout: Duration,
-    /// Between two pieces of an answer, and before the first.
+    /// Between two parts of a response, and before the first.
     pub idle_timeout: Duration,
     pub answer_bytes_max: usize,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        let [call_timeout, idle_timeout] = [1_800, 300].map(Duration::from_secs); // models may think for minutes without a word
+        let [call_timeout, idle_timeout] = [1_800, 300].map(Duration::from_secs); // models may think for minutes without output
         Limits { call_timeout, idle_timeout, answer_bytes_max: 32 * 1024 * 1024 }
     }
 }
 
-/// A model server and the way to speak with it. Cheap to clone; clones share their connections.
+/// A model server and its API format. Cheap to clone; clones share their connections.
 #[derive(Clone)]
 pub struct Provider(Arc<Inner>);
 
@@ -99,7 +99,7 @@ impl fmt::Debug for Provider {
 }
 
 impl Provider {
-    /// `name` is how the operator calls it, and what payloads of its own are marked with.
+    /// Creates a provider. `name` is its name in the operator's table, and marks content in its own format.
     pub fn new(name: &str, settings: &ProviderSettings, key: Option<Key>, http: &Http) -> Result<Provider, TableError> {
         let invalid = |why: String| TableError::Invalid { why: format!("provider `{name}`: {why}") };
         let path = match settings.dialect {
@@ -107,10 +107,10 @@ impl Provider {
             Dialect::Anthropic => anthropic::PATH,
         };
         let url = format!("{}{path}", settings.base_url.trim_end_matches('/'));
-        let wrong = || invalid("base_url must be http(s)://HOST[:PORT][/PATH], without a name, password or query".into());
+        let wrong = || invalid("base_url must be http(s)://HOST[:PORT][/PATH], without user name, password or query".into());
         let url = server_url(&url).ok().filter(|url| url.query().is_none()).ok_or_else(wrong)?;
         let official = url.host() == Some("api.openai.com");
-        let usual_name = if official { "max_completion_tokens" } else { "max_tokens" }; // others know the older one
+        let usual_name = if official { "max_completion_tokens" } else { "max_tokens" }; // other servers know the older name
         let headers = headers(settings, key.as_ref()).map_err(invalid)?;
         Ok(Provider(Arc::new(Inner {
             name: name.to_owned(),
@@ -125,13 +125,13 @@ impl Provider {
         })))
     }
 
-    /// A server that speaks Chat Completions; by custom its base URL ends in `/v1`. It is called `openai` if it is OpenAI's own, and
-    /// otherwise by its address.
+    /// Creates a provider with the Chat Completions format; its base URL usually ends in `/v1`. Its name is `openai` for OpenAI
+    /// itself, otherwise its address.
     pub fn openai(base_url: &str, key: Option<Key>) -> Result<Provider, TableError> {
         Provider::at(Dialect::OpenAi, base_url, key)
     }
 
-    /// A server that speaks Messages. It is called `anthropic` if it is Anthropic's own, and otherwise by its address.
+    /// Creates a provider with the Messages format. Its name is `anthropic` for Anthropic itself, otherwise its address.
     pub fn anthropic(base_url: &str, key: Option<Key>) -> Result<Provider, TableError> {
         Provider::at(Dialect::Anthropic, base_url, key)
     }
@@ -142,28 +142,29 @@ impl Provider {
         Ok(provider.named(&name))
     }
 
-    /// The same provider under another name. Reasoning that it signed goes by the name: two accounts at one address want two names.
+    /// Returns the same provider under another name. Signed reasoning is bound to the name: two accounts at one address need
+    /// two names.
     pub fn named(&self, name: &str) -> Provider {
         Provider(Arc::new(Inner { name: name.to_owned(), ..Inner::clone(&self.0) }))
     }
 
-    /// The same provider with other limits.
+    /// Returns the same provider with other limits.
     pub fn with_limits(&self, limits: Limits) -> Provider {
         Provider(Arc::new(Inner { limits, ..Inner::clone(&self.0) }))
     }
 
-    /// The same provider, asked again otherwise.
+    /// Returns the same provider with another retry policy.
     pub fn with_retries(&self, retries: ModelRetries) -> Provider {
         Provider(Arc::new(Inner { retries, ..Inner::clone(&self.0) }))
     }
 
-    /// How often and for how long whoever calls it should ask again.
+    /// Returns the retry policy for calls.
     pub fn retries(&self) -> &ModelRetries {
         &self.0.retries
     }
 
-    /// What stands for the limit that its calls share with all others that have its address and key; tells neither. Where there is no key,
-    /// anybody could name it, so it is that of `among` alone.
+    /// Returns a digest that identifies the rate limit of this address and key without revealing either. Without a key anyone
+    /// could compute it, so `among` becomes part of it.
     pub fn limit(&self, among: &str) -> String {
         let Inner { url, key, headers, .. } = &*self.0;
         let mut hasher = blake3::Hasher::new_derive_key(LIMIT);
@@ -186,7 +187,8 @@ impl Provider {
         &self.0.name
     }
 
-    /// Whether a model of this provider can be shown the attachment, or told its words; whether that model can see is its own matter.
+    /// Returns true if the API format supports the attachment, as itself or as text; whether the model can see it depends on
+    /// the model.
     pub fn shows(&self, attachment: &Attachment) -> bool {
         match self.0.dialect {
             Dialect::OpenAi => openai::shows(attachment),
@@ -194,9 +196,9 @@ impl Provider {
         }
     }
 
-    /// Makes one attempt (LP1). Pieces go to `sink` as they arrive; only what is returned counts.
+    /// Makes one attempt (LP1). Parts go to `sink` as they arrive; only the returned reply counts.
     ///
-    /// To drop the future ends the request; the usage told by then was given to `sink`.
+    /// Dropping the future ends the request; `sink` has received the usage reported until then.
     pub async fn call(&self, request: &ModelRequest, sink: Sink<'_>) -> Result<ModelReply, CallError> {
         let Inner { dialect, name, limits, .. } = &*self.0;
         let body = self.body(request)?;
@@ -205,7 +207,7 @@ impl Provider {
         let outcome = tokio::time::timeout(limits.call_timeout, attempt).await;
         let outcome = outcome.unwrap_or_else(|_| Err(timeout("the whole call", limits.call_timeout)));
         match outcome {
-            // What is complete is kept even if the connection broke right after it: it is paid for.
+            // A complete response is kept even if the connection broke right after it: it is billed.
             Err(error) if !answer.is_complete() => Err(self.without_key(answer.fail(error))),
             _ => answer.finish().map_err(|error| self.without_key(error)),
         }
@@ -222,7 +224,7 @@ impl Provider {
 
     async fn attempt(&self, body: Bytes, answer: &mut Answer, sink: Sink<'_>) -> Result<(), CallError> {
         let Inner { url, headers, http, limits, .. } = &*self.0;
-        let sent = within(limits.idle_timeout, "the beginning of the answer", http.post(url, headers, body)).await?;
+        let sent = within(limits.idle_timeout, "the start of the response", http.post(url, headers, body)).await?;
         let response = sent.map_err(|Lost { reached, why }| {
             CallError::new(if reached { Cause::Disconnected } else { Cause::Unreachable }, why)
         })?;
@@ -232,10 +234,10 @@ impl Provider {
         let sort = response.headers().get(CONTENT_TYPE).and_then(|sort| sort.to_str().ok()).unwrap_or_default();
         if sort.starts_with("application/json") {
             let body = Limited::new(response.into_body(), limits.answer_bytes_max).collect();
-            let body = within(limits.idle_timeout, "the answer", body).await?;
+            let body = within(limits.idle_timeout, "the response", body).await?;
             let body = body.map_err(|error| match error.is::<LengthLimitError>() {
                 true => CallError::new(Cause::TooLarge, format!("more than {} bytes", limits.answer_bytes_max)),
-                false => CallError::new(Cause::Malformed, format!("the answer broke off: {error}")),
+                false => CallError::new(Cause::Malformed, format!("the response was cut off: {error}")),
             })?;
             return answer.whole(&body.to_bytes(), sink);
         }
@@ -244,29 +246,29 @@ impl Provider {
 
     async fn stream(&self, mut body: Incoming, answer: &mut Answer, sink: Sink<'_>) -> Result<(), CallError> {
         while !answer.is_done() {
-            match within(self.0.limits.idle_timeout, "the next piece of the answer", body.frame()).await? {
+            match within(self.0.limits.idle_timeout, "the next part of the response", body.frame()).await? {
                 Some(Ok(frame)) => {
                     if let Ok(bytes) = frame.into_data() {
                         answer.feed(&bytes, sink)?;
                     }
                 }
-                Some(Err(error)) => return Err(CallError::new(Cause::Malformed, format!("the answer broke off: {error}"))),
+                Some(Err(error)) => return Err(CallError::new(Cause::Malformed, format!("the response was cut off: {error}"))),
                 None => return answer.end(sink),
             }
         }
-        // Read to its end, a connection can be used again; nobody waits for that.
+        // A connection that is read to its end can be reused; this happens in the background.
         tokio::spawn(tokio::time::timeout(Duration::from_secs(1), body.collect()));
         Ok(())
     }
 
     async fn refusal(&self, response: Response<Incoming>) -> CallError {
         let (head, body) = response.into_parts();
-        let body = within(self.0.limits.idle_timeout, "a refusal", Limited::new(body, REFUSAL_BYTES_MAX).collect()).await;
+        let body = within(self.0.limits.idle_timeout, "an error response", Limited::new(body, REFUSAL_BYTES_MAX).collect()).await;
         let body = body.ok().and_then(Result::ok).map(|body| body.to_bytes()).unwrap_or_default();
         classify::refusal(head.status.as_u16(), &head.headers, &body, SystemTime::now())
     }
 
-    /// Some servers say in their refusal which key they refuse (LP2).
+    /// Removes the key from an error, because some servers repeat it (LP2).
     fn without_key(&self, error: CallError) -> CallError {
         match &self.0.key {
             Some(Key(secret)) if !secret.is_empty() => {
@@ -278,7 +280,7 @@ impl Provider {
     }
 }
 
-/// What a provider is called that nobody has named.
+/// Returns the default name of a provider.
 fn usual_name(url: &Uri, dialect: Dialect) -> String {
     let address = url.authority().map_or("", |authority| authority.as_str());
     match address {
@@ -307,13 +309,14 @@ fn headers(settings: &ProviderSettings, key: Option<&Key>) -> Result<Vec<(Header
             Dialect::OpenAi => ("authorization", format!("Bearer {secret}")),
             Dialect::Anthropic => ("x-api-key", secret.clone()),
         };
-        let mut value: HeaderValue = value.parse().map_err(|_| "the key has characters that no header takes".to_owned())?;
+        let mut value: HeaderValue =
+            value.parse().map_err(|_| "the key has characters that a header must not contain".to_owned())?;
         value.set_sensitive(true);
         headers.push((HeaderName::from_static(name), value));
     }
     for (name, value) in &settings.headers {
-        let value = value.parse().map_err(|_| format!("header `{name}`: its value is not usable"))?;
-        headers.push((name.parse().map_err(|_| format!("header `{name}`: no such name"))?, value));
+        let value = value.parse().map_err(|_| format!("header `{name}`: invalid value"))?;
+        headers.push((name.parse().map_err(|_| format!("header `{name}`: invalid name"))?, value));
     }
     Ok(headers)
 }

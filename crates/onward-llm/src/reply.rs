@@ -1,27 +1,27 @@
-//! What a model answers: at the end, and piece by piece on the way.
+//! Responses of models, complete and in parts.
 
 use serde::{Deserialize, Serialize};
 
 use crate::message::{Block, Message, Role, ToolCall};
 
-/// An answer, or what has arrived of one.
+/// A response, or the part of it that has arrived.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelReply {
     pub blocks: Vec<Block>,
-    /// `None` while the model has not said that it is done.
+    /// `None` until the provider reports that the model is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<StopReason>,
-    /// `None` when the provider has not told it.
+    /// `None` if the provider has not reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// The provider's name for this answer; empty when it gives none.
+    /// The provider's id of this response; empty if it has none.
     #[serde(default)]
     pub response_id: String,
-    /// The model that answered, which may be another than was asked.
+    /// The model that responded, which may differ from the requested one.
     #[serde(default)]
     pub model: String,
-    /// What was attached and not shown to the model, because its provider did not take it. Whoever calls a model says so, in names of its
-    /// own; no provider does.
+    /// Attachments that were left out because the provider did not accept them, by names that the caller of the model chose.
+    /// Set by that caller, not by a provider.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
 }
@@ -29,37 +29,37 @@ pub struct ModelReply {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// It has said what it wanted to say.
+    /// The model has finished.
     End,
     ToolCalls,
-    /// The limit of this answer is reached.
+    /// The token limit of this response is reached.
     MaxTokens,
-    /// The limit of the conversation is reached.
+    /// The context window is full.
     ContextFull,
     StopSequence,
     Refusal,
-    /// Its provider paused a long turn; the same conversation sent again goes on.
+    /// The provider paused a long turn; send the same conversation again to continue.
     Paused,
     Other(String),
 }
 
-/// Tokens, each counted in one place: a ledger multiplies and adds.
+/// Token counts, each token counted in one field, so that costs can be added.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Read anew, neither from a cache nor into one.
+    /// Input that was neither read from a cache nor written to one.
     pub input: u64,
     /// Read from the provider's cache.
     pub cached_read: u64,
-    /// Read anew and put into the provider's cache.
+    /// Input that was written to the provider's cache.
     pub cached_write: u64,
-    /// Everything the model wrote, its reasoning included.
+    /// Everything the model wrote, including reasoning.
     pub output: u64,
-    /// How much of `output` was reasoning, where that is told.
+    /// The part of `output` that was reasoning, if reported.
     pub reasoning: u64,
 }
 
 impl ModelReply {
-    /// The text of the answer.
+    /// Returns the text of the response.
     pub fn text(&self) -> String {
         let texts = self.blocks.iter().filter_map(|block| match block {
             Block::Text { text, .. } => Some(text.as_str()),
@@ -68,7 +68,7 @@ impl ModelReply {
         texts.collect()
     }
 
-    /// The tools it wants to be called, whatever it gives as its reason to stop.
+    /// Returns the tool calls, whatever the stop reason is.
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.blocks.iter().filter_map(|block| match block {
             Block::ToolCall(call) => Some(call),
@@ -80,7 +80,7 @@ impl ModelReply {
         self.calls().next().is_some()
     }
 
-    /// The text of a refusal, which may be empty.
+    /// Returns the text of a refusal, which may be empty.
     pub fn refusal(&self) -> Option<&str> {
         self.blocks.iter().find_map(|block| match block {
             Block::Refusal { text } => Some(text.as_str()),
@@ -88,7 +88,7 @@ impl ModelReply {
         })
     }
 
-    /// Neither text nor call nor reasoning nor refusal, whatever the tokens say.
+    /// Returns true if there is no text, call, reasoning or refusal, whatever the usage is.
     pub fn is_empty(&self) -> bool {
         self.blocks.iter().all(|block| match block {
             Block::Text { text, .. } => text.is_empty(),
@@ -97,13 +97,13 @@ impl ModelReply {
         })
     }
 
-    /// The answer as a part of the conversation.
+    /// Returns the response as a message of the conversation.
     pub fn into_message(self) -> Message {
         Message { role: Role::Assistant, blocks: self.blocks }
     }
 }
 
-/// A piece of an answer, as it arrives. Nothing of it counts until the call has returned.
+/// A part of a response as it arrives. It counts only if the call returns successfully.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Delta {
@@ -120,7 +120,7 @@ pub enum Delta {
     Refusal {
         text: String,
     },
-    /// `call` counts the calls of this answer from 0.
+    /// `call` counts the calls of this response from 0.
     ToolCallBegin {
         call: u32,
         id: String,
@@ -130,6 +130,6 @@ pub enum Delta {
         call: u32,
         text: String,
     },
-    /// What the provider has counted so far; a later one replaces it. Who gives up a call knows its cost from here.
+    /// The usage so far; a later one replaces it. It is the known cost of a call that is given up.
     Usage(Usage),
 }

@@ -1,4 +1,4 @@
-//! What a model is asked.
+//! Requests to models.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::JsonText;
 use crate::message::{Attachment, Block, Message, Role, Source};
 
-/// One question to a model: a conversation, the tools it may call, and how to answer.
+/// A request to a model: a conversation, the tools it may call, and options.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelRequest {
-    /// As the provider calls it.
+    /// The provider's name of the model.
     pub model: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
@@ -21,15 +21,15 @@ pub struct ModelRequest {
     pub tool_choice: Option<ToolChoice>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
-    /// In thousandths, because no float is recorded: 700 is 0.7.
+    /// In thousandths, because no floats are recorded: 700 is 0.7.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature_milli: Option<u32>,
-    /// Fields of the provider's own request, put in last; `null` takes one out.
+    /// Fields of the provider's own request, applied last; `null` removes one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extras: BTreeMap<String, JsonText>,
 }
 
-/// A tool as a model gets to know it.
+/// The description of a tool for a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolSchema {
     pub name: String,
@@ -42,7 +42,7 @@ pub struct ToolSchema {
 #[serde(rename_all = "snake_case")]
 pub enum ToolChoice {
     Auto,
-    /// Some tool must be called.
+    /// The model must call a tool.
     Any,
     None,
     Tool(String),
@@ -53,22 +53,22 @@ impl ModelRequest {
         ModelRequest { model: model.into(), messages, ..ModelRequest::default() }
     }
 
-    /// Hashes of attachments whose bytes are elsewhere, the latest first, each once.
+    /// Returns the hashes of attachments whose bytes are stored elsewhere, the latest first, each once.
     pub fn hashes(&self) -> Vec<String> {
         hashes(&self.messages)
     }
 
-    /// Those among them that no answer of a model stands behind.
+    /// Returns those hashes that come after the last response of a model.
     pub fn new_hashes(&self) -> Vec<String> {
         hashes(self.unanswered())
     }
 
-    /// All that is attached, the latest first.
+    /// Returns all attachments, the latest first.
     pub fn attachments(&self) -> Vec<&Attachment> {
         latest_first(&self.messages).collect()
     }
 
-    /// What is attached that no answer of a model stands behind, the latest first.
+    /// Returns the attachments after the last response of a model, the latest first.
     pub fn new_attachments(&self) -> Vec<&Attachment> {
         latest_first(self.unanswered()).collect()
     }
@@ -78,7 +78,7 @@ impl ModelRequest {
         &self.messages[answered.map_or(0, |answered| answered + 1)..]
     }
 
-    /// Puts something else in the place of attachments, where `other` has something.
+    /// Replaces each attachment for which `other` returns a block.
     pub fn replace_attachments(&mut self, mut other: impl FnMut(&Attachment) -> Option<Block>) {
         self.messages.iter_mut().for_each(|message| message.replace_attachments(&mut other));
     }
@@ -107,7 +107,7 @@ fn latest_first(messages: &[Message]) -> impl Iterator<Item = &Attachment> {
     messages.iter().rev().flat_map(|message| message.blocks.iter().rev()).flat_map(attachments)
 }
 
-/// Attachments are in messages and in results of tools, and no deeper. The latest first.
+/// Returns the attachments of a block, the latest first. They are in messages and in tool results, and no deeper.
 fn attachments(block: &Block) -> Vec<&Attachment> {
     match block {
         Block::Attachment(attachment) => vec![attachment],
@@ -138,7 +138,7 @@ mod tests {
         ];
         let mut request = ModelRequest::new("m", messages);
         assert_eq!(request.hashes(), ["b", "gone", "a"], "the latest first");
-        assert_eq!(request.new_hashes(), request.hashes(), "nobody has answered");
+        assert_eq!(request.new_hashes(), request.hashes(), "there is no response yet");
         let mut answered = request.clone();
         answered.messages.insert(1, Message { role: Role::Assistant, blocks: vec![Block::text("hm")] });
         assert_eq!(answered.new_hashes(), ["b"]);

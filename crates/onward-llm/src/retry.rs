@@ -1,8 +1,8 @@
-//! When to ask again. A decision, not a loop: whoever made the attempt asks when it has failed, and the engine waits durably.
+//! Retry decisions for model calls. There is no loop here: the caller passes a failure, and the engine waits durably.
 //!
 //! Invariants:
-//! - LR1: failures of one cause never use up what another may have.
-//! - LR2: what cannot succeed is not tried again, and all pauses of a call together have a limit.
+//! - LR1: failures of one cause never use up the attempts of another cause.
+//! - LR2: a call that cannot succeed is not retried, and the total wait of a call is bounded.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,20 +12,20 @@ use serde::{Deserialize, Serialize};
 use crate::error::{CallError, Cause};
 use crate::reply::ModelReply;
 
-/// How often and for how long a call is tried again, by what it failed with.
+/// Maximum attempts and delays of a call, by the cause of the failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModelRetries {
-    /// Failures of one cause where the provider only asks for patience: its limits, its overload. Waiting costs no tokens.
+    /// Maximum failures of one cause for rate limits and overload. Waiting costs no tokens.
     pub busy_max: u32,
-    /// Failures of one cause where the provider is not there, or fails.
+    /// Maximum failures of one cause if the provider is unreachable or fails.
     pub outage_max: u32,
-    /// Failures of one cause where an answer came and was none: empty, broken, too late. They may have cost.
+    /// Maximum failures of one cause for an empty, broken or late response, which may be billed.
     pub answer_max: u32,
     /// Doubled with every failure of the same cause.
     pub first_delay: Duration,
-    /// No pause is longer, unless the provider asks for it.
+    /// Maximum delay, unless the provider asks for a longer one.
     pub delay_max: Duration,
-    /// All pauses of a call together.
+    /// Maximum total delay of a call.
     pub wait_max: Duration,
 }
 
@@ -36,21 +36,21 @@ impl Default for ModelRetries {
     }
 }
 
-/// So often a call comes again when it was told to, before its pauses grow.
+/// Number of rate-limited attempts that use exactly the provider's delay, before delays grow.
 const PROMPT_MAX: u32 = 10;
 
-/// What a call has failed with so far. Goes along from attempt to attempt.
+/// The failures of a call so far. Passed on from attempt to attempt.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failures {
-    /// By their codes.
+    /// By error code.
     pub counts: BTreeMap<String, u32>,
-    /// All pauses together.
+    /// Total delay.
     pub waited_ms: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// The next attempt may begin after this delay.
+    /// The next attempt may start after this delay.
     Again {
         delay: Duration,
     },
@@ -58,15 +58,15 @@ pub enum Next {
 }
 
 impl ModelRetries {
-    /// What follows from one more failure, which is counted.
+    /// Counts one more failure and returns what follows from it.
     pub fn after(&self, failures: &mut Failures, error: &CallError) -> Next {
         let count = failures.counts.entry(error.code().to_owned()).or_default(); // LR1
         *count = count.saturating_add(1);
         if !error.is_retryable() || *count >= self.max_for(&error.cause) {
             return Next::GiveUp;
         }
-        // Whoever is told when to come again comes then, with all others who wait for that key: one that came later than it was told would
-        // be overtaken by those who were never refused. Only a key that stays closed is asked less often.
+        // A call with a `retry-after` is retried at that time, together with all others that wait for the key. A later retry
+        // would be overtaken by calls that were never refused. Delays grow only if the key stays rate-limited.
         let prompt = if matches!(error.cause, Cause::RateLimited { retry_after: Some(_) }) { PROMPT_MAX } else { 1 };
         let doubled = 2_u32.saturating_pow(count.saturating_sub(prompt));
         let delay = self.first_delay.saturating_mul(doubled).min(self.delay_max).max(error.retry_after().unwrap_or_default());
@@ -87,17 +87,17 @@ impl ModelRetries {
     }
 }
 
-/// What a call ends with that was answered with nothing once too often.
+/// The final error of a call with too many empty responses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("the model answered nothing, {attempts} times")]
+#[error("the model returned an empty response {attempts} times")]
 pub struct EmptyModelResponse {
-    /// Those that were answered with nothing; what failed otherwise is not among them (LR1).
+    /// Number of empty responses; failures of other causes do not count (LR1).
     pub attempts: u32,
     pub last_response: Box<ModelReply>,
 }
 
 impl EmptyModelResponse {
-    /// If that is what the last attempt failed with, after these failures, it included.
+    /// Returns the error if the last attempt failed with an empty response; `failures` includes that attempt.
     pub fn after(failures: &Failures, last: &CallError) -> Option<EmptyModelResponse> {
         let attempts = failures.counts.get(last.code()).copied().unwrap_or(1);
         matches!(last.cause, Cause::Empty).then(|| EmptyModelResponse { attempts, last_response: last.arrived.clone() })
@@ -112,7 +112,7 @@ mod tests {
         Next::Again { delay: Duration::from_secs(secs) }
     }
 
-    /// What follows from these failures, one after the other.
+    /// Returns the decisions after these failures, in order.
     fn after(retries: &ModelRetries, causes: impl IntoIterator<Item = Cause>) -> Vec<Next> {
         let mut failures = Failures::default();
         causes.into_iter().map(|cause| retries.after(&mut failures, &CallError::new(cause, ""))).collect()
@@ -163,7 +163,7 @@ mod tests {
         let next = after(&ModelRetries::default(), std::iter::repeat_n(limited(300), 7));
         assert_eq!(next[..6], [secs(300); 6]);
         assert_eq!(next[6], Next::GiveUp, "half an hour is over");
-        assert_eq!(after(&ModelRetries::default(), [limited(86_400)]), [Next::GiveUp], "nobody waits less than it was asked to");
+        assert_eq!(after(&ModelRetries::default(), [limited(86_400)]), [Next::GiveUp], "a shorter wait would be refused again");
         let patient = ModelRetries { wait_max: Duration::from_secs(100_000), ..ModelRetries::default() };
         assert_eq!(after(&patient, [limited(86_400)]), [secs(86_400)]);
     }

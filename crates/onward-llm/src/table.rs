@@ -1,4 +1,4 @@
-//! Which models may be called, where they are, and what they cost: the operator's word, never a caller's.
+//! The operator's table of models: which may be called, where they are, and what they cost.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub struct ProviderSettings {
     /// Sent with every request.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// What a server of OpenAI's dialect calls the limit of an answer: `max_tokens` or `max_completion_tokens`.
+    /// The field name for the token limit in OpenAI's format: `max_tokens` or `max_completion_tokens`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens_name: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,7 +46,7 @@ pub struct ProviderSettings {
     pub retries: Option<RetrySettings>,
 }
 
-/// [`ModelRetries`] as an operator writes it; what is left out is as usual.
+/// [`ModelRetries`] as an operator writes it; absent fields have their defaults.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RetrySettings {
@@ -68,16 +68,16 @@ pub struct RetrySettings {
 #[serde(deny_unknown_fields)]
 pub struct ModelSettings {
     pub provider: String,
-    /// As the provider calls it, if that is another name.
+    /// The provider's name of the model, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Dollars for a million tokens.
+    /// Dollars per million tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
-    /// For requests that say nothing about it.
+    /// Default for requests without a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
-    /// Fields of the provider's own request, as JSON; a request's own come after them.
+    /// Fields of the provider's own request, as JSON; those of a request override them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extras: BTreeMap<String, JsonText>,
 }
@@ -119,7 +119,7 @@ impl ProviderSettings {
     }
 }
 
-/// The table, opened: every provider has its key and its connections.
+/// The opened table: every provider has its key and its connections.
 #[derive(Debug)]
 pub struct Models {
     models: BTreeMap<String, Result<Model, TableError>>,
@@ -130,12 +130,13 @@ pub struct Models {
 pub struct Model {
     pub provider: Provider,
     pub settings: ModelSettings,
-    /// As callers call it.
+    /// The name that callers use.
     pub name: String,
 }
 
 impl Models {
-    /// Looks up keys with `env`. One that is missing is an error of the models that need it, and only when they are called.
+    /// Opens a table and reads keys with `env`. A missing key is an error only of the models that need it, when they are
+    /// called.
     pub fn open(table: &ModelTable, http: &Http, env: impl Fn(&str) -> Option<String>) -> Result<Models, TableError> {
         let mut providers = BTreeMap::new();
         for (name, settings) in &table.providers {
@@ -149,7 +150,7 @@ impl Models {
         }
         let mut models = BTreeMap::new();
         for (name, settings) in &table.models {
-            let why = || format!("model `{name}`: no provider is called `{}`", settings.provider);
+            let why = || format!("model `{name}`: unknown provider `{}`", settings.provider);
             let provider = providers.get(settings.provider.as_str()).ok_or_else(|| TableError::Invalid { why: why() })?;
             let model = match provider {
                 Ok(provider) => Ok(Model { provider: provider.clone(), settings: settings.clone(), name: name.clone() }),
@@ -173,7 +174,7 @@ impl Models {
 }
 
 impl Model {
-    /// A model at a provider that knows it by the same name, without a price.
+    /// Returns a model without a price that has the same name at its provider.
     pub fn new(name: &str, provider: Provider) -> Model {
         let settings = ModelSettings {
             provider: provider.name().to_owned(),
@@ -185,12 +186,12 @@ impl Model {
         Model { provider, settings, name: name.to_owned() }
     }
 
-    /// Makes one attempt with this model, whatever the request calls it.
+    /// Makes one attempt with this model; the model name in the request is ignored.
     pub async fn call(&self, request: &ModelRequest, sink: Sink<'_>) -> Result<ModelReply, CallError> {
         self.provider.call(&self.prepare(request), sink).await
     }
 
-    /// The request with what the table says about the model.
+    /// Returns the request with the settings of the table applied.
     fn prepare(&self, request: &ModelRequest) -> ModelRequest {
         let ModelSettings { name, max_tokens, extras, .. } = &self.settings;
         let mut request = request.clone();
@@ -266,9 +267,9 @@ mod tests {
     #[test]
     fn mistakes_are_told_with_their_place() {
         let changed = |from: &str, to: &str| open(&TABLE.replace(from, to), &[]).map(|_| ()).unwrap_err().to_string();
-        assert!(changed("provider = \"local\"", "provider = \"lokal\"").contains("no provider is called `lokal`"));
+        assert!(changed("provider = \"local\"", "provider = \"lokal\"").contains("unknown provider `lokal`"));
         assert!(changed("http://localhost:11434/v1/", "localhost:11434/v1").contains("provider `local`: base_url"));
-        assert!(changed("http://localhost:11434/v1/", "http://me:pw@localhost/v1").contains("without a name, password"));
+        assert!(changed("http://localhost:11434/v1/", "http://me:pw@localhost/v1").contains("without user name, password"));
         assert!(changed("\"0.60\"", "0.60").contains("invalid type: floating point"));
         assert!(changed("outage_max", "outages_max").contains("unknown field"));
         assert!(changed("idle_timeout_seconds", "idle_timeout").contains("unknown field"));

@@ -1,4 +1,4 @@
-//! Streams of our own making, read without a network.
+//! Synthetic streams, read without a network.
 
 mod anthropic;
 mod generated;

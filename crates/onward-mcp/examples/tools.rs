@@ -1,7 +1,7 @@
 //! Lists the tools of an MCP server, or calls one: `tools PLACE` and `tools PLACE NAME < arguments.json`.
 //!
 //! A place is JSON: `{"program": {"command": "npx", "arguments": ["-y", "@modelcontextprotocol/server-everything"]}}`, or
-//! `{"http": {"url": "http://127.0.0.1:3001/mcp"}}`. What it prints is JSON too.
+//! `{"http": {"url": "http://127.0.0.1:3001/mcp"}}`. The output is JSON too.
 
 use std::io::Read;
 

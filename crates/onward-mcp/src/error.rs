@@ -1,4 +1,4 @@
-//! Why a server of tools brought no result, and what that means for the next attempt.
+//! Failures of MCP servers, and what they mean for the next attempt.
 
 use onward_llm::Lost;
 use rmcp::ServiceError;
@@ -8,39 +8,39 @@ use serde::{Deserialize, Serialize};
 
 use crate::http::{GONE, TOO_LARGE};
 
-/// How much of what a server says is kept.
+/// Maximum size of a server's message that is kept.
 const DETAIL_BYTES_MAX: usize = 2_000;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{cause}: {detail}")]
 pub struct ToolError {
     pub cause: ToolCause,
-    /// What the server or the system said about it, cut.
+    /// The message of the server or the system, truncated.
     pub detail: String,
-    /// Whether the request may have reached the server.
+    /// True if the request may have reached the server.
     pub sent: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolCause {
-    /// It could not be started, or there is no connection to it.
-    #[error("the server of tools cannot be reached")]
+    /// The server could not be started, or there is no connection to it.
+    #[error("the MCP server cannot be reached")]
     Unreachable,
-    /// It ended, or the connection to it did.
-    #[error("the server of tools has gone")]
+    /// The server or its connection ended.
+    #[error("the connection to the MCP server ended")]
     Gone,
-    #[error("the server of tools did not answer in time")]
+    #[error("the MCP server timed out")]
     TimedOut,
-    #[error("the answer of the server of tools is larger than allowed")]
+    #[error("the response of the MCP server is too large")]
     TooLarge,
-    /// It answered with an error of the protocol: there is no such tool, or it does not take the arguments.
-    #[error("the server of tools refuses the call")]
+    /// The server returned a protocol error, such as an unknown tool or invalid arguments.
+    #[error("the MCP server rejected the call")]
     Refused,
-    #[error("the server of tools lets nobody in who shows what was shown")]
+    #[error("the MCP server rejected the credentials")]
     Auth,
-    /// What it said is not what the protocol says.
-    #[error("the server of tools does not keep to the protocol")]
+    /// The server violated the protocol.
+    #[error("the MCP server violated the protocol")]
     Broken,
 }
 
@@ -54,7 +54,7 @@ impl ToolError {
         ToolError { cause, detail, sent }
     }
 
-    /// Stable name; has a page `docs/errors/<code>.md`. Never reused, never renamed.
+    /// Returns the stable code, which has a page `docs/errors/<code>.md`. A code is never reused or renamed.
     pub fn code(&self) -> &'static str {
         match self.cause {
             ToolCause::Unreachable => "tool_source_unreachable",
@@ -67,34 +67,34 @@ impl ToolError {
         }
     }
 
-    /// Whether the same call may succeed later, with a source that was opened anew where this one has gone.
+    /// Returns true if the same call may succeed later, over a new connection if this one has ended.
     pub fn is_retryable(&self) -> bool {
         matches!(self.cause, ToolCause::Unreachable | ToolCause::Gone | ToolCause::TimedOut)
     }
 
-    /// Whether the tool may have done something although no result came: then only a tool that may act twice can be called again.
+    /// Returns true if the tool may have acted although there is no result: then only an idempotent tool can be called again.
     pub fn may_have_acted(&self) -> bool {
         self.sent && !matches!(self.cause, ToolCause::Unreachable | ToolCause::Refused | ToolCause::Auth)
     }
 
-    /// Whether the connection was over before anything was asked of it.
+    /// Returns true if the connection had ended before the request.
     pub fn had_gone(&self) -> bool {
         self.cause == ToolCause::Gone && !self.sent
     }
 
     pub fn hint(&self) -> &'static str {
         match self.cause {
-            ToolCause::Unreachable => "check the command or the URL of the source",
-            ToolCause::Gone => "open the source anew; what it printed to stderr may say why it ended",
-            ToolCause::TimedOut => "raise `call_timeout` of the source if its tools are slow",
-            ToolCause::TooLarge => "ask the tool for less, or raise `message_bytes_max` of the source",
-            ToolCause::Refused => "the server's words say what it does not take",
-            ToolCause::Auth => "check the headers of the source",
-            ToolCause::Broken => "the server needs to speak MCP; a program that prints other things to stdout does not",
+            ToolCause::Unreachable => "check the command or the URL of the MCP server",
+            ToolCause::Gone => "open a new connection; see the stderr of the server for the reason",
+            ToolCause::TimedOut => "raise `call_timeout` of the MCP server if its tools are slow",
+            ToolCause::TooLarge => "request less from the tool, or raise `message_bytes_max` of the MCP server",
+            ToolCause::Refused => "see the server's message for the reason",
+            ToolCause::Auth => "check the headers of the MCP server",
+            ToolCause::Broken => "use a server that implements MCP and prints nothing else to stdout",
         }
     }
 
-    /// What a request ended with.
+    /// Returns the error of a request.
     pub(crate) fn of_service(error: &ServiceError) -> ToolError {
         match error {
             ServiceError::McpError(told) if told.code.0 == TOO_LARGE => {
@@ -104,13 +104,13 @@ impl ToolError {
             ServiceError::McpError(told) => {
                 ToolError::new(ToolCause::Refused, format!("{} ({})", told.message, told.code.0), true)
             }
-            ServiceError::TransportClosed => ToolError::new(ToolCause::Gone, "the connection has ended", true),
+            ServiceError::TransportClosed => ToolError::new(ToolCause::Gone, "closed by the other side", true),
             ServiceError::TransportSend(error) => ToolError::of_transport(&*error.error, ToolCause::Gone),
             other => ToolError::new(ToolCause::Broken, other.to_string(), true),
         }
     }
 
-    /// What opening a source ended with. Nothing was called yet.
+    /// Returns the error of opening a connection. No tool was called yet.
     pub(crate) fn of_opening(error: &ClientInitializeError) -> ToolError {
         let error = match error {
             ClientInitializeError::TransportError { error, .. } => ToolError::of_transport(&*error.error, ToolCause::Unreachable),
@@ -124,13 +124,13 @@ impl ToolError {
         ToolError { sent: false, ..error }
     }
 
-    /// Whether a request was refused because its session is over: whoever goes on needs another one.
+    /// Returns true if a request was refused because its session has ended: the caller has to open a new one.
     pub(crate) fn is_end_of_session(error: &ServiceError) -> bool {
         let ServiceError::TransportSend(error) = error else { return false };
         matches!(http_error(&*error.error), Some(StreamableHttpError::SessionExpired))
     }
 
-    /// What a transport says, which wraps what our HTTP client said.
+    /// Returns the error of a transport, which wraps that of our HTTP client.
     fn of_transport(error: &(dyn std::error::Error + 'static), otherwise: ToolCause) -> ToolError {
         match http_error(error) {
             Some(StreamableHttpError::Client(Lost { reached, why })) => {
@@ -151,7 +151,7 @@ impl ToolError {
     }
 }
 
-/// What our HTTP client and its transport said, however deep it is wrapped.
+/// Returns the error of our HTTP client or its transport, however deep it is wrapped.
 fn http_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a StreamableHttpError<Lost>> {
     std::iter::successors(Some(error), |error| error.source()).find_map(|error| error.downcast_ref())
 }

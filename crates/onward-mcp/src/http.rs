@@ -1,7 +1,7 @@
 //! Streamable HTTP over the connections of `onward-llm`.
 //!
-//! Invariant MC2: a request that was sent is answered: by the server, or by us with an error that has its id, when the answer breaks off or
-//! is larger than allowed. Nobody waits for a timeout to learn what is known.
+//! Invariant MC2: every request that was sent gets a response: from the server, or from this client as an error with its id if
+//! the response is cut off or too large. A known failure never has to wait for a timeout.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -23,13 +23,13 @@ use sse_stream::{Error as SseError, Sse, SseStream};
 
 use crate::raw::RawArguments;
 
-/// Codes of the errors that we answer with ourselves; the protocol leaves them free.
+/// Codes of the errors that this client returns itself; the protocol does not use them.
 pub(crate) const TOO_LARGE: i32 = -31_901;
 pub(crate) const GONE: i32 = -31_902;
 
 const SESSION: &str = "mcp-session-id";
 
-/// How much is read of an answer that is a refusal.
+/// Maximum number of bytes that are read of an error response.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Clone)]
@@ -52,7 +52,7 @@ impl Broken {
 
 type Failure = StreamableHttpError<Lost>;
 
-/// What every request of a session has.
+/// The headers that all requests of a session have.
 struct Shown {
     session: Option<Arc<str>>,
     key: Option<String>,
@@ -85,7 +85,7 @@ impl HttpClient {
         sent.map_err(Failure::Client)
     }
 
-    /// The answer to a request in one piece.
+    /// Returns the response to a request in one piece.
     async fn whole(&self, body: Incoming, id: Option<RequestId>) -> Result<ServerJsonRpcMessage, Failure> {
         let limit = self.message_bytes_max;
         match Limited::new(body, limit).collect().await {
@@ -95,14 +95,14 @@ impl HttpClient {
         }
     }
 
-    /// The answer to a request as events; the last one is ours if the server's is missing (MC2).
+    /// Returns the response to a request as events; adds an error event if the server's response is missing (MC2).
     fn events(&self, body: Incoming, id: Option<RequestId>) -> BoxStream<'static, Result<Sse, SseError>> {
         let limit = self.message_bytes_max;
         let bytes = Limited::new(body, limit).into_data_stream().map_err(Broken);
         let events = SseStream::from_bytes_stream(bytes);
         let ours = move |error: Option<&SseError>| {
             let large = matches!(error, Some(SseError::Body(error)) if error.downcast_ref().is_some_and(Broken::is_limit));
-            let message = if large { too_large(limit, id.clone()) } else { gone("the answer broke off", id.clone()) };
+            let message = if large { too_large(limit, id.clone()) } else { gone("the response was cut off", id.clone()) };
             serde_json::to_string(&message).map(|text| Sse::default().data(text)).map_err(|error| SseError::Body(error.into()))
         };
         let state = (events.boxed(), Some(ours), false);
@@ -153,7 +153,7 @@ impl StreamableHttpClient for HttpClient {
             return Err(if is_of_session(response).await { Failure::SessionExpired } else { refused(status, None) });
         }
         if !status.is_success() {
-            // A server that knows only the handshake refuses to be asked without one: that is an answer.
+            // A server that supports only the handshake refuses a request without one: this is a valid response.
             let legacy = probes && !in_session && status.is_client_error() && !matches!(status.as_u16(), 401 | 403 | 429);
             return if legacy {
                 Ok(StreamableHttpPostResponse::Json(legacy_answer(response, id).await, None))
@@ -184,7 +184,7 @@ impl StreamableHttpClient for HttpClient {
     ) -> Result<(), Failure> {
         let shown = Shown { session: Some(session), key, headers };
         let response = self.send(Method::DELETE, &uri, shown, &[], Bytes::new()).await?;
-        // A server need not offer it.
+        // Support for it is optional.
         if response.status().is_success() || response.status() == StatusCode::METHOD_NOT_ALLOWED {
             Ok(())
         } else {
@@ -200,7 +200,7 @@ impl StreamableHttpClient for HttpClient {
         _: Option<String>,
         _: HashMap<HeaderName, HeaderValue>,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Failure> {
-        // It is there for what a server asks of its client, and this client offers nothing.
+        // This stream is for requests of the server to its client, and this client offers nothing.
         Err(Failure::ServerDoesNotSupportSse)
     }
 }
@@ -214,14 +214,14 @@ fn refused(status: StatusCode, after: Option<String>) -> Failure {
     Failure::HttpStatus(HttpStatusError::new(status.as_u16(), after))
 }
 
-/// Whether a bad request is one for want of a session: servers that were started anew say so in words, where the protocol has 404.
+/// Returns true if a bad request means an unknown session: restarted servers return 400 with such a text instead of 404.
 async fn is_of_session(response: Response<Incoming>) -> bool {
     let body = Limited::new(response.into_body(), REFUSAL_BYTES_MAX).collect().await;
     let told = body.map(|body| String::from_utf8_lossy(&body.to_bytes()).to_lowercase()).unwrap_or_default();
     told.contains("session") || told.contains("not initialized")
 }
 
-/// What a server without discovery says to it, as an error of the protocol.
+/// Returns the response of a server without discovery as a protocol error.
 async fn legacy_answer(response: Response<Incoming>, id: Option<RequestId>) -> ServerJsonRpcMessage {
     let status = response.status();
     let body = Limited::new(response.into_body(), REFUSAL_BYTES_MAX).collect().await;
@@ -242,7 +242,7 @@ fn gone(why: &str, id: Option<RequestId>) -> ServerJsonRpcMessage {
     ServerJsonRpcMessage::error(ErrorData::new(ErrorCode(GONE), why.to_owned(), None), id)
 }
 
-/// Whether an event answers the request of its stream: of everything that may come there, only that has an id and no method.
+/// Returns true if an event is the response to the request: only a response has an id and no method.
 fn is_answer(data: &str) -> bool {
     #[derive(serde::Deserialize)]
     struct Shape {

@@ -15,9 +15,9 @@
 //! # }
 //! ```
 //!
-//! Owns one connection to one server: a child process that is spoken to through its pipes, or a server over streamable HTTP. The protocol is
-//! `rmcp`'s, in its versions with and without a handshake. Knows nothing of runs and tasks, and never tries twice: an error says whether
-//! another attempt is of use, and whether the tool may have acted.
+//! Owns one connection to one MCP server: a child process with pipes, or a server over streamable HTTP. The protocol is
+//! `rmcp`'s, in its versions with and without a handshake. Knows nothing of runs and tasks, and never retries: an error reports
+//! whether another attempt makes sense, and whether the tool may have acted.
 
 #![forbid(unsafe_code)]
 

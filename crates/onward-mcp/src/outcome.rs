@@ -1,22 +1,22 @@
-//! What a tool answered, in the words of `onward-llm`.
+//! Results of tools, in the types of `onward-llm`.
 
 use onward_llm::{Attachment, Block, JsonText, Source, ToolResult, ToolSchema};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents, Tool};
 
 use crate::error::{ToolCause, ToolError};
 
-/// What a call of a tool brought. A tool that failed is an outcome too: the model is told.
+/// The result of a tool call. A failed tool is a result too, for the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallOutcome {
     /// Texts and attachments.
     pub blocks: Vec<Block>,
     pub is_error: bool,
-    /// The result as data, of a tool that gives one.
+    /// The structured result, if the tool returns one.
     pub structured: Option<JsonText>,
 }
 
 impl CallOutcome {
-    /// The outcome as the model gets to know it.
+    /// Returns the outcome as a tool result for the model.
     pub fn into_result(self, call_id: impl Into<String>) -> ToolResult {
         ToolResult { call_id: call_id.into(), blocks: self.blocks, is_error: self.is_error }
     }
@@ -24,7 +24,7 @@ impl CallOutcome {
     pub(crate) fn of(result: CallToolResult) -> Result<CallOutcome, ToolError> {
         let structured = result.structured_content.as_ref().map(json).transpose()?;
         let mut blocks: Vec<Block> = result.content.into_iter().map(block).collect();
-        // A tool may give nothing but data, and a model reads texts.
+        // A tool may return only structured data, and a model reads text.
         if blocks.is_empty() {
             blocks.extend(structured.iter().map(|json| Block::text(json.as_str())));
         }
@@ -39,12 +39,12 @@ pub struct OfferedTool {
     pub hints: ToolHints,
 }
 
-/// What a server says about doing it twice. It may be wrong or lie: only the operator knows which servers to believe.
+/// A server's claims about repeated calls. They may be wrong: only the operator knows which servers to trust.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ToolHints {
-    /// It changes nothing.
+    /// The tool changes nothing.
     pub is_read_only: bool,
-    /// The same call again changes nothing more.
+    /// A repeated call has no further effect.
     pub is_idempotent: bool,
 }
 
@@ -79,7 +79,7 @@ fn block(content: ContentBlock) -> Block {
             other => Block::text(shown(&other)),
         },
         ContentBlock::ResourceLink(link) => Block::text(format!("{} ({})", link.uri, link.name)),
-        other => Block::text(shown(&other)), // what will be invented
+        other => Block::text(shown(&other)), // future types
     }
 }
 

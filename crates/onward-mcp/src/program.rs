@@ -1,10 +1,11 @@
-//! A server that is a child process, spoken to through its pipes.
+//! An MCP server as a child process, connected through pipes.
 //!
 //! Invariants:
-//! - MC1: no message of more than a limit is held, and one that is longer ends the connection: what follows it cannot be told apart.
-//! - MC3: a program gets no variable of this process but a few that every program needs and those that its settings name: keys are among
-//!   the others.
-//! - MC4: what a program prints to stderr is told line by line with its name before it, and moves no cursor: nobody takes it for our own words.
+//! - MC1: a message above the size limit is not buffered and ends the connection, because the start of the next one is unknown.
+//! - MC3: a program gets only a few common variables of this process and those that its settings name, because other variables
+//!   may contain keys.
+//! - MC4: stderr of a program is logged line by line under its name, with control characters escaped, so that it cannot be
+//!   mistaken for our own output.
 
 use std::io;
 use std::pin::Pin;
@@ -21,7 +22,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use crate::error::{ToolCause, ToolError};
 use crate::source::Place;
 
-/// A child process with everything that it started itself; all of them end when this is dropped.
+/// A child process and all its descendants; dropping it ends all of them.
 #[derive(Debug)]
 pub(crate) struct Program {
     child: Child,
@@ -29,7 +30,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts the program of a place. Its complaints go where ours go, under its name (MC4).
+    /// Starts the program of a place. Its stderr goes to our log under its name (MC4).
     pub fn start(place: &Place, name: Option<&str>) -> Result<(Program, ChildStdout, ChildStdin), ToolError> {
         let Place::Program { command, arguments, environment, inherits, folder } = place else {
             unreachable!("only programs are started")
@@ -40,7 +41,8 @@ impl Program {
         program.env_clear();
         program.envs(Place::USUAL_VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         for name in inherits {
-            let value = std::env::var_os(name).ok_or_else(|| unreachable(format!("the variable {name} is not set here")))?;
+            let value =
+                std::env::var_os(name).ok_or_else(|| unreachable(format!("the environment variable {name} is not set")))?;
             program.env(name, value);
         }
         program
@@ -50,7 +52,7 @@ impl Program {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        program.process_group(0); // `npx` and the like start the server as a child of their own
+        program.process_group(0); // `npx` and the like start the server as a child process
         if let Some(folder) = folder {
             program.current_dir(folder);
         }
@@ -65,17 +67,17 @@ impl Program {
     }
 }
 
-/// How much of a line is told as one.
+/// Maximum length of a line; longer ones are split.
 const LINE_MAX: u64 = 4 * 1024;
 
-/// Tells what a program complains of, to its end (MC4).
+/// Logs the stderr of a program until it ends (MC4).
 async fn pass_on(program: String, complaints: ChildStderr) {
     let mut complaints = BufReader::new(complaints);
     let mut line = Vec::new();
     while let Ok(1..) = (&mut complaints).take(LINE_MAX).read_until(b'\n', &mut line).await {
         let said = printable(&line);
         if tracing::dispatcher::has_been_set() {
-            tracing::info!(program, "an MCP server said: {said}");
+            tracing::info!(program, "stderr of an MCP server: {said}");
         } else if !said.is_empty() {
             eprintln!("{}: {said}", printable(program.as_bytes()));
         }
@@ -83,7 +85,7 @@ async fn pass_on(program: String, complaints: ChildStderr) {
     }
 }
 
-/// The text of a line, with all that is none written out.
+/// Returns the text of a line with control characters escaped.
 fn printable(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
     let escaped = text.trim_end().chars().map(|char| match char {
@@ -96,7 +98,7 @@ fn printable(line: &[u8]) -> String {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // A process that was waited for may have given its number to another.
+        // The number of a process that was waited for may have been reused.
         if let Some(group) = self.group.filter(|_| self.child.id().is_some()) {
             kill_process_group(group, Signal::KILL).ok(); // all of them may have ended
         }
@@ -104,7 +106,7 @@ impl Drop for Program {
 }
 
 pin_project! {
-    /// Lines as they come, until one is too long: then nothing more (MC1).
+    /// A reader that passes lines on until one is too long, then ends (MC1).
     pub(crate) struct Lines<R> {
         #[pin]
         inner: R,

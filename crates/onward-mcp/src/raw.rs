@@ -1,9 +1,9 @@
-//! Arguments on their way to a server: the very text that was approved, and not what a reader of JSON would write again.
+//! Arguments on the way to a server: the exact text that was approved, not a re-serialized one.
 //!
-//! The protocol's library knows arguments as a map, which has no order, no `1e2` and no large whole number. So a request carries a
-//! placeholder instead, and the text takes its place in the bytes that are sent.
+//! The protocol library represents arguments as a map, which loses order, `1e2` and large integers. So a request contains a
+//! placeholder, and the text replaces it in the bytes that are sent.
 //!
-//! Invariant TA1: the arguments that a server receives are those of the call, character for character, but for blanks between them.
+//! Invariant TA1: a server receives the arguments of the call character by character, except for blanks between tokens.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,23 +16,23 @@ use rmcp::model::JsonObject;
 use serde_json::Value;
 use tokio::io::AsyncWrite;
 
-/// What the name of a placeholder begins with; a random number follows that nobody outside knows.
+/// Prefix of a placeholder's name; an unguessable random number follows.
 const PREFIX: &str = "onward/arguments/";
 
-/// The texts of calls that are under way.
+/// The argument texts of calls in progress.
 #[derive(Clone)]
 pub(crate) struct RawArguments {
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    /// What no model and no server can guess.
+    /// A random text that models and servers cannot guess.
     secret: String,
     next: AtomicU64,
     texts: Mutex<BTreeMap<u64, String>>,
 }
 
-/// The text of one call; forgotten with the call.
+/// The text of one call; removed with the call.
 pub(crate) struct Kept {
     shared: Arc<Shared>,
     number: u64,
@@ -44,7 +44,7 @@ impl RawArguments {
         RawArguments { shared: Arc::new(Shared { secret, next: AtomicU64::new(0), texts: Mutex::default() }) }
     }
 
-    /// Keeps the text of an object, and returns what stands for it in a request.
+    /// Stores the text of an object, and returns its placeholder for the request.
     pub fn keep(&self, text: &str) -> (Kept, JsonObject) {
         let number = self.shared.next.fetch_add(1, Ordering::Relaxed);
         self.shared.texts.lock().unwrap_or_else(PoisonError::into_inner).insert(number, without_blanks(text));
@@ -52,7 +52,7 @@ impl RawArguments {
         (Kept { shared: self.shared.clone(), number }, JsonObject::from_iter([(name, Value::Null)]))
     }
 
-    /// Puts texts in the place of what stands for them (TA1).
+    /// Replaces placeholders by their texts (TA1).
     pub fn put_in_place(&self, message: Vec<u8>) -> Vec<u8> {
         let begin = format!("{{\"{PREFIX}{}/", self.shared.secret);
         let Some(at) = find(&message, begin.as_bytes()) else { return message };
@@ -72,7 +72,7 @@ impl Drop for Kept {
     }
 }
 
-/// A number that differs from process to process and from call to call.
+/// Returns a number that differs between processes and calls.
 fn random() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(())
@@ -82,7 +82,7 @@ fn find(text: &[u8], part: &[u8]) -> Option<usize> {
     text.windows(part.len()).position(|window| window == part)
 }
 
-/// The text without blanks between its tokens: a message is one line.
+/// Removes blanks between tokens, because a message is one line.
 fn without_blanks(text: &str) -> String {
     let (mut in_string, mut is_escaped) = (false, false);
     let keep = |letter: &char| {
@@ -97,13 +97,13 @@ fn without_blanks(text: &str) -> String {
     text.chars().filter(keep).collect()
 }
 
-/// Writes messages, line by line, with the arguments in place.
+/// A writer that replaces placeholders in messages, line by line.
 pub(crate) struct RawWriter<W> {
     inner: W,
     raw: RawArguments,
-    /// What has come of a line that is not whole.
+    /// The incomplete last line.
     line: Vec<u8>,
-    /// Lines that are whole, and how much of them was written.
+    /// Complete lines, and how much of them was written.
     ready: Vec<u8>,
     written: usize,
 }
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(raw.put_in_place(message(&arguments)), message(&arguments), "it is forgotten with its call");
     }
 
-    /// TA1: whoever writes arguments cannot name those of another call.
+    /// TA1: arguments of one call cannot refer to those of another.
     #[test]
     fn what_looks_like_a_placeholder_is_none() {
         let raw = RawArguments::new();

@@ -1,4 +1,4 @@
-//! A server of tools, opened: what it offers, and one attempt to call it.
+//! A connection to an MCP server: its tools, and one attempt to call one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -26,7 +26,7 @@ use crate::outcome::{CallOutcome, OfferedTool};
 use crate::program::{Lines, Program};
 use crate::raw::{RawArguments, RawWriter};
 
-/// Where a server is. The operator's word, never a model's: it starts programs and shows keys.
+/// The location of an MCP server. Set by the operator, never by a model: it starts programs and contains keys.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Place {
@@ -34,10 +34,10 @@ pub enum Place {
         command: String,
         #[serde(default)]
         arguments: Vec<String>,
-        /// Its variables, besides the few that every program needs ([`Place::USUAL_VARIABLES`]).
+        /// Variables of the program, besides a few common ones ([`Place::USUAL_VARIABLES`]).
         #[serde(default)]
         environment: BTreeMap<String, String>,
-        /// Names of variables that it gets as this process has them. No others: keys of models are among them.
+        /// Names of variables that it inherits from this process. It gets no others, because they may contain keys of models.
         #[serde(default)]
         inherits: Vec<String>,
         #[serde(default)]
@@ -45,13 +45,13 @@ pub enum Place {
     },
     Http {
         url: String,
-        /// Sent with every request, keys included.
+        /// Sent with every request; may contain keys.
         #[serde(default)]
         headers: BTreeMap<String, String>,
     },
 }
 
-/// Neither variables nor headers are shown: keys are among them.
+/// Omits variables and headers, which may contain keys.
 impl std::fmt::Debug for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -62,7 +62,7 @@ impl std::fmt::Debug for Place {
 }
 
 impl Place {
-    /// What every program gets of the environment of this process, where it is set.
+    /// The variables of this process that every program gets, if they are set.
     pub const USUAL_VARIABLES: [&str; 4] = ["PATH", "HOME", "LANG", "TMPDIR"];
 
     pub fn program<'a>(command: &str, arguments: impl IntoIterator<Item = &'a str>) -> Place {
@@ -84,11 +84,11 @@ impl Place {
 #[derive(Debug, Clone)]
 pub struct SourceSettings {
     pub place: Place,
-    /// What the server is called where its own words are told; a program is called by its command otherwise.
+    /// Name of the server in logs; a program's command if absent.
     pub name: Option<String>,
     pub open_timeout: Duration,
     pub call_timeout: Duration,
-    /// How large one message of the server may be.
+    /// Maximum size of one message of the server.
     pub message_bytes_max: usize,
     pub http: Http,
 }
@@ -100,10 +100,10 @@ impl SourceSettings {
     }
 }
 
-/// A connection to a server of tools. Calls may be made at the same time. Once it has gone it stays so: open another.
+/// A connection to an MCP server. Calls may be concurrent. Once it has ended, open a new one.
 pub struct ToolSource {
     service: RunningService<RoleClient, ClientConfig>,
-    /// Ends with the source, and everything that it started with it.
+    /// Ends with the connection, including all its child processes.
     _program: Option<Program>,
     too_large: Arc<AtomicBool>,
     has_no_session: AtomicBool,
@@ -123,7 +123,7 @@ impl ToolSource {
         }
     }
 
-    /// Over any pair of pipes, line by line, as a child process is spoken to.
+    /// Opens a connection over a pair of pipes, line by line, as with a child process.
     pub async fn open_pipes(
         settings: &SourceSettings,
         output: impl AsyncRead + Send + Unpin + 'static,
@@ -140,7 +140,7 @@ impl ToolSource {
     ) -> Result<ToolSource, ToolError> {
         let too_large = Arc::new(AtomicBool::new(false));
         let lines = Lines::new(output, settings.message_bytes_max, Arc::clone(&too_large));
-        // Our own limit comes first, and ends the connection; rmcp's would drop the message, and nobody would hear of it.
+        // This limit is checked first and ends the connection; rmcp's would drop the message without an error.
         let raw = RawArguments::new();
         let transport =
             AsyncRwTransport::new(Box::pin(lines), RawWriter::new(input, raw.clone())).with_max_line_length(usize::MAX);
@@ -156,17 +156,16 @@ impl ToolSource {
         url: &str,
         headers: &BTreeMap<String, String>,
     ) -> Result<ToolSource, ToolError> {
-        onward_llm::server_url(url).map_err(|why| {
-            ToolError::new(ToolCause::Unreachable, format!("the URL of the source is not usable: {why}"), false)
-        })?;
-        let unusable = |name: &str| ToolError::new(ToolCause::Unreachable, format!("the header `{name}` is not usable"), false);
+        onward_llm::server_url(url)
+            .map_err(|why| ToolError::new(ToolCause::Unreachable, format!("the URL is invalid: {why}"), false))?;
+        let unusable = |name: &str| ToolError::new(ToolCause::Unreachable, format!("the header `{name}` is invalid"), false);
         let mut shown = HashMap::new();
         for (name, value) in headers {
             let header = name.parse().map_err(|_| unusable(name))?;
             shown.insert(header, value.parse().map_err(|_| unusable(name))?);
         }
         let mut config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(shown);
-        config.retry_config = Arc::new(NeverRetry::default()); // who waits for the result decides about attempts
+        config.retry_config = Arc::new(NeverRetry::default()); // the caller decides about retries
         config.reinit_on_expired_session = false;
         let SourceSettings { call_timeout, message_bytes_max, ref http, .. } = *settings;
         let raw = RawArguments::new();
@@ -179,19 +178,21 @@ impl ToolSource {
         Ok(ToolSource { service, _program: None, too_large, has_no_session, call_timeout, message_bytes_max, raw })
     }
 
-    /// Everything it offers now. What it offers may change: record what a model was shown.
+    /// Lists the tools of the server. They may change: record what a model was shown.
     pub async fn tools(&self) -> Result<Vec<OfferedTool>, ToolError> {
         let tools = self.within(self.service.list_all_tools()).await?;
         tools.into_iter().map(OfferedTool::of).collect()
     }
 
-    /// Makes one attempt to call a tool, with arguments as the model wrote them.
+    /// Makes one attempt to call a tool, with the arguments as the model wrote them.
     ///
-    /// `idempotency_key` goes along as `_meta`, for servers that know `onward/idempotency-key`. To drop the future cancels the request.
+    /// `idempotency_key` is sent in `_meta`, for servers that know `onward/idempotency-key`. Dropping the future cancels the
+    /// request.
     pub async fn call(&self, tool: &str, arguments: &str, idempotency_key: Option<&str>) -> Result<CallOutcome, ToolError> {
         let text = if arguments.trim().is_empty() { "{}" } else { arguments };
-        let _: BTreeMap<String, &RawValue> = serde_json::from_str(text)
-            .map_err(|error| ToolError::new(ToolCause::Refused, format!("the arguments are no JSON object: {error}"), false))?;
+        let _: BTreeMap<String, &RawValue> = serde_json::from_str(text).map_err(|error| {
+            ToolError::new(ToolCause::Refused, format!("the arguments are not a JSON object: {error}"), false)
+        })?;
         let (_kept, placeholder) = self.raw.keep(text);
         let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(placeholder);
         if let Some(key) = idempotency_key {
@@ -201,29 +202,31 @@ impl ToolSource {
         }
         match self.within(self.service.call_tool_once(params)).await? {
             CallToolResponse::Complete(result) => CallOutcome::of(result),
-            // Both were not offered to the server.
-            _ => Err(ToolError::new(ToolCause::Broken, "it wants to ask back, or to work as a task", true)),
+            // The client did not offer either to the server.
+            _ => Err(ToolError::new(ToolCause::Broken, "it requested input or a task, which the client does not offer", true)),
         }
     }
 
-    /// Whether calls can still succeed.
+    /// Returns true if calls can still succeed.
     pub fn is_open(&self) -> bool {
         !self.service.is_closed() && !self.service.is_transport_closed() && !self.has_no_session.load(Ordering::Relaxed)
     }
 
-    /// Ends the connection, and the program with everything that it started.
+    /// Ends the connection, and the program with all its child processes.
     pub async fn close(mut self) {
-        // A program that has not ended by itself by then is killed.
+        // A program that has not ended by then is killed.
         drop(self.service.close_with_timeout(Duration::from_secs(3)).await);
     }
 
     async fn within<T>(&self, request: impl Future<Output = Result<T, rmcp::ServiceError>>) -> Result<T, ToolError> {
         if !self.is_open() {
-            return Err(ToolError::new(ToolCause::Gone, "it had gone before", false));
+            return Err(ToolError::new(ToolCause::Gone, "it had ended before the call", false));
         }
         match tokio::time::timeout(self.call_timeout, request).await {
             Ok(outcome) => outcome.map_err(|error| self.explain(&error)),
-            Err(_) => Err(ToolError::new(ToolCause::TimedOut, format!("it took longer than {:?}", self.call_timeout), true)),
+            Err(_) => {
+                Err(ToolError::new(ToolCause::TimedOut, format!("the call took longer than {:?}", self.call_timeout), true))
+            }
         }
     }
 
@@ -241,7 +244,7 @@ fn client() -> ClientConfig {
     ClientConfig::new(ClientCapabilities::default(), Implementation::new("onward", env!("CARGO_PKG_VERSION")))
 }
 
-/// Asks a server whether it can do without a handshake, and makes one if not.
+/// Returns a lifecycle that tries to connect without a handshake, and falls back to one.
 fn lifecycle() -> ClientLifecycleMode {
     ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::V_2026_07_28], legacy_version: None }
 }
@@ -252,6 +255,6 @@ async fn open_within<T>(
 ) -> Result<T, ToolError> {
     match tokio::time::timeout(timeout, opening).await {
         Ok(opened) => opened.map_err(|error| ToolError::of_opening(&error)),
-        Err(_) => Err(ToolError::new(ToolCause::TimedOut, format!("opening it took longer than {timeout:?}"), false)),
+        Err(_) => Err(ToolError::new(ToolCause::TimedOut, format!("opening the connection took longer than {timeout:?}"), false)),
     }
 }

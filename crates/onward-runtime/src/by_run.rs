@@ -1,7 +1,7 @@
-//! A concurrent map from runs to something, made for being asked about runs it does not have.
+//! A concurrent map with runs as keys, optimized for lookups of absent runs.
 //!
-//! It is looked into for every change of every run, on the store's own thread: an empty map answers from one counter, a full one
-//! locks one shard for a moment. What is called under a lock must be quick and must not come back here.
+//! Every change of every run is looked up here, on the store's own thread. A lookup in an empty map reads one counter;
+//! otherwise it locks one shard briefly. Closures that run under a lock must be short and must not access this map.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -29,7 +29,7 @@ impl<V> ByRun<V> {
         self.count.load(Ordering::SeqCst) == 0
     }
 
-    /// Calls `look` with the value of `key`, if there is one.
+    /// Calls `look` with the value of `key` and returns its result; `None` if there is no value.
     pub fn update<T>(&self, key: &RunKey, look: impl FnOnce(&mut V) -> T) -> Option<T> {
         if self.is_empty() {
             return None;
@@ -37,7 +37,7 @@ impl<V> ByRun<V> {
         self.shard(key).get_mut(key).map(look)
     }
 
-    /// Lets `edit` add, change or remove the value of `key`.
+    /// Calls `edit`, which may add, change or remove the value of `key`.
     pub fn edit<T>(&self, key: &RunKey, edit: impl FnOnce(&mut Option<V>) -> T) -> T {
         let mut shard = self.shard(key);
         let mut value = shard.remove(key);
@@ -60,7 +60,7 @@ impl<V> ByRun<V> {
         }
     }
 
-    /// Removes what `chosen` picks and returns it.
+    /// Removes and returns the values that `chosen` accepts.
     pub fn take_all(&self, mut chosen: impl FnMut(&V) -> bool) -> Vec<V> {
         let mut taken = Vec::new();
         for shard in &self.shards {
@@ -75,7 +75,7 @@ impl<V> ByRun<V> {
     }
 }
 
-/// What a lock guards is sound whenever it is free: whoever panicked had not begun to change it.
+/// Locks a mutex and ignores poisoning: no code here panics in the middle of a change, so the guarded value is consistent.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

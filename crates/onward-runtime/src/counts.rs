@@ -1,13 +1,13 @@
-//! What a runtime has counted since it began. For whoever looks at it; nothing is decided by it, and nothing of it is recorded.
+//! Counters of a runtime since it was created, for metrics. No decision depends on them, and they are not recorded.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use onward_core::task::TaskReport;
 
-/// What such an attempt of a model's call fails with.
+/// Failure code of a model call without content.
 const EMPTY_ANSWER: &str = "empty_model_response";
 
-/// A number that only grows.
+/// A counter that only grows.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
 
@@ -23,17 +23,17 @@ impl Count {
 
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Signals from run to run that no run could take.
+    /// Signals between runs that no run accepted.
     pub signals_dropped: Count,
-    /// Entries from outside whose key was there already.
+    /// Entries appended from outside whose idempotency key existed already.
     pub entries_repeated: Count,
-    /// Agents that could not be resumed because somebody else had them, or they had ended.
+    /// Attempts to resume an agent that another worker held or that had ended.
     pub resumes_lost: Count,
-    /// Attempts that a model answered with nothing.
+    /// Attempts of model calls that returned no content.
     pub empty_answers: Count,
 }
 
-/// Whether this says that a model answered nothing.
+/// Returns true if the attempt failed because the model returned no content.
 pub(crate) fn is_empty_answer(report: &TaskReport) -> bool {
     matches!(report.without_cost(), TaskReport::Failed(failure) if failure.code == EMPTY_ANSWER)
 }

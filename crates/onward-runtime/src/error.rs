@@ -1,6 +1,6 @@
-//! Why a verb did not do what it was asked.
+//! Errors of the API verbs.
 //!
-//! Every variant has a stable code with a page in `docs/errors/` and a consequence, so that no door has to match on variants.
+//! Every variant has a stable code with a page in `docs/errors/` and a consequence, so that callers need not match on variants.
 
 use onward_core::attribute::AttributeError;
 use onward_core::{Hash, Name, NameError, RunKey};
@@ -15,62 +15,62 @@ pub enum RuntimeError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Name(#[from] NameError),
-    #[error("the {what} is not usable")]
+    #[error("the {what} is invalid")]
     IdInvalid { what: &'static str, source: NameError },
-    /// The engine uses these words itself, for answers that nobody gave.
-    #[error("the {what} must not be `{id}`")]
+    /// An id that the engine itself uses, such as the decision id `expired`.
+    #[error("the {what} `{id}` is reserved")]
     IdReserved { what: &'static str, id: String },
-    #[error("the {what} has {bytes} bytes, more than {max}")]
+    #[error("the {what} has {bytes} bytes, the maximum is {max}")]
     TextTooLong { what: &'static str, bytes: usize, max: usize },
-    #[error("a payload nests deeper than {max} levels")]
+    #[error("the payload nests deeper than {max} levels")]
     JsonTooDeep { max: usize },
     #[error("the payload is not JSON: {why}")]
     PayloadInvalid { why: String },
-    #[error("the message says nothing")]
+    #[error("the message is empty")]
     MessageEmpty,
-    #[error("what is attached cannot be shown to any model: {why}")]
+    #[error("the attachment cannot be shown to a model: {why}")]
     AttachmentInvalid { why: &'static str },
-    #[error("the filter would find every run")]
+    #[error("the filter matches every run")]
     FilterEmpty,
     #[error(transparent)]
     AttributeInvalid(#[from] AttributeError),
     #[error("`{text}` is not the id of an approval, promise or task")]
     CallIdInvalid { text: String },
-    #[error("{} may not decide {call}", decided_by.as_deref().unwrap_or("nobody in particular"))]
+    #[error("{} may not decide {call}", decided_by.as_deref().unwrap_or("an unnamed caller"))]
     NotADecider { call: CallId, decided_by: Option<String> },
-    #[error("approval {call} is decided by another person than the one who has started its run")]
+    #[error("approval {call} may not be decided by the requester of its run")]
     DecidedByRequester { call: CallId },
-    #[error("the code of the run has gone another way and does not ask {call} any more")]
+    #[error("approval {call} is abandoned: the run no longer waits for it")]
     QuestionLeft { call: CallId },
-    #[error("run {key} ended before it answered update `{update_id}`")]
+    #[error("run {key} ended without a result for update `{update_id}`")]
     UpdateUnanswered { key: RunKey, update_id: String },
     #[error("no worker has code for `{kind}`{}", version.as_ref().map(|version| format!(" in version `{version}`")).unwrap_or_default())]
     NoCompatibleWorker { kind: Name, version: Option<Name> },
     #[error("the input does not fit `{kind}`: {}", list(violations))]
     InputInvalid { kind: Name, violations: Vec<Violation> },
-    #[error("the {which} schema of `{kind}` is not usable: {why}")]
+    #[error("the {which} schema of `{kind}` is invalid: {why}")]
     SchemaInvalid { kind: Name, which: &'static str, why: String },
-    #[error("run {key} has an entry under the key `{idempotency_key}` already, and it says something else")]
+    #[error("run {key} already has an entry with the key `{idempotency_key}` and another role or content")]
     EntryKeyTaken { key: RunKey, idempotency_key: String },
     #[error("run {key} has no entry {entry}")]
     EntryNotFound { key: RunKey, entry: Hash },
-    #[error("the conversation of run {key} cannot go on from {}: {why}", entry.map_or_else(|| "its beginning".to_owned(), |entry| format!("entry {entry}")))]
+    #[error("the conversation of run {key} cannot continue from {}: {why}", entry.map_or_else(|| "its beginning".to_owned(), |entry| format!("entry {entry}")))]
     NoCheckpoint { key: RunKey, entry: Option<Hash>, why: &'static str },
     #[error("there is no standalone task {key}")]
     TaskNotFound { key: RunKey },
-    #[error("`{kind}` is a name for standalone tasks")]
+    #[error("`{kind}` is reserved for standalone tasks")]
     KindReserved { kind: Name },
-    #[error("`{kind}` is internal: only runs ask for it")]
+    #[error("`{kind}` is internal: only runs may start it")]
     KindInternal { kind: Name },
-    #[error("nobody answered the query `{name}` of run {key}")]
+    #[error("query `{name}` of run {key} was not answered: its worker left")]
     Unanswered { key: RunKey, name: Name },
-    /// Only a codec on the caller's side says this.
-    #[error("a payload cannot be encoded or decoded: {why}")]
+    /// Returned only by a codec on the caller's side.
+    #[error("the payload cannot be encoded or decoded: {why}")]
     PayloadUnreadable { why: String },
 }
 
 impl RuntimeError {
-    /// Stable name; has a page `docs/errors/<code>.md`. Never reused, never renamed.
+    /// Returns the stable code, which has a page `docs/errors/<code>.md`. A code is never reused or renamed.
     pub fn code(&self) -> &'static str {
         match self {
             RuntimeError::Store(error) => error.code(),
@@ -109,50 +109,50 @@ impl RuntimeError {
         }
     }
 
-    /// What to try, where there is something to try.
+    /// Returns what to do about the error, if anything can be done.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
             RuntimeError::Store(error) => return error.hint(),
             RuntimeError::Name(_) | RuntimeError::IdInvalid { .. } => "1 to 255 bytes of UTF-8 without control characters",
-            RuntimeError::IdReserved { .. } => "any other id will do",
+            RuntimeError::IdReserved { .. } => "use another id",
             RuntimeError::JsonTooDeep { .. } => "keep deep structures elsewhere, or as text",
             RuntimeError::TextTooLong { .. } => "keep long texts elsewhere and pass a reference",
             RuntimeError::CallIdInvalid { .. } => {
-                "it looks like RUN~GENERATION~PLACE; `onward approval list` shows the open ones"
+                "use the form RUN~GENERATION~PLACE; `onward approval list` shows open approvals"
             }
             RuntimeError::PayloadInvalid { .. } => {
-                "text needs quotes; what is not JSON comes with its type, `text/plain` for example"
+                "put text in quotes, or send data that is not JSON with its type, such as `text/plain`"
             }
-            RuntimeError::MessageEmpty => "send a text, or blocks of which one has something in it",
+            RuntimeError::MessageEmpty => "send a text or at least one block with content",
             RuntimeError::AttachmentInvalid { .. } => {
-                "`POST /v1/attachments` keeps bytes and answers with their hash; docs/guide/models.md has an example"
+                "upload the bytes with `POST /v1/attachments` and use the hash that it returns; see docs/guide/models.md"
             }
-            RuntimeError::FilterEmpty => "name a kind, a version, a status, an attribute or a time; or say that all are meant",
-            RuntimeError::AttributeInvalid(_) => "attributes are for finding runs; keep data in the input or the state",
-            RuntimeError::NotADecider { .. } => "the approval names who may decide it",
-            RuntimeError::DecidedByRequester { .. } => "let somebody else decide, with a key of another name",
-            RuntimeError::QuestionLeft { .. } => "nothing was decided; `onward run show` says what the run waits for now",
-            RuntimeError::UpdateUnanswered { .. } => "`onward run show` says how the run ended",
-            RuntimeError::NoCompatibleWorker { .. } => "start a worker that has it; the run waits meanwhile and nothing is lost",
-            RuntimeError::InputInvalid { .. } => "GET /v1/kinds/KIND shows what it takes",
-            RuntimeError::SchemaInvalid { .. } => "docs/guide/schemas.md says which schemas are taken",
-            RuntimeError::EntryKeyTaken { .. } => "a key stands for one role and one content; use another key for another entry",
+            RuntimeError::FilterEmpty => "name a kind, version, status, attribute or time, or select all runs with `all`",
+            RuntimeError::AttributeInvalid(_) => "keep data in the input or the state; attributes are for finding runs",
+            RuntimeError::NotADecider { .. } => "ask one of the deciders that the approval names",
+            RuntimeError::DecidedByRequester { .. } => "let another person decide, with a key of another name",
+            RuntimeError::QuestionLeft { .. } => "nothing was decided; see `onward run show` for what the run waits for",
+            RuntimeError::UpdateUnanswered { .. } => "see `onward run show` for how the run ended",
+            RuntimeError::NoCompatibleWorker { .. } => "start a worker that has it; the run waits and nothing is lost",
+            RuntimeError::InputInvalid { .. } => "see `GET /v1/kinds/KIND` for its schema",
+            RuntimeError::SchemaInvalid { .. } => "see docs/guide/schemas.md for the supported schemas",
+            RuntimeError::EntryKeyTaken { .. } => "use another key: a key belongs to one role and content",
             RuntimeError::EntryNotFound { .. } => {
-                "`onward run entries RUN` shows the ids; what a fork has from a run that was deleted is gone with it"
+                "list the ids with `onward run entries RUN`; entries that a fork shares with a deleted run are gone"
             }
             RuntimeError::NoCheckpoint { .. } => "name a later entry, or start another run",
-            RuntimeError::TaskNotFound { .. } => "a task of a workflow is seen in its run",
-            RuntimeError::KindReserved { .. } => "POST /v1/tasks starts them; kinds of workflows do not begin with `task:`",
+            RuntimeError::TaskNotFound { .. } => "look for a task of a workflow in its run",
+            RuntimeError::KindReserved { .. } => "start them with `POST /v1/tasks`; begin no kind of workflow with `task:`",
             RuntimeError::KindInternal { .. } => {
                 "start the agent or workflow that uses it; `GET /v1/kinds` lists what callers may start"
             }
-            RuntimeError::PayloadUnreadable { .. } => "keys that sealed something have to stay until nobody reads it any more",
-            RuntimeError::Unanswered { .. } => "ask again: its worker left while it was asked",
+            RuntimeError::PayloadUnreadable { .. } => "keep encryption keys for as long as payloads that they encrypted are read",
+            RuntimeError::Unanswered { .. } => "retry the query",
         })
     }
 }
 
-/// How many violations a sentence tells.
+/// Number of violations that an error message lists.
 const TOLD_MAX: usize = 3;
 
 fn list(violations: &[Violation]) -> String {

@@ -1,10 +1,13 @@
-//! Drives runs over a store: the verbs of every door, workers and their leases, timers, news between runs, retention.
+//! Runs the engine over a store: the API verbs, workers and their leases, timers, the outbox, retention.
 //!
-//! This crate touches the world and never decides: what may be appended and what follows from it is decided in `onward-core`,
-//! under the store's lock. It has no transport and no clock of its own: [`onward_store::Clock`] says what time it is, tokio only waits.
+//! This crate does I/O and makes no decisions: `onward-core` decides under the store's lock what may be appended and what
+//! follows from it. It has no transport and no clock of its own: [`onward_store::Clock`] is the time source, and tokio is used
+//! only to wait.
 //!
-//! Reading order: [`Runtime`], [`verbs`] (what a caller may ask), [`door`] (the same, wherever the runtime is), [`port`] (how a worker gets runs and tasks), [`driving`] (how one very run is taken), [`inbox`] (how inputs
-//! reach a run that is being worked on), [`elsewhere`] (also those that another process wrote), [`housekeeping`] (what happens because time passes), [`courier`] (news between runs), [`kinds`] (what kinds take and give), [`entries`] (the conversation of an agent).
+//! Reading order: [`Runtime`], `api` (the verbs; [`Door`] is the same interface for local and remote callers), `worker`
+//! (leases, inboxes and tasks of workers), `cluster` (changes that other processes wrote), `background` (timers, timeouts,
+//! outbox, retention), `schemas` (inputs and results of kinds), `conversation` (entries of an agent), `stream` (what tasks
+//! emit).
 
 #![forbid(unsafe_code)]
 
@@ -59,15 +62,15 @@ pub use worker::profile::WorkerProfile;
 
 use cluster::listener::Hub;
 
-/// How a runtime behaves.
+/// Settings of a runtime.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// How long a worker may be silent before its runs and tasks go to others.
+    /// Lease duration: the runs and tasks of a worker that is silent for longer go to other workers.
     pub lease: Duration,
-    /// How long closed runs are kept.
+    /// Retention of closed runs.
     pub retention: Retention,
-    /// How long anything waits for a hint before it looks for itself. A lost hint, a clock that jumped or another process's write is
-    /// noticed after this time; one second is short for a person and costs an idle process one query.
+    /// Poll interval of everything that waits for a notification. A lost notification, a clock jump or a write of another
+    /// process is noticed after this time at the latest. An idle process makes one query per interval.
     pub fallback: Duration,
 }
 
@@ -77,7 +80,7 @@ impl Default for Options {
     }
 }
 
-/// The engine's shell over one store. Cheap to clone: all clones are one runtime.
+/// Handle of the engine over one store. Cheap to clone: all clones share one runtime.
 #[derive(Clone)]
 pub struct Runtime {
     shared: Arc<Shared>,
@@ -87,18 +90,18 @@ pub(crate) struct Shared {
     pub store: Arc<dyn Store>,
     pub clock: Arc<dyn Clock>,
     pub options: Options,
-    /// What the store's listener tells; it must not know the store, which holds it.
+    /// Receiver of the store's change notifications. It holds no reference to the store, because the store holds it.
     pub hub: Arc<Hub>,
-    /// Held while somebody keeps house, so that two ticks do not do the same work twice.
+    /// Held during a tick, so that two ticks do not do the same work twice.
     pub house: tokio::sync::Mutex<background::tick::House>,
     pub kinds: schemas::kinds::Kinds,
     pub counts: Counts,
 }
 
 impl Runtime {
-    /// Listens to `store` from now on. Nothing happens by itself before [`Runtime::spawn`].
+    /// Subscribes to changes of `store`. Background jobs run only after [`Runtime::spawn`].
     ///
-    /// `clock` must be the clock that the store judges by.
+    /// `clock` must be the clock that the store uses.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, options: Options) -> Runtime {
         let hub = Arc::new(Hub::default());
         store.subscribe(hub.clone());
@@ -118,12 +121,12 @@ impl Runtime {
         &self.shared.options
     }
 
-    /// How many logs the workers of this runtime have replayed and found in agreement with their code, since it began.
+    /// Returns how many logs workers of this runtime have replayed without divergence since it was created.
     pub fn replays_ok(&self) -> u64 {
         self.hub().replays.count()
     }
 
-    /// What was counted since this runtime began.
+    /// Returns the counters since this runtime was created.
     pub fn counts(&self) -> &Counts {
         &self.shared.counts
     }

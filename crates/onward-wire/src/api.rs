@@ -1,4 +1,4 @@
-//! What callers ask about runs, one message per verb.
+//! The API verbs, with one message for each request and reply.
 
 use onward_core::budget::Budget;
 use onward_core::conversation::{Entry, PendingEntry};
@@ -16,38 +16,39 @@ use crate::grpc::service;
 
 service! {
     "Runs", methods {
-        /// Starts a run, or finds it: the same id with the same kind and input is the same run.
+        /// Starts a run, or returns the existing one: the same id with the same kind and input is the same run.
         StartRun: StartRequest => StartReply,
         ReadRun: RunRequest => RunReply,
-        /// Queues a task without a workflow, or finds it: the same id with the same kind and input is the same task.
+        /// Queues a task without a workflow, or returns the existing one: the same id with the same kind and input is the same
+        /// task.
         StartTask: StartTaskRequest => StartReply,
         ReadTask: RunRequest => TaskReply,
-        /// Takes a standalone task back; it ends at once.
+        /// Cancels a standalone task; it ends at once.
         CancelTask: ReasonRequest => AppendReply,
-        /// Why a pending run is not being worked on.
+        /// Returns why a pending run is not running.
         WhyPending: RunRequest => WhyPendingReply,
-        /// Why tasks that a run waits for are not being worked on.
+        /// Returns why tasks of a run are not executed.
         ReadHindrances: RunRequest => HindrancesReply,
         ListDeleted: DeletedRequest => DeletedReply,
         ReadLog: LogRequest => LogReply,
-        /// A page of the conversation of an agent.
+        /// Reads a page of an agent's conversation.
         ReadEntries: EntriesRequest => EntriesReply,
-        /// Appends an entry to the conversation of an agent, which takes it in when its next turn begins.
+        /// Appends an entry to the conversation of an agent, which takes it in when its next turn starts.
         AppendEntry: AppendEntryRequest => AppendEntryReply,
-        /// Goes on from an earlier entry of the conversation of an agent: what follows it is left, and stays readable.
+        /// Continues an agent's conversation from an earlier entry; later entries are abandoned and stay readable.
         BranchRun: BranchRunRequest => AppendReply,
-        /// Puts a message into the mailbox of an agent: a signal, `message` unless it is named otherwise.
+        /// Puts a message into the mailbox of an agent: a signal, named `message` by default.
         SendMessage: MessageRequest => AppendReply,
-        /// Keeps bytes that messages to agents name by their hash.
+        /// Stores bytes that messages to agents refer to by their hash.
         PutAttachment: PutAttachmentRequest => PutAttachmentReply,
-        /// Goes on with an agent that nobody works on, by a worker that has a connection. Of all who want to, one succeeds.
+        /// Resumes an agent that no worker holds, by a connected worker. If several compete, one succeeds.
         ResumeAgent: ResumeAgentRequest => ResumeAgentReply,
-        /// Waits until a run has grown or ended, or the time is over. Whoever waits for the ends of many uses AwaitEnds.
+        /// Waits until a run has grown or ended, or the time is over. To wait for the ends of many runs, use AwaitEnds.
         WatchRun: WatchRequest => WatchReply,
-        /// What is said about a run while it goes on, behind an offset; waits for more, for as long as the caller wants.
+        /// Reads the stream of a run after an offset; waits for more up to the given time.
         ReadStream: StreamRequest => StreamReply,
         ListRuns: ListRequest => ListReply,
-        /// How many open runs need which version of the code.
+        /// Counts the open runs for each version of the code.
         ListVersions: VersionsRequest => VersionsReply,
         ReadSpend: SpendRequest => SpendReply,
         SignalRun: SignalRequest => AppendReply,
@@ -55,34 +56,35 @@ service! {
         TerminateRun: ReasonRequest => AppendReply,
         PauseRun: ReasonRequest => AppendReply,
         ResumeRun: ResumeRequest => AppendReply,
-        /// Lets a failed run go on: what it failed over is done again.
+        /// Continues a failed run: calls that caused the failure are executed again.
         RetryRun: RetryRequest => ReopenReply,
-        /// Begins a run that goes on from a point of this one's log.
+        /// Starts a run that continues from a point of this run's log.
         ForkRun: ForkRequest => ReopenReply,
-        /// Like a fork, and ends the original.
+        /// Forks a run and ends the original.
         ResetRun: ForkRequest => ReopenReply,
-        /// Does one batch of a verb for the runs that a filter finds: `cancel`, `terminate`, `pause`, `resume` or `retry`.
+        /// Applies one batch of a verb to the runs that match a filter: `cancel`, `terminate`, `pause`, `resume` or `retry`.
         BulkRuns: BulkRequest => BulkReply,
-        /// Like that, for `delete`.
+        /// Deletes one batch of the runs that match a filter.
         BulkDelete: BulkRequest => BulkReply,
         /// Deletes a closed run with all its generations.
         DeleteRun: ReasonRequest => DoneReply,
-        /// Asks a run for a change and waits for its recorded answer.
+        /// Sends an update to a run and waits for its recorded result.
         UpdateRun: AskRequest => AnswerReply,
-        /// Asks a run's code; nothing is recorded.
+        /// Queries a run's code; not recorded.
         QueryRun: AskRequest => AnswerReply,
         ListApprovals: WaitsRequest => WaitsReply,
-        /// Gives one very run to a worker that has a connection, with what is brought to it; the run comes over the connection.
+        /// Claims a specific run for a connected worker and delivers an input to it; the run arrives over the worker's
+        /// connection.
         DriveRun: DriveRequest => DriveReply,
         DecideApproval: DecideRequest => AppendReply,
         ResolvePromise: ResolveRequest => AppendReply,
-        /// The workers of a namespace.
+        /// Lists the workers of a namespace.
         ListWorkers: NamespaceRequest => WorkersReply,
-        /// Tasks that worker after worker vanished over.
+        /// Lists quarantined tasks.
         ListQuarantined: WaitsRequest => TasksReply,
-        /// Puts one of those back on its queue.
+        /// Puts a quarantined task back on its queue.
         RetryTask: TaskRequest => DoneReply,
-        /// What waits in the queues of a namespace, and how many work on it.
+        /// Lists the queues of a namespace with their tasks and the number of their workers.
         ListQueues: NamespaceRequest => QueuesReply,
     }
 }
@@ -91,18 +93,18 @@ message! {
     pub struct StartRequest {
         1 => run: RunKey,
         2 => kind: Name,
-        /// The version of the code the run is pinned to.
+        /// The code version that the run is pinned to.
         3 => version: Option<Name>,
         4 => input: Payload,
-        /// Where the run's chance derives from; any number.
+        /// Seed of the run's random numbers.
         5 => seed: u64,
-        /// Delivered with the start, in one write, also when the run exists already.
+        /// Delivered in the same write as the start, also if the run exists already.
         6 => signal: Option<Signal>,
-        /// The trace that the caller stands in, as a `traceparent`; otherwise the header of this name.
+        /// Trace context of the caller, as a `traceparent`; by default the header of this name.
         7 => trace: Option<String>,
-        /// What the run is found by.
+        /// Search attributes of the run.
         8 => attributes: Vec<Attribute>,
-        /// What the run may spend, its children included.
+        /// Budget of the run and its children.
         9 => budget: Option<Budget>,
     }
 }
@@ -110,7 +112,7 @@ message! {
 message! {
     pub struct ResumeRequest {
         1 => run: RunKey,
-        /// Limits in the place of those that there were.
+        /// Limits that replace the current ones.
         2 => budget: Option<Budget>,
     }
 }
@@ -122,13 +124,13 @@ message! {
         2 => kind: Name,
         3 => input: Payload,
         4 => options: TaskOptions,
-        /// The trace that the caller stands in, as a `traceparent`; otherwise the header of this name.
+        /// Trace context of the caller, as a `traceparent`; by default the header of this name.
         5 => trace: Option<String>,
     }
 }
 
 message! {
-    /// A standalone task as it stands.
+    /// The current view of a standalone task.
     pub struct TaskReply {
         1 => head: RunHead,
         2 => kind: Name,
@@ -147,14 +149,14 @@ message! {
     pub struct Signal {
         1 => name: Name,
         2 => payload: Payload,
-        /// The same id again is the same signal.
+        /// Idempotency key: a repeat with the same id is the same signal.
         3 => signal_id: Option<String>,
     }
 }
 
 message! {
     pub struct StartReply {
-        /// False when the run existed already.
+        /// False if the run existed already.
         1 => created: bool,
         2 => head: RunHead,
         3 => signal: Option<AppendReply>,
@@ -166,7 +168,7 @@ message! {
     pub struct AppendReply {
         1 => index: Index,
         2 => at: Timestamp,
-        /// The very same input was taken before; this is the first answer.
+        /// The same input was accepted before; this is its first receipt.
         3 => repeated: bool,
         /// The run was waiting and has something to do now.
         4 => woke: bool,
@@ -199,20 +201,20 @@ message! {
 }
 
 message! {
-    /// What keeps a task of a run from being worked on.
+    /// The reason why a task of a run is not executed.
     pub struct HindranceLine {
         /// `RUN~GENERATION~PLACE`.
         1 => task: String,
         2 => kind: Name,
         /// `no_worker`, `limit_closed`, `quarantined` or `retries`.
         3 => why: String,
-        /// Since when it is in quarantine.
+        /// When the task was quarantined.
         4 => since: Option<Timestamp>,
-        /// When it goes on by itself.
+        /// When the task continues without intervention.
         5 => until: Option<Timestamp>,
-        /// How many workers in a row vanished over it.
+        /// How many workers in a row were lost during this task.
         6 => lost_workers: u32,
-        /// What its last attempt failed with.
+        /// Failure code of the last attempt.
         7 => failure_code: Option<String>,
     }
 }
@@ -222,7 +224,7 @@ message! {
         1 => namespace: Namespace,
         2 => run: Option<RunKey>,
         3 => limit: u32,
-        /// Whether a list without the runs of databases that are down will do.
+        /// Permits a list without the runs of databases that are down.
         4 => partly: bool,
     }
 }
@@ -230,13 +232,13 @@ message! {
 message! {
     pub struct DeletedReply {
         1 => runs: Vec<Deleted>,
-        /// The databases whose runs are missing, where that was allowed.
+        /// The databases whose runs are missing, if that was permitted.
         2 => missing: Vec<String>,
     }
 }
 
 message! {
-    /// What is left of a run that somebody deleted.
+    /// The remaining data of a deleted run.
     pub struct Deleted {
         1 => run: RunKey,
         2 => kind: Name,
@@ -248,7 +250,7 @@ message! {
 message! {
     pub struct LogRequest {
         1 => run: RunKey,
-        /// The current generation unless another is named.
+        /// The current generation if absent.
         2 => generation: Option<u32>,
         3 => from: Index,
         4 => limit: u32,
@@ -258,7 +260,7 @@ message! {
 message! {
     pub struct LogReply {
         1 => records: Vec<Record>,
-        /// There was no room for all that was asked for: read on behind the last record.
+        /// Not all requested records fit: read on after the last one.
         2 => more: bool,
     }
 }
@@ -266,9 +268,9 @@ message! {
 message! {
     pub struct EntriesRequest {
         1 => run: RunKey,
-        /// The conversation that ends in this entry, by its id; the current one otherwise.
+        /// The last entry of the conversation to read; absent for the current conversation.
         2 => leaf: Option<String>,
-        /// What the page behind said is before it: the page ends with that entry.
+        /// The `before` of the page that was read last: this page ends with that entry.
         3 => before: Option<String>,
         /// 0 means the server's default.
         4 => limit: u32,
@@ -279,13 +281,13 @@ message! {
     pub struct EntriesReply {
         /// Oldest first.
         1 => entries: Vec<Entry>,
-        /// What to ask for to read on; absent at the beginning of the conversation.
+        /// The cursor of the next page; absent at the beginning of the conversation.
         2 => before: Option<String>,
         /// The last entry of the conversation.
         3 => leaf: Option<Hash>,
-        /// How many entries the conversation has, where that is known.
+        /// Number of entries of the conversation, if known.
         4 => depth: Option<u64>,
-        /// What was appended from outside and is not in the conversation yet.
+        /// Entries from outside that the code has not taken in yet.
         5 => pending: Vec<PendingEntry>,
     }
 }
@@ -295,22 +297,22 @@ message! {
         1 => run: RunKey,
         2 => role: Name,
         3 => content: Payload,
-        /// The same key again is the same entry; with another role or content it is `entry_key_taken`.
+        /// A repeat with the same key is the same entry; with another role or content it fails with `entry_key_taken`.
         4 => idempotency_key: Option<String>,
-        /// The caller has looked for the key in the conversation, which only it can read.
+        /// The caller has searched the conversation for the key, because only the caller can decrypt it.
         5 => is_looked_up: bool,
     }
 }
 
 message! {
     pub struct AppendEntryReply {
-        /// There was an entry under this key before, and it says the same.
+        /// An entry with this key, role and content existed before.
         1 => already_existed: bool,
-        /// The run was waiting and takes note of it.
+        /// The run was waiting and was woken.
         2 => woke: bool,
-        /// The entry's id, where the code has taken it in already.
+        /// The entry's id, if the code has taken it in already.
         3 => entry: Option<Hash>,
-        /// Where it stands as an input.
+        /// The position of the entry as an input.
         4 => index: Option<Index>,
         5 => at: Option<Timestamp>,
     }
@@ -319,13 +321,13 @@ message! {
 message! {
     pub struct BranchRunRequest {
         1 => run: RunKey,
-        /// The entry behind which the conversation goes on; without one it is the beginning.
+        /// The entry after which the conversation continues; its beginning if absent.
         2 => from: Option<String>,
-        /// Who says something there at once.
+        /// Role of the first entry of the branch.
         3 => role: Option<Name>,
-        /// What is said; needs a role.
+        /// Content of the first entry of the branch; needs a role.
         4 => content: Option<Payload>,
-        /// The same key again is the same branch.
+        /// A repeat with the same key is the same branch.
         5 => idempotency_key: Option<String>,
     }
 }
@@ -335,23 +337,23 @@ message! {
         1 => run: RunKey,
         /// A text, or an object with `text` or `blocks`.
         2 => content: Payload,
-        /// The same id again is the same message.
+        /// Idempotency key: a repeat with the same id is the same message.
         3 => message_id: Option<String>,
-        /// The signal that the agent waits for; `message` otherwise.
+        /// The signal that the agent waits for; `message` if absent.
         4 => signal: Option<Name>,
     }
 }
 
 message! {
     pub struct PutAttachmentRequest {
-        /// The bytes; their type is of no account, the message that names them says it.
+        /// The bytes; their media type is ignored, because each message that refers to them has one.
         1 => content: Payload,
     }
 }
 
 message! {
     pub struct PutAttachmentReply {
-        /// The SHA-256 of the bytes in hex, by which a message names them.
+        /// The SHA-256 of the bytes in hex, by which messages refer to them.
         1 => hash: String,
         2 => bytes: u64,
     }
@@ -360,21 +362,21 @@ message! {
 message! {
     pub struct ResumeAgentRequest {
         1 => run: RunKey,
-        /// Who goes on with it, as its `hello` says.
+        /// The worker that resumes the agent, by the id in its `hello`.
         2 => worker: WorkerId,
-        /// What wakes an agent that waits.
+        /// A signal that wakes a waiting agent.
         3 => signal: Option<Signal>,
     }
 }
 
 message! {
     pub struct ResumeAgentReply {
-        /// The run is on its way to the worker. For everybody else it is false, and no error.
+        /// The run is on its way to the worker. False, without an error, if another worker got it.
         1 => success: bool,
-        /// Why not: `held`, `waiting`, `paused` or `closed`.
+        /// The reason if not: `held`, `waiting`, `paused` or `closed`.
         2 => why: Option<String>,
         3 => head: RunHead,
-        /// The answer to what was brought.
+        /// The receipt of the signal.
         4 => appended: Option<AppendReply>,
     }
 }
@@ -382,10 +384,10 @@ message! {
 message! {
     pub struct WatchRequest {
         1 => run: RunKey,
-        /// What the caller knows already: anything past it is news.
+        /// The position that the caller knows already.
         2 => generation: u32,
         3 => next_index: Index,
-        /// How long to wait for news.
+        /// How long to wait for a later position.
         5 => wait_ms: u64,
     }
 }
@@ -395,7 +397,7 @@ message! {
         1 => generation: u32,
         2 => next_index: Index,
         3 => status: Status,
-        /// Present once the run is closed.
+        /// Present if the run is closed.
         4 => outcome: Option<Result<Payload, Failure>>,
     }
 }
@@ -403,7 +405,7 @@ message! {
 message! {
     pub struct StreamRequest {
         1 => run: RunKey,
-        /// Of the last frame that the caller knows; absent, the answer begins with what is not final yet.
+        /// The offset of the last frame that the caller has; if absent, the reply begins with what is not final yet.
         2 => offset: Option<String>,
         /// How long to wait for more.
         3 => wait_ms: u64,
@@ -413,13 +415,13 @@ message! {
 message! {
     pub struct StreamReply {
         1 => frames: Vec<StreamFrame>,
-        /// Where to go on.
+        /// The offset for the next request.
         2 => next: String,
     }
 }
 
 message! {
-    /// Whose ends the caller of AwaitEnds awaits from now on, and whose no more. A run may be named again.
+    /// Runs that the caller of AwaitEnds awaits from now on, and runs that it no longer awaits. A run may be repeated.
     #[derive(Default)]
     pub struct AwaitFrame {
         1 => runs: Vec<RunKey>,
@@ -434,10 +436,10 @@ message! {
 }
 
 message! {
-    /// How one awaited run ended, or why that cannot be said. It is awaited no more.
+    /// The outcome of one awaited run, or the error of reading it. The run is no longer awaited.
     pub struct End {
         1 => run: RunKey,
-        /// Absent where there is a problem.
+        /// Absent if there is a problem.
         2 => outcome: Option<Result<Payload, Failure>>,
         3 => problem: Option<Problem>,
     }
@@ -458,7 +460,7 @@ message! {
         8 => version: Vec<VersionMatch>,
         /// All of these must match.
         9 => attributes: Vec<AttributeMatch>,
-        /// Whether a list without the runs of databases that are down will do.
+        /// Permits a list without the runs of databases that are down.
         10 => partly: bool,
     }
 }
@@ -483,7 +485,7 @@ message! {
 }
 
 message! {
-    /// How many open runs need a version of the code.
+    /// The number of open runs that need a version of the code.
     pub struct OpenRuns {
         1 => kind: Name,
         2 => version: Option<Name>,
@@ -495,11 +497,11 @@ message! {
     pub struct SpendRequest {
         1 => namespace: Namespace,
         2 => by: SpendBy,
-        /// Attempts that began on the day of this moment or later, in UTC.
+        /// Attempts that began on the day of this time or later, in UTC.
         3 => from: Option<Timestamp>,
-        /// Attempts that began before this moment, or later on its day.
+        /// Attempts that began before this time, or later on its day.
         4 => until: Option<Timestamp>,
-        /// Only the tree that this run is of.
+        /// Only the tree of this run.
         5 => tree: Option<RunId>,
         /// 0 means the server's default.
         6 => limit: u32,
@@ -508,7 +510,7 @@ message! {
 
 message! {
     pub struct SpendReply {
-        /// The newest day first, or else what cost most.
+        /// The newest day first, or the highest cost first.
         1 => rows: Vec<SpendRow>,
     }
 }
@@ -517,7 +519,7 @@ message! {
     pub struct ListReply {
         1 => runs: Vec<RunHead>,
         2 => next: Option<String>,
-        /// The databases whose runs are missing, where that was allowed.
+        /// The databases whose runs are missing, if that was permitted.
         3 => missing: Vec<String>,
     }
 }
@@ -539,10 +541,10 @@ message! {
 message! {
     pub struct RetryRequest {
         1 => run: RunKey,
-        /// The same id again is the same request.
+        /// Idempotency key: a repeat with the same id is the same request.
         2 => request_id: String,
         3 => reason: String,
-        /// Execute again also what failed with `outcome_unknown`.
+        /// Also executes calls again that failed with `outcome_unknown`.
         4 => include_outcome_unknown: bool,
     }
 }
@@ -550,19 +552,20 @@ message! {
 message! {
     pub struct ForkRequest {
         1 => run: RunKey,
-        /// The id of the new run. The same fork again is the same run. Without one, all resets of a run to one point are one.
+        /// The id of the new run. A repeat of the same fork is the same run. Without an id, all resets of a run to one point
+        /// are one run.
         2 => id: Option<RunId>,
-        /// The current generation unless another is named.
+        /// The current generation if absent.
         3 => generation: Option<u32>,
-        /// The last event to copy; the end of the last commit if it is absent.
+        /// The last event to copy; the end of the last commit if absent.
         4 => index: Option<Index>,
-        /// Leave out the signals that came behind the point.
+        /// Leaves out the signals that came after the point.
         5 => drop_signals: bool,
-        /// Start children again that had not answered at the point; otherwise their result is awaited together with the original.
+        /// Starts children again that had no result at the point; otherwise the new run awaits them together with the original.
         6 => restart_children: bool,
-        /// Another version of the code than the original is pinned to.
+        /// The code version of the new run; that of the original if absent.
         7 => version: Option<Name>,
-        /// Where the run's chance derives from behind the point; any number.
+        /// Seed of the new run's random numbers after the point.
         8 => seed: u64,
         9 => reason: String,
     }
@@ -570,7 +573,7 @@ message! {
 
 message! {
     pub struct ReopenReply {
-        /// False when the same was asked for before.
+        /// False if the same request was accepted before.
         1 => created: bool,
         2 => head: RunHead,
     }
@@ -579,16 +582,16 @@ message! {
 message! {
     pub struct BulkRequest {
         1 => verb: String,
-        /// Its limit is the size of the batch, its cursor where the batch before ended.
+        /// Its limit is the size of the batch, its cursor the end of the batch before.
         2 => filter: ListRequest,
-        /// The filter may find every run of the namespace.
+        /// Permits a filter that matches every run of the namespace.
         3 => all: bool,
-        /// Only count.
+        /// Only counts the runs.
         4 => dry_run: bool,
         /// The same for all batches and repeats of one request.
         5 => bulk_id: String,
         6 => reason: String,
-        /// A retry executes again also what failed with `outcome_unknown`.
+        /// A retry also executes calls again that failed with `outcome_unknown`.
         7 => include_outcome_unknown: bool,
     }
 }
@@ -598,15 +601,15 @@ message! {
         1 => matched: u64,
         2 => done: u64,
         3 => refused: Vec<Refused>,
-        /// Some of the runs that were found, for a count.
+        /// Some of the matching runs, for a dry run.
         4 => sample: Vec<RunId>,
-        /// Where the next batch begins; absent after the last.
+        /// The cursor of the next batch; absent after the last.
         5 => next: Option<String>,
     }
 }
 
 message! {
-    /// A run to which the verb does not apply any more.
+    /// A run to which the verb no longer applies.
     pub struct Refused {
         1 => run: RunId,
         2 => code: String,
@@ -622,20 +625,20 @@ message! {
         1 => run: RunKey,
         2 => name: Name,
         3 => payload: Payload,
-        /// For updates: the same id again gets the same answer.
+        /// For updates: a repeat with the same id returns the same result.
         4 => update_id: String,
     }
 }
 
 message! {
     pub struct AnswerReply {
-        /// Absent when the code knows no such query.
+        /// Absent if the code has no such query.
         1 => answer: Option<Result<Payload, Failure>>,
     }
 }
 
 message! {
-    /// Something that a run's code said for whoever listens; not recorded.
+    /// A value that a run's code emitted for listeners; not recorded.
     pub struct EmittedValue {
         1 => name: String,
         2 => value: Payload,
@@ -647,9 +650,9 @@ message! {
         1 => namespace: Namespace,
         2 => run: Option<RunKey>,
         3 => limit: u32,
-        /// Whether a list without the runs of databases that are down will do.
+        /// Permits a list without the runs of databases that are down.
         4 => partly: bool,
-        /// With `run`: also what the runs below it ask.
+        /// With `run`: also lists the approvals of the runs below it.
         5 => below: bool,
     }
 }
@@ -657,7 +660,7 @@ message! {
 message! {
     pub struct WaitsReply {
         1 => waits: Vec<Wait>,
-        /// The databases whose runs are missing, where that was allowed.
+        /// The databases whose runs are missing, if that was permitted.
         2 => missing: Vec<String>,
     }
 }
@@ -670,7 +673,7 @@ message! {
         3 => approved: bool,
         4 => feedback: Option<String>,
         5 => decided_by: Option<String>,
-        /// The same id again is the same decision; another one has lost.
+        /// Idempotency key: a repeat with the same id is the same decision; another id loses.
         6 => decision_id: String,
     }
 }
@@ -678,10 +681,10 @@ message! {
 message! {
     pub struct DriveRequest {
         1 => run: RunKey,
-        /// Who drives it, as its `hello` says.
+        /// The worker that gets the run, by the id in its `hello`.
         2 => worker: WorkerId,
         3 => signal: Option<Signal>,
-        /// The decision of one of the run's approvals.
+        /// A decision of one of the run's approvals.
         4 => decision: Option<DecideRequest>,
     }
 }
@@ -689,9 +692,9 @@ message! {
 message! {
     pub struct DriveReply {
         1 => head: RunHead,
-        /// The run is on its way to the worker. Otherwise it has nothing to do.
+        /// The run is on its way to the worker. If false, it has nothing to do.
         2 => is_given: bool,
-        /// The answer to what was brought.
+        /// The receipt of the delivered input.
         3 => appended: Option<AppendReply>,
     }
 }
@@ -702,7 +705,7 @@ message! {
         /// `RUN~GENERATION~PLACE`.
         2 => promise: String,
         3 => result: Result<Payload, Failure>,
-        /// The same id again is the same answer; another one has lost.
+        /// Idempotency key: a repeat with the same id is the same resolution; another id loses.
         4 => resolution_id: String,
     }
 }
@@ -716,7 +719,7 @@ message! {
 message! {
     pub struct TaskRequest {
         1 => namespace: Namespace,
-        /// Its run, generation and place: `order-1~0~2`.
+        /// Its run, generation and call id: `order-1~0~2`.
         2 => task: String,
     }
 }
@@ -730,7 +733,7 @@ message! {
 message! {
     pub struct QueueLine {
         1 => count: TaskCount,
-        /// How many workers take tasks of this kind from this queue.
+        /// Number of workers that take tasks of this kind from this queue.
         2 => workers: u64,
     }
 }
@@ -742,14 +745,14 @@ message! {
 }
 
 message! {
-    /// A worker as others see it.
+    /// A worker in a list.
     pub struct WorkerLine {
         1 => id: WorkerId,
         2 => kinds: Vec<KnownKind>,
         3 => task_kinds: Vec<Name>,
-        /// The queues it works on besides the default one.
+        /// The queues that it serves besides the default one.
         4 => queues: Vec<Name>,
-        /// It works on the default queue too.
+        /// It also serves the default queue.
         5 => default_queue: bool,
         6 => runs: u64,
         7 => runs_max: u64,
@@ -769,7 +772,7 @@ message! {
 message! {
     pub struct TasksReply {
         1 => tasks: Vec<Task>,
-        /// The databases whose runs are missing, where that was allowed.
+        /// The databases whose runs are missing, if that was permitted.
         2 => missing: Vec<String>,
     }
 }

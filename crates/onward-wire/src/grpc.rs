@@ -1,4 +1,4 @@
-//! How messages travel over gRPC: the codec, and the methods by name.
+//! Messages over gRPC: the codec, and the methods by name.
 
 use std::marker::PhantomData;
 
@@ -17,19 +17,19 @@ pub trait Method: 'static {
     type Reply: Message + Field + Send + Sync + 'static;
 }
 
-/// The header that names the namespace of a call or stream; without it, the default one.
+/// The header with the namespace of a call or stream; without it, the default one.
 pub const NAMESPACE: &str = "onward-namespace";
 
-/// The worker's stream.
+/// A worker's stream.
 pub const CONNECT: &str = "/onward.v1.Workers/Connect";
 
-/// What a run emits, as a stream.
+/// The stream of what a run emits.
 pub const LISTEN: &str = "/onward.v1.Runs/ListenRun";
 
-/// The ends of any number of runs, over one stream.
+/// The stream of the outcomes of any number of runs.
 pub const AWAIT_ENDS: &str = "/onward.v1.Runs/AwaitEnds";
 
-/// Encodes with the codec of the log.
+/// A tonic codec with the encoding of the log.
 pub struct Wire<E, D>(PhantomData<fn() -> (E, D)>);
 
 impl<E, D> Default for Wire<E, D> {
@@ -98,7 +98,7 @@ macro_rules! service {
             }
         )*
 
-        /// The methods as `.proto` files say them; their messages are added to `schema`.
+        /// Returns the methods for the `.proto` file and adds their messages to `schema`.
         pub fn $lines(schema: &mut onward_core::schema::Schema) -> Vec<$crate::proto::MethodLine> {
             use onward_core::codec::Field;
             vec![$($crate::proto::MethodLine {

@@ -1,23 +1,23 @@
-//! An API key as text: `onw_<id>_<secret>_<checksum>`.
+//! API keys as text: `onw_<id>_<secret>_<checksum>`.
 //!
-//! Owns the text form alone; what a key is good for is the server's business. The checksum lets whoever holds a key see that it was
-//! mistyped or cut, without asking anybody. Must never show a secret by accident: only [`ApiKey::reveal`] does.
+//! Owns only the text form; the server decides what a key permits. With the checksum, a client detects a mistyped or truncated
+//! key without a request. A secret must never be shown by accident: only [`ApiKey::reveal`] returns it.
 
 use std::fmt;
 
 const PREFIX: &str = "onw";
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// How many digits 64, 256 and 32 bits need.
+/// Number of digits for 64, 256 and 32 bits.
 const ID_CHARS: usize = 11;
 const SECRET_CHARS: usize = 43;
 const CHECKSUM_CHARS: usize = 6;
 
-/// A whole key, secret included.
+/// A whole key, including the secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey(Box<str>);
 
-/// Why a text is not a key. Says nothing of the text.
+/// The reason why a text is not a key. Does not contain the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApiKeyError {
     Shape,
@@ -27,8 +27,8 @@ pub enum ApiKeyError {
 impl fmt::Display for ApiKeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            ApiKeyError::Shape => "a key looks like onw_ID_SECRET_CHECKSUM",
-            ApiKeyError::Checksum => "its checksum does not fit, so it was mistyped or cut",
+            ApiKeyError::Shape => "a key has the form onw_ID_SECRET_CHECKSUM",
+            ApiKeyError::Checksum => "the checksum is wrong: the key was mistyped or truncated",
         })
     }
 }
@@ -36,7 +36,7 @@ impl fmt::Display for ApiKeyError {
 impl std::error::Error for ApiKeyError {}
 
 impl ApiKey {
-    /// The key of these bits, which somebody drew at random.
+    /// Returns the key of these random bits.
     pub fn new(id: [u8; 8], secret: [u8; 32]) -> ApiKey {
         let body = format!("{PREFIX}_{}_{}", base62(&id, ID_CHARS), base62(&secret, SECRET_CHARS));
         let checksum = checksum(&body);
@@ -57,7 +57,7 @@ impl ApiKey {
         Ok(ApiKey(text.into()))
     }
 
-    /// By which a key is listed and revoked; no secret.
+    /// Returns the id by which a key is listed and revoked; not secret.
     pub fn id(&self) -> &str {
         &self.0[PREFIX.len() + 1..][..ID_CHARS]
     }
@@ -66,7 +66,7 @@ impl ApiKey {
         &self.0[PREFIX.len() + 1 + ID_CHARS + 1..][..SECRET_CHARS]
     }
 
-    /// The whole text: for the one who gets the key, and for the server.
+    /// Returns the whole text, for the owner of the key and for the server.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -78,7 +78,7 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-/// A number of many bytes, highest first, in exactly `length` digits.
+/// Encodes a big-endian number in exactly `length` digits.
 fn base62(bytes: &[u8], length: usize) -> String {
     let mut number = bytes.to_vec();
     let mut digits = vec![0; length];
@@ -98,7 +98,7 @@ fn checksum(text: &str) -> String {
     base62(&crc32(text.as_bytes()).to_be_bytes(), CHECKSUM_CHARS)
 }
 
-/// CRC-32 as zip and Ethernet have it. Finds typing errors; protects against nobody.
+/// Returns the CRC-32 of zip and Ethernet. It finds typing errors and is no protection against attacks.
 fn crc32(bytes: &[u8]) -> u32 {
     let fold = |crc: u32, byte: &u8| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 })

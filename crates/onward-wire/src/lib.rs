@@ -1,10 +1,10 @@
-//! What servers, workers and clients say to each other.
+//! The messages between servers, workers and clients.
 //!
-//! Owns every message that crosses a process border, in two forms made from one definition: the log's own encoding, which is
-//! protobuf's and travels over gRPC, and JSON for HTTP. The `.proto` files under `proto/` are printed from these definitions
-//! ([`proto`]). Must never decide, and must not know a transport beyond how gRPC frames bytes.
+//! Owns every message that crosses a process boundary, in two forms from one definition: the log's own encoding, which is
+//! protobuf and is used over gRPC, and JSON for HTTP. The `.proto` files under `proto/` are generated from these definitions
+//! ([`proto`]). Makes no decisions, and knows of transports only how gRPC frames bytes.
 //!
-//! Reading order: [`worker`] (a worker's stream), [`api`] (what callers ask), [`problem`] (how a refusal travels), [`key`], [`grpc`].
+//! Reading order: [`worker`] (a worker's stream), [`api`] (the verbs), [`problem`] (errors), [`key`], [`grpc`].
 
 #![forbid(unsafe_code)]
 
@@ -18,8 +18,9 @@ pub mod worker;
 pub use key::ApiKey;
 pub use problem::Problem;
 
-/// The protocol spoken by this build. Raised when an older peer could misunderstand; fields and frames may be added without.
+/// The protocol version of this build. Raised when an older peer could misunderstand; fields and frames may be added without
+/// it.
 pub const PROTOCOL: u32 = 1;
 
-/// What `proto/onward.proto` says, compiled: a `FileDescriptorSet` without comments, for reflection.
+/// The compiled `proto/onward.proto`: a `FileDescriptorSet` without comments, for reflection.
 pub const DESCRIPTOR: &[u8] = include_bytes!("../proto/onward.bin");

@@ -1,18 +1,18 @@
-//! How a refusal travels.
+//! Errors on the wire.
 //!
-//! The same on every door: a stable code with a page in `docs/errors/`, a sentence, a hint, and what the caller should do.
-//! Over gRPC it is in the details of the status, where the libraries of all languages look for it: `grpc-status-details-bin` is a
+//! The same in every API: a stable code with a page in `docs/errors/`, a message, a hint, and advice for the caller. Over gRPC
+//! it is in the details of the status, where the libraries of all languages look for it: `grpc-status-details-bin` is a
 //! `google.rpc.Status` with the code and the message of the call's status, and the problem as its only detail.
 
 use onward_core::codec::{Message, Reader, put_bytes, put_nested, put_number};
 use onward_core::{message, numbered};
 use tonic::{Code, Status};
 
-/// The name of a problem among the details of a status.
+/// The type of a problem among the details of a status.
 pub const TYPE_URL: &str = "type.googleapis.com/onward.v1.Problem";
 
 message! {
-    /// Why something was not done.
+    /// An error of a call.
     pub struct Problem {
         /// Stable; never reused, never renamed.
         1 => code: String,
@@ -25,15 +25,15 @@ message! {
 numbered! {
     /// What a caller should do about a problem.
     pub enum Advice {
-        /// Asking again changes nothing.
+        /// A repeat of the call fails in the same way.
         0 => TellCaller,
         /// The lease is lost: drop the run's memory and stop working on it.
         1 => StopRun,
         /// The same call may succeed later.
         2 => Retry,
-        /// This run's data is damaged; the others go on.
+        /// The data of this run is damaged; other runs continue.
         3 => IsolateRun,
-        /// The server writes nothing more until somebody looks after it.
+        /// The server writes nothing more until an operator intervenes.
         4 => StopProcess,
     }
 }
@@ -55,7 +55,7 @@ impl Problem {
     pub fn from_status(status: &Status) -> Option<Problem> {
         let mut reader = Reader::new(status.details());
         while let Ok(Some((number, raw))) = reader.field() {
-            // Others on the way may have added details of theirs.
+            // Proxies may have added their own details.
             if number == 3
                 && let Ok(any) = raw.bytes("detail")
                 && let Some(problem) = from_any(any)

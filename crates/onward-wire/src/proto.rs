@@ -1,6 +1,6 @@
-//! The `.proto` file of everything here, printed from the definitions.
+//! The `.proto` file of all messages, generated from the definitions.
 //!
-//! `proto/onward/v1/onward.proto` is this text; a test compares the two, compiles it, and reads real bytes with it.
+//! A test compares `proto/onward.proto` with this text, compiles it, and reads real bytes with it.
 
 use onward_core::codec::Field;
 use onward_core::schema::{Schema, documentation};
@@ -19,26 +19,26 @@ pub struct MethodLine {
 const HEAD: &str = "\
 // Printed by `cargo xtask gen` from crates/onward-wire; do not edit.
 //
-// The log, the worker protocol and the API speak the same messages. Times are milliseconds since 1970. A message `Each…`
+// The log, the worker protocol and the API use the same messages. Times are milliseconds since 1970. A message `Each…`
 // holds one element of a list of lists.
 syntax = \"proto3\";
 
 package onward.v1;
 ";
 
-/// The whole file.
+/// Returns the whole file.
 pub fn text() -> String {
     let mut schema = Schema::default();
     let emitted = api::EmittedValue::proto(&mut schema);
     let (awaited, ends) = (api::AwaitFrame::proto(&mut schema), api::EndsFrame::proto(&mut schema));
     let streams = format!(
-        "  // What a run emits from now on; not recorded.\n  rpc ListenRun(RunRequest) returns (stream {});\n  \
-         // The ends of any number of runs, in the order in which they end.\n  rpc AwaitEnds(stream {}) returns (stream {});\n",
+        "  // Streams what a run emits from now on; not recorded.\n  rpc ListenRun(RunRequest) returns (stream {});\n  \
+         // Streams the outcomes of many runs, in the order of their ends.\n  rpc AwaitEnds(stream {}) returns (stream {});\n",
         emitted.name(),
         awaited.name(),
         ends.name()
     );
-    let runs = service("Runs", "What callers ask about runs.", &api::methods(&mut schema), &streams);
+    let runs = service("Runs", "The API.", &api::methods(&mut schema), &streams);
     let (up, down) = (WorkerFrames::proto(&mut schema), ServerFrames::proto(&mut schema));
     let workers = format!(
         "// One stream per worker: runs and tasks down, commits and results up; docs/protocol.md has the rules.\n\
@@ -46,7 +46,7 @@ pub fn text() -> String {
         up.name(),
         down.name()
     );
-    // How a refusal travels in the details of a gRPC status.
+    // The details of a gRPC status carry errors.
     Problem::proto(&mut schema);
     format!("{HEAD}\n{runs}\n{workers}\n{}", schema.text())
 }

@@ -1,18 +1,19 @@
 //! A worker's stream: runs and tasks down, commits and results up.
 //!
-//! Both sides send frames, in order; several may travel in one message. A frame with a `request` number is answered by the
-//! [`Reply`] of that number, in any order. A worker that loses its connection comes back with the same id and says what it
-//! holds; what the server still leases to it goes on, everything else is lost.
+//! Both sides send frames, in order; one message may contain several. A frame with a `request` number is answered by the
+//! [`Reply`] with that number; replies come in any order. A worker that loses its connection reconnects with the same id and
+//! lists what it holds; what the server still leases to it continues, everything else is lost.
 //!
-//! Rules, which a worker in any language keeps:
+//! Rules for workers in any language:
 //! - V1: after `hello` a worker sends nothing before `welcome`.
 //! - V2: a server sends no run and no task beyond the worker's credit. Credit ends with its connection.
-//! - V3: a commit is repeated with its `commit_id` until it is answered; the first answer comes back (L5).
-//! - V4: after `run_lost` a worker sends nothing more about that epoch, and nothing it sends is taken.
+//! - V3: a commit is repeated with its `commit_id` until it is answered; a repeat returns the first reply (L5).
+//! - V4: after `run_lost` a worker sends nothing more for that epoch, and the server accepts nothing for it.
 //! - V5: inputs of a run come in the order of its log; a gap is read with `read_log`.
-//! - V6: a worker that cannot know that it was heard for two thirds of its lease stops working on everything it holds (F13).
-//! - V7: an attempt that a worker has received and not reported counts as begun, whatever ends the worker's session. Only offers behind
-//!   [`Received::offer`] of its hello or leave, and those the server never sent, are known not to have started.
+//! - V6: a worker without a reply of the server for two thirds of its lease stops everything it holds (F13).
+//! - V7: an attempt that a worker has received and not reported counts as begun, whatever ends the worker's session. Only
+//!   offers after [`Received::offer`] of its hello or leave, and those that the server never sent, are known not to have
+//!   started.
 
 use onward_core::event::RunPaused;
 use onward_core::run::{Commit, Committed};
@@ -37,48 +38,48 @@ message! {
 }
 
 choice! {
-    /// What a worker says.
+    /// A frame of a worker.
     pub enum WorkerFrame {
         /// The first frame of every connection.
         1 => Hello / "hello": Hello,
-        /// How much more the worker can take.
+        /// Capacity for more runs and tasks.
         2 => Credit / "credit": Credit,
         3 => Commit / "commit": CommitRun,
-        /// Gives a lease back.
+        /// Returns a lease.
         4 => Release / "release": ReleaseRun,
-        /// Makes a run stand still, because its code cannot go on.
+        /// Pauses a run whose code cannot continue.
         5 => Pause / "pause": PauseRun,
         6 => ReadLog / "read_log": ReadLog,
         7 => Report / "report": ReportTask,
-        /// The answer to a question about a run.
+        /// The answer to a question.
         8 => Answer / "answer": Answer,
-        /// Something for whoever watches the run; not recorded.
+        /// A value for the listeners of a run; not recorded.
         9 => Emit / "emit": Emit,
-        /// The worker is alive. Any other frame says so too; this one also asks whether the server heard it.
+        /// A sign of life. Any other frame counts as one too; this one also has a reply.
         10 => Heartbeat / "heartbeat": Heartbeat,
-        /// The worker goes. What it has not given back goes to others at once; answered when that is done.
+        /// The worker leaves. The server gives what it has not returned to other workers at once, then replies.
         11 => Leave / "leave": Leave,
-        /// What an attempt of a task says to whoever reads the stream of its run; not recorded.
+        /// Output of an attempt for readers of the stream of its run; not recorded.
         12 => Speak / "speak": Speech,
     }
 }
 
 choice! {
-    /// What a server says.
+    /// A frame of a server.
     pub enum ServerFrame {
         1 => Welcome / "welcome": Welcome,
-        /// A run to work on. Inputs that come later are pushed.
+        /// A run to execute. Later inputs are pushed.
         2 => Run / "run": Run,
         3 => Input / "input": Input,
-        /// The lease is gone: drop the run's memory.
+        /// The lease is lost: drop the run's memory.
         4 => RunLost / "run_lost": RunLost,
         5 => Task / "task": TaskOffer,
-        /// The attempt is over: canceled, timed out, or given to another worker.
+        /// The attempt has ended: canceled, timed out, or claimed by another worker.
         6 => TaskOver / "task_over": TaskOver,
-        /// Asks a run's code something; nothing is recorded.
+        /// A query to a run's code; not recorded.
         7 => Question / "question": Question,
         8 => Reply / "reply": Reply,
-        /// The server goes away: come back after a moment.
+        /// The server stops: reconnect after a moment.
         9 => Goodbye / "goodbye": Goodbye,
     }
 }
@@ -86,46 +87,46 @@ choice! {
 message! {
     pub struct Hello {
         1 => protocol: u32,
-        /// One life of a worker process; never used again.
+        /// Id of one worker process; never reused.
         2 => worker: WorkerId,
         3 => kinds: Vec<KindOffer>,
         4 => task_kinds: Vec<Name>,
         /// The empty text is the default queue.
         5 => queues: Vec<String>,
-        /// How many runs the worker holds at a time, whether they are busy or rest in its memory.
+        /// Maximum number of runs that the worker holds, executing or cached.
         6 => runs_max: u32,
-        /// What the worker has from an earlier connection.
+        /// The runs and tasks that the worker holds from an earlier connection.
         7 => runs: Vec<HeldRun>,
         8 => tasks: Vec<HeldTask>,
         /// Name and version of the SDK, for people.
         9 => sdk: String,
-        /// Counts the worker's connections from 1; a hello that was overtaken by a later one is refused. 0 does not count.
+        /// Number of the connection, from 1; a hello that arrives after a later one is refused. 0 is not checked.
         11 => connection: u64,
-        /// What the task kinds take and give, and which of them are internal; those that are not here have no schemas and are offered to
-        /// callers.
+        /// Schemas of the task kinds, and which of them are internal; a kind that is not listed has no schemas and can be
+        /// started by callers.
         #[serde(default)]
         12 => task_schemas: Vec<TaskSchemas>,
-        /// The limits that calls of task kinds share with others; a kind that is not here is held back with its own name.
+        /// The rate-limited keys that task kinds use; a kind that is not listed is limited by its own name.
         #[serde(default)]
         13 => task_limits: Vec<TaskLimit>,
-        /// Which offers of tasks have arrived; absent on the first connection.
+        /// The task offers that have arrived; absent on the first connection.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         14 => received: Option<Received>,
     }
 }
 
 message! {
-    /// Which offers of tasks have arrived at the worker. It starts none that arrives later on an earlier connection (V7).
+    /// The task offers that have arrived at the worker. It starts none that arrives later on an earlier connection (V7).
     pub struct Received {
-        /// As the latest `welcome` said.
+        /// From the latest `welcome`.
         1 => session: u64,
-        /// The highest number of an offer that came in this session.
+        /// The highest number of an offer that arrived in this session.
         2 => offer: u64,
     }
 }
 
 message! {
-    /// A kind the worker has code for.
+    /// A kind that the worker has code for.
     pub struct KindOffer {
         1 => kind: Name,
         /// The empty text stands for runs without a version.
@@ -135,10 +136,10 @@ message! {
         /// JSON schemas, as JSON: for the current version, and for runs without one.
         4 => input_schema: Option<Payload>,
         5 => output_schema: Option<Payload>,
-        /// Those of other versions; versions that are not here have none.
+        /// Schemas of other versions; a version that is not listed has none.
         #[serde(default)]
         6 => version_schemas: Vec<VersionSchemas>,
-        /// Callers may not start runs of this kind: other runs start them.
+        /// Only other runs may start runs of this kind, not callers.
         #[serde(default)]
         7 => is_internal: bool,
     }
@@ -157,17 +158,17 @@ message! {
         1 => kind: Name,
         2 => input_schema: Option<Payload>,
         3 => output_schema: Option<Payload>,
-        /// Callers may not queue tasks of this kind: runs queue them. Kinds that begin with `llm.` or `tool.` are internal in any case.
+        /// Only runs may queue tasks of this kind, not callers. Kinds that begin with `llm.` or `tool.` are always internal.
         #[serde(default)]
         4 => is_internal: bool,
     }
 }
 
 message! {
-    /// What the attempts of a kind use up together with those of others, the key of a provider for example.
+    /// A rate limit that attempts of a kind share with others, such as that of a provider's key.
     pub struct TaskLimit {
         1 => kind: Name,
-        /// Any name that is the same wherever the limit is, and that nobody knows who does not share it; never the key itself.
+        /// A name that is the same for all who share the limit and unknown to all others; never the key itself.
         2 => limit: Name,
     }
 }
@@ -177,7 +178,7 @@ message! {
         1 => run: RunKey,
         2 => generation: u32,
         3 => epoch: Epoch,
-        /// The first event the worker has not seen.
+        /// The first event that the worker has not seen.
         4 => next_index: Index,
     }
 }
@@ -225,7 +226,7 @@ message! {
     pub struct ReadLog {
         1 => request: u64,
         2 => run: RunKey,
-        /// The current generation unless another is named.
+        /// The current generation if absent.
         3 => generation: Option<u32>,
         4 => from: Index,
         5 => limit: u32,
@@ -244,9 +245,9 @@ message! {
 message! {
     pub struct Answer {
         1 => question: u64,
-        /// Absent when the code knows no such query.
+        /// Absent if the code has no such query.
         2 => answer: Option<Result<Payload, Failure>>,
-        /// The worker could not ask the code: somebody else is asked.
+        /// The worker could not query the code: the server retries elsewhere.
         3 => is_passed_on: bool,
     }
 }
@@ -261,7 +262,7 @@ message! {
 
 message! {
     pub struct Heartbeat {
-        /// Answered with `done`, so that the worker knows that it was heard; 0 wants no answer.
+        /// Answered with `done`, so that the worker knows that it arrived; 0 requests no reply.
         1 => request: u64,
     }
 }
@@ -269,7 +270,7 @@ message! {
 message! {
     pub struct Leave {
         1 => request: u64,
-        /// Which offers of tasks have arrived; the worker starts none that arrives later.
+        /// The task offers that have arrived; the worker starts none that arrives later.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         2 => received: Option<Received>,
     }
@@ -278,13 +279,13 @@ message! {
 message! {
     pub struct Welcome {
         1 => protocol: u32,
-        /// How long the worker may be silent before its runs and tasks go to others.
+        /// The lease duration: the runs and tasks of a worker that is silent for longer go to other workers.
         2 => lease_ms: u64,
         /// Version of the server, for people.
         3 => server: String,
-        /// The largest payload that is taken; a worker that knows it fails the step and not the commit.
+        /// Maximum size of a payload; a worker that knows it fails the step instead of the commit.
         4 => payload_bytes_max: Option<u64>,
-        /// Which session of the worker it is: goes into [`Received`].
+        /// The session of the worker, for [`Received`].
         #[serde(default)]
         5 => session: u64,
     }
@@ -292,9 +293,9 @@ message! {
 
 message! {
     pub struct Run {
-        /// With the epoch to commit under.
+        /// With the epoch for commits.
         1 => head: RunHead,
-        /// The whole log; absent when it is long, then `read_log` has it.
+        /// The whole log; absent if it is long, then use `read_log`.
         2 => log: Option<Log>,
     }
 }
@@ -302,7 +303,7 @@ message! {
 message! {
     pub struct Log {
         1 => records: Vec<Record>,
-        /// There was no room for all that was asked for: read on behind the last record.
+        /// Not all requested records fit: read on after the last one.
         2 => more: bool,
     }
 }
@@ -325,7 +326,7 @@ message! {
 message! {
     pub struct TaskOffer {
         1 => task: Task,
-        /// Counts the offers of the session from 1.
+        /// Number of the offer in the session, from 1.
         #[serde(default)]
         2 => number: u64,
     }

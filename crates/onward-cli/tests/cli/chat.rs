@@ -247,7 +247,7 @@ fn an_agent_that_was_stopped_says_why_and_one_that_is_done_does_not() {
     assert!(out.contains(r#"{"stop":"refused","type":"stopped"}"#), "{out}");
     let refused = run_over(&served.url, ["run", "message", "s", " "]);
     assert!(
-        refused.code == 2 && refused.err.starts_with("error[message_empty]: the message says nothing\nhint: "),
+        refused.code == 2 && refused.err.starts_with("error[message_empty]: the message is empty\nhint: "),
         "{}",
         refused.err
     );

@@ -58,8 +58,10 @@ fn what_came_too_late_is_6() {
     );
     assert_eq!(run(data, ["run", "signal", "order-1", "payment", "1"]).code, 0);
     until(data, "order-1", "ship");
-    run(data, ["approval", "decide", "order-1~0~3", "--approve", "--by", "eve"])
-        .says(1, "! error[not_a_decider]: eve may not decide order-1~0~3\n! hint: the approval names who may decide it");
+    run(data, ["approval", "decide", "order-1~0~3", "--approve", "--by", "eve"]).says(
+        1,
+        "! error[not_a_decider]: eve may not decide order-1~0~3\n! hint: ask one of the deciders that the approval names",
+    );
     assert_eq!(run(data, ["approval", "decide", "order-1~0~3", "--approve", "--by", "ada", "--decision-id", "first"]).code, 0);
     run(data, ["approval", "decide", "order-1~0~3", "--reject", "--by", "bob"]).says(
         6,
@@ -125,7 +127,7 @@ fn what_cannot_be_meant_is_2() {
     );
     run(data, ["approval", "decide", "what", "--approve"]).says(
         2,
-        "! error[call_id_invalid]: `what` is not the id of an approval, promise or task\n! hint: it looks like RUN~GENERATION~PLACE; `onward approval list` shows the open ones",
+        "! error[call_id_invalid]: `what` is not the id of an approval, promise or task\n! hint: use the form RUN~GENERATION~PLACE; `onward approval list` shows open approvals",
     );
     run(data, ["run", "list", "--cursor", "?"]).says(
         2,

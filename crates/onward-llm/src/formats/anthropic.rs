@@ -1,4 +1,4 @@
-//! The dialect of Anthropic's Messages.
+//! Anthropic's Messages format.
 
 mod request;
 mod stream;
@@ -6,8 +6,8 @@ mod stream;
 pub(crate) use request::{body, shows};
 pub(crate) use stream::Reader;
 
-/// Below the base URL.
+/// Path below the base URL.
 pub(crate) const PATH: &str = "/v1/messages";
 
-/// The version of the dialect that is spoken here.
+/// The version of the API format.
 pub(crate) const VERSION: &str = "2023-06-01";

@@ -1,16 +1,16 @@
-//! An answer while it arrives: what is put together alike in both dialects.
+//! A response while it arrives: the part that both API formats share.
 
 use crate::reply::{Delta, StopReason, Usage};
 use crate::{Block, ToolCall};
 
-/// Everything about an answer but its blocks, and the news of it that nobody was told yet.
+/// Everything about a response except its blocks, and the deltas that were not passed on yet.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     pub response_id: String,
     pub model: String,
     pub stop: Option<StopReason>,
     pub usage: Option<Usage>,
-    /// The provider has said that nothing follows.
+    /// The provider has reported that nothing follows.
     pub done: bool,
     begun: bool,
     deltas: Vec<Delta>,
@@ -18,7 +18,7 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Many servers repeat both in every chunk; the first ones count.
+    /// Sets the id and the model. Many servers repeat both in every chunk; the first ones count.
     pub fn begin(&mut self, response_id: Option<&str>, model: Option<&str>) {
         for (known, told) in [(&mut self.response_id, response_id), (&mut self.model, model)] {
             if known.is_empty() {
@@ -60,18 +60,18 @@ impl Draft {
     }
 }
 
-/// A call whose fragments are arriving, perhaps among those of others.
+/// A call whose fragments are arriving, possibly mixed with those of other calls.
 #[derive(Debug, Default)]
 pub(crate) struct CallDraft {
     id: String,
     name: String,
     arguments: String,
-    /// Its number among the calls of the answer, once its name is known and it was announced.
+    /// Its number among the calls of the response, once its name is known and it was announced.
     number: Option<u32>,
 }
 
 impl CallDraft {
-    /// Adds a fragment. Ids and names that are repeated in every fragment are the same call's.
+    /// Adds a fragment. Ids and names that are repeated in every fragment belong to the same call.
     pub fn add(&mut self, draft: &mut Draft, id: Option<&str>, name: Option<&str>, arguments: &str) {
         if self.number.is_none() {
             for (known, told) in [(&mut self.id, id), (&mut self.name, name)] {
@@ -93,7 +93,7 @@ impl CallDraft {
 
     fn announce(&mut self, draft: &mut Draft) -> u32 {
         let number = u32::try_from(draft.call_ids.len()).unwrap_or(u32::MAX);
-        // A result is told by its call's id, so there must be one, and only one of its kind.
+        // A tool result refers to its call by id, so every call needs a unique one.
         if self.id.is_empty() || draft.call_ids.contains(&self.id) {
             self.id = format!("call_{}_{number}", draft.response_id);
         }
@@ -103,7 +103,7 @@ impl CallDraft {
         number
     }
 
-    /// Whether a fragment with this id and name begins another call: some servers give all of them the same index.
+    /// Returns true if a fragment with this id and name begins another call: some servers give all calls the same index.
     pub fn is_followed_by(&self, id: Option<&str>, name: Option<&str>) -> bool {
         let other =
             |known: &str, told: Option<&str>| told.is_some_and(|told| !told.is_empty() && !known.is_empty() && told != known);

@@ -1,4 +1,4 @@
-//! The dialect of OpenAI's Chat Completions, which most servers speak.
+//! OpenAI's Chat Completions format, which most servers support.
 
 mod request;
 mod stream;
@@ -6,5 +6,5 @@ mod stream;
 pub(crate) use request::{body, shows};
 pub(crate) use stream::Reader;
 
-/// Below the base URL, which ends in `/v1` by custom.
+/// Path below the base URL, which usually ends in `/v1`.
 pub(crate) const PATH: &str = "/chat/completions";

@@ -1,9 +1,9 @@
-//! One answer, read from bytes. Knows nothing of sockets and clocks.
+//! Parses one response from bytes. Knows nothing of sockets and clocks.
 //!
 //! Invariants:
-//! - LA1: what an answer is does not depend on how its bytes were cut on the way.
-//! - LA2: an answer counts only if the provider said that it is complete; otherwise what arrived goes with the error.
-//! - LA3: an answer with no text, call, reasoning or refusal is an error, and so is an error inside a success.
+//! - LA1: the result does not depend on how the bytes were split on the way.
+//! - LA2: a response counts only if the provider reported that it is complete; otherwise the error has the part that arrived.
+//! - LA3: a response without text, call, reasoning or refusal is an error, and so is an error inside a success.
 
 use crate::error::{CallError, Cause};
 use crate::formats::draft::Draft;
@@ -11,10 +11,10 @@ use crate::reply::{Delta, ModelReply, StopReason};
 use crate::transport::sse::{Events, TooLong};
 use crate::{Block, Dialect, formats::anthropic, formats::openai};
 
-/// How much of its beginning is shown of an answer that is none.
+/// Number of bytes of an invalid response that an error shows.
 const SHOWN_BYTES_MAX: usize = 500;
 
-/// Where pieces of an answer go as they arrive.
+/// Receiver of the parts of a response as they arrive.
 pub type Sink<'a> = &'a mut (dyn FnMut(Delta) + Send);
 
 pub(crate) struct Answer {
@@ -22,7 +22,7 @@ pub(crate) struct Answer {
     reader: Reader,
     events: Events,
     draft: Draft,
-    /// How it began, for people who wonder why it is none.
+    /// The first bytes, to show why a response is invalid.
     beginning: Vec<u8>,
     bytes: usize,
     bytes_max: usize,
@@ -43,14 +43,14 @@ impl Answer {
         Answer { provider: provider.to_owned(), reader, events, draft, beginning: Vec::new(), bytes: 0, bytes_max }
     }
 
-    /// Takes the next bytes of a stream of events.
+    /// Adds the next bytes of an event stream.
     pub fn feed(&mut self, bytes: &[u8], sink: Sink<'_>) -> Result<(), CallError> {
         self.count(bytes)?;
         let events = self.events.feed(bytes).map_err(|TooLong| self.too_large());
         self.events(events?, sink)
     }
 
-    /// Takes an answer that came in one piece, from a server that does not stream.
+    /// Adds a response that came in one piece, from a server that does not stream.
     pub fn whole(&mut self, body: &[u8], sink: Sink<'_>) -> Result<(), CallError> {
         self.count(body)?;
         self.events(vec![body.to_owned()], sink)?;
@@ -58,25 +58,27 @@ impl Answer {
         Ok(())
     }
 
-    /// Nothing more will come.
+    /// Handles the end of the stream.
     pub fn end(&mut self, sink: Sink<'_>) -> Result<(), CallError> {
         let last = self.events.finish();
         self.events(last.into_iter().collect(), sink)
     }
 
-    /// Whether the provider has said that nothing follows.
+    /// Returns true if the provider has reported that nothing follows.
     pub fn is_done(&self) -> bool {
         self.draft.done
     }
 
-    /// The answer, if it is one.
+    /// Returns the response, or the error if it is incomplete or empty.
     pub fn finish(&self) -> Result<ModelReply, CallError> {
         let mut reply = self.arrived();
         if !self.is_complete() {
             if self.bytes == 0 {
-                return Err(self.fail(CallError::new(Cause::Empty, "a success without a body")));
+                return Err(self.fail(CallError::new(Cause::Empty, "a success response without a body")));
             }
-            return Err(self.fail(CallError::new(Cause::Malformed, "the answer ended before the model did").saying(self.shown())));
+            return Err(self.fail(
+                CallError::new(Cause::Malformed, "the response ended before the model had finished").saying(self.shown()),
+            ));
         }
         if reply.calls().any(|call| call.name.is_empty()) {
             return Err(self.fail(CallError::new(Cause::Malformed, "a tool call has no name")));
@@ -90,12 +92,12 @@ impl Answer {
         Ok(reply)
     }
 
-    /// Whether all of the answer is there, even if the connection broke afterwards (LA2).
+    /// Returns true if the whole response arrived, even if the connection broke afterwards (LA2).
     pub fn is_complete(&self) -> bool {
         self.draft.done || self.draft.stop.is_some()
     }
 
-    /// Adds to an error what had arrived.
+    /// Adds the part that had arrived to an error.
     pub fn fail(&self, error: CallError) -> CallError {
         CallError { arrived: Box::new(self.arrived()), ..error }
     }
@@ -131,18 +133,18 @@ impl Answer {
         Ok(())
     }
 
-    /// An error inside a success is an empty answer, unless something had arrived: then that broke off.
+    /// Returns the error for an error inside a success: an empty response, or a broken one if a part had arrived.
     fn interrupted(&self, error: CallError) -> CallError {
         let begun = !self.arrived().is_empty();
         let cause = if begun && matches!(error.cause, Cause::Empty) { Cause::Malformed } else { error.cause };
         CallError { cause, ..error }
     }
 
-    /// How the answer begins, if nothing of it was understood.
+    /// Returns the beginning of a response of which nothing was understood.
     fn shown(&self) -> String {
         if self.arrived().is_empty() {
             let text = String::from_utf8_lossy(&self.beginning);
-            format!("what came begins with: {}", text.trim())
+            format!("the response begins with: {}", text.trim())
         } else {
             String::new()
         }

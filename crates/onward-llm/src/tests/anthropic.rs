@@ -34,7 +34,7 @@ fn blocks_are_put_together_and_counts_brought_up_to_date() {
     assert_eq!(reply.blocks, [thought, Block::text("yes"), call("toolu_1", "f", r#"{"x": 9007199254740993}"#)]);
     let usage = Usage { input: 10, cached_read: 30, cached_write: 20, output: 42, reasoning: 0 };
     assert_eq!((reply.usage, reply.stop, reply.response_id.as_str()), (Some(usage), Some(StopReason::ToolCalls), "msg_1"));
-    assert_eq!(deltas[1], Delta::Usage(Usage { output: 1, ..usage })); // who gives up now knows what it cost so far
+    assert_eq!(deltas[1], Delta::Usage(Usage { output: 1, ..usage })); // the known cost of a call that is dropped now
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn what_is_hidden_or_unknown_is_kept_as_it_came() {
 fn an_error_in_the_stream_says_what_it_is_and_what_it_cost() {
     let error = read(&[START, r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#]).0.unwrap_err();
     assert_eq!((error.code(), error.arrived.usage.unwrap().input), ("model_overloaded", 10));
-    assert!(error.may_have_cost() && error.cost_is_unknown(), "what was said after the usage is in no usage");
+    assert!(error.may_have_cost() && error.cost_is_unknown(), "output after the last usage event is not counted");
     let unknown = read(&[START, r#"{"type":"error","error":{"type":"api_error","message":"Internal"}}"#]).0.unwrap_err();
     assert_eq!(unknown.code(), "empty_model_response");
 }

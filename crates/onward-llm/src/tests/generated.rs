@@ -1,4 +1,4 @@
-//! Random answers, written as a provider writes them, cut where a network cuts them, and read back.
+//! Random responses, written like a provider, split like a network, and read back.
 //!
 //! `ONWARD_SEED=7` repeats a run; a failure prints its seed.
 
@@ -29,7 +29,7 @@ impl Random {
         (0..1 + self.below(12)).map(|_| letters[self.below(letters.len())]).collect()
     }
 
-    /// A text in pieces of whole characters, some of them empty.
+    /// Splits a text into pieces of whole characters, some of them empty.
     fn pieces(&mut self, text: &str) -> Vec<String> {
         let mut pieces = vec![String::new()];
         for c in text.chars() {
@@ -41,7 +41,7 @@ impl Random {
         pieces
     }
 
-    /// Takes from the lists at random, each in its own order.
+    /// Merges the lists at random, each in its own order.
     fn shuffle(&mut self, mut lists: Vec<Vec<Value>>) -> Vec<Value> {
         let mut mixed = Vec::new();
         lists.iter_mut().for_each(|list| list.reverse());
@@ -57,7 +57,7 @@ impl Random {
 
     fn calls(&mut self) -> Vec<Block> {
         let arguments = |random: &mut Random| match random.below(3) {
-            0 => random.text(), // no JSON, most of the time
+            0 => random.text(), // usually not JSON
             _ => json!({"text": random.text(), "n": random.next()}).to_string(),
         };
         (0..self.below(4)).map(|at| call(&format!("id{at}"), &format!("tool{at}"), &arguments(self))).collect()
@@ -67,18 +67,18 @@ impl Random {
 fn parts(block: &Block) -> (String, String, String) {
     match block {
         Block::ToolCall(call) => (call.id.clone(), call.name.clone(), call.arguments.clone()),
-        _ => unreachable!("only calls are asked for"),
+        _ => unreachable!("only calls are generated"),
     }
 }
 
-/// In Chat Completions thoughts, text and calls follow each other, and the fragments of calls are mixed.
+/// Writes Chat Completions: reasoning, text and calls follow each other, and the fragments of calls are mixed.
 fn openai(random: &mut Random) -> (Vec<Block>, Vec<String>) {
     let (thought, text, calls) = (random.text(), random.text(), random.calls());
     let mut events: Vec<Value> = random.pieces(&thought).into_iter().map(|piece| json!({"reasoning_content": piece})).collect();
     events.extend(random.pieces(&text).into_iter().map(|piece| json!({"content": piece})));
     let mut lists = Vec::new();
     for (at, (id, name, arguments)) in calls.iter().map(parts).enumerate() {
-        // Each call begins before the next one, which makes their order.
+        // Each call begins before the next one, which defines their order.
         events.push(json!({"tool_calls": [{"index": at, "id": id, "function": {"name": name}}]}));
         let fragments = random.pieces(&arguments).into_iter();
         lists.push(fragments.map(|piece| json!({"tool_calls": [{"index": at, "function": {"arguments": piece}}]})).collect());
@@ -94,7 +94,7 @@ fn openai(random: &mut Random) -> (Vec<Block>, Vec<String>) {
     (head.into_iter().chain(calls).collect(), events)
 }
 
-/// In Messages every block has an index, and their events are mixed.
+/// Writes Messages: every block has an index, and their events are mixed.
 fn anthropic(random: &mut Random) -> (Vec<Block>, Vec<String>) {
     let (thought, text, calls) = (random.text(), random.text(), random.calls());
     let delta = |at: usize, delta: Value| json!({"type": "content_block_delta", "index": at, "delta": delta});
@@ -113,13 +113,13 @@ fn anthropic(random: &mut Random) -> (Vec<Block>, Vec<String>) {
     events.extend(random.shuffle(lists));
     events.push(json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}}));
     events.push(json!({"type": "message_stop"}));
-    // As it is written for the provider, field by field.
+    // In the form for the provider, field by field.
     let signed = format!(r#"{{"type":"thinking","thinking":{},"signature":"c2ln"}}"#, json!(thought));
     let blocks = [reasoning(&thought, &signed), Block::text(text)].into_iter().chain(calls);
     (blocks.collect(), events.iter().map(Value::to_string).collect())
 }
 
-/// The events as a server may write them: with any end of line, comments and names.
+/// Writes the events as a server may: with any line end, comments and names.
 fn stream(random: &mut Random, events: &[String]) -> String {
     let end = ["\n", "\r\n", "\r"][random.below(3)];
     let mut stream = String::new();
@@ -146,7 +146,7 @@ fn cut<'a>(random: &mut Random, mut bytes: &'a [u8]) -> Vec<&'a [u8]> {
     pieces
 }
 
-/// What a reader of the deltas has seen in the end.
+/// Returns what a reader of the deltas has at the end.
 fn told(deltas: &[Delta]) -> (String, String, Vec<String>) {
     let (mut text, mut thought, mut calls) = (String::new(), String::new(), Vec::new());
     for delta in deltas {
@@ -180,7 +180,7 @@ fn an_answer_is_the_same_however_it_is_cut() {
         assert_eq!(reply, whole, "round {round}"); // LA1
         let reply = reply.unwrap();
         let (text, thought, mut calls) = told(&deltas);
-        // In which order calls are announced is the order of their first fragments; what they are is what counts.
+        // Calls are announced in the order of their first fragments; only their contents are compared.
         calls.sort();
         let mut arguments: Vec<String> = reply.calls().map(|call| call.arguments.clone()).collect();
         arguments.sort();

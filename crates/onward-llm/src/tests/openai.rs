@@ -5,7 +5,7 @@ fn read(events: &[&str]) -> (Result<ModelReply, CallError>, Vec<Delta>) {
     super::read(Dialect::OpenAi, events)
 }
 
-/// The blocks of an answer that consists of these deltas.
+/// Returns the blocks of a response with these deltas.
 #[track_caller]
 fn blocks(deltas: &[&str]) -> Vec<Block> {
     let events: Vec<String> =
@@ -47,7 +47,7 @@ fn fragments_of_calls_are_told_apart_by_their_index() {
 
 #[test]
 fn ids_and_names_that_are_repeated_in_every_fragment_are_one_call() {
-    // Seen in the wild: taken for new calls, they became 231 of them.
+    // Observed with a real server: treated as new calls, the fragments became 231 calls.
     let fragment =
         |text: &str| format!(r#"{{"tool_calls":[{{"index":0,"id":"a","function":{{"name":"f","arguments":{text:?}}}}}]}}"#);
     let fragments = ["{", "\"x\":1", "}"].map(fragment);

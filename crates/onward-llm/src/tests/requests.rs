@@ -1,4 +1,4 @@
-//! One conversation in the words of both dialects.
+//! One conversation in both API formats.
 
 use super::{call, reasoning};
 use crate::formats::{anthropic, openai};
@@ -33,7 +33,7 @@ fn anthropic(request: &ModelRequest) -> String {
     serde_json::to_string(&anthropic::body(request, "p").unwrap()).unwrap()
 }
 
-/// Messages refuses a text of blanks for good, and with it every later turn of the conversation.
+/// Messages always refuses a text of blanks, and with it every later turn of the conversation.
 #[test]
 fn a_text_of_blanks_is_not_told_in_messages() {
     let calls = vec![Block::text("\n\n"), call("a", "f", "{}")];
@@ -157,7 +157,7 @@ fn an_attachment_that_is_not_there_is_refused_before_anything_is_sent() {
     assert_eq!(errors.map(|error| error.code()), ["attachment_missing"; 2]);
 }
 
-/// Every model reads; a text that is no text is told as what cannot be shown.
+/// Every model reads text; a text attachment that is not UTF-8 is replaced by a note.
 #[test]
 fn the_words_of_a_text_are_told() {
     let attachment = |media_type: &str, source: Source| Block::Attachment(Attachment { media_type: media_type.into(), source });

@@ -1,8 +1,8 @@
-//! Connections to servers of models and tools: HTTP/1.1, TLS by what the system trusts, kept open between calls.
+//! Connections to servers of models and tools: HTTP/1.1, TLS with the system's root certificates, keep-alive.
 //!
-//! Invariant LH1 (S13): a request goes to the host of the URL that an operator has written, and nowhere else. Redirects are answers like
-//! others, proxies of the environment are not used, and a URL has no name and no password in it. Nothing that a caller, a model or a tool
-//! says is ever a URL here: private addresses are therefore allowed.
+//! Invariant LH1 (S13): a request goes only to the host of the URL that the operator configured. Redirects are not followed,
+//! proxies of the environment are not used, and a URL contains no user name and no password. Nothing from a caller, a model or
+//! a tool is ever used as a URL here, so private addresses are allowed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,31 +21,30 @@ use rustls::{ClientConfig, RootCertStore};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Shorter than what servers and proxies usually allow, so that they seldom close one that is about to be used.
+/// Shorter than the usual timeouts of servers and proxies, so that they rarely close a connection that is about to be used.
 const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(50);
 
-/// Connections that several providers share. Cheap to clone.
+/// A connection pool that several providers share. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Http(Client<HttpsConnector<HttpConnector>, Full<Bytes>>);
 
-/// Why no answer came.
+/// The reason why there is no response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct Lost {
-    /// Whether there was a connection, so that the request may have arrived.
+    /// True if there was a connection, so that the request may have arrived.
     pub reached: bool,
     pub why: String,
 }
 
-/// Reads the URL of a server, as an operator writes it (LH1).
+/// Parses the URL of a server from the operator's configuration (LH1).
 ///
-/// # Errors
-/// If it is not `http(s)://HOST[:PORT][/PATH][?QUERY]`, in words.
+/// # Errors If it is not `http(s)://HOST[:PORT][/PATH][?QUERY]`, as text.
 pub fn server_url(text: &str) -> Result<Uri, String> {
-    let wrong = || "it must be http(s)://HOST[:PORT][/PATH], without a name or password".to_owned();
+    let wrong = || "it must be http(s)://HOST[:PORT][/PATH], without user name or password".to_owned();
     let url: Uri = text.parse().map_err(|_| wrong())?;
     let authority = url.authority().ok_or_else(wrong)?;
-    // Most of the bytes of an authority are checked by the parser, and what it leaves over would be a name that is looked up.
+    // The parser accepts more bytes in an authority than a host name has, and the host would be looked up.
     let is_plain = authority.as_str().bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte));
     let has_port = match authority.as_str().strip_prefix(authority.host()) {
         Some("") => true,
@@ -63,12 +62,12 @@ impl Default for Http {
 }
 
 impl Http {
-    /// Trusts the authorities that the system trusts. Where it has none, only `http://` can be reached.
+    /// Trusts the system's root certificates. If there are none, only `http://` can be reached.
     pub fn new() -> Http {
         Http::trusting(rustls_native_certs::load_native_certs().certs)
     }
 
-    /// Trusts these authorities and no others.
+    /// Trusts only these root certificates.
     pub fn trusting(authorities: impl IntoIterator<Item = CertificateDer<'static>>) -> Http {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
@@ -94,7 +93,8 @@ impl Http {
         self.send(request).await
     }
 
-    /// Sends a request once. Only one that was never written, because the other side had closed the connection before, goes to the next.
+    /// Sends a request once. It is sent again only if it was never written because the other side had closed an idle
+    /// connection.
     pub async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Lost> {
         self.0.request(request).await.map_err(|error| Lost { reached: !error.is_connect(), why: chain(&error) })
     }
@@ -103,7 +103,7 @@ impl Http {
 fn tls_config(authorities: impl IntoIterator<Item = CertificateDer<'static>>) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(authorities);
-    // Named here, so that a program which has another provider as its default is not disturbed.
+    // Explicit, so that a program with another default crypto provider is not affected.
     let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
     let builder = builder.with_safe_default_protocol_versions().expect("ring has the usual versions");
     builder.with_root_certificates(roots).with_no_client_auth()
@@ -118,7 +118,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 mod tests {
     use super::*;
 
-    /// LH1: what is taken has the host that a reader sees in it.
+    /// LH1: an accepted URL has the host that a reader sees in it.
     #[test]
     fn a_url_of_a_server_names_its_host_and_nothing_more() {
         let taken = [

@@ -1,15 +1,15 @@
-//! JSON that belongs to others: kept as text, byte for byte.
+//! JSON from others, kept as text byte for byte.
 //!
-//! Must never read such a text into numbers of its own and write it again: that rounds integers, reorders keys and breaks signatures.
+//! Such a text must never be parsed and written again: that rounds integers, reorders keys and breaks signatures.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
-/// The text of one JSON value, as somebody wrote it.
+/// The unchanged text of one JSON value.
 ///
-/// In our own documents it is a string, so that it survives everything that reads and writes them.
+/// In our own documents it is a string, so that it survives every parser and writer of them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct JsonText(String);
@@ -54,7 +54,7 @@ impl From<JsonText> for String {
     }
 }
 
-/// An object under construction, in which the values of others stay what they are.
+/// An object under construction that keeps values of others unchanged.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Object(BTreeMap<String, Box<RawValue>>);
@@ -85,7 +85,7 @@ impl Object {
         self.0.get(name).map(|raw| &**raw)
     }
 
-    /// The text at a name, if there is one.
+    /// Returns the text at a name, if there is one.
     pub fn text(&self, name: &str) -> Option<String> {
         self.get(name).and_then(|raw| serde_json::from_str(raw.get()).ok())
     }
@@ -98,7 +98,7 @@ impl Object {
         self.0.into_iter()
     }
 
-    /// Takes what an operator or a caller adds; `null` takes a field out.
+    /// Applies the fields that an operator or a caller adds; `null` removes a field.
     pub fn merge(&mut self, extras: &BTreeMap<String, JsonText>) {
         for (name, value) in extras {
             if value.as_str() == "null" {

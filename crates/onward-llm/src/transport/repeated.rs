@@ -1,23 +1,23 @@
-//! Names that come twice in one object of a JSON text.
+//! Names that occur twice in one object of a JSON text.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// What an error says when a name comes twice; the name follows.
+/// Prefix of the error for a repeated name; the name follows.
 const TWICE: &str = "twice: ";
 
-/// Returns the first name that an object of the text has twice. What is no JSON has none.
+/// Returns the first name that an object of the text has twice; `None` for invalid JSON.
 pub(crate) fn repeated_name(text: &str) -> Option<String> {
     let mut reader = serde_json::Deserializer::from_str(text);
     let error = Names.deserialize(&mut reader).err()?.to_string();
     let name = error.strip_prefix(TWICE)?;
-    // `serde_json` says where behind that.
+    // `serde_json` appends the position.
     Some(name.rsplit_once(" at line ").map_or(name, |(name, _)| name).to_owned())
 }
 
-/// Reads any JSON and remembers nothing but the names of the objects that are open.
+/// Reads any JSON and keeps only the names of the open objects.
 #[derive(Clone, Copy)]
 struct Names;
 

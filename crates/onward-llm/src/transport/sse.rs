@@ -1,24 +1,24 @@
-//! Server-sent events, from bytes as they come off the wire.
+//! A parser for server-sent events.
 //!
-//! Only data is given out: both dialects say in it what an event is.
+//! Returns only the data: both API formats have the type of an event in it.
 //!
 //! Invariants:
-//! - LS1: events do not depend on where the bytes were cut, in the midst of a character or of a line's end included.
-//! - LS2: no more than a limit is held for one event, comments and unknown fields included.
+//! - LS1: events do not depend on where the bytes were split, even inside a character or a line end.
+//! - LS2: the memory for one event is bounded, including comments and unknown fields.
 
-/// Cuts a stream of bytes into the data of its events.
+/// Splits a stream of bytes into the data of its events.
 #[derive(Debug)]
 pub(crate) struct Events {
     bytes_max: usize,
     line: Vec<u8>,
     data: Vec<u8>,
     has_data: bool,
-    /// The last line ended with `\r`: a `\n` that follows belongs to it.
+    /// The last line ended with `\r`: a following `\n` belongs to it.
     after_cr: bool,
     first_line: bool,
 }
 
-/// An event is longer than the limit (LS2).
+/// An event exceeds the limit (LS2).
 #[derive(Debug, PartialEq)]
 pub(crate) struct TooLong;
 
@@ -27,7 +27,7 @@ impl Events {
         Events { bytes_max, line: Vec::new(), data: Vec::new(), has_data: false, after_cr: false, first_line: true }
     }
 
-    /// Takes the next bytes and returns the events that are whole now.
+    /// Adds the next bytes and returns the events that are complete now.
     pub fn feed(&mut self, mut bytes: &[u8]) -> Result<Vec<Vec<u8>>, TooLong> {
         let mut events = Vec::new();
         if self.after_cr && !bytes.is_empty() {
@@ -45,7 +45,7 @@ impl Events {
         Ok(events)
     }
 
-    /// What the end of the stream left without an empty line: some servers end that way, and one that was cut off is no JSON.
+    /// Returns the last event if no empty line follows it: some servers end that way, and a truncated one is not JSON.
     pub fn finish(&mut self) -> Option<Vec<u8>> {
         if !self.line.is_empty() {
             self.end_line();
@@ -88,7 +88,7 @@ impl Events {
 mod tests {
     use super::*;
 
-    /// Every way to cut the bytes in two, and byte by byte: all the same events (LS1).
+    /// Checks that all ways to split the bytes in two, and byte by byte, give the same events (LS1).
     #[track_caller]
     fn check(stream: &str, expected: &[&str]) {
         let stream = stream.as_bytes();
@@ -134,7 +134,7 @@ mod tests {
         check("", &[]);
     }
 
-    /// LS1 and LS2, for whatever a server sends (S35).
+    /// LS1 and LS2, for arbitrary bytes of a server (S35).
     #[test]
     fn mutated_streams_never_panic_and_are_read_alike_however_they_are_cut() {
         let stream = ": hi\n\nevent: ping\nid: 7\ndata: {\"t\":\"\u{17c}\u{1f422}\"}\r\ndata: b\r\n\r\ndata: [DONE]\n\n";

@@ -68,7 +68,7 @@ async fn reasoning_goes_back_with_its_signature() {
         let id = reply.calls().next().unwrap().id.clone();
         request.messages.extend([reply.into_message(), Message::tool_result(id, "sun")]);
         assert_eq!(call(&provider, &request).await.0.unwrap().text(), "weather says: sun");
-        // The server looks at the signature: a changed thought is refused.
+        // The server checks the signature: a changed thought is refused.
         let Block::Reasoning(thought) = &mut request.messages[1].blocks[0] else { panic!() };
         let payload = thought.payload.as_mut().unwrap();
         payload.json = JsonText::parse(payload.json.as_str().replace("named", "said")).unwrap();

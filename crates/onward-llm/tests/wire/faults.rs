@@ -9,7 +9,7 @@ fn request() -> ModelRequest {
     ModelRequest::new("m", vec![Message::user("go")])
 }
 
-/// What a call ends with when the answer to it has this fault.
+/// Returns the error of a call whose response has this fault.
 async fn failure(dialect: Dialect, answer: Answer) -> CallError {
     let (model, provider) = scripted(dialect).await;
     model.next(answer);
@@ -67,7 +67,7 @@ async fn an_answer_that_breaks_off_is_kept_as_far_as_it_came() {
             let text = error.arrived.text();
             assert!(!text.is_empty() && "One two three four five six".starts_with(&text), "{text}");
             assert!(error.is_retryable() && error.may_have_cost());
-            assert_eq!(error.arrived.usage.is_some(), dialect == Dialect::Anthropic); // which tells it at the beginning
+            assert_eq!(error.arrived.usage.is_some(), dialect == Dialect::Anthropic); // which reports it at the beginning
         }
     }
 }
@@ -76,7 +76,7 @@ async fn an_answer_that_breaks_off_is_kept_as_far_as_it_came() {
 async fn an_answer_that_is_complete_counts_although_the_connection_breaks_after_it() {
     for (dialect, chunks) in [(Dialect::OpenAi, 3), (Dialect::Anthropic, 6)] {
         let (model, provider) = scripted(dialect).await;
-        model.next(Answer::text("word").with_fault(Fault::BreakAfter { chunks })); // all but the words of farewell
+        model.next(Answer::text("word").with_fault(Fault::BreakAfter { chunks })); // everything except the final events
         let reply = call(&provider, &request()).await.0.unwrap(); // LA2
         assert_eq!((reply.text().as_str(), reply.usage.is_some()), ("word", dialect == Dialect::Anthropic));
     }

@@ -1,4 +1,4 @@
-//! Calls over real sockets: to the scripted model in both dialects, and to servers that behave worse than it can.
+//! Calls over real sockets: to the scripted model in both API formats, and to servers with other faults.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,7 +21,7 @@ fn provider(dialect: Dialect, url: &str) -> Provider {
     Provider::new("p", &settings, Some(Key::new(KEY)), &Http::trusting([])).unwrap()
 }
 
-/// A scripted model and a provider for it.
+/// Returns a scripted model and a provider for it.
 async fn scripted(dialect: Dialect) -> (ScriptedModel, Provider) {
     let model = ScriptedModel::start().await.unwrap();
     let provider = provider(dialect, &model.url());
@@ -34,7 +34,7 @@ async fn call(provider: &Provider, request: &ModelRequest) -> (Result<ModelReply
     (outcome, deltas)
 }
 
-/// The limits of a test that waits for one of them.
+/// Returns limits for a test that waits for one of them.
 fn short(call_ms: u64, idle_ms: u64) -> Limits {
     let [call_timeout, idle_timeout] = [call_ms, idle_ms].map(Duration::from_millis);
     Limits { call_timeout, idle_timeout, ..Limits::default() }

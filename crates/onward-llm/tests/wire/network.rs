@@ -1,4 +1,4 @@
-//! Servers made by hand, which do what the scripted model cannot.
+//! Handwritten servers with behavior that the scripted model does not have.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ async fn listen() -> (TcpListener, String) {
     (listener, url)
 }
 
-/// Reads one request with its body; nothing when the connection has ended.
+/// Reads one request with its body; `None` if the connection has ended.
 async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Option<String> {
     let mut bytes = Vec::new();
     loop {
@@ -45,7 +45,7 @@ async fn write(stream: &mut (impl AsyncWrite + Unpin), status: &str, sort: &str,
     stream.flush().await.unwrap();
 }
 
-/// What a call ends with when the server answers so.
+/// Returns the error of a call with this response.
 async fn failure(dialect: Dialect, status: &'static str, body: String) -> CallError {
     let (listener, url) = listen().await;
     tokio::spawn(async move {
@@ -78,7 +78,7 @@ async fn nobody_there_and_nobody_answering_are_two_things() {
 async fn a_key_is_told_to_nobody() {
     for dialect in DIALECTS {
         let error = failure(dialect, "401 Unauthorized", format!(r#"{{"error":{{"message":"bad key {KEY}"}}}}"#)).await;
-        assert_eq!(error.to_string(), "the provider refuses the key: status 401");
+        assert_eq!(error.to_string(), "the provider rejected the key: status 401");
         assert_eq!(error.said.as_deref(), Some("bad key [key]")); // LP2
         assert!(!error.limits_key() && !error.is_retryable());
         let provider = provider(dialect, "http://localhost");
@@ -108,7 +108,7 @@ async fn a_page_of_some_proxy_is_no_answer() {
     for dialect in DIALECTS {
         let error = failure(dialect, "200 OK", "<html>log in first</html>".into()).await;
         assert_eq!(error.code(), "model_answer_broken");
-        assert_eq!(error.said.as_deref(), Some("what came begins with: <html>log in first</html>"));
+        assert_eq!(error.said.as_deref(), Some("the response begins with: <html>log in first</html>"));
         let error = failure(dialect, "200 OK", String::new()).await;
         assert_eq!(error.code(), "empty_model_response");
         let error = failure(dialect, "502 Bad Gateway", "<html>".repeat(100_000)).await;

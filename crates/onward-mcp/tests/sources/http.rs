@@ -24,7 +24,7 @@ async fn open(url: &str) -> ToolSource {
     ToolSource::open(&settings(Place::http(url))).await.unwrap()
 }
 
-/// Answers a call of a tool as its name says.
+/// Responds to a tool call as the tool's name demands.
 async fn answer(headers: HeaderMap, body: Bytes) -> Response {
     if headers.get("authorization").is_some_and(|key| key == "Bearer wrong") {
         return StatusCode::UNAUTHORIZED.into_response();
@@ -110,7 +110,7 @@ async fn every_failure_is_told_at_once_and_others_go_on() {
     assert_soon(started);
 }
 
-/// A server that was started anew knows nobody: the next attempt opens another session.
+/// A restarted server does not know the session: the next attempt opens a new one.
 #[tokio::test]
 async fn a_source_whose_session_is_over_is_to_be_opened_anew() {
     let url = start().await;
@@ -135,7 +135,7 @@ async fn a_server_that_lets_nobody_in_or_is_not_there_is_told_so() {
     assert_soon(started);
 }
 
-/// S13: what the operator has written into the settings is asked, and nothing that the server names.
+/// S13: only the configured URL is requested, not one that the server names.
 #[tokio::test]
 async fn a_redirect_is_not_followed() {
     let elsewhere = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! Servers of tools that behave badly, over pipes, processes and HTTP. Well-behaved ones that others wrote are in `tests/models`.
+//! Faulty MCP servers over pipes, processes and HTTP. Third-party servers are tested in `tests/models`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,16 +11,17 @@ use std::time::{Duration, Instant};
 use onward_mcp::{Place, SourceSettings};
 use serde_json::{Value, json};
 
-/// Arguments that a reader of JSON would write otherwise.
+/// Arguments that a JSON library would write differently.
 pub const ODD: &str = r#"{"z":1.0,"a":1e2,"n":9007199254740993,"big":123456789012345678901234567890,"m":{"y":-0,"x":[1.50]}}"#;
 
-/// Limits of a test: one that is reached is the test's subject.
+/// Returns settings whose limits are reached only if a test changes them.
 fn settings(place: Place) -> SourceSettings {
     let hour = Duration::from_secs(3_600);
     SourceSettings { message_bytes_max: 1_000_000, open_timeout: hour, call_timeout: hour, ..SourceSettings::new(place) }
 }
 
-/// What an old server with a handshake answers; `None` for calls, which are a test's own, and for what has no answer.
+/// Returns the response of an old server with a handshake; `None` for tool calls, which each test handles, and for
+/// notifications.
 fn usual_answer(message: &Value) -> Option<Value> {
     let id = &message["id"];
     match message["method"].as_str()? {
@@ -45,7 +46,7 @@ fn text_result(id: &Value, text: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "result": {"content": [{"type": "text", "text": text}]}})
 }
 
-/// Nobody may wait for a timeout to learn what is known: those of these tests are an hour.
+/// Checks that a known failure was reported without waiting for a timeout, which is an hour in these tests.
 #[track_caller]
 fn assert_soon(started: Instant) {
     assert!(started.elapsed() < Duration::from_secs(300), "it took {:?}", started.elapsed());

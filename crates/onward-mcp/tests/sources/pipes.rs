@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use crate::{ODD, assert_soon, settings, text_result, usual_answer};
 
-/// A server over pipes that answers a call of `tool` as its name says, and tells the test what it was sent.
+/// Starts a server over pipes that responds to a call of `tool` as its name demands, and passes its requests to the test.
 async fn open(settings: &SourceSettings) -> (ToolSource, mpsc::UnboundedReceiver<Value>) {
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
     let (told, heard) = mpsc::unbounded_channel();
@@ -39,7 +39,7 @@ async fn serve(stream: DuplexStream, told: mpsc::UnboundedSender<Value>) {
             }
             Some(name) => Some(format!("{}\n", text_result(&message["id"], name))),
         };
-        // The test may have ended, and a source that has enough closes its pipes.
+        // The test may have ended, and a source that has failed closes its pipes.
         drop(told.send(message));
         if let Some(answer) = answer
             && input.write_all(answer.as_bytes()).await.is_err()
@@ -77,7 +77,7 @@ async fn a_call_has_its_arguments_and_its_key() {
     assert_eq!(asked["_meta"]["onward/idempotency-key"], "task-1");
 }
 
-/// TA1: what a person has approved.
+/// TA1: the text that a person has approved.
 #[tokio::test]
 async fn arguments_arrive_as_they_were_written() {
     let (source, _heard) = open(&pipes()).await;

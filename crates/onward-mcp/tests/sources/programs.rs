@@ -33,14 +33,14 @@ async fn a_program_that_cannot_be_started_or_ends_is_unreachable() {
 async fn a_program_ends_with_everything_that_it_started() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pid");
-    // It starts a child and then says nothing at all.
+    // The program starts a child process and then prints nothing.
     let script = format!("sleep 1000 & echo $! > {0}.new && mv {0}.new {0}; wait", file.display());
     let settings = SourceSettings { open_timeout: Duration::from_secs(2), ..shell(&script) };
     let error = failure(&settings).await;
     assert_eq!((error.code(), error.may_have_acted()), ("tool_timed_out", false));
     let child = std::fs::read_to_string(&file).unwrap();
     let status = format!("/proc/{}/stat", child.trim());
-    // What was killed may stay until its parent's parent has looked at it.
+    // A killed process may stay as a zombie until it is reaped.
     let gone = || std::fs::read_to_string(&status).map_or(true, |text| text.contains(") Z "));
     let started = Instant::now();
     while !gone() {
@@ -49,7 +49,7 @@ async fn a_program_ends_with_everything_that_it_started() {
     }
 }
 
-/// MC3. Cargo has set variables for this process, which stand for its keys.
+/// MC3. Cargo has set variables of this process, which stand for keys.
 #[tokio::test]
 async fn a_program_gets_no_variables_but_those_it_was_given() {
     let folder = tempfile::tempdir().unwrap();

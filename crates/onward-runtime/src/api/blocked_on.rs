@@ -1,7 +1,7 @@
-//! Why tasks that a run waits for are not being worked on, for people.
+//! Reasons why tasks of a run are not executed, for people.
 //!
-//! Puts together what the store, the workers and the limits know at one moment. Must never decide anything, and never tell of a task that
-//! somebody works on or takes at once: what is told is worth looking at.
+//! Combines what the store, the workers and the rate limits have at one moment. No decision depends on it. A task that a worker
+//! executes or takes at once is never listed.
 
 use onward_core::task::{Task, TaskState};
 use onward_core::{Name, RunKey, Timestamp};
@@ -9,34 +9,34 @@ use onward_store::TaskQuery;
 
 use crate::{CallId, Runtime, RuntimeError, WorkerInfo};
 
-/// How many tasks of a run are looked at, of those that wait and of those in quarantine.
+/// Number of tasks that are read for each state, queued and quarantined.
 const LOOKED_AT_MAX: usize = 100;
 
-/// What keeps a task of a run from being worked on.
+/// The reason why a task of a run is not executed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hindrance {
     pub task: CallId,
     pub kind: Name,
     pub why: WhyHindered,
-    /// Since when it is in quarantine.
+    /// When the task was quarantined.
     pub since: Option<Timestamp>,
-    /// When it goes on by itself.
+    /// When the task continues without intervention.
     pub until: Option<Timestamp>,
-    /// How many workers in a row vanished over it.
+    /// How many workers in a row were lost during this task.
     pub lost_workers: u32,
-    /// What its last attempt failed with.
+    /// Failure code of the last attempt.
     pub failure_code: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhyHindered {
-    /// No worker that is known takes tasks of this kind from its queue.
+    /// No known worker takes tasks of this kind from its queue.
     NoWorker,
-    /// The provider that it calls has refused a call with the same key, and wants to be left alone: no worker that has the kind gets it.
+    /// The provider rate-limited the key that the task uses, for all workers that have the kind.
     LimitClosed,
-    /// It was taken off its queue because worker after worker vanished over it; a person lets it go on.
+    /// The task lost too many workers and is off its queue until an operator retries it.
     Quarantined,
-    /// Its last attempt failed, and the pause before the next one is not over.
+    /// The last attempt failed, and the retry delay is not over.
     Retries,
 }
 
@@ -48,7 +48,7 @@ impl WhyHindered {
         WhyHindered::ALL.into_iter().find(|why| why.as_str() == word)
     }
 
-    /// Stable word.
+    /// Returns the stable word.
     pub fn as_str(self) -> &'static str {
         match self {
             WhyHindered::NoWorker => "no_worker",
@@ -72,12 +72,12 @@ impl Hindrance {
         }
     }
 
-    /// What to do about it, where somebody has to.
+    /// Returns what to do about it, if intervention is needed.
     pub fn hint(&self) -> Option<String> {
         match self.why {
             WhyHindered::NoWorker => Some(format!("start a worker that has `{}`", self.kind)),
             WhyHindered::Quarantined => {
-                Some(format!("find out why its workers vanish, then `onward queue retry {}` lets it go on", self.task))
+                Some(format!("find out why its workers vanish, then run `onward queue retry {}`", self.task))
             }
             WhyHindered::LimitClosed | WhyHindered::Retries => None,
         }
@@ -85,8 +85,8 @@ impl Hindrance {
 }
 
 impl Runtime {
-    /// What keeps tasks of the run from being worked on at this moment, as far as all servers on the store can tell; nothing for a run
-    /// whose tasks are worked on, and for one that has none. Of very many tasks some are left out.
+    /// Returns why tasks of the run are not executed at this moment, from what all servers on the store know. Empty if all
+    /// tasks are executed or there are none. Covers only part of a very long list of tasks.
     pub async fn hindrances(&self, key: &RunKey) -> Result<Vec<Hindrance>, RuntimeError> {
         let head = self.read_head(key).await?;
         if head.status.is_closed() || head.external.is_some() {
@@ -108,7 +108,7 @@ impl Runtime {
                 continue;
             }
             if anywhere.is_none() {
-                // Where the others cannot be asked, what is known here is all that is known.
+                // If the other servers cannot be read, only the workers of this one count.
                 let elsewhere = self.workers_elsewhere(&key.namespace).await.unwrap_or_default();
                 anywhere = Some(here.iter().cloned().chain(elsewhere).collect::<Vec<_>>());
             }
@@ -124,7 +124,7 @@ impl Runtime {
         Ok(self.store().list_tasks(query).await?)
     }
 
-    /// What keeps these workers from taking a task that could be taken now.
+    /// Returns why none of these workers takes a task that is due.
     fn hindered(&self, task: &Task, workers: &[WorkerInfo], now: Timestamp) -> Option<Hindrance> {
         let takes = |worker: &&WorkerInfo| worker.task_kinds.contains(&task.kind) && worker.queues.contains(&task.options.queue);
         let closed = |worker: &WorkerInfo| {
@@ -135,7 +135,7 @@ impl Runtime {
         if able.peek().is_none() {
             return Some(Hindrance::of(task, WhyHindered::NoWorker, None));
         }
-        // Open to one of them is open.
+        // One worker whose key is not rate-limited is enough.
         let first = able.collect::<Option<Vec<_>>>()?.into_iter().min()?;
         Some(Hindrance::of(task, WhyHindered::LimitClosed, Some(now.after(first))))
     }

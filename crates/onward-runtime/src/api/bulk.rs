@@ -1,9 +1,9 @@
-//! One verb for many runs: those that a filter finds.
+//! One verb for all runs that match a filter.
 //!
-//! Works in batches, newest runs first; whoever asks goes on with the cursor of the answer, so nothing is kept between two batches and
-//! any batch can be asked for again. Runs that are started meanwhile are newer than every cursor and are left alone.
+//! Works in batches, newest runs first. The client continues with the cursor of the reply, so the server keeps no state between
+//! batches and any batch can be repeated. Runs that are started meanwhile are newer than every cursor and are not affected.
 //!
-//! Invariant U1: a batch that is asked for again with the same bulk id does nothing to a run that it did not do before.
+//! Invariant U1: a batch that is repeated with the same bulk id applies its verb at most once to each run.
 
 use onward_core::budget::Budget;
 use onward_core::event::{CancelRequested, PauseReason, RunPaused, RunResumed, TerminateRequested};
@@ -15,13 +15,13 @@ use onward_store::{PAGE_DEFAULT, RunQuery, StoreError};
 use crate::api::runs::{check_id, check_text};
 use crate::{Runtime, RuntimeError};
 
-/// How many runs one batch has at most.
+/// Maximum number of runs in one batch.
 pub const BULK_MAX: usize = 1_000;
 
-/// How many ids a count shows.
+/// Number of ids in the sample of a dry run.
 const SAMPLE: usize = 20;
 
-/// What is done to each run.
+/// The verb that is applied to each run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BulkVerb {
     Cancel,
@@ -51,7 +51,7 @@ impl BulkVerb {
         BulkVerb::ALL.into_iter().find(|verb| verb.as_str() == word)
     }
 
-    /// The runs that the verb is for, where a filter names no status.
+    /// Returns the statuses that the verb applies to, for a filter without a status.
     fn statuses(self) -> Vec<Status> {
         match self {
             BulkVerb::Cancel | BulkVerb::Terminate => vec![Status::Pending, Status::Running, Status::Waiting, Status::Paused],
@@ -63,41 +63,41 @@ impl BulkVerb {
     }
 }
 
-/// One batch of a verb for many runs.
+/// A request for one batch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bulk {
     pub verb: BulkVerb,
-    /// Which runs; its limit is the size of the batch, its cursor where the batch before ended.
+    /// Selects the runs. Its limit is the size of the batch, its cursor the end of the batch before.
     pub filter: RunQuery,
-    /// The filter may find every run of the namespace.
+    /// Permits a filter that matches every run of the namespace.
     pub all: bool,
-    /// Only count.
+    /// Only counts the runs.
     pub dry_run: bool,
     /// The same for all batches and repeats of one request.
     pub bulk_id: String,
     pub reason: String,
-    /// A retry executes again also what failed with `outcome_unknown`.
+    /// A retry also executes calls again that failed with `outcome_unknown`.
     pub include_outcome_unknown: bool,
-    /// What the caller may let a run spend that is retried.
+    /// Upper bound on the budget of a retried run, from the caller's credential.
     pub budget_max: Option<Budget>,
 }
 
-/// What became of a batch.
+/// The result of a batch.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct BulkDone {
-    /// How many runs the filter found: in this batch, or in all for a count.
+    /// Number of runs that match: in this batch, or in total for a dry run.
     pub matched: u64,
     pub done: u64,
-    /// Runs to which the verb does not apply any more, and why.
+    /// Runs to which the verb no longer applies, with the error code.
     pub refused: Vec<(RunId, &'static str)>,
-    /// Some of the runs that were found, for a count.
+    /// Some of the matching runs, for a dry run.
     pub sample: Vec<RunId>,
-    /// Where the next batch begins; none after the last.
+    /// The cursor of the next batch; `None` after the last.
     pub next: Option<String>,
 }
 
 impl Runtime {
-    /// Does one batch, or counts all that the filter finds.
+    /// Executes one batch, or counts all matching runs.
     pub async fn bulk_runs(&self, bulk: Bulk) -> Result<BulkDone, RuntimeError> {
         check_id("bulk id", &bulk.bulk_id)?;
         check_text("reason", &bulk.reason)?;
@@ -158,7 +158,7 @@ impl Runtime {
     }
 }
 
-/// Whether the filter leaves nothing out.
+/// Returns true if the filter matches every run.
 fn is_empty(query: &RunQuery) -> bool {
     query.kind.is_none()
         && query.statuses.is_empty()
@@ -168,7 +168,7 @@ fn is_empty(query: &RunQuery) -> bool {
         && query.created_until.is_none()
 }
 
-/// The run has changed since it was found; the others go on.
+/// Returns true if the error concerns only this run, which has changed since it was listed; the batch continues.
 fn is_about_the_run(error: &RuntimeError) -> bool {
     let RuntimeError::Store(error) = error else { return false };
     matches!(

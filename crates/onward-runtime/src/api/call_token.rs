@@ -1,7 +1,7 @@
-//! The public id of an approval, a promise or a task: the call of the code that asked for it.
+//! The public id of an approval, a promise or a task: run, generation and call id.
 //!
-//! Owns the text form `RUN~GENERATION~PLACE`. The namespace is not part of it: it comes from whoever asks, so that an id from one
-//! namespace can never point into another.
+//! Owns the text form `RUN~GENERATION~PLACE`. The namespace is not part of it. It comes from the request, so an id of one
+//! namespace can never refer to another.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub struct CallId {
 }
 
 impl CallId {
-    /// Reads the text form from the right, because a run's id may contain `~` itself.
+    /// Parses the text form from the right, because a run's id may contain `~`.
     pub fn parse(namespace: &Namespace, text: &str) -> Result<CallId, RuntimeError> {
         let invalid = || RuntimeError::CallIdInvalid { text: text.chars().take(300).collect() };
         let mut parts = text.rsplitn(3, '~');

@@ -1,7 +1,7 @@
-//! What a caller may ask, wherever the runtime is.
+//! The verbs as a trait, for callers inside and outside the process.
 //!
-//! [`Runtime`] is the door inside one process; a door over a network is made elsewhere and behaves the same. The methods are the
-//! runtime's verbs, which say what they promise.
+//! [`Runtime`] implements it inside one process; a remote client implements it over the network with the same behavior. The
+//! methods are documented at the runtime's methods of the same name.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -31,27 +31,27 @@ use crate::{
     QueueInfo, Runtime, RuntimeError, SendSignal, StartRun, StartTask, StreamPage, TaskView, WhyPending, WorkerInfo,
 };
 
-/// How many records are read at a time.
+/// Page size of log reads, in records.
 const PAGE: usize = 1_000;
 
 pub type DoorFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, RuntimeError>> + Send + 'a>>;
 
-/// Tells how a run ended.
+/// A handle that waits for the result of a run.
 pub trait Outcome: Send + Sync {
     /// Waits until the run is closed, through all its generations.
     fn outcome(&self) -> DoorFuture<'_, Result<Payload, Failure>>;
 }
 
-/// Tells of every append to one run.
+/// A handle that waits for appends to one run.
 pub trait Changes: Send {
-    /// Returns after an append that came since the watch was made or this last returned.
+    /// Returns after an append since the watch was created or since the last call returned.
     fn changed(&mut self) -> DoorFuture<'_, ()>;
 
-    /// The generation last known of.
+    /// Returns the generation that was seen last.
     fn generation(&self) -> u32;
 }
 
-/// The verbs.
+/// The API verbs.
 pub trait Door: Send + Sync {
     fn start_and_watch(&self, start: StartRun) -> DoorFuture<'_, (Started, Arc<dyn Outcome>)>;
     fn start_task(&self, start: StartTask) -> DoorFuture<'_, (Started, Arc<dyn Outcome>)>;
@@ -65,7 +65,7 @@ pub trait Door: Send + Sync {
     fn list_deleted(&self, query: DeletedQuery) -> DoorFuture<'_, Vec<DeletedRun>>;
     fn read_log(&self, key: RunKey, generation: Option<u32>, from: Index, limit: usize) -> DoorFuture<'_, Vec<Record>>;
 
-    /// The run's current generation as its log tells it, at one moment (F27).
+    /// Reads the current generation of a run at one moment, folded from its log (F27).
     fn read_run(&self, key: RunKey) -> DoorFuture<'_, RunView> {
         Box::pin(async move {
             loop {
@@ -75,24 +75,24 @@ pub trait Door: Send + Sync {
                 let same = created_at(&records) == Some(head.created_at);
                 if covered && same {
                     let mut view = RunView::fold(head, &records);
-                    // An agent is given its input before its turns, and not again with every one.
+                    // Only the first generation of an agent has its input; later turns do not repeat it.
                     if let Some((run, generation)) = find_prelude(self, &view.head, &records).await? {
                         let first = self.read_log(run, Some(generation), Index(0), 1).await?;
                         view.input = first.first().and_then(Record::started).map_or(view.input, |started| started.input.clone());
                     }
                     return Ok(view);
                 }
-                // The run was deleted and started anew while it was read: begin again.
+                // The run was deleted and started again during the read: read it again.
             }
         })
     }
 
-    /// A page of the conversation of an agent; see [`EntryPage`].
+    /// Reads a page of an agent's conversation; see [`EntryPage`].
     fn read_entries(&self, key: RunKey, query: EntryQuery) -> DoorFuture<'_, EntryPage> {
         Box::pin(read_page(self, key, query))
     }
 
-    /// Appends an entry from outside; under a key that is there already, with the same role and content, it is that one.
+    /// Appends an entry from outside. If an entry with the same key, role and content exists, returns that one.
     fn append_entry(&self, key: RunKey, append: AppendEntry) -> DoorFuture<'_, AppendedEntry> {
         Box::pin(async move {
             match known_entry(self, &key, &append).await? {
@@ -102,10 +102,10 @@ pub trait Door: Send + Sync {
         })
     }
 
-    /// Like that, for whoever has looked for the key in the conversation.
+    /// Appends an entry like [`Door::append_entry`], but without searching the conversation for its key first.
     fn put_entry(&self, key: RunKey, append: AppendEntry) -> DoorFuture<'_, AppendedEntry>;
 
-    /// Goes on from an earlier entry of the conversation of an agent.
+    /// Continues the conversation of an agent from an earlier entry.
     fn branch_run(&self, key: RunKey, branch: BranchRun) -> DoorFuture<'_, Appended>;
 
     fn list_runs(&self, query: RunQuery) -> DoorFuture<'_, RunPage>;
@@ -139,7 +139,8 @@ pub trait Door: Send + Sync {
     fn retry_task(&self, call: CallId) -> DoorFuture<'_, ()>;
 }
 
-/// Where the log is of what an agent did before the turn whose log `records` are; `None` if they need none, or if its original is gone.
+/// Finds the log of the agent's generation before the turn in `records`. Returns `None` if the turn needs none or its original
+/// is deleted.
 pub async fn find_prelude(
     door: &(impl Door + ?Sized),
     head: &RunHead,
@@ -161,7 +162,7 @@ pub async fn find_prelude(
     }
 }
 
-/// The log of one generation, at least up to where its head says it ends.
+/// Reads the log of one generation, at least up to the end that `head` has.
 pub async fn read_records(door: &(impl Door + ?Sized), head: &RunHead) -> Result<Vec<Record>, RuntimeError> {
     let mut records: Vec<Record> = Vec::new();
     loop {

@@ -1,7 +1,7 @@
-//! Answers to questions that are answered exactly once: approvals and promises.
+//! Approvals and promises: calls that accept one result from outside.
 //!
-//! Checks that the question exists, is of the right kind, and may be answered by this person; the store sees to it that the first
-//! answer wins and that a repeat of it is no error (L12).
+//! Checks that the call exists, that its type fits, and that the caller may decide it. The store accepts the first result and
+//! treats a repeat of it as success (L12).
 
 use std::collections::BTreeMap;
 
@@ -15,33 +15,33 @@ use crate::api::runs::{check_id, check_text};
 use crate::schemas::depth::check_payload;
 use crate::{CallId, Runtime, RuntimeError};
 
-/// Who fills a question's slot when nobody answers: its deadline, or the code that gave it up.
+/// Ids of the results that the engine itself records: when the deadline passes, and when the code withdraws the call.
 const RESERVED_IDS: [&str; 2] = ["expired", "withdrawn"];
 
-/// How many records are read at a time.
+/// Page size of log reads, in records.
 const PAGE: usize = 1_000;
 
-/// A person's decision.
+/// A person's decision of an approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decide {
     pub approved: bool,
     pub feedback: Option<String>,
-    /// Must be one of the deciders, where the approval names any.
+    /// Must be one of the deciders, if the approval names any.
     pub decided_by: Option<String>,
-    /// The same id again is the same decision; another one has lost.
+    /// Idempotency key: a repeat with the same id is the same decision; another id loses.
     pub decision_id: String,
 }
 
-/// Who may answer a question.
+/// The restrictions on who may decide an approval.
 #[derive(Default)]
 struct Deciders {
-    /// None named means anybody.
+    /// Empty if anyone may decide.
     named: Vec<String>,
     not_by_requester: bool,
 }
 
 impl Runtime {
-    /// Decides an approval. Fails with `signal_lost` when another decision, or the deadline, came first.
+    /// Decides an approval. Fails with `signal_lost` if another decision or the deadline came first.
     pub async fn decide_approval(&self, call: &CallId, decide: Decide) -> Result<Appended, RuntimeError> {
         let approved = decide.approved;
         let input = self.decision(call, decide).await?;
@@ -52,8 +52,8 @@ impl Runtime {
         Ok(appended)
     }
 
-    /// Resumes a run that was paused to ask again for what was approved before (Z8), once all of it is approved. A decision that is repeated
-    /// finishes what one before it has not.
+    /// Resumes a run that was paused for renewed approvals (Z8) once all of them are approved. A repeated decision completes
+    /// the resume that an earlier one left undone.
     async fn go_on_if_approved(&self, key: &RunKey) -> Result<(), RuntimeError> {
         let head = self.read_head(key).await?;
         if head.status != Status::Paused || !head.asks.is_empty() {
@@ -69,7 +69,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// The input that a decision is, checked.
+    /// Checks a decision and returns it as an input.
     pub(crate) async fn decision(&self, call: &CallId, decide: Decide) -> Result<Input, RuntimeError> {
         let Decide { approved, feedback, decided_by, decision_id } = decide;
         check_answer_id("decision id", &decision_id)?;
@@ -81,7 +81,7 @@ impl Runtime {
         }
         if not_by_requester {
             let requester = self.read_head(&call.run).await?.requester;
-            // Who is not known may be the requester.
+            // An unknown decider may be the requester.
             if decided_by.is_none() || decided_by == requester {
                 return Err(RuntimeError::DecidedByRequester { call: call.clone() });
             }
@@ -91,7 +91,7 @@ impl Runtime {
         Ok(Input::answer(event, call.generation, &call.place, &decision_id))
     }
 
-    /// Resolves a promise. Fails with `signal_lost` when another resolution, or the deadline, came first.
+    /// Resolves a promise. Fails with `signal_lost` if another resolution or the deadline came first.
     pub async fn resolve_promise(
         &self,
         call: &CallId,
@@ -106,22 +106,22 @@ impl Runtime {
         self.append(&call.run, Input::answer(event, call.generation, &call.place, resolution_id)).await
     }
 
-    /// Whether the code has left an open question behind, on another way than the one it goes: an answer would go to nobody. It is open until
-    /// its turn ends, because the code may come to ask it again.
+    /// Returns true if an approval is open but abandoned: the code diverged and no longer waits for it. It stays open until the
+    /// turn ends, because the code may request it again.
     async fn is_left(&self, wait: &Wait) -> Result<bool, RuntimeError> {
         if is_asked(&self.read_run(&wait.run).await?, wait) {
             return Ok(false);
         }
-        // Somebody may have answered it meanwhile, and then that is what is told.
+        // A decision may have arrived meanwhile; then the store reports that one.
         let (namespace, run) = (wait.run.namespace.clone(), Some(wait.run.clone()));
         let open = self.store().list_waits(WaitQuery { namespace, kind: Some(wait.kind), run, ..WaitQuery::default() }).await?;
         Ok(open.contains(wait))
     }
 
-    /// Returns who may answer the question.
+    /// Returns who may decide the call.
     ///
-    /// A question that is open is found among the waits. One that is not may be answered already, and then its repeat is no error; so the
-    /// log is asked, which never forgets and in which a question never changes.
+    /// An open call is among the waits. Any other call may be decided already, and a repeat of that decision is no error, so
+    /// the log is searched for the request.
     async fn deciders(&self, call: &CallId, kind: WaitKind) -> Result<Deciders, RuntimeError> {
         let (namespace, run) = (call.run.namespace.clone(), Some(call.run.clone()));
         let open = self.store().list_waits(WaitQuery { namespace, kind: Some(kind), run, ..WaitQuery::default() }).await?;
@@ -154,19 +154,19 @@ impl Runtime {
     }
 }
 
-/// Which questions the runs that have asked them still wait for: what nobody could answer, nobody is asked.
+/// Filter of open approvals: keeps those that the code of their run still waits for.
 #[derive(Default)]
 pub(crate) struct Asking {
-    /// The runs that were looked at; `None` where the code can leave nothing behind.
+    /// The runs read so far; `None` for a run whose code cannot abandon calls.
     views: BTreeMap<RunKey, Option<RunView>>,
 }
 
 impl Asking {
-    /// Whether the code that has asked it waits for the answer: it may have gone another way since.
+    /// Returns true if the code of the run still waits for the approval.
     pub async fn asks(&mut self, runtime: &Runtime, wait: &Wait) -> Result<bool, RuntimeError> {
         if !self.views.contains_key(&wait.run) {
             match Asking::look(runtime, &wait.run).await {
-                // It was deleted meanwhile.
+                // The run was deleted meanwhile.
                 Err(RuntimeError::Store(StoreError::RunNotFound { .. })) => return Ok(false),
                 view => self.views.insert(wait.run.clone(), view?),
             };
@@ -174,7 +174,8 @@ impl Asking {
         Ok(self.views[&wait.run].as_ref().is_none_or(|view| is_asked(view, wait)))
     }
 
-    /// Code that has no checkpoint behind it is replayed strictly: its log, which may be long, need not be read.
+    /// Reads the run only if a checkpoint precedes it. Without one it is replayed strictly and cannot abandon calls, and its
+    /// log may be long.
     async fn look(runtime: &Runtime, run: &RunKey) -> Result<Option<RunView>, RuntimeError> {
         let first = runtime.store().read_log(run.clone(), None, Index(0), 1).await?;
         let started = first.first().and_then(|record| record.started());
@@ -182,7 +183,7 @@ impl Asking {
     }
 }
 
-/// Whether the run waits for the answer.
+/// Returns true if the run waits for the approval.
 fn is_asked(view: &RunView, wait: &Wait) -> bool {
     view.awaiting.iter().any(|awaited| awaited.kind == AwaitedKind::Approval && awaited.place.as_ref() == Some(&wait.place))
 }

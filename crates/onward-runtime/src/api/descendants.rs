@@ -1,10 +1,10 @@
-//! The runs below a run: its children, theirs, and so on, and what they ask.
+//! The runs below a run: its children, their children and so on, and their open approvals.
 //!
-//! Owns who belongs to a conversation beside its own run. A run is below another if the other has started it, or waits for it, or if it is
-//! below such a run: a fork waits for children that its original has started. Must never go through more than the open questions of the
-//! families that are asked for, the runs that ask them, and the heads above these.
+//! Defines which runs belong to a conversation besides its own run. A run is below another if the other started it, awaits it,
+//! or if it is below such a run: a fork awaits children that its original started. Reads only the open approvals of the root
+//! runs concerned, the runs that requested them, and the heads of their ancestors.
 //!
-//! Invariant BL1: a question is told as one of a run, and decided as one, only if it is of that run or of one below it.
+//! Invariant BL1: an approval is listed and decided as one of a run only if that run or a run below it requested it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,11 +16,11 @@ use onward_store::{PAGE_DEFAULT, WaitQuery};
 use crate::api::decide::Asking;
 use crate::{Runtime, RuntimeError};
 
-/// How many runs are above one at most; more are a circle of ids that were given twice.
+/// Bound on the number of ancestors. A longer chain is a cycle of reused ids.
 const ABOVE_MAX: usize = 1_000;
 
 impl Runtime {
-    /// Whether `run` is `top`, or below it.
+    /// Returns true if `run` is `top` or below it.
     pub async fn is_below(&self, run: &RunKey, top: &RunKey) -> Result<bool, RuntimeError> {
         if run == top {
             return Ok(true);
@@ -29,7 +29,7 @@ impl Runtime {
         self.is_under(run, &tops, &mut BTreeMap::new()).await
     }
 
-    /// What `top` and the runs below it ask, oldest first.
+    /// Lists the open approvals of `top` and the runs below it, oldest first.
     pub(crate) async fn waits_below(&self, top: &RunKey, query: WaitQuery) -> Result<Vec<Wait>, RuntimeError> {
         let tops = self.tops(top).await?;
         let families: BTreeMap<&str, &RunKey> = tops.iter().map(|top| (family(&top.id), top)).collect();
@@ -46,13 +46,13 @@ impl Runtime {
         Ok(found)
     }
 
-    /// The run, and those that it waits for: an id that the code has chosen says nothing of a family.
+    /// Returns the run and the children that it awaits. Code may choose a child's id, so a child may have another root run.
     async fn tops(&self, top: &RunKey) -> Result<BTreeSet<RunKey>, RuntimeError> {
         let awaited = self.read_run(top).await?.awaiting.into_iter().filter_map(|awaited| awaited.child);
         Ok(awaited.map(|id| RunKey::new(top.namespace.clone(), id)).chain([top.clone()]).collect())
     }
 
-    /// Goes up from `run`; what is found out on the way is kept in `known`.
+    /// Walks up the ancestors of `run`. Results are cached in `known`.
     async fn is_under(
         &self,
         run: &RunKey,

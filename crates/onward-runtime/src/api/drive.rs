@@ -1,7 +1,7 @@
-//! Taking one very run: for hosts that work on a run only while somebody asks them to.
+//! Claims one specific run, for hosts that work on a run only on demand.
 //!
-//! Whoever drives a run is its worker for that long, with a lease and an inbox like any other; nothing is told apart afterwards. Must
-//! never leave a lease with somebody who does not know of it (W1).
+//! The caller becomes the worker of the run, with a lease and an inbox like any other worker; the log shows no difference. A
+//! lease must never stay with a worker that does not know of it (W1).
 
 use onward_core::run::{Input, Refusal};
 use onward_core::{RunHead, RunKey, Status};
@@ -10,39 +10,39 @@ use onward_store::{Appended, ClaimedOne, ClaimedRun, StoreError};
 use crate::worker::local::give_back;
 use crate::{CallId, Decide, RuntimeError, SendSignal, WorkerPort};
 
-/// What is brought to a run by whoever drives it.
+/// Input that is recorded together with the claim of a run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Delivery {
     #[default]
     Nothing,
     Signal(SendSignal),
-    /// The decision of one of the run's approvals.
+    /// A decision of one of the run's approvals.
     Decision(CallId, Decide),
 }
 
-/// What came of [`WorkerPort::resume_agent`].
+/// The result of [`WorkerPort::resume_agent`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resumed {
     pub head: RunHead,
-    /// The answer to what was brought.
+    /// The receipt of the delivered input.
     pub appended: Option<Appended>,
-    /// The lease of whoever has won, or why there is none.
+    /// The lease, or the reason why this worker did not get one.
     pub claimed: Result<ClaimedRun, NotResumed>,
 }
 
-/// Why somebody who wanted to go on with an agent does not.
+/// The reason why an agent was not resumed by this worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotResumed {
-    /// Another worker has it.
+    /// Another worker holds the agent.
     Held,
-    /// It waits, and nothing was brought that it waits for.
+    /// The agent waits, and the delivered input, if any, does not wake it.
     Waiting,
     Paused,
     Closed,
 }
 
 impl NotResumed {
-    /// Stable word.
+    /// Returns the stable word.
     pub fn as_str(self) -> &'static str {
         match self {
             NotResumed::Held => "held",
@@ -57,16 +57,17 @@ impl NotResumed {
             Status::Paused => NotResumed::Paused,
             Status::Waiting => NotResumed::Waiting,
             status if status.is_closed() => NotResumed::Closed,
-            // Pending and not given is what somebody else was given.
+            // A pending run that was not claimed went to another worker.
             _ => NotResumed::Held,
         }
     }
 }
 
 impl WorkerPort {
-    /// Goes on with an agent that nobody works on. Of all who want to, one gets it; that it was not this worker is an answer and no error.
+    /// Claims an agent that no worker holds. If several workers compete, one gets it; losing is reported in `claimed`, not as
+    /// an error.
     ///
-    /// May be dropped at any time, like [`WorkerPort::claim_run`].
+    /// Cancel-safe, like [`WorkerPort::claim_run`].
     pub async fn resume_agent(&self, key: &RunKey, delivery: Delivery) -> Result<Resumed, RuntimeError> {
         let lost = match self.claim_run(key, delivery).await {
             Ok(ClaimedOne { appended, head, claimed }) => {
@@ -84,10 +85,10 @@ impl WorkerPort {
         Ok(Resumed { head: self.runtime().read_head(key).await?, appended: None, claimed: Err(lost) })
     }
 
-    /// Takes this run, whatever its kind, with what is brought to it, in one write: a run that anybody works on is `run_busy` and takes
-    /// nothing. Without a lease in the answer, the run had nothing to do.
+    /// Claims the run, of any kind, and appends the delivered input in one write. A run that a worker holds is left unchanged
+    /// and fails with `run_busy`. Without a lease in the result, the run had nothing to do.
     ///
-    /// May be dropped at any time: what was brought is then recorded or not, and nobody keeps the run.
+    /// Cancel-safe: the input is then recorded or not, and the lease is given back.
     pub async fn claim_run(&self, key: &RunKey, delivery: Delivery) -> Result<ClaimedOne, RuntimeError> {
         let input = self.input_of(key, delivery).await?;
         let (port, key) = (self.clone(), key.clone());
@@ -98,7 +99,7 @@ impl WorkerPort {
                 give_back(port.runtime(), port.worker(), vec![run], Vec::new()).await;
             }
         });
-        let gone = |_| StoreError::Unavailable { why: "the runtime has ended".to_owned() };
+        let gone = |_| StoreError::Unavailable { why: "the runtime has stopped".to_owned() };
         Ok(hears.await.map_err(gone)??)
     }
 
@@ -116,7 +117,7 @@ impl WorkerPort {
     }
 
     async fn take_one(&self, key: RunKey, input: Option<Input>) -> Result<ClaimedOne, StoreError> {
-        let full = || StoreError::Unavailable { why: "this worker holds as many runs as it may".to_owned() };
+        let full = || StoreError::Unavailable { why: "this worker holds its maximum number of runs".to_owned() };
         let seats = self.take_seats(1);
         if seats.is_empty() {
             return Err(full());
@@ -126,7 +127,8 @@ impl WorkerPort {
         let claimed = runtime.store().claim_run(key, self.id().clone(), input).await;
         let mut one = self.worker().leases.noted(claimed, runtime.clock().now())?;
         window.end(one.claimed.as_mut_slice(), seats);
-        // Nobody leased it: an outside engine drives its own run, and a standalone task has no code to drive.
+        // The store leased nothing in these cases: an external run has another engine, and a standalone task has no workflow
+        // code.
         if one.head.external.is_some() {
             return Err(Refusal::External { key: one.head.key }.into());
         }

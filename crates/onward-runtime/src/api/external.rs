@@ -1,7 +1,7 @@
-//! What an outside engine may ask: to append to its log, to set its run's state, to read both.
+//! Verbs for external runs: append to the log, set the state, read both.
 //!
-//! Such a run has no worker here: nothing is claimed, nothing is woken, and every other verb on it is refused (X3). What is durable when
-//! an append returns `Ok` is all of it.
+//! An external run has no worker here: it is never claimed or woken, and every other verb refuses it (X3). When an append
+//! returns `Ok`, all of it is durable.
 
 use onward_core::external::{ExternalAppended, ExternalState};
 use onward_core::run::{NewRun, Refusal};
@@ -12,72 +12,72 @@ use crate::api::runs::check_id;
 use crate::schemas::depth::check_payload;
 use crate::{Runtime, RuntimeError};
 
-/// How many records a look for a place reads at a time: between two appends with events there are few without.
+/// Page size of a search for an event: between two appends with events there are few without.
 const PROBE: usize = 16;
 
-/// How much of a log is read through rather than searched.
+/// Size below which a part of a log is read instead of searched.
 const NEAR: u64 = 64;
 
-/// An append to the log of an outside engine.
+/// An append to the log of an external run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AppendExternal {
-    /// The index of the first event; nothing is taken when the log goes on elsewhere. Needed where there are events.
+    /// The index of the first event; the append is refused if the log ends elsewhere. Required if there are events.
     pub expected: Option<Index>,
     pub events: Vec<Payload>,
-    /// What the engine says of its run from now on.
+    /// The new state of the run.
     pub state: Option<ExternalState>,
-    /// The same id again is the same append.
+    /// Idempotency key: a repeat with the same id is the same append.
     pub append_id: Option<String>,
 }
 
-/// The answer to an append that was taken, now or before.
+/// The receipt of an append that was accepted now or before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AppendedExternal {
-    /// Where the log went on after it.
+    /// The end of the log after this append.
     pub next_index: Index,
     pub at: Timestamp,
     pub repeated: bool,
-    /// The run was made by it.
+    /// True if this append created the run.
     pub created: bool,
 }
 
-/// A run of an outside engine as it stands.
+/// The current view of an external run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExternalRun {
     pub head: RunHead,
-    /// What its engine said last; `None` where it has only appended.
+    /// The state that the engine set last; `None` if it has only appended.
     pub state: Option<ExternalState>,
 }
 
-/// Where an event of an outside engine is.
+/// The position of an event of an external run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExternalPlace {
-    /// Where in the run's log to begin to read.
+    /// The index in the run's log where reading starts.
     pub at: Index,
-    /// Where the engine's log goes on, as of then.
+    /// The end of the engine's log at that time.
     pub next_index: Index,
 }
 
 impl ExternalRun {
-    /// The index of the engine's next event.
+    /// Returns the index of the engine's next event.
     pub fn next_index(&self) -> Index {
         self.head.external.unwrap_or_default().next_index
     }
 }
 
 impl Runtime {
-    /// Appends events, sets the state, or both, in one write; a run that is not there is made by it.
+    /// Appends events, sets the state, or both, in one write. Creates the run if it does not exist.
     ///
-    /// Fails with `log_conflict` when somebody else has appended since, and says where the log goes on (X1).
+    /// Fails with `log_conflict` and the current end of the log if another append came first (X1).
     pub async fn append_external(&self, key: &RunKey, append: AppendExternal) -> Result<AppendedExternal, RuntimeError> {
         let AppendExternal { expected, events, state, append_id } = append;
         append_id.as_deref().map_or(Ok(()), |id| check_id("append id", id))?;
         events.iter().chain(state.iter().map(|state| &state.data)).try_for_each(check_payload)?;
         let run = NewRun::external(key.clone(), ExternalAppended { expected, events, state }, append_id.as_deref());
         let started = self.store().start_run(run, None).await?;
-        let appended = started.signal.expect("an append to an external run is answered");
+        let appended = started.signal.expect("an append to an external run has a receipt");
         let now = started.head.external.unwrap_or_default().next_index;
-        // Others may have appended since the first time: its first answer is in the log.
+        // Later appends may follow the repeated one: its first receipt is in the log.
         let first = if appended.repeated { self.appended_at(key, appended.index).await? } else { None };
         let next_index = first.unwrap_or(now);
         Ok(AppendedExternal { next_index, at: appended.at, repeated: appended.repeated, created: started.created })
@@ -98,17 +98,17 @@ impl Runtime {
             if let Some(state) = records.first().and_then(appended).and_then(|event| event.state.clone()) {
                 return Ok(ExternalRun { head, state: Some(state) });
             }
-            // The run was deleted and made anew while it was read: begin again.
+            // The run was deleted and created again during the read: read it again.
         }
     }
 
-    /// Deletes the run of an outside engine, open or closed, with everything it left.
+    /// Deletes an external run, open or closed, with its log.
     pub async fn delete_external(&self, key: &RunKey, reason: &str) -> Result<(), RuntimeError> {
         self.external_head(key).await?;
         self.delete_any(key, reason).await
     }
 
-    /// Where to begin to read in order to find the engine's event `from` and all behind it.
+    /// Finds the index from which a read returns the engine's event `from` and all later ones.
     pub async fn find_external(&self, key: &RunKey, from: Index) -> Result<ExternalPlace, RuntimeError> {
         let head = self.external_head(key).await?;
         let (mut low, mut high) = (0, head.next_index.0);
@@ -134,7 +134,7 @@ impl Runtime {
     }
 }
 
-/// What an outside engine appended, where a record is that.
+/// Returns the append of an external engine in the record, if it is one.
 fn appended(record: &Record) -> Option<&ExternalAppended> {
     match record.events.first() {
         Some(Event::ExternalAppended(event)) => Some(event),
@@ -142,7 +142,7 @@ fn appended(record: &Record) -> Option<&ExternalAppended> {
     }
 }
 
-/// Refuses what needs code of ours.
+/// Fails for an external run, which has no code here.
 pub(crate) fn refuse_external(head: &RunHead) -> Result<(), RuntimeError> {
     match head.external {
         Some(_) => Err(StoreError::from(Refusal::External { key: head.key.clone() }).into()),

@@ -1,6 +1,6 @@
-//! Asking a run's code something without recording it.
+//! Queries: reads of the memory of a run's code that are not recorded.
 //!
-//! The worker that has the run in memory answers; if none has, one that knows its kind replays the log and answers from there.
+//! The worker that holds the run answers. If none does, a worker with code for its kind replays the log and answers.
 
 use onward_core::{Failure, Name, Payload, RunKey};
 use tokio::sync::oneshot;
@@ -10,11 +10,12 @@ use crate::api::tasks::refuse_task;
 use crate::schemas::depth::check_payload;
 use crate::{Question, Runtime, RuntimeError};
 
-/// How often a question that nobody kept is asked again: the run moved while it was asked.
+/// Number of attempts: a query is lost if its run moves to another worker meanwhile.
 const TRIES: usize = 3;
 
 impl Runtime {
-    /// Asks the run's code, which may be at a worker of another process that shares the store; `None` when it knows no such query.
+    /// Queries the run's code, which may be in another process that shares the store. Returns `None` if the code has no such
+    /// query.
     pub async fn query_run(
         &self,
         key: &RunKey,
@@ -30,13 +31,13 @@ impl Runtime {
         }
     }
 
-    /// Whether a worker here could answer for the run.
+    /// Returns true if a worker of this process could answer for the run.
     pub(crate) async fn has_code_for(&self, key: &RunKey) -> bool {
         let Ok(head) = self.read_head(key).await else { return false };
         self.hub().inboxes.claim_of(key).is_some() || self.hub().workers.knowing(&head).is_some()
     }
 
-    /// Asks the run's code at the workers of this runtime.
+    /// Queries the run's code at the workers of this runtime.
     pub(crate) async fn query_here(
         &self,
         key: &RunKey,

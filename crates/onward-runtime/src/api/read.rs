@@ -1,6 +1,7 @@
-//! Reading runs: the whole view, the log, the outcome.
+//! Reads of runs: the whole view, the log, the outcome.
 //!
-//! A read sees a run as it was at one moment, or does not see it; never half of it, however fast it grows or goes (F27).
+//! A read returns a run as it was at one moment, or does not find it; never a mix of two moments, however fast the run grows or
+//! is deleted (F27).
 
 use onward_core::view::{RunView, outcome};
 use onward_core::{Failure, Index, Payload, Record, RunHead, RunKey, Status};
@@ -9,15 +10,15 @@ use onward_store::StoreError;
 use crate::api::external::refuse_external;
 use crate::{Door, EntryPage, EntryQuery, Runtime, RuntimeError};
 
-/// How many records are read at a time.
+/// Page size of log reads, in records.
 const PAGE: usize = 1_000;
 
-/// Why a run that has something to do is not being worked on.
+/// The reason why a run that has work is not running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhyPending {
-    /// No worker that is known has code for its kind and version. The run is unharmed: it goes on when one comes.
+    /// No known worker has code for the kind and version of the run. The run continues when one connects.
     NoCompatibleWorker,
-    /// A worker has the code and takes the run when it has room.
+    /// A worker has the code and claims the run when it has a free slot.
     Queued,
 }
 
@@ -26,7 +27,7 @@ impl WhyPending {
         [WhyPending::NoCompatibleWorker, WhyPending::Queued].into_iter().find(|why| why.as_str() == word)
     }
 
-    /// Stable word.
+    /// Returns the stable word.
     pub fn as_str(self) -> &'static str {
         match self {
             WhyPending::NoCompatibleWorker => "no_compatible_worker",
@@ -42,29 +43,29 @@ impl std::fmt::Display for WhyPending {
 }
 
 impl Runtime {
-    /// Why a run is pending, as far as the workers that have joined this runtime can tell; `None` for a run that is not.
+    /// Returns why a run is pending, judging by the workers of this runtime; `None` if the run is not pending.
     pub fn why_pending(&self, head: &RunHead) -> Option<WhyPending> {
         let known = || self.hub().workers.knowing(head).is_some();
         (head.status == Status::Pending).then(|| if known() { WhyPending::Queued } else { WhyPending::NoCompatibleWorker })
     }
 
-    /// The run's current generation as its log tells it.
+    /// Reads the current generation of a run, folded from its log.
     pub async fn read_run(&self, key: &RunKey) -> Result<RunView, RuntimeError> {
         Door::read_run(self, key.clone()).await
     }
 
-    /// A page of the conversation of an agent.
+    /// Reads a page of an agent's conversation.
     pub async fn read_entries(&self, key: &RunKey, query: EntryQuery) -> Result<EntryPage, RuntimeError> {
         Door::read_entries(self, key.clone(), query).await
     }
 
-    /// What the store knows of the run without reading its log.
+    /// Reads the head of a run without its log.
     pub async fn read_head(&self, key: &RunKey) -> Result<RunHead, RuntimeError> {
         let head = self.store().read_run(key.clone(), None).await?;
         Ok(head.ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?)
     }
 
-    /// Up to `limit` records from the one that holds event `from`; the current generation's unless another is named.
+    /// Reads up to `limit` records from the one that holds event `from`, of the current generation if `generation` is `None`.
     pub async fn read_log(
         &self,
         key: &RunKey,
@@ -75,7 +76,7 @@ impl Runtime {
         Ok(self.store().read_log(key.clone(), generation, from, limit).await?)
     }
 
-    /// How the run ended; `None` while it is open. Reads one record, not the log.
+    /// Returns the outcome of a closed run, `None` while it is open. Reads one record, not the log.
     pub async fn read_outcome(&self, key: &RunKey) -> Result<Option<Result<Payload, Failure>>, RuntimeError> {
         let head = self.read_head(key).await?;
         refuse_external(&head)?;
@@ -87,7 +88,7 @@ impl Runtime {
         Ok(records.last().and_then(outcome))
     }
 
-    /// The log of one generation, at least up to where its head says it ends.
+    /// Reads the log of one generation, at least up to the end that `head` has.
     pub(crate) async fn read_records(&self, head: &RunHead) -> Result<Vec<Record>, RuntimeError> {
         let mut records: Vec<Record> = Vec::new();
         loop {

@@ -1,7 +1,7 @@
-//! Runs that go on from a copy of a log: retry, fork and reset.
+//! Runs that continue from a copy of a log: retry, fork and reset.
 //!
-//! The copy is made here, from logs that cannot change any more where they are copied; the store decides whether it is still wanted, and
-//! writes all of it or nothing. A reset ends the original by news, so that no write touches two runs.
+//! The copy is made here, from parts of logs that no longer change. The store decides whether it is still valid and writes all
+//! of it or nothing. A reset ends the original through the outbox, so that no write touches two runs.
 
 use onward_core::budget::Budget;
 use onward_core::reopen::{self, Fork, OpenChildren, Retry};
@@ -12,33 +12,33 @@ use crate::api::runs::{check_id, check_text};
 use crate::api::transfer::read_ended;
 use crate::{Runtime, RuntimeError};
 
-/// A run that goes on from a point of another one's log.
+/// A request for a run that continues from a point of another run's log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ForkRun {
-    /// The id of the new run. The same fork again is the same run. Without one, every fork has its own, and all resets of a run to one
-    /// point have the same, so that a run has one successor there.
+    /// The id of the new run. A repeat of the same fork is the same run. Without an id, each fork gets its own, and all resets
+    /// of a run to the same point share one, so that a run has one successor there.
     pub id: Option<RunId>,
-    /// The generation to copy; the current one if it is not said.
+    /// The generation to copy; the current one if `None`.
     pub generation: Option<u32>,
-    /// The last event to copy; the end of the last commit if it is not said.
+    /// The last event to copy; the end of the last commit if `None`.
     pub index: Option<Index>,
-    /// End the original.
+    /// Ends the original.
     pub is_reset: bool,
-    /// Copy the signals that came behind the point, too.
+    /// Also copies the signals that came after the point.
     pub keep_signals: bool,
-    /// Start children again that had not answered at the point; otherwise their result is awaited together with the original.
+    /// Starts children again that had no result at the point; otherwise the new run awaits them together with the original.
     pub restart_children: bool,
-    /// Another version of the code than the original is pinned to.
+    /// The code version of the new run; that of the original if `None`.
     pub version: Option<Name>,
-    /// Where the chance of the new run derives from behind the point; any number.
+    /// Seed of the new run's random numbers after the point.
     pub seed: u64,
     pub reason: String,
-    /// What the caller may let a run spend.
+    /// Upper bound on the budget, from the caller's credential.
     pub budget_max: Option<Budget>,
 }
 
 impl ForkRun {
-    /// A fork at the end of the last commit that keeps signals and awaits the original's children.
+    /// Returns a fork at the end of the last commit that keeps signals and awaits the original's children.
     pub fn new(seed: u64) -> ForkRun {
         ForkRun {
             id: None,
@@ -54,12 +54,12 @@ impl ForkRun {
         }
     }
 
-    /// A reset: the original ends, so its children are started again.
+    /// Returns a reset: the original ends, so its children are started again.
     pub fn reset(seed: u64) -> ForkRun {
         ForkRun { is_reset: true, restart_children: true, ..ForkRun::new(seed) }
     }
 
-    /// What is asked for, in words that are the same for the same fork.
+    /// Returns the request as text, which is the same for the same fork.
     fn wish(&self) -> String {
         let from = self.index.map_or("last".to_owned(), |index| index.0.to_string());
         let (signals, children) =
@@ -70,9 +70,9 @@ impl ForkRun {
 }
 
 impl Runtime {
-    /// Lets a failed run go on: what it failed over is done again, everything else that is recorded stays (Z1).
+    /// Continues a failed run: calls that caused the failure are executed again, everything else in the log stays (Z1).
     ///
-    /// The same `request_id` again is the same request, whatever became of the run since.
+    /// A repeat with the same `request_id` is the same request, whatever happened to the run since.
     pub async fn retry_run(&self, key: &RunKey, retry: &Retry) -> Result<Restored, RuntimeError> {
         let request_id = &retry.request_id;
         check_id("request id", request_id)?;
@@ -84,7 +84,7 @@ impl Runtime {
         }
         let again = reopen::retry(&head, &records, retry, self.clock().now()).map_err(StoreError::from);
         let again = match again {
-            // A repeat finds the run failed again in a way that cannot be retried: it was taken all the same.
+            // This is a repeat of a retry that was accepted. Meanwhile the run failed again, in a way that cannot be retried.
             Err(_) if was_retried(&records, request_id) => return Ok(Restored { created: false, head }),
             again => again?,
         };
@@ -96,7 +96,7 @@ impl Runtime {
         Ok(restored)
     }
 
-    /// Begins a run that goes on from a point of this one's log; the original is kept, and ended by a reset.
+    /// Starts a run that continues from a point of this run's log. The original is kept; a reset ends it.
     pub async fn fork_run(&self, key: &RunKey, fork: ForkRun) -> Result<Restored, RuntimeError> {
         check_text("reason", &fork.reason)?;
         let Copied { head, earlier, records } = self.read_to_copy(key, fork.generation).await?;
@@ -127,7 +127,8 @@ impl Runtime {
         }
     }
 
-    /// A log to copy, and those before it that go along, all of one run: it may be deleted meanwhile, and another one get its id.
+    /// Reads a log to copy and the earlier ones that go along, all of one incarnation: the run may be deleted meanwhile and its
+    /// id reused.
     async fn read_to_copy(&self, key: &RunKey, generation: Option<u32>) -> Result<Copied, RuntimeError> {
         let read_head = async |generation| {
             let head = self.store().read_run(key.clone(), generation).await?;
@@ -147,9 +148,9 @@ impl Runtime {
         }
     }
 
-    /// The run of that id, if it is what the same fork made before.
+    /// Returns the run with that id if the same fork created it.
     async fn find_fork(&self, own: RunKey, original: &RunHead, fork: &ForkRun) -> Result<Option<Restored>, RuntimeError> {
-        // One of a later turn goes on in the generation that was copied; it was made without its earlier logs once.
+        // A fork continues in the generation that was copied. Older forks without their earlier logs continue in generation 0.
         for generation in [original.generation, 0] {
             let Some(log) = self.store().read_run(own.clone(), Some(generation)).await? else { continue };
             if is_made_by(&self.read_records(&log).await?, original, fork) {
@@ -160,9 +161,9 @@ impl Runtime {
     }
 }
 
-/// Whether this is the log that such a fork of the original goes on in.
+/// Returns true if `records` is the log in which such a fork of the original continues.
 fn is_made_by(records: &[Record], original: &RunHead, fork: &ForkRun) -> bool {
-    // A run that had the original's id before may have been forked like this too.
+    // An earlier incarnation of the original may have been forked in the same way.
     let copied = records.first().and_then(Record::started).and_then(|started| started.origins.last());
     let is_of_its_life = copied.is_some_and(|origin| original.life.is_none_or(|life| life == origin.seed));
     let asked = |event: &Event| match event {
@@ -175,7 +176,7 @@ fn is_made_by(records: &[Record], original: &RunHead, fork: &ForkRun) -> bool {
     is_of_its_life && records.iter().flat_map(|record| &record.events).any(asked)
 }
 
-/// What a fork is made of.
+/// The logs that a fork copies.
 struct Copied {
     head: RunHead,
     earlier: Vec<Vec<Record>>,

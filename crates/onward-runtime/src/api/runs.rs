@@ -1,7 +1,7 @@
-//! What a caller may ask of runs: start, signal, cancel, terminate, pause, resume, delete, list.
+//! Verbs for runs: start, signal, cancel, terminate, pause, resume, delete, list.
 //!
-//! Checks what came from outside and hands it to the store, which decides with `onward-core`. What is durable when a verb returns `Ok`
-//! is what the store promises: everything.
+//! Validates the arguments and passes them to the store, which decides with `onward-core`. When a verb returns `Ok`, its effect
+//! is durable.
 
 use std::sync::Arc;
 
@@ -24,27 +24,27 @@ use crate::worker::inbox::Ticket;
 use crate::worker::profile::Worker;
 use crate::{CallId, Runtime, RuntimeError};
 
-/// The longest reason or feedback, in bytes: texts for people, not data.
+/// Maximum size of a reason or feedback, in bytes: these are texts for people, not data.
 pub(crate) const TEXT_BYTES_MAX: usize = 64 * 1024;
 
-/// A run to be.
+/// A request to start a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StartRun {
-    /// The same key with the same kind and input is the same run.
+    /// A repeat with the same key, kind and input is the same run.
     pub key: RunKey,
     pub kind: Name,
-    /// The version of the code the run is pinned to.
+    /// The code version that the run is pinned to.
     pub version: Option<Name>,
     pub input: Payload,
-    /// Where the run's chance derives from; any number.
+    /// Seed of the run's random numbers.
     pub seed: u64,
-    /// Delivered with the start, in one write, also when the run exists already.
+    /// Delivered in the same write as the start, also if the run exists already.
     pub signal: Option<SendSignal>,
-    /// What the run is found by; of no account when it exists already.
+    /// Search attributes; ignored if the run exists already.
     pub attributes: Vec<Attribute>,
-    /// The trace that the caller stands in, as a `traceparent`. What is none is ignored.
+    /// Trace context of the caller, as a `traceparent`; an invalid value is ignored.
     pub trace: Option<String>,
-    /// What the run may spend, its children included; of no account when it exists already.
+    /// Budget of the run and its children; ignored if the run exists already.
     pub budget: Option<Allowance>,
 }
 
@@ -52,9 +52,9 @@ pub struct StartRun {
 pub struct SendSignal {
     pub name: Name,
     pub payload: Payload,
-    /// The same id again is the same signal.
+    /// Idempotency key: a repeat with the same id is the same signal.
     pub signal_id: Option<String>,
-    /// The run it comes from.
+    /// The run that sent the signal.
     pub sender: Option<RunKey>,
 }
 
@@ -62,7 +62,7 @@ impl SendSignal {
     pub(crate) fn into_input(self) -> Result<Input, RuntimeError> {
         let SendSignal { name, payload, signal_id, sender } = self;
         if name.as_str() == ENTRY_SIGNAL {
-            return Err(RuntimeError::IdReserved { what: "signal's name", id: name.to_string() });
+            return Err(RuntimeError::IdReserved { what: "signal name", id: name.to_string() });
         }
         if let Some(id) = &signal_id {
             check_id("signal id", id)?;
@@ -73,20 +73,21 @@ impl SendSignal {
 }
 
 impl Runtime {
-    /// Starts a run, or finds it. A run that a worker of this process can take at once is claimed in the same write and handed to it.
+    /// Starts a run, or returns the existing one. If a worker of this process has a free slot, the same write claims the run
+    /// for it.
     ///
-    /// May be dropped at any time: the run is then started or not, and worked on if it is.
+    /// Cancel-safe: the run is then started or not, and if it is, a worker gets it.
     pub async fn start_run(&self, start: StartRun) -> Result<Started, RuntimeError> {
         self.start_run_for(None, start).await
     }
 
-    /// Starts a run like [`Runtime::start_run`] and records who asks for it: the name of a credential.
+    /// Starts a run like [`Runtime::start_run`] and records the requester: the name of a credential.
     pub async fn start_run_for(&self, requester: Option<String>, start: StartRun) -> Result<Started, RuntimeError> {
         let StartRun { key, kind, version, input, seed, signal, attributes, trace, budget } = start;
         if kind.as_str().starts_with(TASK_KIND_PREFIX) {
             return Err(RuntimeError::KindReserved { kind });
         }
-        // Whoever starts it need not have its code: the run goes on with the code that there is now.
+        // A caller need not know the code: the run is pinned to the current version.
         let version = version.or_else(|| self.hub().workers.current_version(&key.namespace, &kind));
         attribute::check(&attributes)?;
         check_payload(&input)?;
@@ -120,14 +121,14 @@ impl Runtime {
         if reservation.confirm(&claimed) {
             self.hand_over(&worker, claimed).await;
         } else {
-            // The worker lost its session meanwhile; the run is as good as never claimed.
+            // The worker lost its session meanwhile: release the claim.
             self.store().release_run(claimed.head.key, claimed.head.epoch).await?;
         }
         Ok(started)
     }
 
-    /// Refuses what says nothing to an agent, because a model has no answer to it, and what [`Runtime::check_entry`] refuses. For doors
-    /// at which people say something; a signal may be empty.
+    /// Fails if a message to an agent is empty, because a model has no answer to it, or if [`Runtime::check_entry`] fails. For
+    /// messages of people; a signal may be empty.
     ///
     /// # Errors
     /// `message_empty`, `payload_invalid`, `attachment_invalid`.
@@ -135,7 +136,7 @@ impl Runtime {
         if says_nothing(content) { Err(RuntimeError::MessageEmpty) } else { Runtime::check_entry(content) }
     }
 
-    /// Refuses what is called JSON and is none, and attachments that nobody could ever show to a model.
+    /// Fails if a payload of type JSON is invalid JSON, or if an attachment can never be shown to a model.
     ///
     /// # Errors
     /// `payload_invalid`, `attachment_invalid`.
@@ -144,12 +145,12 @@ impl Runtime {
         attachment_fault(content).map_or(Ok(()), |why| Err(RuntimeError::AttachmentInvalid { why }))
     }
 
-    /// Puts a signal into the run's mailbox.
+    /// Appends a signal to the run's mailbox.
     pub async fn signal_run(&self, key: &RunKey, signal: SendSignal) -> Result<Appended, RuntimeError> {
         self.append(key, signal.into_input()?).await
     }
 
-    /// Asks the run to stop; its code may compensate first. A standalone task has none and ends at once.
+    /// Requests cancellation of the run; its code may compensate first. A standalone task has no such code and ends at once.
     pub async fn cancel_run(&self, key: &RunKey, reason: &str) -> Result<Appended, RuntimeError> {
         check_text("reason", reason)?;
         match self.append(key, Input::new(CancelRequested { reason: reason.to_owned() })).await {
@@ -158,42 +159,41 @@ impl Runtime {
         }
     }
 
-    /// Ends the run at once; its code is not asked.
+    /// Ends the run at once, without running its code.
     pub async fn terminate_run(&self, key: &RunKey, reason: &str) -> Result<Appended, RuntimeError> {
         check_text("reason", reason)?;
         self.append(key, Input::new(TerminateRequested { reason: reason.to_owned(), reset_to: None })).await
     }
 
-    /// Makes the run stand still, timers included, until it is resumed.
+    /// Pauses the run and its timers until it is resumed.
     pub async fn pause_run(&self, key: &RunKey, pause: RunPaused) -> Result<Appended, RuntimeError> {
         check_text("pause message", &pause.message)?;
         self.append(key, Input::new(pause)).await
     }
 
-    /// Lets a paused run go on, and may spend more or less than before: limits that are given take the place of those that there were, also
-    /// where nothing is paused.
+    /// Resumes a paused run. If limits are given, they replace those of its budget, also if the run is not paused.
     pub async fn resume_run(&self, key: &RunKey, budget: Option<Budget>) -> Result<Appended, RuntimeError> {
         let budget = budget.filter(|budget| !budget.is_unlimited());
         self.append(key, Input::new(Event::RunResumed(RunResumed { budget }))).await
     }
 
-    /// Deletes a closed run with all its generations. An open run of an outside engine is its engine's alone to delete.
+    /// Deletes a closed run with all its generations. An open external run can be deleted only by its engine.
     pub async fn delete_run(&self, key: &RunKey, reason: &str) -> Result<(), RuntimeError> {
-        // A damaged run has no head to be asked, and can be deleted all the same.
+        // A damaged run has no readable head, and can still be deleted.
         if self.read_head(key).await.is_ok_and(|head| head.external.is_some() && !head.status.is_closed()) {
             return Err(StoreError::from(Refusal::External { key: key.clone() }).into());
         }
         self.delete_any(key, reason).await
     }
 
-    /// Deletes whatever the store lets go.
+    /// Deletes a run, open or closed, as far as the store allows it.
     pub(crate) async fn delete_any(&self, key: &RunKey, reason: &str) -> Result<(), RuntimeError> {
         check_text("reason", reason)?;
         self.store().delete_runs(Delete::Run { key: key.clone(), reason: reason.to_owned() }).await?;
         Ok(())
     }
 
-    /// Runs that were deleted one by one, newest first, and why; remembered for as long as retention would have kept them.
+    /// Lists runs that were deleted individually, newest first, with the reason. The list reaches back as far as the retention.
     pub async fn list_deleted(&self, query: DeletedQuery) -> Result<Vec<DeletedRun>, RuntimeError> {
         Ok(self.store().list_deleted(query).await?)
     }
@@ -202,17 +202,18 @@ impl Runtime {
         Ok(self.store().list_runs(query).await?)
     }
 
-    /// How many open runs need which version of which kind.
+    /// Counts the open runs for each version of each kind.
     pub async fn list_versions(&self, namespace: Namespace) -> Result<Vec<VersionCount>, RuntimeError> {
         Ok(self.store().count_versions(namespace).await?)
     }
 
-    /// What was spent, by model, day, run or tree; runs that were deleted are in it.
+    /// Returns the cost by model, day, run or tree, including deleted runs.
     pub async fn read_spend(&self, query: SpendQuery) -> Result<Vec<SpendRow>, RuntimeError> {
         Ok(self.store().spend(query).await?)
     }
 
-    /// Open approvals, oldest first, whatever kind the query names; without those that code has left, which nobody can decide.
+    /// Lists open approvals, oldest first; the query's kind is ignored. Abandoned approvals, which cannot be decided, are left
+    /// out.
     pub async fn list_approvals(&self, query: WaitQuery) -> Result<Vec<Wait>, RuntimeError> {
         let query = WaitQuery { kind: Some(WaitKind::Approval), ..query };
         match query.run.clone().filter(|_| query.below) {
@@ -229,18 +230,17 @@ impl Runtime {
         }
     }
 
-    /// Tasks that were taken off their queue because worker after worker vanished over them, oldest first, whatever state the query
-    /// names.
+    /// Lists quarantined tasks, oldest first; the query's state is ignored.
     pub async fn list_quarantined(&self, query: TaskQuery) -> Result<Vec<Task>, RuntimeError> {
         Ok(self.store().list_tasks(TaskQuery { state: Some(TaskState::Quarantined), ..query }).await?)
     }
 
-    /// Open tasks in the order in which they were scheduled.
+    /// Lists open tasks in the order in which they were scheduled.
     pub async fn list_tasks(&self, query: TaskQuery) -> Result<Vec<Task>, RuntimeError> {
         Ok(self.store().list_tasks(query).await?)
     }
 
-    /// Puts a quarantined task back on its queue; it may lose as many workers again as a new one.
+    /// Puts a quarantined task back on its queue and resets its count of lost workers.
     pub async fn retry_task(&self, call: &CallId) -> Result<(), RuntimeError> {
         Ok(self.store().retry_task(TaskId::from(call.clone())).await?)
     }
@@ -251,8 +251,8 @@ impl Runtime {
     }
 }
 
-/// A seat and an inbox slot for a run that is being started here. Dropped before the store has answered, it leaves word that the worker
-/// may hold a run that nobody told it of (W1).
+/// A permit and an inbox slot for a run that is being started here. If it is dropped before the store has replied, it marks the
+/// run as a possible orphan: the worker may hold a lease that it does not know of (W1).
 struct Reservation {
     runtime: Runtime,
     worker: Arc<Worker>,
@@ -274,11 +274,11 @@ impl Reservation {
         self.runtime.hub().inboxes.confirm(self.ticket, run)
     }
 
-    /// The run was not claimed.
+    /// Releases the slot: the run was not claimed.
     fn withdraw(mut self) {
         self.settled = true;
         self.runtime.hub().inboxes.cancel(&self.key, self.ticket);
-        // An earlier start of the run may have been given up; what became of it can be told from now on.
+        // A start of the run that was given up earlier can be checked now.
         if self.worker.leases.has_orphan(&self.key) {
             self.worker.runs.want();
         }
@@ -296,7 +296,7 @@ impl Drop for Reservation {
     }
 }
 
-/// An id made up by a caller obeys the limits of every name.
+/// Fails with `id_invalid` if an id of a caller breaks the rules of names.
 pub(crate) fn check_id(what: &'static str, id: &str) -> Result<(), RuntimeError> {
     Name::new(id).map(drop).map_err(|source| RuntimeError::IdInvalid { what, source })
 }

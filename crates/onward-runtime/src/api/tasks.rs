@@ -1,7 +1,7 @@
-//! Standalone tasks: work for any worker that knows the kind, without a workflow around it.
+//! Standalone tasks: tasks that a caller queues without a workflow.
 //!
-//! Each is a run of a reserved kind that waits for its one task (R9), so ids, namespaces, retention and results are those of runs.
-//! Must never decide: what a start, a result and a cancellation do is decided in `onward-core`, in one write each.
+//! Each is a run of a reserved kind that waits for its one task (R9), so ids, namespaces, retention and results are those of
+//! runs. `onward-core` decides what a start, a result and a cancellation do, in one write each.
 
 use onward_core::event::{RunCanceled, RunStarted, StandaloneTask};
 use onward_core::run::{Input, NewRun, Refusal};
@@ -15,19 +15,19 @@ use crate::api::watch::OutcomeWatch;
 use crate::schemas::depth::check_payload;
 use crate::{Runtime, RuntimeError};
 
-/// A standalone task to be.
+/// A request to queue a standalone task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StartTask {
-    /// The same key with the same kind and input is the same task.
+    /// A repeat with the same key, kind and input is the same task.
     pub key: RunKey,
     pub kind: Name,
     pub input: Payload,
     pub options: TaskOptions,
-    /// The trace that the caller stands in, as a `traceparent`; what is none is ignored.
+    /// Trace context of the caller, as a `traceparent`; an invalid value is ignored.
     pub trace: Option<String>,
 }
 
-/// A standalone task as it stands.
+/// The current view of a standalone task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskView {
     pub head: RunHead,
@@ -35,22 +35,22 @@ pub struct TaskView {
     pub input: Payload,
     pub options: TaskOptions,
     pub state: TaskWord,
-    /// How many were begun.
+    /// Number of attempts that were started.
     pub attempts: u32,
-    /// Why the attempt before the current one failed.
+    /// Failure of the attempt before the current one.
     pub last_failure: Option<Failure>,
-    /// The latest that its worker told.
+    /// The latest progress that the worker reported.
     pub progress: Option<Payload>,
     pub outcome: Option<Result<Payload, Failure>>,
 }
 
-/// Where a standalone task stands, in a word.
+/// The state of a standalone task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TaskWord {
-    /// Waits for a worker, or for its next attempt.
+    /// Waits for a worker or for its next attempt.
     Queued,
     Running,
-    /// Taken off its queue after losing too many workers; a person decides.
+    /// Off its queue because it lost too many workers; an operator decides.
     Quarantined,
     Completed,
     Failed,
@@ -69,7 +69,7 @@ impl TaskWord {
         TaskWord::Terminated,
     ];
 
-    /// Stable word.
+    /// Returns the stable word.
     pub fn as_str(self) -> &'static str {
         match self {
             TaskWord::Queued => "queued",
@@ -100,7 +100,7 @@ impl TaskWord {
 }
 
 impl Runtime {
-    /// Queues a standalone task, or finds it. Durable when it returns; may be dropped at any time.
+    /// Queues a standalone task, or returns the existing one. Durable when it returns; cancel-safe.
     pub async fn start_task(&self, start: StartTask) -> Result<Started, RuntimeError> {
         let StartTask { key, kind, input, options, trace } = start;
         if let Some(key) = &options.idempotency_key {
@@ -121,14 +121,14 @@ impl Runtime {
         Ok(self.store().start_run(NewRun { key, started, signal: None }, None).await?)
     }
 
-    /// Like [`Runtime::start_task`], with a watch on its end that misses nothing.
+    /// Queues a task like [`Runtime::start_task`] and returns a watch that cannot miss its end.
     pub async fn start_task_and_watch(&self, start: StartTask) -> Result<(Started, OutcomeWatch), RuntimeError> {
         let watch = self.watch_outcome(&start.key);
         let started = self.start_task(start).await?;
         Ok((started, watch))
     }
 
-    /// A standalone task as it stands; a run that is none is `task_not_found`.
+    /// Reads a standalone task. Fails with `task_not_found` if the run is none.
     pub async fn read_task(&self, key: &RunKey) -> Result<TaskView, RuntimeError> {
         loop {
             let head = self.task_head(key).await?;
@@ -136,7 +136,7 @@ impl Runtime {
             let last = self.store().read_log(key.clone(), None, Index(head.next_index.0 - 1), 2).await?;
             let query = TaskQuery { namespace: key.namespace.clone(), run: Some(key.clone()), ..TaskQuery::default() };
             let task = self.store().list_tasks(query).await?.into_iter().next();
-            // It ended, or was deleted and begun anew, while it was read.
+            // The task ended, or was deleted and started again, during the read.
             let ends_there = last.last().is_some_and(|record| record.next_index() == head.next_index);
             let whole = ends_there && task.is_some() != head.status.is_closed();
             let (first, last) = (first.first(), last.last().filter(|record| record.ends_log()));
@@ -146,7 +146,7 @@ impl Runtime {
         }
     }
 
-    /// Takes a standalone task back: it ends as canceled at once, and a worker that is at it is told.
+    /// Cancels a standalone task: it ends at once, and a worker that executes it is notified.
     pub async fn cancel_task(&self, key: &RunKey, reason: &str) -> Result<Appended, RuntimeError> {
         check_text("reason", reason)?;
         self.task_head(key).await?;
@@ -169,7 +169,7 @@ impl Runtime {
     }
 }
 
-/// Refuses what needs the code of a workflow.
+/// Fails for a standalone task, which has no workflow code.
 pub(crate) fn refuse_task(head: &RunHead) -> Result<(), RuntimeError> {
     match head.is_task {
         true => Err(StoreError::from(Refusal::IsTask { key: head.key.clone() }).into()),
@@ -183,7 +183,7 @@ impl TaskView {
         let attempts = match (end.and_then(|record| record.events.last()), &task) {
             (Some(Event::RunCompleted(end)), _) => end.attempts.unwrap_or_default(),
             (Some(Event::RunFailed(end)), _) => end.attempts.unwrap_or_default(),
-            // The number is that of the next attempt while it waits for it.
+            // While the task waits, `attempt` is the number of the next attempt.
             (_, Some(task)) if task.state != TaskState::Leased => task.attempt - 1,
             (_, task) => task.as_ref().map_or(0, |task| task.attempt),
         };

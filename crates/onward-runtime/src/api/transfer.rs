@@ -1,7 +1,7 @@
-//! Runs out of one store and into another.
+//! Export of runs from one store and import into another.
 //!
-//! What one run had for another when it was taken may not have been delivered: after an import the children that a run awaits are
-//! started, if they did not come along, and closed children tell the parents that wait for them. Receivers take each of that once.
+//! An exported run may have had undelivered outbox messages. After an import, awaited children that did not come along are
+//! started, and closed children send their results to the parents that wait for them. Receivers accept each of these once.
 
 use std::collections::BTreeMap;
 
@@ -17,26 +17,26 @@ use onward_store::{Restore, RestoreRun, Restored, StoreError, StoreFuture};
 use crate::api::client::read_records;
 use crate::{Door, Runtime, RuntimeError};
 
-/// What became of runs that were to be imported.
+/// The result of an import.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Imported {
     pub created: Vec<RunId>,
-    /// Were there already, record for record.
+    /// Runs that existed already with the same records.
     pub unchanged: Vec<RunId>,
-    /// Were not taken, and why.
+    /// Runs that were refused, with the error code.
     pub refused: Vec<(RunId, &'static str)>,
 }
 
-/// How often a run is read anew that changes while it is read.
+/// Bound on repeated reads of a run that changes meanwhile.
 const ATTEMPTS: u32 = 100;
 
-/// How many runs are handed over at a time.
+/// Number of runs that are restored concurrently.
 const TOGETHER: usize = 100;
 
-/// How many records are read at a time.
+/// Page size of log reads, in records.
 const PAGE: usize = 1_000;
 
-/// A run as it stands, with all its generations.
+/// Reads a run with all its generations.
 pub async fn export_run(door: &(impl Door + ?Sized), key: &RunKey) -> Result<ExportedRun, RuntimeError> {
     for _ in 0..ATTEMPTS {
         let head = door.read_head(key.clone()).await?;
@@ -46,18 +46,18 @@ pub async fn export_run(door: &(impl Door + ?Sized), key: &RunKey) -> Result<Exp
         }
         let mut last = read_records(door, &head).await?;
         last.retain(|record| record.index < head.next_index);
-        // A run that has continued meanwhile, or was deleted and started anew, is read again.
+        // The run continued meanwhile, or was deleted and started again: read it again.
         let is_whole = last.last().is_some_and(|record| record.next_index() == head.next_index);
         if is_whole && created_at(&last) == Some(head.created_at) && logs.iter().all(|log| ends(log)) {
             logs.push(last);
             return Ok(ExportedRun { key: key.clone(), logs });
         }
     }
-    let why = "it is not as long as it should be".to_owned();
+    let why = "its records do not match its head".to_owned();
     Err(StoreError::LogCorrupt { key: key.clone(), index: Index(0), why }.into())
 }
 
-/// The log of a generation that has ended.
+/// Reads the log of a generation that has ended.
 pub(crate) async fn read_ended(door: &(impl Door + ?Sized), key: &RunKey, generation: u32) -> Result<Vec<Record>, RuntimeError> {
     let mut records: Vec<Record> = Vec::new();
     while !ends(&records) {
@@ -71,19 +71,20 @@ pub(crate) async fn read_ended(door: &(impl Door + ?Sized), key: &RunKey, genera
     Ok(records)
 }
 
-/// Whether an export goes on without the run that cannot be read for this.
+/// Returns true if an export skips the run because it cannot be read.
 pub fn leaves_out(error: &RuntimeError) -> bool {
     matches!(error.code(), "log_corrupt" | "store_corrupt")
 }
 
 impl Runtime {
-    /// Takes runs in. One that is there already with the same records is left alone; one with others is refused, and the rest goes on.
+    /// Imports runs. A run that exists with the same records is left alone; one with other records is refused, and the import
+    /// continues.
     pub async fn import_runs(&self, runs: Vec<ExportedRun>) -> Result<Imported, RuntimeError> {
         let (mut imported, mut taken) = (Imported::default(), Vec::new());
         let strangers = strangers(self, &runs).await?;
         let mut coming = runs.into_iter().zip(strangers);
         loop {
-            // Handed over together: a store makes one write of many.
+            // Restored concurrently: a store makes one write of many.
             let asked = coming.by_ref().take(TOGETHER).map(|(run, stranger)| (run.key.clone(), self.restore(run, stranger)));
             let asked: Vec<_> = asked.collect();
             if asked.is_empty() {
@@ -102,7 +103,7 @@ impl Runtime {
                 taken.push(key);
             }
         }
-        // Only now: a child that comes along must not be started before it is here.
+        // Only after all runs are restored: a child that comes along must not be started before.
         let mut owed = Owed { runtime: self, parents: BTreeMap::new() };
         for key in taken {
             owed.deliver(&key).await?;
@@ -119,7 +120,7 @@ impl Runtime {
     }
 }
 
-/// Whether a run is refused for what it is; the others may be taken.
+/// Returns true if the error concerns only this run; the import continues.
 fn is_about_the_run(error: &StoreError) -> bool {
     matches!(
         error,
@@ -130,7 +131,8 @@ fn is_about_the_run(error: &StoreError) -> bool {
     )
 }
 
-/// Of each run that has not ended: why it is not the child of whom it names, where that one is here or comes along.
+/// Returns for each open run why it is not the child of the parent that it names, if that parent is in the store or comes
+/// along.
 async fn strangers(runtime: &Runtime, runs: &[ExportedRun]) -> Result<Vec<Option<String>>, RuntimeError> {
     let along: BTreeMap<&RunKey, &ExportedRun> = runs.iter().map(|run| (&run.key, run)).collect();
     let (mut known, mut strangers) = (BTreeMap::new(), Vec::new());
@@ -148,7 +150,7 @@ async fn strangers(runtime: &Runtime, runs: &[ExportedRun]) -> Result<Vec<Option
                 known.insert(name.clone(), asked);
             }
             if known[&name].as_ref().is_some_and(|asked| !asked.contains(&(link.place, run.key.id.clone()))) {
-                stranger = Some(format!("run {} has not asked for it", link.run));
+                stranger = Some(format!("run {} did not start it as a child", link.run));
             }
         }
         strangers.push(stranger);
@@ -156,10 +158,10 @@ async fn strangers(runtime: &Runtime, runs: &[ExportedRun]) -> Result<Vec<Option
     Ok(strangers)
 }
 
-/// Carries what imported runs may still owe to others.
+/// Delivers the outbox messages that imported runs may not have delivered.
 struct Owed<'a> {
     runtime: &'a Runtime,
-    /// As they were; that one has its answer since does no harm.
+    /// Parents as they were when first read; a result delivered twice does no harm.
     parents: BTreeMap<RunKey, Option<Projection>>,
 }
 
@@ -176,7 +178,7 @@ impl Owed<'_> {
         Ok(())
     }
 
-    /// Tells how a run has ended, where it is waited for (U4).
+    /// Sends the result of a closed run to the runs that wait for it (U4).
     async fn answer(&mut self, head: &RunHead) -> Result<(), RuntimeError> {
         for link in head.awaited_by() {
             if !self.parents.contains_key(&link.run) {
@@ -196,12 +198,12 @@ impl Owed<'_> {
         Ok(())
     }
 
-    /// An imported run awaits this child: one that is here is asked, one that is not is started.
+    /// Handles a child that an imported run awaits: requests the result of an existing one, starts a missing one.
     async fn take_up(&mut self, parent: &Projection, child: &ProjectedChild) -> Result<(), RuntimeError> {
         let key = RunKey::new(parent.head.key.namespace.clone(), child.id.clone());
         let here = self.runtime.store().read_run(key, None).await?;
         let is_ours = |child: &RunHead| child.awaited_by().any(|link| parent.awaits(link, &child.key.id));
-        // It belongs to the run whose log this one goes on from: it answers both.
+        // The child belongs to the run that this one was forked from: it sends its result to both.
         let is_shared = |child: &RunHead| child.parent.as_ref().is_some_and(|link| parent.lineage().runs().contains(&link.run));
         let news = match here {
             Some(here) if is_ours(&here) && here.status.is_closed() => return self.answer(&here).await,
@@ -218,7 +220,7 @@ fn ends(log: &[Record]) -> bool {
     log.last().is_some_and(Record::ends_log)
 }
 
-/// Whom a run that has not ended will answer; none of one whose log breaks its rules, which is refused for that.
+/// Returns the parents that an open run will send its result to; none if its log is invalid, which is refused elsewhere.
 fn open_links(run: &ExportedRun) -> Vec<ParentLink> {
     let log = run.logs.last().and_then(|log| Log::load(log.clone()).ok()).filter(|log| !ends(log.records()));
     let head = log.and_then(|log| RunHead::rebuild(run.key.clone(), log.records()));

@@ -1,6 +1,7 @@
-//! Updates: a change from outside with a recorded answer.
+//! Updates: changes from outside with a recorded result.
 //!
-//! The update is an input, once per id; the answer is an event of a later commit. Whoever asks waits for it by reading on in the log.
+//! The update is an input, accepted once per id; its result is an event of a later commit. The caller finds it by reading the
+//! log.
 
 use onward_core::event::UpdateReceived;
 use onward_core::run::Input;
@@ -9,26 +10,26 @@ use onward_core::{Event, Failure, Index, Name, Payload, RunKey};
 use crate::api::runs::check_id;
 use crate::{RunWatch, Runtime, RuntimeError};
 
-/// How many records are read at a time.
+/// Page size of log reads, in records.
 const PAGE: usize = 256;
 
-/// An update that is recorded, and whose answer somebody may wait for.
+/// A recorded update whose result can be awaited.
 pub struct UpdateWatch {
     runtime: Runtime,
     key: RunKey,
     update_id: String,
     watch: RunWatch,
-    /// How far the log has been read.
+    /// The position up to which the log was read.
     generation: u32,
     from: Index,
-    /// The last generation that has the update: the one that took it, or one that it went along to. No other will answer it.
+    /// The last generation that has the update: the one that received it, or one that inherited it. No other one answers it.
     taken_in: Option<u32>,
 }
 
 impl Runtime {
-    /// Asks the run for a change and waits for its answer, which is durable then. The same id again waits for the same answer.
+    /// Sends an update and waits for its result, which is durable then. A repeat with the same id waits for the same result.
     ///
-    /// May be dropped at any time: the update stays, only nobody waits for it.
+    /// Cancel-safe: the update stays recorded.
     pub async fn update_run(
         &self,
         key: &RunKey,
@@ -39,7 +40,7 @@ impl Runtime {
         self.send_update(key, update_id, name, payload).await?.answer().await
     }
 
-    /// Asks the run for a change; the request is durable when this returns. The same id again is the same update.
+    /// Sends an update; it is durable when this returns. A repeat with the same id is the same update.
     pub async fn send_update(
         &self,
         key: &RunKey,
@@ -59,7 +60,7 @@ impl Runtime {
 }
 
 impl UpdateWatch {
-    /// Waits for the answer, which is durable then. May be dropped at any time and called again.
+    /// Waits for the result, which is durable then. Cancel-safe; may be called again.
     pub async fn answer(&mut self) -> Result<Result<Payload, Failure>, RuntimeError> {
         loop {
             let head = self.runtime.read_head(&self.key).await?;
@@ -75,7 +76,7 @@ impl UpdateWatch {
         }
     }
 
-    /// Reads on to the end of the log, through the generations up to `current`.
+    /// Reads to the end of the log, through the generations up to `current`.
     async fn search(&mut self, current: u32) -> Result<Option<Result<Payload, Failure>>, RuntimeError> {
         loop {
             let records = self.runtime.read_log(&self.key, Some(self.generation), self.from, PAGE).await?;

@@ -1,7 +1,7 @@
-//! Waiting for something to happen to one run.
+//! Waiting for changes of one run.
 //!
-//! A watch is a bell at the run: the store's listener rings it, and its owner then reads what there is. A bell that was not rung costs
-//! time only: its owner looks by itself now and then, ever less often, because many may wait for months.
+//! A watch registers a bell for its run. The store's listener rings it, and the owner of the watch then reads the run. If a
+//! ring is lost, the owner notices late: it polls with growing pauses, because many watches may wait for months.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,16 +15,16 @@ use tokio::sync::Notify;
 use crate::by_run::{ByRun, lock};
 use crate::{Runtime, RuntimeError, StartRun};
 
-/// By how much the pauses between own looks may grow over the fallback.
+/// Maximum factor by which the poll interval grows over the fallback.
 const PATIENCE_MAX: u32 = 16;
 
-/// Where a log ends: its generation and the next index.
+/// The end of a log: its generation and the next index.
 type Position = (u32, Index);
 
 #[derive(Default)]
 pub(crate) struct Watches {
     bells: ByRun<Vec<Arc<Bell>>>,
-    /// How many bells ring for every append, not only for the last one.
+    /// Number of bells that ring for every append, not only for the last one.
     curious: AtomicUsize,
 }
 
@@ -38,13 +38,13 @@ struct Bell {
 struct Heard {
     position: Option<Position>,
     outcome: Option<Result<Payload, Failure>>,
-    /// Something happened of which nothing more is known here.
+    /// The run changed in a way that is not known here: the owner has to read it.
     look: bool,
 }
 
 impl Watches {
     pub fn appended(&self, head: &RunHead, record: &Record) {
-        // A run that is retried has an end again: who waits for one hears of it.
+        // A retried run ends again: watches of the outcome must notice the retry.
         let ends = record.ends_log() || reopens(record);
         if !ends && self.curious.load(Ordering::SeqCst) == 0 {
             return;
@@ -55,7 +55,8 @@ impl Watches {
         });
     }
 
-    /// Another process has appended to the run: its watchers look for themselves, those who only want its end if it `ends`.
+    /// Rings after an append of another process: the owners read the run. Watches of the outcome ring only if the append `ends`
+    /// the run.
     pub fn look(&self, key: &RunKey, ends: bool) {
         self.bells.update(key, |bells| bells.iter().filter(|bell| ends || bell.curious).for_each(|bell| bell.look()));
     }
@@ -64,8 +65,8 @@ impl Watches {
         self.bells.each(|_, bells| bells.iter().for_each(|bell| bell.look()));
     }
 
-    /// The run was retried: what was heard of its end no longer counts. Told by whoever asked for it, because the store answers before it
-    /// tells its listeners.
+    /// Discards a known outcome because the run was retried. The retry itself calls this, because the store replies before it
+    /// notifies its listeners.
     pub fn reopened(&self, key: &RunKey) {
         self.bells.update(key, |bells| bells.iter().for_each(|bell| lock(&bell.heard).outcome = None));
     }
@@ -111,7 +112,7 @@ fn reopens(record: &Record) -> bool {
     matches!(record.events.last(), Some(Event::RetryRequested(_)))
 }
 
-/// A bell that is taken down when nobody listens any more.
+/// A registered bell, removed on drop.
 struct Hung {
     runtime: Runtime,
     key: RunKey,
@@ -124,12 +125,12 @@ impl Hung {
         Hung { runtime: runtime.clone(), key: key.clone(), bell }
     }
 
-    /// Returns what `heard` finds as soon as it finds it, or `None` when it is time to look without the bell.
+    /// Returns the first result of `heard`, or `None` when it is time to read the run without a ring.
     async fn hear<T>(&self, patience: &mut u32, mut heard: impl FnMut(&Heard) -> Option<T>) -> Option<T> {
         let until = tokio::time::Instant::now() + self.runtime.options().fallback * *patience;
         loop {
             let mut rung = pin!(self.bell.rung.notified());
-            // First the ear, then the look: what rings in between is heard.
+            // Enable the notification before checking the state, so that no ring is lost in between.
             rung.as_mut().enable();
             let (found, look) = {
                 let mut known = lock(&self.bell.heard);
@@ -153,7 +154,7 @@ impl Drop for Hung {
     }
 }
 
-/// Tells of every append to one run.
+/// A watch of every append to one run.
 pub struct RunWatch {
     hung: Hung,
     seen: Position,
@@ -161,9 +162,10 @@ pub struct RunWatch {
 }
 
 impl RunWatch {
-    /// Returns after an append that came since the watch was made or this last returned. Several appends may be one change.
+    /// Returns after an append since the watch was created or since the last call returned. Several appends may count as one
+    /// change.
     ///
-    /// Fails with `run_not_found` when the run is deleted. May be dropped at any time without missing a change.
+    /// Fails with `run_not_found` if the run is deleted. Cancel-safe: no change is missed.
     pub async fn changed(&mut self) -> Result<(), RuntimeError> {
         loop {
             let seen = self.seen;
@@ -180,16 +182,16 @@ impl RunWatch {
         }
     }
 
-    /// The generation the watch last knew of.
+    /// Returns the generation that was seen last.
     pub fn generation(&self) -> u32 {
         self.seen.0
     }
 }
 
-/// Waits for the end of one run, and keeps its outcome for whoever asks again.
+/// A watch of the end of one run. Keeps the outcome for repeated calls.
 pub struct OutcomeWatch {
     hung: Hung,
-    /// The watch is older than the run, so the bell rings for its end: no need to ask the store first.
+    /// The watch is older than the run, so the bell rings for its end: the first read of the store can be skipped.
     older: bool,
 }
 
@@ -218,7 +220,7 @@ impl Runtime {
         Ok(RunWatch { hung, seen: (head.generation, head.next_index), patience: 1 })
     }
 
-    /// Starts a run and waits for its end from before its start, which spares asking the store whether it is over already.
+    /// Registers a watch, then starts the run, so the first read of the store can be skipped.
     pub async fn start_and_watch(&self, start: StartRun) -> Result<(Started, OutcomeWatch), RuntimeError> {
         let hung = Hung::new(self, &start.key, false);
         let started = self.start_run(start).await?;
@@ -226,7 +228,7 @@ impl Runtime {
         Ok((started, OutcomeWatch { hung, older }))
     }
 
-    /// Hears how the run ends that is about to be started.
+    /// Watches the end of a run that is about to be started.
     pub(crate) fn watch_outcome(&self, key: &RunKey) -> OutcomeWatch {
         OutcomeWatch { hung: Hung::new(self, key, false), older: false }
     }

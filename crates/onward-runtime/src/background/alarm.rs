@@ -1,4 +1,4 @@
-//! Wakes whoever keeps house when there is something to do earlier than expected.
+//! Wakes the background jobs when something is due earlier than expected.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -6,7 +6,7 @@ use onward_core::Timestamp;
 use tokio::sync::Notify;
 
 pub(crate) struct Alarm {
-    /// The earliest due time told since somebody last looked; `u64::MAX` when none was.
+    /// The earliest due time since the last `take`; `u64::MAX` if there is none.
     due: AtomicU64,
     news: AtomicBool,
     rung: Notify,
@@ -32,7 +32,7 @@ impl Alarm {
         }
     }
 
-    /// A worker has joined: it wants a session.
+    /// Wakes the heartbeat task: a worker has joined and needs a session.
     pub fn joined(&self) {
         self.joined.notify_one();
     }
@@ -41,13 +41,13 @@ impl Alarm {
         self.joined.notified().await;
     }
 
-    /// What was told since the last look.
+    /// Returns and clears the earliest due time, and whether the outbox has messages.
     pub fn take(&self) -> (Option<Timestamp>, bool) {
         let due = self.due.swap(u64::MAX, Ordering::SeqCst);
         ((due != u64::MAX).then_some(Timestamp(due)), self.news.swap(false, Ordering::SeqCst))
     }
 
-    /// Waits until something was told; a call that came before counts.
+    /// Waits for a notification; one that came before the call counts.
     pub async fn rung(&self) {
         self.rung.notified().await;
     }

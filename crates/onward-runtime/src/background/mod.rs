@@ -1,8 +1,8 @@
-//! Keeps house by itself, for as long as somebody wants it.
+//! Background jobs of a runtime.
 //!
-//! Two tasks, because a store that is slow to fire timers must not keep a worker from being heard: one ticks, one sends heartbeats. Over a
-//! store that is shared two more fetch what others wrote and answer what they ask. All sleep until something is due, are woken by hints, and look at least once per fallback; so an idle process costs one query
-//! per fallback and nothing else.
+//! Two tasks, because a store that is slow to fire timers must not delay heartbeats: one ticks, one sends heartbeats. Over a
+//! shared store two more read what other servers wrote and answer their queries. All sleep until something is due, are woken by
+//! notifications, and poll once per fallback, so an idle process makes one query per fallback.
 
 pub(crate) mod alarm;
 pub(crate) mod outbox;
@@ -18,21 +18,21 @@ use tokio::time::Instant;
 use crate::Runtime;
 use crate::cluster::broadcast::LISTENING_PACE;
 
-/// The shortest sleep, so that something that stays due cannot spin.
+/// Minimum sleep, so that work that stays due cannot spin.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
 
-/// How long a run may be on its way here whose changes were told of already.
+/// Delay before another look for a run that was announced as changed while its claim is under way.
 const SOON: Duration = Duration::from_millis(20);
 
-/// The housekeeping of a runtime. Stops when it is dropped, in the middle of whatever it does.
-#[must_use = "housekeeping stops when this is dropped"]
+/// The background jobs of a runtime. Dropping it aborts them.
+#[must_use = "background jobs stop when this is dropped"]
 pub struct Background {
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Runtime {
-    /// Keeps house in the background, on the current tokio runtime.
+    /// Starts the background jobs on the current tokio runtime.
     pub fn spawn(&self) -> Background {
         let (stop, stopped) = watch::channel(false);
         let house = tokio::spawn(keep_house(self.clone(), stopped.clone()));
@@ -45,7 +45,7 @@ impl Runtime {
         Background { stop, tasks }
     }
 
-    /// How long to sleep until `at`, if nothing happens.
+    /// Returns the time to sleep until `at`, bounded by the fallback.
     fn sleep_until(&self, at: Option<Timestamp>) -> Duration {
         let fallback = self.options().fallback;
         let until = at.map_or(fallback, |at| at.since(self.clock().now()));
@@ -54,9 +54,9 @@ impl Runtime {
 }
 
 impl Background {
-    /// Lets the current pass end and stops.
+    /// Stops after the current pass.
     pub async fn stop(mut self) {
-        // The receivers are gone only if the tasks are.
+        // The receivers are dropped only when the tasks have ended.
         self.stop.send_replace(true);
         for task in std::mem::take(&mut self.tasks) {
             drop(task.await);
@@ -74,7 +74,7 @@ async fn keep_house(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
     while !*stopped.borrow() {
         let tick = runtime.tick().await;
         let mut until = tick.next_due;
-        // After an error everything waits for the fallback: what could not be done may be due already.
+        // After an error, sleep for the whole fallback: the work that failed may still be due.
         if tick.error.is_some() {
             until = None;
         }
@@ -107,7 +107,7 @@ async fn keep_sessions(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
     }
 }
 
-/// Fetches what other processes wrote: what hints tell of at once, everything once per fallback.
+/// Reads what other processes wrote: announced runs at once, all runs once per fallback.
 async fn follow_others(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
     let mut whole = Instant::now();
     let mut soon = false;
@@ -137,7 +137,7 @@ async fn keep_post(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
 
 enum Woken {
     ByTime,
-    /// By a hint, or else by the order to stop.
+    /// By a notification (true) or by the stop request (false).
     By(bool),
 }
 

@@ -1,13 +1,14 @@
-//! Carries news from run to run: child starts, child results, signals between runs, cancellations.
+//! The outbox dispatcher: child starts, child results, signals between runs, cancellations.
 //!
-//! At least once: news are finished only after the receiver has them, so a crash in between delivers again. The receiver takes them once,
-//! because a child's id and every input's slot derive from the sender's call. News to one receiver go in order, so that nothing
-//! overtakes the start of a child; news to different receivers go at the same time.
+//! Delivery is at least once: a message is finished only after the receiver has it, so a crash in between delivers it again.
+//! The receiver accepts it once, because a child's id and the idempotency record of every input derive from the sender's call.
+//! Messages to one receiver go in order, so that nothing overtakes the start of a child; different receivers are served
+//! concurrently.
 //!
 //! Invariants:
-//! - D1 (L19): a child that cannot be started answers its parent, exactly like a child that failed.
-//! - D2: news that can never be delivered are finished and counted; news that could not be delivered now stay.
-//! - D3: a signal that no run can take is counted and told with its sender, for nobody else hears of it.
+//! - D1 (L19): a child that cannot be started sends its parent a failure, exactly like a child that failed.
+//! - D2: a message that can never be delivered is finished and counted; one that could not be delivered now stays.
+//! - D3: a signal that no run accepts is counted and logged with its sender, because nothing else reports it.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +21,10 @@ use tokio::task::JoinSet;
 
 use crate::{Did, Runtime, RuntimeError};
 
-/// How many news one pass carries.
+/// Number of messages in one pass.
 const BATCH: usize = 128;
 
-/// What became of one receiver's news.
+/// The result of the deliveries to one receiver.
 #[derive(Default)]
 struct Round {
     done: Vec<DeliveryId>,
@@ -33,7 +34,7 @@ struct Round {
 }
 
 impl Runtime {
-    /// Carries one batch of news; returns whether there may be more to carry now.
+    /// Delivers one batch of messages; returns true if more may be due now.
     pub(crate) async fn carry_news(&self, did: &mut Did) -> Result<bool, StoreError> {
         let news = self.store().deliveries(BATCH).await?;
         if news.is_empty() {
@@ -47,7 +48,7 @@ impl Runtime {
         }
         let (mut done, mut failed) = (Vec::new(), None);
         while let Some(round) = rounds.join_next().await {
-            // A round that panicked has finished nothing: its news stay.
+            // A round that panicked has finished nothing: its messages stay.
             let Ok(round) = round else { continue };
             done.extend(round.done);
             did.news_delivered += round.delivered;
@@ -65,7 +66,7 @@ impl Runtime {
         }
     }
 
-    /// Carries news to one receiver, in order, up to the first that must wait.
+    /// Delivers messages to one receiver, in order, up to the first that has to wait.
     async fn carry_to_one(&self, news: Vec<(DeliveryId, Delivery)>) -> Round {
         let mut round = Round::default();
         for (id, delivery) in news {
@@ -82,7 +83,7 @@ impl Runtime {
         round
     }
 
-    /// Returns whether the receiver has it, or an error that may pass.
+    /// Returns true if the receiver accepted the message, false if it never will. Fails if a later attempt may succeed.
     pub(crate) async fn carry(&self, delivery: Delivery) -> Result<bool, StoreError> {
         match delivery {
             Delivery::Start(run) => self.carry_start(run).await,
@@ -93,7 +94,7 @@ impl Runtime {
     async fn carry_input(&self, to: RunKey, input: Input) -> Result<bool, StoreError> {
         if let Some(parent) = &input.child_of {
             let head = self.store().read_run(to.clone(), None).await?;
-            // The id may be a stranger's: a parent has no say over it. Who a run's parent is never changes.
+            // A parent may not control a run that it did not start, even if the id fits. A run's parent never changes.
             if head.and_then(|head| head.parent).is_none_or(|link| link.run != *parent) {
                 return Ok(false);
             }
@@ -103,7 +104,7 @@ impl Runtime {
             Ok(_) => Ok(true),
             Err(error) if may_pass(&error) => Err(error),
 
-            // Closed, gone, continued as new, or answered by somebody else: it has no use for the news.
+            // The receiver is closed, deleted or continued as new, or has a result already: it does not need the message.
             Err(error) => match wanted {
                 Wanted::Outcome { child, by } => self.answer_listener(child, by, error).await,
                 Wanted::Signal { to, name, sender } => {
@@ -115,7 +116,7 @@ impl Runtime {
         }
     }
 
-    /// Whoever sent it has gone on: what is left is to say so (D3).
+    /// Counts and logs a dropped signal (D3). Its sender has continued and does not wait for a receipt.
     fn drop_signal(&self, to: &RunKey, name: &Name, sender: Option<&RunKey>, error: &StoreError) {
         self.shared.counts.signals_dropped.one();
         tracing::warn!(
@@ -124,11 +125,11 @@ impl Runtime {
             receiver = %to.id,
             signal = %name,
             code = error.code(),
-            "a signal from run to run was dropped: {error}",
+            "dropped a signal between runs: {error}",
         );
     }
 
-    /// The child has ended before it heard who else waits for it: its end is told all the same (D1).
+    /// Sends the outcome of a child that ended before it received the request for its result (D1).
     async fn answer_listener(&self, child: RunKey, by: ParentLink, error: StoreError) -> Result<bool, StoreError> {
         let outcome = match self.read_outcome(&child).await {
             Ok(outcome) => outcome,
@@ -149,7 +150,7 @@ impl Runtime {
         let (key, parent) = (run.key.clone(), run.started.parent.clone());
         let spent = run.started.budget.as_ref().map(|_| BudgetUse::default());
         let (code, message) = match self.begin_run(run).await {
-            // Somebody else's run of the same kind and input is not this parent's child.
+            // An unrelated run with the same kind and input is not this parent's child.
             Ok(started) if !started.created && !is_of(started.head.parent.as_ref(), parent.as_ref()) => {
                 ("run_exists", not_this_child(&key, started.head.parent.as_ref(), parent.as_ref()))
             }
@@ -166,7 +167,7 @@ impl Runtime {
     }
 }
 
-/// Who else has to hear that news could not be delivered.
+/// What else has to happen if a message cannot be delivered.
 enum Wanted {
     Outcome { child: RunKey, by: ParentLink },
     Signal { to: RunKey, name: Name, sender: Option<RunKey> },
@@ -185,7 +186,7 @@ impl Wanted {
     }
 }
 
-/// Whether the run that is there was started by the call that asks for it: then its start was delivered before.
+/// Returns true if the existing run was started by the same call: then its start was delivered before.
 fn is_of(whose: Option<&ParentLink>, asked: Option<&ParentLink>) -> bool {
     match (whose, asked) {
         (Some(whose), Some(asked)) => whose.is_same_call(asked), // R10
@@ -193,19 +194,19 @@ fn is_of(whose: Option<&ParentLink>, asked: Option<&ParentLink>) -> bool {
     }
 }
 
-/// Why a run of the same id, kind and input is not the child that was asked for.
+/// Describes why a run of the same id, kind and input is not the requested child.
 fn not_this_child(key: &RunKey, whose: Option<&ParentLink>, asked: Option<&ParentLink>) -> String {
     let whose = match whose {
-        None => "nobody's child".to_owned(),
+        None => "not a child".to_owned(),
         Some(link) if asked.is_some_and(|asked| asked.run == link.run && asked.life != link.life) => {
-            format!("a child of an earlier run of the id {}, which was deleted", link.run.id)
+            format!("a child of a deleted run with the id {}", link.run.id)
         }
         Some(link) if asked.is_some_and(|asked| asked.run == link.run) => {
-            format!("the child of another call of this run, at place {} of generation {}", link.place, link.generation)
+            format!("the child of another call of this run, at call id {} of generation {}", link.place, link.generation)
         }
         Some(link) => format!("a child of run {}", link.run),
     };
-    format!("run {key} exists already and is {whose}; every child needs an id of its own")
+    format!("run {key} exists already and is {whose}; every child needs its own id")
 }
 
 fn may_pass(error: &StoreError) -> bool {

@@ -1,8 +1,8 @@
-//! What happens because time passes or because nobody else does it: timers, timeouts, silent workers, news, heartbeats, retention.
+//! Work that is due by time: timers, timeouts, lost workers, outbox messages, heartbeats, retention.
 //!
-//! Everything here is done by [`Runtime::tick`], in passes of bounded size, so that ten thousand timers that became due while the
-//! process was down neither hold the store up nor overtake each other (F26): the oldest go first, others get a turn between passes.
-//! Must never decide what is due: the store's clock does.
+//! [`Runtime::tick`] does all of it, in passes of bounded size: ten thousand timers that became due while the process was down
+//! neither block the store nor fire out of order (F26). The oldest go first, and other work runs between passes. The store's
+//! clock decides what is due.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use onward_store::{Delete, StoreError};
 
 use crate::Runtime;
 
-/// How much of each kind one pass does.
+/// Bound of one pass, for each type of work.
 const EXPIRE_PASS: usize = 256;
 
-/// How many runs one pass of retention deletes.
+/// Number of runs that one pass of retention deletes.
 const RETENTION_PASS: usize = 256;
 
-/// How often closed runs are looked through.
+/// Interval between two retention scans.
 const RETENTION_PACE: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
@@ -25,13 +25,13 @@ pub(crate) struct House {
     retention_at: Timestamp,
 }
 
-/// What one tick did.
+/// The result of one tick.
 #[derive(Debug, Default)]
 pub struct Tick {
-    /// When there is something to do again, by the store's clock.
+    /// When the next work is due, by the store's clock.
     pub next_due: Option<Timestamp>,
     pub did: Did,
-    /// What went wrong first. The rest was done as far as it could be; the next tick tries again.
+    /// The first error. The rest was done as far as possible; the next tick tries again.
     pub error: Option<StoreError>,
 }
 
@@ -41,15 +41,16 @@ pub struct Did {
     pub tasks_expired: u64,
     pub workers_lost: u64,
     pub news_delivered: u64,
-    /// News that their receiver could not take any more, or that had none.
+    /// Outbox messages without a receiver, or whose receiver no longer accepts them.
     pub news_undeliverable: u64,
     pub runs_deleted: u64,
 }
 
 impl Runtime {
-    /// Does everything that is due. Ticks of one runtime take turns; several runtimes over one store may tick at the same time.
+    /// Does everything that is due. Ticks of one runtime exclude each other; several runtimes over one store may tick
+    /// concurrently.
     ///
-    /// May be dropped at any time: what is left is done by the next tick.
+    /// Cancel-safe: the next tick does the rest.
     pub async fn tick(&self) -> Tick {
         let mut house = self.shared.house.lock().await;
         let mut tick = Tick::default();
@@ -61,10 +62,10 @@ impl Runtime {
         tick
     }
 
-    /// Passes of timers, timeouts and news, until nothing is left to do now.
+    /// Runs passes of timers, timeouts and outbox messages until nothing is due.
     async fn expire(&self, tick: &mut Tick) -> Option<Timestamp> {
         loop {
-            // Whatever is told from here on is left for the next look.
+            // Notifications from here on are left for the next pass.
             self.hub().alarm.take();
             let expired = self.store().expire(EXPIRE_PASS).await.map_err(|error| tick.fail(error)).unwrap_or_default();
             tick.did.timers_fired += expired.timers_fired;
@@ -79,7 +80,8 @@ impl Runtime {
         }
     }
 
-    /// Deletes runs whose time is over: a few at once, the rest soon after, and then nothing for a while (L20).
+    /// Deletes runs whose retention is over: one bounded pass, with a short pause after a full pass and a long one otherwise
+    /// (L20).
     async fn retain(&self, house: &mut House, tick: &mut Tick) {
         let now = self.clock().now();
         if now < house.retention_at {

@@ -1,8 +1,8 @@
-//! What runtimes over one shared store say to each other: questions to code that runs elsewhere, and what runs and
-//! their tasks say there.
+//! Broadcasts between runtimes over one shared store: queries to code that runs elsewhere, emitted values, stream frames, rate
+//! limits.
 //!
-//! Everything is said at most once, to whoever is there. A question that nobody takes up in time has no answer; what is emitted for
-//! somebody who has gone is gone (ADR 0015). Must never carry what has to be recorded.
+//! A message is delivered at most once, to the runtimes that are connected. A query that no runtime takes up in time has no
+//! answer, and values for a listener that has left are lost (ADR 0015). Nothing that has to be recorded may be sent this way.
 
 mod readers;
 
@@ -24,29 +24,29 @@ use crate::worker::rate_limits::Refusal;
 use crate::{Emitted, Runtime, RuntimeError};
 use readers::Readers;
 
-/// How long it may take until somebody says that they will answer: twice the way through a store that only looks once a second.
+/// Time limit for a runtime to take up a query: twice the latency of a store that polls once a second.
 const TAKEN_UP_MAX: Duration = Duration::from_secs(3);
 
-/// How long the answer itself may take.
+/// Time limit for the answer itself.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
-/// How often it is said again which runs somebody listens to here, and how long that counts.
+/// Interval at which a runtime repeats which runs it listens to, and how long others remember it.
 pub(crate) const LISTENING_PACE: Duration = Duration::from_secs(5);
 const LISTENING_MAX: Duration = Duration::from_secs(15);
 
-/// How many emitted values wait to be sent; others are dropped, as for a slow listener here.
+/// Number of emitted values that wait to be sent; further ones are dropped, as for a slow local listener.
 const EMITTED_MAX: usize = 1_024;
 
 message! {
-    /// What one runtime says to the others.
+    /// A message of one runtime to the others.
     struct Letter {
         1 => from: u64,
         2 => asked: Option<Asked>,
         3 => answered: Option<Answered>,
-        /// Runs that somebody listens to there.
+        /// Runs that have listeners at the sender.
         4 => listening: Vec<RunKey>,
         5 => emitted: Vec<EmittedElsewhere>,
-        /// Runs whose stream somebody reads there.
+        /// Runs whose stream is read at the sender.
         6 => reading: Vec<RunKey>,
         7 => spoken: Vec<SpokenElsewhere>,
         8 => closed: Vec<ClosedElsewhere>,
@@ -54,7 +54,7 @@ message! {
 }
 
 message! {
-    /// A call that was refused for its limit.
+    /// A call that its provider rate-limited.
     struct ClosedElsewhere {
         1 => namespace: Namespace,
         2 => kind: Name,
@@ -74,12 +74,12 @@ message! {
 
 message! {
     struct Answered {
-        /// Whose question it was, and which.
+        /// The runtime that sent the query, and the number of the query.
         1 => to: u64,
         2 => number: u64,
-        /// Nothing is known yet but that there will be an answer.
+        /// Only announces that an answer will follow.
         3 => is_taken_up: bool,
-        /// Absent if the code knows no such query.
+        /// Absent if the code has no such query.
         4 => result: Option<Result<Payload, Failure>>,
     }
 }
@@ -93,7 +93,7 @@ message! {
 }
 
 message! {
-    /// What an attempt said, or that it failed.
+    /// The frames that an attempt emitted, or its failure.
     struct SpokenElsewhere {
         1 => run: RunKey,
         2 => claim: u64,
@@ -103,16 +103,16 @@ message! {
 }
 
 pub(crate) struct Post {
-    /// Who this runtime is, so that nobody answers themselves.
+    /// Random id of this runtime, to ignore its own messages.
     id: u64,
     next_number: AtomicU64,
     open: Mutex<HashMap<u64, mpsc::UnboundedSender<Answered>>>,
     incoming: Mutex<Vec<(u64, Asked)>>,
     outgoing: Mutex<Vec<EmittedElsewhere>>,
-    /// Which runs somebody elsewhere listens to, and until when that counts.
+    /// Runs that have listeners elsewhere, and until when that counts.
     wanted: Mutex<HashMap<RunKey, Instant>>,
     readers: Readers,
-    /// Somebody here has begun to listen.
+    /// A local listener was added.
     has_listener: AtomicBool,
     rung: Notify,
 }
@@ -126,16 +126,16 @@ impl Default for Post {
 }
 
 impl Hub {
-    /// Another runtime said something, or this one did.
+    /// Handles a broadcast message; messages of this runtime are ignored.
     pub fn told(&self, message: &[u8]) {
-        let Ok(letter) = Letter::decode_fields(message) else { return }; // of a version that says other things
+        let Ok(letter) = Letter::decode_fields(message) else { return }; // an incompatible version
         if letter.from == self.post.id {
             return;
         }
         if let Some(answered) = letter.answered.filter(|answered| answered.to == self.post.id)
             && let Some(asker) = lock(&self.post.open).get(&answered.number)
         {
-            drop(asker.send(answered)); // who asked has gone: that is allowed
+            drop(asker.send(answered)); // fails if the caller has gone, which is fine
         }
         if !letter.listening.is_empty() {
             let until = Instant::now() + LISTENING_MAX;
@@ -164,13 +164,13 @@ impl Hub {
 }
 
 impl Post {
-    /// Somebody here listens to another run from now on.
+    /// Announces that a run has a local listener.
     pub fn listening(&self) {
         self.has_listener.store(true, Ordering::SeqCst);
         self.rung.notify_one();
     }
 
-    /// Passes on what a run emitted, if anybody elsewhere listens to it.
+    /// Forwards an emitted value if the run has listeners elsewhere.
     pub fn emitted(&self, run: &RunKey, emitted: &Emitted) {
         let mut wanted = lock(&self.wanted);
         if wanted.is_empty() {
@@ -200,7 +200,7 @@ impl Post {
     }
 }
 
-/// A question that is forgotten when nobody waits for its answer any more.
+/// An open query, removed on drop.
 struct Open<'a> {
     post: &'a Post,
     number: u64,
@@ -213,14 +213,14 @@ impl Drop for Open<'_> {
 }
 
 impl Runtime {
-    /// Says something to the others. Nobody need hear it.
+    /// Sends a message to the others. Delivery is not guaranteed.
     async fn tell_others(&self, letter: Letter) {
         if let Err(error) = self.store().tell_others(letter.to_bytes()).await {
-            tracing::debug!(code = error.code(), "the other servers could not be told: {error}");
+            tracing::debug!(code = error.code(), "failed to broadcast to the other servers: {error}");
         }
     }
 
-    /// Closes the limit that a call was refused for, here and elsewhere.
+    /// Marks a key as rate-limited, here and elsewhere.
     pub(crate) async fn close_limit(&self, refusal: Refusal) {
         self.hub().closed.close(&refusal);
         let Refusal { namespace, kind, limit, span } = refusal;
@@ -229,7 +229,7 @@ impl Runtime {
         self.tell_others(Letter { closed, ..self.hub().post.letter() }).await;
     }
 
-    /// Asks the code of a run that no worker here has; `None` if nobody elsewhere takes the question up.
+    /// Queries the code of a run that no local worker has; `None` if no other runtime takes up the query.
     pub(crate) async fn ask_elsewhere(
         &self,
         run: &RunKey,
@@ -253,7 +253,7 @@ impl Runtime {
         }
     }
 
-    /// Sends what waits to be sent and answers what was asked; says again who listens here if it is time to.
+    /// Sends waiting values and answers queries; repeats which runs have listeners here if `is_time`.
     pub(crate) async fn do_post(&self, is_time: bool) {
         let post = &self.hub().post;
         for (from, asked) in std::mem::take(&mut *lock(&post.incoming)) {
@@ -270,7 +270,7 @@ impl Runtime {
     }
 }
 
-/// Answers a question from elsewhere, if a worker here can.
+/// Answers a query of another runtime if a local worker has the code.
 async fn answer(runtime: Runtime, to: u64, Asked { number, run, name, input }: Asked) {
     let letter = |is_taken_up, result| {
         let answered = Some(Answered { to, number, is_taken_up, result });
@@ -282,7 +282,7 @@ async fn answer(runtime: Runtime, to: u64, Asked { number, run, name, input }: A
     runtime.tell_others(letter(true, None)).await;
     match runtime.query_here(&run, name, input).await {
         Ok(result) => runtime.tell_others(letter(false, result)).await,
-        Err(RuntimeError::NoCompatibleWorker { .. }) => {} // it has just gone
-        Err(error) => tracing::debug!(code = error.code(), "a question from another server was not answered: {error}"),
+        Err(RuntimeError::NoCompatibleWorker { .. }) => {} // the worker has just left
+        Err(error) => tracing::debug!(code = error.code(), "failed to answer a query of another server: {error}"),
     }
 }

@@ -1,6 +1,6 @@
-//! What the store's listener hears, passed on to whom it concerns.
+//! Receives the store's change notifications and forwards them.
 //!
-//! Runs on the store's own thread: it must be quick, must not call the store, and therefore does not know it.
+//! Runs on the store's own thread: it must return quickly and must not call the store, so it has no reference to it.
 
 use onward_store::{Change, Listener};
 

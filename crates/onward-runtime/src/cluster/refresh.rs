@@ -1,10 +1,10 @@
-//! What other processes wrote into a shared store, fetched for the runs that are worked on here.
+//! Reads what other processes wrote to a shared store, for the runs that are held here.
 //!
-//! The store's listener hears everything that this process wrote, and only hints of what others did. Whoever watches a run looks by
-//! itself; a worker that holds one waits for its inbox, so somebody has to look for it. Must never look at runs that nobody here holds.
+//! The store's listener receives every change of this process, and only notifications of changes by others. A watch reads its
+//! run itself; a worker waits for its inbox, so this module reads for it. It reads only runs that are held or streamed here.
 //!
-//! Invariant B4 (F19): an input that another process appended to a run that is held here gets to its worker: soon after a hint, and
-//! within the fallback when every hint is lost.
+//! Invariant B4 (F19): an input that another process appended to a run that is held here reaches its worker: soon after a
+//! notification, and within the fallback if every notification is lost.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -18,7 +18,7 @@ use crate::Runtime;
 use crate::by_run::lock;
 use crate::cluster::listener::Hub;
 
-/// How many runs are looked at with one question to the store.
+/// Number of runs in one query to the store.
 const RUNS_AT_ONCE: usize = 1_000;
 
 #[derive(Default)]
@@ -41,12 +41,12 @@ impl Elsewhere {
         self.rung.notify_one();
     }
 
-    /// Waits until something was told; a call that came before counts.
+    /// Waits for a notification; one that came before the call counts.
     pub async fn rung(&self) {
         self.rung.notified().await;
     }
 
-    /// The runs that were told of; `None` stands for all.
+    /// Returns and clears the changed runs; `None` stands for all.
     fn take(&self) -> Option<BTreeSet<RunKey>> {
         let changed = std::mem::take(&mut *lock(&self.changed));
         if self.missed.swap(false, Ordering::SeqCst) { None } else { Some(changed) }
@@ -54,8 +54,8 @@ impl Elsewhere {
 }
 
 impl Runtime {
-    /// Looks for what others appended to the runs that are held here: those that were told of, or all of them. Returns whether to look
-    /// again soon, for a run whose claim is under way. What could not be read comes with the next look at all.
+    /// Reads what others appended to the runs that are held here: to the announced runs, or to all. Returns true to look again
+    /// soon, for an announced run whose claim is under way. After an error, the next read of all runs catches up.
     pub(crate) async fn catch_up(&self, all: bool) -> Result<bool, StoreError> {
         let Hub { elsewhere, inboxes, streams, .. } = &**self.hub();
         let claiming = inboxes.is_claiming();
@@ -66,7 +66,7 @@ impl Runtime {
             news.iter().for_each(|since| inboxes.caught_up(since));
         }
         for run in streams.runs() {
-            // What a stream does not hear of, its readers miss; the next look finds it.
+            // Changes that a stream misses are found by the next pass.
             if told.as_ref().is_none_or(|told| told.contains(&run)) {
                 drop(self.follow_stream(&run).await);
             }

@@ -1,7 +1,7 @@
 //! The workers of other servers on the same store.
 //!
-//! Each server says with its membership who works for it, and whoever wants to know reads what all of them say (ADR 0015). It is for
-//! people, and a little old: no decision hangs on it. Must never keep work from a worker because nobody has said that it is there.
+//! Each server publishes its workers with its membership, and any server can read all of them (ADR 0015). The list is for
+//! people and slightly out of date: no decision depends on it, and a worker that is missing in it gets work like any other.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use onward_core::{Name, Namespace, RunHead, Timestamp, WorkerId, message};
 use crate::{Runtime, RuntimeError, WhyPending, WorkerInfo};
 
 message! {
-    /// Who works for one server. Fleets run the same code: what it is, is said once for all of them.
+    /// The workers of one server, grouped by code, because the workers of a fleet run the same code.
     struct Roster {
         1 => groups: Vec<Group>,
     }
@@ -46,7 +46,7 @@ message! {
 
 message! {
     struct Member {
-        /// The name that it gave itself, and the one that the store knows it by.
+        /// The name that the worker chose, and the id that the store uses.
         1 => name: WorkerId,
         2 => id: WorkerId,
         3 => runs: u64,
@@ -85,16 +85,16 @@ impl Group {
     }
 }
 
-/// What a server says of its workers, and what of it is worth saying at once.
+/// The published list of a server's workers, with a part to compare.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WorkersSaid {
     pub bytes: Vec<u8>,
-    /// The same without what changes all the time.
+    /// The same without the fields that change all the time; publish at once when it changes.
     pub who: Vec<u8>,
 }
 
 impl Runtime {
-    /// What this server says of its workers. `name_of` gives the name by which people know one that the store knows by this id.
+    /// Encodes the list of this server's workers. `name_of` maps the store's id of a worker to the name that people know.
     pub fn say_workers(&self, name_of: impl Fn(&WorkerId) -> Option<WorkerId>) -> WorkersSaid {
         let mut groups: BTreeMap<Vec<u8>, Group> = BTreeMap::new();
         for (namespace, worker) in self.workers_of_all() {
@@ -112,7 +112,7 @@ impl Runtime {
         WorkersSaid { bytes, who: roster.to_bytes() }
     }
 
-    /// The workers of a namespace at the other servers, under the names that they gave themselves; none where nobody shares the store.
+    /// Lists the workers of a namespace at the other servers, by the names that they chose. Empty if the store is not shared.
     pub async fn workers_elsewhere(&self, namespace: &Namespace) -> Result<Vec<WorkerInfo>, RuntimeError> {
         if !self.store().is_shared() {
             return Ok(Vec::new());
@@ -120,7 +120,7 @@ impl Runtime {
         let here: Vec<WorkerId> = self.list_workers(namespace).into_iter().map(|worker| worker.id).collect();
         let mut found = Vec::new();
         for server in self.store().list_servers().await? {
-            // One of a version that says other things says nothing.
+            // A list of an incompatible version is skipped.
             let Ok(roster) = Roster::decode_fields(&server.roster) else { continue };
             for mut group in roster.groups.into_iter().filter(|group| group.namespace == *namespace) {
                 let members = std::mem::take(&mut group.members);
@@ -131,13 +131,13 @@ impl Runtime {
         Ok(found)
     }
 
-    /// Why a run is pending, as far as all servers on the store can tell; `None` for a run that is not.
+    /// Returns why a run is pending, judging by the workers of all servers; `None` if it is not pending.
     pub async fn why_pending_anywhere(&self, head: &RunHead) -> Option<WhyPending> {
         let here = self.why_pending(head)?;
         if here == WhyPending::Queued {
             return Some(here);
         }
-        // Where the others cannot be asked, what is known here is all that is known.
+        // If the other servers cannot be read, only the workers of this one count.
         let elsewhere = self.workers_elsewhere(&head.key.namespace).await.unwrap_or_default();
         let is_known = elsewhere.iter().any(|worker| worker.knows(&head.kind, head.version.as_ref()));
         Some(if is_known { WhyPending::Queued } else { here })

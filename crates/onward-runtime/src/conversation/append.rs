@@ -1,7 +1,8 @@
-//! Entries that somebody outside appends to the conversation of an agent.
+//! Entries that are appended to the conversation of an agent from outside.
 //!
-//! Such an entry is a signal under a reserved name until the code takes it in; its idempotency key is a once slot of the run, and is
-//! looked for in the conversation too, where the code may have used it. Must never say that an entry is there when another one is.
+//! Such an entry is a signal under a reserved name until the code takes it in. Its idempotency key is an idempotency record of
+//! the run. The conversation is searched for the key too, because the code may have used it. An append must never report an
+//! entry with another content as existing.
 
 use onward_core::conversation::{ENTRY_SIGNAL, OutsideEntry, keyed_entry};
 use onward_core::event::SignalReceived;
@@ -14,25 +15,25 @@ use crate::api::runs::check_id;
 use crate::schemas::depth::check_payload;
 use crate::{Door, Runtime, RuntimeError};
 
-/// Something to be said in a conversation.
+/// An entry to append.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AppendEntry {
     pub role: Name,
     pub content: Payload,
-    /// The same key again is the same entry; without one every append is another.
+    /// A repeat with the same key is the same entry; without a key, every append creates one.
     pub idempotency_key: Option<String>,
 }
 
-/// What became of it.
+/// The receipt of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AppendedEntry {
-    /// There was an entry under this key before, and it says the same.
+    /// An entry with this key, role and content existed before.
     pub already_existed: bool,
-    /// The run was waiting and takes note of it; who waits for a signal of another name goes on waiting.
+    /// The run was waiting and was woken. Code that waits for a signal of another name continues to wait.
     pub woke: bool,
-    /// The entry's id, where the code has taken it in already.
+    /// The entry's id, if the code has taken it in already.
     pub entry: Option<Hash>,
-    /// Where it stands as an input, until the code takes it in.
+    /// The position of the entry as an input, until the code takes it in.
     pub index: Option<Index>,
     pub at: Option<Timestamp>,
 }
@@ -45,7 +46,7 @@ impl From<Appended> for AppendedEntry {
 }
 
 impl Runtime {
-    /// Puts an entry before those who take turns: the agent takes it in when its next turn begins, or when it asks.
+    /// Appends an entry from outside. The agent takes it in when its next turn starts, or when its code polls for it.
     pub async fn append_entry(&self, key: &RunKey, append: AppendEntry) -> Result<AppendedEntry, RuntimeError> {
         let appended = Door::append_entry(self, key.clone(), append).await?;
         if appended.already_existed {
@@ -74,7 +75,7 @@ impl Runtime {
     }
 }
 
-/// The entry that the conversation has under this key, if it is the same; one that says something else is an error.
+/// Returns the entry of the conversation with this key. Fails if its role or content differs.
 pub(crate) async fn known_entry(
     door: &(impl Door + ?Sized),
     key: &RunKey,

@@ -1,8 +1,8 @@
-//! Branches from outside: somebody goes on from an earlier entry of an agent's conversation.
+//! Branches from outside: an agent continues from an earlier entry of its conversation.
 //!
-//! Owns which checkpoint the agent resumes from: the last one whose leaf is on the way to the entry. That is looked up in the logs, which do
-//! not change, and holds for one generation; a run that has moved on meanwhile is looked at again. Must never decide what is left behind:
-//! that is the engine's.
+//! Determines the checkpoint from which the agent resumes: the last one whose leaf is on the path to the entry. It is found in
+//! the logs and holds for one generation; if the run has moved on meanwhile, the search is repeated. The engine decides what is
+//! abandoned.
 
 use std::collections::BTreeSet;
 
@@ -17,21 +17,21 @@ use crate::conversation::read::{ENTRIES_MAX, EntryQuery, read_page};
 use crate::schemas::depth::check_payload;
 use crate::{Runtime, RuntimeError};
 
-/// How often a run may move on while somebody looks for the checkpoint.
+/// Bound on repeated searches while the run moves on.
 const TRIES: u32 = 32;
 
-/// A way to go on from an earlier entry.
+/// A request to continue from an earlier entry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BranchRun {
-    /// The entry behind which the conversation goes on; `None` is its beginning.
+    /// The entry after which the conversation continues; `None` is its beginning.
     pub from: Option<EntryCursor>,
-    /// What is said there at once: an edit is a branch from the entry's parent with another content.
+    /// The first entry of the branch. An edit is a branch from the entry's parent with another content.
     pub entry: Option<BranchEntry>,
-    /// The same key again is the same branch.
+    /// A repeat with the same key is the same branch.
     pub idempotency_key: Option<String>,
 }
 
-/// What is said at the beginning of a branch.
+/// The first entry of a branch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BranchEntry {
     pub role: Name,
@@ -39,7 +39,7 @@ pub struct BranchEntry {
 }
 
 impl Runtime {
-    /// Leaves the open segment of an agent; it goes on behind the entry.
+    /// Abandons the open segment of an agent and continues after the given entry.
     pub async fn branch_run(&self, key: &RunKey, branch: BranchRun) -> Result<Appended, RuntimeError> {
         if let Some(key) = &branch.idempotency_key {
             check_id("idempotency key", key)?;
@@ -81,17 +81,17 @@ impl Runtime {
                 continue;
             }
             if kind != head.kind {
-                return Err(nowhere("it is in a part of the conversation that another kind of agent had"));
+                return Err(nowhere("it belongs to another kind of agent"));
             }
             let entry =
                 branch.entry.clone().map(|BranchEntry { role, content }| OutsideEntry { role, content, idempotency_key: None });
             let (depth, request_id) = (way.len() as u64, branch.idempotency_key.clone());
             return Ok(BranchRequested { from, depth, entry, checkpoint, input, request_id });
         }
-        Err(nowhere("the agent had not begun its turns there"))
+        Err(nowhere("the agent has no checkpoint before it"))
     }
 
-    /// The entries up to this one.
+    /// Returns the ids of all entries up to this one.
     async fn way_to(&self, key: &RunKey, entry: EntryCursor) -> Result<BTreeSet<Hash>, RuntimeError> {
         let (mut way, mut before) = (BTreeSet::new(), Some(entry));
         while let Some(from) = before {

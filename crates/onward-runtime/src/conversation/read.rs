@@ -1,10 +1,10 @@
-//! Reading the conversation of an agent, page by page.
+//! Pages of an agent's conversation.
 //!
-//! Entries are in the logs and nowhere else, so a page is read from the logs: the open generation first, then one before the other until
-//! the page is full. Written over a [`Door`], so that it is the same wherever the runtime is, and a codec decodes on the way. Must never
-//! hold more than a page and the log of one generation.
+//! Entries exist only in the logs, so a page is read from the logs: the open generation first, then earlier ones until the page
+//! is full. It is implemented over a [`Door`], so that local and remote callers share it and a codec can decode. Memory is
+//! bounded by a page and the log of one generation.
 //!
-//! Invariant EN1: a page ends with the entry that was asked for, and every other entry on it is the parent of the one behind it.
+//! Invariant EN1: a page ends with the requested entry, and every other entry on it is the parent of the next one.
 
 use onward_core::conversation::{Entry, EntryCursor, PendingEntry, Walk, depth_of, entries_of, leaf_of, log_before, pending_of};
 use onward_core::view::created_at;
@@ -14,24 +14,24 @@ use onward_store::StoreError;
 use crate::api::client::read_records;
 use crate::{Door, RuntimeError};
 
-/// How many entries a page has where nobody says.
+/// Page size if the query has none.
 pub const ENTRIES_DEFAULT: usize = 100;
 
-/// How many entries a page has at most.
+/// Maximum page size.
 pub const ENTRIES_MAX: usize = 1_000;
 
-/// Behind so many bytes of contents a page ends.
+/// Size of contents after which a page ends.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// How many records are read at a time.
+/// Page size of log reads, in records.
 const RECORDS: usize = 1_000;
 
-/// Which entries of a conversation.
+/// A query for entries of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EntryQuery {
-    /// The conversation that ends in this entry, also one that the code has left; the current one otherwise.
+    /// The last entry of the conversation to read, which may be abandoned; `None` for the current conversation.
     pub leaf: Option<EntryCursor>,
-    /// The page before one that was read: what that one said is before it.
+    /// The `before` of the page that was read last.
     pub before: Option<EntryCursor>,
     /// 0 means the default.
     pub limit: usize,
@@ -44,22 +44,22 @@ impl EntryQuery {
     }
 }
 
-/// A part of a conversation.
+/// A page of a conversation.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct EntryPage {
     /// Oldest first.
     pub entries: Vec<Entry>,
-    /// What to ask for to read on: the entry before the first one. `None` at the beginning of the conversation.
+    /// The cursor of the next page: the entry before the first one. `None` at the beginning of the conversation.
     pub before: Option<EntryCursor>,
-    /// The last entry of the conversation that was asked for; of the current one, as of now.
+    /// The last entry of the requested conversation; for the current one, as of now.
     pub leaf: Option<Hash>,
-    /// How many entries the current conversation has; only on its last page.
+    /// Number of entries of the current conversation; only on its last page.
     pub depth: Option<u64>,
-    /// What was appended from outside and is not in the conversation yet; only on the last page of the current one.
+    /// Entries from outside that the code has not taken in yet; only on the last page of the current conversation.
     pub pending: Vec<PendingEntry>,
 }
 
-/// Reads one page through a door.
+/// Reads one page.
 pub(crate) async fn read_page(door: &(impl Door + ?Sized), key: RunKey, query: EntryQuery) -> Result<EntryPage, RuntimeError> {
     loop {
         let head = door.read_head(key.clone()).await?;
@@ -70,11 +70,11 @@ pub(crate) async fn read_page(door: &(impl Door + ?Sized), key: RunKey, query: E
         if let Some(page) = page {
             return Ok(page);
         }
-        // The run was deleted and started anew while it was read: begin again (F27).
+        // The run was deleted and started again during the read: read it again (F27).
     }
 }
 
-/// The page that ends with the conversation; `None` if the log is not that of the head any more.
+/// Reads the page at the end of the conversation; `None` if the log no longer belongs to `head`.
 async fn read_last(door: &(impl Door + ?Sized), head: &RunHead, query: &EntryQuery) -> Result<Option<EntryPage>, RuntimeError> {
     let records = read_records(door, head).await?;
     let covered = records.last().is_some_and(|record| record.next_index() >= head.next_index);
@@ -90,7 +90,7 @@ async fn read_last(door: &(impl Door + ?Sized), head: &RunHead, query: &EntryQue
     Ok(Some(EntryPage { leaf, depth, pending, ..page }))
 }
 
-/// The page that ends with the entry `from`.
+/// Reads the page that ends with the entry `from`.
 async fn read_from(
     door: &(impl Door + ?Sized),
     head: &RunHead,
@@ -117,26 +117,26 @@ struct Place {
     first: Option<Record>,
 }
 
-/// Reads on from log to log until the walk has all that it wants, or there is no log before.
+/// Reads earlier logs until the walk is complete or there is no earlier log.
 async fn walk_back(door: &(impl Door + ?Sized), mut at: Place, mut walk: Walk) -> Result<EntryPage, RuntimeError> {
     let run = at.key.clone();
     while walk.wants().is_some() {
         let Some((key, generation)) = at.first.as_ref().and_then(|first| log_before(&at.key, first)) else { break };
         let records = match read_whole(door, &key, generation).await {
-            // What it was forked from is gone.
+            // The run that it was forked from is deleted.
             Err(RuntimeError::Store(StoreError::RunNotFound { .. })) if key != at.key => break,
             read => read?,
         };
         walk.read(&entries_of(generation, &records));
         at = Place { key, generation, first: records.into_iter().next() };
     }
-    // The entry before is in this log or in an earlier one (CV2). The logs of another run are found by way of this one's first.
+    // The entry before is in this log or an earlier one (CV2). The logs of another run are found through this run's first log.
     let generation = if at.key == run { at.generation } else { 0 };
     let before = walk.before().map(|id| EntryCursor { id, generation: Some(generation) });
     Ok(EntryPage { entries: walk.into_entries(), before, ..EntryPage::default() })
 }
 
-/// The whole log of a generation that is not open, or the open one as it stands.
+/// Reads the whole log of a generation, up to its current end if it is open.
 async fn read_whole(door: &(impl Door + ?Sized), key: &RunKey, generation: u32) -> Result<Vec<Record>, RuntimeError> {
     let mut records: Vec<Record> = Vec::new();
     loop {

@@ -1,9 +1,9 @@
-//! How deep a JSON text nests, found in one pass without recursion, so that depth costs nothing.
+//! The nesting depth of JSON, measured in one pass without recursion.
 //!
-//! Invariant JD1: no verb takes a payload that nests deeper than [`JSON_DEPTH_MAX`], whichever door it comes through: another door could
-//! not show it.
-//! Invariant JD2: no verb takes a payload that is declared JSON and is not JSON in UTF-8, whichever door it comes through: readers parse
-//! it by its declaration.
+//! Invariant JD1: no verb accepts a payload that nests deeper than [`JSON_DEPTH_MAX`], through any API: another API could not
+//! return it.
+//! Invariant JD2: no verb accepts a payload that is declared JSON and is not JSON in UTF-8, through any API: readers parse it
+//! by its declared type.
 
 use onward_core::{Event, Payload};
 use onward_store::payloads;
@@ -11,10 +11,10 @@ use serde::de::IgnoredAny;
 
 use crate::RuntimeError;
 
-/// How deep JSON may nest. Checked before anything is parsed.
+/// Maximum nesting depth of JSON. Checked before parsing.
 pub const JSON_DEPTH_MAX: usize = 64;
 
-/// Refuses a payload that is declared JSON and nests too deep (JD1) or is not JSON (JD2); other payloads are any bytes.
+/// Fails for a payload that is declared JSON and nests too deep (JD1) or is invalid (JD2); other payloads may be any bytes.
 pub(crate) fn check_payload(payload: &Payload) -> Result<(), RuntimeError> {
     if !payload.is_json() {
         return Ok(());
@@ -24,12 +24,12 @@ pub(crate) fn check_payload(payload: &Payload) -> Result<(), RuntimeError> {
         return Err(RuntimeError::JsonTooDeep { max: JSON_DEPTH_MAX });
     }
     let invalid = |why: String| RuntimeError::PayloadInvalid { why };
-    // A parser that skips values does not check the encoding of the texts in them.
+    // A parser that skips values does not check the encoding of strings in them.
     std::str::from_utf8(data).map_err(|error| invalid(error.to_string()))?;
     payload.read::<IgnoredAny>().map(|_| ()).map_err(|error| invalid(error.to_string()))
 }
 
-/// Refuses an event with a payload that [`check_payload`] refuses.
+/// Fails for an event with a payload that [`check_payload`] refuses.
 pub(crate) fn check_event_payloads(event: &Event) -> Result<(), RuntimeError> {
     let mut checked = Ok(());
     payloads::walk(event, &mut |payload| {
@@ -40,7 +40,7 @@ pub(crate) fn check_event_payloads(event: &Event) -> Result<(), RuntimeError> {
     checked
 }
 
-/// Line and column of the first bracket that is deeper than `max`. Text that is not JSON gets some answer; the parser judges it.
+/// Returns line and column of the first bracket deeper than `max`. For text that is not JSON the result is arbitrary.
 pub fn too_deep(text: &[u8], max: usize) -> Option<(usize, usize)> {
     let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
     let (mut line, mut line_start) = (1, 0);

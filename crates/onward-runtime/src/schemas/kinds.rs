@@ -1,14 +1,16 @@
-//! What kinds take and give: said by their workers, kept by the store, asked before a run or a standalone task begins.
+//! Schemas of the inputs and results of kinds: registered by workers, stored, checked before a run or standalone task starts.
 //!
-//! Owns which words about a kind are in force, and their compiled form. Must never look at what code hands to code: a child's input is
-//! its parent's business.
+//! Determines which schemas are in force, and caches their compiled form. Inputs of children are not checked: they pass from
+//! code to code.
 //!
 //! Invariants:
-//! - KI4: what a worker has declared internal is neither started by callers nor shown to them; one version of a kind speaks for all. It
-//!   stays internal whatever other workers say, until an admin removes what is kept about the kind.
-//! - KI1: an input that does not fit the schema of its kind and version begins nothing; but whoever repeats a start that was taken finds it.
-//! - KI2: the newest word about a kind and version counts, also when it says nothing; it counts while no worker is there.
-//! - KI3 (S35): no schema and no input can make a check run on for ever, use up the stack, or fetch anything.
+//! - KI4: a kind that a worker declared internal can neither be started by callers nor is it listed; one version counts for
+//!   all. It stays internal whatever other workers declare, until an admin removes the stored kind.
+//! - KI1: an input that does not fit the schema of its kind and version starts nothing; but a repeated start finds the existing
+//!   run.
+//! - KI2: the latest registration of a kind and version counts, also one without schemas, and also while no worker is
+//!   connected.
+//! - KI3 (S35): no schema and no input can make a check run forever, exhaust the stack, or load anything.
 
 #[cfg(feature = "schema")]
 mod budget;
@@ -28,17 +30,17 @@ use crate::{Runtime, RuntimeError};
 #[cfg(feature = "schema")]
 use compiled::Compiled;
 
-/// How many namespaces' kinds are remembered; beyond that all are read again.
+/// Number of namespaces in the cache; beyond it, the cache is cleared.
 const NAMESPACES_MAX: usize = 10_000;
 
-/// One thing that is wrong with an input.
+/// One violation of a schema by an input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Where, as a JSON pointer; empty for the whole input.
+    /// Position as a JSON pointer; empty for the whole input.
     pub path: String,
-    /// The keyword of the schema that says so.
+    /// The keyword of the schema that is violated.
     pub keyword: String,
-    /// What is wrong, without the value.
+    /// The problem, without the value.
     pub message: String,
 }
 
@@ -58,13 +60,13 @@ pub struct KindVersion {
     pub output: Option<Payload>,
     /// When its schemas were registered, if it has any.
     pub registered_at: Option<Timestamp>,
-    /// How many workers that have joined this runtime have code for it.
+    /// Number of workers of this runtime that have code for it.
     pub workers: usize,
 }
 
 type Place = (bool, Name, Option<Name>);
 
-/// What is known of kinds, by namespace.
+/// Cache of kinds, by namespace.
 #[derive(Default)]
 pub(crate) struct Kinds {
     known: Mutex<BTreeMap<Namespace, Arc<Known>>>,
@@ -73,7 +75,7 @@ pub(crate) struct Kinds {
 struct Known {
     read_at: Timestamp,
     kinds: BTreeMap<Place, Arc<Entry>>,
-    /// Kinds of tasks and of workflows of which a version is internal.
+    /// Kinds of tasks and of workflows with an internal version.
     internal: BTreeSet<(bool, Name)>,
 }
 
@@ -93,8 +95,8 @@ impl Entry {
 }
 
 impl Runtime {
-    /// Makes known what kinds of a namespace take and give. Each entry is the newest word about its kind and version, also one without
-    /// schemas (KI2). Nothing is written when nothing changes, and nothing when one of them is not usable.
+    /// Registers the schemas of kinds. Each entry replaces the stored one of its kind and version, also one without schemas
+    /// (KI2). Writes nothing if nothing changes or if a schema is unusable.
     pub async fn register_kinds(&self, namespace: &Namespace, said: Vec<KindSchemas>) -> Result<(), RuntimeError> {
         for kind in &said {
             check_usable(kind).await?;
@@ -118,8 +120,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// Removes what is kept about a kind: its schemas, and that it is internal (KI4). What workers that are connected have said counts
-    /// again when they begin anew.
+    /// Removes the schemas of a kind and its internal flag (KI4). Connected workers register them again when they restart.
     pub async fn forget_kind(&self, namespace: &Namespace, kind: &Name) -> Result<bool, RuntimeError> {
         let mut kept = self.store().list_kinds(namespace.clone()).await?;
         kept.retain(|said| said.kind == *kind);
@@ -134,7 +135,7 @@ impl Runtime {
         Ok(is_known)
     }
 
-    /// The kinds of a namespace that callers may start and that have schemas or workers here, workflows first (KI4).
+    /// Lists the kinds of a namespace that callers may start and that have schemas or workers here, workflows first (KI4).
     pub async fn list_kinds(&self, namespace: &Namespace) -> Result<Vec<KindView>, RuntimeError> {
         let mut found: BTreeMap<(bool, Name), BTreeMap<Option<Name>, KindVersion>> = BTreeMap::new();
         let empty = |version| KindVersion { version, input: None, output: None, registered_at: None, workers: 0 };
@@ -168,8 +169,8 @@ impl Runtime {
         Ok(found.into_iter().filter(|(place, _)| is_offered(place)).map(view).collect())
     }
 
-    /// Refuses a kind that callers may not start (KI4), and an input that does not fit, unless the run is there already: then the store says
-    /// whether it is the same (KI1).
+    /// Fails for an internal kind (KI4), and for an input that does not fit, unless the run exists: then the store decides
+    /// whether the start is a repeat (KI1).
     pub(crate) async fn check_input(&self, key: &RunKey, place: Place, input: &Payload) -> Result<(), RuntimeError> {
         let known = self.known_kinds(&key.namespace).await?;
         if known.internal.contains(&(place.0, place.1.clone())) {
@@ -183,7 +184,7 @@ impl Runtime {
         Err(RuntimeError::InputInvalid { kind: place.1, violations })
     }
 
-    /// What was said about the kinds, as it was at most a moment ago: another process may have registered it.
+    /// Returns the stored kinds, at most one fallback old: another process may register some.
     async fn known_kinds(&self, namespace: &Namespace) -> Result<Arc<Known>, StoreError> {
         let now = self.clock().now();
         let known = lock(&self.shared.kinds.known).get(namespace).cloned();
@@ -206,7 +207,7 @@ impl Runtime {
             if said.is_internal {
                 internal.insert((said.is_task, said.kind.clone()));
             }
-            // What was compiled stays compiled.
+            // Compiled schemas are reused.
             let same = stale.as_ref().and_then(|stale| stale.kinds.get(&place)).filter(|entry| entry.said.agrees(&said));
             kinds.insert(place, same.cloned().unwrap_or_else(|| Arc::new(Entry::new(said))));
         }
@@ -235,7 +236,7 @@ impl Entry {
 #[cfg(feature = "schema")]
 pub(crate) use checking::check_usable;
 
-/// Compiling and checking, off the threads that everybody shares where it may take long.
+/// Compiles and checks; long work runs on the blocking pool.
 #[cfg(feature = "schema")]
 mod checking {
     use std::sync::Arc;
@@ -247,7 +248,7 @@ mod checking {
     use super::{Entry, Violation, budget};
     use crate::RuntimeError;
 
-    /// How many long checks run at a time: the others wait, and the machine stays with those who have work.
+    /// Bound on concurrent long checks, so that they do not take all cores.
     static LONG: Semaphore = Semaphore::const_new(2);
 
     async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
@@ -255,7 +256,7 @@ mod checking {
         tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
     }
 
-    /// Refuses schemas that could not be checked with.
+    /// Fails if a schema cannot be used.
     pub async fn check_usable(said: &KindSchemas) -> Result<(), RuntimeError> {
         for (which, schema) in [("input", &said.input), ("output", &said.output)] {
             let Some(schema) = schema.clone() else { continue };
@@ -268,7 +269,7 @@ mod checking {
     impl Entry {
         pub(crate) async fn violations(self: &Arc<Entry>, input: &Payload) -> Result<Vec<Violation>, RuntimeError> {
             let Some(schema) = &self.said.input else { return Ok(Vec::new()) };
-            // What is not JSON cannot be read here: it may be encrypted, and only the code can tell.
+            // A payload that is not JSON may be encrypted, so it is not checked.
             if !input.is_json() {
                 return Ok(Vec::new());
             }
@@ -288,7 +289,7 @@ mod checking {
                 Ok(Checked::TooLong) => Ok(vec![Violation {
                     path: String::new(),
                     keyword: String::new(),
-                    message: "it takes too long to compare it with the schema".to_owned(),
+                    message: "the check against the schema takes too long".to_owned(),
                 }]),
                 Err(why) => Err(RuntimeError::SchemaInvalid { kind: self.said.kind.clone(), which: "input", why }),
             }

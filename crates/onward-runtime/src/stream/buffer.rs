@@ -1,12 +1,13 @@
-//! What was said last about one run, for readers that come and go.
+//! The buffer of one stream: the latest frames of one run, for readers that come and go.
 //!
-//! Owns the order of a stream, what falls out of it, and where a reader goes on. Must never wait, and decides by the times that it is given.
+//! Defines the order of a stream, what is dropped from it, and where a reader continues. It never waits, and uses only the
+//! times that callers pass in.
 //!
 //! Invariants:
-//! - SB1: a reader that comes back with the offset of a frame gets what followed that frame, each frame once; if that is not known any
-//!   more it is told so, and gets nothing that is older than what it is told.
-//! - SB2: what is kept takes no more than [`BYTES_MAX`], and nothing in it is older than [`AGE_MAX`] when something is added or read.
-//! - SB3 (SY1, SY2): of each task only the latest claim speaks, and only until the task is over.
+//! - SB1: a reader that returns with the offset of a frame gets the following frames, each once. If they are gone, it gets a
+//!   reset instead, and no frame older than that.
+//! - SB2: the buffer takes at most [`BYTES_MAX`], and after an addition or a read no frame in it is older than [`AGE_MAX`].
+//! - SB3 (SY1, SY2): of each task only the latest claim adds frames, and only until the task has ended.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -20,16 +21,16 @@ use onward_core::{Event, Hash, Index, Place, Record, RunKey, Timestamp};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// How much of a stream is kept.
+/// Memory bound of a stream.
 pub(crate) const BYTES_MAX: usize = 1024 * 1024;
 
-/// How long it is kept.
+/// Maximum age of a frame.
 pub(crate) const AGE_MAX: Duration = Duration::from_secs(15 * 60);
 
-/// How many tasks a stream remembers to have spoken; those that are over are forgotten first.
+/// Number of tasks that a stream remembers; ended ones are forgotten first.
 const TASKS_MAX: usize = 1_024;
 
-/// Where a reader is: which buffer it read, and how many frames of it.
+/// The position of a reader: which buffer it read, and how many frames of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Offset {
     pub life: u64,
@@ -57,47 +58,47 @@ struct Kept {
     said: StreamSaid,
 }
 
-/// A task that has spoken.
+/// A task that has emitted frames.
 struct Speaker {
     claim: u64,
     next_seq: u64,
     is_over: bool,
     has_failed: bool,
-    /// Words of it, or of an earlier attempt, were said here and not taken back.
+    /// The stream has frames of this or an earlier attempt that were not reset.
     has_words: bool,
-    /// It speaks to this server, which therefore knows all that it has said; of others only what was passed on is known.
+    /// The attempt runs at this server, which therefore has all its frames; of other attempts it has only what was forwarded.
     is_here: bool,
 }
 
 impl Speaker {
-    /// A task that is over and has said nothing here.
+    /// A task that has ended without frames here.
     const SILENT: Speaker = Speaker { claim: 0, next_seq: 0, is_over: true, has_failed: false, has_words: false, is_here: false };
 }
 
-/// What of the open log the stream knows.
+/// The part of the open log that the stream knows.
 #[derive(Default)]
 struct Known {
     generation: u32,
-    /// The first event that the stream has heard of, and the first that it has not.
+    /// The first event that the stream has received, and the first that it has not.
     from: Index,
     next: Index,
-    /// The end of the conversation before this log, as far as anybody has said.
+    /// The end of the conversation before this log, if known.
     base: Option<Hash>,
     entries: Vec<(Index, Hash)>,
-    /// Somebody has gone on from an earlier entry, and readers know.
+    /// The conversation continued from an earlier entry, and readers were notified.
     is_branched: bool,
 }
 
 pub(crate) struct Buffer {
     life: u64,
     frames: VecDeque<Kept>,
-    /// The number of the first frame that is kept.
+    /// The number of the first frame in the buffer.
     first: u64,
     bytes: usize,
-    /// The first frame behind the last entry that became final: what comes before is read elsewhere.
+    /// The first frame after the last entry that became final: everything before is in the log.
     open_from: u64,
     speakers: BTreeMap<(u32, Place), Speaker>,
-    /// There were too many of them: of one that is not known any more words may have been said.
+    /// Tasks were forgotten because there were too many: an unknown task may have emitted frames.
     has_forgotten: bool,
     known: Option<Known>,
     has_ended: bool,
@@ -136,17 +137,17 @@ impl Buffer {
         self.bytes
     }
 
-    /// The generation and the first event of the log that the stream has not heard of; `None` if it knows nothing of any log.
+    /// Returns the generation and the first event of the log that the stream has not received; `None` if it knows no log.
     pub fn position(&self) -> Option<(u32, Index)> {
         self.known.as_ref().map(|known| (known.generation, known.next))
     }
 
-    /// Takes what an attempt says here. Returns whether anything of it was new.
+    /// Adds frames of an attempt at this server. Returns true if any of them is new.
     pub fn speak(&mut self, speech: Speech, now: Timestamp) -> bool {
         self.take(speech, now, true)
     }
 
-    /// The same, passed on by the server that it speaks to.
+    /// Adds frames of an attempt at another server. Returns true if any of them is new.
     pub fn hear(&mut self, speech: Speech, now: Timestamp) -> bool {
         self.take(speech, now, false)
     }
@@ -155,15 +156,15 @@ impl Buffer {
         let Speech { task, claim, attempt, frames } = speech;
         let (generation, place) = (task.generation, task.place);
         if self.known.as_ref().is_some_and(|known| known.generation > generation) {
-            return false; // SB3: its run has gone on without it
+            return false; // SB3: the run has continued without it
         }
         self.forget_speakers();
         let key = (generation, place.clone());
         let begins = match self.speakers.get(&key) {
             Some(speaker) if speaker.is_over || speaker.claim > claim => return false, // SB3
             Some(speaker) => speaker.claim < claim && speaker.has_words,
-            // A task may begin with a later claim: it was restored, or copied with its run. What it said at another server, or before this
-            // one was started anew, readers of this stream are told to forget when they come here.
+            // A task may start with a later claim if it was restored, or copied with its run. Frames that it emitted at another
+            // server, or before this server was restarted, are discarded by the reset that readers get when they connect here.
             None => claim > 1 && self.has_forgotten,
         };
         let next_seq = match self.speakers.get(&key) {
@@ -187,15 +188,15 @@ impl Buffer {
         true
     }
 
-    /// Whether it goes on with something whose beginning is not known here.
+    /// Returns true if the frames continue an attempt whose beginning is missing here.
     pub fn lacks_beginning(&self, speech: &Speech) -> bool {
         let speaker = self.speakers.get(&(speech.task.generation, speech.task.place.clone()));
         let is_known = speaker.is_some_and(|speaker| speaker.claim >= speech.claim);
         !is_known && speech.frames.first().is_some_and(|frame| frame.seq > 0)
     }
 
-    /// What those attempts have said that speak here at this moment, as far as it is kept. What others passed on is theirs to say again: who
-    /// got an older part of it from here would take it for the beginning of what comes from there.
+    /// Returns the frames of the attempts that are in progress at this server. Forwarded frames are left to the server that has
+    /// them all: a receiver would take an incomplete copy for the beginning.
     pub fn open_speech(&self, run: &RunKey) -> Vec<Speech> {
         let mut open: BTreeMap<(u32, Place), Speech> = BTreeMap::new();
         for kept in &self.frames {
@@ -217,7 +218,7 @@ impl Buffer {
         open.into_values().collect()
     }
 
-    /// Says that an attempt has failed, once.
+    /// Reports the failure of an attempt, once.
     pub fn fail(&mut self, claim: u64, failed: AttemptFailed, now: Timestamp) {
         self.forget_speakers();
         let key = (failed.generation, failed.task.clone());
@@ -227,7 +228,7 @@ impl Buffer {
             return;
         }
         if speaker.claim < claim {
-            // It failed before it said anything.
+            // The attempt failed before it emitted a frame.
             let Speaker { has_words, is_here, .. } = *speaker;
             *speaker = Speaker { claim, next_seq: 0, is_over: false, has_failed: true, has_words, is_here };
         }
@@ -245,7 +246,7 @@ impl Buffer {
         }
     }
 
-    /// Takes the next record of the run's log. Returns whether it was the next one: if not, somebody has to read what lies between.
+    /// Adds the next record of the run's log. Returns false if there is a gap before it, which the caller has to read.
     pub fn append(&mut self, generation: u32, record: &Record) -> bool {
         if let Some(known) = &self.known {
             let here = (generation, record.index);
@@ -290,14 +291,14 @@ impl Buffer {
         }
     }
 
-    /// Says what a log says, or what somebody knows who has read it.
+    /// Adds a frame that derives from the log.
     fn say(&mut self, said: StreamSaid, at: Timestamp) {
         match &said {
             StreamSaid::TaskEnd(end) => {
                 let key = (end.generation, end.task.clone());
                 let Some(speaker) = self.speakers.get_mut(&key) else {
-                    // Of a task that has said nothing, no reader needs its end. But words that another server passes on may come after the
-                    // end, which is read from the log: they are dropped (SB3).
+                    // Readers do not need the end of a task without frames. It is remembered, because forwarded frames may
+                    // arrive after the end was read from the log, and have to be dropped (SB3).
                     self.forget_speakers();
                     self.speakers.insert(key, Speaker::SILENT);
                     return;
@@ -321,8 +322,8 @@ impl Buffer {
         }
     }
 
-    /// Takes what a reader has found out: where the log is, and the entries of its open part. What the stream has heard of itself stays:
-    /// somebody may be waiting for what comes next of it.
+    /// Adds what a reader found in the log: its position, and the entries of its open part. Known positions stay as they are,
+    /// because readers may wait for what follows them.
     pub fn learn(&mut self, generation: u32, records: &[Record]) {
         let behind = records.last().map_or(Index(0), Record::next_index);
         let base = records.first().and_then(|record| record.started()?.checkpoint.as_ref()?.leaf);
@@ -344,14 +345,14 @@ impl Buffer {
         }
     }
 
-    /// Says that the run is closed, unless that was said.
+    /// Adds the end of the run, once.
     pub fn end(&mut self, said: StreamSaid, now: Timestamp) {
         if !self.has_ended {
             self.say(said, now);
         }
     }
 
-    /// Says something as it is.
+    /// Appends a frame and wakes the readers.
     pub fn push(&mut self, said: StreamSaid, at: Timestamp) {
         let bytes = said.weigh();
         self.frames.push_back(Kept { at, bytes, said });
@@ -361,7 +362,7 @@ impl Buffer {
         self.news.notify_waiters();
     }
 
-    /// Lets go of what is too old or too much (SB2).
+    /// Drops frames that are too old or exceed the memory bound (SB2).
     pub fn trim(&mut self, now: Timestamp) {
         while let Some(oldest) = self.frames.front()
             && (self.bytes > BYTES_MAX || oldest.at.after(AGE_MAX) < now)
@@ -372,7 +373,7 @@ impl Buffer {
         }
     }
 
-    /// The number behind the last frame.
+    /// Returns the number after the last frame.
     fn next(&self) -> u64 {
         self.first + self.frames.len() as u64
     }
@@ -381,12 +382,12 @@ impl Buffer {
         offset.life == self.life && (self.first..=self.next()).contains(&offset.next)
     }
 
-    /// Where somebody begins who knows everything that is final, and nothing else.
+    /// Returns the offset for a reader that has everything that is final, and nothing else.
     pub fn beginning(&self) -> Offset {
         Offset { life: self.life, next: self.open_from.max(self.first) }
     }
 
-    /// What follows `offset`, `limit` frames at most. The caller has asked whether the buffer has it.
+    /// Returns up to `limit` frames after `offset`, which must be in the buffer.
     pub fn read(&self, offset: Offset, limit: usize) -> Vec<StreamFrame> {
         let skipped = usize::try_from(offset.next - self.first).unwrap_or(usize::MAX);
         let numbered = self.frames.iter().skip(skipped).take(limit).zip(offset.next + 1..);
@@ -398,7 +399,7 @@ impl Buffer {
     }
 }
 
-/// Whoever waits for this buffer has to look for another one.
+/// Wakes the readers of this buffer, so that they look for a new one.
 impl Drop for Buffer {
     fn drop(&mut self) {
         self.news.notify_waiters();

@@ -1,4 +1,4 @@
-//! What runs emit for whoever watches; not in the log.
+//! Values that runs emit for listeners; not in the log.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -9,10 +9,10 @@ use tokio::sync::broadcast;
 use crate::Runtime;
 use crate::by_run::lock;
 
-/// How many emitted values a slow listener may fall behind.
+/// Number of emitted values that a slow listener may fall behind.
 const BEHIND_MAX: usize = 256;
 
-/// Something that a run's code says for whoever watches.
+/// A value that a run's code emitted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Emitted {
     pub name: String,
@@ -28,11 +28,11 @@ impl Emits {
     pub fn tell(&self, key: &RunKey, emitted: Emitted) {
         let sender = lock(&self.listeners).get(key).cloned();
         if let Some(sender) = sender {
-            drop(sender.send(emitted)); // nobody listens any more: that is allowed
+            drop(sender.send(emitted)); // fails if there is no listener, which is fine
         }
     }
 
-    /// The runs that somebody listens to.
+    /// Returns the runs that have listeners.
     pub fn runs(&self) -> Vec<RunKey> {
         let mut listeners = lock(&self.listeners);
         listeners.retain(|_, sender| sender.receiver_count() > 0);
@@ -41,7 +41,8 @@ impl Emits {
 }
 
 impl Runtime {
-    /// Hears what the run emits from now on, also at a worker of another process that shares the store. What nobody hears is gone.
+    /// Subscribes to what the run emits from now on, also at a worker of another process that shares the store. Values without
+    /// a listener are lost.
     pub fn listen(&self, key: &RunKey) -> broadcast::Receiver<Emitted> {
         let mut listeners = lock(&self.hub().emits.listeners);
         listeners.retain(|_, sender| sender.receiver_count() > 0);

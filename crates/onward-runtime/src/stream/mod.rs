@@ -1,13 +1,13 @@
-//! The streams of runs: what their tasks say as they work, and what has become final.
+//! The streams of runs: what their tasks emit, and which parts have become final.
 //!
-//! A run has a stream from the moment that a task of it says something or somebody reads it; others cost a look at a counter. Nothing here
-//! is recorded, nobody waits for a reader, and what nobody reads is gone after a while. Must never be asked what a run did: that is in its
-//! log, and a reader that has missed something is sent there.
+//! A run has a stream from the moment that a task of it emits a frame or a client reads it; other runs cost one read of a
+//! counter. Streams are not recorded, do not wait for readers, and expire when they are not read. The log is the source of
+//! truth about a run: a reader that has missed frames is referred to it.
 //!
 //! Invariants:
-//! - ST1: all streams together take no more than [`BYTES_MAX_OF_ALL`], but for what was said since the last look at it.
-//! - ST2: what a task here says reaches the streams of other servers on the store if somebody reads there; what logs say, each server
-//!   hears from the store (ADR 0015).
+//! - ST1: all streams together take at most [`BYTES_MAX_OF_ALL`], apart from frames added since the last check.
+//! - ST2: frames of a local task reach the streams of other servers on the store if they have readers; changes of logs reach
+//!   each server through the store (ADR 0015).
 
 mod buffer;
 pub(crate) mod emits;
@@ -28,16 +28,16 @@ use buffer::{AGE_MAX, Buffer};
 
 pub use read::StreamPage;
 
-/// How much all streams of a process take; those that were not heard of for longest go first.
+/// Memory bound of all streams of a process; the least recently written streams are dropped first.
 const BYTES_MAX_OF_ALL: usize = 128 * 1024 * 1024;
 
-/// For how long somebody counts as a reader who does not wait at this moment.
+/// How long a reader counts as present between two reads.
 const READER_GRACE: Duration = Duration::from_secs(20);
 
-/// How long a new stream waits to be told by other servers what was said before it began.
+/// How long a new stream waits for other servers to send earlier frames.
 const BEGINNING_MAX: Duration = Duration::from_secs(5);
 
-/// How often streams are looked through that nobody needs any more.
+/// Interval between two sweeps of unused streams.
 const SWEEP_PACE: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
@@ -50,14 +50,14 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// Takes what an attempt says. Returns whether anything of it was new.
+    /// Adds frames of an attempt. Returns true if any of them is new.
     pub fn speak(&self, speech: Speech, now: Timestamp) -> bool {
         let run = speech.task.run.clone();
         self.edit(&run, now, |buffer| buffer.speak(speech, now))
     }
 
-    /// Takes what an attempt at another server says, if somebody reads it here. Whoever begins to read in the middle is sent everything
-    /// from its first word; what comes before that is in it too, and passed over.
+    /// Adds frames of an attempt at another server if the stream is open here. A new reader is sent all frames of an attempt
+    /// from the first one. Frames that arrive before those are part of them and are skipped.
     pub fn speak_if_open(&self, speech: Speech) {
         let run = speech.task.run.clone();
         self.update(&run, |buffer| {
@@ -72,17 +72,17 @@ impl Streams {
         self.update(run, |buffer| buffer.fail(claim, failed, buffer.said_at.max(buffer.read_at)));
     }
 
-    /// Says that an attempt has failed to whoever reads, if the run has a stream.
+    /// Reports the failure of an attempt if the run has a stream.
     pub fn fail(&self, run: &RunKey, claim: u64, failed: AttemptFailed, now: Timestamp) {
         self.update(run, |buffer| buffer.fail(claim, failed, now));
     }
 
     pub fn appended(&self, head: &RunHead, record: &Record) {
-        // What lies between is read by whoever follows what others write.
+        // A gap is filled by `follow_stream`.
         self.append(&head.key, head.generation, record);
     }
 
-    /// Returns whether the record was the next one that the stream has to hear of, or one that it need not.
+    /// Returns true if the record is the next one or already known, or if the run has no stream.
     fn append(&self, run: &RunKey, generation: u32, record: &Record) -> bool {
         self.update(run, |buffer| buffer.append(generation, record)).unwrap_or(true)
     }
@@ -96,7 +96,7 @@ impl Streams {
         })
     }
 
-    /// Like `update`, and makes a stream where there is none.
+    /// Changes a stream like `update`, and creates one if there is none.
     fn edit<T>(&self, run: &RunKey, now: Timestamp, change: impl FnOnce(&mut Buffer) -> T) -> T {
         let answer = self.buffers.edit(run, |buffer| {
             let buffer = buffer.get_or_insert_with(|| Buffer::new(self.new_life(), now));
@@ -116,19 +116,19 @@ impl Streams {
         self.bytes.fetch_sub(before, Ordering::SeqCst);
     }
 
-    /// Never the same again, in this process or in another one.
+    /// Returns an id that no other stream has, in this process or another.
     fn new_life(&self) -> u64 {
         self.lives_of.hash_one(self.lives.fetch_add(1, Ordering::SeqCst))
     }
 
-    /// Looks through the streams if it is time to.
+    /// Sweeps the streams if the interval has passed.
     pub fn sweep_at(&self, now: Timestamp) {
         if !self.buffers.is_empty() && Timestamp(self.swept_at.load(Ordering::Relaxed)).after(SWEEP_PACE) <= now {
             self.sweep(now);
         }
     }
 
-    /// Lets go of streams that nobody reads and that are old, and of the oldest when all take too much (ST1).
+    /// Drops old streams without readers, then the least recently written ones while the total is too large (ST1).
     fn sweep(&self, now: Timestamp) {
         self.swept_at.store(now.0, Ordering::Relaxed);
         let old = now.before(AGE_MAX);
@@ -146,7 +146,7 @@ impl Streams {
             }
             (left, until) = (left.saturating_sub(bytes), said_at);
         }
-        // Whoever reads one of these is told that it is gone, and goes on with what follows.
+        // Readers of these get a stream reset and continue with later frames.
         self.drop_where(|buffer| buffer.said_at <= until);
     }
 
@@ -156,7 +156,7 @@ impl Streams {
         self.bytes.fetch_sub(bytes, Ordering::SeqCst);
     }
 
-    /// The runs whose stream somebody reads here.
+    /// Returns the runs whose stream is read here.
     pub fn read_runs(&self, now: Timestamp) -> Vec<RunKey> {
         let mut runs = Vec::new();
         if !self.buffers.is_empty() {
@@ -170,12 +170,12 @@ impl Streams {
         runs
     }
 
-    /// What those attempts have said that speak here at this moment.
+    /// Returns the frames of the attempts that are in progress here.
     pub fn open_speech(&self, run: &RunKey) -> Vec<Speech> {
         self.update(run, |buffer| buffer.open_speech(run)).unwrap_or_default()
     }
 
-    /// The runs that have a stream here.
+    /// Returns the runs that have a stream here.
     pub fn runs(&self) -> Vec<RunKey> {
         let mut runs = Vec::new();
         if !self.buffers.is_empty() {
@@ -186,12 +186,12 @@ impl Streams {
 }
 
 impl Runtime {
-    /// How many streams are read here at this moment.
+    /// Returns how many streams are read here at this moment.
     pub fn streams_read(&self) -> usize {
         self.hub().streams.read_runs(self.clock().now()).len()
     }
 
-    /// Says something that an attempt of a task says to whoever reads the stream of its run. Not recorded.
+    /// Adds frames of a task attempt to the stream of its run. Not recorded.
     pub(crate) fn speak(&self, speech: Speech) {
         let (hub, now) = (self.hub(), self.clock().now());
         let _whole = hub.post.keep_whole();
@@ -199,7 +199,7 @@ impl Runtime {
         hub.streams.speak(speech, now);
     }
 
-    /// Says that an attempt has failed, if anybody may want to know.
+    /// Reports a failed attempt to the stream of its run, if any stream exists.
     pub(crate) fn say_failed(&self, id: &TaskId, claim: u64, held: &HeldTasks, failure: &Failure) {
         let hub = self.hub();
         if hub.streams.buffers.is_empty() && !hub.post.has_readers() {
@@ -209,7 +209,7 @@ impl Runtime {
         let now = self.clock().now();
         let next = retry.next_attempt(attempt.saturating_sub(uncounted).max(1), failure, now);
         let (generation, task, failure) = (id.generation, id.place.clone(), failure.clone());
-        // Of as many as there may be: attempts that do not count are made in addition.
+        // The maximum grows by the attempts that do not count.
         let attempts_max = if retry.attempts_max == 0 { 0 } else { retry.attempts_max.saturating_add(uncounted) };
         let next_delay_ms = next.map(|next| next.0.saturating_sub(now.0));
         let failed = AttemptFailed { generation, task, attempt, attempts_max, failure, next_delay_ms };

@@ -1,4 +1,4 @@
-//! Reading a stream: from where one was, or from what is not final yet.
+//! Reads of a stream: from an offset, or from the part that is not final yet.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,32 +15,32 @@ use super::buffer::{Buffer, Offset};
 use crate::api::client::read_records;
 use crate::{Runtime, RuntimeError};
 
-/// How many frames are read at a time.
+/// Maximum number of frames in a page.
 const PAGE: usize = 1_000;
 
-/// How many records of a log are read at a time.
+/// Page size of log reads, in records.
 const RECORDS: usize = 256;
 
-/// How often log and stream are looked at until they agree, and the pause between two looks.
+/// Bound on the attempts to read log and stream at the same position, and the pause between two of them.
 const LOOKS_MAX: u32 = 50;
 const LOOK_PAUSE: Duration = Duration::from_millis(2);
 
-/// A part of a stream.
+/// A page of a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StreamPage {
     pub frames: Vec<StreamFrame>,
-    /// Where the reader goes on.
+    /// The offset of the next page.
     pub next: String,
 }
 
 impl StreamPage {
-    /// Whether the run is closed: nothing follows.
+    /// Returns true if the run is closed and no frame follows.
     pub fn ends(&self) -> bool {
         matches!(self.frames.last(), Some(StreamFrame { said: StreamSaid::End(_), .. }))
     }
 }
 
-/// Counts as a reader for as long as it lives.
+/// Counts as a reader while it exists.
 struct Reading<'a> {
     streams: &'a Streams,
     run: &'a RunKey,
@@ -56,7 +56,7 @@ impl<'a> Reading<'a> {
 
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
-        // The stream may be another one by now, with readers of its own.
+        // The stream may have been replaced by a new one with its own readers.
         self.streams.update(self.run, |buffer| {
             if Arc::ptr_eq(buffer.news(), &self.news) {
                 buffer.readers -= 1;
@@ -65,12 +65,12 @@ impl Drop for Reading<'_> {
     }
 }
 
-/// What a look into a buffer finds.
+/// The result of a read of a buffer.
 enum Found {
     Frames(StreamPage),
-    /// Nothing yet; whoever waits here hears of more.
+    /// No frame yet; the `Notify` reports the next one.
     Nothing(Arc<Notify>),
-    /// The reader is not known here, or has missed something.
+    /// The offset is unknown here, or frames after it are gone.
     Unknown,
 }
 
@@ -93,10 +93,10 @@ impl Streams {
 }
 
 impl Runtime {
-    /// What is said behind `from`, or from what is not final yet; waits for it for as long as `wait`. A reader that has missed something is
-    /// told so first.
+    /// Reads the frames after `from`, or the part that is not final yet; waits up to `wait` for the first one. If frames after
+    /// `from` are gone, the page starts with a stream reset.
     ///
-    /// May be dropped at any time.
+    /// Cancel-safe.
     pub async fn read_stream(&self, run: &RunKey, from: Option<&str>, wait: Duration) -> Result<StreamPage, RuntimeError> {
         let until = Instant::now() + wait;
         let streams = &self.hub().streams;
@@ -108,7 +108,7 @@ impl Runtime {
                 Found::Nothing(news) => news,
             };
             let mut told = pin!(news.notified());
-            // First the ear, then the look: what is said in between is heard.
+            // Enable the notification before checking the buffer, so that no frame is missed in between.
             told.as_mut().enable();
             let _reading = Reading::new(streams, run, &news);
             if !matches!(streams.find(run, from, self.clock().now()), Found::Nothing(_)) {
@@ -125,12 +125,12 @@ impl Runtime {
         }
     }
 
-    /// The part of the stream that is not final yet, behind a word on where to read the rest.
+    /// Reads the part of the stream that is not final yet, after a reset frame that refers to the log for the rest.
     async fn begin_stream(&self, run: &RunKey) -> Result<StreamPage, RuntimeError> {
         let now = self.clock().now();
-        self.read_head(run).await?; // a run that is not there has no stream
+        self.read_head(run).await?; // fails if the run does not exist
         let streams = &self.hub().streams;
-        // From here on the stream hears what is appended.
+        // From here on the stream receives appends.
         streams.edit(run, now, |buffer| buffer.read_at = now);
         self.hub().post.reading(run);
         let mut looks = 0;
@@ -143,8 +143,7 @@ impl Runtime {
             }
             let begun = streams.edit(run, now, |buffer| {
                 buffer.learn(head.generation, &records);
-                // What the log says and what the stream has heard of it must be one moment: otherwise an entry would be told of by both
-                // or by neither.
+                // Log and stream must be at the same position. Otherwise an entry would be in both or in neither.
                 let behind = records.last().map(|record| (head.generation, record.next_index()));
                 let is_one_moment = buffer.position() == behind;
                 (is_one_moment || looks == LOOKS_MAX).then(|| begin(buffer, &head, &records, now))
@@ -156,7 +155,7 @@ impl Runtime {
         }
     }
 
-    /// A reader that hears nothing for long may have missed the end, which another server wrote.
+    /// Checks the head after a long silence: the reader may have missed the end, which another server wrote.
     async fn look_for_end(&self, run: &RunKey) -> Result<(), RuntimeError> {
         let now = self.clock().now();
         let head = self.read_head(run).await?;
@@ -167,19 +166,19 @@ impl Runtime {
         Ok(())
     }
 
-    /// Reads what others wrote into the log of a run that has a stream here.
+    /// Reads what others appended to the log of a run that has a stream here.
     pub(crate) async fn follow_stream(&self, run: &RunKey) -> Result<(), RuntimeError> {
         let streams = &self.hub().streams;
         loop {
             let Some(Some((generation, from))) = streams.update(run, |buffer| buffer.position()) else { return Ok(()) };
             let records = self.read_log(run, Some(generation), from, RECORDS).await?;
-            // The record that holds `from` may be known in part, because records are appended whole: then it is known.
+            // A record that starts before `from` is known, because records are appended whole.
             records.iter().filter(|record| record.index >= from).for_each(|record| {
                 streams.append(run, generation, record);
             });
             match records.last() {
                 None => {
-                    // Behind the end of a log comes the next one.
+                    // After the end of a log, look for the next generation.
                     let next = self.store().read_run(run.clone(), Some(generation + 1)).await?;
                     let Some(next) = next else { return Ok(()) };
                     let first = self.read_log(run, Some(next.generation), onward_core::Index(0), 1).await?;
@@ -192,7 +191,7 @@ impl Runtime {
     }
 }
 
-/// What is not final yet, behind a word on where to read the rest.
+/// Returns the frames that are not final yet, after a reset frame that refers to the log for the rest.
 fn begin(buffer: &mut Buffer, head: &RunHead, records: &[Record], now: Timestamp) -> StreamPage {
     end_if_closed(buffer, head, now);
     let from = buffer.beginning();

@@ -1,7 +1,7 @@
-//! What a worker needs from its runtime, wherever that is.
+//! The worker connection: the interface between a worker and its runtime, local or remote.
 //!
-//! [`WorkerPort`] is the link inside one process; a link over a network is made elsewhere and behaves the same. Must never know user
-//! code: a link carries runs and tasks one way, and what became of them the other.
+//! [`WorkerPort`] implements it inside one process; a remote connection implements it over the network with the same behavior.
+//! It transports runs and tasks to the worker and results back, and knows no user code.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,17 +22,17 @@ use crate::{Delivery, RuntimeError};
 
 pub type LinkFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A question to a run's code; nothing is recorded.
+/// A query to a run's code; not recorded.
 #[derive(Debug)]
 pub struct Question {
     pub run: RunKey,
     pub name: Name,
     pub input: Payload,
-    /// `None` says that the code knows no such query. Dropped, the question is asked once more elsewhere.
+    /// `None` if the code has no such query. If it is dropped, the query is retried elsewhere.
     pub answer: oneshot::Sender<Option<Result<Payload, Failure>>>,
 }
 
-/// A worker's link to its runtime. The methods are those of [`WorkerPort`], which says what they promise.
+/// A worker's connection to its runtime. The methods are documented at [`WorkerPort`].
 pub trait Link: Send + Sync {
     fn next_runs(&self, limit: usize) -> LinkFuture<'_, Vec<ClaimedRun>>;
     fn claim_run(&self, key: RunKey, delivery: Delivery) -> LinkFuture<'_, Result<ClaimedOne, RuntimeError>>;
@@ -47,9 +47,9 @@ pub trait Link: Send + Sync {
     fn report_task(&self, id: TaskId, claim: u64, report: TaskReport) -> StoreFuture<'_, ()>;
     fn task_over(&self, id: TaskId, claim: u64) -> LinkFuture<'_, ()>;
     fn emit(&self, key: &RunKey, emitted: Emitted);
-    /// Says what an attempt says to whoever reads the stream of its run, or gives it back where there is no room for it now.
+    /// Adds frames of an attempt to the stream of its run; returns them if the send buffer is full.
     fn speak(&self, speech: Speech) -> Option<Speech>;
-    /// The largest payload that is taken.
+    /// Returns the maximum size of a payload.
     fn payload_bytes_max(&self) -> usize;
     fn leave(&self) -> LinkFuture<'_, ()>;
 }

@@ -1,14 +1,14 @@
-//! How inputs reach a run that is being worked on.
+//! Inboxes: delivery of inputs to the runs that a worker holds.
 //!
-//! Owns one slot per run that a worker of this process holds. Every input that is appended to the run while its slot exists gets to
-//! the worker, in order: kept while the worker has not opened its inbox yet, pushed from then on. Must never call the store.
+//! Has one slot for each run that a worker of this process holds. Every input that is appended while the slot exists reaches
+//! the worker in order: it is buffered until the worker opens its inbox, and pushed from then on. Must never call the store.
 //!
 //! Invariants:
-//! - B1 (CE14): an input that is not in the log a worker was given is in its slot. A slot for a run that is started here exists before
-//!   the store is asked; while a claim is under way, the window keeps what arrives for runs whose claim is not known yet.
-//! - B2: a slot belongs to one claim: one generation and one epoch. Inputs of another generation are not this worker's, a higher epoch
-//!   means that the lease is lost.
-//! - B3: whoever opens an inbox after the slot is gone is told so.
+//! - B1 (CE14): an input that is not in the log a worker received is in its slot. The slot of a run that is started here exists
+//!   before the store is called; during a claim, the window buffers inputs of runs whose claim is not known yet.
+//! - B2: a slot belongs to one claim: one generation and one epoch. Inputs of another generation are not delivered; a higher
+//!   epoch means that the lease is lost.
+//! - B3: opening an inbox after the slot is gone reports the lease as lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -21,18 +21,18 @@ use crate::by_run::{ByRun, lock};
 use crate::worker::connection::Question;
 use crate::worker::profile::{Seat, Worker};
 
-/// How many inputs a claim under way may see before it gives up remembering them; the claimed runs are then read from the store.
+/// Number of inputs that the window buffers during a claim; beyond it, the claimed runs are read from the store.
 const WINDOW_RECORDS_MAX: usize = 4_096;
 
-/// Where a worker wants the inputs of one run. Called under a lock on the store's own thread: it must be quick and must not call back.
+/// Receiver of the inputs of one run. Called under a lock on the store's own thread: it must be fast and must not call back.
 pub trait Inbox: Send + Sync {
-    /// The next input of the run. One that the worker has seen already in the log it was given may come again.
+    /// Receives the next input of the run. An input that was in the log of the claim may come again.
     fn push(&self, record: Record);
 
-    /// The lease is lost: drop the run's memory. Nothing is pushed after this.
+    /// Reports that the lease is lost: drop the run's memory. Nothing is pushed after this.
     fn lost(&self);
 
-    /// Asks the run's code; gives the question back when the run is no longer in memory.
+    /// Passes a query to the run's code; returns the query if the run is no longer in memory.
     fn ask(&self, question: Question) -> Result<(), Question>;
 }
 
@@ -49,31 +49,32 @@ struct Slot {
     generation: u32,
     /// `None` until the claim is known.
     epoch: Option<Epoch>,
-    /// Everything below has been taken that this process wrote.
+    /// Inputs of this process below this index have been delivered.
     next: Index,
-    /// Everything below has been taken, whoever wrote it.
+    /// Records of any process below this index have been delivered.
     read_to: Index,
     to: To,
 }
 
 enum To {
-    /// By index, for the inbox to come.
+    /// Buffered by index until the inbox is opened.
     Kept(BTreeMap<Index, Record>),
     Inbox(Arc<dyn Inbox>),
 }
 
-/// Tells one reservation from the next for the same run.
+/// Distinguishes reservations of the same run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ticket(u64);
 
 enum Taken {
     Yes,
-    /// Somebody else has claimed the run.
+    /// Another worker has claimed the run.
     Lost,
 }
 
 impl Inboxes {
-    /// Makes a slot for a run that is about to be started; `None` when there is one, because then the run exists or is being started.
+    /// Creates a slot for a run that is about to be started; `None` if there is one, because the run exists or is being
+    /// started.
     pub fn reserve(&self, key: &RunKey, seat: Seat) -> Option<Ticket> {
         let ticket = Ticket(self.tickets.fetch_add(1, Ordering::SeqCst));
         self.slots.edit(key, |slot| {
@@ -87,7 +88,7 @@ impl Inboxes {
         })
     }
 
-    /// The run was created and claimed. Returns false when the slot is gone: the claim is nobody's.
+    /// Confirms that the run was created and claimed. Returns false if the slot is gone; then the claim has no owner.
     pub fn confirm(&self, ticket: Ticket, run: &ClaimedRun) -> bool {
         let confirmed = self.slots.update(&run.head.key, |slot| {
             if slot.ticket != ticket {
@@ -100,17 +101,17 @@ impl Inboxes {
         confirmed == Some(true)
     }
 
-    /// Which claim of the run this process knows of; `Some(None)` while a start is under way.
+    /// Returns the claim of the run that this process knows; `Some(None)` while a start is in progress.
     pub fn claim_of(&self, key: &RunKey) -> Option<Option<Epoch>> {
         self.slots.update(key, |slot| slot.epoch)
     }
 
-    /// The run was not claimed after all.
+    /// Removes the slot of a run that was not claimed.
     pub fn cancel(&self, key: &RunKey, ticket: Ticket) {
         self.remove(key, |slot| slot.ticket == ticket);
     }
 
-    /// Hands the kept inputs over and pushes to `inbox` from now on.
+    /// Delivers the buffered inputs and pushes to `inbox` from now on.
     pub fn open(&self, key: &RunKey, epoch: Epoch, inbox: Arc<dyn Inbox>) {
         let opened = self.slots.update(key, |slot| {
             if slot.epoch != Some(epoch) {
@@ -127,7 +128,7 @@ impl Inboxes {
         }
     }
 
-    /// Asks whoever has the run in memory; gives the question back when nobody has.
+    /// Passes a query to the worker that has the run in memory; returns the query if there is none.
     pub fn ask(&self, question: Question) -> Result<(), Question> {
         let key = question.run.clone();
         let inbox = self.slots.update(&key, |slot| match &slot.to {
@@ -144,7 +145,7 @@ impl Inboxes {
         self.remove(key, |slot| slot.epoch == Some(epoch));
     }
 
-    /// The worker has lost every lease.
+    /// Drops all slots of a worker that has lost its leases.
     pub fn lose_all(&self, worker: &Arc<Worker>) {
         for slot in self.slots.take_all(|slot| slot.seat.is_of(worker)) {
             slot.tell_lost();
@@ -152,14 +153,14 @@ impl Inboxes {
     }
 
     pub fn appended(&self, head: &RunHead, record: &Record) {
-        // First the window, then the slot: a claim that ends in between has made its slot before it closes the window (B1).
+        // First the window, then the slot: a claim that ends in between has created its slot before it closes the window (B1).
         self.window.keep(head, record);
         if let Some(Taken::Lost) = self.slots.update(&head.key, |slot| slot.take(head, record)) {
             self.remove(&head.key, |slot| slot.epoch.is_some_and(|epoch| head.epoch > epoch));
         }
     }
 
-    /// How far the runs are known that are held here; of these alone, if some are named.
+    /// Returns up to where the runs that are held here are known; of the given runs only, if there are any.
     pub fn known(&self, of: Option<&BTreeSet<RunKey>>) -> Vec<Known> {
         let known = |run: &RunKey, slot: &Slot| Known { run: run.clone(), generation: slot.generation, next: slot.read_to };
         let mut found = Vec::new();
@@ -170,24 +171,24 @@ impl Inboxes {
         found
     }
 
-    /// A worker's own commit is no input; but what is known to end where it begins need not be asked for again.
+    /// Notes a worker's own commit. It is no input, but if nothing is missing before it, it need not be read again.
     pub fn committed(&self, head: &RunHead, record: &Record) {
         self.slots.update(&head.key, |slot| slot.pass(head, record));
     }
 
-    /// Takes what the store has of a run, whoever wrote it.
+    /// Delivers records that were read from the store, of any process.
     pub fn caught_up(&self, since: &Since) {
         if let Some(Taken::Lost) = self.slots.update(&since.head.key, |slot| slot.catch_up(since)) {
             self.remove(&since.head.key, |slot| slot.epoch.is_some_and(|epoch| since.head.epoch > epoch));
         }
     }
 
-    /// Whether runs are on their way here whose slots do not exist yet.
+    /// Returns true if a claim is in progress whose slots do not exist yet.
     pub fn is_claiming(&self) -> bool {
         self.window.open.load(Ordering::SeqCst) > 0
     }
 
-    /// Call before the store is asked for runs; inputs are remembered until [`ClaimWindow::end`].
+    /// Opens the window before the store is called for runs; it buffers inputs until [`ClaimWindow::end`].
     pub fn begin_claim(&self) -> ClaimWindow<'_> {
         self.window.open.fetch_add(1, Ordering::SeqCst);
         ClaimWindow { inboxes: self }
@@ -195,7 +196,7 @@ impl Inboxes {
 
     fn admit(&self, run: &mut ClaimedRun, seat: Seat, seen: &Seen) {
         if seen.overflowed {
-            run.records = None; // the worker reads the log itself, now that there is a slot
+            run.records = None; // the worker reads the log, now that there is a slot
         }
         let (head, next) = (&run.head, end_of(run));
         let ticket = Ticket(self.tickets.fetch_add(1, Ordering::SeqCst));
@@ -207,7 +208,7 @@ impl Inboxes {
         }
         let before = self.slots.edit(&head.key, |slot| slot.replace(fresh));
         if let Some(before) = before {
-            before.tell_lost(); // the same worker had lost it, and has it again
+            before.tell_lost(); // the same worker lost the run and claimed it again
         }
     }
 
@@ -216,7 +217,7 @@ impl Inboxes {
             return;
         }
         let removed = self.slots.edit(key, |slot| slot.take_if(|slot| chosen(slot)));
-        drop(removed); // outside of the lock: it wakes somebody
+        drop(removed); // outside of the lock, because it wakes a waiter
     }
 }
 
@@ -238,8 +239,8 @@ impl Slot {
         Taken::Yes
     }
 
-    /// Where nothing is missing before a record, nothing that others wrote is. Behind a gap the store is asked, and about what a later
-    /// claim wrote (B2).
+    /// Advances `read_to` if nothing is missing before the record. After a gap, and after a record of a later claim, the store
+    /// is read (B2).
     fn pass(&mut self, head: &RunHead, record: &Record) {
         let is_own = head.generation == self.generation && self.epoch.is_none_or(|epoch| head.epoch <= epoch);
         if is_own && record.index == self.read_to {
@@ -247,14 +248,14 @@ impl Slot {
         }
     }
 
-    /// Takes what the store has. What this process wrote may come again.
+    /// Delivers what was read from the store. Records of this process may come again.
     fn catch_up(&mut self, Since { generation, head, records }: &Since) -> Taken {
         if self.epoch.is_some_and(|epoch| head.epoch > epoch) {
             self.tell_lost();
             return Taken::Lost; // B2
         }
         if *generation != self.generation {
-            return Taken::Yes; // asked for on behalf of an earlier claim: B2
+            return Taken::Yes; // read for an earlier claim (B2)
         }
         let inputs = records.iter().filter(|record| record.commit.is_none() && record.index >= self.read_to);
         match &mut self.to {
@@ -280,14 +281,14 @@ impl Slot {
     }
 }
 
-/// Where the log ends that the worker is given with the claim.
+/// Returns the end of the log that the worker receives with the claim.
 fn end_of(run: &ClaimedRun) -> Index {
     run.records.as_ref().and_then(|records| records.last()).map_or(Index(1), Record::next_index)
 }
 
 #[derive(Default)]
 struct Window {
-    /// How many claims are under way.
+    /// Number of claims in progress.
     open: AtomicUsize,
     seen: Mutex<Seen>,
 }
@@ -305,7 +306,7 @@ impl Window {
         }
         let mut seen = lock(&self.seen);
         if self.open.load(Ordering::SeqCst) == 0 {
-            return; // the last claim ended while we waited, and its slots exist
+            return; // the last claim ended meanwhile, and its slots exist
         }
         if seen.records.len() == WINDOW_RECORDS_MAX {
             seen.records.clear();
@@ -317,13 +318,13 @@ impl Window {
     }
 }
 
-/// A claim under way.
+/// A claim in progress.
 pub(crate) struct ClaimWindow<'a> {
     inboxes: &'a Inboxes,
 }
 
 impl ClaimWindow<'_> {
-    /// Gives each run its slot, with the inputs that came since the store gave it away.
+    /// Creates the slot of each run, with the inputs that arrived since the store leased it.
     pub fn end(self, runs: &mut [ClaimedRun], seats: Vec<Seat>) {
         let seen = lock(&self.inboxes.window.seen);
         for (run, seat) in runs.iter_mut().zip(seats) {

@@ -1,11 +1,11 @@
-//! Leases that a worker has, or may have, without knowing of them.
+//! Leases that the store has for a worker and that the worker may not know of.
 //!
-//! Owns finding them and giving them back. Nothing else would: the worker's heartbeats keep them, and nobody works on their runs. The
-//! answer to a claim can be lost, a release can fail, a start can be given up by its caller. Must never take a run from a worker that
-//! knows of it.
+//! Finds and releases them. Nothing else would: the worker's heartbeats extend them, and no code executes their runs. They
+//! arise when the reply to a claim is lost, a release fails, or a start is given up by its caller. Must never take a run from a
+//! worker that knows of it.
 //!
-//! Invariant W1: a run that the store leased to a worker gets to that worker, is released, or is lost with the worker's session; also
-//! when whoever started it or waited for it gave up in the middle, and when the store's answer was lost.
+//! Invariant W1: a run that the store leased to a worker reaches that worker, is released, or is lost with the worker's
+//! session; also if the caller of a start or a claim gave up in the middle, and if the store's reply was lost.
 
 use std::sync::{Arc, Mutex};
 
@@ -21,16 +21,16 @@ const NO_EPOCH: Epoch = Epoch(0);
 
 #[derive(Default)]
 pub(crate) struct Leases {
-    /// Runs that were leased to the worker at their start, perhaps, for a caller who did not stay to hear of it.
+    /// Runs that their start may have leased to the worker, after the caller gave up.
     orphans: Mutex<Vec<Orphan>>,
-    /// When to ask the store which runs it has leased to the worker.
+    /// When to compare the store's leases of the worker with the known ones.
     compare_at: Mutex<Option<Timestamp>>,
 }
 
-/// A run whose start was given up before the store answered.
+/// A run whose start was given up before the store replied.
 struct Orphan {
     key: RunKey,
-    /// Until when the start may still come through.
+    /// Until when the start may still take effect.
     until: Timestamp,
 }
 
@@ -43,7 +43,7 @@ impl Leases {
         lock(&self.orphans).iter().any(|orphan| orphan.key == *key)
     }
 
-    /// Passes on what the store said to a claim or a release. If it said nothing, the worker may have more than it knows.
+    /// Passes on the store's reply to a claim or a release. If the outcome is unknown, plans a comparison of leases.
     pub fn noted<T>(&self, answer: Result<T, StoreError>, now: Timestamp) -> Result<T, StoreError> {
         if answer.as_ref().is_err_and(|error| !matches!(error.consequence(), Consequence::TellCaller)) {
             *lock(&self.compare_at) = Some(now);
@@ -51,7 +51,7 @@ impl Leases {
         answer
     }
 
-    /// Whether there is something to find out.
+    /// Returns true if there are orphans to check or leases to compare.
     pub fn is_due(&self, now: Timestamp) -> bool {
         !lock(&self.orphans).is_empty() || self.may_differ(now)
     }
@@ -62,17 +62,17 @@ impl Leases {
 }
 
 impl Runtime {
-    /// Gives back what the worker has without knowing of it. Released, such runs are claimed like any other.
+    /// Releases the leases that the worker does not know of. The runs are then claimed like any other.
     pub(crate) async fn settle_leases(&self, worker: &Arc<Worker>) {
         self.adopt_orphans(worker).await;
         if worker.leases.may_differ(self.clock().now()) {
-            // Asked again with the next look if the store does not answer.
+            // After an error it is repeated with the next claim.
             let _ = self.compare_leases(worker).await;
         }
     }
 
-    /// Compares the worker's leases after another lease without a reason. A store that others share can lose answers that nobody misses,
-    /// for instance what one of several databases said, or do what it was asked after everybody has stopped waiting.
+    /// Plans a comparison of leases after one lease duration. A shared store can lose replies unnoticed, such as that of one of
+    /// several databases, or apply a request after its caller has given up.
     pub(crate) fn plan_comparison(&self, worker: &Worker) {
         let next = self.store().is_shared().then(|| self.clock().now().after(self.options().lease));
         *lock(&worker.leases.compare_at) = next;
@@ -87,7 +87,8 @@ impl Runtime {
         };
         let leases = self.store().list_leases(worker.profile.id.clone()).await.map_err(again)?;
         let inboxes = &self.hub().inboxes;
-        // Asked behind the answer: a claim that ended before has made its slots, and one that began later is not in the answer.
+        // Checked after the reply: a claim that ended before has created its slots, and one that began later is not in the
+        // reply.
         if inboxes.is_claiming() {
             *lock(&worker.leases.compare_at) = asked;
             return Ok(());
@@ -96,15 +97,15 @@ impl Runtime {
             match inboxes.claim_of(&key) {
                 None => self.store().release_run(key, epoch).await.map_err(again)?,
                 Some(Some(known)) if known != epoch => self.store().release_run(key, epoch).await.map_err(again)?,
-                // The worker knows it, or is about to.
+                // The worker has the run, or is about to get it.
                 Some(_) => {}
             }
         }
         Ok(())
     }
 
-    /// Releases runs whose start leased them to this worker, perhaps, while nobody was left to hear of it. A start that was given up may
-    /// still be on its way for a while.
+    /// Releases runs that their start may have leased to this worker after the caller gave up. The start may still be in
+    /// progress for a while.
     async fn adopt_orphans(&self, worker: &Worker) {
         let orphans = std::mem::take(&mut *lock(&worker.leases.orphans));
         for orphan in orphans {
@@ -115,19 +116,19 @@ impl Runtime {
         }
     }
 
-    /// Returns whether the run's start has come through; then nobody holds it who does not know it.
+    /// Returns true if the start has taken effect; then no unknown lease is left.
     async fn adopt(&self, key: &RunKey) -> Result<bool, StoreError> {
         let store = self.store();
-        // A write that changes nothing, so that the read comes after the writes before it.
+        // A write without an effect, so that the read comes after earlier writes.
         store.release_run(key.clone(), NO_EPOCH).await?;
         let Some(head) = store.read_run(key.clone(), None).await? else { return Ok(false) };
         let known = match self.hub().inboxes.claim_of(key) {
-            Some(None) => return Ok(false), // somebody starts it once more: perhaps the claim is theirs
+            Some(None) => return Ok(false), // another start is in progress and may own the claim
             known => known == Some(Some(head.epoch)),
         };
         let held = matches!(head.status, Status::Running | Status::Paused);
         if held && head.next_commit == 0 && !known {
-            // If it is another process's after all, that one is fenced and the run begins once more: nothing is lost but work.
+            // If the lease belongs to another process, that one is fenced and the run starts again: only work is lost.
             store.release_run(key.clone(), head.epoch).await?;
         }
         Ok(true)

@@ -1,4 +1,4 @@
-//! The workers that have joined this runtime, and the queues they work on, as others see them.
+//! Lists of the workers that have joined this runtime, and of the queues they serve.
 
 use std::collections::BTreeMap;
 
@@ -8,41 +8,41 @@ use onward_core::{Name, Namespace, Timestamp, WorkerId};
 use crate::by_run::lock;
 use crate::{Runtime, RuntimeError};
 
-/// A worker and what it has code for.
+/// A worker and the kinds that it has code for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerInfo {
     pub id: WorkerId,
     /// Workflows with their versions; `None` stands for runs without one.
     pub kinds: Vec<(Name, Option<Name>)>,
     pub task_kinds: Vec<Name>,
-    /// Of these kinds, the limits that their calls share with others. Servers tell them to each other, and to no caller.
+    /// The rate-limited key of each kind. Servers exchange them; no API returns them.
     pub task_limits: BTreeMap<Name, Name>,
     /// `None` is the default queue.
     pub queues: Vec<Option<Name>>,
-    /// How many runs it holds, and how many it takes.
+    /// Number of runs that it holds, and the maximum.
     pub runs: u64,
     pub runs_max: u64,
-    /// When it was last heard of, where it is in another process.
+    /// Time of the last sign of life of a remote worker.
     pub heard_at: Option<Timestamp>,
 }
 
-/// What waits in a queue, and who works on it.
+/// The tasks of a queue, and the number of its workers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueInfo {
     pub count: TaskCount,
-    /// How many workers take tasks of this kind from this queue.
+    /// Number of workers that take tasks of this kind from this queue.
     pub workers: u64,
 }
 
 impl WorkerInfo {
-    /// Whether it has code for runs of this kind and version.
+    /// Returns true if the worker has code for runs of this kind and version.
     pub fn knows(&self, kind: &Name, version: Option<&Name>) -> bool {
         self.kinds.iter().any(|(known, known_version)| known == kind && known_version.as_ref() == version)
     }
 }
 
 impl Runtime {
-    /// Every queue with tasks or workers, by kind of task; the default queue first, then by name.
+    /// Lists every queue with tasks or workers, by kind of task; the default queue first, then by name.
     pub async fn list_queues(&self, namespace: &Namespace) -> Result<Vec<QueueInfo>, RuntimeError> {
         let counts = self.store().count_tasks(namespace.clone()).await?;
         let place = |count: TaskCount| ((count.queue.clone(), count.kind.clone()), QueueInfo { count, workers: 0 });
@@ -65,12 +65,12 @@ impl Runtime {
         Ok(found.into_values().collect())
     }
 
-    /// The workers of one namespace that have joined this runtime, in the order of their ids.
+    /// Lists the workers of one namespace that have joined this runtime, ordered by id.
     pub fn list_workers(&self, namespace: &Namespace) -> Vec<WorkerInfo> {
         self.workers_of_all().into_iter().filter(|(of, _)| of == namespace).map(|(_, worker)| worker).collect()
     }
 
-    /// The workers of all namespaces, in the order of their ids.
+    /// Lists the workers of all namespaces, ordered by id.
     pub(crate) fn workers_of_all(&self) -> Vec<(Namespace, WorkerInfo)> {
         let workers = self.hub().workers.list();
         let mut found: Vec<(Namespace, WorkerInfo)> = workers

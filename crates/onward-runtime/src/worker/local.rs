@@ -1,7 +1,7 @@
-//! A worker's side: how it gets runs and tasks, and says what it did with them.
+//! The worker's side inside one process: claims of runs and tasks, commits and reports.
 //!
-//! A worker that has joined is handed the runs it can take as they are started, without asking; everything else it claims when it is
-//! told that there is something. Must never decide about a run: commits go to the store as they are.
+//! A worker that has joined receives the runs it can take as they are started. All other work it claims after a notification.
+//! It decides nothing about a run: commits go to the store unchanged.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,17 +21,17 @@ use crate::worker::profile::{Seat, Worker, WorkerProfile};
 use crate::worker::rate_limits::{Refusal, closes_for};
 use crate::worker::supply::Looking;
 
-/// A worker's connection to the runtime. Cheap to clone; when the last clone is dropped, the worker has left.
+/// A worker's connection to the runtime. Cheap to clone; when the last clone is dropped, the worker leaves.
 #[derive(Clone)]
 pub struct WorkerPort {
     membership: Arc<Membership>,
 }
 
-/// What became of [`WorkerPort::adopt_task`].
+/// The result of [`WorkerPort::adopt_task`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Adoption {
     Adopted,
-    /// The claim is over.
+    /// The attempt has ended.
     Over,
     /// The claim belongs to another worker.
     OfAnother,
@@ -43,8 +43,8 @@ struct Membership {
 }
 
 impl Runtime {
-    /// Makes a worker of this process known. It is sent runs and tasks until it leaves; its session is kept alive by
-    /// [`Runtime::spawn`] or [`Runtime::tick`].
+    /// Adds a worker of this process. It receives runs and tasks until it leaves; [`Runtime::spawn`] or [`Runtime::tick`] keep
+    /// its session alive.
     pub fn join_worker(&self, profile: WorkerProfile) -> WorkerPort {
         let worker = Arc::new(Worker::new(profile, self.clock().steady()));
         self.plan_comparison(&worker);
@@ -63,47 +63,47 @@ impl WorkerPort {
         &self.membership.runtime
     }
 
-    /// Waits for runs to work on, at most `limit`. Each has an inbox slot already: inputs that arrive from now on are kept until
-    /// [`WorkerPort::open_inbox`], and the run counts against `runs_max` until [`WorkerPort::close_inbox`]. Where `records` is missing,
-    /// read the log before going on.
+    /// Waits for runs to execute, at most `limit`. Each has an inbox slot already: inputs that arrive from now on are buffered
+    /// until [`WorkerPort::open_inbox`], and the run counts against `runs_max` until [`WorkerPort::close_inbox`]. If `records`
+    /// is missing, read the log first.
     ///
-    /// May be dropped at any time; runs that were on their way wait for the next call.
+    /// Cancel-safe: claimed runs wait for the next call.
     pub async fn next_runs(&self, limit: usize) -> Vec<ClaimedRun> {
         let fallback = self.runtime().options().fallback;
         self.worker().runs.next(limit, || fallback, || self.look_for_runs(limit)).await
     }
 
-    /// Waits for tasks to do, at most `limit`. Their leases are extended until they are reported; but a task with a heartbeat timeout
-    /// must be heard of by its own code.
+    /// Waits for tasks to execute, at most `limit`. Their leases are extended until they are reported, but a task with a
+    /// heartbeat timeout has to send its own heartbeats.
     ///
-    /// May be dropped at any time; tasks that were on their way wait for the next call.
+    /// Cancel-safe: claimed tasks wait for the next call.
     pub async fn next_tasks(&self, limit: usize) -> Vec<Task> {
         let (hub, fallback) = (self.runtime().hub(), self.runtime().options().fallback);
         let pause = || hub.closed.opens_in().unwrap_or(fallback).min(fallback);
         self.worker().tasks.next(limit, pause, || self.look_for_tasks(limit)).await
     }
 
-    /// Waits for questions about runs of kinds it knows that nobody has in memory.
+    /// Waits for queries for runs that no worker holds, of kinds that the worker has code for.
     ///
-    /// May be dropped at any time; questions that were on their way wait for the next call.
+    /// Cancel-safe: waiting queries are returned by the next call.
     pub async fn next_questions(&self) -> Vec<Question> {
         let fallback = self.runtime().options().fallback;
         self.worker().questions.next(usize::MAX, || fallback * 60, || {}).await
     }
 
-    /// A remote worker was heard of: its leases are good for another lease from now.
+    /// Records a sign of life of a remote worker, which extends its lease.
     pub fn heard(&self) {
         let (worker, now) = (self.worker(), self.runtime().clock().steady());
         if let Some(heard_at) = &worker.heard_at {
             *lock(heard_at) = now;
         }
         if worker.away.load(Ordering::SeqCst) && !worker.left.load(Ordering::SeqCst) {
-            lock(&worker.session).beat_at(now); // it is back: the store has to know at once
+            lock(&worker.session).beat_at(now); // it is back: renew the session at once
             self.runtime().hub().alarm.joined();
         }
     }
 
-    /// Returns once a remote worker was not heard of for its whole lease: what it held is lost.
+    /// Waits until a remote worker was silent for its whole lease: everything it held is lost.
     pub async fn fell_silent(&self) {
         let worker = self.worker();
         loop {
@@ -116,7 +116,8 @@ impl WorkerPort {
         }
     }
 
-    /// Says whether a remote worker has a connection. While it has none it is given nothing, and what was on its way goes to others.
+    /// Sets whether a remote worker is connected. Without a connection it gets no work, and work on its way goes to other
+    /// workers.
     pub fn set_present(&self, present: bool) {
         let worker = self.worker();
         worker.absent.store(!present, Ordering::SeqCst);
@@ -128,12 +129,13 @@ impl WorkerPort {
         }
     }
 
-    /// Hands over the inputs kept since the claim of `epoch` and pushes from now on; tells `inbox` at once if the claim is lost.
+    /// Delivers the inputs buffered since the claim of `epoch` and later ones to `inbox`; calls `lost` at once if the claim is
+    /// lost.
     pub fn open_inbox(&self, key: &RunKey, epoch: Epoch, inbox: Arc<dyn Inbox>) {
         self.runtime().hub().inboxes.open(key, epoch, inbox);
     }
 
-    /// The worker no longer has the run in memory. Closing what is closed or lost is no error.
+    /// Closes the inbox: the worker no longer has the run in memory. No error if it is closed or lost already.
     pub fn close_inbox(&self, key: &RunKey, epoch: Epoch) {
         self.runtime().hub().inboxes.close(key, epoch);
         self.runtime().hub().replays.end(key, epoch);
@@ -153,19 +155,19 @@ impl WorkerPort {
         })
     }
 
-    /// Gives a lease back and closes the inbox. A lease that is lost already is no error.
+    /// Releases a lease and closes the inbox. No error if the lease is lost already.
     pub async fn release(&self, key: &RunKey, epoch: Epoch) -> Result<(), StoreError> {
         self.close_inbox(key, epoch);
         let released = self.runtime().store().release_run(key.clone(), epoch).await;
         self.worker().leases.noted(released, self.runtime().clock().now())
     }
 
-    /// Pauses the run with a report, unless somebody else has it by now: that is checked in the same write.
+    /// Pauses the run with a report, unless another worker holds it by now, which the same write checks.
     pub async fn pause(&self, key: &RunKey, generation: u32, epoch: Epoch, report: RunPaused) -> Result<Appended, StoreError> {
         self.runtime().store().append_input(key.clone(), Input::by_holder(report, generation, epoch)).await
     }
 
-    /// Says what became of claim number `claim` of a task, or that it is still being worked on.
+    /// Reports the result or a heartbeat of claim number `claim` of a task.
     pub async fn report_task(&self, id: TaskId, claim: u64, report: TaskReport) -> Result<(), StoreError> {
         let held = &self.worker().held;
         let (ends, ended) = (report.ends(), report.attempt_ended(&id, claim));
@@ -175,17 +177,17 @@ impl WorkerPort {
             self.runtime().say_failed(&id, claim, held, failure);
         }
         if ends {
-            self.runtime().send_spoken().await; // what it said is heard before what became of it
+            self.runtime().send_spoken().await; // frames become visible before the result
         }
         if let (Some(span), Some(kind)) = (closes_for(&report), held.kind(&id, claim)) {
             let limit = self.worker().profile.task_limits.get(&kind).cloned();
             let refusal = Refusal { namespace: id.run.namespace.clone(), kind, limit, span };
-            self.runtime().close_limit(refusal).await; // before anybody gets the next one
+            self.runtime().close_limit(refusal).await; // before the next task is claimed
         }
         let is_empty = is_empty_answer(&report);
         let answer = self.runtime().store().report_task(id.clone(), claim, report, lease).await;
         if is_empty && answer.is_ok() {
-            self.runtime().counts().empty_answers.one(); // a report that is repeated is one
+            self.runtime().counts().empty_answers.one(); // a repeated report is counted once
         }
         if let (Err(StoreError::TaskAttemptOver(_)), Some(ended)) = (&answer, ended) {
             self.record_late(&id, ended).await?;
@@ -196,21 +198,21 @@ impl WorkerPort {
         answer
     }
 
-    /// Reports what became of a task as this session sees it, not as the worker has reported it. Stale once the worker has taken the
-    /// task along to another session (K10).
+    /// Reports the state of a task on behalf of this session, without a report of the worker. It has no effect once the worker
+    /// has moved the task to another session (K10).
     pub async fn report_for_worker(&self, id: TaskId, claim: u64, report: TaskReport) -> Result<(), StoreError> {
         let session = self.worker().profile.id.clone();
         self.report_task(id, claim, report.by_session(session)).await
     }
 
-    /// Gives a task back whose code was never called: its worker does not have it.
+    /// Gives back a task whose code was never called.
     pub async fn give_back_task(&self, id: TaskId, claim: u64) -> Result<(), StoreError> {
         let about = self.worker().held.about(&id, claim);
         let released = about.map_or(TaskReport::NotStarted, |about| about.of_unbegun(TaskReport::NotStarted));
         self.report_for_worker(id, claim, released).await
     }
 
-    /// Takes what a report says of the cost of an attempt that is over; nothing else of it counts.
+    /// Records the cost of an attempt that has ended already; the rest of the report is ignored.
     pub async fn report_late(&self, id: &TaskId, claim: u64, report: &TaskReport) -> Result<(), StoreError> {
         match report.attempt_ended(id, claim) {
             Some(ended) => self.record_late(id, ended).await,
@@ -218,8 +220,8 @@ impl WorkerPort {
         }
     }
 
-    /// An attempt that nobody waits for any more has cost something all the same: its run is told, if it is still open (LG1). What was
-    /// recorded with its outcome is not recorded again.
+    /// Records the cost of an attempt that has ended already in its run, if that is still open (LG1). A cost that was recorded
+    /// with the outcome is not recorded again.
     async fn record_late(&self, id: &TaskId, ended: TaskAttemptEnded) -> Result<(), StoreError> {
         if id.run.namespace != self.worker().profile.namespace {
             return Ok(()); // W3
@@ -231,9 +233,9 @@ impl WorkerPort {
         }
     }
 
-    /// Takes up a task again that the worker got in another session, here or at another server, if the store still has that very claim and
-    /// `is_own` knows the id under which the worker had it then. The worker goes on with it, and what the other session reports on its own
-    /// no longer counts (K10).
+    /// Takes over a task that the worker claimed in another session, at this server or another one. It succeeds if the store
+    /// still has that claim and `is_own` accepts the worker id of that session. Reports of the other session then have no
+    /// effect (K10).
     pub async fn adopt_task(&self, id: &TaskId, claim: u64, is_own: impl Fn(&WorkerId) -> bool) -> Result<Adoption, StoreError> {
         let profile = &self.worker().profile;
         let (namespace, run, state) = (profile.namespace.clone(), Some(id.run.clone()), Some(TaskState::Leased));
@@ -260,20 +262,20 @@ impl WorkerPort {
         }
     }
 
-    /// Returns once the attempt is over: reported, canceled, timed out, or given to another worker. Stop working on it then.
+    /// Waits until the attempt has ended: reported, canceled, timed out, or claimed by another worker. Stop executing it then.
     pub async fn task_over(&self, id: &TaskId, claim: u64) {
         self.worker().held.over(id, claim).await;
     }
 
-    /// Ends the membership: no more runs and tasks, no more heartbeats. The caller has released what it was given; what was still on its
-    /// way is released here.
+    /// Ends the membership: no more runs, tasks and heartbeats. The caller has released what it received; this releases the
+    /// work on its way.
     pub async fn leave(&self) {
         self.membership.go();
         let (runs, tasks) = (self.worker().runs.drain(), self.worker().tasks.drain());
         give_back(self.runtime(), self.worker(), runs, tasks).await;
     }
 
-    /// Room for so many runs, or for fewer (W2).
+    /// Takes permits for up to `count` runs (W2).
     pub(crate) fn take_seats(&self, count: usize) -> Vec<Seat> {
         self.worker().take_seats(count)
     }
@@ -286,7 +288,7 @@ impl WorkerPort {
         let (runtime, worker) = (self.runtime().clone(), self.worker().clone());
         let seats = if worker.takes_work() { worker.take_seats(limit.max(1)) } else { Vec::new() };
         if seats.is_empty() && !worker.leases.is_due(runtime.clock().now()) {
-            return; // a seat that becomes free wakes us
+            return; // a released permit wakes the worker
         }
         if let Some(looking) = worker.runs.begin_look() {
             tokio::spawn(claim_runs(runtime, worker, seats, looking));
@@ -319,7 +321,7 @@ async fn claim_runs(runtime: Runtime, worker: Arc<Worker>, seats: Vec<Seat>, loo
     let request = ClaimRuns { worker: id, namespace, knows, limit };
     let window = runtime.hub().inboxes.begin_claim();
     let claimed = worker.leases.noted(store.claim_runs(request).await, runtime.clock().now());
-    // An error is no news: the next look comes with the fallback, and a store that is gone for good shows in the heartbeats.
+    // Errors are ignored: the next claim comes with the fallback, and heartbeats detect a store that stays unavailable.
     let Ok(mut runs) = claimed else { return };
     window.end(&mut runs, seats);
     runs.iter().for_each(|run| runtime.hub().replays.claimed(&run.head));
@@ -333,7 +335,7 @@ async fn claim_runs(runtime: Runtime, worker: Arc<Worker>, seats: Vec<Seat>, loo
 async fn claim_tasks(runtime: Runtime, worker: Arc<Worker>, limit: usize, looking: Looking<Task>) {
     let lease = runtime.options().lease;
     let mut tasks = Vec::new();
-    // Where a limit is closed or opens there are several portions, or none; then the next look comes when it opens.
+    // A rate-limited key splits the kinds into several portions, or leaves none; then the next claim comes when the limit ends.
     for portion in runtime.hub().closed.portions(&worker.profile, limit) {
         let room = portion.limit.min(limit - tasks.len());
         let found = claim_portion(&runtime, &worker, &portion.kinds, room).await;
@@ -345,7 +347,7 @@ async fn claim_tasks(runtime: Runtime, worker: Arc<Worker>, limit: usize, lookin
         worker.held.add(task);
         let long = worker.held.lease(&task.id, lease);
         if long > lease {
-            // The lease must not end before the task's own heartbeat timeout does. If this is lost, the task is only given back early.
+            // The lease must cover the task's own heartbeat timeout. If this write is lost, the task is only given back early.
             let beat = TaskReport::Heartbeat { progress: None };
             drop(runtime.store().report_task(task.id.clone(), task.claim, beat, long).await);
         }
@@ -356,7 +358,7 @@ async fn claim_tasks(runtime: Runtime, worker: Arc<Worker>, limit: usize, lookin
     }
 }
 
-/// Up to `limit` tasks of these kinds.
+/// Claims up to `limit` tasks of these kinds.
 async fn claim_portion(runtime: &Runtime, worker: &Worker, kinds: &Arc<Vec<Name>>, limit: usize) -> Vec<Task> {
     let (profile, lease) = (&worker.profile, runtime.options().lease);
     let (id, namespace) = (profile.id.clone(), profile.namespace.clone());
@@ -364,12 +366,12 @@ async fn claim_portion(runtime: &Runtime, worker: &Worker, kinds: &Arc<Vec<Name>
         return Vec::new();
     }
     let request = ClaimTasks { worker: id, namespace, queues: profile.queues.clone(), kinds: kinds.clone(), limit, lease };
-    // An error is no news, as with runs.
+    // Errors are ignored, as for runs.
     runtime.store().claim_tasks(request).await.unwrap_or_default()
 }
 
-/// Releases what was leased to a worker that will not take it: it waits here, and no code was called for it. A run that cannot be released is found again when leases are compared, or
-/// lost with the worker's session; the lease of a task runs out (W4).
+/// Releases work that was leased to a worker but not delivered; no code ran for it. A run that cannot be released is found by
+/// the lease comparison or lost with the worker's session; the lease of a task expires (W4).
 pub(crate) async fn give_back(runtime: &Runtime, worker: &Worker, runs: Vec<ClaimedRun>, tasks: Vec<Task>) {
     for run in runs {
         let head = run.head;
@@ -389,7 +391,7 @@ impl Membership {
         self.worker.left.store(true, Ordering::SeqCst);
         self.worker.away.store(true, Ordering::SeqCst);
         self.runtime.hub().workers.remove(&self.worker);
-        drop(self.worker.questions.drain()); // they are asked elsewhere
+        drop(self.worker.questions.drain()); // they are retried elsewhere
     }
 }
 
@@ -401,7 +403,7 @@ impl Drop for Membership {
 }
 
 impl Membership {
-    /// Releases what waits for a worker that does not take it.
+    /// Releases the work that waits for the worker.
     fn give_back_later(&self) {
         let (runs, tasks) = (self.worker.runs.drain(), self.worker.tasks.drain());
         let nothing = runs.is_empty() && tasks.is_empty();
@@ -413,7 +415,7 @@ impl Membership {
 }
 
 impl Runtime {
-    /// Hands a run that was created and claimed in one write to its worker.
+    /// Delivers a run that was created and claimed in one write to its worker.
     pub(crate) async fn hand_over(&self, worker: &Arc<Worker>, run: ClaimedRun) {
         worker.runs.put([run]);
         if worker.left.load(Ordering::SeqCst) || worker.absent.load(Ordering::SeqCst) {

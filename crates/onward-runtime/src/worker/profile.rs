@@ -1,9 +1,10 @@
-//! The workers of this process: what each can do, how busy it is, and what is on its way to it.
+//! The workers of this process: their code, their load, and the work on its way to them.
 //!
-//! Must never call the store: hints come in here from the store's own thread. The worker's own side is [`crate::worker::local`].
+//! Must never call the store, because notifications arrive on the store's own thread. The worker's side is
+//! [`crate::worker::local`].
 //!
-//! Invariant W2: a worker holds at most `runs_max` runs at a time, counted from before the store is asked.
-//! Invariant W3 (S6): a worker is given, asked about and told of nothing but runs and tasks of its own namespace.
+//! Invariant W2: a worker holds at most `runs_max` runs at a time; a permit is taken before the store is called.
+//! Invariant W3 (S6): a worker receives runs, tasks, queries and notifications only of its own namespace.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,48 +24,47 @@ use crate::worker::running_tasks::HeldTasks;
 use crate::worker::session::Session;
 use crate::worker::supply::Supply;
 
-/// What a worker is and can do.
+/// The identity and the capabilities of a worker.
 #[derive(Debug, Clone)]
 pub struct WorkerProfile {
-    /// One life of a worker process; never used again.
+    /// Id of one session of a worker process; never reused.
     pub id: WorkerId,
-    /// Where its runs and tasks come from; it never hears of others (S6).
+    /// The namespace of its runs and tasks; it never receives others (S6).
     pub namespace: Namespace,
-    /// The kinds and versions it has code for; `None` as version stands for runs without one.
+    /// The kinds and versions that it has code for; the version `None` stands for runs without one.
     pub knows: Arc<BTreeMap<Name, Vec<Option<Name>>>>,
-    /// Of these kinds, the version that new runs are pinned to.
+    /// For each kind, the version that new runs are pinned to.
     pub current: Arc<BTreeMap<Name, Name>>,
     pub task_kinds: Arc<Vec<Name>>,
-    /// Of these kinds, the limits that their calls share with others (see [`crate::worker::rate_limits`]).
+    /// The rate-limited key that each kind uses, shared with other kinds and workers (see [`crate::worker::rate_limits`]).
     pub task_limits: Arc<BTreeMap<Name, Name>>,
     /// `None` is the default queue.
     pub queues: Vec<Option<Name>>,
-    /// How many runs it holds at a time, whether they are busy or rest in its memory. A worker that lets runs rest must let some go
-    /// before all its room is taken by them: nobody else will tell it that others wait.
+    /// Maximum number of runs that it holds, executing or cached. A worker that caches runs must evict some before it reaches
+    /// the maximum: it is not notified that other runs wait.
     pub runs_max: usize,
-    /// The worker is in another process: it is known to the store only as long as somebody says that it was heard of
-    /// ([`crate::WorkerPort::heard`]).
+    /// The worker is in another process: the store keeps its session only while [`crate::WorkerPort::heard`] is called.
     pub is_remote: bool,
 }
 
-/// A worker as the runtime knows it.
+/// The runtime's state of a worker.
 pub(crate) struct Worker {
     pub profile: WorkerProfile,
     pub runs: Arc<Supply<ClaimedRun>>,
     pub tasks: Arc<Supply<Task>>,
-    /// Questions about runs that nobody has in memory.
+    /// Queries for runs that no worker holds.
     pub questions: Supply<Question>,
     pub held: HeldTasks,
     pub session: Mutex<Session>,
     pub leases: Leases,
     seats: AtomicUsize,
-    /// When a worker elsewhere was last heard of; one in this process is always there.
+    /// Time of the last sign of life of a remote worker; `None` for a local one.
     pub heard_at: Option<Mutex<Timestamp>>,
-    /// Told when a worker elsewhere was silent for its whole lease.
+    /// Notified when a remote worker was silent for its whole lease.
     pub fell_silent: Notify,
-    /// Takes nothing more: it has left, or cannot reach the store.
+    /// Takes no more work: it has left, or cannot reach the store.
     pub away: AtomicBool,
-    /// Takes nothing now: it is elsewhere, and has no connection.
+    /// Takes no work now: it is remote and not connected.
     pub absent: AtomicBool,
     pub left: AtomicBool,
 }
@@ -98,7 +98,7 @@ impl Worker {
         own == namespace && knows.get(kind).is_some_and(|versions| versions.contains(version))
     }
 
-    /// How long a worker elsewhere was not heard of.
+    /// Returns how long a remote worker has been silent.
     pub fn silence(&self, now: Timestamp) -> Duration {
         self.heard_at.as_ref().map_or(Duration::ZERO, |heard_at| now.since(*lock(heard_at)))
     }
@@ -107,7 +107,7 @@ impl Worker {
         self.silence(now) >= lease
     }
 
-    /// Whether anything may be given to it now.
+    /// Returns true if the worker takes work now.
     pub fn takes_work(&self) -> bool {
         !self.away.load(Ordering::SeqCst) && !self.absent.load(Ordering::SeqCst)
     }
@@ -120,20 +120,20 @@ impl Worker {
         self.seats.load(Ordering::SeqCst) < self.profile.runs_max
     }
 
-    /// Takes up to `count` free seats (W2).
+    /// Takes up to `count` permits (W2).
     pub fn take_seats(self: &Arc<Worker>, count: usize) -> Vec<Seat> {
         let mut taken = 0;
         let take = |used: usize| {
             taken = self.profile.runs_max.saturating_sub(used).min(count);
             Some(used + taken)
         };
-        // The closure always answers, so the update cannot fail.
+        // The closure always returns `Some`, so the update cannot fail.
         let _ = self.seats.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take);
         (0..taken).map(|_| Seat { worker: self.clone() }).collect()
     }
 }
 
-/// Room for one run at a worker.
+/// A permit for one run at a worker.
 pub(crate) struct Seat {
     worker: Arc<Worker>,
 }
@@ -170,7 +170,7 @@ impl Workers {
         self.all.write().unwrap_or_else(PoisonError::into_inner).retain(|other| !Arc::ptr_eq(other, worker));
     }
 
-    /// A seat at the least busy worker that can take the run.
+    /// Takes a permit of the least busy worker that can take the run.
     pub fn seat_for(&self, run: &NewRun) -> Option<(Arc<Worker>, Seat)> {
         let (namespace, kind, version) = (&run.key.namespace, &run.started.kind, &run.started.version);
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
@@ -179,13 +179,13 @@ impl Workers {
         Some((worker.clone(), worker.take_seats(1).pop()?))
     }
 
-    /// A worker that takes work and has code for the run, however busy it is.
+    /// Returns a worker that takes work and has code for the run, however busy it is.
     pub fn knowing(&self, head: &RunHead) -> Option<Arc<Worker>> {
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
         all.iter().find(|worker| worker.knows(head) && worker.takes_work()).cloned()
     }
 
-    /// The version that new runs of a kind are pinned to: what the worker says that came last.
+    /// Returns the version that new runs of a kind are pinned to: that of the worker that joined last.
     pub fn current_version(&self, namespace: &Namespace, kind: &Name) -> Option<Name> {
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
         let able = |worker: &&Arc<Worker>| worker.profile.namespace == *namespace && worker.takes_work();
@@ -213,7 +213,7 @@ impl Workers {
         });
     }
 
-    /// There may be something for the workers of one namespace, or of all.
+    /// Wakes the workers of one namespace, or of all, because there may be work.
     pub fn look(&self, namespace: Option<&Namespace>) {
         self.each(|worker| {
             if namespace.is_none_or(|namespace| worker.profile.namespace == *namespace) {

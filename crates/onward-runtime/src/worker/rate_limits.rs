@@ -1,19 +1,18 @@
-//! Limits that are closed for a while: a provider has refused a call for one, and whoever shares it would be refused too.
+//! Rate-limited keys: after a provider refused a call, no worker uses the same key until the time that the provider named.
 //!
-//! A worker says with its kinds which limit their calls share: for a model it stands for the address and the key of its provider (ADR
-//! 0025). An attempt that was refused for its limit says for how long; until then no worker that shares it gets a task of those kinds
-//! here, and the other runtimes over a shared store are told, so that one refusal does for all of them. A task that is not given out uses
-//! up no attempt and leaves no record.
+//! A worker declares which key the calls of its kinds share: for a model, its name stands for the address and the API key of
+//! the provider (ADR 0025). A refused attempt reports the wait. Until then no worker here gets a task of a kind with that key,
+//! and the other runtimes over a shared store are notified. A task that is held back uses up no attempt and leaves no record.
 //!
-//! It is a courtesy and no promise: a runtime that was started anew, or that was not told, gives a task out and learns it from the next
-//! refusal. Must never record anything.
+//! This is an optimization without a guarantee: a runtime that was restarted or missed the message claims a task and learns
+//! from the next refusal. Nothing is recorded.
 //!
 //! Invariants:
-//! - CL1: a limit is closed for as long as a refusal has said and for [`CLOSED_MAX`] at most, so nobody waits for it without an end.
-//! - CL2: a refusal closes its limit, in every namespace: the name of a limit is known to those alone who share it. Workers that say no
-//!   limit are held back by the kind that was refused, in its namespace; they hold back nobody else.
-//! - CL3: when a limit opens, one task of those that waited is given out first, and then twice as many in each [`BEAT`]: a limit that is
-//!   not open yet refuses a few of them and not all.
+//! - CL1: a key is rate-limited for as long as the refusal named and at most for [`CLOSED_MAX`], so every wait ends.
+//! - CL2: a refusal limits its key in every namespace: only those who share a key know its name. Workers that declare no key
+//!   are limited by the refused kind, in its namespace; their refusals limit no others.
+//! - CL3: when the limit ends, one waiting task is released first, and then twice as many in each [`BEAT`]: if the provider
+//!   still refuses, it refuses a few tasks and not all.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -26,33 +25,33 @@ use tokio::time::Instant;
 use crate::by_run::lock;
 use crate::worker::profile::WorkerProfile;
 
-/// What such an attempt fails with; workers that know no limits say the time as that of their next attempt.
+/// Failure code of a refused attempt; workers that declare no key report the wait as the delay of their next attempt.
 const RATE_LIMITED: &str = "model_rate_limited";
 
-/// However long a provider wants to be left alone, it is asked again after so long.
+/// Maximum wait, whatever the provider asked for.
 const CLOSED_MAX: Duration = Duration::from_secs(15 * 60);
 
-/// How long it takes, from when a limit opens, until twice as many tasks are given out as before.
+/// Interval after which the number of released tasks doubles, from the end of the limit on.
 const BEAT: Duration = Duration::from_millis(250);
 
-/// After so many beats everything is given out that waits.
+/// Number of intervals after which all waiting tasks are released.
 const BEATS: u32 = 12;
 
-/// A call that was refused for its limit.
+/// A call that the provider refused because of a rate limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub namespace: Namespace,
     pub kind: Name,
-    /// `None` if its worker says none.
+    /// `None` if the worker declares none.
     pub limit: Option<Name>,
     pub span: Duration,
 }
 
-/// What is closed.
+/// The scope of a limit.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum What {
     Limit(Name),
-    /// For workers that say no limit.
+    /// For workers that declare no key.
     Kind(Namespace, Name),
 }
 
@@ -65,11 +64,11 @@ impl What {
     }
 }
 
-/// A limit that is closed, or has been opened a moment ago.
+/// A key that is rate-limited, or was until a moment ago.
 #[derive(Clone, Copy)]
 struct Closed {
     until: Instant,
-    /// How many tasks were given out since then.
+    /// Number of tasks released since `until`.
     given: usize,
 }
 
@@ -78,20 +77,20 @@ impl Closed {
         now >= self.until + BEAT * BEATS
     }
 
-    /// How many more tasks may be given out, and when there may be others if these are none.
+    /// Returns how many more tasks may be released, and when that number grows.
     fn room(&self, now: Instant) -> (usize, Instant) {
         let Some(open) = now.checked_duration_since(self.until) else { return (0, self.until) };
         let beats = (open.as_millis() / BEAT.as_millis()) as u32;
-        let allowed = (2 << beats.min(BEATS)) - 1; // one, and two more, and four more
+        let allowed = (2 << beats.min(BEATS)) - 1; // 1, then 3, then 7
         (allowed - self.given.min(allowed), self.until + BEAT * (beats + 1))
     }
 }
 
-/// What a worker may be given now: so many tasks of some of its kinds.
+/// A number of tasks of some kinds that a worker may claim now.
 pub(crate) struct Portion {
     pub kinds: Arc<Vec<Name>>,
     pub limit: usize,
-    /// What these kinds share, if it was opened a moment ago.
+    /// The scope that these kinds share, if its limit ended a moment ago.
     opening: Option<What>,
 }
 
@@ -114,7 +113,8 @@ impl ClosedLimits {
         }
     }
 
-    /// What a worker that has room for `limit` tasks may be given now. Say of each portion how much of it was [`used`](Self::used).
+    /// Returns what a worker with room for `limit` tasks may claim now. Report for each portion how much of it was
+    /// [`used`](Self::used).
     pub fn portions(&self, worker: &WorkerProfile, limit: usize) -> Vec<Portion> {
         let mut limits = lock(&self.0);
         if limits.is_empty() {
@@ -131,15 +131,15 @@ impl ClosedLimits {
             let closed = what.as_ref().and_then(|what| limits.get_mut(what));
             let limit = closed.map_or(limit, |closed| {
                 let room = closed.room(now).0.min(limit);
-                closed.given += room; // nobody else gets it meanwhile (CL3)
+                closed.given += room; // reserved, so that others do not get it too (CL3)
                 room
             });
             (limit > 0).then(|| Portion { kinds: Arc::new(kinds), limit, opening: what })
         };
-        by_what.into_iter().rev().filter_map(&mut portion).collect() // first what has waited
+        by_what.into_iter().rev().filter_map(&mut portion).collect() // kinds that were limited go first
     }
 
-    /// So many tasks of a portion were given out; others may have the rest.
+    /// Reports how many tasks of a portion were claimed; the rest is available to others.
     pub fn used(&self, portion: &Portion, count: usize) {
         let mut limits = lock(&self.0);
         if let Some(closed) = portion.opening.as_ref().and_then(|what| limits.get_mut(what)) {
@@ -147,13 +147,13 @@ impl ClosedLimits {
         }
     }
 
-    /// For how long a kind is closed to workers that say this limit for it, if it is.
+    /// Returns for how long a kind is rate-limited for workers that declare this key.
     pub fn closed_for(&self, namespace: &Namespace, kind: &Name, limit: Option<&Name>) -> Option<Duration> {
         let until = lock(&self.0).get(&What::of(namespace, kind, limit))?.until;
         Some(until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
     }
 
-    /// How long it takes until more may be given out of anything that is closed now, or that has just been opened.
+    /// Returns the time until more tasks may be released for a key that is limited, or was until a moment ago.
     pub fn opens_in(&self) -> Option<Duration> {
         let now = Instant::now();
         let mut limits = lock(&self.0);
@@ -163,7 +163,7 @@ impl ClosedLimits {
     }
 }
 
-/// For how long the report of an attempt closes its limit.
+/// Returns for how long the report of an attempt limits its key.
 pub(crate) fn closes_for(report: &TaskReport) -> Option<Duration> {
     let TaskReport::Failed(failure) = report.without_cost() else { return None };
     let is_older = failure.retryable && failure.code == RATE_LIMITED;
@@ -181,7 +181,7 @@ mod tests {
         Name::new(name).unwrap()
     }
 
-    /// A worker with these kinds and their limits.
+    /// Returns a worker with these kinds and their keys.
     fn worker(namespace: &str, kinds: &[(&str, Option<&str>)]) -> WorkerProfile {
         let limits = kinds.iter().filter_map(|(kind, limit)| Some((name(kind), name((*limit)?))));
         WorkerProfile {
@@ -202,7 +202,7 @@ mod tests {
         Refusal { namespace, kind: name(kind), limit, span }
     }
 
-    /// The kinds of which the worker may be given a task.
+    /// Returns the kinds of which the worker may claim a task.
     fn open(closed: &ClosedLimits, worker: &WorkerProfile) -> Vec<String> {
         let portions = closed.portions(worker, 1);
         portions.iter().for_each(|portion| closed.used(portion, 0));
@@ -211,7 +211,7 @@ mod tests {
         kinds
     }
 
-    /// How many tasks a worker gets that takes all it may be given.
+    /// Returns how many tasks a worker gets that claims all it may.
     fn take(closed: &ClosedLimits, worker: &WorkerProfile) -> usize {
         closed.portions(worker, 1_000_000).iter().map(|portion| portion.limit).sum()
     }
@@ -227,8 +227,8 @@ mod tests {
         let (older, elsewhere) = (worker("here", &[("llm.a", None), ("llm.b", None)]), worker("there", &[("llm.a", None)]));
         closed.close(&refusal(&one, "llm.a", 5 * SECOND));
         assert_eq!(open(&closed, &one), ["llm.c"]);
-        assert_eq!(open(&closed, &there), ["llm.a"], "it has the same key under another name, and another key under the same");
-        assert_eq!(open(&closed, &older), ["llm.b"], "who says nothing is held back by kind");
+        assert_eq!(open(&closed, &there), ["llm.a"], "the same key for another kind, and another key for the same kind");
+        assert_eq!(open(&closed, &older), ["llm.b"], "a worker without a key is limited by kind");
         assert_eq!(open(&closed, &elsewhere), ["llm.a"], "and in the namespace alone");
         tokio::time::advance(5 * SECOND).await;
         assert_eq!(open(&closed, &one).len(), 3);
@@ -272,18 +272,18 @@ mod tests {
         tokio::time::advance(SECOND).await;
         assert_eq!(closed.opens_in(), None, "one may go now");
         assert_eq!((take(&closed, &one), take(&closed, &one)), (1, 0));
-        assert_eq!((take(&closed, &two), closed.opens_in()), (1_000_000, Some(BEAT)), "the other kind has nothing to do with it");
+        assert_eq!((take(&closed, &two), closed.opens_in()), (1_000_000, Some(BEAT)), "the other kind is not limited");
         tokio::time::advance(BEAT).await;
         let first = closed.portions(&two, 2).remove(0);
         assert_eq!((first.limit, take(&closed, &one)), (2, 0));
         closed.used(&first, 1);
-        assert_eq!(take(&closed, &one), 1, "what one does not need is for the other");
+        assert_eq!(take(&closed, &one), 1, "an unused rest is available to others");
         tokio::time::advance(BEAT).await;
         assert_eq!((take(&closed, &one), closed.opens_in()), (4, Some(BEAT)));
         closed.close(&refusal(&one, "llm.a", SECOND));
-        assert_eq!((take(&closed, &one), closed.opens_in()), (0, Some(SECOND)), "it was not open after all");
+        assert_eq!((take(&closed, &one), closed.opens_in()), (0, Some(SECOND)), "refused again");
         tokio::time::advance(SECOND).await;
-        assert_eq!(take(&closed, &one), 1, "it begins anew");
+        assert_eq!(take(&closed, &one), 1, "the release starts again with one");
         tokio::time::advance(BEAT * BEATS).await;
         assert_eq!((take(&closed, &one), closed.opens_in()), (1_000_000, None));
     }
@@ -293,12 +293,8 @@ mod tests {
         let said = |failure: Failure| closes_for(&TaskReport::Failed(failure));
         let limited = || Failure::new(RATE_LIMITED, "");
         assert_eq!(said(limited().with_retry_after(9 * SECOND).with_limited(3 * SECOND)), Some(3 * SECOND));
-        assert_eq!(
-            said(Failure::fatal("").with_limited(3 * SECOND)),
-            Some(3 * SECOND),
-            "whoever gave up has been told a time too"
-        );
-        assert_eq!(said(limited().with_retry_after(3 * SECOND)), Some(3 * SECOND), "as workers say it that know no limits");
+        assert_eq!(said(Failure::fatal("").with_limited(3 * SECOND)), Some(3 * SECOND), "a final failure has a wait too");
+        assert_eq!(said(limited().with_retry_after(3 * SECOND)), Some(3 * SECOND), "as reported by workers without keys");
         assert_eq!(said(limited()), None);
         assert_eq!(said(Failure::fatal("").with_code(RATE_LIMITED).with_retry_after(SECOND)), None);
         assert_eq!(said(Failure::new("model_overloaded", "").with_retry_after(SECOND)), None);

@@ -1,7 +1,7 @@
-//! How many logs were held against their code and agreed with it.
+//! Counts the replays that agreed with their log.
 //!
-//! A worker that takes a run with commits replays them before it can make the next one: the first commit of such a claim says that the
-//! log agreed. Divergences are in the logs themselves. Counts only, and must never be needed for anything else.
+//! A worker that claims a run with commits replays them before it can make the next one, so the first commit of such a claim
+//! proves that the replay agreed. Divergences are in the logs themselves. Nothing depends on these counts.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -13,9 +13,9 @@ use crate::by_run::lock;
 
 #[derive(Default)]
 pub(crate) struct Replays {
-    /// Claims of runs with commits whose own first commit has not come yet.
+    /// Claims of runs with commits that have not made their own first commit yet.
     open: Mutex<HashMap<RunKey, Epoch>>,
-    /// How many there are, so that the many commits of others look at nothing else.
+    /// Number of open claims, so that most commits read only this counter.
     open_count: AtomicUsize,
     agreed: AtomicU64,
 }
@@ -29,7 +29,7 @@ impl Replays {
         }
     }
 
-    /// Whether the next commit of this claim says that a replay agreed.
+    /// Returns true if the next commit of this claim proves that a replay agreed.
     pub fn is_open(&self, key: &RunKey, epoch: Epoch) -> bool {
         self.open_count.load(Ordering::SeqCst) > 0 && lock(&self.open).get(key) == Some(&epoch)
     }
@@ -40,7 +40,7 @@ impl Replays {
         }
     }
 
-    /// The claim is over; whether its replay had not been counted.
+    /// Ends the claim; returns true if its replay was not counted.
     pub fn end(&self, key: &RunKey, epoch: Epoch) -> bool {
         if !self.is_open(key, epoch) {
             return false;
@@ -95,6 +95,6 @@ mod tests {
         replays.claimed(&head(4, 5));
         replays.end(&old.key, Epoch(5));
         replays.agreed(&old.key, Epoch(5));
-        assert_eq!((replays.count(), lock(&replays.open).len()), (1, 0), "a claim that ended without a commit says nothing");
+        assert_eq!((replays.count(), lock(&replays.open).len()), (1, 0), "a claim without a commit is not counted");
     }
 }

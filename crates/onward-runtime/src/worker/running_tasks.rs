@@ -1,8 +1,8 @@
-//! The tasks that a worker of this process is at.
+//! The tasks that a worker of this process executes.
 //!
-//! Owns what must happen while an attempt runs: its lease is extended, and the worker is told when the attempt is over for others.
+//! Extends the lease of an attempt while it runs, and notifies the worker when the attempt has ended elsewhere.
 //!
-//! Invariant W4: what is let go is kept alive no longer: the lease of a task that could not be given back runs out.
+//! Invariant W4: the lease of a released task is not extended, so it expires even if the task could not be given back.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,18 +29,18 @@ struct Held {
     retry: RetryPolicy,
     uncounted_attempts: u32,
     heartbeat_timeout: Option<Duration>,
-    /// How the attempt stands in the ledger.
+    /// The ledger entry of the attempt.
     about: AttemptSpend,
     over: Arc<Notify>,
-    /// The store has it with another session of the worker still, from which it is being taken over: heartbeats of this one would be
-    /// refused (K10).
+    /// The store still has the task under another session of the worker, and the takeover is in progress: heartbeats of this
+    /// session would be refused (K10).
     is_being_adopted: bool,
 }
 
 impl Held {
     fn tell_over(&self) {
         self.over.notify_waiters();
-        self.over.notify_one(); // for who has looked it up but does not wait yet
+        self.over.notify_one(); // for a waiter that is not registered yet
     }
 }
 
@@ -61,22 +61,22 @@ impl HeldTasks {
         };
         let mut tasks = lock(&self.tasks);
         if tasks.get(&task.id).is_some_and(|held| held.claim == task.claim) {
-            return; // it has it already
+            return; // the worker has it already
         }
-        // The attempt before timed out, and this worker got the next one too.
+        // The attempt before timed out, and this worker claimed the next one.
         if let Some(before) = tasks.insert(task.id.clone(), held) {
             before.tell_over();
         }
         self.count.store(tasks.len(), Ordering::SeqCst);
     }
 
-    /// Adds a task that the store may have with another session of the worker; its lease is extended once that is changed.
+    /// Adds a task that the store may have under another session of the worker; its lease is extended after the takeover.
     pub fn begin_adoption(&self, task: &Task) {
         self.add(task);
         self.set_being_adopted(&task.id, task.claim, true);
     }
 
-    /// The store has the task with this session now.
+    /// Marks the takeover as complete: the store has the task under this session.
     pub fn end_adoption(&self, id: &TaskId, claim: u64) {
         self.set_being_adopted(id, claim, false);
     }
@@ -87,42 +87,42 @@ impl HeldTasks {
         }
     }
 
-    /// The attempt is over; who waits for that is told.
+    /// Ends the attempt and notifies the waiters.
     pub fn end(&self, id: &TaskId, claim: u64) {
         self.end_where(|other, held| other == id && held.claim == claim);
     }
 
-    /// A silent task is given back only after its own heartbeat timeout, however short the lease.
+    /// Returns the lease of a task: at least its own heartbeat timeout.
     pub fn lease(&self, id: &TaskId, lease: Duration) -> Duration {
         let timeout = lock(&self.tasks).get(id).and_then(|held| held.heartbeat_timeout);
         timeout.map_or(lease, |timeout| timeout.max(lease))
     }
 
-    /// What sort of task it is.
+    /// Returns the kind of the task.
     pub fn kind(&self, id: &TaskId, claim: u64) -> Option<Name> {
         lock(&self.tasks).get(id).filter(|held| held.claim == claim).map(|held| held.kind.clone())
     }
 
-    /// How an attempt stands in the ledger.
+    /// Returns the ledger entry of an attempt.
     pub fn about(&self, id: &TaskId, claim: u64) -> Option<AttemptSpend> {
         lock(&self.tasks).get(id).filter(|held| held.claim == claim).map(|held| held.about.clone())
     }
 
-    /// Returns the number of the attempt, how many before it do not count against the retry limit, and the limit.
+    /// Returns the number of the attempt, how many before it do not count against the retry limit, and the retry policy.
     pub fn attempt(&self, id: &TaskId, claim: u64) -> Option<(u32, u32, RetryPolicy)> {
         let tasks = lock(&self.tasks);
         let held = tasks.get(id).filter(|held| held.claim == claim)?;
         Some((held.attempt, held.uncounted_attempts, held.retry.clone()))
     }
 
-    /// The attempts whose lease the runtime extends by itself: those whose code has not promised to be heard of.
+    /// Returns the attempts whose lease the runtime extends: those without a heartbeat timeout.
     pub fn kept_alive(&self) -> Vec<(TaskId, u64)> {
         let tasks = lock(&self.tasks);
         let is_kept = |held: &Held| held.heartbeat_timeout.is_none() && !held.is_being_adopted;
         tasks.iter().filter(|(_, held)| is_kept(held)).map(|(id, held)| (id.clone(), held.claim)).collect()
     }
 
-    /// Returns once the attempt is over: reported, canceled, timed out, or given to another worker.
+    /// Waits until the attempt has ended: reported, canceled, timed out, or claimed by another worker.
     pub async fn over(&self, id: &TaskId, claim: u64) {
         let over = lock(&self.tasks).get(id).filter(|held| held.claim == claim).map(|held| held.over.clone());
         if let Some(over) = over {
@@ -130,7 +130,7 @@ impl HeldTasks {
         }
     }
 
-    /// Looks whether a record takes tasks away: their run ended or gave them up.
+    /// Ends the tasks that a record takes away: those of a closed run and canceled ones.
     pub fn appended(&self, head: &RunHead, record: &Record) {
         if self.count.load(Ordering::SeqCst) == 0 {
             return;

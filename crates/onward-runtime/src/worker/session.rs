@@ -1,7 +1,7 @@
-//! Keeping workers known to the store, and noticing when they are not.
+//! Worker sessions: heartbeats to the store, and detection of lost sessions.
 //!
-//! Owns the heartbeats of the workers of this process. A worker that the store has forgotten, or that could not reach it for two thirds
-//! of its lease, is told that every run is lost before others can have them; so it stops before it becomes a zombie (L7, F13).
+//! Sends the heartbeats of the workers of this process. A worker that the store has forgotten, or that could not reach it for
+//! two thirds of its lease, loses all its runs before others can claim them, so it stops before it becomes a zombie (L7, F13).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,10 +18,10 @@ use crate::worker::local::give_back;
 use crate::worker::profile::Worker;
 
 pub(crate) struct Session {
-    /// When the store last answered, by a time before it was asked. All times here are steady ones: a clock that is set silences nobody.
+    /// When the last answered heartbeat was sent. Times here are monotonic, so that setting the clock has no effect.
     heard_at: Timestamp,
     next_beat: Timestamp,
-    /// The store has heard of the worker before: only then can it have forgotten it.
+    /// The store has acknowledged the worker before: only then can it have forgotten it.
     met: bool,
 }
 
@@ -30,12 +30,12 @@ impl Session {
         Session { heard_at: now, next_beat: now, met: false }
     }
 
-    /// The next heartbeat is due then.
+    /// Sets when the next heartbeat is due.
     pub fn beat_at(&mut self, at: Timestamp) {
         self.next_beat = at;
     }
 
-    /// Whether a heartbeat is due, which then is the caller's to send.
+    /// Returns true if a heartbeat is due, which the caller then has to send.
     fn begin_beat(&mut self, now: Timestamp, pace: Duration) -> bool {
         let due = self.next_beat <= now;
         if due {
@@ -53,7 +53,8 @@ impl Runtime {
             let due = lock(&worker.session).begin_beat(self.clock().steady(), self.options().lease / 3);
             if due {
                 let lease = self.options().lease;
-                // A worker elsewhere is vouched for until its lease has passed since it was heard of, not since we looked (F13).
+                // A remote worker's session is extended up to its lease since the last sign of life, not since this check
+                // (F13).
                 match lease.checked_sub(worker.silence(self.clock().steady())).filter(|left| !left.is_zero()) {
                     Some(left) => {
                         self.beat_session(worker, left).await;
@@ -106,15 +107,15 @@ impl Runtime {
         }
     }
 
-    /// What the worker holds is lost. But a run that was claimed after the store forgot the worker, and before we heard of it, is still
-    /// leased to it: so everything is given back too, which does no harm to what others have by now (W1).
+    /// Drops everything that the worker holds. A run that was claimed after the store forgot the worker is still leased to it,
+    /// so all leases are released too, which has no effect on those that others have by now (W1).
     fn lose_runs(&self, worker: &Arc<Worker>) {
         let (runtime, worker, runs) = (self.clone(), worker.clone(), worker.runs.drain());
         self.hub().inboxes.lose_all(&worker);
         tokio::spawn(async move { give_back(&runtime, &worker, runs, Vec::new()).await });
     }
 
-    /// Extends the leases of the tasks that cannot do it themselves.
+    /// Extends the leases of tasks without their own heartbeats.
     async fn beat_tasks(&self, worker: &Arc<Worker>, lease: Duration) {
         let mut beats = JoinSet::new();
         for (id, claim) in worker.held.kept_alive() {

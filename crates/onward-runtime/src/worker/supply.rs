@@ -1,7 +1,7 @@
-//! What waits to be taken by one worker, and when to look for more.
+//! Work that was claimed for one worker, and the decision when to claim more.
 //!
-//! Looking for more happens in a task of its own, which puts what it found here: whoever waits may give up at any time without
-//! losing what a store has leased to the worker already. Must never look more often than it is told to, or than the fallback.
+//! A separate task claims more and puts the result here: a caller may stop waiting at any time without losing what the store
+//! has already leased to the worker. Claims are made only after a notification or after the fallback.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ pub(crate) struct Supply<T> {
 
 impl<T> Default for Supply<T> {
     fn default() -> Supply<T> {
-        // Nobody has looked yet, so there may be something.
+        // The store was not read yet, so there may be something.
         let (wanted, looking) = (AtomicBool::new(true), AtomicBool::new(false));
         Supply { ready: Mutex::default(), wanted, looking, woken: Notify::new() }
     }
@@ -34,13 +34,13 @@ impl<T> Supply<T> {
         self.woken.notify_one();
     }
 
-    /// There may be more in the store.
+    /// Marks that there may be more in the store.
     pub fn want(&self) {
         self.wanted.store(true, Ordering::SeqCst);
         self.woken.notify_one();
     }
 
-    /// Looks again soon, if somebody had wanted to and could not.
+    /// Wakes the waiter if a claim was wanted but not possible.
     pub fn wake_if_wanted(&self) {
         if self.wanted.load(Ordering::SeqCst) {
             self.woken.notify_one();
@@ -51,7 +51,7 @@ impl<T> Supply<T> {
         lock(&self.ready).drain(..).collect()
     }
 
-    /// Waits for up to `limit` items. `look` is called whenever it is time to look for more, after `fallback` at the latest; neither must
+    /// Waits for up to `limit` items. Calls `look` when it is time to claim more, after `fallback` at the latest; neither may
     /// block.
     pub async fn next(&self, limit: usize, fallback: impl Fn() -> Duration, look: impl Fn()) -> Vec<T> {
         loop {
@@ -72,7 +72,7 @@ impl<T> Supply<T> {
         }
     }
 
-    /// Says that somebody looks; `None` when somebody does already.
+    /// Begins a claim; `None` if one is in progress.
     pub fn begin_look(self: &Arc<Supply<T>>) -> Option<Looking<T>> {
         if self.looking.swap(true, Ordering::SeqCst) {
             return None;
@@ -82,18 +82,18 @@ impl<T> Supply<T> {
     }
 }
 
-/// Somebody looks for more. Dropped without an answer, the next look waits for the fallback.
+/// A claim in progress. If it is dropped without a result, the next one waits for the fallback.
 pub(crate) struct Looking<T> {
     supply: Arc<Supply<T>>,
 }
 
 impl<T> Looking<T> {
-    /// Could not look now; whoever makes that possible wakes the supply.
+    /// Ends without a claim because none was possible; the supply is woken when one is.
     pub fn put_off(self) {
         self.supply.wanted.store(true, Ordering::SeqCst);
     }
 
-    /// Found `items`; with `more` there may be others.
+    /// Ends with the claimed `items`; with `more` there may be others.
     pub fn found(self, items: Vec<T>, more: bool) {
         let supply = self.supply.clone();
         if more {

@@ -1,4 +1,4 @@
-//! Housekeeping by itself: prompt when there is something to do, quiet when there is not.
+//! Background jobs: prompt when something is due, quiet when nothing is.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use onward_store::{Clock, MemoryStore};
 use crate::faulty::FaultyStore;
 use crate::kit::*;
 
-/// Runs with tokio's own time, which tests stop and let go.
+/// A clock that uses tokio's time, which tests can pause.
 struct TokioClock(tokio::time::Instant);
 
 impl Clock for TokioClock {

@@ -1,4 +1,4 @@
-//! News between runs: children, their results and policies, signals; once each, wherever a crash falls.
+//! The outbox: children, their results and policies, signals; delivered once each, wherever a crash happens.
 
 use onward_core::event::{ChildCanceled, OnParentClose, RunFailed};
 use onward_core::{Event, Failure, Index, RunId, Status};
@@ -7,7 +7,7 @@ use onward_runtime::StartRun;
 use crate::faulty::When;
 use crate::kit::*;
 
-/// Where a courier can be struck down: before or after each of its calls to the store.
+/// Crash points of the outbox dispatcher: before or after each of its calls to the store.
 const STRIKES: [(&str, When); 8] = [
     ("deliveries", When::Before),
     ("deliveries", When::After),
@@ -19,7 +19,7 @@ const STRIKES: [(&str, When); 8] = [
     ("finish_deliveries", When::After),
 ];
 
-/// A parent in the hands of a worker, with a child `c` asked for at place 0.
+/// Returns a parent that a worker holds, with a child `c` requested at call id 0.
 async fn parent(kit: &Kit, policy: OnParentClose) -> Held {
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "p").await;
@@ -54,7 +54,7 @@ async fn a_child_starts_once_and_answers_once_wherever_the_courier_is_struck() {
             }
             kit.settle().await;
             assert_eq!(kit.log("p").await, ["run_started", "child_started", "child_completed"], "{operation} {when:?}");
-            // A courier that was struck after it had delivered delivers again, to no effect.
+            // A dispatcher that crashed after a delivery delivers again, without effect.
             kit.settle().await;
             assert_eq!(kit.head("p").await.next_index, Index(3));
             assert_eq!(kit.head("c").await.next_index, Index(2));
@@ -245,7 +245,7 @@ async fn two_couriers_at_the_same_time_deliver_once() {
     assert_eq!(kit.log("p").await, ["run_started", "child_started", "child_completed"]);
 }
 
-/// R10, L19: whoever comes after a deleted run under its id hears of its child all the same, and is heard.
+/// R10, L19: a run under the id of a deleted run gets a result for its own child, and its signals are delivered.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_was_deleted_and_started_again_is_another_run() {
     for child_is_gone in [false, true] {
@@ -276,7 +276,7 @@ async fn a_run_that_was_deleted_and_started_again_is_another_run() {
         let records = kit.runtime.read_log(&key("p"), None, Index(3), 10).await.unwrap();
         let Event::ChildFailed(event) = &records[0].events[0] else { panic!("{records:?}") };
         assert_eq!(event.failure.code, if child_is_gone { "terminated" } else { "run_exists" });
-        let words = event.failure.message.contains("a child of an earlier run of the id p, which was deleted");
+        let words = event.failure.message.contains("a child of a deleted run with the id p");
         assert_eq!(words, !child_is_gone, "{}", event.failure.message);
         assert_eq!(kit.log("q").await, ["run_started", "signal_received", "signal_received"]);
     }

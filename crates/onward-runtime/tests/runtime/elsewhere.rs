@@ -1,4 +1,4 @@
-//! Over a store that other processes write into too: what they did gets here by hints, and without them (B4).
+//! A store that other processes write to: their changes arrive with notifications and without them (B4).
 
 use onward_core::event::SignalReceived;
 use onward_core::run::Input;
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::faulty::When;
 use crate::kit::*;
 
-/// Another process puts a signal into a run.
+/// Appends a signal to a run from another process.
 fn signal_elsewhere(kit: &Kit, id: &str) {
     let signal = SignalReceived { name: name("x"), payload: Payload::null(), signal_id: None, sender: None };
     now(kit.store.memory.append_input(key(id), Input::signal(signal))).unwrap();
@@ -62,11 +62,11 @@ async fn a_hint_fetches_what_is_new_of_that_run_at_once() {
     hint(&kit, "somebody else's", false);
     until_heard(&diary, &[1]).await;
     assert!(begun.elapsed() < std::time::Duration::from_millis(10), "{:?}", begun.elapsed());
-    assert_eq!(kit.store.calls("read_since"), 1, "nobody here holds the other one");
+    assert_eq!(kit.store.calls("read_since"), 1, "the other run is not held here");
     background.stop().await;
 }
 
-/// What this process writes is told by the store, what others write is read: the two may come in any order.
+/// Changes of this process are notified by the store, changes of others are read: the two may come in any order.
 #[tokio::test(start_paused = true)]
 async fn what_was_written_elsewhere_before_is_not_passed_over() {
     let kit = shared();
@@ -213,7 +213,7 @@ async fn what_a_run_emits_is_heard_in_another_process() {
         let value = Payload::from_json_text(value.to_string());
         Link::emit(&worker, &key("r"), Emitted { name: "progress".to_owned(), value });
     };
-    emit(0); // nobody listens yet
+    emit(0); // no listener yet
     let mut heard = other.listen(&key("r"));
     tokio::time::sleep(std::time::Duration::from_millis(1)).await;
     let letters = kit.store.calls("tell_others");
@@ -230,7 +230,7 @@ async fn what_a_run_emits_is_heard_in_another_process() {
     let letters = kit.store.calls("tell_others");
     emit(4);
     tokio::time::sleep(seconds(1)).await;
-    assert_eq!(kit.store.calls("tell_others"), letters, "nobody listens any more");
+    assert_eq!(kit.store.calls("tell_others"), letters, "no listener is left");
     for background in backgrounds {
         background.stop().await;
     }

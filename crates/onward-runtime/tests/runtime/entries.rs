@@ -1,4 +1,4 @@
-//! Pages of a conversation: what is read for them.
+//! Pages of a conversation, and the records that are read for them.
 
 use onward_core::conversation::{EntryCursor, entry_id};
 use onward_core::event::{Checkpoint, EntryAppended, RunContinued};
@@ -7,7 +7,7 @@ use onward_runtime::EntryQuery;
 
 use crate::kit::*;
 
-/// An agent's run with one entry in each of its generations; returns the entries' ids.
+/// Creates an agent's run with one entry in each of its generations; returns the entries' ids.
 async fn conversation(kit: &Kit, generations: u32) -> Vec<Hash> {
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "r").await;
@@ -60,7 +60,7 @@ async fn an_entry_that_no_log_has_is_told_after_all_were_read() {
     let ids = conversation(&kit, 3).await;
     let leaf = Some(EntryCursor::from(Hash::of_parts(&[b"nobody"])));
     refused(kit.runtime.read_entries(&key("r"), EntryQuery { leaf, ..Default::default() }).await, "entry_not_found");
-    // Whoever names too early a generation has named another entry.
+    // A cursor with too early a generation does not find the entry.
     let leaf = Some(EntryCursor { id: ids[2], generation: Some(1) });
     refused(kit.runtime.read_entries(&key("r"), EntryQuery { leaf, ..Default::default() }).await, "entry_not_found");
 }

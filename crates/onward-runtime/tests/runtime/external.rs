@@ -1,4 +1,4 @@
-//! Runs of outside engines: nobody works on them here, and any of their events is found without reading the whole log.
+//! External runs: they have no worker here, and each of their events is found without reading the whole log.
 
 use onward_core::external::{ExternalAppended, ExternalState};
 use onward_core::{Event, Index, Payload, Status};
@@ -55,7 +55,7 @@ async fn every_event_is_found_by_the_index_of_its_engine_in_a_few_reads() {
     let kit = Kit::new();
     let mut next = 0;
     for round in 0..400 {
-        // Appends of one and of many, and states in between, here and there a crowd of them.
+        // Appends of one and of many events, with states in between, sometimes many of them.
         let count = 1 + round % 3;
         append(&kit, events(next, count)).await.unwrap();
         next += count;
@@ -92,7 +92,7 @@ async fn only_an_outside_engines_run_is_read_and_deleted_as_one() {
     assert_eq!(kit.runtime.read_external(&key("r")).await.unwrap_err().code(), "run_not_found");
 }
 
-/// JD1: whichever verb brings it.
+/// JD1: for every verb.
 #[tokio::test(start_paused = true)]
 async fn a_payload_that_another_door_could_not_show_is_refused() {
     let kit = Kit::new();
@@ -117,7 +117,7 @@ async fn a_payload_that_another_door_could_not_show_is_refused() {
     assert_eq!(kit.runtime.start_run(start).await.unwrap_err().code(), "json_too_deep");
 }
 
-/// JD2: whichever verb brings it.
+/// JD2: for every verb.
 #[tokio::test(start_paused = true)]
 async fn a_payload_that_is_declared_json_and_is_none_is_refused() {
     let kit = Kit::new();

@@ -1,4 +1,4 @@
-//! A store that fails, stalls or lets something happen at chosen points, and counts what it is asked.
+//! A store that fails, stalls or calls a closure at chosen points, and counts its calls.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use onward_store::{
 };
 use tokio::sync::Notify;
 
-/// Where in an operation something happens: before the store does it, or after, when the answer is on its way.
+/// A point in an operation: before the store executes it, or after, before the reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
     Before,
@@ -24,9 +24,9 @@ pub enum When {
 }
 
 pub enum Happening {
-    /// The caller hears that the store cannot be reached.
+    /// The call fails with `store_unavailable`.
     Fail,
-    /// The call waits until it is let go.
+    /// The call waits until it is notified.
     Stall(Arc<Notify>),
     Do(Box<dyn FnOnce(&MemoryStore) + Send>),
 }
@@ -55,7 +55,7 @@ impl FaultyStore {
         }
     }
 
-    /// The next call of `operation` meets this.
+    /// Applies this to the next call of `operation`.
     pub fn once(&self, operation: &'static str, when: When, happening: Happening) {
         self.happenings.lock().unwrap().push((operation, when, happening));
     }
@@ -74,18 +74,18 @@ impl FaultyStore {
         self.down.store(down, Ordering::SeqCst);
     }
 
-    /// Listeners hear nothing any more.
+    /// Stops all notifications to listeners.
     pub fn go_deaf(&self) {
         self.deaf.store(true, Ordering::SeqCst);
     }
 
-    /// As if all that is written came from other processes: listeners hear hints only.
+    /// Acts as if other processes made all writes: listeners get no changes, only what `hint` passes.
     pub fn share(&self) {
         self.go_deaf();
         self.shared.store(true, Ordering::SeqCst);
     }
 
-    /// A hint, or what this process wrote.
+    /// Notifies the listeners of a change.
     pub fn hint(&self, change: Change<'_>) {
         self.listeners.lock().unwrap().iter().for_each(|listener| listener.changed(change));
     }
@@ -109,7 +109,7 @@ impl FaultyStore {
     }
 
     async fn meet(&self, operation: &'static str, when: When) -> Result<(), StoreError> {
-        let unavailable = || StoreError::Unavailable { why: format!("told to fail {when:?} {operation}") };
+        let unavailable = || StoreError::Unavailable { why: format!("injected failure {when:?} {operation}") };
         if self.down.load(Ordering::SeqCst) {
             return Err(unavailable());
         }

@@ -1,4 +1,4 @@
-//! How runs get to workers, and that no input is lost on the way.
+//! Delivery of runs to workers, without losing an input on the way.
 
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ async fn a_full_worker_gets_the_rest_when_it_has_room() {
     assert_eq!(kit.head("c").await.status, Status::Pending);
     assert!(waits(worker.next_runs(8)).await);
     worker.release(&runs[0].key, runs[0].epoch).await.unwrap();
-    // The released run is pending again, behind the one that has waited longer.
+    // The released run is pending again, after the one that has waited longer.
     assert_eq!(worker.next_runs(8).await[0].head.key, key("c"));
 }
 
@@ -112,7 +112,7 @@ async fn inputs_between_the_start_and_the_open_inbox_are_kept_in_order() {
     assert_eq!((diary.indexes(), diary.lost()), (vec![1, 2, 3, 4], 0));
 }
 
-/// CE14, for a run that is claimed: its key is not known before the store has given it away.
+/// CE14, for a run that is claimed: its key is not known before the store has leased it.
 #[tokio::test(start_paused = true)]
 async fn inputs_between_the_claim_and_its_answer_are_kept() {
     let kit = Kit::new();
@@ -179,7 +179,7 @@ async fn a_start_that_nobody_waits_for_any_more_is_worked_on_all_the_same() {
     tokio::task::yield_now().await;
     let (begun, patience) = (tokio::time::Instant::now(), std::time::Duration::from_millis(300));
     assert!(tokio::time::timeout(patience, kit.runtime.start_run(start("r"))).await.is_err());
-    assert_eq!(kit.head("r").await.status, Status::Running, "leased, and nobody knows");
+    assert_eq!(kit.head("r").await.status, Status::Running, "leased without the worker's knowledge");
     assert_eq!(waiting.await.unwrap()[0].head.key, key("r"));
     assert!(begun.elapsed() <= patience * 2, "found at once, not with the fallback");
 }
@@ -196,7 +196,7 @@ async fn a_start_whose_answer_was_lost_is_worked_on_all_the_same() {
     assert_eq!((diary.indexes(), diary.lost()), (vec![1], 0));
 }
 
-/// W1: the store has given the run away and nobody knows; the worker's own heartbeats would keep it so for ever.
+/// W1: the store has leased the run and the reply was lost; the worker's heartbeats would keep the lease forever.
 #[tokio::test(start_paused = true)]
 async fn a_claim_whose_answer_was_lost_is_worked_on_all_the_same() {
     let kit = Kit::new();
@@ -205,12 +205,12 @@ async fn a_claim_whose_answer_was_lost_is_worked_on_all_the_same() {
     kit.store.fail_once("claim_runs", When::After);
     let patience = std::time::Duration::from_millis(300);
     assert!(tokio::time::timeout(patience, worker.next_runs(1)).await.is_err());
-    assert_eq!(kit.head("r").await.status, Status::Running, "leased, and nobody knows");
+    assert_eq!(kit.head("r").await.status, Status::Running, "leased without the worker's knowledge");
     let runs = tokio::time::timeout(seconds(5), worker.next_runs(1)).await.expect("it is found again");
     assert_eq!(runs[0].head.key, key("r"));
 }
 
-/// W1, for who is driven by name.
+/// W1, for a claim of one specific run.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_was_taken_without_an_answer_is_free_again() {
     let kit = Kit::new();
@@ -223,7 +223,7 @@ async fn a_run_that_was_taken_without_an_answer_is_free_again() {
     assert_eq!(tokio::time::timeout(seconds(5), driver.next_runs(1)).await.unwrap()[0].head.key, key("r"));
 }
 
-/// W1: the worker has forgotten the run, and the store believes that it has it.
+/// W1: the worker has released the run, and the store still has its lease.
 #[tokio::test(start_paused = true)]
 async fn a_release_that_did_not_come_through_is_made_up_for() {
     let kit = Kit::new();
@@ -231,12 +231,12 @@ async fn a_release_that_did_not_come_through_is_made_up_for() {
     let held = kit.start_held(&worker, "r").await;
     kit.store.fail_once("release_run", When::Before);
     assert!(worker.release(&held.key, held.epoch).await.is_err());
-    assert_eq!(kit.head("r").await.status, Status::Running, "nobody has it, and nobody can get it");
+    assert_eq!(kit.head("r").await.status, Status::Running, "leased, but not held by any worker");
     let runs = tokio::time::timeout(seconds(5), worker.next_runs(1)).await.expect("it is free again");
     assert!(runs[0].head.epoch > held.epoch);
 }
 
-/// What a worker knows of, it keeps: whether its run is at rest, on its way to it or about to be started.
+/// A worker keeps the leases that it knows of, whether the run is idle, on its way or about to be started.
 #[tokio::test(start_paused = true)]
 async fn comparing_leases_takes_nothing_from_a_worker_that_knows() {
     let kit = Kit::new();
@@ -255,7 +255,8 @@ async fn comparing_leases_takes_nothing_from_a_worker_that_knows() {
     }
 }
 
-/// Answers of one of several databases are lost without a word, and what was asked may be done late: so leases are compared at times.
+/// Replies of one of several databases can be lost unnoticed, and requests can be applied late: so leases are compared
+/// regularly.
 #[tokio::test(start_paused = true)]
 async fn leases_of_a_shared_store_are_compared_at_times() {
     let kit = Kit::new();
@@ -265,7 +266,7 @@ async fn leases_of_a_shared_store_are_compared_at_times() {
     let started = onward_core::event::RunStarted::new(name("order"), text("in"), 7);
     let late = onward_core::run::NewRun { key: key("r"), started, signal: None };
     kit.store.memory.start_run(late, Some(worker.id().clone())).await.unwrap();
-    assert!(waits(worker.next_runs(1)).await, "nobody has a reason to ask");
+    assert!(waits(worker.next_runs(1)).await, "no comparison is due");
     kit.advance(kit.runtime.options().lease);
     assert_eq!(tokio::time::timeout(seconds(5), worker.next_runs(1)).await.unwrap()[0].head.key, key("r"));
 }
@@ -351,7 +352,7 @@ async fn leaving_gives_back_what_was_on_its_way() {
     assert_eq!(kit.head("r").await.status, Status::Running);
     worker.leave().await;
     assert_eq!(kit.head("r").await.status, Status::Pending);
-    assert_eq!(kit.start("s").await.status, Status::Pending, "nobody is handed to who has left");
+    assert_eq!(kit.start("s").await.status, Status::Pending, "a worker that has left gets nothing");
 }
 
 #[tokio::test(start_paused = true)]
@@ -410,7 +411,7 @@ async fn a_start_that_is_given_up_and_made_again_is_worked_on() {
         let runtime = kit.runtime.clone();
         async move { runtime.start_run(start("r")).await.unwrap().created }
     });
-    assert!(waits(worker.next_runs(1)).await, "whose claim it is cannot be told yet");
+    assert!(waits(worker.next_runs(1)).await, "the owner of the claim is not known yet");
     gate.notify_one();
     let begun = tokio::time::Instant::now();
     assert_eq!(worker.next_runs(1).await[0].head.key, key("r"));

@@ -1,4 +1,4 @@
-//! A runtime over the reference store with a clock in the hand, and short words for what tests say often.
+//! A runtime over the reference store with a manual clock, and short helpers for tests.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -37,7 +37,7 @@ impl Kit {
         Kit { store, clock, runtime }
     }
 
-    /// Another process over the same store.
+    /// Returns the runtime of another process over the same store.
     pub fn other_runtime(&self) -> Runtime {
         Runtime::new(self.store.clone(), self.clock.clone(), Options::default())
     }
@@ -50,7 +50,7 @@ impl Kit {
         self.runtime.start_run(start(id)).await.unwrap().head
     }
 
-    /// Starts a run and has it claimed by `worker`.
+    /// Starts a run and claims it for `worker`.
     pub async fn start_held(&self, worker: &WorkerPort, id: &str) -> Held {
         self.start(id).await;
         self.next_held(worker).await
@@ -58,12 +58,12 @@ impl Kit {
 
     pub async fn next_held(&self, worker: &WorkerPort) -> Held {
         let mut runs = worker.next_runs(1).await;
-        // The look for more that came with it is over before the test goes on.
+        // Let the next claim, which this call started, end before the test continues.
         tokio::task::yield_now().await;
         Held::of(&runs.remove(0))
     }
 
-    /// Commits `events` with everything seen.
+    /// Commits `events` with a horizon that covers the whole log.
     pub async fn commit(&self, held: &mut Held, events: Vec<Event>) -> Committed {
         self.try_commit(held, events).await.unwrap()
     }
@@ -79,7 +79,7 @@ impl Kit {
         self.commit(held, vec![completed()]).await;
     }
 
-    /// A run that is closed.
+    /// Creates a closed run.
     pub async fn closed(&self, id: &str) {
         self.start(id).await;
         self.runtime.terminate_run(&key(id), "").await.unwrap();
@@ -89,7 +89,7 @@ impl Kit {
         self.runtime.read_head(&key(id)).await.unwrap()
     }
 
-    /// The names of the run's events.
+    /// Returns the names of the run's events.
     pub async fn log(&self, id: &str) -> Vec<&'static str> {
         let records = self.runtime.read_log(&key(id), None, Index(0), usize::MAX).await.unwrap();
         records.iter().flat_map(|record| &record.events).map(Event::name).collect()
@@ -99,7 +99,7 @@ impl Kit {
         self.clock.advance(span);
     }
 
-    /// Ticks until there is nothing left to do; errors along the way are what tests provoke.
+    /// Ticks until there is nothing left to do; ignores errors, which tests provoke.
     pub async fn settle(&self) {
         for _ in 0..20 {
             let tick = self.runtime.tick().await;
@@ -142,7 +142,7 @@ impl Held {
     }
 }
 
-/// An inbox that writes down what it hears.
+/// An inbox that records its calls.
 #[derive(Default)]
 pub struct Diary {
     pub records: Mutex<Vec<Record>>,
@@ -297,7 +297,7 @@ pub fn refused<T: std::fmt::Debug>(answer: Result<T, RuntimeError>, code: &str) 
     assert_eq!(answer.unwrap_err().code(), code);
 }
 
-/// What a future of the reference store answers: it never waits.
+/// Returns the result of a future of the reference store, which never waits.
 pub fn now<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -307,7 +307,7 @@ pub fn now<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Whether `future` is still waiting after a long time.
+/// Returns true if `future` is still waiting after a long time.
 pub async fn waits<T>(future: impl Future<Output = T>) -> bool {
     tokio::time::timeout(seconds(100), future).await.is_err()
 }

@@ -1,4 +1,5 @@
-//! Limits that workers share: one refusal holds back all of them, wherever they are, and costs the tasks that wait nothing.
+//! Rate-limited keys that workers share: one refusal holds back all of them, in all processes, without cost for the waiting
+//! tasks.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::kit::*;
 
-/// A worker that has these kinds of tasks, with the limits of those that have one.
+/// Returns a worker with these kinds of tasks and their keys.
 fn caller(runtime: &Runtime, id: &str, kinds: &[(&str, Option<&str>)]) -> WorkerPort {
     let limits = kinds.iter().filter_map(|(kind, limit)| Some((name(kind), name((*limit)?))));
     let (task_kinds, task_limits) = (kinds.iter().map(|(kind, _)| name(kind)).collect(), limits.collect());
@@ -29,7 +30,7 @@ async fn next_task(worker: &WorkerPort) -> Task {
     tasks.remove(0)
 }
 
-/// Two processes over one store, a run that the first of them works on, and a call of `llm.a` that it has begun.
+/// Returns two processes over one store, a run that the first one holds, and a claimed call of `llm.a`.
 async fn begun(kinds: &[(&str, Option<&str>)]) -> (Kit, Runtime, Held, WorkerPort, Task) {
     let kit = Kit::new();
     kit.store.share();
@@ -53,7 +54,7 @@ fn limited() -> Failure {
     Failure::new("model_rate_limited", "").with_retry_after(seconds(60)).with_limited(seconds(5))
 }
 
-/// CL2: what shares the limit waits in every process for exactly as long as the refusal said, without an attempt or a record.
+/// CL2: calls with the same key wait in every process for exactly as long as the refusal named, without an attempt or a record.
 #[tokio::test(start_paused = true)]
 async fn a_refusal_holds_back_everything_that_shares_its_limit_in_all_processes() {
     let (kit, other, mut held, first, task) = begun(&[("llm.a", Some("key 1"))]).await;
@@ -77,7 +78,7 @@ async fn a_refusal_holds_back_everything_that_shares_its_limit_in_all_processes(
     assert_eq!(kit.log("r").await[before..], ["task_attempted", "task_completed", "task_attempted"], "waiting is no record");
 }
 
-/// CL3: a provider that still refuses is asked by one of them.
+/// CL3: one call tests whether the provider still refuses.
 #[tokio::test(start_paused = true)]
 async fn when_a_limit_opens_one_call_goes_first() {
     let (kit, _, mut held, worker, task) = begun(&[("llm.a", Some("key"))]).await;
@@ -103,7 +104,7 @@ async fn whoever_gave_up_has_closed_the_limit_for_the_others_too() {
     let refused = Instant::now();
     kit.commit(&mut held, vec![call(1, "llm.b")]).await;
     assert_eq!(next_task(&second).await.kind.as_str(), "llm.b");
-    assert_eq!(refused.elapsed(), seconds(15 * 60), "nobody waits longer than that without asking"); // CL1
+    assert_eq!(refused.elapsed(), seconds(15 * 60), "the maximum wait"); // CL1
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,7 +117,7 @@ async fn a_key_that_is_refused_for_good_closes_nothing() {
     assert_eq!((next_task(&second).await.kind.as_str(), refused.elapsed()), ("llm.b", seconds(0)), "it asks for itself");
 }
 
-/// CL2: workers of earlier versions and of other languages say no limit.
+/// CL2: workers of earlier versions and of other languages declare no key.
 #[tokio::test(start_paused = true)]
 async fn workers_that_say_no_limit_are_held_back_by_the_kind() {
     for (limit, refused_for) in
@@ -132,7 +133,7 @@ async fn workers_that_say_no_limit_are_held_back_by_the_kind() {
     }
 }
 
-/// What the run is said to wait for, with how long it takes until it goes on by itself.
+/// Returns what the run is blocked on, with the time until it continues without intervention.
 async fn told(kit: &Kit, runtime: &Runtime) -> Vec<(String, &'static str, Option<u64>)> {
     let now = kit.runtime.clock().now();
     let found = runtime.hindrances(&key("r")).await.unwrap();

@@ -1,4 +1,4 @@
-//! The runtime over the reference store, driven by hand: no sleeping, time is passed in.
+//! The runtime over the reference store, driven by hand: tests do not sleep, they pass time in.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! S6, W3: a worker belongs to one namespace and is given, asked about and told of nothing else.
+//! S6, W3: a worker belongs to one namespace and receives runs, tasks, queries and notifications of no other.
 
 use onward_core::task::TaskOptions;
 use onward_core::{Namespace, RunKey};
@@ -61,7 +61,7 @@ async fn a_task_goes_to_a_worker_of_its_namespace_and_no_other_is_woken_for_it()
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(kit.store.calls("claim_tasks"), claims, "nobody was told");
+    assert_eq!(kit.store.calls("claim_tasks"), claims, "no worker was notified");
     assert_eq!(ours.next_tasks(8).await[0].id.run, key("r"));
     assert!(!waiting.is_finished());
     waiting.abort();

@@ -1,4 +1,4 @@
-//! Approvals and promises: answered once, by those who may.
+//! Approvals and promises: decided once, by permitted deciders.
 
 use onward_core::{Failure, Index, Namespace, Payload};
 use onward_runtime::{CallId, Decide, WorkerPort};

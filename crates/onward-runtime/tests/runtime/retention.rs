@@ -1,4 +1,4 @@
-//! Retention: whole runs, when their time is over, never racing who needs them.
+//! Retention: whole runs, when their time is over, without races with readers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ async fn a_run_whose_news_are_not_delivered_is_kept() {
     kit.runtime.delete_run(&key("p"), "").await.unwrap();
 }
 
-/// F27: whoever reads or signals while retention deletes gets all of the run or none of it.
+/// F27: a read or a signal during retention gets all of the run or none of it.
 #[test]
 fn a_run_is_read_whole_or_not_at_all_while_retention_deletes() {
     let clock = Arc::new(SystemClock);

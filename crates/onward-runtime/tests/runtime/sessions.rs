@@ -31,7 +31,7 @@ async fn heartbeats_come_three_to_a_lease() {
     assert_eq!(kit.store.calls("heartbeat"), 6);
 }
 
-/// F13: a worker stands still past its lease, another one finishes its run, then it wakes up.
+/// F13: a worker hangs past its lease, another one finishes its run, then the first one wakes up.
 #[tokio::test(start_paused = true)]
 async fn a_zombie_is_fenced_and_told() {
     let kit = Kit::new();
@@ -107,7 +107,7 @@ async fn a_worker_that_cannot_reach_the_store_stops_before_its_lease_ends() {
     kit.runtime.tick().await;
     assert_eq!(diary.lost(), 1, "at two thirds of the lease, give or take a heartbeat");
     kit.store.set_down(false);
-    assert_eq!(kit.start("s").await.status, Status::Pending, "nothing is handed to who is away");
+    assert_eq!(kit.start("s").await.status, Status::Pending, "a disconnected worker gets nothing");
     kit.advance(seconds(3));
     kit.runtime.tick().await;
     assert_eq!(kit.start("t").await.status, Status::Running, "it is back");
@@ -138,8 +138,8 @@ async fn who_has_left_sends_no_more_heartbeats() {
     assert_eq!(kit.store.calls("heartbeat"), before);
 }
 
-/// The first heartbeat finds the worker unknown, always. A run that was started while its answer was on the way was once taken from the
-/// worker but stayed leased to it, so that nobody worked on it again.
+/// The store does not know a worker at its first heartbeat. Regression: a run that was started while the reply was on its way
+/// was taken from the worker but stayed leased to it, so that no worker executed it again.
 #[tokio::test(start_paused = true)]
 async fn the_first_heartbeat_takes_nothing_that_was_claimed_meanwhile() {
     let kit = Kit::new();

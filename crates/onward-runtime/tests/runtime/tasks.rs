@@ -20,7 +20,7 @@ async fn scheduled(options: TaskOptions) -> (Kit, WorkerPort, Held) {
 
 async fn next_task(worker: &WorkerPort) -> Task {
     let mut tasks = tokio::time::timeout(seconds(600), worker.next_tasks(1)).await.expect("there is a task for the worker");
-    // The look for more that came with it is over before the test goes on.
+    // Let the next claim, which this call started, end before the test continues.
     tokio::task::yield_now().await;
     tasks.remove(0)
 }
@@ -33,7 +33,7 @@ fn done() -> TaskReport {
     TaskReport::Completed(text("sent"))
 }
 
-/// The failure that the run was told.
+/// Returns the failure in the run's log.
 async fn failure(kit: &Kit) -> Failure {
     let records = kit.runtime.read_log(&key("r"), None, Index(0), 100).await.unwrap();
     let failed = records.into_iter().flat_map(|record| record.events).find_map(|event| match event {
@@ -43,7 +43,7 @@ async fn failure(kit: &Kit) -> Failure {
     failed.unwrap()
 }
 
-/// Several tasks on, with the session of the worker kept alive.
+/// Advances the clock by `span` seconds, with heartbeats of the worker's session.
 async fn pass(kit: &Kit, span: u64) {
     for _ in 0..span {
         kit.advance(seconds(1));
@@ -94,7 +94,7 @@ async fn a_task_of_a_worker_that_moved_is_not_lost_by_the_server_that_it_left() 
     assert_eq!(there.adopt_task(&task.id, task.claim, |_| true).await.unwrap(), Adoption::Adopted);
     let lost = here.report_for_worker(task.id.clone(), task.claim, TaskReport::WorkerLost).await;
     assert_eq!(lost.unwrap_err().code(), "task_attempt_over");
-    // Back again, and away once more: it is always the latest that answers for it.
+    // The worker returns and leaves again: the latest session owns the task.
     assert_eq!(here.adopt_task(&task.id, task.claim, |_| true).await.unwrap(), Adoption::Adopted);
     let lost = there.report_for_worker(task.id.clone(), task.claim, TaskReport::Interrupted).await;
     assert_eq!(lost.unwrap_err().code(), "task_attempt_over");
@@ -102,7 +102,7 @@ async fn a_task_of_a_worker_that_moved_is_not_lost_by_the_server_that_it_left() 
     assert_eq!(kit.log("r").await, ["run_started", "task_scheduled", "task_attempted", "task_completed"]);
 }
 
-/// K10: a heartbeat of the new session that comes before its adoption is written does not end what it is about to take up.
+/// K10: a heartbeat of the new session before its adoption is written does not end the task that is being adopted.
 #[tokio::test(start_paused = true)]
 async fn a_task_that_is_being_adopted_is_kept_alive_afterwards() {
     let (kit, here, _held) = scheduled(TaskOptions { class: Some(EffectClass::AtMostOnce), ..TaskOptions::default() }).await;
@@ -122,7 +122,7 @@ async fn a_task_that_is_being_adopted_is_kept_alive_afterwards() {
             kit.advance(seconds(1));
             other.tick().await;
         }
-        // The worker goes back in between, and comes again with the task.
+        // The worker goes back in between, and returns with the task.
         let back = TaskReport::Adopted { session: task.worker.clone().unwrap() };
         report(&there, &task, back).await.unwrap();
     }
@@ -172,7 +172,7 @@ async fn a_failed_attempt_is_tried_again_when_its_pause_is_over() {
     kit.advance(seconds(1));
     let begun = tokio::time::Instant::now();
     let (again, _) = tokio::join!(next_task(&worker), kit.runtime.tick());
-    assert_eq!((again.attempt, begun.elapsed()), (2, seconds(0)), "the tick tells that it is visible");
+    assert_eq!((again.attempt, begun.elapsed()), (2, seconds(0)), "the tick reports that it is visible");
     report(&worker, &again, TaskReport::Failed(Failure::retryable("still busy"))).await.unwrap();
     assert_eq!(failure(&kit).await.message, "still busy");
     assert_eq!(kit.log("r").await, ["run_started", "task_scheduled", "task_failed"]);
@@ -236,7 +236,7 @@ async fn a_task_that_promised_heartbeats_is_not_kept_alive_without() {
     }
 }
 
-/// A worker that is gone without a word.
+/// Claims a task with a worker that then vanishes.
 async fn vanish(kit: &Kit, number: u32) -> Task {
     let other = kit.other_runtime();
     let worker = other.join_worker(profile(&format!("vanishing {number}"), 1));
@@ -268,14 +268,14 @@ async fn a_task_that_loses_worker_after_worker_is_quarantined() {
     assert!(waits(worker.next_tasks(1)).await);
     assert_eq!(kit.log("r").await, ["run_started", "task_scheduled"]);
 
-    // A person looks at it and lets it go; who waits for tasks hears of it.
+    // An operator retries the task; waiting workers are notified.
     let listed = kit.runtime.list_quarantined(TaskQuery::default()).await.unwrap();
     let id = CallId::from(listed[0].id.clone());
     let told = kit.runtime.hindrances(&key("r")).await.unwrap();
     assert_eq!((told.len(), &told[0].task, told[0].why, told[0].lost_workers), (1, &id, WhyHindered::Quarantined, 6));
     let (since, until) = (told[0].since.unwrap(), told[0].until);
     assert_eq!((kit.runtime.clock().now().since(since), until), (seconds(10), None), "since its last worker was lost");
-    assert_eq!(told[0].hint().unwrap(), "find out why its workers vanish, then `onward queue retry r~0~0` lets it go on");
+    assert_eq!(told[0].hint().unwrap(), "find out why its workers vanish, then run `onward queue retry r~0~0`");
     let (task, retried) = tokio::join!(next_task(&worker), kit.runtime.retry_task(&id));
     retried.unwrap();
     assert_eq!((task.id, task.lost_workers), (listed[0].id.clone(), 0));
@@ -328,7 +328,7 @@ async fn a_task_on_its_way_to_a_worker_that_leaves_goes_back_at_once() {
     report(&other, &task, TaskReport::Completed(Payload::null())).await.unwrap();
 }
 
-/// W4: the store does not answer when it is let go, and nobody works on it any more.
+/// W4: the store does not reply to the release, and no worker executes the task any more.
 #[tokio::test(start_paused = true)]
 async fn a_task_that_could_not_be_given_back_is_not_kept_alive() {
     let (kit, worker, _held) = scheduled(TaskOptions::default()).await;
@@ -341,7 +341,7 @@ async fn a_task_that_could_not_be_given_back_is_not_kept_alive() {
     report(&worker, &again, done()).await.unwrap();
 }
 
-/// W4: it was on its way to a worker whose connection is gone.
+/// W4: the task was on its way to a worker whose connection is gone.
 #[tokio::test(start_paused = true)]
 async fn a_task_that_an_absent_worker_could_not_give_back_is_not_kept_alive() {
     let (kit, worker, _held) = scheduled(TaskOptions::default()).await;
@@ -359,7 +359,7 @@ async fn a_task_that_an_absent_worker_could_not_give_back_is_not_kept_alive() {
     report(&worker, &again, done()).await.unwrap();
 }
 
-/// R9: it waits for its one task, and there is no code to ask or to drive.
+/// R9: the run waits for its one task and has no code to query or to run.
 #[tokio::test(start_paused = true)]
 async fn a_standalone_task_is_neither_asked_nor_driven() {
     let kit = Kit::new();

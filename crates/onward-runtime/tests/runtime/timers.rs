@@ -79,7 +79,7 @@ async fn two_runtimes_over_one_store_fire_a_timer_once() {
     assert_eq!(kit.log("r").await, ["run_started", "timer_started", "timer_fired"]);
 }
 
-/// Writes down which runs' timers fire, in order.
+/// A listener that records whose timers fire, in order.
 #[derive(Default)]
 struct Fired(Mutex<Vec<String>>);
 

@@ -1,4 +1,4 @@
-//! U3, U4: what an imported run may say to others.
+//! U3, U4: outbox messages of imported runs.
 
 use onward_core::event::{OnParentClose, ParentLink};
 use onward_core::transfer::ExportedRun;
@@ -7,7 +7,7 @@ use onward_runtime::export_run;
 
 use crate::kit::*;
 
-/// A parent that waits for its child `c` at place 0.
+/// Creates a parent that waits for its child `c` at call id 0.
 async fn waiting_parent(kit: &Kit) {
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "p").await;
@@ -16,7 +16,7 @@ async fn waiting_parent(kit: &Kit) {
     kit.settle().await;
 }
 
-/// A run made elsewhere that says it is the child of `parent`.
+/// Creates a run in another store that names `parent` as its parent.
 async fn made_elsewhere(key: RunKey, parent: &RunKey, is_closed: bool) -> ExportedRun {
     let kit = Kit::new();
     kit.start(key.id.as_str()).await;
@@ -58,7 +58,7 @@ async fn an_imported_run_never_answers_a_run_of_another_namespace() {
 async fn an_imported_run_answers_only_the_parent_that_asked_for_it() {
     let kit = Kit::new();
     waiting_parent(&kit).await;
-    // A closed one is kept and says nothing; an open one would answer when it ends.
+    // A closed one is imported and sends nothing; an open one would send its result when it ends.
     let closed = made_elsewhere(key("x"), &key("p"), true).await;
     assert_eq!(kit.runtime.import_runs(vec![closed]).await.unwrap().created, [key("x").id]);
     let open = made_elsewhere(key("y"), &key("p"), false).await;
@@ -75,14 +75,14 @@ async fn a_tree_moves_and_its_child_answers_in_whatever_order_it_comes() {
                 let (from, to) = (Kit::new(), Kit::new());
                 waiting_parent(&from).await;
                 if child_ends_before {
-                    from.runtime.terminate_run(&key("c"), "").await.unwrap(); // its news is not carried: it does not move
+                    from.runtime.terminate_run(&key("c"), "").await.unwrap(); // its outbox is not delivered and not exported
                 }
                 let mut runs = Vec::new();
                 for id in if parent_first { ["p", "c"] } else { ["c", "p"] } {
                     runs.push(export_run(&from.runtime, &key(id)).await.unwrap());
                 }
                 if parent_first && !together {
-                    continue; // the child is started anew: a tree is moved as a whole
+                    continue; // the child is started again: a tree has to move as a whole
                 }
                 let pieces = if together { vec![runs] } else { runs.into_iter().map(|run| vec![run]).collect() };
                 for piece in pieces {

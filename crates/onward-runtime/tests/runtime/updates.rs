@@ -1,4 +1,4 @@
-//! Updates: a change from outside with a recorded answer.
+//! Updates: a change from outside with a recorded result.
 
 use onward_core::event::{UpdateAnswered, UpdateReceived};
 use onward_core::{Event, Failure, Index};

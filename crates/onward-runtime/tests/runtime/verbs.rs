@@ -1,4 +1,4 @@
-//! Every verb, and what it says to bad input.
+//! Every verb, and its errors for invalid arguments.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -167,7 +167,7 @@ async fn a_log_longer_than_a_page_is_read_whole() {
     assert_eq!(view.counts.signals_received, 2_500);
 }
 
-/// Who starts a run over a door need not have its code.
+/// A client that starts a run need not have its code.
 #[tokio::test]
 async fn a_start_without_a_version_is_pinned_to_the_current_one_of_the_latest_worker() {
     let kit = Kit::new();
@@ -189,14 +189,14 @@ async fn a_start_without_a_version_is_pinned_to_the_current_one_of_the_latest_wo
     assert_eq!(version("b", None).await.as_deref(), Some("v1"));
     let three = with("three", &[("order", "v2")]);
     assert_eq!(version("c", None).await.as_deref(), Some("v2"));
-    assert_eq!(version("d", Some("v1")).await.as_deref(), Some("v1"), "who names one gets it");
+    assert_eq!(version("d", Some("v1")).await.as_deref(), Some("v1"), "an explicit version is kept");
     assert_eq!(version("b", None).await.as_deref(), Some("v1"), "the same start is the same run");
     three.leave().await;
     assert_eq!(version("e", None).await.as_deref(), Some("v1"));
     drop((one, two));
 }
 
-/// R10: a run that was deleted and started again is another one, also for who copies it.
+/// R10: a run that was deleted and started again is another one, also for forks.
 #[tokio::test]
 async fn a_fork_of_a_run_is_not_taken_for_one_of_its_namesake() {
     let kit = Kit::new();

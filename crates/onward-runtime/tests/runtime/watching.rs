@@ -64,7 +64,7 @@ async fn the_watch_of_a_deleted_run_says_so() {
     refused(watch.changed().await, "run_not_found");
 }
 
-/// The end comes at every moment of the wait: before it, while it looks the first time, and after.
+/// The end comes at every moment of the wait: before it, during the first read, and after.
 #[tokio::test(start_paused = true)]
 async fn the_end_is_never_missed() {
     for deaf in [false, true] {

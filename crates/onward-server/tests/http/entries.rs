@@ -177,7 +177,7 @@ async fn what_is_no_entry_and_no_message_is_refused_and_nothing_is_written() {
     site.post_json(messages, json!({"text": "a", "content": "b"})).await.problem(400, "json_invalid");
     for nothing in [json!({"text": ""}), json!({"text": " "}), json!({"content": {"blocks": []}}), json!({"content": ""})] {
         let refused = site.post_json(messages, nothing).await;
-        assert!(refused.body.contains("send a text, or blocks of which one has something in it"), "{}", refused.body);
+        assert!(refused.body.contains("send a text or at least one block with content"), "{}", refused.body);
         refused.problem(400, "message_empty");
     }
     site.post_json(messages, json!({"text": "a", "signal": "onward.entry"})).await.problem(400, "id_reserved");

@@ -1,4 +1,4 @@
-//! Bytes that no writer of the protocol has made: refused, or understood as something that reads back; never a panic (S35).
+//! Bytes that no writer of the protocol has made: refused, or decoded to something that reads back; never a panic (S35).
 //!
 //! The random part is [`onward_testkit`]'s.
 
@@ -16,7 +16,7 @@ use onward_wire::{ApiKey, api};
 
 use super::frames::{server_frames, worker_frames};
 
-/// Reads the bytes as one type of message. What is accepted must read back as it was read (C1).
+/// Decodes bytes as one type of message. Accepted bytes must read back the same (C1).
 type Reader = fn(&[u8]) -> bool;
 
 fn reads<M: Message + PartialEq + Debug>(bytes: &[u8]) -> bool {
@@ -56,7 +56,7 @@ fn reads_key(bytes: &[u8]) -> bool {
     ApiKey::parse(&String::from_utf8_lossy(bytes)).is_ok()
 }
 
-/// Every decoder of what comes from other processes and from the disk, each with bytes that it accepts.
+/// Returns every decoder of bytes from other processes and from disk, each with bytes that it accepts.
 fn decoders() -> Vec<(&'static str, Reader, Vec<Vec<u8>>)> {
     let up: Vec<Vec<u8>> = worker_frames().into_iter().map(|frame| WorkerFrames { frames: vec![frame] }.to_bytes()).collect();
     let down: Vec<Vec<u8>> = server_frames().into_iter().map(|frame| ServerFrames { frames: vec![frame] }.to_bytes()).collect();
@@ -115,7 +115,7 @@ fn mutated_bytes_are_refused_or_read_back_and_never_panic() {
     }
 }
 
-/// What callers write into paths, queries and headers.
+/// Texts that callers put into paths, queries and headers.
 #[test]
 fn mutated_texts_are_refused_or_read_back_and_never_panic() {
     type Parser = fn(&str) -> bool;
@@ -149,7 +149,7 @@ fn mutated_texts_are_refused_or_read_back_and_never_panic() {
     }
 }
 
-/// Attachments in messages of callers: what has no fault has none after it was told, and telling faults ends.
+/// Attachments in messages of callers: after faults are replaced by text, no fault is left.
 #[test]
 fn mutated_attachments_never_panic_and_faults_are_told_once() {
     let block = r#"{"blocks":[{"type":"attachment","media_type":"image/png","source":{"base64":"aGVsbG8="}},{"type":"text","text":"x"}]}"#;
@@ -206,7 +206,7 @@ fn foreign_bytes_are_refused() {
     }
 }
 
-/// Depth is bounded by what a message may contain: bytes that nest two thousand times cost no stack.
+/// Depth is bounded by the types of messages: bytes that nest two thousand times use no stack.
 #[test]
 fn bytes_that_nest_deeply_are_refused_or_skipped() {
     let mut bytes = Vec::new();

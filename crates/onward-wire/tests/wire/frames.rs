@@ -1,4 +1,4 @@
-//! Frames survive both forms, and a reader that knows only the `.proto` file understands their bytes.
+//! Frames survive both forms, and a reader that has only the `.proto` file understands their bytes.
 
 use onward_core::codec::{Field, Message};
 use onward_core::event::{RunStarted, StepCompleted};
@@ -131,7 +131,7 @@ fn every_frame_reads_back_from_bytes_and_from_json() {
     both_ways(server_frames());
 }
 
-/// Reads with nothing but the descriptor, as a program in another language would.
+/// Reads with the descriptor only, like a program in another language.
 fn read(message: &str, bytes: &[u8]) -> DynamicMessage {
     let file = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/proto/onward.bin")).unwrap();
     let pool = DescriptorPool::decode(&file[..]).unwrap();
@@ -166,7 +166,7 @@ fn a_reader_of_the_proto_file_understands_every_frame() {
     check_deep(&read("ServerFrames", &ServerFrames { frames: server_frames() }.to_bytes()));
 }
 
-/// Writes with nothing but the descriptor, as a program in another language would.
+/// Writes with the descriptor only, like a program in another language.
 #[test]
 fn what_a_writer_of_the_proto_file_leaves_out_or_packs_is_understood() {
     use onward_wire::api::{ListRequest, PutAttachmentRequest};
@@ -179,7 +179,7 @@ fn what_a_writer_of_the_proto_file_leaves_out_or_packs_is_understood() {
         let written = prost_reflect::prost::Message::encode_to_vec(&seen);
         assert_eq!(ListRequest::decode_fields(&written).unwrap(), request);
     }
-    // An empty attachment: field 1 is a payload whose data are left out.
+    // An empty attachment: field 1 is a payload without data.
     let empty = PutAttachmentRequest { content: Payload::binary("image/png", Vec::new()) };
     let written = prost_reflect::prost::Message::encode_to_vec(&read("PutAttachmentRequest", &empty.to_bytes()));
     assert_eq!(PutAttachmentRequest::decode_fields(&written).unwrap(), empty);

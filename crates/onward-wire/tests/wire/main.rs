@@ -1,4 +1,4 @@
-//! What is said here can be read by others.
+//! The encodings of messages, read by other implementations.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod foreign;

@@ -1,4 +1,4 @@
-//! The `.proto` file and its descriptor: printed from the code, compiled by somebody else's compiler.
+//! The `.proto` file and its descriptor: generated from the code, compiled by an independent compiler.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ fn file(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("proto").join(name)
 }
 
-/// The descriptor as protox compiles it, without comments: that is what reflection serves.
+/// Compiles the descriptor with protox, without comments, as reflection serves it.
 fn compile() -> Vec<u8> {
     let directory = file("");
     let mut compiler = protox::Compiler::new([&directory]).unwrap();
@@ -25,7 +25,7 @@ fn proto_file_and_descriptor_are_what_the_code_says() {
         std::fs::write(file("onward.bin"), compile()).unwrap();
     }
     let said = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(said == text, "{} is not what the code says; `cargo xtask gen` prints it", path.display());
+    assert!(said == text, "{} is out of date; `cargo xtask gen` writes it", path.display());
     assert!(
         std::fs::read(file("onward.bin")).unwrap() == compile(),
         "the descriptor is not the file's; `cargo xtask gen` makes it"

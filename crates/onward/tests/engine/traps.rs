@@ -74,8 +74,8 @@ everywhere! {
         onward.start::<u32, _>("uncle", &()).id("bob").await.unwrap().result().await.unwrap();
         let said = onward.start::<Vec<String>, _>("parent", &()).await.unwrap().result().await.unwrap();
         let expected = [
-            "run kid exists already and is the child of another call of this run, at place 0 of generation 0",
-            "run stranger exists already and is nobody's child",
+            "run kid exists already and is the child of another call of this run, at call id 0 of generation 0",
+            "run stranger exists already and is not a child",
             "run cousin exists already and is a child of run bob",
             "run kid exists already, with another kind or input",
         ];

@@ -1,4 +1,4 @@
-//! A request in the words of Messages.
+//! Requests in the Messages format.
 
 use serde_json::value::RawValue;
 
@@ -7,7 +7,7 @@ use crate::message::{Attachment, Block, ProviderPayload, Role, Source, ToolCall,
 use crate::request::{ModelRequest, ToolChoice, ToolSchema};
 use crate::transport::json::{JsonText, Object};
 
-/// The dialect has no default for the length of an answer.
+/// The format requires a token limit, so this is the default.
 const MAX_TOKENS: u32 = 4_096;
 
 pub(crate) fn body(request: &ModelRequest, provider: &str) -> Result<Object, CallError> {
@@ -40,7 +40,7 @@ fn tool_choice(choice: &ToolChoice) -> Object {
     Object::default().with("type", word).with_some("name", name)
 }
 
-/// Messages of one side that follow each other become one: all results of a turn must come in the message after its calls.
+/// Merges successive messages of one side: all tool results of a turn must be in the message after its calls.
 fn messages(request: &ModelRequest, provider: &str) -> Result<Vec<Object>, CallError> {
     let mut sides: Vec<(&str, Vec<Object>)> = Vec::new();
     for message in &request.messages {
@@ -60,7 +60,7 @@ fn messages(request: &ModelRequest, provider: &str) -> Result<Vec<Object>, CallE
 
 fn block(block: &Block, provider: &str) -> Result<Option<Object>, CallError> {
     let block = match block {
-        // A text of nothing but blanks is refused.
+        // The provider refuses a text of blanks.
         Block::Text { text, .. } | Block::Refusal { text } if text.trim().is_empty() => None,
         Block::Text { text, citations } => {
             let citations: Vec<&RawValue> = citations.iter().map(JsonText::raw).collect();
@@ -80,12 +80,12 @@ fn text(text: &str) -> Object {
     Object::default().with("type", "text").with("text", text)
 }
 
-/// What this provider made goes back as it is; what another made would be refused (LM2).
+/// Returns this provider's own content unchanged; content of another one would be refused (LM2).
 fn own(payload: &ProviderPayload, provider: &str) -> Option<Object> {
     (payload.provider == provider).then(|| serde_json::from_str(payload.json.as_str()).ok()).flatten()
 }
 
-/// Ids that another provider gave are put into words that this one takes.
+/// Writes a tool call. Ids of another provider are converted to characters that this one accepts.
 fn tool_use(call: &ToolCall) -> Object {
     let tool_use = Object::default().with("type", "tool_use").with("id", as_taken(&call.id)).with("name", call.told_name());
     tool_use.with("input", call.told_arguments())
@@ -101,7 +101,7 @@ fn tool_result(result: &ToolResult, provider: &str) -> Result<Object, CallError>
     Ok(object.with_some("is_error", result.is_error.then_some(true)))
 }
 
-/// Whether a model can be shown it, or told its words.
+/// Returns true if the format supports the attachment, as itself or as text.
 pub(crate) fn shows(attachment: &Attachment) -> bool {
     sort_of(&attachment.essence()).is_some() || attachment.is_text()
 }

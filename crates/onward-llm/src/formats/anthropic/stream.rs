@@ -1,4 +1,4 @@
-//! An answer in the words of Messages: events, or one message from a server that does not stream.
+//! Responses in the Messages format: events, or one message from a server that does not stream.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::transport::json::{JsonText, Object};
 
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
-    /// By the index that events name.
+    /// By the index in the events.
     parts: BTreeMap<u64, Part>,
     tokens: Tokens,
 }
@@ -29,14 +29,14 @@ enum Part {
         text: String,
         signature: String,
     },
-    /// `input` stands in the beginning of a block and is empty there, but for servers that do not cut it into fragments.
+    /// `input` comes with the start of a block and is empty there, except from servers that do not send fragments.
     Call {
         call: CallDraft,
         input: Option<String>,
     },
     /// Reasoning that the provider hides.
     Redacted(JsonText),
-    /// Of a sort that is not known here; `input` is what fragments bring.
+    /// A block of an unknown type; `input` collects its fragments.
     Opaque {
         block: Object,
         input: String,
@@ -56,7 +56,7 @@ struct Event {
     error: Option<Box<RawValue>>,
 }
 
-/// A message: whole, or as a stream begins.
+/// A message: whole, or the start of a stream.
 #[derive(Deserialize)]
 struct Head {
     id: Option<String>,
@@ -90,7 +90,7 @@ struct Start {
     input: Option<Box<RawValue>>,
 }
 
-/// Counts as far as an event tells them; later ones replace earlier ones.
+/// Token counts as far as an event has them; later ones replace earlier ones.
 #[derive(Debug, Default, Clone, Copy, Deserialize)]
 struct Tokens {
     input_tokens: Option<u64>,
@@ -99,7 +99,7 @@ struct Tokens {
     output_tokens: Option<u64>,
 }
 
-/// A thinking block as it goes back.
+/// A thinking block in the form in which it goes back.
 #[derive(Serialize)]
 struct Thinking<'a> {
     r#type: &'static str,
@@ -133,7 +133,7 @@ impl Reader {
                 }
             }
             "message_stop" => draft.done = true,
-            _ => {} // `ping`, and what will be invented
+            _ => {} // `ping`, and future events
         }
         Ok(())
     }
@@ -178,7 +178,7 @@ impl Reader {
 
     fn piece(&mut self, index: u64, piece: Piece, draft: &mut Draft) -> Result<(), CallError> {
         let part = self.parts.get_mut(&index);
-        match part.ok_or_else(|| CallError::new(Cause::Malformed, format!("a piece of block {index}, which never began")))? {
+        match part.ok_or_else(|| CallError::new(Cause::Malformed, format!("a delta for block {index}, which was not started")))? {
             Part::Text { text, citations } => {
                 let more = piece.text.unwrap_or_default();
                 text.push_str(&more);
@@ -198,7 +198,7 @@ impl Reader {
         Ok(())
     }
 
-    /// A call without fragments has the arguments that it began with.
+    /// Ends a block. A call without fragments has the arguments of its start.
     fn stop(&mut self, index: u64, draft: &mut Draft) {
         if let Some(Part::Call { call, input }) = self.parts.get_mut(&index)
             && !call.has_arguments()
@@ -223,7 +223,7 @@ impl Reader {
                 cached_read: known.cache_read_input_tokens.unwrap_or(0),
                 cached_write: known.cache_creation_input_tokens.unwrap_or(0),
                 output: known.output_tokens.unwrap_or(0),
-                reasoning: 0, // not told apart
+                reasoning: 0, // not reported separately
             });
         }
     }
@@ -241,7 +241,7 @@ impl Part {
             Part::Thinking { text, signature } => {
                 let json =
                     JsonText::of(&Thinking { r#type: "thinking", thinking: text, signature }).expect("texts are plain data");
-                // Without its signature it would be refused.
+                // Without its signature the provider would refuse it.
                 Block::Reasoning(Reasoning { text: text.clone(), payload: (!signature.is_empty()).then(|| payload(json)) })
             }
             Part::Redacted(json) => Block::Reasoning(Reasoning { text: String::new(), payload: Some(payload(json.clone())) }),
@@ -258,11 +258,11 @@ impl Part {
 }
 
 fn broken(error: serde_json::Error) -> CallError {
-    CallError::new(Cause::Malformed, "an event is not what it should be").saying(error.to_string())
+    CallError::new(Cause::Malformed, "an event is malformed").saying(error.to_string())
 }
 
 fn incomplete(sort: &str) -> CallError {
-    CallError::new(Cause::Malformed, format!("an event `{sort}` without what it is about"))
+    CallError::new(Cause::Malformed, format!("event `{sort}` is incomplete"))
 }
 
 fn stop_reason(reason: String) -> StopReason {

@@ -1,4 +1,4 @@
-//! A request in the words of Chat Completions.
+//! Requests in the Chat Completions format.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use crate::message::{Attachment, Block, Message, ProviderPayload, Role, Source, 
 use crate::request::{ModelRequest, ToolChoice, ToolSchema};
 use crate::transport::json::Object;
 
-/// The body, with the limit of the answer under the name that the server knows.
+/// Returns the body, with the token limit under the name that the server knows.
 pub(crate) fn body(request: &ModelRequest, provider: &str, max_tokens_name: &str) -> Result<Object, CallError> {
     let mut body = Object::default()
         .with("model", &request.model)
@@ -51,7 +51,8 @@ enum Choice<'a> {
 fn messages(request: &ModelRequest, provider: &str) -> Result<Vec<Object>, CallError> {
     let system = request.system.iter().map(|text| Object::default().with("role", "system").with("content", text));
     let mut messages: Vec<Object> = system.collect();
-    // Results hold texts only, so what else a tool gave follows them as the user's; after all of them, because they must not be parted.
+    // Tool results contain only text, so attachments of tools follow in a user message, after all results, which must not be
+    // separated.
     let mut attached: Vec<Object> = Vec::new();
     let last_user = request.messages.iter().rposition(|message| message.role == Role::User);
     for (at, message) in request.messages.iter().enumerate() {
@@ -91,7 +92,7 @@ fn user(message: &Message) -> Result<Object, CallError> {
     Ok(user.with("content", parts))
 }
 
-/// Plain reasoning goes back within the turn in which it was thought: servers want it with the calls it led to, and not later.
+/// Writes an assistant message. Plain reasoning goes back only within its turn: servers want it with the calls it led to.
 fn assistant(message: &Message, provider: &str, in_turn: bool) -> Object {
     let mut assistant = Object::default().with("role", "assistant");
     let text: String = message.blocks.iter().filter_map(as_text).collect();
@@ -106,7 +107,7 @@ fn assistant(message: &Message, provider: &str, in_turn: bool) -> Object {
             _ => {}
         }
     }
-    // Nothing but calls is told as no content; nothing at all as an empty one.
+    // A message with calls only has no content; an empty message has an empty one.
     let content = (!text.is_empty() || calls.is_empty()).then_some(text);
     assistant.set("content", content);
     if !calls.is_empty() {
@@ -129,7 +130,7 @@ fn call(call: &ToolCall) -> Object {
     Object::default().with("id", &call.id).with("type", "function").with("function", function)
 }
 
-/// There is no mark for a failed tool here, so the text says it.
+/// Writes a tool result. The format has no flag for a failed tool, so the text contains it.
 fn tool_result(result: &ToolResult) -> Object {
     let text: String = result.blocks.iter().filter_map(as_text).collect();
     let content = if result.is_error { format!("error: {text}") } else { text };
@@ -151,7 +152,7 @@ enum Sort {
     Words,
 }
 
-/// What servers of this dialect know to take; all other sorts are told.
+/// Returns how servers of this format accept the attachment; `None` if they do not.
 fn sort_of(attachment: &Attachment) -> Option<Sort> {
     let has_bytes = !matches!(attachment.source, Source::Url(_));
     match attachment.essence().as_str() {
@@ -164,7 +165,7 @@ fn sort_of(attachment: &Attachment) -> Option<Sort> {
     }
 }
 
-/// Whether a model can be shown it, or told its words.
+/// Returns true if the format supports the attachment, as itself or as text.
 pub(crate) fn shows(attachment: &Attachment) -> bool {
     sort_of(attachment).is_some()
 }

@@ -1,6 +1,7 @@
-//! An answer in the words of Chat Completions: chunks, or one completion from a server that does not stream.
+//! Responses in the Chat Completions format: chunks, or one completion from a server that does not stream.
 //!
-//! Invariant LO1: calls are told apart by their index. Ids and names may come late, be repeated in every chunk or be missing.
+//! Invariant LO1: calls are distinguished by their index. Ids and names may come late, be repeated in every chunk or be
+//! missing.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -26,7 +27,7 @@ enum Part {
     Call { index: u64, call: CallDraft },
 }
 
-/// Reasoning as servers that have it send it: a text under one of two names, details, or both.
+/// Reasoning as servers send it: a text under one of two names, details, or both.
 #[derive(Debug, Default)]
 struct Thought {
     text: String,
@@ -105,7 +106,7 @@ struct CompletionTokens {
     reasoning_tokens: u64,
 }
 
-/// Servers write `null` for what they do not have.
+/// Accepts `null`, which servers write for missing values.
 fn or_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
@@ -117,7 +118,7 @@ impl Reader {
             return Ok(());
         }
         let chunk: Chunk = serde_json::from_slice(data)
-            .map_err(|error| CallError::new(Cause::Malformed, "a chunk is not what it should be").saying(error.to_string()))?;
+            .map_err(|error| CallError::new(Cause::Malformed, "a chunk is malformed").saying(error.to_string()))?;
         if let Some(usage) = &chunk.usage {
             draft.usage(usage.neutral());
         }
@@ -125,7 +126,7 @@ impl Reader {
             return Err(classify::inside_success(error));
         }
         draft.begin(chunk.id.as_deref(), chunk.model.as_deref());
-        // One answer was asked for; others would be mixed into it.
+        // One response was requested; others would be mixed into it.
         for choice in chunk.choices.into_iter().filter(|choice| choice.index == 0) {
             if let Some(piece) = choice.delta {
                 self.piece(piece, draft);
@@ -169,7 +170,7 @@ impl Reader {
         }
     }
 
-    /// The call that a fragment belongs to (LO1).
+    /// Returns the call that a fragment belongs to (LO1).
     fn call(&mut self, index: Option<u64>, id: Option<&str>, name: Option<&str>) -> &mut CallDraft {
         let mut calls = self.parts.iter().enumerate().filter_map(|(at, part)| match part {
             Part::Call { index, call } => Some((at, *index, call)),
@@ -179,7 +180,7 @@ impl Reader {
         let named = name.is_some_and(|name| !name.is_empty());
         let found = match index {
             Some(index) => calls.rfind(|(_, other, _)| *other == index),
-            // Without an index a name begins a call, and the rest follows it.
+            // Without an index, a name begins a call, and the rest follows it.
             None => last.filter(|_| !named),
         };
         let found = found.filter(|(_, _, call)| !call.is_followed_by(id, name)).map(|(at, ..)| at);
@@ -231,7 +232,7 @@ impl Reader {
 }
 
 impl Thought {
-    /// Details of one sort and place follow each other as fragments; everything else stands for itself.
+    /// Adds a detail. Details with the same type and index are fragments of one; all others are separate.
     fn add(&mut self, detail: Object) {
         let same = |name: &str, last: &Object| last.get(name).map(RawValue::get) == detail.get(name).map(RawValue::get);
         let streamed = matches!(detail.text("type").as_deref(), Some("reasoning.text" | "reasoning.summary"));
@@ -246,7 +247,7 @@ impl Thought {
         }
     }
 
-    /// The payload has the fields of the message in which it goes back.
+    /// Returns the block; its payload has the fields of the message in which it goes back.
     fn block(&self, provider: &str) -> Reasoning {
         let mut fields = Object::default().with_some(self.field.unwrap_or_default(), self.field.map(|_| &self.text));
         if !self.details.is_empty() {
@@ -259,7 +260,7 @@ impl Thought {
 }
 
 impl Tokens {
-    /// Here the prompt includes what came from the cache.
+    /// Converts the counts. In this format the prompt includes cached tokens.
     fn neutral(&self) -> Usage {
         let cached =
             self.prompt_tokens_details.as_ref().map_or((0, 0), |details| (details.cached_tokens, details.cache_write_tokens));

@@ -1,7 +1,7 @@
-//! What tasks here say, for those who read the stream of their run at another server.
+//! Stream frames of local tasks, for readers of the stream at another server.
 //!
-//! It is sent while somebody there has said that they read; who begins to read is sent what is being said from its beginning. What there
-//! is no room for is not said, and shows as a gap in what its attempt says.
+//! Frames are sent while the other server announces a reader. A new reader gets the open attempts from their first frame.
+//! Frames that exceed the buffer are dropped and show as a gap in the sequence of their attempt.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,29 +16,29 @@ use crate::Runtime;
 use crate::by_run::lock;
 use crate::cluster::listener::Hub;
 
-/// How much may wait to be sent.
+/// Bound on the bytes that wait to be sent.
 const SPOKEN_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// How much is said in one letter.
+/// Size of one message.
 const LETTER_BYTES: usize = 256 * 1024;
 
 #[derive(Default)]
 pub(crate) struct Readers {
-    /// Whose streams are read elsewhere, by which runtimes, and until when that counts.
+    /// Runs whose streams are read elsewhere, by which runtimes, and until when that counts.
     wanted: Mutex<HashMap<RunKey, HashMap<u64, Instant>>>,
     wanted_count: AtomicUsize,
     spoken: Mutex<(Vec<SpokenElsewhere>, usize)>,
-    /// Which streams are read here that the others know of, and since when.
+    /// Streams read here that were announced to the others, and when.
     announced: Mutex<HashMap<RunKey, Instant>>,
     has_new: AtomicBool,
-    /// Held while something is said, and while a new reader is sent what was said: nothing is in neither.
+    /// Held while a frame is added and while earlier frames are queued for a new reader, so that no frame is missing in both.
     whole: Mutex<()>,
-    /// Held while something is sent: what was said first is heard first.
+    /// Held during a send, so that frames arrive in order.
     sending: tokio::sync::Mutex<()>,
 }
 
 impl Readers {
-    /// Somebody elsewhere reads; returns whether that is new.
+    /// Registers a reader at another runtime; returns true if it is new.
     pub fn want(&self, run: &RunKey, reader: u64) -> bool {
         let mut wanted = lock(&self.wanted);
         let now = Instant::now();
@@ -59,7 +59,7 @@ impl Readers {
         lock(&self.wanted).get(run).is_some_and(|readers| readers.values().any(|until| *until > now))
     }
 
-    /// Whether the others should be told who reads here.
+    /// Returns true if the local readers should be announced.
     pub fn is_time(&self, is_time: bool) -> bool {
         self.has_new.swap(false, Ordering::SeqCst) || is_time
     }
@@ -73,7 +73,7 @@ impl Readers {
         }
     }
 
-    /// As much as goes into a letter.
+    /// Takes as much as fits into one message.
     fn take(&self) -> Vec<SpokenElsewhere> {
         let mut waiting = lock(&self.spoken);
         let (mut count, mut bytes) = (0, 0);
@@ -92,7 +92,7 @@ fn weigh(spoken: &SpokenElsewhere) -> usize {
 }
 
 impl Post {
-    /// Somebody here reads the stream of a run.
+    /// Announces a local reader of a run's stream.
     pub fn reading(&self, run: &RunKey) {
         let mut announced = lock(&self.readers.announced);
         let now = Instant::now();
@@ -106,7 +106,7 @@ impl Post {
         self.rung.notify_one();
     }
 
-    /// Until it is dropped nothing is said, or nobody begins to read, as far as others do it under this guard.
+    /// Locks out new frames and new readers, as far as they take this guard, until it is dropped.
     pub fn keep_whole(&self) -> MutexGuard<'_, ()> {
         lock(&self.readers.whole)
     }
@@ -115,7 +115,7 @@ impl Post {
         self.readers.wanted_count.load(Ordering::SeqCst) > 0
     }
 
-    /// Passes on what an attempt says, if anybody elsewhere reads it.
+    /// Forwards the frames of an attempt if the stream is read elsewhere.
     pub fn spoken(&self, speech: &Speech) {
         if self.readers.wants(&speech.task.run) {
             self.say_again(vec![speech.clone()]);
@@ -139,7 +139,7 @@ impl Post {
 }
 
 impl Hub {
-    /// Takes what a task at another server says. Where nobody reads it any more, nobody keeps it.
+    /// Adds frames of a task at another server. They are dropped if the stream is not open here.
     pub(super) fn heard(&self, spoken: SpokenElsewhere) {
         let SpokenElsewhere { run, claim, speech, failed } = spoken;
         if let Some(speech) = speech.filter(|speech| speech.task.run == run) {
@@ -156,7 +156,7 @@ impl Runtime {
         self.hub().streams.read_runs(self.clock().now())
     }
 
-    /// Sends what was said here to those who read elsewhere. Returns when everything that was said before is on its way.
+    /// Sends the waiting frames to the readers elsewhere. Returns when all frames that were added before are sent.
     pub(crate) async fn send_spoken(&self) {
         let post = &self.hub().post;
         if !post.has_readers() {

@@ -1,7 +1,7 @@
-//! How much a check may do before it is given up.
+//! Limits the cost of a schema check.
 //!
-//! The library that checks knows no limit, so before every subschema of a compiled schema there is a keyword that counts. When all is
-//! used up it unwinds to whoever began the check; nothing is printed and nothing is kept.
+//! The validation library has no limit, so every subschema of a compiled schema starts with a keyword that counts. When the
+//! budget is exhausted, it unwinds to the start of the check, without output and without state.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -10,19 +10,19 @@ use jsonschema::paths::Location;
 use jsonschema::{Keyword, ValidationError};
 use serde_json::{Map, Value};
 
-/// The keyword that counts. No schema of a user has it: it is refused.
+/// The counting keyword. A user's schema that contains it is refused.
 pub const METER: &str = "!meter";
 
-/// What is checked at once, on the thread that asks: a millisecond or so.
+/// Budget of a check on the calling thread: about a millisecond.
 pub const SMALL: u64 = 20_000;
 pub const SMALL_BYTES_MAX: usize = 4 * 1024;
 
-/// What a check may cost whose input has so many bytes: seconds at the very most, for the largest.
+/// Returns the budget of a check of an input with this size: a few seconds for the largest.
 pub fn of(bytes: usize) -> u64 {
     1_000_000 + 40 * bytes as u64
 }
 
-/// How deep a check may go, in bytes of stack. Threads have two MiB, and we are near their beginning.
+/// Stack size of a check, in bytes. Threads have two MiB, and checks start near the bottom of the stack.
 const STACK_BYTES_MAX: usize = 1024 * 1024;
 
 thread_local! {
@@ -30,10 +30,10 @@ thread_local! {
     static BOTTOM: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Thrown when the budget is used up.
+/// Panic payload of an exhausted budget.
 struct UsedUp;
 
-/// Runs `work`, which evaluates metered schemas; `None` when it would take more than `budget`.
+/// Runs `work`, which evaluates metered schemas; `None` if it exceeds `budget`.
 pub fn within<T>(budget: u64, work: impl FnOnce() -> T) -> Option<T> {
     LEFT.set(budget);
     BOTTOM.set(here());
@@ -44,7 +44,7 @@ pub fn within<T>(budget: u64, work: impl FnOnce() -> T) -> Option<T> {
     }
 }
 
-/// Where the stack is now, more or less.
+/// Returns the approximate position on the stack.
 #[inline(never)]
 fn here() -> usize {
     let mark = 0_u8;
@@ -84,7 +84,7 @@ impl<'i> Keyword<'i> for Meter {
     }
 }
 
-/// Makes the meter of one subschema; its value is the weight.
+/// Creates the meter of one subschema; the keyword's value is its weight.
 pub fn meter<'a>(
     _: &'a Map<String, Value>,
     weight: &'a Value,

@@ -1,4 +1,4 @@
-//! A schema in the form in which inputs are compared with it.
+//! A compiled schema.
 
 use jsonschema::{PatternOptions, Validator};
 use onward_core::Payload;
@@ -6,26 +6,26 @@ use serde_json::Value;
 
 use super::{Violation, budget, limits};
 
-/// How many violations are told.
+/// Maximum number of reported violations.
 const VIOLATIONS_MAX: usize = 100;
 
-/// How large one pattern may become when it is compiled.
+/// Maximum size of a compiled pattern.
 const PATTERN_BYTES_MAX: usize = 256 * 1024;
 
 pub struct Compiled {
     validator: Validator,
 }
 
-/// What came of a check.
+/// The result of a check.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Checked {
     Done(Vec<Violation>),
-    /// It would take more than it may.
+    /// The check would exceed its budget.
     TooLong,
 }
 
 impl Compiled {
-    /// Takes a while: milliseconds for a large schema.
+    /// Compiles a schema. Takes milliseconds for a large one.
     pub fn new(schema: &Payload) -> Result<Compiled, String> {
         let bytes = schema.data().len();
         if bytes > limits::SCHEMA_BYTES_MAX {
@@ -33,9 +33,9 @@ impl Compiled {
         }
         let schema: Value = schema.read().map_err(|error| format!("it is not JSON: {error}"))?;
         let metered = limits::metered(schema.clone())?;
-        // Before it is changed, so that its author finds the places.
+        // On the original schema, so that error locations fit it.
         jsonschema::meta::validate(&schema).map_err(|error| format!("at `{}`: {}", error.instance_path(), short(&error)))?;
-        // Linear in the length of the text, whatever the pattern; so no look-around and no back references.
+        // Linear in the length of the text for any pattern, so look-around and back references are not supported.
         let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES_MAX);
         let options = jsonschema::options()
             .with_keyword(budget::METER, budget::meter)
@@ -46,17 +46,17 @@ impl Compiled {
         Ok(Compiled { validator })
     }
 
-    /// What is wrong with the input; nothing when it fits.
+    /// Returns the violations of the input.
     pub fn check(&self, input: &Payload, budget: u64) -> Checked {
         let Ok(value) = input.read::<Value>() else {
-            return Checked::Done(vec![violation(String::new(), "type", "it cannot be read as JSON".to_owned())]);
+            return Checked::Done(vec![violation(String::new(), "type", "the input is not valid JSON".to_owned())]);
         };
         let checked = budget::within(budget, || {
             if self.validator.is_valid(&value) {
                 return Vec::new();
             }
             let errors = self.validator.iter_errors(&value).take(VIOLATIONS_MAX);
-            // Masked: a problem must never tell a payload.
+            // Masked: an error must never reveal a payload.
             let told = |error: jsonschema::ValidationError<'_>| {
                 violation(error.instance_path().to_string(), error.kind().keyword(), error.masked().to_string())
             };

@@ -1,7 +1,7 @@
-//! Which schemas are taken: small, shallow, without references to elsewhere, and metered in every subschema.
+//! Limits on schemas: small, shallow, without external references, and metered in every subschema.
 //!
-//! Walks a schema by the keywords that hold subschemas. What a reference may name is what this walk has seen, so that nothing is
-//! evaluated that is not metered (KI3).
+//! Walks a schema along the keywords that hold subschemas. A reference may only point to what this walk has visited, so that
+//! nothing unmetered is evaluated (KI3).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +11,10 @@ use super::budget::METER;
 
 pub const SCHEMA_BYTES_MAX: usize = 64 * 1024;
 
-/// How deep a schema may nest.
+/// Maximum nesting depth of a schema.
 const DEPTH_MAX: usize = 64;
 
-/// Keywords whose value is a subschema, or (`items` of old) a list of them.
+/// Keywords whose value is a subschema, or (`items` in old drafts) a list of them.
 const ONE: [&str; 12] = [
     "additionalItems",
     "additionalProperties",
@@ -30,23 +30,23 @@ const ONE: [&str; 12] = [
     "unevaluatedProperties",
 ];
 const LISTS: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
-/// `dependencies` of old also has lists of names, which are left alone.
+/// `dependencies` in old drafts also has lists of names, which are skipped.
 const MAPS: [&str; 6] = ["$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"];
 
-/// What would let a schema reach out of itself, or into what was not looked at.
+/// Keywords that would let a schema refer to something outside or unvisited.
 const REFUSED: [&str; 4] = ["$dynamicRef", "$recursiveRef", "$vocabulary", METER];
 
 const DRAFTS: [&str; 4] = ["draft/2020-12/schema", "draft/2019-09/schema", "draft-07/schema", "draft-06/schema"];
 
-/// The schema with a meter before every subschema, or why it is not taken.
+/// Returns the schema with a meter before every subschema, or the reason why it is refused.
 ///
-/// Each subschema `S` becomes `{"allOf": [meter, S]}`: the library runs keywords in an order of its own, but a list in its order. So the
-/// places move, and references with them.
+/// Each subschema `S` becomes `{"allOf": [meter, S]}`: the library evaluates keywords in its own order, but a list in sequence.
+/// This moves the subschemas, so references are adjusted.
 pub fn metered(schema: Value) -> Result<Value, String> {
     let draft = schema.get("$schema").cloned();
     let name = draft.as_ref().map_or(Some(DRAFTS[0]), Value::as_str).unwrap_or_default();
     if !DRAFTS.iter().any(|known| name.trim_end_matches('#').ends_with(known)) {
-        return Err("`$schema` names a draft that is not known here".to_owned());
+        return Err("`$schema` names an unsupported draft".to_owned());
     }
     let mut walk = Walk::default();
     let mut schema = walk.visit(schema, "#", "#", 0)?;
@@ -62,7 +62,7 @@ pub fn metered(schema: Value) -> Result<Value, String> {
 
 #[derive(Default)]
 struct Walk {
-    /// Where the subschemas are now, by where they were.
+    /// New pointers of the subschemas, by their old ones.
     moved: BTreeMap<String, String>,
     references: BTreeSet<String>,
 }
@@ -108,7 +108,7 @@ impl Walk {
         Ok(json!({"allOf": [{METER: weight}, fields]}))
     }
 
-    /// Lets references name where things are now.
+    /// Adjusts references to the new pointers.
     fn point(&self, schema: &mut Value) {
         let Some(fields) = schema.pointer_mut("/allOf/1").and_then(Value::as_object_mut) else { return };
         for (keyword, value) in fields.iter_mut() {
@@ -129,11 +129,11 @@ impl Walk {
 
     fn look(&mut self, fields: &Map<String, Value>, pointer: &str) -> Result<(), String> {
         if let Some(keyword) = REFUSED.iter().find(|keyword| fields.contains_key(**keyword)) {
-            return Err(format!("`{keyword}` is not taken"));
+            return Err(format!("`{keyword}` is not supported"));
         }
         let is_root = pointer == "#";
         if !is_root && (fields.contains_key("$id") || fields.contains_key("$schema")) {
-            return Err("`$id` and `$schema` are for the whole schema, not for a part of it".to_owned());
+            return Err("`$id` and `$schema` are allowed only at the top of the schema".to_owned());
         }
         match fields.get("$ref") {
             None => {}
@@ -141,14 +141,14 @@ impl Walk {
                 self.references.insert(decoded(reference));
             }
             Some(reference) => {
-                return Err(format!("the reference `{}` leaves it; only `#/…` is taken", shown(&reference.to_string())));
+                return Err(format!("the reference `{}` is external; only `#/…` is supported", shown(&reference.to_string())));
             }
         }
         Ok(())
     }
 }
 
-/// How many values there are in it.
+/// Counts the values in `value`.
 fn size(value: &Value, depth: usize) -> Result<u64, String> {
     if depth > DEPTH_MAX {
         return Err(format!("it nests deeper than {DEPTH_MAX} levels"));
@@ -165,7 +165,7 @@ fn escaped(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
-/// The pointer that a reference means; what is percent-encoded is read as it is meant.
+/// Returns the pointer of a reference, with percent-encoding decoded.
 fn decoded(reference: &str) -> String {
     let mut bytes = Vec::with_capacity(reference.len());
     let mut rest = reference.as_bytes();
@@ -185,7 +185,7 @@ fn decoded(reference: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A pointer as a reference: names may have characters that a fragment has not.
+/// Returns a pointer as a reference, with percent-encoding of characters that a fragment must not contain.
 fn encoded(pointer: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"#/~$-._".contains(&byte);
     pointer.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()

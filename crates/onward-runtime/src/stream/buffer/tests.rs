@@ -1,4 +1,4 @@
-//! A buffer by hand, and by chance against a plain list.
+//! A buffer in examples, and with random readers against a plain list.
 
 use onward_core::event::{EntryAppended, RunStarted, TaskCompleted};
 use onward_core::stream::{AttemptFailed, SpokenFrame};
@@ -72,7 +72,7 @@ fn a_later_claim_takes_back_and_an_earlier_one_is_not_heard_any_more() {
     assert!(buffer.speak(speech(0, 1, 0..2), Timestamp(1)));
     assert!(buffer.speak(speech(0, 3, 0..1), Timestamp(1)));
     assert!(!buffer.speak(speech(0, 1, 2..3), Timestamp(1)), "SB3");
-    assert!(!buffer.speak(speech(0, 3, 0..1), Timestamp(1)), "heard already");
+    assert!(!buffer.speak(speech(0, 3, 0..1), Timestamp(1)), "known already");
     assert!(buffer.speak(speech(0, 3, 0..2), Timestamp(1)), "one of them is new");
     assert_eq!(all(&buffer), ["0/1/0", "0/1/1", "reset 3", "0/3/0", "0/3/1"]);
 }
@@ -80,12 +80,12 @@ fn a_later_claim_takes_back_and_an_earlier_one_is_not_heard_any_more() {
 #[test]
 fn who_speaks_first_takes_nothing_back_whatever_its_claim_is() {
     let mut buffer = buffer();
-    // It was restored, or copied with its run.
+    // The task was restored, or copied with its run.
     assert!(buffer.speak(speech(0, 5, 0..1), Timestamp(1)));
     assert_eq!(all(&buffer), ["0/5/0"]);
     assert!(buffer.speak(speech(0, 6, 0..1), Timestamp(1)));
     assert_eq!(all(&buffer), ["0/5/0", "reset 6", "0/6/0"]);
-    // Of one that is not known any more nobody can say whether it has spoken.
+    // An unknown task may have emitted frames that were forgotten.
     for place in 1..=TASKS_MAX as u32 {
         buffer.speak(speech(place, 1, 0..1), Timestamp(1));
     }
@@ -101,13 +101,13 @@ fn a_task_that_is_over_says_nothing_more_and_one_that_said_nothing_is_not_told_o
     assert!(buffer.append(0, &completed(1, 0)) && buffer.append(0, &completed(2, 1)));
     assert!(!buffer.speak(speech(0, 2, 0..1), Timestamp(1)));
     assert_eq!(all(&buffer), ["0/1/0", "over"]);
-    // The same record once more, from somebody who reads the log, and one that is ahead.
+    // The same record again, as read from the log, and one after a gap.
     assert!(buffer.append(0, &completed(1, 0)));
-    assert!(!buffer.append(0, &completed(5, 0)), "somebody has to read what lies between");
+    assert!(!buffer.append(0, &completed(5, 0)), "there is a gap before it");
     assert_eq!(all(&buffer).len(), 2);
 }
 
-/// SB3: another server passes on what an attempt says, and the end of the task may be read from the log before that arrives.
+/// SB3: another server forwards the frames of an attempt, and the end of the task may be read from the log before they arrive.
 #[test]
 fn words_that_arrive_after_the_end_of_their_task_are_dropped() {
     let mut buffer = buffer();
@@ -133,7 +133,7 @@ fn an_attempt_fails_once() {
     }
     buffer.speak(speech(0, 3, 0..1), Timestamp(1));
     buffer.fail(2, failed(2), Timestamp(1));
-    // One that fails before it says anything takes nothing back; the next one does.
+    // An attempt that fails without frames causes no reset; the next one does.
     buffer.fail(4, failed(4), Timestamp(1));
     buffer.speak(speech(0, 5, 0..1), Timestamp(1));
     assert_eq!(all(&buffer), ["failed 1", "failed 2", "0/3/0", "failed 4", "reset 5", "0/5/0"]);
@@ -166,7 +166,7 @@ fn what_is_old_or_too_much_is_let_go() {
     assert!(!buffer.has(Offset { life: 7, next: buffer.next() + 1 }), "of a future");
 }
 
-/// Readers that come and go at random hear what a list of everything that was said has at their place (SB1).
+/// Readers that come and go at random get the frames that a list of all frames has from their position on (SB1).
 #[test]
 fn readers_that_come_and_go_hear_everything_once() {
     let seed = std::env::var("ONWARD_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0x5eed);
@@ -185,7 +185,7 @@ fn readers_that_come_and_go_hear_everything_once() {
             said.push(format!("0/1/{seq}"));
             let (offset, heard) = &mut readers[(random() % 5) as usize];
             if !buffer.has(*offset) {
-                assert!((offset.next as usize) < said.len() - buffer.frames.len(), "only who has missed something is sent away");
+                assert!((offset.next as usize) < said.len() - buffer.frames.len(), "only a reader that missed frames is reset");
                 *offset = buffer.beginning();
                 *heard = offset.next as usize;
             }
@@ -247,7 +247,7 @@ fn whoever_leaves_a_part_of_the_log_says_behind_which_entry_it_goes_on() {
         assert!(heard.append(0, record));
     }
     assert_eq!(leaf(&heard), Some(kept));
-    // A stream that began in between learns the rest from who has read the log.
+    // A stream that was created in between learns the rest from a reader of the log.
     let mut late = buffer();
     late.append(0, &second);
     late.learn(0, &[started(), first, second]);
@@ -255,7 +255,7 @@ fn whoever_leaves_a_part_of_the_log_says_behind_which_entry_it_goes_on() {
     assert_eq!(leaf(&late), Some(kept));
 }
 
-/// Only the server that an attempt speaks to knows all that it has said.
+/// Only the server where an attempt runs has all its frames.
 #[test]
 fn what_another_server_passed_on_is_not_said_again_from_here() {
     let mut buffer = Buffer::new(1, Timestamp(0));

@@ -1,4 +1,4 @@
-//! What comes too late for a slot.
+//! Inputs that arrive too late for a slot.
 
 use std::sync::atomic::AtomicUsize;
 
@@ -44,7 +44,7 @@ fn worker() -> Arc<Worker> {
     Arc::new(Worker::new(profile, Timestamp(0)))
 }
 
-/// A run at the start of a generation, and its first record.
+/// Returns a run at the start of a generation, and its first record.
 fn claimed(generation: u32, epoch: u64) -> ClaimedRun {
     let key = RunKey::new(Namespace::default(), RunId::new("r").unwrap());
     let started = RunStarted::new(Name::new("k").unwrap(), Payload::from_json_text("1".to_owned()), 7);
@@ -52,7 +52,7 @@ fn claimed(generation: u32, epoch: u64) -> ClaimedRun {
     ClaimedRun { head: RunHead { generation, epoch: Epoch(epoch), ..head }, records: Some(vec![first]) }
 }
 
-/// The records of signals that follow.
+/// Returns the records of `count` signals that follow.
 fn signals(head: &RunHead, count: usize) -> Vec<Record> {
     let mut head = head.clone();
     let signal = || {
@@ -69,8 +69,8 @@ fn admit(inboxes: &Inboxes, worker: &Arc<Worker>, run: &ClaimedRun) -> Arc<Heard
     heard
 }
 
-/// Somebody asked for what is new of a run, and before the answer was there the run had gone on in its next generation, with the same
-/// worker: the records are not of the log that this one has in memory.
+/// Between a read and its reply the run continued in its next generation at the same worker: the records belong to another log
+/// than the one in memory.
 #[test]
 fn what_was_read_of_an_earlier_generation_is_not_pushed_to_the_next_one() {
     let (inboxes, worker) = (Inboxes::default(), worker());
@@ -85,7 +85,8 @@ fn what_was_read_of_an_earlier_generation_is_not_pushed_to_the_next_one() {
     assert_eq!(*lock(&heard.records), own.records);
 }
 
-/// What this process wrote without a gap is not asked for; behind what somebody else wrote, everything is, until it was read (B4).
+/// Records of this process without a gap are not read again; after a record of another process, everything is until it was read
+/// (B4).
 #[test]
 fn only_what_others_may_have_written_is_asked_for() {
     let (inboxes, worker) = (Inboxes::default(), worker());
@@ -96,13 +97,13 @@ fn only_what_others_may_have_written_is_asked_for() {
     inboxes.committed(&run.head, &records[0]);
     inboxes.appended(&run.head, &records[1]);
     assert_eq!(asked_from(), records[2].index);
-    // The third came elsewhere, and nothing was heard of it.
+    // The third one was appended elsewhere without a notification.
     inboxes.committed(&run.head, &records[3]);
     assert_eq!(asked_from(), records[2].index);
     let (other, later) = (RunHead { generation: 1, ..run.head.clone() }, RunHead { epoch: Epoch(2), ..run.head.clone() });
     for head in [other, later] {
         inboxes.committed(&head, &records[2]);
-        assert_eq!(asked_from(), records[2].index, "it is of another log, or somebody else's");
+        assert_eq!(asked_from(), records[2].index, "another log, or another claim");
     }
     inboxes.caught_up(&Since { generation: 0, head: run.head.clone(), records: records[2..4].to_vec() });
     inboxes.committed(&run.head, &records[4]);
@@ -110,7 +111,7 @@ fn only_what_others_may_have_written_is_asked_for() {
     assert_eq!(*lock(&heard.records), records[1..4].to_vec());
 }
 
-/// An input that is told after the commit that followed it has still to be pushed.
+/// An input that is notified after the commit that followed it still has to be pushed.
 #[test]
 fn an_input_that_was_overtaken_is_asked_for_or_pushed() {
     let (inboxes, worker) = (Inboxes::default(), worker());
@@ -124,7 +125,7 @@ fn an_input_that_was_overtaken_is_asked_for_or_pushed() {
     assert_eq!(*lock(&heard.records), [&records[1], &records[0], &records[1], &records[2]].map(Clone::clone));
 }
 
-/// An answer that was on its way for longer than the next one takes nothing back.
+/// A reply that arrives after a later one is ignored.
 #[test]
 fn what_was_read_earlier_and_comes_later_is_not_pushed_again() {
     let (inboxes, worker) = (Inboxes::default(), worker());
