@@ -75,7 +75,7 @@ impl Writer<'_> {
         while let Some(row) = news.next()? {
             // Damaged news are never delivered and go with their run.
             if row.get_ref(0)?.as_blob().is_ok_and(|data| unseal_bytes("a delivery", data).is_ok()) {
-                return Ok(Some("it has news for other runs that are not delivered yet"));
+                return Ok(Some("it has undelivered outbox messages"));
             }
         }
         Ok(None)
