@@ -94,7 +94,7 @@ fn the_directory_is_explained() {
     std::fs::write(directory.path().join("letter.txt"), "dear").unwrap();
     run(directory.path(), ["run", "list"]).says(
         1,
-        "! error[directory_foreign]: DIR is not an Onward directory: it has a file `letter.txt` in it\n! hint: choose an empty directory or one that Onward created",
+        "! error[directory_foreign]: DIR is not an Onward directory: it contains `letter.txt`\n! hint: choose an empty directory or one that Onward created",
     );
 }
 

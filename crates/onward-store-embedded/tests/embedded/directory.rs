@@ -35,7 +35,7 @@ fn an_empty_path_is_not_the_current_directory() {
     let refused = [refusal(Path::new("")), EmbeddedStore::open_read_only("").err().unwrap()];
     for error in refused {
         assert_eq!(error.code(), "directory_unusable");
-        assert_eq!(error.to_string(), "the empty path cannot be used: a directory needs a name; the current one is `.`");
+        assert_eq!(error.to_string(), "the empty path cannot be used: a directory needs a name; use `.` for the current one");
     }
 }
 
@@ -92,9 +92,9 @@ fn a_database_that_is_none_is_refused_with_what_is_wrong_with_it_and_left_untouc
     let whole = std::fs::read(whole.path().join("onward.db")).unwrap();
     let cases: [(&[u8], &str); 4] = [
         (b"", "is empty: if it never held runs, remove it, else restore a backup"),
-        (&whole[..60], "is cut off: restore a backup"),
-        (b"\0\0\0\0", "was made by another program, or its beginning was overwritten"),
-        (&foreign_database(), "was made by another program"),
+        (&whole[..60], "is truncated: restore a backup"),
+        (b"\0\0\0\0", "was written by another program, or its beginning was overwritten"),
+        (&foreign_database(), "was written by another program"),
     ];
     for (bytes, why) in cases {
         let directory = tempfile::tempdir().unwrap();
