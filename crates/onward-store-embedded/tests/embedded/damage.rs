@@ -159,7 +159,7 @@ fn damage_in_any_page_is_an_error_with_a_name_and_never_a_panic_or_other_data() 
 
 /// Damage has a name; and what was mended meanwhile is to be asked for again.
 pub fn is_named(error: &StoreError) -> bool {
-    ["log_corrupt", "store_corrupt"].contains(&error.code()) || error.to_string().contains("being rebuilt, retry")
+    ["log_corrupt", "store_corrupt"].contains(&error.code()) || error.to_string().contains("rebuilt, retry")
 }
 
 /// Whatever does not name a run; answers are not looked at.
