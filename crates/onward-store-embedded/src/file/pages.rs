@@ -113,9 +113,9 @@ static BENEATH: AtomicPtr<sqlite3_vfs> = AtomicPtr::new(std::ptr::null_mut());
 pub(crate) fn register() {
     static REGISTERED: OnceLock<()> = OnceLock::new();
     REGISTERED.get_or_init(|| {
-        // SAFETY: `sqlite3_vfs_find` initializes SQLite and returns its default VFS, which lives as long as the process. The copy is
-        // leaked, as SQLite keeps a pointer to it. All its functions but `xOpen` are the default's own; they take what they need from
-        // fields that were copied.
+        // SAFETY: `sqlite3_vfs_find` initializes SQLite and returns its default VFS, which is never freed. The copy is leaked, as
+        // SQLite keeps a pointer to it. All its functions but `xOpen` are the default's own; they use only fields that were
+        // copied.
         unsafe {
             let default = ffi::sqlite3_vfs_find(std::ptr::null());
             assert!(!default.is_null(), "SQLite has a default VFS");
@@ -150,8 +150,7 @@ unsafe extern "C" fn open(
     flags: c_int,
     out: *mut c_int,
 ) -> c_int {
-    // SAFETY: SQLite hands over memory of `szOsFile` bytes, which is enough for either layout, and the VFS beneath is there for as long
-    // as the process lives.
+    // SAFETY: SQLite passes memory of `szOsFile` bytes, which is enough for either layout, and the VFS beneath is never freed.
     unsafe {
         let default = BENEATH.load(Ordering::Acquire);
         let Some(open) = (*default).xOpen else { return ffi::SQLITE_ERROR };
@@ -230,7 +229,8 @@ fn page_number(amount: c_int, offset: i64) -> Option<u64> {
 }
 
 unsafe extern "C" fn read(file: *mut sqlite3_file, into: *mut c_void, amount: c_int, offset: i64) -> c_int {
-    // SAFETY: as `hand_on`; `into` has room for `amount` bytes, all of which the default VFS has written when it returns these codes.
+    // SAFETY: as `hand_on`; `into` has room for `amount` bytes, all of which the default VFS has written if it returns these
+    // codes.
     unsafe {
         let code = read_plain(file, into, amount, offset);
         let Some(number) = page_number(amount, offset) else { return code };

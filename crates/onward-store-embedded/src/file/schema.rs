@@ -346,7 +346,7 @@ fn keep_plans(db: &Connection) -> rusqlite::Result<()> {
 /// is already in use), and registers our VFS.
 fn prepare_sqlite() {
     static ONCE: std::sync::Once = std::sync::Once::new();
-    // SAFETY: the call takes one int; where SQLite is in use already it refuses and changes nothing. Concurrent first opens of our
+    // SAFETY: the call takes one int; if SQLite is already in use it refuses and changes nothing. Concurrent first opens of our
     // own wait for each other here.
     ONCE.call_once(|| unsafe {
         ffi::sqlite3_config(ffi::SQLITE_CONFIG_MEMSTATUS, 0 as std::ffi::c_int);

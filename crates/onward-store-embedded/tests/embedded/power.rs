@@ -190,7 +190,7 @@ fn judge(directory: &Path, answered: u64, story: &[Memory]) -> Result<(), String
     if found == story[answered as usize] || found == story[after] { Ok(()) } else { Err("it has other content".to_owned()) }
 }
 
-/// Simulates a power loss after the chosen entries; fails with the place of a loss.
+/// Simulates a power loss after the chosen entries; fails with the position of a loss.
 fn fail_behind(entries: &[Entry], chosen: &dyn Fn(usize) -> bool, random: &mut Random) -> Result<(), String> {
     let story: Vec<Memory> = (0..=RECORDED).map(expected).collect();
     let mut files = Files::default();

@@ -1,6 +1,6 @@
 //! Encodings of values: checksummed messages, call ids as keys, positions in lists.
 //!
-//! Must never return bytes that were not written: every sealed value carries a checksum that is verified.
+//! Must never return bytes that were not written: every value of [`seal`] carries a checksum that is verified.
 
 use onward_core::codec::Message;
 use onward_core::{Place, Timestamp};
@@ -48,7 +48,7 @@ pub fn place_key(place: &Place) -> Vec<u8> {
 pub fn read_place(key: &[u8]) -> Result<Place, StoreError> {
     let step = |chunk: &[u8]| <[u8; 4]>::try_from(chunk.get(1..5)?).ok().map(u32::from_be_bytes);
     let path: Option<Vec<u32>> = key.chunks(5).map(step).collect();
-    path.as_deref().and_then(Place::from_path).ok_or_else(|| damaged("a place", "not readable"))
+    path.as_deref().and_then(Place::from_path).ok_or_else(|| damaged("a call id", "not readable"))
 }
 
 /// Returns the newest-first cursor of a list: a time and an id.
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn mutated_rows_are_refused_or_read_back_and_never_panic() {
         let places: Vec<Vec<u8>> = ["0", "2.1.4.0.9"].iter().map(|text| place_key(&Place::parse(text).unwrap())).collect();
-        let counts = onward_testkit::mutate("keys of places", &places, |bytes| {
+        let counts = onward_testkit::mutate("keys of call ids", &places, |bytes| {
             let Ok(place) = read_place(bytes) else { return false };
             assert_eq!(read_place(&place_key(&place)).unwrap(), place);
             true

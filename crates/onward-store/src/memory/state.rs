@@ -175,7 +175,7 @@ impl State {
         match self.append_with_cost(key, input, cost, now) {
             Ok(_) => true,
             Err(StoreError::RunNotFound { .. } | StoreError::Refused(_)) => false,
-            Err(error) => unreachable!("an outcome answers no wait, and its slot is filled by nothing else: {error}"),
+            Err(error) => unreachable!("an outcome answers no wait, and no other input has its idempotency key: {error}"),
         }
     }
 
