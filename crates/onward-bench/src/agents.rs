@@ -1,6 +1,6 @@
-//! What agents cost: storage of a conversation, resuming a long one, many at a time, and what a model call takes on top of the model.
+//! Costs of agents: storage of a conversation, resuming a long one, many at a time, and the overhead of a model call.
 //!
-//! The model is the scripted server in a process of its own, so that its work is not counted as ours.
+//! The model is the scripted server in another process, so that its work is not counted.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -18,11 +18,11 @@ use crate::machine::{cpu, disk_bytes, median, resident};
 const SYSTEM_BYTES: usize = 20 * 1024;
 const SAID_BYTES: usize = 1024;
 
-/// How long the conversation is that is resumed.
+/// Length of the resumed conversation.
 const ENTRIES: u32 = 10_000;
 const ENTRIES_A_TURN: u32 = 100;
 
-/// A model server in another process; it ends with this.
+/// A model server in another process, which ends on drop.
 struct Model {
     process: Child,
     url: String,
@@ -48,7 +48,7 @@ impl Model {
     }
 }
 
-/// The process of [`Model`].
+/// Serves the model, in the process of [`Model`].
 pub async fn serve_model() -> Result<()> {
     let model = ScriptedModel::start().await?;
     model.rule(Rule::always(Answer::text(&"a".repeat(SAID_BYTES))));
@@ -60,7 +60,7 @@ fn said(number: u32) -> String {
     format!("{number:<SAID_BYTES$}")
 }
 
-/// Answers so many messages and is done.
+/// Answers `turns` messages and completes.
 async fn talk(ctx: AgentCtx, turns: u32) -> onward::Result<u32> {
     ctx.turns(0u32, async |answered| {
         for message in ctx.signal("message").drain::<String>()? {
@@ -76,7 +76,7 @@ async fn talk(ctx: AgentCtx, turns: u32) -> onward::Result<u32> {
     .await
 }
 
-/// Asks the model again and again about one message.
+/// Calls the model repeatedly about one message.
 async fn hurry(ctx: AgentCtx, turns: u32) -> onward::Result<u32> {
     ctx.append(Role::User, "hello").await?;
     let start = ctx.leaf().ok_or_else(|| Failure::fatal("there is an entry"))?;
@@ -87,7 +87,7 @@ async fn hurry(ctx: AgentCtx, turns: u32) -> onward::Result<u32> {
     .await
 }
 
-/// Has a long conversation with itself, sums it up, and then answers whoever comes.
+/// Appends a long conversation, summarizes it, and then answers each message.
 async fn remember(ctx: AgentCtx, (): ()) -> onward::Result<u32> {
     ctx.turns(0u32, async |turn| {
         if turn < ENTRIES / ENTRIES_A_TURN {
@@ -139,7 +139,7 @@ async fn until_waiting(run: &RunHandle<u32>, generation: u32) -> Result<()> {
     Ok(())
 }
 
-/// Whoever lets go of a store last copies its write-ahead log into the database and removes it.
+/// Waits until the store is closed: its last user copies the write-ahead log into the database and removes it.
 async fn until_closed(directory: &Path) -> Result<()> {
     let is_open = || {
         Ok::<_, std::io::Error>(
@@ -208,7 +208,7 @@ async fn resume(plan: &Plan, model: &Model) -> Result<()> {
     Ok(())
 }
 
-/// The process that resumes: from its start to the answer to one message.
+/// Measures, in the resuming process, the time from its start to the answer to one message.
 pub async fn cold(directory: &Path, url: &str) -> Result<()> {
     let start = Instant::now();
     let provider = Provider::openai(url, None)?;

@@ -12,10 +12,10 @@ use crate::Plan;
 use crate::machine::percentile;
 use crate::server::Server;
 
-/// How large the inputs are, and how many are under way at a time.
+/// Size of the large inputs, and number of concurrent ones.
 const LARGE_BYTES: usize = 10_000_000;
 const LARGE_AT_A_TIME: usize = 4;
-/// How many clients start small runs, and the pause of each between two.
+/// Number of clients that start small runs, and the pause of each between two.
 const CLIENTS: usize = 4;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -47,7 +47,7 @@ pub async fn measure(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Starts small runs for a while; returns how long each start took, in milliseconds.
+/// Starts small runs for a while; returns the duration of each start in milliseconds.
 async fn small_starts(address: &str, span: Duration) -> Result<Vec<f64>> {
     let until = Instant::now() + span;
     let clients: Vec<_> = (0..CLIENTS)
@@ -79,7 +79,7 @@ async fn large_starts(address: String, client: usize, over: Arc<AtomicBool>, cou
         if over.load(Ordering::Relaxed) {
             break;
         }
-        // Each one is different: equal payloads are stored once.
+        // Each one is different, since equal payloads are stored once.
         let item = format!(r#"{{"name": "item {client} {number}", "value": 12345}},"#);
         let items = item.repeat(LARGE_BYTES / item.len());
         let body = format!(r#"{{"kind": "nothing", "input": [{}]}}"#, items.trim_end_matches(','));
@@ -94,7 +94,7 @@ async fn post(stream: &mut TcpStream, namespace: &str, body: &[u8]) -> Result<()
         "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nOnward-Namespace: {namespace}\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
-    // In one piece: a small body that comes behind its head waits for an acknowledgment of the system.
+    // In one write: a small body sent after its head would wait for a delayed acknowledgment.
     stream.write_all(&[head.as_bytes(), body].concat()).await?;
     let mut answer = Vec::new();
     let end = loop {

@@ -1,4 +1,4 @@
-//! Waking, resuming, starting: what a run's life costs beyond its steps.
+//! Costs of a run apart from its steps: waking, resuming, starting.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,10 +14,10 @@ use crate::machine::median;
 
 const LISTEN: Workflow<u64, u64> = Workflow::new("listen");
 
-/// Where a run says that it has gone on.
+/// Channel on which a run reports that it has continued.
 type Heard = Arc<Mutex<Option<mpsc::UnboundedSender<Instant>>>>;
 
-/// Takes `steps` steps, then answers every signal with a step until it is told to end.
+/// Runs `steps` steps, then one step for every signal until it receives the signal to end.
 async fn listen(ctx: Ctx, steps: u64) -> onward::Result<u64> {
     for _ in 0..steps {
         ctx.step("warm-up", async || Ok::<_, Failure>("x".repeat(198))).await?;
@@ -50,24 +50,24 @@ async fn listen(ctx: Ctx, steps: u64) -> onward::Result<u64> {
     }
 }
 
-/// Milliseconds from sending a signal to the code going on, one at a time, in a run of `steps` steps.
+/// Returns the milliseconds from a signal until the code continues, one at a time, in a run of `steps` steps.
 async fn signal_ms(plan: &Plan, steps: u64, rounds: usize) -> Result<f64> {
     let directory = plan.fresh()?;
     pokes(Onward::embedded(directory.path()), steps, rounds).await
 }
 
-/// The same, wherever runs are kept.
+/// Measures the same on any store.
 pub async fn pokes(builder: onward::Builder, steps: u64, rounds: usize) -> Result<f64> {
     let (sender, mut receiver) = mpsc::unbounded_channel();
     let heard: Heard = Arc::new(Mutex::new(Some(sender)));
     let onward = builder.dep(heard).register(&LISTEN, listen).start().await?;
     let run = onward.start(&LISTEN, &steps).await?;
-    receiver.recv().await.context("the run never got ready")?;
+    receiver.recv().await.context("the run did not become ready")?;
     let mut times = Vec::new();
     for _ in 0..rounds {
         let start = Instant::now();
         run.signal("poke", &true).await?;
-        let at = receiver.recv().await.context("the run did not go on")?;
+        let at = receiver.recv().await.context("the run did not continue")?;
         times.push((at - start).as_secs_f64() * 1_000.0);
     }
     run.signal("poke", &false).await?;
@@ -89,7 +89,7 @@ pub async fn wake(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// From opening the directory to the end of a run that had 10,000 steps behind it and one signal to hear.
+/// Measures the time from opening the directory to the end of a run with 10,000 steps and one signal to receive.
 pub async fn resume(plan: &Plan) -> Result<()> {
     let directory = plan.fresh()?;
     let (sender, mut receiver) = mpsc::unbounded_channel();
@@ -97,7 +97,7 @@ pub async fn resume(plan: &Plan) -> Result<()> {
     let build = || Onward::embedded(directory.path()).dep(heard.clone()).register(&LISTEN, listen);
     let onward = build().start().await?;
     onward.start(&LISTEN, &10_000).id("long").await?;
-    receiver.recv().await.context("the run never got ready")?;
+    receiver.recv().await.context("the run did not become ready")?;
     onward.shutdown().await;
 
     let mut times = Vec::new();
@@ -106,7 +106,7 @@ pub async fn resume(plan: &Plan) -> Result<()> {
         let onward = build().start().await?;
         let run = onward.run::<u64>("long")?;
         run.signal("poke", &true).await?;
-        let at = receiver.recv().await.context("the run did not go on")?;
+        let at = receiver.recv().await.context("the run did not continue")?;
         times.push((at - start).as_secs_f64() * 1_000.0);
         onward.shutdown().await;
     }
@@ -114,7 +114,7 @@ pub async fn resume(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// A whole process: starts, opens an empty directory, runs one workflow, ends.
+/// Runs a whole process: opens an empty directory, runs one workflow, ends.
 pub fn cold(directory: &Path) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {

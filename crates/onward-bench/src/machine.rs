@@ -1,11 +1,11 @@
-//! What the operating system says about this process.
+//! Figures of the operating system about processes and files.
 
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
 
-/// Processor time of all threads so far.
+/// Returns the processor time of all threads so far.
 pub fn cpu() -> Duration {
     // SAFETY: `rusage` is plain data that the call fills in.
     #[expect(unsafe_code, reason = "getrusage has no safe wrapper in the standard library")]
@@ -18,36 +18,36 @@ pub fn cpu() -> Duration {
     span(usage.ru_utime) + span(usage.ru_stime)
 }
 
-/// Bytes handed to the disk by this process so far.
+/// Returns the bytes that this process has written to the disk so far.
 pub fn bytes_written() -> u64 {
     field("/proc/self/io", "write_bytes:")
 }
 
-/// Memory in use, in bytes.
+/// Returns the resident memory in bytes.
 pub fn resident() -> u64 {
     field("/proc/self/status", "VmRSS:") * 1_024
 }
 
-/// Memory of another process, in bytes.
+/// Returns the resident memory of another process in bytes.
 pub fn resident_of(process: u32) -> u64 {
     field(&format!("/proc/{process}/status"), "VmRSS:") * 1_024
 }
 
-/// Processor time of another process so far.
+/// Returns the processor time of another process so far.
 pub fn cpu_of(process: u32) -> Duration {
     ticks(process, 2)
 }
 
-/// The first of the times that the system keeps of a process: user and system, and the same of children that it has waited for.
+/// Returns the sum of the first `count` times of a process: user and system, then those of its reaped children.
 fn ticks(process: u32, count: usize) -> Duration {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // The name in parentheses may hold blanks; the times begin with the 12th word behind it.
+    // The name in parentheses may contain blanks; the times begin with the 12th word behind it.
     let words = text.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default();
     let ticks: u64 = words.split_whitespace().skip(11).take(count).filter_map(|word| word.parse::<u64>().ok()).sum();
     Duration::from_millis(ticks * 10)
 }
 
-/// Processor time of a process, of its children, and of those children that are gone and were waited for.
+/// Returns the processor time of a process, its children, and its reaped children.
 pub fn cpu_of_family(process: u32) -> Duration {
     let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
     let living: Duration = children.split_whitespace().filter_map(|child| child.parse().ok()).map(cpu_of).sum();
@@ -60,7 +60,7 @@ fn field(file: &str, name: &str) -> u64 {
     line.and_then(|rest| rest.split_whitespace().next()).and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// What the files of a directory take.
+/// Returns the total size of the files of a directory.
 pub fn disk_bytes(directory: &Path) -> Result<u64> {
     let mut total = 0;
     for entry in std::fs::read_dir(directory)? {
@@ -69,13 +69,13 @@ pub fn disk_bytes(directory: &Path) -> Result<u64> {
     Ok(total)
 }
 
-/// The middle of `values`.
+/// Returns the median of `values`.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// The value below which this part of all values is.
+/// Returns the value below which `part` of all values lie.
 pub fn percentile(values: &[f64], part: f64) -> f64 {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);

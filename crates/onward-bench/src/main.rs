@@ -1,7 +1,8 @@
 //! Measures Onward on this machine, with the raw limits of disk and store beside each figure.
 //!
-//! `--server` measures a server and one remote worker instead of the embedded engine, `--store postgres` the engine on a PostgreSQL that
-//! is started for it, `--agents` conversations with a model that answers by script. `--json` prints one line a figure, `{"name", "value", "unit"}`. `--quick` ends within a minute. `--only PREFIX` measures a part.
+//! `--server` measures a server and one remote worker instead of the embedded engine, `--store postgres` the engine on a
+//! temporary PostgreSQL cluster, `--agents` conversations with a scripted model. `--json` prints one line per figure,
+//! `{"name", "value", "unit"}`. `--quick` ends within a minute. `--only PREFIX` measures a part.
 
 mod agents;
 mod large;
@@ -21,11 +22,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-/// The same as the `onward` binary's (ADR 0028).
+/// The allocator of the `onward` binary (ADR 0028).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What to measure, and how long.
+/// The measurements to run, and their length.
 #[derive(Clone)]
 pub struct Plan {
     pub quick: bool,
@@ -39,17 +40,17 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Whether figures with this prefix are wanted.
+    /// Returns whether figures with this prefix are wanted.
     fn wants(&self, prefix: &str) -> bool {
         self.only.as_deref().is_none_or(|only| only.starts_with(prefix) || prefix.starts_with(only))
     }
 
-    /// Whether figures with this prefix are all that is wanted.
+    /// Returns whether only figures with this prefix are wanted.
     pub fn wants_only(&self, prefix: &str) -> bool {
         self.only.as_deref().is_some_and(|only| only.starts_with(prefix))
     }
 
-    /// An empty directory on the disk that is measured.
+    /// Creates an empty directory on the measured disk.
     pub fn fresh(&self) -> Result<tempfile::TempDir> {
         Ok(tempfile::tempdir_in(&self.directory)?)
     }
@@ -63,7 +64,7 @@ impl Plan {
     }
 }
 
-/// Three significant digits or whole numbers: more would be noise.
+/// Rounds to three significant digits or whole numbers: more would be noise.
 fn round(value: f64) -> f64 {
     if value.abs() >= 1_000.0 || value == 0.0 {
         return value.round();

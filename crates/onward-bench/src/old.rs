@@ -1,8 +1,8 @@
-//! Old runs of a PostgreSQL database that go on: their rows are on pages that nobody has touched since the last checkpoint.
+//! Appends to old runs of a PostgreSQL database, whose rows are on pages that were not touched since the last checkpoint.
 //!
-//! PostgreSQL writes the whole of such a page into its log with the first change, and reads it first where it is not in its own memory.
-//! How much that costs is measured by the same appends right after a checkpoint, once more to the same pages, and without page images;
-//! and all of it with a memory in which everything has room.
+//! PostgreSQL writes such a page as a whole into its log with the first change, and reads it first if it is not in its buffers.
+//! The cost is measured by the same appends right after a checkpoint, once more to the same pages, and without page images; and
+//! all of it with buffers large enough for everything.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,10 +17,10 @@ use crate::machine::cpu_of_family;
 use crate::postgres::{connect, new_run};
 use crate::{Plan, raw};
 
-/// How many appends are under way at a time.
+/// Number of concurrent appends.
 const AT_ONCE: usize = 512;
 
-/// A run that goes on.
+/// A run to append to.
 struct Old {
     key: RunKey,
     epoch: Epoch,
@@ -60,7 +60,7 @@ async fn measure_on(plan: &Plan, cluster: &Cluster, prefix: &str) -> Result<()> 
     Ok(())
 }
 
-/// One more step for each of the runs.
+/// Appends one more step to each of the runs.
 async fn phase(report: impl Fn(&str, f64, &str), cluster: &Cluster, database: &Database<'_>, runs: &mut [Old]) -> Result<()> {
     let server = cluster.server_pid()?.cast_unsigned();
     let store = connect(database, Options::default()).await?;
@@ -69,7 +69,7 @@ async fn phase(report: impl Fn(&str, f64, &str), cluster: &Cluster, database: &D
         append(&store, some).await?;
     }
     let (took, spent) = (begun.elapsed().as_secs_f64(), cpu_of_family(server) - spent);
-    // Sessions tell what they have written when they end.
+    // Sessions publish their statistics when they end.
     drop(store);
     while database.psql(OTHERS)? != "0" {
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -85,7 +85,8 @@ async fn phase(report: impl Fn(&str, f64, &str), cluster: &Cluster, database: &D
 
 const OTHERS: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
 
-/// Bytes of the write-ahead log so far, how many whole pages are in them, and how many pages were read into the database's memory.
+/// Returns the bytes of the write-ahead log so far, the number of page images in it, and the number of pages read into the
+/// buffers.
 fn written(database: &Database<'_>) -> Result<[f64; 3]> {
     let number = |sql: &str| -> Result<f64> { Ok(database.psql(sql)?.parse()?) };
     Ok([
@@ -95,7 +96,7 @@ fn written(database: &Database<'_>) -> Result<[f64; 3]> {
     ])
 }
 
-/// Runs that are held and have done nothing yet.
+/// Starts leased runs without steps.
 async fn fill(database: &Database<'_>, count: usize) -> Result<Vec<Old>> {
     let store = connect(database, Options::default()).await?;
     let mut runs = Vec::new();
@@ -110,7 +111,7 @@ async fn fill(database: &Database<'_>, count: usize) -> Result<Vec<Old>> {
     Ok(runs)
 }
 
-/// In an order in which neighbors are far from each other, the same each time.
+/// Shuffles the runs, the same way each time, so that neighbors are far from each other.
 fn scatter(runs: &mut [Old]) {
     let mut seed = 7u64;
     for last in (1..runs.len()).rev() {

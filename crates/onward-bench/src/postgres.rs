@@ -1,4 +1,4 @@
-//! The engine on PostgreSQL: a cluster of its own with default durability, on the same machine.
+//! The engine on PostgreSQL: a temporary cluster with default durability, on the same machine.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use onward_testkit::{Cluster, Database, Settings};
 
 use crate::{Plan, old, raw_postgres, steps, timers};
 
-/// How long an idle engine is watched.
+/// Time for which an idle engine is observed.
 const IDLE: Duration = Duration::from_secs(10);
-/// How many connections append when every operation has a transaction of its own.
+/// Number of appending connections when every operation has its own transaction.
 const UNBATCHED: usize = 16;
-/// How many starts are under way at a time while a database is filled.
+/// Number of concurrent starts while a database is filled.
 const STARTS: usize = 2_000;
 
 pub async fn measure(plan: &Plan) -> Result<()> {
@@ -50,7 +50,7 @@ pub async fn measure(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// On a database with much in it: what a claim costs, and whether steps are slower.
+/// Measures the cost of a claim on a large database, and whether steps are slower there.
 async fn claims(plan: &Plan, cluster: &Cluster) -> Result<()> {
     let database = cluster.database(None)?;
     let store = connect(&database, Options::default()).await?;
@@ -88,7 +88,7 @@ async fn throughput(plan: &Plan, cluster: &Cluster, database: &Database<'_>, con
     Ok(())
 }
 
-/// What the database has written to its write-ahead log, and how many events there are.
+/// Statistics of the write-ahead log, with the number of events.
 struct Wal {
     bytes: f64,
     images: f64,
@@ -106,7 +106,8 @@ impl Wal {
     }
 }
 
-/// One transaction per operation. That is so slow that whole runs are not counted but what is in their logs: a step is one record.
+/// Measures one transaction per operation. Since that is slow, counts the records in the logs rather than whole runs: a step is
+/// one record.
 async fn unbatched(plan: &Plan, database: &Database<'_>) -> Result<()> {
     let store = connect(database, Options { batch_max: 1, appenders: UNBATCHED, ..Options::default() }).await?;
     let onward = steps::with_ten_steps(Onward::with_store(store.clone(), store.clock())).start().await?;
@@ -125,7 +126,7 @@ async fn unbatched(plan: &Plan, database: &Database<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Counts statements in the log of a server that writes every one of them there.
+/// Counts statements in the log of a server that logs every one of them.
 async fn idle(plan: &Plan) -> Result<()> {
     let cluster = Cluster::start(Settings { more: vec!["log_statement = 'all'".to_owned()], ..Settings::default() })?;
     let database = cluster.database(None)?;
@@ -143,7 +144,7 @@ async fn idle(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Starts runs that wait for a worker that never comes.
+/// Starts runs of a kind that no worker has.
 async fn fill(store: &Arc<PostgresStore>, from: usize, until: usize) -> Result<()> {
     let mut number = from;
     while number < until {
@@ -164,7 +165,7 @@ pub fn new_run(number: usize) -> NewRun {
     NewRun { key: RunKey::new(Namespace::default(), id), started, signal: None }
 }
 
-/// What one claimed run costs, ten at a time; they are given back.
+/// Measures the cost of one claimed run, ten at a time; they are released.
 async fn claim(store: &Arc<PostgresStore>) -> Result<f64> {
     let worker = WorkerId::new("bench")?;
     let knows = Arc::new(BTreeMap::from([(Name::new("waiting")?, vec![None])]));

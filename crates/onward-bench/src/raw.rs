@@ -1,4 +1,4 @@
-//! The limits: what disk and store can do without an engine.
+//! Raw limits of disk and store without an engine.
 
 use std::io::{Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
@@ -16,7 +16,7 @@ use onward_store_embedded::{EmbeddedStore, Options};
 use crate::Plan;
 use crate::machine::median;
 
-/// One write of 4 KiB and its sync, into a file that has its size already.
+/// Measures one write of 4 KiB with its sync, into a file that already has its size.
 pub fn sync(plan: &Plan) -> Result<()> {
     let directory = plan.fresh()?;
     let mut file = std::fs::File::create(directory.path().join("sync"))?;
@@ -40,7 +40,7 @@ pub fn sync(plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Step results appended by 512 committers at once, each to its own run.
+/// Appends step results with 512 concurrent committers, each to its own run.
 pub async fn appends(plan: &Plan) -> Result<()> {
     let directory = plan.fresh()?;
     let options = Options { clock: Arc::new(SystemClock), ..Options::default() };
@@ -82,7 +82,7 @@ async fn commits(store: Arc<dyn Store>, number: u32, stop: Arc<AtomicBool>, coun
     Ok(())
 }
 
-/// The commit of one step with a result of 200 bytes.
+/// Returns the commit of one step with a result of 200 bytes.
 pub fn step(key: &RunKey, epoch: Epoch, n: u64, horizon: Index) -> Result<Commit> {
     let step = StepCompleted {
         place: Place::root(n as u32),

@@ -1,7 +1,8 @@
-//! The limit of a PostgreSQL database: the smallest statement that could keep a log, and nothing around it.
+//! The limit of a PostgreSQL database: the smallest statement that could keep a log.
 //!
-//! One connection appends to 512 logs at a time, each with a compare-and-set of its counter, in one statement and one commit. No heads, no
-//! leases, no starts and ends, no index but the two primary keys: what the engine does beside that is the distance to this figure.
+//! One connection appends to 512 logs at a time, each with a compare-and-set of its counter, in one statement and one commit. No
+//! heads, no leases, no starts and ends, no index but the two primary keys: the difference to this figure is the engine's own
+//! work.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use tokio_postgres::NoTls;
 use crate::Plan;
 use crate::machine::{cpu, cpu_of_family};
 
-/// How many logs go on at a time.
+/// Number of concurrent logs.
 const LOGS: i64 = 512;
 
 const TABLES: &str = "CREATE TABLE raw_runs (rk bigint PRIMARY KEY, next bigint NOT NULL) WITH (fillfactor = 30);

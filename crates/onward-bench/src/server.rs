@@ -11,10 +11,10 @@ use onward::prelude::*;
 use crate::machine::{cpu_of, median, resident_of};
 use crate::{Plan, life, steps};
 
-/// How long an idle server is watched.
+/// Time for which an idle server is observed.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// `onward dev` or `onward server`, ended when dropped.
+/// `onward dev` or `onward server`, killed on drop.
 pub struct Server {
     process: Child,
     url: String,
@@ -30,7 +30,7 @@ impl Server {
         Server::run(&["dev", "--port", "0", "--data", &data.to_string_lossy()])
     }
 
-    /// `onward server` on a store.
+    /// Starts `onward server` on a store.
     pub fn on_store(store: &str) -> Result<Server> {
         Server::run(&["server", "--listen", "127.0.0.1:0", "--store", store])
     }
@@ -49,8 +49,9 @@ impl Server {
         let stdout = process.stdout.take().context("it has an output")?;
         BufReader::new(stdout).read_line(&mut line)?;
         let ready_ms = begun.elapsed().as_secs_f64() * 1_000.0;
-        let said: serde_json::Value = serde_json::from_str(&line).with_context(|| format!("the server said {line:?}"))?;
-        let url = said["url"].as_str().context("the server says where it is")?.to_owned();
+        let said: serde_json::Value =
+            serde_json::from_str(&line).with_context(|| format!("unexpected output of the server: {line:?}"))?;
+        let url = said["url"].as_str().context("the server printed no URL")?.to_owned();
         Ok(Server { process, url, ready_ms })
     }
 }

@@ -1,4 +1,4 @@
-//! Durable steps: how many, how fast, at which cost.
+//! Durable steps: throughput, latency and cost.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::machine::{bytes_written, cpu, cpu_of_family, median};
 const TEN: Workflow<u64, u64> = Workflow::new("ten-steps");
 const MANY: Workflow<u64, u64> = Workflow::new("many-steps");
 
-/// Ten steps one after the other, each with a result of 200 bytes.
+/// Runs ten steps one after the other, each with a result of 200 bytes.
 async fn ten_steps(ctx: Ctx, seed: u64) -> onward::Result<u64> {
     let mut total = seed;
     for step in 0..10u64 {
@@ -21,7 +21,7 @@ async fn ten_steps(ctx: Ctx, seed: u64) -> onward::Result<u64> {
     Ok(total)
 }
 
-/// When each step began, for the time between two.
+/// Start time of each step, for the time between two.
 type Beats = Arc<Mutex<Vec<Instant>>>;
 
 async fn many_steps(ctx: Ctx, count: u64) -> onward::Result<u64> {
@@ -62,7 +62,7 @@ pub fn with_ten_steps(builder: onward::Builder) -> onward::Builder {
     builder.register(&TEN, ten_steps)
 }
 
-/// What so many runs at a time did; processor time and bytes are this process's, but for what is said of the other one's.
+/// Figures of a load; processor time and bytes are this process's, except for `other_cpu_us_per_step`.
 pub struct Measured {
     pub steps_per_s: f64,
     pub cpu_us_per_step: f64,
@@ -70,7 +70,7 @@ pub struct Measured {
     pub bytes_per_step: f64,
 }
 
-/// What was spent until some moment, here and by the other process.
+/// Consumption up to some time, by this process and the other one.
 #[derive(Clone, Copy, Default)]
 struct Spent {
     cpu: Duration,
@@ -84,7 +84,7 @@ impl Spent {
     }
 }
 
-/// Keeps `concurrency` runs of ten steps going for a while, and watches what another process and its children spend meanwhile.
+/// Keeps `concurrency` runs of ten steps active for a while, and measures the consumption of another process and its children.
 pub async fn load(plan: &Plan, onward: &Onward, concurrency: usize, other: Option<u32>) -> anyhow::Result<Measured> {
     let span = Duration::from_secs(if plan.quick { 3 } else { 8 });
     let warm_up = Duration::from_millis(500);

@@ -1,4 +1,4 @@
-//! Runs that wait: what they cost in memory and on disk.
+//! Waiting runs: their memory and disk space.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub async fn measure(plan: &Plan) -> Result<()> {
     let directory = plan.fresh()?;
     let onward = Onward::embedded(directory.path()).register(&WAIT, wait).start().await?;
     let count: u64 = if plan.quick { 30_000 } else { 100_000 };
-    // The caches of store and worker fill with the first runs; what counts is what each further one adds.
+    // The caches of store and worker fill with the first runs; only what each further one adds is counted.
     let warm_up = 10_000;
     start(&onward, 0..warm_up).await?;
     settle(&onward).await?;
@@ -52,7 +52,7 @@ async fn start(onward: &Onward, numbers: std::ops::Range<u64>) -> Result<()> {
     Ok(())
 }
 
-/// Waits until every run waits and only the cached ones are in memory.
+/// Waits until every run is waiting and only the cached ones are in memory.
 async fn settle(onward: &Onward) -> Result<()> {
     for _ in 0..600 {
         let query = RunQuery { statuses: vec![Status::Pending, Status::Running], limit: 1, ..RunQuery::default() };
@@ -61,6 +61,6 @@ async fn settle(onward: &Onward) -> Result<()> {
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    ensure!(false, "the runs did not come to rest");
+    ensure!(false, "the runs did not become idle");
     Ok(())
 }

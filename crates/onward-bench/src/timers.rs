@@ -1,4 +1,4 @@
-//! Timers that became due while no engine ran: how fast they drain, and how long requests take meanwhile.
+//! Timers that became due while no engine was running: how fast they drain, and the latency of requests meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,10 +18,10 @@ use crate::{Plan, postgres};
 const SLEEPER: Workflow<u64, ()> = Workflow::new("sleeper");
 const QUICK: Workflow<u64, u64> = Workflow::new("quick");
 
-/// The pause between two requests of one client.
+/// Pause between two requests of one client.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How many sleepers have gone on.
+/// Number of runs whose timer has fired.
 type Awake = Arc<AtomicU64>;
 
 async fn sleeper(ctx: Ctx, due_at: u64) -> onward::Result<()> {
@@ -51,7 +51,7 @@ pub async fn on_postgres(plan: &Plan) -> Result<()> {
         Ok((Onward::with_store(store.clone(), store.clock()), None))
     })
     .await?;
-    // The same with a server and a worker in processes of their own.
+    // The same with server and worker in processes of their own.
     let database = cluster.database(None)?;
     measure(plan, "postgres.server", || async {
         let server = Server::on_store(&database.url())?;
@@ -78,7 +78,7 @@ async fn measure<F: Future<Output = Result<(onward::Builder, Option<Server>)>>>(
     );
     onward.shutdown().await;
     drop(server);
-    ensure!(awake.load(Ordering::Relaxed) == 0, "the sleepers have to be asleep when the engine ends; the machine is too slow");
+    ensure!(awake.load(Ordering::Relaxed) == 0, "timers fired before the engine was stopped; the machine is too slow");
     tokio::time::sleep(Duration::from_millis(due_at.saturating_sub(now_ms()) + 100)).await;
     let (builder, _server) = open().await?;
     let onward = with_sleepers(builder, &awake).start().await?;
@@ -129,7 +129,7 @@ async fn fall_asleep(onward: &Onward, count: u64, due_at: u64) -> Result<()> {
     }
 }
 
-/// Starts runs and reads one of them until the drain is over; returns how long each took, in milliseconds.
+/// Starts runs and reads them until the drain is over; returns the duration of each request in milliseconds.
 async fn ask(onward: Onward, over: Arc<AtomicBool>) -> Result<(Vec<f64>, Vec<f64>)> {
     let (mut starts, mut reads) = (Vec::new(), Vec::new());
     while !over.load(Ordering::Relaxed) {

@@ -1,8 +1,8 @@
-//! Appends per second: many committers, each on a run it holds, each waiting for its commit before it makes the next.
+//! Appends per second: many committers, each on a run it holds, each waiting for its commit before the next.
 //!
 //! `cargo run --release -p onward-store-embedded --example append_bench -- [committers] [seconds] [steps per run] [directory]`
 //!
-//! With 0 committers: how long it takes to read the log of one run of that many steps.
+//! With 0 committers: the time to read the log of one run of that many steps.
 #![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
 use std::future::Future;
@@ -23,7 +23,7 @@ impl Listener for Nobody {
     fn changed(&self, _: Change<'_>) {}
 }
 
-/// Futures that are ready to be polled again, by number.
+/// Futures to be polled again, by number.
 #[derive(Default)]
 struct Ready {
     numbers: Mutex<Vec<usize>>,
@@ -45,7 +45,7 @@ impl Wake for Ring {
     }
 }
 
-/// Polls all futures on this thread until they are done.
+/// Polls all futures on this thread until they complete.
 fn drive(mut futures: Vec<Pin<Box<dyn Future<Output = ()>>>>) {
     let ready = Arc::new(Ready::default());
     let wakers: Vec<Waker> =
@@ -73,10 +73,10 @@ struct Load {
 }
 
 impl Load {
-    /// Starts a run, commits its steps one by one, ends it.
+    /// Starts a run, commits its steps one by one, and ends it.
     async fn live_one_run(&self) {
         let id = self.runs.fetch_add(1, Ordering::Relaxed);
-        // Spread like random ids are, so that the index of keys is met as it would be.
+        // Spread like random ids, so that the index of keys is used as in practice.
         let id = format!("run-{:016x}", id.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let key = RunKey::new(Namespace::default(), RunId::new(id).unwrap());
         let input = Payload::from_json_text("{\"order\":42}");
@@ -117,7 +117,7 @@ impl Load {
 }
 
 impl Load {
-    /// How long a worker waits for the log of a run that it has just claimed.
+    /// Prints the time in which a worker reads the log of a run that it has just claimed.
     async fn read_long_log(&self) {
         self.live_one_run().await;
         let key = self.store.list_runs(Default::default()).await.unwrap().runs.remove(0).key;
@@ -135,7 +135,7 @@ async fn live(load: Arc<Load>) {
     }
 }
 
-/// Processor time of this process so far.
+/// Returns the processor time of this process so far.
 fn cpu() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let ticks = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);

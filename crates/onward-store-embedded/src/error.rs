@@ -1,7 +1,7 @@
-//! What SQLite's errors mean here.
+//! Classification of SQLite errors.
 //!
-//! Owns the line between an operation that is refused alone, a batch that is rolled back, and a store that stops. Must never let a
-//! failed sync be taken for something that can be tried again.
+//! Owns the distinction between a refused operation, a batch that is rolled back, and a store that stops. Must never treat a
+//! failed sync as something that can be retried.
 
 use onward_core::run::Refusal;
 use onward_core::task::StaleReport;
@@ -12,21 +12,21 @@ use rusqlite::ffi;
 
 use crate::file::pages;
 
-/// Why an operation of the writer did not happen.
+/// Reason why an operation of the writer was not carried out.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// It was refused before it wrote anything; its neighbors go on.
+    /// Refused before it wrote anything; the rest of the batch continues.
     Refused(StoreError),
-    /// SQLite failed, maybe in the middle of it; the whole batch is rolled back.
+    /// SQLite failed, perhaps midway; the whole batch is rolled back.
     Sql(rusqlite::Error),
-    /// A row turned out to be damaged in the middle of it; the whole batch is rolled back.
+    /// A damaged row was found, perhaps midway; the whole batch is rolled back.
     Damaged(StoreError),
-    /// The code panicked, maybe in the middle of it; the whole batch is rolled back.
+    /// The code panicked, perhaps midway; the whole batch is rolled back.
     Panicked(String),
 }
 
 impl Trouble {
-    /// Whether mending may help.
+    /// Returns whether a repair may help.
     pub fn may_be_mended(&self) -> bool {
         match self {
             Trouble::Refused(error) | Trouble::Damaged(error) => may_be_mended(error),
@@ -62,27 +62,27 @@ impl From<rusqlite::Error> for Trouble {
     }
 }
 
-/// What a failed batch means for the store.
+/// Consequence of a failed batch for the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// No space: the batch is undone, later ones may work again.
+    /// No space: the batch is rolled back, later ones may succeed.
     Full,
-    /// For now it cannot be done, and nothing was written: another process writes to the file against the lock, or there is no memory.
+    /// Temporary, and nothing was written: another process writes to the file despite the lock, or there is no memory.
     Busy(String),
-    /// A write or sync failed: nobody knows what the disk holds, nothing more is written.
+    /// A write or sync failed: the state of the disk is unknown, and nothing more is written.
     Io(String),
-    /// A damaged page, or a bug: the batch is undone, the store goes on.
+    /// A damaged page, or a bug: the batch is rolled back, the store continues.
     Damaged(String),
 }
 
 impl Failure {
     pub fn of(trouble: &Trouble) -> Failure {
         match trouble {
-            // The shared memory of the write-ahead log could not grow: that, too, is a full disk, met before the commit.
+            // The shared memory of the write-ahead log could not grow: also a full disk, detected before the commit.
             Trouble::Sql(rusqlite::Error::SqliteFailure(code, _)) if code.extended_code == ffi::SQLITE_IOERR_SHMSIZE => {
                 Failure::Full
             }
-            // A statement before the commit failed for lack of memory: the batch is undone, and a later one may find memory.
+            // A statement before the commit failed for lack of memory: the batch is rolled back, and a later one may succeed.
             Trouble::Sql(error) if is_out_of_memory(error) => Failure::Busy(error.to_string()),
             Trouble::Sql(error) => Failure::of_commit(error),
             Trouble::Refused(error) | Trouble::Damaged(error) => Failure::Damaged(error.to_string()),
@@ -90,7 +90,7 @@ impl Failure {
         }
     }
 
-    /// A failed COMMIT is judged more strictly: after the sync only shared memory or memory is missing, and the batch may well be on disk.
+    /// Classifies a failed COMMIT, more strictly: an error for lack of memory comes after the sync, so the batch may be on disk.
     pub fn of_commit(error: &rusqlite::Error) -> Failure {
         let why = error.to_string();
         match error {
@@ -105,7 +105,7 @@ impl Failure {
     }
 }
 
-/// What a reader tells about an error of SQLite.
+/// Converts an SQLite error of a reader.
 pub(crate) fn read_error(error: rusqlite::Error) -> StoreError {
     match &error {
         rusqlite::Error::SqliteFailure(code, _) if code.extended_code & 0xff == ffi::SQLITE_IOERR => {
@@ -116,21 +116,21 @@ pub(crate) fn read_error(error: rusqlite::Error) -> StoreError {
         }
         _ if is_out_of_memory(&error) => StoreError::Unavailable { why: error.to_string() },
         _ => {
-            let page = pages::take_damaged().map(|page| format!(": page {page} does not have the checksum it was written with"));
+            let page = pages::take_damaged().map(|page| format!(": page {page} has a wrong checksum"));
             StoreError::Corrupt { why: format!("{error}{}", page.unwrap_or_default()) }
         }
     }
 }
 
-/// Why a row is not used. What the log says too is made again from it, soon.
-const DAMAGED_ROW: &str = "a row of the store about it is damaged";
+/// Reason for not using a row. It is soon rebuilt from the log if the log contains it.
+const DAMAGED_ROW: &str = "a row of this run is damaged";
 
-/// A row of a run that was changed by nobody of ours.
+/// Returns the error for a damaged row of a run.
 pub(crate) fn damaged_row(key: &RunKey, what: &str) -> StoreError {
     StoreError::LogCorrupt { key: key.clone(), index: Index(0), why: format!("{DAMAGED_ROW}: {what}") }
 }
 
-/// Names the run whose log has what is damaged. An error that is no damage stays what it is: the same call may succeed.
+/// Names the run whose log is damaged. Errors other than damage are returned unchanged: the same call may succeed later.
 pub(crate) fn damage_of_run(key: &RunKey, index: Index, error: StoreError) -> StoreError {
     match error {
         StoreError::Corrupt { why } => StoreError::LogCorrupt { key: key.clone(), index, why },
@@ -138,7 +138,7 @@ pub(crate) fn damage_of_run(key: &RunKey, index: Index, error: StoreError) -> St
     }
 }
 
-/// Whether mending may help: something else than a record of a log is damaged.
+/// Returns whether a repair may help: something other than a record of a log is damaged.
 pub(crate) fn may_be_mended(error: &StoreError) -> bool {
     match error {
         StoreError::Corrupt { .. } => true,
@@ -147,15 +147,15 @@ pub(crate) fn may_be_mended(error: &StoreError) -> bool {
     }
 }
 
-/// What is told of damage that is being mended: the same call may succeed.
+/// Returns the error for damage that is being repaired: the same call may succeed later.
 pub(crate) fn being_mended(error: &StoreError) -> StoreError {
-    StoreError::Unavailable { why: format!("damaged rows or indexes are being made again, ask again: {error}") }
+    StoreError::Unavailable { why: format!("damaged rows or indexes are being rebuilt, retry: {error}") }
 }
 
-/// How SQLite says that it cannot make sense of a page.
+/// SQLite's message for a page it cannot parse.
 const MALFORMED: &str = "database disk image is malformed";
 
-/// What cannot be removed because its pages are damaged stays, to nobody's use.
+/// Ignores the error if rows cannot be removed because their pages are damaged; they stay unused.
 pub(crate) fn leave_damaged(removed: rusqlite::Result<usize>) -> rusqlite::Result<()> {
     match removed {
         Err(error) if is_malformed(&error) => Ok(()),
@@ -168,7 +168,7 @@ pub(crate) fn is_out_of_memory(error: &rusqlite::Error) -> bool {
     matches!(error, rusqlite::Error::SqliteFailure(code, _) if code.extended_code & 0xff == ffi::SQLITE_NOMEM)
 }
 
-/// SQLite says that a page or an index is damaged.
+/// Returns whether SQLite reports a damaged page or index.
 pub(crate) fn is_malformed(error: &rusqlite::Error) -> bool {
     matches!(error, rusqlite::Error::SqliteFailure(code, _) if code.extended_code & 0xff == ffi::SQLITE_CORRUPT)
 }
@@ -181,7 +181,7 @@ mod tests {
         rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_NOMEM), None)
     }
 
-    /// F30: a failed allocation is refused for now; it is neither damage nor a reason to mend something.
+    /// F30: a failed allocation is a temporary error; it is neither damage nor a reason to repair.
     #[test]
     fn a_lack_of_memory_is_not_taken_for_damage() {
         assert_eq!(read_error(out_of_memory()).code(), "store_unavailable");

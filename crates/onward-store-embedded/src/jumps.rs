@@ -1,20 +1,20 @@
-//! Notices that the clock was set forward.
+//! Detection of forward jumps of the system clock.
 //!
-//! Owns until when leases of tasks are left alone after that. Such a lease is kept in its row by the time on the wall, because it outlives
-//! the process; when the clock is set forward, all of them would be over at once, although their workers are there. So none ends until
-//! each worker had the time to extend what it holds (F9).
+//! Owns the time until which task leases are not expired after a jump. A task lease is stored with system time, since it outlives
+//! the process; a forward jump would end all of them at once although their workers are alive. So none expires until each worker
+//! had time to extend what it holds (F9).
 
 use std::time::Duration;
 
 use onward_core::Timestamp;
 use onward_store::SESSION_DEFAULT;
 
-/// What is more than clocks differ by themselves.
+/// Difference beyond normal drift of the two clocks.
 const JUMP_MIN: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 pub(crate) struct Jumps {
-    /// The last look at both clocks.
+    /// The last reading of both clocks.
     last: Option<(Timestamp, Timestamp)>,
     longest_lease: Duration,
     hold_until: Timestamp,
@@ -25,7 +25,7 @@ impl Jumps {
         self.longest_lease = self.longest_lease.max(lease);
     }
 
-    /// Compares the time on the wall with the steady one; call it often enough that the two do not drift apart in between.
+    /// Compares the system clock with the steady one; must be called often enough that the two do not drift apart in between.
     pub fn look(&mut self, now: Timestamp, steady: Timestamp) {
         if let Some((then, then_steady)) = self.last.replace((now, steady))
             && now.since(then) > steady.since(then_steady) + JUMP_MIN
@@ -34,7 +34,7 @@ impl Jumps {
         }
     }
 
-    /// Until when leases of tasks are left alone, by the steady clock.
+    /// Returns the steady time until which task leases are not expired.
     pub fn hold_until(&self) -> Timestamp {
         self.hold_until
     }

@@ -1,8 +1,8 @@
-//! Who works on which run, in memory only.
+//! Run leases and worker sessions, in memory only.
 //!
-//! Owns leases and worker sessions. The directory lock makes this process the only one, so a lease need not survive it: after a
-//! restart nobody holds anything, and the boot counter in every epoch fences whoever still believes so (L7).
-//! Must never give one run to two workers.
+//! The directory lock makes this process the only one, so a lease need not survive it: after a restart no run is leased, and the
+//! boot counter in every epoch fences old holders (L7).
+//! Must never lease one run to two workers.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -13,11 +13,11 @@ use onward_core::{Epoch, RunHead, Status, Timestamp, WorkerId};
 #[derive(Default)]
 pub(crate) struct Leases {
     held: RwLock<Held>,
-    /// Until when each worker is believed to live, by the steady clock: a clock that is set ends no session, and lengthens none.
+    /// End of each session by the steady clock: setting the system clock neither ends nor extends a session.
     sessions: Mutex<HashMap<WorkerId, Timestamp>>,
 }
 
-/// Run numbers are our own and count up: spreading them is enough.
+/// Run numbers are generated here and count up: spreading them is enough.
 #[derive(Default, Clone, Copy)]
 struct ByNumber(u64);
 
@@ -73,19 +73,19 @@ impl Leases {
         self.read().by_run.len()
     }
 
-    /// The runs that a worker holds, with the epochs of their claims.
+    /// Returns the runs that a worker holds, with the epochs of their claims.
     pub fn of_worker(&self, worker: &WorkerId) -> Vec<(i64, Epoch)> {
         let held = self.read();
         let own = held.by_worker.get(worker).into_iter().flatten();
         own.filter_map(|rk| Some((*rk, held.by_run.get(rk)?.epoch))).collect()
     }
 
-    /// Every run that somebody holds.
+    /// Returns every leased run.
     pub fn held_runs(&self) -> Vec<i64> {
         self.read().by_run.keys().copied().collect()
     }
 
-    /// The head as it is told to others: with its epoch, and `running` where it is pending and held.
+    /// Completes a head as callers see it: with its epoch, and `running` if it is pending and leased.
     pub fn show(&self, rk: i64, head: &mut RunHead) {
         if let Some(lease) = self.read().by_run.get(&rk) {
             head.epoch = lease.epoch;
@@ -98,11 +98,11 @@ impl Leases {
     pub fn grant(&self, rk: i64, epoch: Epoch, worker: &WorkerId) {
         let mut held = self.write();
         let before = held.by_run.insert(rk, Lease { epoch, worker: worker.clone() });
-        assert!(before.is_none(), "run {rk} is given to one worker at a time");
+        assert!(before.is_none(), "run {rk} is leased to one worker at a time");
         held.by_worker.entry(worker.clone()).or_default().insert(rk);
     }
 
-    /// Takes the lease away, if there is one (of that epoch).
+    /// Removes the lease, if there is one (of that epoch).
     pub fn drop(&self, rk: i64, epoch: Option<Epoch>) -> Option<Lease> {
         let mut held = self.write();
         held.by_run.get(&rk).filter(|lease| epoch.is_none_or(|epoch| lease.epoch == epoch))?;
@@ -116,7 +116,7 @@ impl Leases {
         Some(lease)
     }
 
-    /// Gives a lease back that was dropped by a batch which failed; not to a worker that has fallen silent since.
+    /// Restores a lease that a failed batch dropped, unless the worker's session has ended since.
     pub fn restore(&self, rk: i64, lease: &Lease) -> bool {
         let known = self.sessions().contains_key(&lease.worker) && !self.is_held(rk);
         if known {
@@ -125,12 +125,12 @@ impl Leases {
         known
     }
 
-    /// Extends a worker's session; says whether there was one.
+    /// Extends a worker's session; returns whether there was one.
     pub fn extend(&self, worker: WorkerId, until: Timestamp) -> bool {
         self.sessions().insert(worker, until).is_some()
     }
 
-    /// Makes a worker known that claims without having said hello. Returns whether it is new.
+    /// Opens a session for a worker that claims without a heartbeat. Returns whether it is new.
     pub fn greet(&self, worker: &WorkerId, until: Timestamp) -> bool {
         let mut sessions = self.sessions();
         let is_new = !sessions.contains_key(worker);
@@ -140,8 +140,8 @@ impl Leases {
         is_new
     }
 
-    /// Ends up to `limit` sessions that are over, the longest silent first. Returns the runs that are free now, how many sessions
-    /// ended, and whether there are more.
+    /// Ends up to `limit` expired sessions, oldest first. Returns the runs that were freed, the number of ended sessions, and
+    /// whether there are more.
     pub fn end_sessions(&self, now: Timestamp, limit: usize) -> (Vec<i64>, usize, bool) {
         let mut sessions = self.sessions();
         let mut over: Vec<(Timestamp, WorkerId)> =

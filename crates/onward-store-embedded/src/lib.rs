@@ -1,12 +1,13 @@
 //! The default store of Onward: one directory, one process, group commit over SQLite.
 //!
-//! [`EmbeddedStore`] implements [`onward_store::Store`]. One thread writes: it takes everything that is waiting, does it in one
-//! transaction with one sync, and answers when the sync has returned. A few threads read. Leases are in memory only. The format and
-//! the argument why a crash at any point is safe are in `docs/design/store.md`.
+//! [`EmbeddedStore`] implements [`onward_store::Store`]. One thread writes: it takes everything that is waiting, writes it in one
+//! transaction with one sync, and replies when the sync has returned. A few threads read. Leases are in memory only. The format
+//! and the argument why a crash at any point is safe are in `docs/design/store.md`.
 //!
-//! Reading order: `schema` (what is on disk), `pages` and `row` (how damage is found) and `mend`, `salvage` and `repair` (what is done about it), `directory`
-//! (who may open it), `wal` and `synced` (whether the write-ahead log is whole) and `migrate`, `writer` (the batch), `write` (what each operation does),
-//! `heads` (from rows to a run's head), `leases` and `ready` (what is in memory), `reader` and `list`.
+//! Reading order: `file::schema` (format), `file::pages` and `row` (detection of damage), `repair`, `file::directory` (opening
+//! and locking), `file::wal` and `file::synced` (completeness of the write-ahead log), `file::migrate`, `write::writer` (the
+//! batch), `write` (the operations), `read::heads` (from rows to a run's head), `leases` and `ready` (state in memory),
+//! `read::reader` and `read::list`.
 
 mod error;
 mod file;

@@ -1,8 +1,8 @@
-//! Pending runs that nobody holds, one queue per namespace, kind and version.
+//! Pending, unleased runs, one queue per namespace, kind and version.
 //!
-//! Owns nothing that must be right: an entry is a hint that the claim checks. What must hold is the other direction, that every
-//! claimable run is either in a queue or will be found by the queue's scan of the table. Must never hold more than a bounded number of
-//! entries per queue, nor look at runs of other namespaces (S6) or of kinds that the claiming worker does not know (L14).
+//! Entries are hints that the claim verifies. The invariant is the other direction: every claimable run is in a queue or will be
+//! found by the queue's scan of the table. Must never hold more than a bounded number of entries per queue, nor read runs of
+//! other namespaces (S6) or of kinds that the claiming worker does not have (L14).
 
 use std::collections::{HashMap, VecDeque};
 
@@ -10,22 +10,22 @@ use onward_core::{Name, Namespace, RunHead};
 use onward_store::ClaimRuns;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-/// How many entries one queue holds before it relies on scans.
+/// Number of entries of a queue above which it relies on scans.
 const QUEUE_MAX: usize = 8192;
 const SCAN_PAGE: usize = 1024;
 
-/// The first namespace, kind and version with pending runs behind the given ones.
+/// The first namespace, kind and version with pending runs after the given ones.
 const NEXT_QUEUE: &str = "SELECT ns, kind, version FROM runs WHERE status = 0 AND (ns, kind, version) > (?1, ?2, ?3)
   ORDER BY ns, kind, version LIMIT 1";
 
-/// The pending runs of one queue behind a run.
+/// The pending runs of one queue after a given run.
 const PENDING_RUNS: &str = "SELECT rk FROM runs WHERE status = 0 AND ns = ?1 AND kind = ?2 AND version = ?3 AND rk > ?4
   ORDER BY rk LIMIT ?5";
 
 #[derive(Default)]
 pub(crate) struct Ready {
     queues: HashMap<Namespace, Kinds>,
-    /// Orders entries over all queues; what a scan finds is older than what was pushed.
+    /// Orders entries over all queues; scanned entries are older than pushed ones.
     counter: u64,
 }
 
@@ -35,9 +35,9 @@ type Kinds = HashMap<Name, HashMap<Option<Name>, Queue>>;
 #[derive(Default)]
 struct Queue {
     entries: VecDeque<Entry>,
-    /// The run behind which the scan goes on; `None` when the table holds nothing that is not in `entries`.
+    /// The run after which the scan continues; `None` if every run of the table is in `entries`.
     scan: Option<i64>,
-    /// Something was left out behind the scan: it begins again when it comes to the end.
+    /// A run behind the scan was left out: the scan starts again when it reaches the end.
     again: bool,
 }
 
@@ -51,7 +51,7 @@ struct Entry {
 const PUSHED: u64 = 1 << 62;
 
 impl Ready {
-    /// Finds which namespaces, kinds and versions have pending runs; their queues are filled when somebody asks.
+    /// Finds the namespaces, kinds and versions with pending runs; their queues are filled by the first claim.
     pub fn load(db: &Connection) -> rusqlite::Result<Ready> {
         let mut ready = Ready::default();
         let mut statement = db.prepare(NEXT_QUEUE)?;
@@ -68,14 +68,14 @@ impl Ready {
         }
     }
 
-    /// Puts a run behind the others of its namespace and kind.
+    /// Appends a run to the queue of its namespace, kind and version.
     pub fn push(&mut self, head: &RunHead, rk: i64) {
         self.counter += 1;
         let order = PUSHED + self.counter;
         let kinds = self.queues.entry(head.key.namespace.clone()).or_default();
         let queue = kinds.entry(head.kind.clone()).or_default().entry(head.version.clone()).or_default();
         if queue.scan.is_some() || queue.entries.len() >= QUEUE_MAX {
-            // The scan finds it: either it is still to come, or it begins again.
+            // The scan finds it: it is still ahead, or starts again.
             queue.scan.get_or_insert(0);
             queue.again = true;
         } else {
@@ -83,7 +83,7 @@ impl Ready {
         }
     }
 
-    /// Takes the oldest entry that the worker knows. The caller checks whether it may be claimed, and asks again if not.
+    /// Takes the oldest entry that the worker can run. The caller checks whether it may be claimed, and calls again if not.
     pub fn pop(&mut self, db: &Connection, request: &ClaimRuns) -> rusqlite::Result<Option<i64>> {
         let Some(kinds) = self.queues.get_mut(&request.namespace) else { return Ok(None) };
         let mut oldest: Option<(Entry, &Name, &Option<Name>)> = None;
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
     use crate::write::tasks::READY_TASKS;
 
-    /// How SQLite goes about a statement on empty tables; plans never depend on what is in them.
+    /// Returns SQLite's plan of a statement on empty tables; plans never depend on table contents.
     fn plan(sql: &str) -> String {
         let db = Connection::open_in_memory().expect("memory is there");
         db.execute_batch(&crate::file::schema::make_tables()).expect("the tables can be made");

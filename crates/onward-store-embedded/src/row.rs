@@ -1,9 +1,9 @@
-//! How values stand in rows: checksums, places, sealed messages.
+//! Encoding of values in rows: checksums, call ids, checksummed messages.
 //!
-//! Must never return bytes that were not written: everything here carries a checksum and checks it.
+//! Must never return bytes that were not written: every value carries a checksum that is verified.
 //!
 //! Invariants:
-//! - I2: whatever is read of a row was checked: by the row's own checksum, or by the seal of a blob in it that says the same.
+//! - I2: every value read from a row was verified: by the row's own checksum, or by that of a blob in it with the same content.
 
 use onward_core::{Index, Record, RunKey, Timestamp};
 use onward_store::StoreError;
@@ -12,12 +12,12 @@ pub(crate) use onward_store::kept::seal::{
 };
 use rusqlite::types::ValueRef;
 
-/// One row of `events`, as it is read.
+/// One row of `events`.
 pub(crate) struct EventRow<'a> {
     pub rk: i64,
     pub index: Index,
     pub at: Timestamp,
-    /// How many commits the log has up to here.
+    /// Number of commits in the log up to here.
     pub commit_count: u64,
     /// The index of the latest of them.
     pub last_commit: Option<Index>,
@@ -25,7 +25,7 @@ pub(crate) struct EventRow<'a> {
     pub body: &'a [u8],
 }
 
-/// The checksum of an event row: over all it says, so that a row in the wrong place is damaged too (L2).
+/// Returns the checksum of an event row, over all its columns, so that a row in the wrong position is damaged too (L2).
 pub(crate) fn event_crc(rk: i64, index: Index, at: Timestamp, commit_count: u64, last_commit: Option<Index>, body: &[u8]) -> u32 {
     let mut head = [0; 40];
     let last = last_commit.map_or(u64::MAX, |index| index.0);
@@ -39,7 +39,7 @@ pub(crate) fn event_crc(rk: i64, index: Index, at: Timestamp, commit_count: u64,
 }
 
 impl EventRow<'_> {
-    /// Whether the row would be right if it were run `rk`'s.
+    /// Returns whether the row would be valid as a row of run `rk`.
     pub fn is_of(&self, rk: i64) -> bool {
         self.crc == event_crc(rk, self.index, self.at, self.commit_count, self.last_commit, self.body)
     }
@@ -54,7 +54,7 @@ impl EventRow<'_> {
     }
 }
 
-/// The checksum of what never changes in a row of `runs`, as SQL.
+/// SQL expression for the checksum of the immutable columns of a row of `runs`.
 macro_rules! run_crc {
     () => {
         "row_crc(rk, root, ns, id, generation, created, parent_ns, parent_id, parent_generation, input_hash)"
@@ -62,7 +62,7 @@ macro_rules! run_crc {
 }
 pub(crate) use run_crc;
 
-/// The checksum of the values of a row, as SQLite has them.
+/// Returns the checksum of the values of a row.
 pub(crate) fn row_crc<'a>(values: impl Iterator<Item = ValueRef<'a>>) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     for value in values {
@@ -87,7 +87,7 @@ pub(crate) fn row_crc<'a>(values: impl Iterator<Item = ValueRef<'a>>) -> u32 {
     hasher.finalize()
 }
 
-/// The hashes in a sealed list; a damaged one names nothing, so that what it named is kept rather than lost.
+/// Returns the hashes in a checksummed list; a damaged list is treated as empty, so that payloads are kept rather than lost.
 pub(crate) fn hashes(bytes: Option<&[u8]>) -> impl Iterator<Item = [u8; 16]> + '_ {
     let list = bytes.and_then(|bytes| unseal_bytes("references", bytes).ok());
     list.unwrap_or_default().chunks_exact(16).map(|chunk| <[u8; 16]>::try_from(chunk).unwrap_or_default())
@@ -108,7 +108,7 @@ mod tests {
         body
     }
 
-    /// S35: a row whose checksum fits is read, or named as damaged; one whose checksum does not fit is never read.
+    /// S35: a row with a valid checksum is read or reported as damaged; one with a wrong checksum is never read.
     #[test]
     fn mutated_rows_are_refused_or_read_back_and_never_panic() {
         let key = RunKey::new(Namespace::default(), RunId::new("r").expect("an id"));
@@ -120,7 +120,7 @@ mod tests {
             let mut again = Vec::new();
             record.encode_body(&mut again);
             assert_eq!(Record::decode_body(index, at, &again).as_ref(), Ok(&record));
-            assert!(EventRow { crc: row.crc ^ 1, ..row }.decode(&key).is_err(), "a wrong checksum is passed over");
+            assert!(EventRow { crc: row.crc ^ 1, ..row }.decode(&key).is_err(), "a wrong checksum is ignored");
             true
         });
         counts.assert_refuses();

@@ -1,4 +1,4 @@
-//! What the store's threads and its callers have in common.
+//! State that the store's threads and its callers share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,9 +14,9 @@ pub(crate) struct Shared {
     pub queue: Queue,
     pub leases: Leases,
     pub counters: Counters,
-    /// The earliest moment that listeners know of.
+    /// The earliest due time announced to listeners.
     pub announced_due: AtomicU64,
-    /// What was damaged when the writer looked last could not be made again: whoever meets it is told what it is.
+    /// The last repair failed: callers get the error of the damage itself.
     pub mended_in_vain: AtomicBool,
     /// The last batch was refused for lack of space.
     pub is_full: AtomicBool,
@@ -37,7 +37,7 @@ impl Shared {
         }
     }
 
-    /// Whether damage that may be mended is worth another try: the writer is about to look after it, or has done so.
+    /// Returns whether a call that met repairable damage should be retried: the writer has repaired it or is about to.
     pub fn may_mend(&self) -> bool {
         !self.mended_in_vain.load(Ordering::Relaxed) && self.queue.stopped().is_none()
     }
@@ -46,7 +46,7 @@ impl Shared {
         self.listeners.write().unwrap_or_else(PoisonError::into_inner).push(listener);
     }
 
-    /// A copy, so that nobody is called under the lock.
+    /// Returns a copy, so that no listener is called under the lock.
     pub fn listeners(&self) -> Vec<Arc<dyn Listener>> {
         self.listeners.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -68,7 +68,7 @@ pub(crate) struct Counters {
     pub pages_returned: AtomicU64,
 }
 
-/// What the writer has done since the store was opened.
+/// Statistics of the writer since the store was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
     /// Transactions, each with one sync.
@@ -77,19 +77,19 @@ pub struct Stats {
     /// Rows of logs: one per input or commit.
     pub events: u64,
     pub event_bytes: u64,
-    /// Waiting for work.
+    /// Time spent waiting for work.
     pub idle: Duration,
-    /// Deciding and writing rows.
+    /// Time spent deciding and writing rows.
     pub sql: Duration,
-    /// In COMMIT: writing pages and the sync.
+    /// Time spent in COMMIT: writing pages and the sync.
     pub sync: Duration,
-    /// Answering and telling listeners.
+    /// Time spent replying and notifying listeners.
     pub reply: Duration,
     pub checkpoints: u64,
     pub checkpoint: Duration,
-    /// Indexes and rows that were found damaged and made again.
+    /// Indexes and rows that were found damaged and rebuilt.
     pub mended: u64,
-    /// Pages that were given back to the disk.
+    /// Pages returned to the file system.
     pub pages_returned: u64,
 }
 

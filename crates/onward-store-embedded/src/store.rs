@@ -1,4 +1,4 @@
-//! The store's face: opening, closing, and the port.
+//! [`EmbeddedStore`]: opening, closing, and the store trait.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -34,28 +34,30 @@ use crate::write::takeover;
 use crate::write::upkeep::LogLength;
 use crate::write::writer::{self, Beginning};
 
-/// How a store is opened.
+/// Settings for opening a store.
 #[derive(Clone)]
 pub struct Options {
-    /// The judge of leases, timers and retention.
+    /// The clock for leases, timers and retention.
     pub clock: Arc<dyn Clock>,
     pub payload_bytes_max: usize,
-    /// The size at which the database is full, whatever the disk says; deleted runs make space again.
+    /// Size at which the database counts as full, whatever the disk has; deleted runs free space again.
     pub database_bytes_max: Option<u64>,
-    /// After this many pages the write-ahead log is copied into the database. More makes writes cheaper and the pause longer.
+    /// Number of pages after which the write-ahead log is copied into the database. More makes writes cheaper and the pause
+    /// longer.
     pub checkpoint_pages: u64,
-    /// How many threads read.
+    /// Number of reader threads.
     pub readers: usize,
-    /// Which workers live in the process that has the directory open and die with it: at opening their leased tasks are free at once.
+    /// The workers that live in the process that opens the directory and die with it: at opening their leased tasks are freed at
+    /// once.
     pub workers_inside: WorkersInside,
 }
 
 /// Workers that cannot have survived the process that had the directory open before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkersInside {
-    /// They are all elsewhere.
+    /// All workers are remote.
     None,
-    /// Those whose ids begin so, and no others: a server has workers of its own, and others that may have survived it.
+    /// Workers whose ids have this prefix: a server has workers of its own, and remote ones that may have survived it.
     Named(&'static str),
     All,
 }
@@ -73,23 +75,23 @@ impl Default for Options {
     }
 }
 
-/// A store in a directory. Dropping it finishes what was submitted, then frees the directory.
+/// A store in a directory. Dropping it finishes the submitted writes, then releases the directory.
 pub struct EmbeddedStore {
     shared: Arc<Shared>,
     payload_bytes_max: usize,
     readers: Readers,
-    /// `None` where only reading is possible.
+    /// `None` if the store is read-only.
     writer: Option<JoinHandle<()>>,
-    /// Why only reading is possible although writing was asked for.
+    /// Damage that made the store read-only although it was opened for writing.
     damage: Option<LogDamage>,
-    /// What is read in the place of a damaged directory.
+    /// Replacement database for reading a damaged directory.
     _scratch: Option<Scratch>,
-    /// Given back last of all.
+    /// Released last.
     _directory: Option<Directory>,
 }
 
 impl EmbeddedStore {
-    /// Opens the store in `directory`, which is made if it is not there. Blocks while SQLite recovers what a crash left.
+    /// Opens the store in `directory`, which is created if it is missing. Blocks while SQLite recovers from a crash.
     pub fn open(directory: impl AsRef<Path>, options: Options) -> Result<EmbeddedStore, StoreError> {
         failpoint::arm();
         let directory = Directory::open(directory.as_ref())?;
@@ -151,8 +153,8 @@ impl EmbeddedStore {
         })
     }
 
-    /// Opens a directory whose write-ahead log is damaged: what verifies can be read, and every write is refused with the damage. The lock
-    /// keeps others from writing too.
+    /// Opens a directory with a damaged write-ahead log: what verifies can be read, and every write fails with the damage. The
+    /// lock also keeps other processes from writing.
     fn open_damaged(directory: Directory, damage: LogDamage, options: Options) -> Result<EmbeddedStore, StoreError> {
         Scratch::remove_old(&directory.path);
         let scratch = Some(Scratch::fill(&directory.path, options.clock.now())?);
@@ -171,7 +173,7 @@ impl EmbeddedStore {
         })
     }
 
-    /// Looks into a directory that another process may have open. Every write is refused; leases of others are not seen.
+    /// Opens a directory that another process may have open, for reading. Every write is refused; leases are not visible.
     pub fn open_read_only(directory: impl AsRef<Path>) -> Result<EmbeddedStore, StoreError> {
         let directory = directory.as_ref();
         let path = directory.to_owned();
@@ -196,9 +198,9 @@ impl EmbeddedStore {
         Ok(EmbeddedStore { shared, payload_bytes_max, readers, writer: None, damage, _scratch: scratch, _directory: None })
     }
 
-    /// Compares the write-ahead log of a directory with what is known to have been synced, without opening or changing anything.
+    /// Compares the write-ahead log of a directory with what is known to be synced, without opening or changing anything.
     ///
-    /// Another process may write meanwhile: what looks like damage is looked at again.
+    /// Another process may be writing: apparent damage is checked again.
     pub fn examine(directory: impl AsRef<Path>) -> Result<Option<LogDamage>, StoreError> {
         let mut damage = None;
         for _ in 0..3 {
@@ -210,50 +212,50 @@ impl EmbeddedStore {
         Ok(damage)
     }
 
-    /// The pages of a directory's database that do not have the checksum they were written with. Changes nothing.
+    /// Returns the pages of a directory's database with a wrong checksum. Changes nothing.
     pub fn damaged_pages(directory: impl AsRef<Path>) -> Result<Vec<u64>, StoreError> {
         let path = schema::database(directory.as_ref());
         pages::damaged_pages(&path).map_err(|error| schema::unusable(&path, &error))
     }
 
-    /// Returns whether `onward.synced` does not have its checksum. It says which commit was synced last. Changes nothing.
+    /// Returns whether `onward.synced`, the mark of the last synced commit, has a wrong checksum. Changes nothing.
     pub fn is_mark_damaged(directory: impl AsRef<Path>) -> bool {
-        // Another process may write it meanwhile.
+        // Another process may be writing it.
         (0..3).all(|_| Mark::is_damaged(directory.as_ref()))
     }
 
-    /// Names the rows of runs that are not as they were written, logs without a row and rows without a log. Changes nothing.
+    /// Describes damaged rows of runs, logs without a row and rows without a log. Changes nothing.
     pub fn damaged_rows(directory: impl AsRef<Path>) -> Result<Vec<String>, StoreError> {
         let directory = directory.as_ref();
         directory::check(directory)?;
         if EmbeddedStore::examine(directory)?.is_some() {
-            return Ok(Vec::new()); // only what a repair would keep of it can be read
+            return Ok(Vec::new()); // only what a repair would keep can be read
         }
         rows::describe_damage(&schema::open_reader(directory)?).map_err(read_error)
     }
 
-    /// Takes everything that verifies of a damaged directory into a new database, says what is lost, and puts the damaged files aside.
-    /// Nothing is changed where nothing is damaged. No process may have the directory open.
+    /// Copies everything that verifies of a damaged directory into a new database, reports what is lost, and moves the damaged
+    /// files aside. Changes nothing if nothing is damaged. No process may have the directory open.
     pub fn repair(directory: impl AsRef<Path>) -> Result<Repaired, StoreError> {
         rebuild::repair(directory.as_ref(), SystemClock.now())
     }
 
-    /// Why the directory is only read, if its write-ahead log is damaged.
+    /// Returns the damage to the write-ahead log that made the store read-only.
     pub fn damage(&self) -> Option<&LogDamage> {
         self.damage.as_ref()
     }
 
-    /// What the writer has done so far.
+    /// Returns statistics of the writer.
     pub fn stats(&self) -> Stats {
         self.shared.counters.stats()
     }
 
-    /// Why the store takes no writes any more, if it does not.
+    /// Returns why the store no longer accepts writes, if so.
     pub fn stopped(&self) -> Option<String> {
         self.damage.as_ref().map(|damage| damage.to_string()).or_else(|| self.shared.queue.stopped())
     }
 
-    /// Whether there was no space for the last batch, and there still is none: tries to write then.
+    /// Returns whether the last batch failed for lack of space and there still is none, which it checks by writing.
     pub async fn is_full(&self) -> bool {
         if !self.shared.is_full.load(Ordering::Relaxed) {
             return false;
@@ -261,7 +263,7 @@ impl EmbeddedStore {
         matches!(self.write(Op::TryWrite).await, Err(StoreError::DiskFull))
     }
 
-    /// Why nothing is written, where nothing can be.
+    /// Returns the error of every write if the store is read-only.
     fn refusal(&self) -> Option<StoreError> {
         let damaged = |damage: &LogDamage| StoreError::Damaged { why: damage.to_string() };
         self.writer.is_none().then(|| self.damage.as_ref().map_or(StoreError::ReadOnly, damaged))
@@ -362,7 +364,7 @@ impl Store for EmbeddedStore {
         self.write(|to| Op::RetryTask(task, to))
     }
 
-    /// Answers at once: sessions are in memory, and a busy disk must not look like a silent worker (F20).
+    /// Replies at once: sessions are in memory, and a busy disk must not look like a lost worker (F20).
     fn heartbeat(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, bool> {
         if let Some(error) = self.refusal() {
             return refuse(error);

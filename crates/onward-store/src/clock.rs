@@ -1,4 +1,4 @@
-//! The two clocks: the one on the wall and the one a test holds in its hand.
+//! Implementations of [`Clock`]: the system clock, and a manual one for tests.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -8,13 +8,12 @@ use onward_core::Timestamp;
 
 use crate::Clock;
 
-/// The wall clock of this machine.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        // A clock set before 1970 reads as 1970: everything is late then, nothing is early.
+        // A clock set before 1970 reads as 1970: due times are then late, never early.
         Timestamp::default().after(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
     }
 
@@ -25,11 +24,11 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is told otherwise.
+/// A clock that moves only when a test sets or advances it.
 #[derive(Debug)]
 pub struct ManualClock {
     now: AtomicU64,
-    /// How far the clock on the wall is ahead of the steady one, because it was set ([`ManualClock::jump`]).
+    /// Offset of `now` from `steady` in milliseconds, changed by [`ManualClock::jump`].
     ahead: AtomicI64,
 }
 
@@ -46,14 +45,14 @@ impl ManualClock {
         self.now.fetch_add(onward_core::time::millis(span), Ordering::SeqCst);
     }
 
-    /// Sets the clock forward or back by so many milliseconds, as an operator may: no time passes.
+    /// Sets `now` forward or back by `millis` without advancing `steady`, as when an operator sets the system clock.
     pub fn jump(&self, millis: i64) {
         self.ahead.fetch_add(millis, Ordering::SeqCst);
     }
 }
 
 impl Default for ManualClock {
-    /// Begins on a plausible day, so that spans can be subtracted.
+    /// Starts at a plausible date, so that durations can be subtracted from it.
     fn default() -> ManualClock {
         ManualClock::new(Timestamp(1_800_000_000_000))
     }

@@ -1,7 +1,7 @@
-//! The guarantees of the port as a library of cases: a new store proves itself by running them.
+//! The guarantees of the [`Store`] trait as test cases that every store implementation runs.
 //!
-//! One file per guarantee, one function per claim. Each case gets a fresh store and a clock that moves only when told; nothing sleeps.
-//! A durable store also offers [`Subject::reopen`], and is then closed and opened again in the middle of the cases where that matters.
+//! One file per guarantee, one function per claim. Each case gets a fresh store and a manual clock; no case sleeps.
+//! A durable store also implements [`Subject::reopen`]; cases that test durability call it midway.
 //!
 //! ```text
 //! onward_store::conformance_tests!(|clock| Box::new(Volatile(Arc::new(MemoryStore::new(clock)))));
@@ -29,13 +29,13 @@ pub use random::random_operations;
 pub trait Subject: Send {
     fn store(&self) -> Arc<dyn Store>;
 
-    /// Closes the store and opens the same data again; does nothing where there is no data to open again.
+    /// Closes the store and opens the same data again; does nothing for a store without durable data.
     ///
-    /// Nobody holds the store that [`Subject::store`] gave out when this is called.
+    /// The caller must have dropped every store that [`Subject::store`] returned.
     fn reopen(&mut self) {}
 }
 
-/// A store that forgets everything when it is closed.
+/// A store whose data is lost when it is closed.
 pub struct Volatile(pub Arc<dyn Store>);
 
 impl Subject for Volatile {
@@ -44,7 +44,7 @@ impl Subject for Volatile {
     }
 }
 
-/// Makes an empty store that goes by the given clock.
+/// Creates an empty store that uses the given clock.
 pub type Factory<'a> = &'a dyn Fn(Arc<ManualClock>) -> Box<dyn Subject>;
 
 /// One claim about every store.
@@ -54,21 +54,21 @@ pub struct Case {
     run: fn(Kit) -> Pin<Box<dyn Future<Output = ()>>>,
 }
 
-/// Runs every case; the name of the one that fails is printed before its panic.
+/// Runs every case; prints the name of each before it runs.
 pub fn run_all(make: Factory<'_>) {
     for case in CASES {
         run_case(case.name, make);
     }
 }
 
-/// Runs the case of that name on a store of its own.
+/// Runs the case called `name` on a new store.
 pub fn run_case(name: &str, make: Factory<'_>) {
     let case = CASES.iter().find(|case| case.name == name).expect("the suite has the case");
     eprintln!("conformance {name}");
     block_on((case.run)(Kit::new(make)));
 }
 
-/// Polls a future to its end on this thread.
+/// Polls a future to completion on this thread.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -87,7 +87,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Declares the files of the suite, the list of its cases and the macro that makes a test of each.
+/// Declares the modules of the suite, the list of its cases and the macro that turns each into a test.
 macro_rules! suite {
     ($d:tt $($module:ident { $($case:ident,)* })*) => {
         $(mod $module;)*
@@ -97,7 +97,7 @@ macro_rules! suite {
             run: |kit| Box::pin($module::$case(kit)),
         },)*)*];
 
-        /// Makes a `#[test]` of every case, in a module per guarantee. Takes what makes an empty store: see [`Factory`].
+        /// Generates a `#[test]` for every case, one module per guarantee. Takes a [`Factory`] expression.
         #[macro_export]
         macro_rules! conformance_tests {
             ($d make:expr) => {

@@ -1,12 +1,13 @@
-//! Where a page of runs ends.
+//! Page cursors of run lists.
 //!
-//! The same on every store, so that a list over several of them can go on in each behind the last run that it showed.
+//! The format is the same in every store, so that a list over several shards can continue in each of them after the last run
+//! shown.
 
 use onward_core::{RunHead, RunId, Timestamp};
 
 use crate::StoreError;
 
-/// The cursor of the page that begins behind `head`.
+/// Returns the cursor of the page that starts after `head`.
 pub fn cursor_after(head: &RunHead) -> String {
     cursor(head.created_at, head.key.id.as_str())
 }
@@ -15,9 +16,9 @@ pub(crate) fn cursor(at: Timestamp, id: &str) -> String {
     format!("{}:{id}", at.0)
 }
 
-/// When the last run of the page before was created, and its id.
+/// Returns the creation time and the id of the last run of the previous page.
 pub fn parse_cursor(cursor: &str) -> Result<(Timestamp, &str), StoreError> {
-    // A page ends behind a run, whose id is one: a database may refuse other texts in its own way.
+    // The id must be a valid run id: a database may reject other texts with errors of its own.
     let is_id = |id: &&str| RunId::new(id).is_ok();
     let parsed = cursor.split_once(':').and_then(|(at, id)| Some((Timestamp(at.parse().ok()?), Some(id).filter(is_id)?)));
     parsed.ok_or_else(|| StoreError::CursorInvalid { cursor: cursor.to_owned() })

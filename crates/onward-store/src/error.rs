@@ -1,7 +1,7 @@
-//! Why a store did not do what it was asked.
+//! Errors of store operations.
 //!
-//! Every variant has a stable code with a page in `docs/errors/` and a consequence, so that no caller has to match on
-//! variants to decide what to do. Waiting is not an error, and neither is a repeat.
+//! Every variant has a stable code with a page in `docs/errors/` and a [`Consequence`], so that callers do not match on variants
+//! to decide how to react. Waiting and repeats are not errors.
 
 use std::path::PathBuf;
 
@@ -13,19 +13,19 @@ use onward_core::{Index, RunKey, Status};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    #[error("there is no run {key}")]
+    #[error("run {key} not found")]
     RunNotFound { key: RunKey },
-    #[error("run {key} exists already, with another kind or input")]
+    #[error("run {key} already exists with a different kind or input")]
     RunExists { key: RunKey },
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// Another answer came first (L12).
-    #[error("run {key} has this answer already: `{winner}` came first, at event {index}")]
+    /// Another answer was recorded first (L12).
+    #[error("run {key} already has this answer: `{winner}` came first, at event {index}")]
     SignalLost { key: RunKey, winner: String, index: Index },
-    /// The id was used for something else before (L11).
-    #[error("run {key} has taken {what} already, at event {index}, and it said something else")]
+    /// The id was used before with different content (L11).
+    #[error("run {key} already has {what} with different content, at event {index}")]
     IdTaken { key: RunKey, what: String, index: Index },
-    #[error("run {key} has no open question at {place}")]
+    #[error("run {key} has no open approval or promise at {place}")]
     WaitNotFound { key: RunKey, place: String },
     #[error(transparent)]
     TaskAttemptOver(#[from] StaleReport),
@@ -33,17 +33,17 @@ pub enum StoreError {
     TaskNotQuarantined { task: Box<TaskId> },
     #[error("run {key} cannot be deleted: {why}")]
     RunBusy { key: RunKey, why: String },
-    #[error("run {key} is being worked on by somebody else")]
+    #[error("run {key} is held by another worker")]
     RunHeld { key: RunKey },
-    /// Recorded bytes do not have the checksum they were written with (L2).
+    /// Recorded bytes do not match their checksum (L2).
     #[error("the log of run {key} is damaged at event {index}: {why}")]
     LogCorrupt { key: RunKey, index: Index, why: String },
-    #[error("the log of run {key} cannot be taken: {why}")]
+    #[error("the log of run {key} is invalid: {why}")]
     LogInvalid { key: RunKey, why: String },
     #[error("damaged data: {why}")]
     Corrupt { why: String },
-    /// Acknowledged writes cannot be read any more: nothing is written until the directory is repaired.
-    #[error("the directory is damaged and can only be read: {why}")]
+    /// Acknowledged writes are unreadable: the store refuses writes until the directory is repaired.
+    #[error("the directory is damaged and read-only: {why}")]
     Damaged { why: String },
     #[error("a payload of {bytes} bytes is over the limit of {max}")]
     PayloadTooLarge { bytes: usize, max: usize },
@@ -51,40 +51,40 @@ pub enum StoreError {
     DiskFull,
     #[error("{path} is in use by this or another process")]
     DirectoryLocked { path: PathBuf },
-    #[error("{path} was written by a newer Onward: it has format {found}, this program reads up to {supported}")]
+    #[error("{path} was written by a newer Onward: format {found}, this program reads up to {supported}")]
     DirectoryNewer { path: PathBuf, found: u32, supported: u32 },
     #[error("{path} is not an Onward directory: {why}")]
     DirectoryForeign { path: PathBuf, why: String },
     #[error("{path} cannot be used: {why}")]
     DirectoryUnusable { path: PathBuf, why: String },
-    #[error("the database was changed by a newer Onward: it has version {found}, this program knows up to {supported}")]
+    #[error("the database was migrated by a newer Onward: schema version {found}, this program supports up to {supported}")]
     DatabaseNewer { found: u32, supported: u32 },
     #[error("the database cannot be used: {why}")]
     DatabaseUnusable { why: String },
-    /// Its certificate is not believed, or it speaks no TLS where that was asked for.
+    /// The certificate was not accepted, or the server does not offer TLS and TLS was required.
     #[error("the database cannot be trusted: {why}")]
     DatabaseUntrusted { why: String },
-    /// A sync failed: what was not acknowledged may or may not be there, and nothing more is written.
-    #[error("the store has stopped taking writes: {why}")]
+    /// A sync failed: unacknowledged writes may or may not be durable, and no more are accepted.
+    #[error("the store stopped accepting writes: {why}")]
     Stopped { why: String },
-    #[error("the store was opened for reading only")]
+    #[error("the store was opened read-only")]
     ReadOnly,
-    /// Parent and child would lie in two databases (L19).
+    /// Parent and child would be in different shards (L19).
     #[error("run {child} cannot be a child of run {parent}: its id must begin with `{}/`", family(&parent.id))]
     FamilyDiffers { child: RunKey, parent: RunKey },
-    /// The databases are not the ones that the runs were spread over, or stand in another order.
-    #[error("the runs are spread over other databases: {why}")]
+    /// The databases, or their order, are not those that the shards were created with.
+    #[error("the databases do not match the shards: {why}")]
     DatabasesDiffer { why: String },
-    #[error("the page cursor `{cursor}` is not one of ours")]
+    #[error("invalid page cursor `{cursor}`")]
     CursorInvalid { cursor: String },
     #[error("the store cannot be reached: {why}")]
     Unavailable { why: String },
-    /// A server said so; what it is about, only the server knows.
+    /// An error that a server returned.
     #[error("{}", .0.message)]
     Elsewhere(Box<Elsewhere>),
 }
 
-/// An error as it came over a network.
+/// An error received over the network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Elsewhere {
     pub code: &'static str,
@@ -93,23 +93,23 @@ pub struct Elsewhere {
     pub consequence: Consequence,
 }
 
-/// What a caller should do about an error.
+/// The reaction that an error asks of its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Consequence {
-    /// The caller asked for something that cannot be; asking again changes nothing.
+    /// The request cannot succeed; a retry changes nothing.
     TellCaller,
-    /// The lease is lost: drop the run's memory and stop working on it.
+    /// The lease is lost: drop the cached run and stop working on it.
     StopRun,
     /// The same call may succeed later.
     Retry,
-    /// This run's data is damaged; the others go on.
+    /// The data of this run is damaged; other runs are not affected.
     IsolateRun,
-    /// Nothing more can be written by this process.
+    /// This process cannot write any more.
     StopProcess,
 }
 
 impl StoreError {
-    /// Stable name; has a page `docs/errors/<code>.md`. Never reused, never renamed.
+    /// Returns the stable code, which has a page `docs/errors/<code>.md`. Never reused, never renamed.
     pub fn code(&self) -> &'static str {
         match self {
             StoreError::RunNotFound { .. } => "run_not_found",
@@ -165,7 +165,8 @@ impl StoreError {
         }
     }
 
-    /// What becomes of `once` when its slot holds `token` since `index`: nothing if it is a repeat, else why it is refused.
+    /// Returns `Ok` if `once` repeats the act that its idempotency record holds as `token` since `index`, else the error that
+    /// refuses it.
     pub fn of_slot(key: &RunKey, once: &Once, token: &str, index: Index) -> Result<(), StoreError> {
         match once.again(token) {
             Again::Repeated => Ok(()), // L11
@@ -186,99 +187,97 @@ impl StoreError {
         }
     }
 
-    /// What to try. Every error of this process has a hint; one that came over a network has what was sent with it.
+    /// Returns advice on how to proceed. Every local error has a hint; a remote one has the hint that was sent with it.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
-            StoreError::RunNotFound { .. } => "`onward run list` shows the runs of this store",
-            StoreError::RunExists { .. } => "use another id, or start it with the same input to get the existing run",
+            StoreError::RunNotFound { .. } => "list the runs of this store with `onward run list`",
+            StoreError::RunExists { .. } => "use another id, or start with the same kind and input to get the existing run",
             StoreError::Refused(Refusal::Closed { status: Status::Failed, .. }) => {
-                "`onward run retry RUN` lets a failed run go on from where it failed; then send it again"
+                "continue the failed run with `onward run retry RUN`, then send it again"
             }
             StoreError::Refused(Refusal::Closed { .. }) => "a closed run takes no more inputs; start a new one",
             StoreError::Refused(Refusal::IsTask { .. }) => {
-                "POST /v1/tasks/ID/cancel ends it; signals and the like are for workflows"
+                "cancel it with POST /v1/tasks/ID/cancel; a standalone task takes no other input"
             }
             StoreError::Refused(Refusal::AlreadyReset { .. }) => {
-                "reset the run that goes on in its place, or fork this one, which keeps both"
+                "reset the run that replaced it, or fork this one, which keeps both"
             }
             StoreError::Refused(Refusal::ApprovalNeeded { .. }) => {
-                "`onward approval list` shows them; the run goes on when all are approved, and stays paused if one is declined"
+                "decide them (`onward approval list`): the run continues once all are approved and stays paused if one is declined"
             }
             StoreError::Refused(Refusal::ChildBehindApproval { .. }) => {
-                "`onward run reset` to a point before that event asks for the approval again; a fork may await the child instead"
+                "reset to a point before that event to request the approval again, or fork and await the child"
             }
             StoreError::Refused(Refusal::OutcomeUnknown { .. }) => {
-                "find out whether the effect happened; `--include-outcome-unknown` (`include_outcome_unknown`) executes it again"
+                "check whether the effect happened; execute it again with `--include-outcome-unknown` (`include_outcome_unknown`)"
             }
-            StoreError::Refused(Refusal::BudgetExhausted { .. }) => "`onward run resume ID --budget tokens=N` lets it spend more",
+            StoreError::Refused(Refusal::BudgetExhausted { .. }) => {
+                "raise the budget with `onward run resume ID --budget tokens=N`"
+            }
             StoreError::Refused(Refusal::BranchPending { .. }) => {
-                "wait until the agent has taken that one (`onward run resume` if it is paused), look at its conversation, and ask again"
+                "wait until the agent has taken that branch (`onward run resume` if it is paused), read its conversation and retry"
             }
-            StoreError::Refused(Refusal::NotFailed { .. }) => "`onward run fork` goes on from any point of any run",
+            StoreError::Refused(Refusal::NotFailed { .. }) => "use `onward run fork`, which continues any run from any point",
             StoreError::Refused(Refusal::FailureHandled { .. }) => {
-                "what was undone is not done again by itself; `onward run reset` goes on from a point that you choose"
+                "use `onward run reset` to continue from a point that you choose; compensated steps are not repeated otherwise"
             }
-            StoreError::Refused(Refusal::NoForkPoint { .. }) => "`onward run events` shows where commits end",
-            StoreError::LogInvalid { .. } => "nothing was written",
+            StoreError::Refused(Refusal::NoForkPoint { .. }) => "choose an event at which a commit ends (`onward run events`)",
+            StoreError::LogInvalid { .. } => "check the source of the log; nothing was written",
             StoreError::Refused(Refusal::Paused { .. }) => {
-                "`onward run show` says why it is paused; `onward run resume` lets it go on"
+                "see the reason with `onward run show`, then continue it with `onward run resume`"
             }
             StoreError::Refused(Refusal::NotPaused { .. }) => {
-                "only a paused run can be resumed; `onward run show` says where it stands"
+                "check its status with `onward run show`; only a paused run can be resumed"
             }
             StoreError::Refused(Refusal::Fenced { .. }) => "another worker has the run now; stop working on it",
-            StoreError::Refused(Refusal::Unread { .. }) => "read the log on from there, and let the code see it before it ends",
+            StoreError::Refused(Refusal::Unread { .. }) => "deliver the inputs from there on to the code first",
             StoreError::Refused(Refusal::OtherGeneration { .. }) => {
-                "the run has begun a new log since; ask it again, in its current generation"
+                "retry against the current generation; the run has begun a new log"
             }
-            StoreError::Refused(Refusal::Malformed { .. }) => "the worker breaks the protocol: docs/protocol.md has its rules",
-            StoreError::Refused(Refusal::External { .. }) => "ask the engine that keeps its log here",
+            StoreError::Refused(Refusal::Malformed { .. }) => "fix the worker: it violates the protocol (docs/protocol.md)",
+            StoreError::Refused(Refusal::External { .. }) => "use the engine that owns this run",
             StoreError::Refused(Refusal::NotExternal { .. }) => {
-                "only an outside engine's run takes events at an index; this one has code here"
+                "append only to external runs; the code of this run belongs to Onward"
             }
-            StoreError::Refused(Refusal::LogConflict { .. }) => "somebody else appended first: read on from there",
-            StoreError::SignalLost { .. } => "the first answer stands; the run was not harmed",
-            StoreError::WaitNotFound { .. } => "`onward approval list` shows the open questions",
-            StoreError::RunHeld { .. } => "who works on it gets what is sent to it; drive it again when it waits",
-            StoreError::IdTaken { .. } => "the first one stands; use another id for something else",
-            StoreError::TaskAttemptOver(_) => "stop the attempt; another result counts, or another worker has the task",
-            StoreError::TaskNotQuarantined { .. } => {
-                "only a task that lost too many workers is retried by hand; this one goes on by itself"
-            }
+            StoreError::Refused(Refusal::LogConflict { .. }) => "read on from there and append again; another writer was first",
+            StoreError::SignalLost { .. } => "the first answer stands; this one was not recorded",
+            StoreError::WaitNotFound { .. } => "list the open approvals with `onward approval list`",
+            StoreError::RunHeld { .. } => "retry once the run is waiting; the worker that holds it receives inputs meanwhile",
+            StoreError::IdTaken { .. } => "use another id for different content; the recorded content stands",
+            StoreError::TaskAttemptOver(_) => "stop the attempt; the task has another result or another worker",
+            StoreError::TaskNotQuarantined { .. } => "wait: only a quarantined task needs a manual retry",
             StoreError::RunBusy { .. } => {
-                "only a closed run is deleted: end it with `onward run terminate`, wait for its children, and try again"
+                "end it with `onward run terminate`, wait for its children, and retry; only a closed run can be deleted"
             }
             StoreError::LogCorrupt { .. } => {
-                "`onward doctor` says which runs can be read, and `onward doctor --repair` keeps all that verifies; or restore the directory from a backup, or give this run up with `onward run terminate`, then `onward run delete`"
+                "check the store with `onward doctor`; `onward doctor --repair` keeps every record that verifies; or restore a backup, or discard this run with `onward run terminate`, then `onward run delete`"
             }
             StoreError::Corrupt { .. } | StoreError::Damaged { .. } => {
-                "`onward doctor --repair` keeps all that can be read, lists what is lost and keeps a copy of the damaged files; or restore the directory from a backup"
+                "run `onward doctor --repair`, which keeps what is readable, lists what is lost and copies the damaged files; or restore a backup"
             }
-            StoreError::PayloadTooLarge { .. } => "keep large data elsewhere and pass a reference",
-            StoreError::DiskFull => "free some space; writes go on by themselves",
+            StoreError::PayloadTooLarge { .. } => "store large data elsewhere and pass a reference",
+            StoreError::DiskFull => "free disk space; writes then resume without a restart",
             StoreError::DirectoryLocked { .. } => {
-                "end whatever has it open first, a process or a store that was not dropped; reading commands work meanwhile"
+                "stop the process that has it open, or drop the other store; commands that only read work meanwhile"
             }
-            StoreError::DirectoryNewer { .. } => "use the newer program; the directory was left untouched",
-            StoreError::DirectoryForeign { .. } => "choose an empty directory or one that Onward made",
-            StoreError::DirectoryUnusable { .. } => {
-                "whoever runs this must be able to read and write the directory and all that is in it"
-            }
-            StoreError::DatabaseNewer { .. } => "use the newer program; the database was left untouched",
+            StoreError::DirectoryNewer { .. } => "use the newer program; the directory was not changed",
+            StoreError::DirectoryForeign { .. } => "choose an empty directory or one that Onward created",
+            StoreError::DirectoryUnusable { .. } => "make the directory and its files readable and writable for this user",
+            StoreError::DatabaseNewer { .. } => "use the newer program; the database was not changed",
             StoreError::DatabaseUnusable { .. } => {
-                "check the address and the name, and that the user may make a schema in the database"
+                "check the address and the database name, and that the user may create a schema"
             }
             StoreError::DatabaseUntrusted { .. } => {
-                "name the file of its CA with `sslrootcert` and the host as its certificate does; `sslmode=require` encrypts without looking at the certificate"
+                "set `sslrootcert` to the CA file and use the host name of the certificate; `sslmode=require` encrypts without verifying the certificate"
             }
-            StoreError::Stopped { .. } => "check the disk and restart; what was acknowledged is safe",
-            StoreError::ReadOnly => "open it for writing, in the one process that may",
+            StoreError::Stopped { .. } => "check the disk and restart; acknowledged writes are durable",
+            StoreError::ReadOnly => "write through the process that opened the store for writing",
             StoreError::FamilyDiffers { .. } => {
-                "begin the child's id with its parent's up to the first `/`, or leave the id out: it gets one that fits"
+                "begin the child's id with its parent's up to the first `/`, or omit the id to get a generated one"
             }
-            StoreError::DatabasesDiffer { .. } => "name the same databases as the first time, all of them and in the same order",
-            StoreError::CursorInvalid { .. } => "begin again without a cursor; a cursor belongs to the query whose page gave it",
-            StoreError::Unavailable { .. } => "try again; a repeat with the same id is taken once",
+            StoreError::DatabasesDiffer { .. } => "pass the same databases as at creation, all of them and in the same order",
+            StoreError::CursorInvalid { .. } => "start without a cursor; a cursor is valid only for the query that returned it",
+            StoreError::Unavailable { .. } => "retry; a repeat with the same id is recorded once",
             StoreError::Elsewhere(elsewhere) => return elsewhere.hint,
         })
     }
@@ -290,7 +289,7 @@ mod tests {
 
     use super::*;
 
-    /// `hint` matches every variant by name; this checks that none is without words, but for what came without any.
+    /// Checks that no local error has an empty hint; `hint` itself matches every variant by name.
     #[test]
     fn every_error_of_this_process_has_a_hint() {
         let key = || RunKey::new(Namespace::default(), RunId::new("r").unwrap());

@@ -1,10 +1,10 @@
-//! What a list lacks.
+//! Databases that a partial list left out.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Where a list notes which databases could not be asked; clones note into the same. Whoever brings one takes a list without their rows,
-/// and has to say so; without one such a list is an error.
+/// Collector for the names of databases that a list could not reach; clones share it. A caller that passes one accepts a list
+/// without their rows and must report the gap. Without one, an unreachable database fails the list.
 #[derive(Debug, Clone, Default)]
 pub struct Gaps(Arc<Mutex<BTreeSet<String>>>);
 
@@ -13,7 +13,7 @@ impl Gaps {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(database.into());
     }
 
-    /// The names of the databases, without passwords; none if the list is whole.
+    /// Returns the names of the databases, without passwords; empty if the list is complete.
     pub fn names(&self) -> Vec<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }

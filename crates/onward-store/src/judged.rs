@@ -1,7 +1,7 @@
-//! What an input would do to a run, decided before anything is changed; the same in every store.
+//! Admission of an input, decided before anything is changed; shared by all stores.
 //!
-//! The run's head decides about the input itself; its slot and the wait that it answers are the store's to look up, and only if they
-//! matter.
+//! The run's head decides about the input itself. The store looks up the idempotency record and the wait that the input answers,
+//! only when they matter.
 
 use onward_core::event::TaskAttemptEnded;
 use onward_core::run::{Admitted, Input, Once};
@@ -9,7 +9,7 @@ use onward_core::{Index, Place, RunHead, Status, Timestamp};
 
 use crate::{Appended, StoreError};
 
-/// What was taken once, under the key of its slot.
+/// The idempotency record of an input that was admitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TakenSlot {
     pub token: String,
@@ -19,7 +19,7 @@ pub struct TakenSlot {
 
 pub enum Judged {
     Repeated(Appended),
-    /// `slots` are those that it fills.
+    /// `slots` are the idempotency records to write.
     Taken {
         head: Box<RunHead>,
         admitted: Admitted,
@@ -39,10 +39,11 @@ impl Judged {
     }
 }
 
-/// Decides about an input: its slot first, so that a late repeat stays a repeat (L11); then the run; then the wait it answers.
+/// Decides about an input: first its idempotency record, so that a late repeat stays a repeat (L11), then the run, then the wait
+/// that it answers.
 ///
-/// `cost` is what the attempt has cost whose outcome the input is: both become one record.
-/// `slot` finds what was taken under a key, `wait` the generation in which the open wait at a place was asked for.
+/// `cost` is the cost of the attempt whose outcome the input is; both become one record.
+/// `slot` looks up an idempotency record by key, `wait` the generation that opened the wait at a call id.
 pub fn judge<E: From<StoreError>>(
     before: &RunHead,
     mut input: Input,
@@ -58,7 +59,7 @@ pub fn judge<E: From<StoreError>>(
         StoreError::of_slot(key, once, &token, index)?;
         return Ok(Judged::Repeated(Appended { index, at, repeated: true, woke: false }));
     }
-    // Without a cost that cannot be kept the outcome counts all the same.
+    // A malformed cost is dropped; the outcome is still recorded.
     let mut cost = cost.filter(|cost| cost.malformed().is_none());
     if let Some(counted) = cost.as_ref().map(|cost| cost.once())
         && slot(&counted.key)?.is_some()

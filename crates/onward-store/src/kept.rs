@@ -1,7 +1,7 @@
-//! How stores that keep things do it, as far as they do it alike: sealed messages, keys that sort, large payloads apart, work and answers
-//! that wait for a batch.
+//! Building blocks that the durable stores share: checksummed messages, sortable keys, large payloads stored apart, writes and
+//! replies that wait for a batch.
 //!
-//! Must never know a database: what is written where is each store's own.
+//! Must never depend on a database: the layout of rows is each store's own.
 
 pub mod body;
 pub mod lanes;

@@ -1,11 +1,11 @@
-//! Where logs are kept: the port, its errors, the in-memory reference store and the conformance suite.
+//! The store trait, its errors, the in-memory reference store and the conformance suite.
 //!
-//! A store reads and writes; it never decides. What may be appended, at which index and with which consequences is
-//! asked of `onward-core` ([`onward_core::run::RunHead`], [`onward_core::task::Task`]) under the run's lock, and carried out in one
+//! A store reads and writes; it never decides. `onward-core` decides under the run's lock ([`onward_core::run::RunHead`],
+//! [`onward_core::task::Task`]) what may be appended, at which index and with which effects; the store carries that out in one
 //! atomic write.
 //!
-//! Every write that returned `Ok` is durable. A write that returned an error was not done, but for
-//! [`StoreError::Stopped`] and [`StoreError::Unavailable`], whose outcome is unknown: a repeat with the same id finds out (L5).
+//! A write that returned `Ok` is durable. A write that returned an error was not done, except for [`StoreError::Stopped`] and
+//! [`StoreError::Unavailable`], whose outcome is unknown: a repeat with the same id resolves it (L5).
 
 #![forbid(unsafe_code)]
 
@@ -44,114 +44,114 @@ pub use restore::check_restore;
 
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
-/// The payload size up to which data is kept inside its event; larger ones are stored once, by content.
+/// Size up to which a payload is stored inside its event; larger ones are stored once, by content hash.
 pub const INLINE_BYTES_MAX: usize = 64 * 1024;
 
-/// A read of a log ends behind the record with which its payloads have so many bytes, however many records were asked for.
+/// Payload bytes after which a read of a log ends early, behind the record that reaches them, whatever the requested limit.
 pub const READ_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The default limit on one payload.
+/// Default limit on the size of one payload.
 pub const PAYLOAD_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// How many rows a list returns that is not told how many.
+/// Number of rows in a list for which the query sets no limit.
 pub const PAGE_DEFAULT: usize = 100;
 
-/// How long a worker is known that claims without ever having sent a heartbeat.
+/// Session length of a worker that claims without having sent a heartbeat.
 pub const SESSION_DEFAULT: Duration = Duration::from_secs(30);
 
-/// The judge of leases, timers and retention.
+/// The store's clock, which decides about leases, timers and retention.
 pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
 
-    /// Returns a time that goes on evenly even when the clock is set: for how long something takes or lasts, not for when it was.
+    /// Returns a time that advances evenly even when the system clock is set: for durations, not for points in time.
     fn steady(&self) -> Timestamp {
         self.now()
     }
 }
 
-/// The port. Object safe; each write is one atomic operation.
+/// The store trait. Object safe; each write is one atomic operation.
 ///
-/// Futures may be dropped at any time: a write that was submitted happens or not as a whole, whoever waits for it.
-/// Every head that a store returns says `running` for a pending run that somebody holds; a commit's answer says what was written.
+/// Futures may be dropped at any time: a submitted write happens as a whole or not at all.
+/// Every returned head has the status `running` for a pending run that is leased; the reply to a commit has the written status.
 pub trait Store: Send + Sync {
-    /// Starts a run, or finds it: the same id with the same kind and input is the same run (L18), also when it is closed or has
-    /// continued as new since (its first input counts). A refused signal refuses the whole call.
+    /// Starts a run, or returns the existing one: the same id with the same kind and input is the same run (L18), even if it is
+    /// closed or has continued as new (its first input counts). A refused signal refuses the whole call.
     ///
-    /// A child whose parent has ended meanwhile is sent what its `on_parent_close` says in the same write (L19).
+    /// A child whose parent has closed meanwhile receives its `on_parent_close` action in the same write (L19).
     ///
-    /// With `claim`, a run that was created is leased to that worker in the same write.
+    /// With `claim`, a newly created run is leased to that worker in the same write.
     fn start_run(&self, run: NewRun, claim: Option<WorkerId>) -> StoreFuture<'_, Started>;
 
-    /// Writes a log that exists already: a copy with which a run goes on, or a run that comes from elsewhere. Everything else that is
-    /// kept about the run follows from the log (L16); nobody holds it.
+    /// Writes a log that exists already: a copy from which a run continues, or an imported run. All other rows of the run are
+    /// derived from the log (L16); the run is not leased.
     ///
-    /// The same run again, record for record, is no-op; another one of that key is `RunExists`. A retry that was taken before gets its
-    /// first answer; otherwise the run must have failed, in the generation that is named.
+    /// Restoring the same run again, record for record, is a no-op; another run with that key is `RunExists`. A repeated retry
+    /// gets its first reply; otherwise the run must have failed in the named generation.
     fn restore_run(&self, restore: RestoreRun) -> StoreFuture<'_, Restored>;
 
-    /// Appends an event from outside at the run's next index, whatever its worker is doing.
+    /// Appends an event from outside at the run's next index, independent of what its worker is doing.
     ///
-    /// Its `once` slot is looked at first, so that a late repeat stays a repeat (L11); then the run (closed, continued as new);
+    /// Checks the idempotency record first, so that a late repeat stays a repeat (L11); then the run (closed, continued as new);
     /// then the wait that an answer needs.
     fn append_input(&self, run: RunKey, input: Input) -> StoreFuture<'_, Appended>;
 
-    /// Leases up to `limit` pending runs of one namespace that nobody holds, oldest first, each with a raised epoch. What waits in
-    /// other namespaces neither is leased nor delays it (S6). A store of several databases promises the order for each of them, and
-    /// that none is passed over for another one again and again.
+    /// Leases up to `limit` pending, unleased runs of one namespace, oldest first, each with a raised epoch. Runs of other
+    /// namespaces are neither leased nor in the way (S6). A sharded store keeps the order within each shard, and no shard is
+    /// starved.
     fn claim_runs(&self, request: ClaimRuns) -> StoreFuture<'_, Vec<ClaimedRun>>;
 
-    /// Takes one very run, whatever its kind: appends `input`, if there is one, and leases the run to `worker` if it has something to do.
-    /// Both or neither: a run that anybody holds is `RunHeld`, and an input that is refused leaves the run unclaimed.
+    /// Appends `input`, if any, to one run of any kind and leases the run to `worker` if it is pending. Both or neither: a leased
+    /// run is `RunHeld`, and a refused input leaves the run unclaimed.
     fn claim_run(&self, run: RunKey, worker: WorkerId, input: Option<Input>) -> StoreFuture<'_, ClaimedOne>;
 
-    /// Appends what a worker decided, unless somebody has claimed the run since: the epoch alone fences (L3, L7). The worker keeps
-    /// its lease until it releases it, falls silent, or the run closes or continues as new; while the run is paused it may bring
-    /// results of steps and nothing else. Epochs only grow, and none is given twice: not over generations, and not to a run that was
-    /// deleted and started again.
+    /// Appends a worker's commit unless the run was claimed since: only the epoch fences (L3, L7). The worker keeps its lease
+    /// until it releases it, misses its heartbeats, or the run closes or continues as new; while the run is paused it may commit
+    /// step results only. Epochs only grow and none is reused: not across generations, and not for a run that was deleted and
+    /// started again.
     fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed>;
 
-    /// Gives a lease back. A lease that is lost already is no error.
+    /// Releases a lease. A lease that is already lost is no error.
     fn release_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()>;
 
-    /// Leases up to `limit` visible tasks of one namespace and the given kinds, by priority, then oldest first (L9, S6); of several
-    /// databases, as for runs. Where attempts are recorded, they are in the same write (K7).
+    /// Leases up to `limit` visible tasks of one namespace and the given kinds, by priority, then oldest first (L9, S6); sharded
+    /// stores order as for runs. Recorded attempts are appended in the same write (K7).
     fn claim_tasks(&self, request: ClaimTasks) -> StoreFuture<'_, Vec<Task>>;
 
-    /// Takes a worker's word about the task it holds; the outcome becomes an input of the task's run in the same write.
+    /// Applies a worker's report on a task it holds; the outcome becomes an input of the task's run in the same write.
     ///
-    /// `claim` is the number of the claim, `lease` how long a heartbeat extends it.
+    /// `claim` is the number of the claim, `lease` the time by which a heartbeat extends it.
     fn report_task(&self, task: TaskId, claim: u64, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()>;
 
-    /// Lets a quarantined task be claimed again (K3); any other task is `TaskNotQuarantined`.
+    /// Makes a quarantined task claimable again (K3); fails with `TaskNotQuarantined` for any other task.
     fn retry_task(&self, task: TaskId) -> StoreFuture<'_, ()>;
 
-    /// Extends every run lease of a worker; makes the worker known. Returns whether the worker was still known:
-    /// if not, all its leases are lost.
+    /// Extends every run lease of a worker and opens its session. Returns whether the session was still open: if not, all its
+    /// leases are lost.
     fn heartbeat(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, bool>;
 
-    /// The runs that are leased to a worker, each with the epoch of its claim: for a worker that may have been given one without having
-    /// heard of it, or could not give one back.
+    /// Returns the runs leased to a worker with the epoch of each claim: for a worker that missed the reply to a claim or could
+    /// not release a run.
     fn list_leases(&self, worker: WorkerId) -> StoreFuture<'_, Vec<(RunKey, Epoch)>>;
 
-    /// Does what has become due by the store's clock, at most `limit` of each: fires timers, ends or retries tasks that timed out,
-    /// and takes the leases of silent workers away.
+    /// Processes what is due by the store's clock, at most `limit` of each: fires timers, ends or retries tasks that timed out,
+    /// and revokes the leases of workers whose session expired.
     fn expire(&self, limit: usize) -> StoreFuture<'_, Expired>;
 
-    /// The oldest news for other runs that nobody has finished yet; a courier hands them over and finishes them.
+    /// Returns the oldest undelivered outbox messages; the outbox dispatcher delivers and then finishes them.
     fn deliveries(&self, limit: usize) -> StoreFuture<'_, Vec<(DeliveryId, Delivery)>>;
 
-    /// Removes news that were handed over.
+    /// Removes outbox messages that were delivered.
     fn finish_deliveries(&self, done: Vec<DeliveryId>) -> StoreFuture<'_, ()>;
 
-    /// The run's current generation, or an earlier one. Its status is `running` while somebody holds its lease.
+    /// Returns the head of the run's current generation, or of an earlier one; its status is `running` while the run is leased.
     fn read_run(&self, run: RunKey, generation: Option<u32>) -> StoreFuture<'_, Option<RunHead>>;
 
-    /// Up to `limit` records from the one that holds event `from`, in order; each one's checksum is checked. Fewer where they are large
-    /// ([`payloads::is_long`]). A run or generation that is not there is `RunNotFound`, never an empty log (F27).
+    /// Returns up to `limit` records from the one that holds event `from`, in order, with verified checksums; fewer if they are
+    /// large ([`payloads::is_long`]). A missing run or generation is `RunNotFound`, never an empty log (F27).
     fn read_log(&self, run: RunKey, generation: Option<u32>, from: Index, limit: usize) -> StoreFuture<'_, Vec<Record>>;
 
-    /// What is new of runs that somebody follows: of each run that has more than is known of it, its current head and the records from
-    /// there on, in the known generation. A run that is gone is left out.
+    /// Returns what is new in followed runs: for each run with more than the caller knows, its current head and the further
+    /// records of the known generation. Deleted runs are left out.
     fn read_since(&self, known: Vec<Known>) -> StoreFuture<'_, Vec<Since>> {
         Box::pin(async move {
             let mut news = Vec::new();
@@ -174,81 +174,84 @@ pub trait Store: Send + Sync {
         })
     }
 
-    /// Whether other processes write into it too, of which listeners hear by hints only ([`Change::Elsewhere`]).
+    /// Returns whether other processes write to the same store; their writes reach listeners as notifications only
+    /// ([`Change::Elsewhere`]).
     fn is_shared(&self) -> bool {
         false
     }
 
-    /// Says something to all processes that share the store, this one included ([`Change::Told`]). At most once, and not recorded.
+    /// Broadcasts a message to all processes that share the store, including this one ([`Change::Told`]). At most once, not
+    /// recorded.
     fn tell_others(&self, message: Vec<u8>) -> StoreFuture<'_, ()> {
         drop(message);
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Makes a server known to the others for `lease`, again and again; without a lease it has gone. A store that is not shared needs
-    /// not know.
+    /// Announces a server to the others for `lease`; to be repeated. Without a lease the server is removed. A store that is not
+    /// shared ignores it.
     fn announce_server(&self, server: ServerInfo, lease: Option<Duration>) -> StoreFuture<'_, ()> {
         drop((server, lease));
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// The servers that are known, by id.
+    /// Returns the announced servers, by id.
     fn list_servers(&self) -> StoreFuture<'_, Vec<ServerInfo>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
-    /// Which share of the runs it keeps, if it was told ([`Store::take_share`]). A store that is not told, but has runs, keeps all.
+    /// Returns which shard of the runs the store keeps, if [`Store::take_share`] recorded one. A store with runs and no record
+    /// keeps all of them.
     fn read_share(&self) -> StoreFuture<'_, Option<Share>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// Remembers for good which share of the runs it keeps, unless it remembers one or has runs already; returns what counts then. A
-    /// store that forgets its runs need not remember.
+    /// Records permanently which shard the store keeps, unless one is recorded or there are runs; returns the shard that is in
+    /// force. A volatile store need not record it.
     fn take_share(&self, share: Share) -> StoreFuture<'_, Share> {
         Box::pin(std::future::ready(Ok(share)))
     }
 
-    /// Runs in their current generation, newest first and, of those of one moment, by id backwards; `created_from` is inclusive,
-    /// `created_until` is not. A page begins behind its cursor, which is what [`cursor_after`] says of the last run of the page before.
+    /// Returns runs in their current generation, newest first, then by id in descending order; `created_from` is inclusive,
+    /// `created_until` exclusive. A page starts after its cursor, which is [`cursor_after`] of the last run of the previous page.
     fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage>;
 
-    /// How many open runs need which version of which kind, by name.
+    /// Counts the open runs of each kind and version, by name.
     fn count_versions(&self, namespace: Namespace) -> StoreFuture<'_, Vec<VersionCount>>;
 
-    /// Open questions, oldest first.
+    /// Returns open approvals and promises, oldest first.
     fn list_waits(&self, query: WaitQuery) -> StoreFuture<'_, Vec<Wait>>;
 
-    /// Open tasks in the order in which they were scheduled.
+    /// Returns open tasks in the order in which they were scheduled.
     fn list_tasks(&self, query: TaskQuery) -> StoreFuture<'_, Vec<Task>>;
 
-    /// How many open tasks of which kind stand in which queue; the default queue first, then by name.
+    /// Counts the open tasks of each queue and kind; the default queue first, then by name.
     fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>>;
 
-    /// What was spent, by model, day, run or tree: the newest day first, or else what cost most. It is never apart from the logs: an event
-    /// that says what was spent and the row that counts it are one write (LG3). Runs that were deleted are in it (LG4).
+    /// Returns the ledger by model, day, run or tree: newest day first, otherwise by cost. It agrees with the logs: an event with
+    /// a cost and its ledger row are one write (LG3). Deleted runs are included (LG4).
     fn spend(&self, query: SpendQuery) -> StoreFuture<'_, Vec<SpendRow>>;
 
-    /// Deletes whole closed runs (all generations, with their blobs), and never one with an open child, unfinished news, or a reader
-    /// that would see half of it (L20). What they have cost stays in the ledger. Returns how many went.
+    /// Deletes closed runs with all generations and blobs, but none that has an open child, undelivered outbox messages, or a
+    /// reader that would see half of it (L20). Their cost stays in the ledger. Returns the number of deleted runs.
     fn delete_runs(&self, delete: Delete) -> StoreFuture<'_, u64>;
 
-    /// Runs that were deleted one by one, with the reasons that were given, newest first. Each is remembered for as long as a closed run
-    /// of its kind is kept: [`Delete::Expired`] forgets it.
+    /// Returns runs that were deleted one by one, with the given reasons, newest first. Each entry is kept as long as a closed
+    /// run of its kind; [`Delete::Expired`] removes it.
     fn list_deleted(&self, query: DeletedQuery) -> StoreFuture<'_, Vec<DeletedRun>>;
 
-    /// Keeps what kinds take and give. Each entry replaces the one of its namespace, kind and version; one without schemas removes it.
+    /// Stores the schemas of kinds. Each entry replaces that of its namespace, kind and version; one without schemas removes it.
     fn register_kinds(&self, kinds: Vec<KindSchemas>) -> StoreFuture<'_, ()>;
 
-    /// The kinds of one namespace that have schemas: workflows, then tasks, by name and version; the one without a version first.
+    /// Returns the kinds of one namespace that have schemas: workflows, then tasks, by name and version; no version sorts first.
     fn list_kinds(&self, namespace: Namespace) -> StoreFuture<'_, Vec<KindSchemas>>;
 
-    /// The largest payload that is taken. Whoever makes payloads can say so before the store refuses them.
+    /// Returns the largest accepted payload size, so that callers can check before the store refuses.
     fn payload_bytes_max(&self) -> usize {
         PAYLOAD_BYTES_MAX
     }
 
-    /// Asks to be told of every change, after it is durable. Hints only: a lost one costs time, never correctness. What this process
-    /// wrote is told whole; of what others wrote into a shared store, that they did.
+    /// Subscribes to changes once they are durable. Notifications only: a lost one costs time, never correctness. Writes of this
+    /// process come with their data, writes of other processes only as a notification.
     fn subscribe(&self, listener: Arc<dyn Listener>);
 }
 
@@ -257,24 +260,24 @@ pub struct Started {
     /// False when the run existed already.
     pub created: bool,
     pub head: RunHead,
-    /// The answer to the signal that came with the start.
+    /// The reply to the signal that came with the start.
     pub signal: Option<Appended>,
-    /// The lease, when one was asked for and the run was created.
+    /// The lease, if one was requested and the run was created.
     pub claimed: Option<ClaimedRun>,
 }
 
-/// A run as its logs tell it.
+/// A run given by its logs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RestoreRun {
     pub key: RunKey,
     pub what: Restore,
-    /// Sent in the same write.
+    /// Outbox messages written in the same transaction.
     pub news: Vec<Delivery>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Restore {
-    /// A run that is not there yet, with the logs of all its generations.
+    /// A run that does not exist yet, with the logs of all its generations.
     Run { logs: Vec<Vec<Record>> },
     /// The next generation of a run that failed in generation `after`.
     Retry { after: u32, log: Vec<Record>, request_id: String },
@@ -282,7 +285,7 @@ pub enum Restore {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Restored {
-    /// False when it was there already.
+    /// False if it existed already.
     pub created: bool,
     pub head: RunHead,
 }
@@ -291,37 +294,37 @@ pub struct Restored {
 pub struct Appended {
     pub index: Index,
     pub at: Timestamp,
-    /// The very same input was taken before; this is the first answer.
+    /// The same input was taken before; this is the first reply.
     pub repeated: bool,
-    /// The run was waiting and has something to do now.
+    /// The run was waiting and is pending now.
     pub woke: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClaimedRun {
-    /// With the epoch to commit under.
+    /// Has the epoch to commit under.
     pub head: RunHead,
-    /// The whole log, when the store has it at hand.
+    /// The whole log, if the store has it at hand.
     pub records: Option<Vec<Record>>,
 }
 
 /// The answer to [`Store::claim_run`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClaimedOne {
-    /// The answer to the input that came along.
+    /// The reply to the input.
     pub appended: Option<Appended>,
-    /// The run as it stands after it.
+    /// The run after the input.
     pub head: RunHead,
-    /// The lease; none when the run waits, is paused or closed.
+    /// The lease; none if the run is waiting, paused or closed.
     pub claimed: Option<ClaimedRun>,
 }
 
 #[derive(Debug, Clone)]
 pub struct ClaimRuns {
     pub worker: WorkerId,
-    /// The worker's own.
+    /// The worker's namespace.
     pub namespace: Namespace,
-    /// The kinds and versions the worker has; `None` as version stands for runs without one.
+    /// The kinds and versions the worker has; `None` stands for runs without a version.
     pub knows: Arc<BTreeMap<Name, Vec<Option<Name>>>>,
     pub limit: usize,
 }
@@ -329,7 +332,7 @@ pub struct ClaimRuns {
 #[derive(Debug, Clone)]
 pub struct ClaimTasks {
     pub worker: WorkerId,
-    /// The worker's own.
+    /// The worker's namespace.
     pub namespace: Namespace,
     pub queues: Vec<Option<Name>>,
     pub kinds: Arc<Vec<Name>>,
@@ -342,19 +345,19 @@ pub struct Expired {
     pub timers_fired: u64,
     pub tasks_expired: u64,
     pub workers_lost: u64,
-    /// Whether `limit` stopped it early.
+    /// True if `limit` stopped it early.
     pub more: bool,
-    /// When the next thing becomes due.
+    /// The next due time.
     pub next_due: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeliveryId(pub u64);
 
-/// Which of several databases one is.
+/// One of several databases among which the runs are divided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Share {
-    /// What the databases that belong together have in common.
+    /// Id that the databases of one cluster have in common.
     pub cluster: String,
     /// Counted from 0.
     pub position: u32,
@@ -362,43 +365,43 @@ pub struct Share {
 }
 
 impl Share {
-    /// Of a database that keeps all runs.
+    /// Returns the shard of a single database that keeps all runs.
     pub fn all(cluster: String) -> Share {
         Share { cluster, position: 0, count: 1 }
     }
 }
 
-/// How far a run is known.
+/// Position up to which a caller knows a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
     pub run: RunKey,
     pub generation: u32,
-    /// Everything below it is known.
+    /// All events below it are known.
     pub next: Index,
 }
 
-/// What is new of a run.
+/// New records of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Since {
-    /// The generation that was known; the run may have gone on in another one.
+    /// The known generation; the run may have continued in a later one.
     pub generation: u32,
     pub head: RunHead,
-    /// Of that generation.
+    /// Records of that generation.
     pub records: Vec<Record>,
 }
 
-/// A server of those that share a store.
+/// A server of a cluster that shares a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerInfo {
-    /// One life of a server process.
+    /// Id of one server process; a restart gets another.
     pub id: Name,
-    /// Where the other servers reach it.
+    /// URL at which other servers reach it.
     pub url: String,
     pub version: String,
     pub started_at: Timestamp,
-    /// When it was last announced, by the store's clock; whoever announces it need not know.
+    /// Time of the last announcement by the store's clock; the announcing server need not set it.
     pub heard_at: Timestamp,
-    /// What it says of those who work for it; only servers read it.
+    /// Encoded list of its workers; only servers read it.
     pub roster: Vec<u8>,
 }
 
@@ -406,7 +409,7 @@ pub struct ServerInfo {
 pub struct RunQuery {
     pub namespace: Namespace,
     pub kind: Option<Name>,
-    /// Empty means any; `None` stands for runs without one.
+    /// Empty means any; `None` stands for runs without a version.
     pub versions: Vec<Option<Name>>,
     /// Empty means any.
     pub statuses: Vec<Status>,
@@ -416,14 +419,14 @@ pub struct RunQuery {
     pub created_until: Option<Timestamp>,
     /// 0 means the store's default page.
     pub limit: usize,
-    /// Where the page before ended.
+    /// End of the previous page.
     pub cursor: Option<String>,
-    /// If a part of the list will do: where to note which databases are missing.
+    /// If set, a partial list is accepted; collects the names of the missing databases.
     pub gaps: Option<Gaps>,
 }
 
 impl RunQuery {
-    /// Whether a run is what is looked for, wherever the page begins.
+    /// Returns whether a run matches the filters, ignoring the cursor.
     pub fn matches(&self, head: &RunHead) -> bool {
         head.key.namespace == self.namespace
             && self.kind.as_ref().is_none_or(|kind| *kind == head.kind)
@@ -435,7 +438,7 @@ impl RunQuery {
     }
 }
 
-/// How many open runs need a version of the code.
+/// Number of open runs of one kind and version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionCount {
     pub kind: Name,
@@ -454,12 +457,12 @@ pub struct WaitQuery {
     pub namespace: Namespace,
     pub kind: Option<WaitKind>,
     pub run: Option<RunKey>,
-    /// With `run`: also of the runs below it. A store answers with the run's whole family ([`onward_core::family`]), of which they are a
-    /// part; who asks a runtime is given them alone.
+    /// With `run`: include the runs below it. A store returns all waits below the same root run ([`onward_core::family`]); the
+    /// runtime narrows them to the runs below `run`.
     pub below: bool,
     /// 0 means the store's default page.
     pub limit: usize,
-    /// If a part of the list will do: where to note which databases are missing.
+    /// If set, a partial list is accepted; collects the names of the missing databases.
     pub gaps: Option<Gaps>,
 }
 
@@ -482,7 +485,7 @@ pub struct TaskQuery {
     pub run: Option<RunKey>,
     /// 0 means the store's default page.
     pub limit: usize,
-    /// If a part of the list will do: where to note which databases are missing.
+    /// If set, a partial list is accepted; collects the names of the missing databases.
     pub gaps: Option<Gaps>,
 }
 
@@ -498,7 +501,7 @@ impl TaskQuery {
 pub enum Delete {
     /// One run, at once, for the stated reason.
     Run { key: RunKey, reason: String },
-    /// Up to `limit` runs whose time is over.
+    /// Up to `limit` runs whose retention is over.
     Expired { retention: Retention, limit: usize },
 }
 
@@ -508,11 +511,11 @@ pub struct DeletedQuery {
     pub run: Option<RunKey>,
     /// 0 means the store's default page.
     pub limit: usize,
-    /// If a part of the list will do: where to note which databases are missing.
+    /// If set, a partial list is accepted; collects the names of the missing databases.
     pub gaps: Option<Gaps>,
 }
 
-/// What is left of a run that somebody deleted.
+/// Remainder of a run that was deleted explicitly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeletedRun {
     pub key: RunKey,
@@ -521,7 +524,7 @@ pub struct DeletedRun {
     pub deleted_at: Timestamp,
 }
 
-/// How long closed runs are kept.
+/// Time for which closed runs are kept.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Retention {
     pub default: Duration,
@@ -540,7 +543,7 @@ impl Retention {
     }
 }
 
-/// Hears of changes after they are durable, on the store's own thread: it must be quick and must not call back.
+/// Receiver of changes after they are durable, called on the store's own thread: it must be fast and must not call back.
 pub trait Listener: Send + Sync {
     fn changed(&self, change: Change<'_>);
 }
@@ -549,20 +552,20 @@ pub trait Listener: Send + Sync {
 pub enum Change<'a> {
     /// A record is in the log; records of one run come in order.
     Appended { head: &'a RunHead, record: &'a Record },
-    /// A run that nobody holds has something to do.
+    /// An unleased run is pending.
     RunPending { head: &'a RunHead },
     /// A task may be claimed.
     TaskQueued { task: &'a Task },
-    /// Something becomes due earlier than anything before.
+    /// A due time is earlier than all before.
     DueAt(Timestamp),
-    /// There are news to deliver.
+    /// There are outbox messages to deliver.
     DeliveryAdded,
-    /// Another process has appended to a run; `ends` if that ended its log.
+    /// Another process appended to a run; `ends` if that closed its log.
     Elsewhere { run: &'a RunKey, ends: bool },
-    /// In this namespace another process has left a run or a task to be claimed.
+    /// Another process left a claimable run or task in this namespace.
     WorkElsewhere { namespace: &'a Namespace },
-    /// Somebody said this to all ([`Store::tell_others`]).
+    /// A broadcast of [`Store::tell_others`].
     Told { message: &'a [u8] },
-    /// Something may have happened elsewhere of which nothing was heard.
+    /// Notifications of other processes may have been lost.
     Missed,
 }

@@ -1,8 +1,8 @@
 //! The reference store: plain maps behind one mutex.
 //!
-//! Owns nothing but memory, and is the oracle that every other store is compared with: simple and obviously right, not fast.
-//! Must never decide: what may be appended and what follows is asked of `onward-core`. Each operation decides on copies first and
-//! only then changes anything, so a refusal (or a panic) leaves the state as it was.
+//! It is the oracle that every other store is compared with: simple and obviously correct, not fast. Must never decide:
+//! `onward-core` decides what may be appended and what follows. Each operation decides on copies before it changes anything, so
+//! that a refusal or a panic leaves the state unchanged.
 
 mod due;
 mod kinds;
@@ -31,7 +31,7 @@ pub struct MemoryStore {
     clock: Arc<dyn Clock>,
     payload_bytes_max: usize,
     state: Mutex<State>,
-    /// Locked while listeners are called, so that they hear of changes in the order of the writes.
+    /// Locked while listeners are called, so that they receive changes in the order of the writes.
     listeners: Mutex<Vec<Arc<dyn Listener>>>,
 }
 
@@ -44,7 +44,7 @@ impl MemoryStore {
         MemoryStore { payload_bytes_max: max, ..self }
     }
 
-    /// Runs one operation under the lock, at one time of the clock; then, outside of it, tells the listeners.
+    /// Runs one operation under the lock at one time of the clock; notifies listeners after releasing it.
     fn write<T>(&self, operation: impl FnOnce(&mut State, Timestamp) -> T) -> T {
         let answer = {
             let mut state = lock(&self.state);
@@ -52,7 +52,7 @@ impl MemoryStore {
         };
         let listeners = lock(&self.listeners);
         loop {
-            // Somebody else's news may be among these: whoever holds the listeners tells everything there is, in order.
+            // Changes of other threads may be among these: the holder of the listener lock delivers all of them in order.
             let news = std::mem::take(&mut lock(&self.state).news);
             if news.is_empty() {
                 return answer;
@@ -68,7 +68,8 @@ impl MemoryStore {
     }
 }
 
-/// A panic under the lock came from a check before the first change (see the module), so the state is sound.
+/// Locks a mutex even if it is poisoned: a panic comes from a check before the first change (see the module), so the state is
+/// sound.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -226,5 +227,5 @@ impl std::fmt::Debug for MemoryStore {
     }
 }
 
-// `StoreError` is the error of every fallible operation of the state, whichever file it lives in.
+// The result of every fallible operation of the state.
 type Answer<T> = Result<T, StoreError>;

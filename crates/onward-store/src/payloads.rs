@@ -1,6 +1,6 @@
-//! Which payloads a write carries, and whether they are small enough.
+//! The payloads of a write, and the check of their size.
 //!
-//! Every store checks every incoming write here before it touches anything, so all of them refuse alike.
+//! Every store checks each incoming write here before it changes anything, so that all stores refuse alike.
 
 use onward_core::event::{CarriedSignal, RunStarted, UpdateReceived};
 use onward_core::run::{Commit, Input, NewRun};
@@ -44,7 +44,7 @@ pub fn walk<'a>(event: &'a Event, visit: &mut dyn FnMut(&'a Payload)) {
         Event::ExternalAppended(event) => {
             event.events.iter().chain(event.state.iter().map(|state| &state.data)).for_each(visit);
         }
-        // Spelled out, so that an event with a new payload does not slip through.
+        // Listed in full, so that an event with a new payload is not missed.
         Event::ApprovalDecided(_)
         | Event::TimerFired(_)
         | Event::CancelRequested(_)
@@ -97,19 +97,19 @@ fn walk_result<'a>(result: &'a Result<Payload, Failure>, visit: &mut dyn FnMut(&
     }
 }
 
-/// How many bytes the payloads of these events have together.
+/// Returns the total size of the payloads of these events.
 pub fn weigh<'a>(events: impl IntoIterator<Item = &'a Event>) -> usize {
     let mut bytes = 0;
     events.into_iter().for_each(|event| walk(event, &mut |payload| bytes += payload.data().len()));
     bytes
 }
 
-/// Whether a read may have ended behind these records because they are large: there may be more.
+/// Returns whether a read may have ended after these records because they are large, so that there may be more.
 pub fn is_long(records: &[Record]) -> bool {
     weigh(records.iter().flat_map(|record| &record.events)) >= READ_BYTES_MAX
 }
 
-/// Ends a read: what comes behind the record that makes it long is left out.
+/// Truncates a read behind the record that reaches [`READ_BYTES_MAX`].
 pub fn shorten(records: &mut Vec<Record>) {
     let mut bytes = 0;
     let last = records.iter().position(|record| {
@@ -119,7 +119,7 @@ pub fn shorten(records: &mut Vec<Record>) {
     records.truncate(last.map_or(records.len(), |last| last + 1));
 }
 
-/// Keeps the first records whose payloads fit into `bytes`, one at least; says whether any were left out.
+/// Keeps the first records whose payloads fit into `bytes`, at least one; returns whether any were dropped.
 pub fn fit(records: &mut Vec<Record>, bytes: usize) -> bool {
     let mut sum = 0;
     let first_over = records.iter().position(|record| {
@@ -132,7 +132,7 @@ pub fn fit(records: &mut Vec<Record>, bytes: usize) -> bool {
     cut
 }
 
-/// Refuses a new run with a payload over `max` bytes.
+/// Fails if a new run has a payload over `max` bytes.
 pub fn check_new_run(run: &NewRun, max: usize) -> Result<(), StoreError> {
     check(max, |visit| {
         walk_started(&run.started, visit);
@@ -159,7 +159,7 @@ pub fn check_report(report: &TaskReport, max: usize) -> Result<(), StoreError> {
     check(max, |visit| walk_report(report, visit))
 }
 
-/// How many bytes the payloads of a report have together.
+/// Returns the total size of the payloads of a report.
 pub fn weigh_report(report: &TaskReport) -> usize {
     let mut bytes = 0;
     walk_report(report, &mut |payload| bytes += payload.data().len());

@@ -1,4 +1,4 @@
-//! Logs that come as a whole: checked before a store touches anything, so that all of them refuse alike.
+//! Validation of imported logs, done before a store changes anything, so that all stores refuse alike.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use onward_core::{Epoch, Event, Log, Place, Record, RunKey};
 
 use crate::{Restore, RestoreRun, StoreError, payloads};
 
-/// How far above what its log says the epochs of a run begin that comes from elsewhere: it may have been claimed there again and again
-/// since its last commit, and an embedded store counts in steps of 2^32.
+/// Distance of the epochs of an imported run above those of its log: it may have been claimed repeatedly elsewhere since its last
+/// commit, and an embedded store counts in steps of 2^32.
 const CLAIMED_SINCE: u64 = 1 << 40;
 
-/// The projections of the logs to write, one per generation; only the last generation of a run may be open. The epoch of their heads is
-/// one that a claim must be above, so that whoever held the run where it came from does not hold it here (L7).
+/// Validates the logs and returns their projections, one per generation; only the last generation may be open. The epoch of their
+/// heads is a floor for claims, so that a lease from where the run came from is fenced here (L7).
 pub fn check_restore(restore: &RestoreRun, payload_bytes_max: usize) -> Result<Vec<Projection>, StoreError> {
     let logs: Vec<&[onward_core::Record]> = match &restore.what {
         Restore::Run { logs } => logs.iter().map(Vec::as_slice).collect(),
@@ -52,7 +52,7 @@ pub fn check_restore(restore: &RestoreRun, payload_bytes_max: usize) -> Result<V
         payloads::check_events(log.iter().flat_map(|record| &record.events), payload_bytes_max)?;
         projections.push(projection);
     }
-    // The logs of a run have rows of the ledger in common, which are written as a whole.
+    // The generations of a run share ledger rows, which are written as a whole.
     let mut ledger = BTreeMap::new();
     projections.iter_mut().for_each(|projection| add_rows(&mut ledger, std::mem::take(&mut projection.ledger)));
     if let Some(last) = projections.last_mut() {
@@ -65,7 +65,7 @@ pub fn check_restore(restore: &RestoreRun, payload_bytes_max: usize) -> Result<V
 
 fn epoch_floor(logs: &[&[Record]]) -> Epoch {
     let commits = logs.iter().flat_map(|log| log.iter()).filter_map(|record| record.commit.as_ref());
-    // A number out of a file: however large it is, there must be room above it.
+    // The number comes from a file: whatever it is, there must be room above it.
     let last = commits.map(|commit| commit.epoch.0).max().unwrap_or_default().min(i64::MAX as u64 / 2);
     Epoch((last & !u64::from(u32::MAX)) + CLAIMED_SINCE)
 }

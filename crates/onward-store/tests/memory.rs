@@ -1,4 +1,4 @@
-//! The reference store passes the suite that it is the reference for.
+//! The memory store passes the conformance suite.
 
 use std::sync::Arc;
 

@@ -1,11 +1,11 @@
-//! Processes whose clock on the wall is wrong.
+//! Processes with a wrong system clock.
 
 use std::io;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Moves the clock of whatever process it is loaded into by as many seconds as ONWARD_CLOCK_OFF says, or the file of ONWARD_CLOCK_FILE at
-/// that moment; other clocks stay.
+/// Preloaded library that shifts the system clock of a process by the seconds in ONWARD_CLOCK_OFF, or in the file
+/// ONWARD_CLOCK_FILE at each call; other clocks are unchanged.
 const SHIM: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -37,13 +37,13 @@ int clock_gettime(clockid_t id, struct timespec *to) {
 }
 "#;
 
-/// A library for processes whose clock is to be wrong; its files go with this value.
+/// The library for processes with a wrong clock; its files are removed on drop.
 pub struct WrongClock {
     directory: PathBuf,
 }
 
 impl WrongClock {
-    /// Needs a C compiler, which the bundled SQLite needs too.
+    /// Builds the library. Needs a C compiler, as the bundled SQLite does.
     pub fn build() -> io::Result<WrongClock> {
         let directory = crate::cluster::make_directory(None)?;
         let clock = WrongClock { directory };
@@ -58,17 +58,17 @@ impl WrongClock {
         self.directory.join("clock.so")
     }
 
-    /// Lets the clock of a process that is to be started go so many seconds ahead, or behind.
+    /// Sets the clock of a process to be started ahead by `seconds`, or behind.
     pub fn set<'c>(&self, command: &'c mut Command, seconds: i64) -> &'c mut Command {
         command.env("LD_PRELOAD", self.library()).env("ONWARD_CLOCK_OFF", seconds.to_string())
     }
 
-    /// Lets the clock of a process that is to be started follow [`WrongClock::turn`].
+    /// Makes the clock of a process to be started follow [`WrongClock::turn`].
     pub fn follow<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         command.env("LD_PRELOAD", self.library()).env("ONWARD_CLOCK_FILE", self.directory.join("off"))
     }
 
-    /// Sets the clocks of the processes that follow it so many seconds ahead, or behind, from now on.
+    /// Sets the clocks of the processes that follow it ahead by `seconds`, or behind.
     pub fn turn(&self, seconds: i64) -> io::Result<()> {
         let (off, new) = (self.directory.join("off"), self.directory.join("off.new"));
         std::fs::write(&new, seconds.to_string())?;

@@ -1,4 +1,4 @@
-//! Parts that tests of several crates share: PostgreSQL clusters, a network that fails, a wrong clock, mutated bytes.
+//! Test utilities shared by several crates: PostgreSQL clusters, a failing network, a wrong clock, mutated bytes.
 //!
 //! Only for tests and benchmarks: no crate of the product depends on it.
 #![allow(unsafe_code, reason = "signals are sent to the processes of a cluster")]

@@ -1,18 +1,18 @@
 //! Mutated bytes for decoders (S35): each test gives samples that its decoder accepts, and gets them back damaged.
 //!
-//! The decoder must not panic, and must not allocate for lengths that the bytes only promise. What it accepts must read back equal after it
-//! is encoded again; that part is the test's own, because only it knows how to encode.
+//! The decoder must not panic, and must not allocate for lengths that the bytes only promise. What it accepts must be equal after
+//! encoding and decoding it again; the test itself checks that, since only it knows the encoding.
 //!
-//! A test takes a second or two. Under `cargo xtask torture` (`ONWARD_TORTURE_MINUTES`) it plays more cases from a new seed;
+//! A test takes a second or two. Under `cargo xtask torture` (`ONWARD_TORTURE_MINUTES`) it runs more cases from a new seed;
 //! `ONWARD_TORTURE_SEED` repeats one. The seed is printed.
 
-/// How much the address space may grow while one decoder is tested: other tests of the same process map memory at the same time.
+/// Maximum growth of the address space during the test of a decoder: other tests of the process map memory at the same time.
 const GROWTH_BYTES_MAX: u64 = 2 << 30;
 
-/// The longest input, unless a sample is longer.
+/// Maximum length of an input, unless a sample is longer.
 const BYTES_MAX: usize = 64 * 1024;
 
-/// How many mutated inputs a decoder accepted and refused.
+/// Numbers of mutated inputs that a decoder accepted and refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
     pub accepted: u64,
@@ -20,7 +20,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Panics if hardly anything was refused: such a decoder does not look at its input.
+    /// Panics if almost nothing was refused: such a decoder does not check its input.
     #[track_caller]
     pub fn assert_refuses(self) {
         let cases = self.accepted + self.refused;
@@ -28,16 +28,16 @@ impl Counts {
     }
 }
 
-/// Reads every sample, and then mutated ones. `read` returns whether it accepted the bytes, and panics on what must not be.
+/// Reads every sample, then mutated ones. `read` returns whether it accepted the bytes, and panics on wrong results.
 ///
 /// # Panics
-/// If a sample is not accepted, or if the memory of the process grows by gigabytes.
+/// Panics if a sample is not accepted, or if the memory of the process grows by gigabytes.
 #[track_caller]
 pub fn mutate(what: &str, samples: &[Vec<u8>], read: impl FnMut(&[u8]) -> bool) -> Counts {
     mutate_times(what, 3_000, samples, read)
 }
 
-/// Does what [`mutate`] does, for decoders of which 3,000 cases take too long.
+/// Runs [`mutate`] with `times` cases, for slow decoders.
 #[track_caller]
 pub fn mutate_times(what: &str, times: u64, samples: &[Vec<u8>], mut read: impl FnMut(&[u8]) -> bool) -> Counts {
     assert!(!samples.is_empty(), "{what}: there is no sample");
@@ -70,7 +70,7 @@ pub fn mutate_times(what: &str, times: u64, samples: &[Vec<u8>], mut read: impl 
     counts
 }
 
-/// A generator of numbers that are the same everywhere (splitmix64).
+/// A random number generator with the same sequence everywhere (splitmix64).
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
@@ -111,7 +111,7 @@ fn change(random: &mut Random, bytes: &mut Vec<u8>, other: &[u8]) {
             let keep = 1 + random.below(huge.len());
             bytes.splice(position..position, huge[huge.len() - keep..].iter().copied());
         }
-        // Characters that mean something to readers of text.
+        // Characters with a meaning in text formats.
         7 => {
             let words: [&[u8]; 12] = [
                 b"\0",
@@ -138,7 +138,7 @@ fn change(random: &mut Random, bytes: &mut Vec<u8>, other: &[u8]) {
     bytes.truncate(length_max);
 }
 
-/// Returns the largest size that the address space of this process has had, where the system tells it.
+/// Returns the peak size of the address space of this process, if the system reports it.
 fn address_space_peak() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmPeak:"))?;
@@ -153,7 +153,7 @@ mod tests {
         vec![b"\x05hello".to_vec(), b"\x03abc".to_vec()]
     }
 
-    /// A length, and as many bytes.
+    /// Reads a length, and as many bytes.
     fn read(bytes: &[u8]) -> bool {
         bytes.split_first().is_some_and(|(length, rest)| rest.len() == usize::from(*length))
     }

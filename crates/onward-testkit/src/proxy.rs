@@ -1,5 +1,5 @@
-//! A network before a database that fails as a seed says: it cuts connections around COMMIT, cuts all of them, is slow, stands still, and
-//! can be moved to another server.
+//! A seeded, failing network in front of a database: cuts connections around COMMIT, cuts all of them, delays, freezes, and can
+//! be moved to another server.
 //!
 //! Must never change a byte: what gets through is what was sent.
 
@@ -10,17 +10,17 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What happens at a COMMIT.
+/// Fault at a COMMIT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cut {
     Never,
     /// It is not sent.
     Before,
-    /// It is sent, and nothing that comes back is heard.
+    /// It is sent, and its reply is dropped.
     Behind,
 }
 
-/// Ends with this value; connections that are open stay until either side closes them.
+/// A proxy that ends on drop; open connections stay until either side closes them.
 pub struct Proxy {
     pub port: u16,
     state: Arc<State>,
@@ -28,15 +28,15 @@ pub struct Proxy {
 
 struct State {
     random: AtomicU64,
-    /// One in so many COMMITs is cut; none if it is 0.
+    /// One in so many COMMITs is cut; none if 0.
     one_in: AtomicU64,
     before: AtomicU64,
     behind: AtomicU64,
-    /// How long each piece of what is sent to the database waits.
+    /// Delay of each chunk sent to the database.
     delay_ms: AtomicU64,
-    /// No COMMIT gets through, and nothing behind it.
+    /// No COMMIT gets through, nor anything behind it.
     holds: AtomicBool,
-    /// Nothing gets through, in either direction, and new connections are taken all the same.
+    /// Nothing gets through in either direction; new connections are still accepted.
     is_frozen: AtomicBool,
     to: AtomicU16,
     is_over: AtomicBool,
@@ -61,7 +61,7 @@ impl State {
         }
     }
 
-    /// Waits for as long as nothing gets through.
+    /// Waits while the proxy is frozen.
     fn stand_still(&self) {
         while self.is_frozen.load(Ordering::Relaxed) && !self.is_over.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(5));
@@ -74,7 +74,7 @@ impl State {
 }
 
 impl Proxy {
-    /// A way to the port `to` on which one in `one_in` COMMITs is cut.
+    /// Starts a proxy to the port `to` that cuts one in `one_in` COMMITs.
     pub fn start(to: u16, seed: u64, one_in: u64) -> io::Result<Proxy> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let port = listener.local_addr()?.port();
@@ -97,7 +97,7 @@ impl Proxy {
                 if its.is_over.load(Ordering::Relaxed) {
                     return;
                 }
-                // A database that is down refuses whoever asks for it.
+                // A connection to a database that is down is closed.
                 if let Ok(server) = TcpStream::connect(("127.0.0.1", its.to.load(Ordering::Relaxed))) {
                     drop(serve(client, server, &its));
                 }
@@ -106,40 +106,40 @@ impl Proxy {
         Ok(Proxy { port, state })
     }
 
-    /// From now on one in so many COMMITs is cut; none if it is 0.
+    /// Sets the rate of cuts to one in so many COMMITs; none if 0.
     pub fn cut_one_in(&self, one_in: u64) {
         self.state.one_in.store(one_in, Ordering::Relaxed);
     }
 
-    /// Cuts every connection there is.
+    /// Cuts all connections.
     pub fn cut_all(&self) {
         for (_, connection) in self.state.connections().drain() {
             drop(connection.shutdown(Shutdown::Both));
         }
     }
 
-    /// Everything that is sent to the database waits for so long.
+    /// Delays everything that is sent to the database.
     pub fn delay(&self, span: Duration) {
         self.state.delay_ms.store(span.as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// Keeps every COMMIT back until it is let go, as if its sender stood still with what it has locked.
+    /// Holds back every COMMIT until it is released, as if its sender hung while holding locks.
     pub fn hold_commits(&self, hold: bool) {
         self.state.holds.store(hold, Ordering::Relaxed);
     }
 
-    /// Takes connections and carries nothing, until it is let go: nobody is told of anything.
+    /// Accepts connections and forwards nothing, until it is released; no side gets an error.
     pub fn freeze(&self, freeze: bool) {
         self.state.is_frozen.store(freeze, Ordering::Relaxed);
     }
 
-    /// New connections go to another port, and the old ones are cut.
+    /// Directs new connections to another port, and cuts the old ones.
     pub fn move_to(&self, port: u16) {
         self.state.to.store(port, Ordering::Relaxed);
         self.cut_all();
     }
 
-    /// How many connections were cut before and behind a COMMIT.
+    /// Returns the numbers of connections that were cut before and after a COMMIT.
     pub fn cuts(&self) -> (u64, u64) {
         (self.state.before.load(Ordering::Relaxed), self.state.behind.load(Ordering::Relaxed))
     }
@@ -148,7 +148,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.state.is_over.store(true, Ordering::Relaxed);
-        // Wakes it, so that it notices.
+        // Wakes the listener, so that it ends.
         drop(TcpStream::connect(("127.0.0.1", self.port)));
     }
 }
@@ -179,7 +179,7 @@ fn serve(client: TcpStream, server: TcpStream, state: &Arc<State>) -> io::Result
     Ok(())
 }
 
-/// Carries what is sent to the database, until it is cut.
+/// Forwards what is sent to the database, until it is cut.
 fn carry(mut from_client: TcpStream, mut to_server: TcpStream, state: &State) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(count) = from_client.read(&mut buffer) {
@@ -196,11 +196,11 @@ fn carry(mut from_client: TcpStream, mut to_server: TcpStream, state: &State) {
                 break;
             }
             Cut::Behind => {
-                // First nobody hears, then the server is told.
+                // Cuts the reply first, then sends the COMMIT.
                 drop(from_client.shutdown(Shutdown::Both));
                 drop(to_server.write_all(bytes));
                 state.behind.fetch_add(1, Ordering::Relaxed);
-                // The server reads what was sent before it notices the end.
+                // The server reads what was sent before it sees the end.
                 drop(to_server.shutdown(Shutdown::Write));
                 return;
             }

@@ -1,4 +1,4 @@
-//! In a process of its own, because memory is watched for the whole process.
+//! In a test binary of its own, since memory is measured for the whole process.
 
 #[test]
 #[should_panic(expected = "only promised")]

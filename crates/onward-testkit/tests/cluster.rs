@@ -1,4 +1,4 @@
-//! The cluster comes up, keeps databases apart, survives a restart, and goes with its process.
+//! The cluster starts, separates databases, survives a restart, and is removed with its process.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use onward_testkit::{Cluster, Settings};
 
-/// Set in the process that is to be killed.
+/// Set in the process that is killed.
 const CHILD: &str = "ONWARD_PG_CHILD";
 
 #[test]

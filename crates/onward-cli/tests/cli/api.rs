@@ -20,7 +20,7 @@ fn any_route_is_asked_and_its_body_passed_on() {
 fn a_problem_is_told_as_every_other_error() {
     let served = serve(onward().args(["dev", "--port", "0", "--ephemeral"]));
     run_over(&served.url, ["api", "GET", "/v1/runs/nope"])
-        .says(4, "! error[run_not_found]: there is no run nope\n! hint: `onward run list` shows the runs of this store");
+        .says(4, "! error[run_not_found]: run nope not found\n! hint: list the runs of this store with `onward run list`");
     let json = run_over(&served.url, ["api", "GET", "/v1/runs/nope", "--json"]);
     assert_eq!((json.code, serde_json::from_str::<serde_json::Value>(&json.err).unwrap()["status"].as_u64()), (4, Some(404)));
     assert!(run_over(&served.url, ["api", "GET", "/nowhere"]).err.starts_with("error[route_not_found]"));

@@ -113,7 +113,7 @@ fn a_second_dev_on_the_same_directory_is_refused() {
     let _first = dev(directory.path());
     run(directory.path(), ["dev", "--port", "0"]).says(
         6,
-        "! error[directory_locked]: DIR is in use by this or another process\n! hint: end whatever has it open first, a process or a store that was not dropped; reading commands work meanwhile",
+        "! error[directory_locked]: DIR is in use by this or another process\n! hint: stop the process that has it open, or drop the other store; commands that only read work meanwhile",
     );
 }
 

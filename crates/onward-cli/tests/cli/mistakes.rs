@@ -8,7 +8,7 @@ use crate::kit::{one_order, onward, ran, run, until};
 #[test]
 fn what_is_not_there_is_4() {
     let directory = one_order("order-1");
-    let expected = "! error[run_not_found]: there is no run nope\n! hint: `onward run list` shows the runs of this store";
+    let expected = "! error[run_not_found]: run nope not found\n! hint: list the runs of this store with `onward run list`";
     for verb in [
         &["run", "show", "nope"][..],
         &["run", "events", "nope"],
@@ -23,7 +23,7 @@ fn what_is_not_there_is_4() {
     }
     run(directory.path(), ["approval", "decide", "order-1~0~9", "--approve"]).says(
         4,
-        "! error[wait_not_found]: run order-1 has no open question at 9\n! hint: `onward approval list` shows the open questions",
+        "! error[wait_not_found]: run order-1 has no open approval or promise at 9\n! hint: list the open approvals with `onward approval list`",
     );
 }
 
@@ -50,11 +50,11 @@ fn what_came_too_late_is_6() {
     let data = directory.path();
     run(data, ["run", "delete", "order-1"]).says(
         6,
-        "! error[run_busy]: run order-1 cannot be deleted: it is not closed\n! hint: only a closed run is deleted: end it with `onward run terminate`, wait for its children, and try again",
+        "! error[run_busy]: run order-1 cannot be deleted: it is not closed\n! hint: end it with `onward run terminate`, wait for its children, and retry; only a closed run can be deleted",
     );
     run(data, ["run", "resume", "order-1"]).says(
         6,
-        "! error[run_not_paused]: run order-1 is not paused\n! hint: only a paused run can be resumed; `onward run show` says where it stands",
+        "! error[run_not_paused]: run order-1 is not paused\n! hint: check its status with `onward run show`; only a paused run can be resumed",
     );
     assert_eq!(run(data, ["run", "signal", "order-1", "payment", "1"]).code, 0);
     until(data, "order-1", "ship");
@@ -65,7 +65,7 @@ fn what_came_too_late_is_6() {
     assert_eq!(run(data, ["approval", "decide", "order-1~0~3", "--approve", "--by", "ada", "--decision-id", "first"]).code, 0);
     run(data, ["approval", "decide", "order-1~0~3", "--reject", "--by", "bob"]).says(
         6,
-        "! error[signal_lost]: run order-1 has this answer already: `first` came first, at event #7\n! hint: the first answer stands; the run was not harmed",
+        "! error[signal_lost]: run order-1 already has this answer: `first` came first, at event #7\n! hint: the first answer stands; this one was not recorded",
     );
     assert_eq!(run(data, ["run", "terminate", "order-1"]).code, 0);
     run(data, ["run", "signal", "order-1", "x"])
@@ -90,13 +90,13 @@ fn the_directory_is_explained() {
     );
     run(directory.path(), ["run", "signal", "a", "b"]).says(
         1,
-        "! error[directory_foreign]: DIR is not an Onward directory: there is no database in it\n! hint: choose an empty directory or one that Onward made",
+        "! error[directory_foreign]: DIR is not an Onward directory: there is no database in it\n! hint: choose an empty directory or one that Onward created",
     );
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "a verb makes no store");
     std::fs::write(directory.path().join("letter.txt"), "dear").unwrap();
     run(directory.path(), ["run", "list"]).says(
         1,
-        "! error[directory_foreign]: DIR is not an Onward directory: it has a file `letter.txt` in it\n! hint: choose an empty directory or one that Onward made",
+        "! error[directory_foreign]: DIR is not an Onward directory: it contains `letter.txt`\n! hint: choose an empty directory or one that Onward created",
     );
 }
 
@@ -107,7 +107,7 @@ fn a_directory_in_use_can_be_read_and_not_written() {
     assert_eq!(run(directory.path(), ["run", "list"]).code, 0);
     run(directory.path(), ["run", "cancel", "order-1"]).says(
         6,
-        "! error[directory_locked]: DIR is in use by this or another process\n! hint: end whatever has it open first, a process or a store that was not dropped; reading commands work meanwhile",
+        "! error[directory_locked]: DIR is in use by this or another process\n! hint: stop the process that has it open, or drop the other store; commands that only read work meanwhile",
     );
 }
 
@@ -131,7 +131,7 @@ fn what_cannot_be_meant_is_2() {
     );
     run(data, ["run", "list", "--cursor", "?"]).says(
         2,
-        "! error[cursor_invalid]: the page cursor `?` is not one of ours\n! hint: begin again without a cursor; a cursor belongs to the query whose page gave it",
+        "! error[cursor_invalid]: invalid page cursor `?`\n! hint: start without a cursor; a cursor is valid only for the query that returned it",
     );
 }
 
@@ -218,8 +218,8 @@ fn a_directory_of_a_newer_program_is_refused_and_left_untouched() {
         let refused = run(data, verb);
         assert_ne!(refused.code, 0, "{verb:?}: {}", refused.out);
         let said = format!("{}{}", refused.out, refused.err);
-        assert!(said.contains(&format!("was written by a newer Onward: it has format {format}, ")), "{verb:?}: {said}");
-        assert!(said.contains("use the newer program; the directory was left untouched"), "{verb:?}: {said}");
+        assert!(said.contains(&format!("was written by a newer Onward: format {format}, ")), "{verb:?}: {said}");
+        assert!(said.contains("use the newer program; the directory was not changed"), "{verb:?}: {said}");
         assert!(contents() == before, "{verb:?} has changed the directory");
     }
 }

@@ -72,7 +72,7 @@ fn runs_move_over_servers_as_they_do_between_directories() {
     assert_eq!(run_over(&target.url, ["export", "order-1", "--kind", "order"]).out, lines);
     assert_eq!(ran(onward().args(["export", "order-1"]).env("ONWARD_URL", &target.url)).out, lines);
     run_over(&target.url, ["export", "nope"])
-        .says(4, "! error[run_not_found]: there is no run nope\n! hint: `onward run list` shows the runs of this store");
+        .says(4, "! error[run_not_found]: run nope not found\n! hint: list the runs of this store with `onward run list`");
     for place in [["--server", target.url.as_str()], ["--data", from.path().to_str().unwrap()]] {
         let foreign = ran(onward().args(["import", file, "--namespace", "elsewhere"]).args(place));
         assert!(foreign.code == 7 && foreign.err.contains("not_allowed"), "{}", foreign.err);

@@ -1,7 +1,7 @@
-//! The directory: what it may contain, who holds it.
+//! The data directory: its permitted content and its lock.
 //!
-//! Owns the lock file and the order of opening: look first, then lock, then make. Must never write into a directory that is not
-//! ours, that a newer program wrote, or that somebody else holds.
+//! Owns the lock file and the order of opening: inspect, lock, create. Must never write into a directory that is foreign, was
+//! written by a newer program, or is locked by another process.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
@@ -14,22 +14,22 @@ use crate::file::synced::SYNCED;
 use crate::file::{failpoint, migrate};
 use crate::repair::rebuild;
 
-/// What the names of a server's key file and what belongs to it begin with: keys may be there before the first run is.
+/// Name prefix of a server's key file and its companions: keys may exist before the first run.
 const KEYS: &str = "onward.keys.json";
 
-/// A directory that this process alone may write to, for as long as this lives. The kernel frees it when the process dies.
+/// A directory that only this process may write to while this value lives. The kernel releases it when the process dies.
 #[derive(Debug)]
 pub(crate) struct Directory {
     pub path: PathBuf,
     _lock: Lock,
 }
 
-/// The lock of a directory, free again when this is dropped.
+/// The lock of a directory, released on drop.
 #[derive(Debug)]
 pub(crate) struct Lock(File);
 
 impl Drop for Lock {
-    /// Unlocks the file before it is closed: a process that was just forked has the file open, too, until it executes its program.
+    /// Unlocks the file explicitly: a process that was just forked also has it open until it executes its program.
     fn drop(&mut self) {
         let _ = self.0.unlock();
     }
@@ -44,7 +44,7 @@ impl Directory {
         check(path)?;
         make_directory(path)?;
         let lock = lock(path)?;
-        // Somebody may have written while we waited for nothing but the lock.
+        // Another process may have written before the lock was acquired.
         match check(path)? {
             Found::Nothing => make_database(path, schema::fill_empty)?,
             Found::Ours { format: 1 } => {
@@ -58,11 +58,11 @@ impl Directory {
     }
 }
 
-/// Says whether there is a database that we can read, without changing a byte.
+/// Returns whether there is a database that this program can read, without changing a byte.
 pub(crate) fn check(path: &Path) -> Result<Found, StoreError> {
-    // Most often a setting that is not there; what is meant by it is not the directory that the process happens to stand in.
+    // Usually an unset setting, which does not mean the current directory.
     if path.as_os_str().is_empty() {
-        let why = "a directory needs a name; the current one is `.`".to_owned();
+        let why = "a directory needs a name; use `.` for the current one".to_owned();
         return Err(StoreError::DirectoryUnusable { path: PathBuf::from("the empty path"), why });
     }
     let found = schema::inspect(&schema::database(path))?;
@@ -82,7 +82,7 @@ pub(crate) fn check(path: &Path) -> Result<Found, StoreError> {
     }
 }
 
-/// A directory without a database must be empty, or as good as.
+/// Fails if a directory without a database contains unknown files.
 fn refuse_strangers(path: &Path) -> Result<(), StoreError> {
     let entries = match std::fs::read_dir(path) {
         Ok(entries) => entries,
@@ -97,7 +97,7 @@ fn refuse_strangers(path: &Path) -> Result<(), StoreError> {
         let name = name.to_string_lossy();
         let known = name == LOCK || name.starts_with(UNFINISHED) || name.starts_with(KEYS) || name == "lost+found";
         if !known {
-            return Err(StoreError::DirectoryForeign { path: path.to_owned(), why: format!("it has a file `{name}` in it") });
+            return Err(StoreError::DirectoryForeign { path: path.to_owned(), why: format!("it contains `{name}`") });
         }
     }
     Ok(())
@@ -115,11 +115,11 @@ fn make_directory(path: &Path) -> Result<(), StoreError> {
     path.parent().map_or(Ok(()), sync_directory)
 }
 
-/// The mode of every file: whatever the directory's mode or the umask, no other user reads runs (S39).
+/// Mode of every file: no other user reads runs, whatever the mode of the directory or the umask (S39).
 pub(crate) const OWNER_ONLY: u32 = 0o600;
 
-/// Takes the files of a directory from other users. SQLite gives the files that it makes the mode of the database. Who may write them
-/// without being their owner cannot do that, and `onward doctor` tells of it.
+/// Removes the permissions of other users. SQLite gives the files it creates the mode of the database. A process that may write
+/// the files without owning them cannot do this; `onward doctor` reports it.
 fn restrict_files(path: &Path) {
     #[cfg(unix)]
     for name in [DATABASE, &format!("{DATABASE}-wal"), &format!("{DATABASE}-shm"), LOCK, SYNCED] {
@@ -146,7 +146,7 @@ pub(crate) fn lock(path: &Path) -> Result<Lock, StoreError> {
     }
 }
 
-/// Makes the database under another name and renames it: it is there as a whole or not at all.
+/// Creates the database under another name and renames it, so that it exists as a whole or not at all.
 fn make_database(path: &Path, fill: impl FnOnce(&Connection) -> Result<(), StoreError>) -> Result<(), StoreError> {
     let unfinished = path.join(UNFINISHED);
     remove_unfinished(path)?;
@@ -158,7 +158,7 @@ fn make_database(path: &Path, fill: impl FnOnce(&Connection) -> Result<(), Store
     Ok(())
 }
 
-/// Removes a database that was being made.
+/// Removes a partially created database.
 pub(crate) fn remove_unfinished(path: &Path) -> Result<(), StoreError> {
     for leftover in ["", "-journal", "-wal", "-shm"] {
         let name = path.join(format!("{UNFINISHED}{leftover}"));

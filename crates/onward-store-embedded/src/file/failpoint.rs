@@ -1,13 +1,13 @@
-//! Places where a crash test may kill the process, by name.
+//! Named points at which a crash test may kill the process.
 //!
-//! Owns the list of these places and the one check at each. Builds without debug assertions, and so every release, have none of it: the
-//! environment is not read and a point costs nothing. In the others a point costs one relaxed load where nothing is asked for.
-//! Must never do anything but die or count: a failpoint that changes behavior would test another program.
+//! Owns the list of points and the check at each. Builds without debug assertions, and so every release, contain none of it: the
+//! environment is not read and a point costs nothing. In other builds an unarmed point costs one relaxed load.
+//! Must only kill or count: a failpoint that changes behavior would test another program.
 //!
 //! `ONWARD_FAILPOINT=before_commit:3` kills the process (a real SIGKILL: nothing is flushed, no destructor runs) at the third hit
 //! of `before_commit`. `ONWARD_FAILPOINT_LOG=path` appends the name of each point that is hit, so that a test can prove coverage.
 
-/// Every point there is, in the order a life of the store meets them.
+/// All points, in the order in which a store reaches them.
 pub const FAILPOINTS: &[&str] = &[
     "create_before_rename",
     "create_after_rename",
@@ -23,13 +23,13 @@ pub const FAILPOINTS: &[&str] = &[
     "after_checkpoint",
 ];
 
-/// Reads the environment. Called at each open; a plan that is under way goes on.
+/// Reads the environment. Called at each open; a plan that is armed continues.
 pub(crate) fn arm() {
     #[cfg(debug_assertions)]
     armed::arm();
 }
 
-/// Passes the point `name`, or dies here.
+/// Passes the point `name`, or kills the process.
 #[inline]
 pub(crate) fn hit(name: &'static str) {
     #[cfg(debug_assertions)]
@@ -51,7 +51,7 @@ mod armed {
     static PLAN: Mutex<Option<Plan>> = Mutex::new(None);
 
     struct Plan {
-        /// The point to die at, and how many hits are left until then.
+        /// The point to die at, and the number of the hit at which to die.
         kill: Option<(String, u64)>,
         log: Option<std::fs::File>,
         hits: HashMap<&'static str, u64>,
@@ -83,7 +83,7 @@ mod armed {
 
     #[cold]
     fn hit_slowly(name: &'static str) {
-        assert!(FAILPOINTS.contains(&name), "{name} is not in the list");
+        assert!(FAILPOINTS.contains(&name), "{name} is not in FAILPOINTS");
         let mut guard = PLAN.lock().unwrap_or_else(|poison| poison.into_inner());
         let Some(plan) = guard.as_mut() else { return };
         let count = plan.hits.entry(name).or_insert(0);

@@ -1,10 +1,9 @@
-//! From format 1 to the present one.
+//! Migration from format 1.
 //!
-//! Owns the way of the rows from the old file into a new one, which takes its place by one rename: a crash leaves the old directory or
-//! the new one, whole. Must never change a row that is damaged into one that looks right: checksums of the old format come along as
-//! they are.
+//! Copies the rows of the old file into a new one, which replaces it by one rename: a crash leaves the old or the new directory,
+//! complete. Must never turn a damaged row into one that looks valid: checksums of the old format are copied unchanged.
 //!
-//! Format 1 had no checksums in pages and none in the rows of timers, slots, deleted runs and counts of references.
+//! Format 1 had no checksums in pages, nor in the rows of timers, idempotency records, deleted runs and reference counts.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,11 +16,11 @@ use crate::error::{damaged, read_error};
 use crate::file::schema::{self, open_error};
 use crate::row::seal_bytes;
 
-/// How a table's rows get from the old file into the new one.
+/// The copy of one table's rows from the old file into the new one.
 struct Table {
     name: &'static str,
     columns: &'static str,
-    /// Which column lists references to large payloads: they have a checksum now.
+    /// The column with references to large payloads, which now have a checksum.
     references: Option<usize>,
     insert: &'static str,
 }
@@ -68,11 +67,11 @@ const TABLES: &[Table] = &[
         insert: "?1, ?2, ?3, ?4, ?5, ?6, row_crc(?2, ?3, ?4, ?5, ?6)",
     },
     Table { name: "blobs", columns: "rowid, hash, refs", references: None, insert: "?1, ?2, ?3, row_crc(?2, ?3)" },
-    // The count and the bytes of a large payload were in one row.
+    // Format 1 had the reference count and the bytes of a large payload in one row.
     Table { name: "payloads", columns: "rowid, data", references: None, insert: "?1, ?2" },
 ];
 
-/// Opens a directory of format 1 and copies its write-ahead log into the database, so that the file is all there is of it.
+/// Opens a directory of format 1 and checkpoints its write-ahead log, so that the database file has everything.
 pub(crate) fn open_format_1(directory: &Path) -> Result<Connection, StoreError> {
     let open = || -> rusqlite::Result<(Connection, String)> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -84,19 +83,19 @@ pub(crate) fn open_format_1(directory: &Path) -> Result<Connection, StoreError> 
     };
     let (db, mode) = open().map_err(read_error)?;
     if mode != "delete" {
-        let why = format!("{} is to get a new format, and another process reads it", directory.display());
+        let why = format!("{} must be migrated, and another process is reading it", directory.display());
         return Err(StoreError::Unavailable { why });
     }
     Ok(db)
 }
 
-/// Copies everything into a new database.
+/// Copies all tables into a new database.
 pub(crate) fn copy_format_1(old: &Connection, new: &Connection) -> Result<(), StoreError> {
     let boot = old.query_row("SELECT value FROM meta WHERE key = 'boot'", [], |row| row.get(0));
     schema::write_boot(new, boot.map_err(read_error)?).map_err(open_error)?;
     for table in TABLES {
         let there = old.prepare("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1");
-        // The table of deleted runs came later.
+        // The table of deleted runs was added later.
         if there.and_then(|mut there| there.exists([table.source()])).map_err(read_error)? {
             table.copy(old, new)?;
         } else if table.name != "deleted" {

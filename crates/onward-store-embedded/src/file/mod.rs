@@ -1,4 +1,4 @@
-//! Files of the directory: pages with checksums, write-ahead log, synced mark, schema, lock.
+//! Files of the directory: database pages with checksums, write-ahead log, sync mark, schema, lock.
 
 pub(crate) mod directory;
 pub(crate) mod failpoint;

@@ -1,17 +1,18 @@
-//! A checksum in every page of the database file, checked whenever a page is read from it.
+//! A checksum in every page of the database file, verified whenever a page is read.
 //!
-//! Owns the layer between SQLite and the operating system: a VFS that hands everything on, and only puts a checksum into the last
-//! eight bytes of each page that is written to the database file (SQLite leaves them free) and looks at it when the page is read. So
-//! a changed byte in an index, which would make a row vanish without a word, is an error of whoever looks there. Pages in the
-//! write-ahead log have its checksums until they are copied into the database. Must never change what SQLite sees of a page.
+//! Owns the layer between SQLite and the operating system: a VFS that forwards every call, writes a checksum into the last eight
+//! bytes of each page of the database file (SQLite leaves them free) and verifies it on reads. A changed byte in an index, which
+//! would otherwise hide a row silently, thus becomes an error of the query that reads it. Pages in the write-ahead log have its
+//! checksums until they are copied into the database. Must never change what SQLite sees of a page.
 //!
 //! Invariants:
-//! - I1: a page of the database file whose checksum is wrong is never handed to SQLite, but for leaves of tables: their rows have
-//!   checksums of their own (I2) and are found through indexes, so that one changed byte harms one row and not its neighbors. SQLite gets
-//!   such a leaf without the rows that it could not read.
+//! - I1: a page of the database file with a wrong checksum is never passed to SQLite, except for leaves of tables: their rows
+//!   have checksums of their own (I2) and are found through indexes, so that one changed byte affects one row and not its
+//!   neighbors. SQLite gets such a leaf without the rows that it could not read.
 //!
-//! A page without a checksum (eight zeros) is taken as it is: SQLite's own tools make such pages when they copy a database. SQLite
-//! sees zeros there too, so that a page that one of them copies out of the write-ahead log has none, instead of a wrong one.
+//! A page without a checksum (eight zeros) is accepted as it is: SQLite's own tools write such pages when they copy a database.
+//! SQLite also sees zeros there, so that a page that such a tool copies out of the write-ahead log has no checksum rather than a
+//! wrong one.
 #![allow(unsafe_code, reason = "a layer between SQLite and the file system is made of C functions")]
 
 use std::cell::Cell;
@@ -24,15 +25,16 @@ use rusqlite::ffi::{self, sqlite3_file, sqlite3_io_methods, sqlite3_vfs};
 use crate::repair::salvage::tidy_leaf;
 
 pub(crate) const PAGE_BYTES: usize = 8192;
-/// How many bytes at the end of each page SQLite leaves to us.
+/// Bytes at the end of each page that SQLite leaves free.
 pub(crate) const SUM_BYTES: usize = 8;
 
-/// The name to open connections with.
+/// Name of the VFS that connections use.
 pub(crate) const VFS: &CStr = c"onward";
 
-/// Marks a page that has a checksum.
+/// Mark of a page with a checksum.
 pub(crate) const MARK: [u8; 4] = *b"Onw1";
-/// What SQLite's backup changes in the first page of a copy: file versions, change counter, schema cookie, version of the library.
+/// Ranges that SQLite's backup changes in the first page of a copy: file versions, change counter, schema cookie, library
+/// version.
 const VOLATILE: [std::ops::Range<usize>; 4] = [18..20, 24..28, 40..44, 92..100];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +44,7 @@ pub(crate) enum Sum {
     Wrong,
 }
 
-/// The checksum of page `number` (1, 2, …): a page in the wrong place is damaged too.
+/// Returns the checksum of page `number` (1, 2, …), which it covers: a page in the wrong position is damaged.
 fn sum(number: u64, page: &[u8]) -> [u8; SUM_BYTES] {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&number.to_le_bytes());
@@ -75,7 +77,7 @@ pub(crate) fn check(number: u64, page: &[u8]) -> Sum {
     }
 }
 
-/// The pages of a database file that do not have their checksum. Another process may write meanwhile: a page is read up to three times.
+/// Returns the pages of a database file with a wrong checksum. Another process may be writing: a page is read up to three times.
 pub(crate) fn damaged_pages(path: &std::path::Path) -> std::io::Result<Vec<u64>> {
     use std::os::unix::fs::FileExt;
     let file = std::fs::File::open(path)?;
@@ -99,21 +101,21 @@ thread_local! {
     static DAMAGED: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// The page that this thread was refused last, once.
+/// Takes the number of the page that this thread was refused last.
 pub(crate) fn take_damaged() -> Option<u64> {
     DAMAGED.take()
 }
 
-/// The VFS that everything is handed on to: the default at the time at which ours was made, whatever the default is later.
+/// The VFS that calls are forwarded to: the default at the time of registration, even if the default changes later.
 static BENEATH: AtomicPtr<sqlite3_vfs> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Makes the VFS known to SQLite.
+/// Registers the VFS with SQLite.
 pub(crate) fn register() {
     static REGISTERED: OnceLock<()> = OnceLock::new();
     REGISTERED.get_or_init(|| {
-        // SAFETY: `sqlite3_vfs_find` initializes SQLite and returns its default VFS, which lives as long as the process. The copy is
-        // leaked, as SQLite keeps a pointer to it. All its functions but `xOpen` are the default's own; they take what they need from
-        // fields that were copied.
+        // SAFETY: `sqlite3_vfs_find` initializes SQLite and returns its default VFS, which is never freed. The copy is leaked, as
+        // SQLite keeps a pointer to it. All its functions but `xOpen` are the default's own; they use only fields that were
+        // copied.
         unsafe {
             let default = ffi::sqlite3_vfs_find(std::ptr::null());
             assert!(!default.is_null(), "SQLite has a default VFS");
@@ -128,7 +130,7 @@ pub(crate) fn register() {
     });
 }
 
-/// Our part of an open file; the default VFS's own follows it in the same piece of memory, which SQLite allocates.
+/// Our part of an open file; that of the default VFS follows in the same allocation, which SQLite makes.
 #[repr(C, align(16))]
 struct Checked {
     base: sqlite3_file,
@@ -148,8 +150,7 @@ unsafe extern "C" fn open(
     flags: c_int,
     out: *mut c_int,
 ) -> c_int {
-    // SAFETY: SQLite hands over memory of `szOsFile` bytes, which is enough for either layout, and the VFS beneath is there for as long
-    // as the process lives.
+    // SAFETY: SQLite passes memory of `szOsFile` bytes, which is enough for either layout, and the VFS beneath is never freed.
     unsafe {
         let default = BENEATH.load(Ordering::Acquire);
         let Some(open) = (*default).xOpen else { return ffi::SQLITE_ERROR };
@@ -166,7 +167,7 @@ unsafe extern "C" fn open(
     }
 }
 
-/// Calls the method of the same name of the default VFS.
+/// Forwards to the method of the same name of the default VFS.
 macro_rules! hand_on {
     ($($ours:ident = $theirs:ident($($arg:ident: $type:ty),*) $(-> $out:ty)?;)*) => {
         $(unsafe extern "C" fn $ours(file: *mut sqlite3_file $(, $arg: $type)*) $(-> $out)? {
@@ -198,7 +199,7 @@ hand_on! {
     shm_unmap = xShmUnmap(delete: c_int) -> c_int;
 }
 
-/// Version 2: without memory-mapped reads, which nobody could check.
+/// Version 2: no memory-mapped reads, whose checksums could not be verified.
 static METHODS: sqlite3_io_methods = sqlite3_io_methods {
     iVersion: 2,
     xClose: Some(close),
@@ -221,14 +222,15 @@ static METHODS: sqlite3_io_methods = sqlite3_io_methods {
     xUnfetch: None,
 };
 
-/// The number of the page at `offset`, if it is a whole one that is read or written.
+/// Returns the number of the page at `offset` if one whole page is read or written.
 fn page_number(amount: c_int, offset: i64) -> Option<u64> {
     let whole = amount as usize == PAGE_BYTES && offset >= 0 && offset % PAGE_BYTES as i64 == 0;
     whole.then(|| offset as u64 / PAGE_BYTES as u64 + 1)
 }
 
 unsafe extern "C" fn read(file: *mut sqlite3_file, into: *mut c_void, amount: c_int, offset: i64) -> c_int {
-    // SAFETY: as `hand_on`; `into` has room for `amount` bytes, all of which the default VFS has written when it returns these codes.
+    // SAFETY: as `hand_on`; `into` has room for `amount` bytes, all of which the default VFS has written if it returns these
+    // codes.
     unsafe {
         let code = read_plain(file, into, amount, offset);
         let Some(number) = page_number(amount, offset) else { return code };
@@ -248,7 +250,7 @@ unsafe extern "C" fn read(file: *mut sqlite3_file, into: *mut c_void, amount: c_
     }
 }
 
-/// Behind the end of the file there is nothing, which is no fault; before it, there is (F8).
+/// Distinguishes a read behind the end of the file, which is normal, from one of a truncated page, which is damage (F8).
 unsafe fn short_read(file: *mut sqlite3_file, number: u64, offset: i64) -> c_int {
     let mut size = 0;
     // SAFETY: as `hand_on`.
@@ -318,8 +320,8 @@ mod tests {
         crate::file::schema::create(&path, crate::file::schema::fill_empty).unwrap();
         let bytes = std::fs::read(&path).unwrap();
         std::fs::remove_dir_all(&directory).unwrap();
-        // The schema is in the first page as a whole, so that no page of it is taken with a wrong checksum.
-        assert_eq!(bytes[100], crate::repair::salvage::TABLE_LEAF, "the schema does not fit into one page any more");
+        // The schema fits into the first page, so that none of its pages is accepted with a wrong checksum.
+        assert_eq!(bytes[100], crate::repair::salvage::TABLE_LEAF, "the schema no longer fits into one page");
         assert_eq!(usize::from(bytes[20]), SUM_BYTES);
         for (number, page) in (1..).zip(bytes.chunks_exact(PAGE_BYTES)) {
             assert_eq!(check(number, page), Sum::Right, "page {number}");

@@ -1,7 +1,7 @@
-//! The format on disk: file names, tables, settings of a connection.
+//! The format on disk: file names, tables, connection settings.
 //!
-//! Owns the format version and every `CREATE`. Must never touch a file that a newer program or somebody else wrote: what a file is,
-//! is read from its first 100 bytes, before SQLite sees it.
+//! Owns the format version and every `CREATE`. Must never touch a file of a newer or another program: the kind of a file is read
+//! from its first 100 bytes before SQLite opens it.
 #![allow(unsafe_code, reason = "SQLite functions that rusqlite does not wrap")]
 
 use std::fs::File;
@@ -18,32 +18,32 @@ use crate::file::pages::{self, PAGE_BYTES};
 use crate::file::wal;
 use crate::row::row_crc;
 
-/// What this program writes. A program reads its own format and older ones.
+/// The format that this program writes. It reads this one and older ones.
 ///
-/// - 1: without checksums of pages, and without those of the rows of timers, slots, deleted runs and counts.
+/// - 1: no checksums of pages, nor of the rows of timers, idempotency records, deleted runs and reference counts.
 /// - 2: with them.
 pub const FORMAT: u32 = 2;
 
-/// "Onwd": marks the SQLite file as ours.
+/// "Onwd": application id of the SQLite file.
 pub(crate) const APPLICATION_ID: u32 = 0x4f6e_7764;
 
 pub(crate) const DATABASE: &str = "onward.db";
 pub(crate) const LOCK: &str = "onward.lock";
-/// A database that is being made; it becomes `onward.db` by one rename, so that file is never half made.
+/// Name of a database that is being created; one rename makes it `onward.db`, which therefore is never incomplete.
 pub(crate) const UNFINISHED: &str = "onward.db.new";
 
 /// The oldest SQLite without the race that could lose a checkpoint.
 const SQLITE_VERSION_MIN: i32 = 3_053_000;
 
-/// Rows are appended in the order they come, whatever run they belong to: one page takes many appends. `events_run` finds them
-/// again and is a second guard against two events with one index.
+/// Rows are appended in order of arrival, whatever their run: one page takes many appends. `events_run` finds them by run and is
+/// a second guard against two events with one index.
 ///
-/// `events.n` is the number of commits in the run's log up to this row and `last` the index of the latest of them, so that a run's
-/// head is found from its last row. Versions and queues that are absent are the empty text, which no name can be.
+/// `events.n` is the number of commits in the run's log up to this row and `last` the index of the latest of them, so that a
+/// run's head can be derived from its last row. Absent versions and queues are stored as the empty text, which no name can be.
 ///
-/// Every row has a checksum (I2): in `crc`, or in a sealed blob that says all that the columns say (but for `outbox.root`, which only
-/// delays the end of a run). All tables have row ids and all
-/// indexes have names, so that an index can be made again from its table.
+/// Every row has a checksum (I2): in `crc`, or in a checksummed blob that contains all that the columns contain (except
+/// `outbox.root`, which only delays the deletion of a run). All tables have row ids and all indexes have names, so that an index
+/// can be rebuilt from its table.
 const TABLES: &str = "
 CREATE TABLE meta(seq INTEGER PRIMARY KEY, key TEXT NOT NULL, value INTEGER NOT NULL, crc INTEGER NOT NULL);
 CREATE TABLE runs(rk INTEGER PRIMARY KEY, root INTEGER NOT NULL, ns TEXT NOT NULL, id TEXT NOT NULL, generation INTEGER NOT NULL,
@@ -67,9 +67,8 @@ CREATE TABLE blobs(seq INTEGER PRIMARY KEY, hash BLOB NOT NULL, refs INTEGER NOT
 CREATE TABLE payloads(seq INTEGER PRIMARY KEY, data BLOB NOT NULL);
 ";
 
-/// Came later: a directory that was made without them gets them when it is opened for writing. `attributes` says what the heads of
-/// runs say, to find them by; `ledger` what logs say of money, and goes on when they are gone (LG4); `past` where the logs of earlier
-/// generations are.
+/// Tables added later: an older directory gets them when it is opened for writing. `attributes` repeats the attributes of heads
+/// for filters; `ledger` has the costs from logs and outlives them (LG4); `past` locates the logs of earlier generations.
 const ADDED_TABLES: &str = "
 CREATE TABLE IF NOT EXISTS kinds(seq INTEGER PRIMARY KEY, ns TEXT NOT NULL, task INTEGER NOT NULL, kind TEXT NOT NULL,
   version TEXT NOT NULL, data BLOB NOT NULL);
@@ -80,12 +79,12 @@ CREATE TABLE IF NOT EXISTS ledger(seq INTEGER PRIMARY KEY, ns TEXT NOT NULL, id 
 CREATE TABLE IF NOT EXISTS past(rk INTEGER PRIMARY KEY, root INTEGER NOT NULL, generation INTEGER NOT NULL, crc INTEGER NOT NULL);
 ";
 
-/// Whether there is a table that came later: not in a directory that was made without it and is only read.
+/// Returns whether a table that was added later exists: an older directory opened for reading may lack it.
 pub(crate) fn has_table(db: &Connection, name: &str) -> rusqlite::Result<bool> {
     db.prepare_cached("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1")?.exists([name])
 }
 
-/// An index: what it is called, of which table, over which columns, and of which rows.
+/// An index with its name, table, columns and row filter.
 pub(crate) struct Index {
     pub name: &'static str,
     pub table: &'static str,
@@ -104,7 +103,7 @@ const fn plain(name: &'static str, table: &'static str, columns: &'static str, o
 
 pub(crate) const INDEXES: &[Index] = &[
     unique("runs_key", "runs", "id, ns, generation"),
-    // Lists are ordered and filtered by these alone (I9): they have every column that a list asks for.
+    // Lists are ordered and filtered by these indexes alone (I9): they have every column that a list uses.
     plain("runs_created", "runs", "ns, created, id, version, current", "current = 1"),
     plain("runs_kind", "runs", "ns, kind, created, id, version, current", "current = 1"),
     plain("runs_status", "runs", "ns, status, created, id, kind, version, current", "current = 1"),
@@ -140,33 +139,33 @@ impl Index {
         format!("CREATE {unique}INDEX IF NOT EXISTS {name} ON {table}({columns}){only};")
     }
 
-    /// Reads every page of the index and nothing else.
+    /// Returns a query that reads every page of the index and nothing else.
     pub fn scan(&self) -> String {
         let only = if self.only.is_empty() { "1" } else { self.only };
         format!("SELECT total(rowid) FROM {} INDEXED BY {} WHERE {only}", self.table, self.name)
     }
 }
 
-/// All that is made in an empty database.
+/// Returns the statements that create all tables and indexes.
 pub(crate) fn make_tables() -> String {
     format!("{TABLES}{ADDED_TABLES}{}", INDEXES.iter().map(Index::create).collect::<String>())
 }
 
-/// What the first bytes of a database file say.
+/// Content of the first bytes of a database file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Nothing,
     Ours {
         format: u32,
     },
-    /// Not ours, or not any more; the reason goes on from "its onward.db …".
+    /// Not an Onward database, or no longer one; the reason continues "its onward.db …".
     Foreign(String),
 }
 
-/// Looks at a database file without opening it as one.
+/// Inspects a database file without opening it as one.
 ///
-/// Format and application id are in the file itself and never only in its write-ahead log: [`create`] closes the file before anybody
-/// can use it, and a change of format makes another file.
+/// Format and application id are in the file itself, never only in its write-ahead log: [`create`] closes the file before its
+/// first use, and a change of format creates another file.
 pub(crate) fn inspect(path: &Path) -> Result<Found, StoreError> {
     let foreign = |why: &str| Ok(Found::Foreign(why.to_owned()));
     let mut file = match File::open(path) {
@@ -186,29 +185,29 @@ pub(crate) fn inspect(path: &Path) -> Result<Found, StoreError> {
     let summed = usize::from(page.get(RESERVED_AT).copied().unwrap_or(0)) == pages::SUM_BYTES;
     let is_ours = page.len() == PAGE_BYTES && page.ends_with(&pages::MARK);
     if is_ours && pages::check(1, &page) == pages::Sum::Wrong && !wal::has_page(path, 1)? {
-        return Err(damaged(&path.display().to_string(), "its first page does not have the checksum it was written with"));
+        return Err(damaged(&path.display().to_string(), "its first page has a wrong checksum"));
     }
     if !page.starts_with(b"SQLite format 3\0") {
-        return foreign("was made by another program, or its beginning was overwritten");
+        return foreign("was written by another program, or its beginning was overwritten");
     }
     if page.len() < HEADER_BYTES {
-        return foreign("is cut off: restore a backup");
+        return foreign("is truncated: restore a backup");
     }
     let number = |at: usize| u32::from_be_bytes([page[at], page[at + 1], page[at + 2], page[at + 3]]);
     if number(68) != APPLICATION_ID {
-        return foreign("was made by another program");
+        return foreign("was written by another program");
     }
     if page.len() == PAGE_BYTES && summed && pages::check(1, &page) == pages::Sum::Wrong && !wal::has_page(path, 1)? {
-        return Err(damaged(&path.display().to_string(), "its first page does not have the checksum it was written with"));
+        return Err(damaged(&path.display().to_string(), "its first page has a wrong checksum"));
     }
     Ok(Found::Ours { format: number(60) })
 }
 
-/// How long the header of a database is, and where it says how many bytes of each page SQLite leaves free.
+/// Length of a database header, and offset of the number of bytes that SQLite leaves free in each page.
 const HEADER_BYTES: usize = 100;
 const RESERVED_AT: usize = 20;
 
-/// What cannot be read or written for reasons that will not go away by themselves.
+/// Converts an I/O error that will not go away by itself.
 pub(crate) fn unusable(path: &Path, error: &std::io::Error) -> StoreError {
     match error.kind() {
         ErrorKind::StorageFull => StoreError::DiskFull,
@@ -223,7 +222,7 @@ pub(crate) fn io_error(path: &Path, error: &std::io::Error) -> StoreError {
     }
 }
 
-/// Makes a database at `path`, complete and synced when this returns; `fill` puts into it what it begins with.
+/// Creates a database at `path`, complete and synced on return; `fill` writes its initial content.
 pub(crate) fn create(path: &Path, fill: impl FnOnce(&Connection) -> Result<(), StoreError>) -> Result<(), StoreError> {
     prepare_sqlite();
     let mut options = std::fs::OpenOptions::new();
@@ -259,12 +258,12 @@ pub(crate) fn create(path: &Path, fill: impl FnOnce(&Connection) -> Result<(), S
     File::open(path).and_then(|file| file.sync_all()).map_err(|error| io_error(path, &error))
 }
 
-/// What an empty database begins with: nobody has opened it yet.
+/// Writes the content of an empty database: a boot counter of zero.
 pub(crate) fn fill_empty(db: &Connection) -> Result<(), StoreError> {
     write_boot(db, 0).map_err(open_error)
 }
 
-/// Leaves the end of each page to checksums. Only before the first page is written.
+/// Reserves the end of each page for checksums. Must run before the first page is written.
 fn reserve_bytes(db: &Connection) -> rusqlite::Result<()> {
     let mut bytes = pages::SUM_BYTES as std::ffi::c_int;
     // SAFETY: the handle is open, and the file control takes a pointer to one int, which it reads and writes.
@@ -275,7 +274,7 @@ fn reserve_bytes(db: &Connection) -> rusqlite::Result<()> {
     if code == ffi::SQLITE_OK { Ok(()) } else { Err(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)) }
 }
 
-/// `row_crc(..)`: the checksum of the values of a row.
+/// Registers `row_crc(..)`, the checksum of the values of a row.
 fn add_functions(db: &Connection) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
     db.create_scalar_function("row_crc", -1, flags, |context| {
@@ -283,10 +282,10 @@ fn add_functions(db: &Connection) -> rusqlite::Result<()> {
     })
 }
 
-/// How long a connection waits for another one.
+/// Time that a connection waits for a lock.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Opens the connection that writes.
+/// Opens the writing connection.
 pub(crate) fn open_writer(directory: &Path) -> Result<Connection, StoreError> {
     prepare_sqlite();
     if rusqlite::version_number() < SQLITE_VERSION_MIN {
@@ -301,7 +300,7 @@ pub(crate) fn open_writer(directory: &Path) -> Result<Connection, StoreError> {
              PRAGMA fullfsync = 1; PRAGMA checkpoint_fullfsync = 1; PRAGMA cell_size_check = 1; PRAGMA secure_delete = ON;",
         )?;
         keep_plans(&db)?;
-        // The log stays until the mark says that it is not needed (`writer::close`).
+        // The log stays until the mark records that it is not needed (`writer::close`).
         keep_log(&db, true)?;
         add_functions(&db)?;
         db.set_prepared_statement_cache_capacity(128);
@@ -310,7 +309,7 @@ pub(crate) fn open_writer(directory: &Path) -> Result<Connection, StoreError> {
     open().map_err(read_error)
 }
 
-/// Makes SQLite say that the disk is full at `bytes`.
+/// Makes SQLite report a full disk at `bytes`.
 pub(crate) fn limit_size(db: &Connection, bytes: u64) -> Result<(), StoreError> {
     let pages = i64::try_from(bytes / PAGE_BYTES as u64).unwrap_or(i64::MAX).max(1);
     db.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(())).map_err(read_error)
@@ -333,21 +332,21 @@ pub(crate) fn open_reader(directory: &Path) -> Result<Connection, StoreError> {
     open().map_err(read_error)
 }
 
-/// Says whether closing the connection leaves the write-ahead log where it is.
+/// Sets whether closing the connection keeps the write-ahead log.
 pub(crate) fn keep_log(db: &Connection, keep: bool) -> rusqlite::Result<()> {
     db.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep).map(drop)
 }
 
-/// A statement is planned once, not again for each value: our plans never depend on values.
+/// Makes SQLite plan a statement once, not per value: our plans never depend on values.
 fn keep_plans(db: &Connection) -> rusqlite::Result<()> {
     db.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
 
-/// What must happen before the first connection: SQLite allocates without counting under one lock for the whole process (without
-/// effect once somebody has opened a database), and knows our VFS.
+/// Configures SQLite before the first connection: no allocation statistics, which take a process-wide lock (no effect if SQLite
+/// is already in use), and registers our VFS.
 fn prepare_sqlite() {
     static ONCE: std::sync::Once = std::sync::Once::new();
-    // SAFETY: the call takes one int; where SQLite is in use already it refuses and changes nothing. Concurrent first opens of our
+    // SAFETY: the call takes one int; if SQLite is already in use it refuses and changes nothing. Concurrent first opens of our
     // own wait for each other here.
     ONCE.call_once(|| unsafe {
         ffi::sqlite3_config(ffi::SQLITE_CONFIG_MEMSTATUS, 0 as std::ffi::c_int);
@@ -355,16 +354,16 @@ fn prepare_sqlite() {
     pages::register();
 }
 
-/// Raises the boot counter, durably: every epoch of this life is above every epoch of the lives before.
+/// Increments the boot counter durably: every epoch of this process is above all earlier ones.
 ///
-/// It is there twice, because no log says it: one of the two is enough, and without either nobody may open the directory.
+/// Stored twice, since no log contains it: one valid row is enough; with neither, the directory cannot be opened.
 pub(crate) fn next_boot(db: &Connection) -> Result<u64, StoreError> {
     let added = INDEXES.iter().filter(|index| ADDED_TABLES.contains(&format!("EXISTS {}(", index.table)));
     let added: String = added.map(Index::create).collect();
     db.execute_batch(&format!("{ADDED_TABLES}{added}")).map_err(open_error)?;
     let read = "SELECT max(value) FROM meta WHERE key = 'boot' AND crc = row_crc(key, value)";
     let last: Option<i64> = db.query_row(read, [], |row| row.get(0)).map_err(open_error)?;
-    let boot = last.ok_or_else(|| damaged("the boot counter", "neither of its two rows has the right checksum"))? + 1;
+    let boot = last.ok_or_else(|| damaged("the boot counter", "neither of its two rows is valid"))? + 1;
     let transaction = db.unchecked_transaction().map_err(open_error)?;
     write_boot(db, boot).and_then(|()| transaction.commit()).map_err(open_error)?;
     Ok(boot as u64)
@@ -380,7 +379,7 @@ pub(crate) fn write_boot(db: &Connection, boot: i64) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// A write at opening that failed.
+/// Converts an error of a write during opening.
 pub(crate) fn open_error(error: rusqlite::Error) -> StoreError {
     match &error {
         rusqlite::Error::SqliteFailure(code, _) if code.extended_code & 0xff == ffi::SQLITE_FULL => StoreError::DiskFull,

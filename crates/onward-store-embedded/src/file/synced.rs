@@ -1,9 +1,9 @@
-//! The mark: which commit was synced last.
+//! The sync mark: the position of the last synced commit.
 //!
-//! Owns the file `onward.synced`, 64 bytes in one sector. The writer overwrites it after each sync of the write-ahead log and before it
-//! answers, without a sync of its own: what it says was true before it was written. So after a kill it names the last commit that anybody
-//! was answered for, and after a loss of power that one or an earlier one. It is evidence and nothing else: a mark that is missing or
-//! damaged makes no directory unusable. Must never be ahead of the log.
+//! Owns the file `onward.synced`, 64 bytes in one sector. The writer overwrites it after each sync of the write-ahead log and
+//! before it replies, without a sync of its own: its content was true before it was written. After a kill it therefore names the
+//! last acknowledged commit, and after a power loss that one or an earlier one. It is evidence only: a missing or damaged mark
+//! makes no directory unusable. Must never be ahead of the log.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -41,7 +41,7 @@ impl Mark {
         Some(Mark { salts, frames, is_closed: said[24] == 1 })
     }
 
-    /// Returns whether a directory has a mark that does not have its checksum. One that was never written is all zeros.
+    /// Returns whether a directory has a mark with a wrong checksum. A mark that was never written is all zeros.
     pub fn is_damaged(directory: &Path) -> bool {
         let bytes = std::fs::read(directory.join(SYNCED)).unwrap_or_default();
         bytes.iter().any(|byte| *byte != 0) && Mark::read(directory).is_none()
@@ -58,8 +58,8 @@ impl Mark {
         bytes
     }
 
-    /// Whether a log with these salts was begun later: SQLite counts the first salt up when it begins the file again, which it does
-    /// only after all of it was copied into the database.
+    /// Returns whether a log with these salts was begun later: SQLite increments the first salt when it restarts the file, which
+    /// it does only after copying all of it into the database.
     pub fn is_before(&self, salts: [u8; 8]) -> bool {
         let first = |salts: [u8; 8]| u32::from_be_bytes([salts[0], salts[1], salts[2], salts[3]]);
         (1..1 << 31).contains(&first(salts).wrapping_sub(first(self.salts)))
@@ -71,7 +71,7 @@ pub(crate) struct MarkFile {
     file: File,
     log: Option<File>,
     log_path: PathBuf,
-    /// A batch that wrote nothing leaves the mark as it is.
+    /// Commit counter at the last write of the mark: a batch without writes leaves the mark as it is.
     commits: u64,
 }
 
@@ -81,7 +81,7 @@ impl MarkFile {
         let open = || -> std::io::Result<File> {
             let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path)?;
             if file.metadata()?.len() < BYTES as u64 {
-                file.write_all_at(&[0; BYTES], 0)?; // so that no later write needs space
+                file.write_all_at(&[0; BYTES], 0)?; // reserves the space for later writes
             }
             Ok(file)
         };
@@ -89,12 +89,13 @@ impl MarkFile {
         Ok(MarkFile { file, log: None, log_path: wal::path(directory), commits: 0 })
     }
 
-    /// Whether the log has grown since it was last recorded.
+    /// Returns whether the log has grown since it was last recorded.
     pub fn has_grown(&self, commits: u64) -> bool {
         self.commits != commits
     }
 
-    /// Records that the log was synced with `frames` frames in it. A mark that cannot be written stays what it was, which is still true.
+    /// Records that the log was synced with `frames` frames. If the mark cannot be written, the old one stays, which is still
+    /// true.
     pub fn note(&mut self, commits: u64, frames: u64) {
         if std::mem::replace(&mut self.commits, commits) != commits && frames > 0 {
             let _ = self.write(frames);
@@ -111,7 +112,7 @@ impl MarkFile {
         self.file.write_all_at(&Mark { salts, frames, is_closed: false }.bytes(), 0)
     }
 
-    /// Records that the database has everything, durably: the log may be removed. Says whether it could be recorded.
+    /// Records durably that the database has everything, so that the log may be removed. Returns whether that succeeded.
     pub fn close(&self) -> bool {
         let closed = Mark { is_closed: true, ..Mark::default() };
         self.file.write_all_at(&closed.bytes(), 0).and_then(|()| self.file.sync_all()).is_ok()
@@ -129,7 +130,7 @@ mod tests {
         let file = directory.join(SYNCED);
         assert!(!Mark::is_damaged(&directory), "there is none");
         std::fs::write(&file, [0; BYTES]).unwrap();
-        assert!(!Mark::is_damaged(&directory), "none was written yet");
+        assert!(!Mark::is_damaged(&directory), "never written");
         let mark = Mark { salts: [1, 2, 3, 4, 5, 6, 7, 8], frames: 70_000, is_closed: false };
         std::fs::write(&file, mark.bytes()).unwrap();
         assert!(!Mark::is_damaged(&directory) && Mark::read(&directory) == Some(mark.clone()));

@@ -1,15 +1,15 @@
-//! Examining the write-ahead log before SQLite opens it.
+//! Examination of the write-ahead log before SQLite opens it.
 //!
-//! Owns the parser of `onward.db-wal` and the decision whether its end is a torn tail or damage. SQLite takes the first frame with a
-//! wrong checksum for the end of the log, so that one changed byte loses every commit behind it. Must never run after SQLite has opened
-//! the directory for writing: SQLite may copy, cut or overwrite the log. ADR 0013 has the argument.
+//! Owns the parser of `onward.db-wal` and the decision whether its end is a torn tail or damage. SQLite takes the first frame
+//! with a wrong checksum for the end of the log, so one changed byte would lose every commit after it. Must never run after
+//! SQLite has opened the directory for writing, since SQLite may copy, truncate or overwrite the log. ADR 0013 has the argument.
 //!
 //! Invariants:
-//! - I6: a log is damaged if a commit that was synced cannot be read from it: the mark of the last synced commit is behind the end that
-//!   SQLite would find ([`crate::file::synced`]), or a transaction that was begun after a later commit is. A crash or a loss of power leaves
-//!   neither: each commit is synced before the next frame is written and before the mark is.
-//! - I7: before a store writes, the log holds nothing behind its last commit, and what it holds is synced. So frames of a transaction that
-//!   nobody committed are never taken for evidence (I6) by a later opening.
+//! - I6: a log is damaged if a synced commit cannot be read from it: the mark of the last synced commit is behind the end that
+//!   SQLite would find ([`crate::file::synced`]), or a transaction that was begun after a later commit is. A crash or a power
+//!   loss leaves neither: each commit is synced before the next frame and the mark are written.
+//! - I7: before a store writes, the log holds nothing behind its last commit, and its content is synced. Frames of an uncommitted
+//!   transaction are thus never taken for evidence (I6) by a later opening.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, ErrorKind, Read};
@@ -29,31 +29,31 @@ const VERSION: u32 = 3_007_000;
 
 type Sum = [u32; 2];
 
-/// The header of a frame, and whether the frame verifies from the checksum that is stored in the frame before it.
+/// The header of a frame, and whether the frame verifies from the checksum stored in the previous frame.
 #[derive(Debug, Clone)]
 pub(crate) struct Frame {
     pub page: u32,
-    /// The size of the database in pages where the frame ends a transaction, else zero.
+    /// The size of the database in pages if the frame ends a transaction, else zero.
     pub commit_pages: u32,
     pub salts: [u8; 8],
-    /// The running checksum is seeded with the one of the frame before, so that eight bytes suffice to verify a frame behind a bad one.
+    /// The running checksum is seeded with that of the previous frame, so eight bytes suffice to verify a frame behind a bad one.
     pub follows: bool,
-    /// What the frame says is known: it verifies, or it does once one byte of it is put right.
+    /// The content of the frame is known: it verifies, or does so after the correction of one byte.
     pub is_known: bool,
-    /// What to put in the place of a word of the frame before it is used.
+    /// The word to correct before the frame is used.
     pub correction: Option<Correction>,
 }
 
-/// A word of a frame that was damaged, as it was written.
+/// The original value of a damaged word of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Correction {
-    /// Where it is in the frame, which begins with its header.
+    /// Offset in the frame, which begins with its header.
     at: usize,
     word: [u8; 4],
 }
 
 impl Correction {
-    /// Puts the word right in the page of a frame. A word of the header is none of the page.
+    /// Corrects the word in the page of a frame; does nothing for a word of the header.
     pub fn apply(self, page: &mut [u8]) {
         if let Some(at) = self.at.checked_sub(FRAME_HEADER_BYTES) {
             page[at..at + 4].copy_from_slice(&self.word);
@@ -77,15 +77,15 @@ impl Frame {
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     pub bytes: u64,
-    /// `None` where the header does not have its checksum, or is no header of ours.
+    /// `None` if the header has a wrong checksum or is foreign.
     pub salts: Option<[u8; 8]>,
-    /// Whether the header is nothing but zeros, as in a file that was made and never synced.
+    /// True if the header is all zeros, as in a file that was created and never synced.
     is_blank: bool,
     pub frames: Vec<Frame>,
 }
 
 impl Log {
-    /// Reads the log of a directory. One that is not there is empty.
+    /// Reads the log of a directory. A missing log is empty.
     pub fn read(directory: &Path) -> Result<Log, StoreError> {
         let path = path(directory);
         let file = match File::open(&path) {
@@ -114,7 +114,7 @@ impl Log {
         // Without a header the frames are compared with each other, in the byte order of this machine.
         let is_big = if is_sound { is_big_endian(magic) } else { cfg!(target_endian = "big") };
         let mut before = eight(&header, 24);
-        // The checksum that the frame before was written with, which one damaged byte does not hide.
+        // The checksum that the previous frame was written with, even if one of its bytes is damaged.
         let mut seed = before;
         let mut salts = log.salts.unwrap_or_default();
         let mut frame = vec![0; FRAME_BYTES as usize];
@@ -145,7 +145,7 @@ impl Log {
         }
     }
 
-    /// How many frames SQLite would take: up to the last commit before the first frame that does not verify.
+    /// Returns the number of frames that SQLite would use: up to the last commit before the first frame that does not verify.
     pub fn committed(&self) -> usize {
         if self.salts.is_some() { self.last_commit_in_a_row() as usize } else { 0 }
     }
@@ -155,7 +155,7 @@ impl Log {
         sound.enumerate().filter(|(_, frame)| frame.is_commit()).last().map_or(0, |(at, _)| at as u64 + 1)
     }
 
-    /// The last commit that verifies and is followed by a frame of the next transaction, behind the first frame that does not verify.
+    /// Returns the last commit, behind the first bad frame, that verifies and is followed by a frame of the next transaction.
     fn synced_behind_bad(&self) -> Option<usize> {
         let bad = self.frames.iter().position(|frame| !frame.follows)?;
         let mut pairs = self.frames.windows(2).enumerate().skip(bad);
@@ -197,7 +197,7 @@ fn stored(sum: Sum) -> [u8; 8] {
     bytes
 }
 
-/// SQLite's running checksum: pairs of words, each mixed into the other.
+/// Computes SQLite's running checksum: pairs of words, each mixed into the other.
 fn sum(is_big_endian: bool, seed: Sum, bytes: &[u8]) -> Sum {
     let word = |word: &[u8]| {
         let word = [word[0], word[1], word[2], word[3]];
@@ -209,16 +209,17 @@ fn sum(is_big_endian: bool, seed: Sum, bytes: &[u8]) -> Sum {
     })
 }
 
-/// Returns the checksum that a frame should have behind one with the checksum `seed`.
+/// Returns the checksum of a frame that follows one with the checksum `seed`.
 fn running(is_big_endian: bool, seed: [u8; 8], frame: &[u8]) -> [u8; 8] {
     let seed = [number(&seed, 0), number(&seed, 4)];
     stored(sum(is_big_endian, sum(is_big_endian, seed, &frame[..8]), &frame[FRAME_HEADER_BYTES..]))
 }
 
-/// Finds the one byte of a frame that was changed. Returns the checksum that the frame was written with if there is one such byte, and the
-/// word to put right unless it is the salts or the checksum itself.
+/// Finds the single changed byte of a frame. Returns the checksum that the frame was written with if there is such a byte, and
+/// the corrected word unless the byte is in the salts or the checksum itself.
 ///
-/// The checksum has 64 bits and there are two million ways to change one byte of a frame, so that other damage is not taken for one.
+/// The checksum has 64 bits, and there are two million ways to change one byte of a frame, so other damage is not mistaken for
+/// one byte.
 fn correct(is_big_endian: bool, seed: [u8; 8], salts: [u8; 8], frame: &[u8]) -> (Option<[u8; 8]>, Option<Correction>) {
     let (computed, found) = (running(is_big_endian, seed, frame), eight(frame, 16));
     match (changed_bytes(&eight(frame, 8), &salts), changed_bytes(&computed, &found)) {
@@ -226,7 +227,7 @@ fn correct(is_big_endian: bool, seed: [u8; 8], salts: [u8; 8], frame: &[u8]) -> 
         (0, _) => {}
         _ => return (None, None),
     }
-    // A change of `by` in the first word of a pair adds (by, by) to the two sums, one in the second word (0, by). Each pair behind it
+    // A change of `by` in the first word of a pair adds (by, by) to the two sums, one in the second word (0, by). Each later pair
     // turns (a, b) into (a + b, a + 2b), which is undone here from the last pair to the first.
     let mut first = number(&found, 0).wrapping_sub(number(&computed, 0));
     let mut second = number(&found, 4).wrapping_sub(number(&computed, 4));
@@ -252,14 +253,14 @@ fn changed_bytes(left: &[u8], right: &[u8]) -> usize {
     left.iter().zip(right).filter(|(left, right)| left != right).count()
 }
 
-/// Why commits that were acknowledged cannot be read from the write-ahead log.
+/// Loss of acknowledged commits in the write-ahead log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogDamage {
-    /// The first frame that cannot be read, from 1; zero is the header of the log, or the whole file.
+    /// The first unreadable frame, from 1; zero is the header of the log, or the whole file.
     pub frame: u64,
-    /// How many frames were synced and cannot be read in order, as far as that is known. Frames are pages, not events.
+    /// Number of synced frames that cannot be read in order, as far as it is known. Frames are pages, not events.
     pub frames_lost: u64,
-    /// Up to which frame transactions are known to have been synced; those that verify can be taken.
+    /// Frame up to which transactions are known to be synced; those that verify can be recovered.
     pub(crate) synced: u64,
     pub why: String,
 }
@@ -270,7 +271,7 @@ impl std::fmt::Display for LogDamage {
     }
 }
 
-/// Compares the log of a directory with what is known to have been synced (I6). Changes nothing.
+/// Compares the log of a directory with what is known to be synced (I6). Changes nothing.
 pub(crate) fn examine(directory: &Path) -> Result<(Log, Option<LogDamage>), StoreError> {
     let mark = Mark::read(directory);
     let log = Log::read(directory)?;
@@ -289,7 +290,7 @@ fn judge(log: &Log, mark: Option<&Mark>) -> Option<LogDamage> {
             let why = format!("{name} is missing or empty, and {marked} frames in it were acknowledged");
             return mark.map(|_| LogDamage { frame: 0, frames_lost: marked, synced: marked, why });
         }
-        let why = format!("the header of {name} does not have its checksum, and {follow} frames follow it");
+        let why = format!("the header of {name} has a wrong checksum, and {follow} frames follow it");
         let synced = marked.max(log.last_commit_in_a_row()).max(log.synced_behind_bad().unwrap_or(0) as u64);
         return (synced > 0).then_some(LogDamage { frame: 0, frames_lost: synced, synced, why });
     };
@@ -314,13 +315,14 @@ fn judge(log: &Log, mark: Option<&Mark>) -> Option<LogDamage> {
     })
 }
 
-/// Whether the log of a database has a page of its own for it: then a page that a copy left half written is not read.
+/// Returns whether the log of a database contains a page: then the page in the file, which a copy may have left incomplete, is
+/// not read.
 pub(crate) fn has_page(database: &Path, page: u32) -> Result<bool, StoreError> {
     let log = Log::read(database.parent().unwrap_or(database))?;
     Ok(log.frames[..log.committed()].iter().any(|frame| frame.page == page))
 }
 
-/// Cuts what nobody committed off the log and syncs the rest (I7). Only under the lock of the directory, and before SQLite opens it.
+/// Truncates uncommitted frames of the log and syncs the rest (I7). Only under the directory lock, and before SQLite opens it.
 pub(crate) fn settle(directory: &Path, log: &Log) -> Result<(), StoreError> {
     let Some(salts) = log.salts else { return Ok(()) };
     let committed = log.committed();
@@ -395,7 +397,7 @@ mod tests {
         HEADER_BYTES as usize + frame * FRAME_BYTES as usize
     }
 
-    /// S35: whatever stands in the file, no more frames are counted than there are.
+    /// S35: whatever the file contains, no more frames are counted than there are.
     #[test]
     fn a_mutated_log_is_judged_and_never_panics() {
         let counts = onward_testkit::mutate_times("write-ahead logs", 500, &[three_transactions(), header()], |bytes| {
@@ -429,7 +431,7 @@ mod tests {
         }
     }
 
-    /// Without a mark the evidence is a transaction that was begun behind the damaged one.
+    /// Without a mark, the evidence is a transaction that was begun after the damaged one.
     #[test]
     fn a_transaction_behind_the_damaged_one_is_evidence_without_a_mark() {
         for (frame, is_damage) in [(0, true), (1, true), (3, true), (4, false), (5, false), (8, false)] {
@@ -439,7 +441,7 @@ mod tests {
         }
     }
 
-    /// Loss of power: the last transaction was written and not synced, and any of its sectors may be missing.
+    /// Power loss: the last transaction was written but not synced, and any of its sectors may be missing.
     #[test]
     fn holes_in_the_last_transaction_are_a_torn_tail() {
         for frame in 5..9 {

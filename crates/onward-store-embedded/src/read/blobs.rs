@@ -1,8 +1,8 @@
-//! Large payloads, kept once by content.
+//! Large payloads, stored once by content hash.
 //!
-//! Owns the tables `blobs` (reference counts) and `payloads` (bytes, apart so that counting does not move them). Whoever writes a row
-//! with stubs lists their hashes in the row's `blobs` column and counts them; whoever removes the row counts them down. Must never
-//! return data whose hash is not the one asked for.
+//! Owns the tables `blobs` (reference counts) and `payloads` (bytes, apart so that counting does not move them). A write of a row
+//! with stubs lists their hashes in the row's `blobs` column and increments their counts; a removal of the row decrements them.
+//! Must never return data with another hash.
 
 use onward_store::StoreError;
 use onward_store::kept::Stash;
@@ -12,15 +12,15 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use crate::error::{leave_damaged, read_error};
 use crate::row::{hashes, seal_bytes};
 
-/// What goes into the row's `blobs` column.
+/// Encodes the row's `blobs` column.
 pub(crate) fn column(stash: &Stash) -> Option<Vec<u8>> {
     (!stash.blobs.is_empty()).then(|| seal_bytes(stash.blobs.iter().flat_map(|(hash, _)| hash.0).collect()))
 }
 
-/// Writes the blobs, or counts them up where they are there already.
+/// Writes the blobs, or increments the counts of existing ones.
 pub(crate) fn write(stash: &Stash, db: &Connection) -> rusqlite::Result<()> {
     for (hash, data) in &stash.blobs {
-        // A count that is damaged stays so, and its blob is never counted down to nothing.
+        // A damaged count stays damaged, and its blob is never removed.
         let mut known = db.prepare_cached(
             "UPDATE blobs SET refs = refs + 1, crc = row_crc(hash, refs + 1) WHERE hash = ?1 AND crc = row_crc(hash, refs)",
         )?;
@@ -39,12 +39,12 @@ pub(crate) fn write(stash: &Stash, db: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// The `blobs` column of a row that is going, which is the first one asked for. One of another type names nothing.
+/// Reads the `blobs` column, the first of the query, of a row that is being removed. A value of another type counts as empty.
 pub(crate) fn read_column(row: &Row<'_>) -> rusqlite::Result<Option<Vec<u8>>> {
     Ok(row.get_ref(0)?.as_blob_or_null().ok().flatten().map(<[u8]>::to_vec))
 }
 
-/// Counts down what a removed row referred to.
+/// Decrements the counts of what a removed row referred to.
 pub(crate) fn drop_references(db: &Connection, column: Option<&[u8]>) -> rusqlite::Result<()> {
     for hash in hashes(column) {
         let left = db
@@ -62,7 +62,7 @@ pub(crate) fn drop_references(db: &Connection, column: Option<&[u8]>) -> rusqlit
     Ok(())
 }
 
-/// Puts large payloads back in the place of their stubs.
+/// Replaces stubs by their payloads.
 pub(crate) fn restore(db: &Connection, carrier: &mut impl Carrier) -> Result<(), StoreError> {
     large::restore(carrier, &mut |hash| {
         db.prepare_cached("SELECT data FROM blobs JOIN payloads USING (seq) WHERE hash = ?1")

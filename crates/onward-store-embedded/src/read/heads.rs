@@ -1,8 +1,8 @@
-//! Run heads: read from rows, and kept at hand for runs that are worked on.
+//! Run heads: read from rows, and cached for active runs.
 //!
-//! Owns the way from rows to a [`RunHead`]. A run's row is written when the run is created, when its status or its attributes change and
-//! when it ends, not at each append; so for a run that appends without changing its status the last event rows say where its log stands. Of an external run
-//! the row is also written with each state its engine sets.
+//! Owns the derivation of a [`RunHead`] from rows. A run's row is written when the run is created, when its status or attributes
+//! change and when it ends, not at each append; until then the last event rows show where its log ends. The row of an external
+//! run is also written with each state its engine sets.
 //! A cached head is a view: it may be dropped or marked stale at any time. Must never outlive a failed batch unmarked.
 
 use std::collections::HashMap;
@@ -19,30 +19,30 @@ use crate::read::reader::read_records;
 use crate::repair::rows;
 use crate::row::{EventRow, run_crc, seal, unseal};
 
-/// How many heads of runs that nobody holds stay cached.
+/// Number of heads of unleased runs that stay cached.
 const IDLE_MAX: usize = 8192;
 
-/// A run as the writer works with it.
+/// A cached run of the writer.
 pub(crate) struct Hot {
     pub rk: i64,
-    /// The run's first generation; what is kept over all generations hangs on it.
+    /// The run's first generation, which owns everything kept over all generations.
     pub root: i64,
     pub head: RunHead,
-    /// The run was made in this life of the store and has never had a timer, task, wait or child: its end has no rows to look for.
+    /// The run was created by this process and never had a timer, task, wait or child, so that its end has no rows to look for.
     pub is_bare: bool,
-    /// The head may hold what was rolled back: read it again, but keep its epoch.
+    /// The head may contain changes that were rolled back: it must be read again, except for its epoch.
     stale: bool,
 }
 
 pub(crate) struct Loaded {
     pub rk: i64,
     pub root: i64,
-    /// Of the input that the run was first started with.
+    /// Hash of the input that the run was first started with.
     pub input_hash: Hash,
     pub head: RunHead,
 }
 
-/// Where a cached head is. Good until the run is removed, which only deleting and [`Heads::trim`] do.
+/// Position of a cached head. Valid until the run is removed, which only a deletion and [`Heads::trim`] do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seat(usize);
 
@@ -50,20 +50,20 @@ pub(crate) struct Heads {
     seats: HashMap<RunKey, Seat>,
     heads: Vec<Option<Hot>>,
     empty: Vec<Seat>,
-    /// The epoch of a run that nobody has claimed in this life: no worker has it.
+    /// The epoch of a run that was not claimed since the store was opened: no worker has it.
     unclaimed: Epoch,
 }
 
 impl std::ops::Index<Seat> for Heads {
     type Output = Hot;
     fn index(&self, seat: Seat) -> &Hot {
-        self.heads[seat.0].as_ref().expect("whoever has a seat has not removed the run")
+        self.heads[seat.0].as_ref().expect("a seat is not used after its run is removed")
     }
 }
 
 impl std::ops::IndexMut<Seat> for Heads {
     fn index_mut(&mut self, seat: Seat) -> &mut Hot {
-        self.heads[seat.0].as_mut().expect("whoever has a seat has not removed the run")
+        self.heads[seat.0].as_mut().expect("a seat is not used after its run is removed")
     }
 }
 
@@ -72,7 +72,7 @@ impl Heads {
         Heads { seats: HashMap::new(), heads: Vec::new(), empty: Vec::new(), unclaimed }
     }
 
-    /// The current generation of a run.
+    /// Returns the current generation of a run.
     pub fn get(&mut self, db: &Connection, leases: &Leases, key: &RunKey) -> Outcome<Option<Seat>> {
         let seat = self.seats.get(key).copied();
         if let Some(seat) = seat.filter(|seat| !self[*seat].stale) {
@@ -83,7 +83,7 @@ impl Heads {
             return Ok(None);
         };
         let kept = seat.map(|seat| &self[seat]).filter(|hot| hot.rk == loaded.rk).map(|hot| hot.head.epoch);
-        // A closed run takes nothing, whatever the epoch; with the one it ended under, it can say that it is closed.
+        // A closed run accepts nothing whatever the epoch; with its last epoch the refusal can report that it is closed.
         let unclaimed = if loaded.head.status.is_closed() { loaded.head.epoch } else { self.unclaimed };
         let epoch = leases.epoch(loaded.rk).or(kept).unwrap_or(unclaimed);
         Ok(Some(self.insert(loaded.rk, loaded.root, RunHead { epoch, ..loaded.head })))
@@ -93,7 +93,7 @@ impl Heads {
         self.get(db, leases, key)?.ok_or_else(|| StoreError::RunNotFound { key: key.clone() }.into())
     }
 
-    /// Takes a head in, in the place of the one before.
+    /// Caches a head, replacing an earlier one.
     pub fn insert(&mut self, rk: i64, root: i64, mut head: RunHead) -> Seat {
         if head.epoch == Epoch(0) {
             head.epoch = self.unclaimed;
@@ -124,12 +124,12 @@ impl Heads {
         }
     }
 
-    /// After a batch that was rolled back.
+    /// Marks all heads as stale, after a batch was rolled back.
     pub fn mark_stale(&mut self) {
         self.heads.iter_mut().flatten().for_each(|hot| hot.stale = true);
     }
 
-    /// Between batches: drops what nobody works on when there is too much of it.
+    /// Drops unleased heads if there are too many of them; called between batches.
     pub fn trim(&mut self, leases: &Leases) {
         if self.seats.len() > leases.count() + IDLE_MAX {
             let idle = self.heads.iter().flatten().filter(|hot| !leases.is_held(hot.rk)).map(|hot| hot.head.key.clone());
@@ -138,10 +138,10 @@ impl Heads {
     }
 }
 
-/// What [`read_row`] reads.
+/// The columns that [`read_row`] reads.
 pub(crate) const COLUMNS: &str = concat!("rk, head, root, input_hash, ns, id, generation, crc IS ", run_crc!(), " AS is_sound");
 
-/// Runs a statement whose parameters are the columns of a run's row, in the order of the schema.
+/// Runs a statement whose parameters are the columns of a run's row, in schema order.
 pub(crate) fn write_row(
     statement: &mut Statement<'_>,
     rk: i64,
@@ -172,7 +172,7 @@ pub(crate) fn write_row(
     statement.execute(columns).map(drop)
 }
 
-/// The insert of a run's row whose parameters [`write_row`] has, with the checksum of what never changes in it. `$or` is what follows
+/// The insert of a run's row with the parameters of [`write_row`] and the checksum of its immutable columns. `$or` follows
 /// `INSERT`.
 macro_rules! insert_run {
     ($or:literal) => {
@@ -188,7 +188,7 @@ macro_rules! insert_run {
 }
 pub(crate) use insert_run;
 
-/// Puts the row of a run in, or in the place of a damaged one.
+/// Inserts the row of a run, replacing a damaged one.
 pub(crate) fn replace_row(
     db: &Connection,
     rk: i64,
@@ -201,25 +201,25 @@ pub(crate) fn replace_row(
     write_row(&mut replace, rk, root, input_hash, is_current, head)
 }
 
-/// What a row keeps in the place of a head when another generation followed. The log says the rest, and hardly anybody asks; an agent has
-/// a generation for each turn.
+/// Returns what the row of an earlier generation keeps in place of its head. The log has the rest, which is rarely read; an agent
+/// has a generation for each turn.
 pub(crate) fn retired(key: &RunKey, generation: u32) -> Vec<u8> {
     seal(&LogKey { key: key.clone(), generation })
 }
 
-/// A row of a run, as far as its checksums are right. The identity and the head have one each, because only the head changes.
+/// A row of a run, as far as its checksums are valid. Identity and head have one each, since only the head changes.
 pub(crate) struct RunRow {
     pub rk: i64,
     pub identity: Option<Identity>,
-    /// Whose head the row has, or would have.
+    /// The key and generation of the head that the row has, or would have.
     pub named: Option<LogKey>,
     pub head: Option<RunHead>,
 }
 
-/// What never changes in a row of a run.
+/// The immutable part of a run's row.
 pub(crate) struct Identity {
     pub root: i64,
-    /// Of the input that the run was first started with.
+    /// Hash of the input that the run was first started with.
     pub input_hash: Hash,
     pub key: RunKey,
     pub generation: u32,
@@ -245,12 +245,12 @@ fn read_identity(row: &Row<'_>) -> rusqlite::Result<Option<Identity>> {
 }
 
 impl RunRow {
-    /// The run's key, by whichever copy of it is right.
+    /// Returns the run's key, from whichever copy is valid.
     pub fn key(&self) -> Option<&RunKey> {
         self.identity.as_ref().map(|identity| &identity.key).or(self.named.as_ref().map(|named| &named.key))
     }
 
-    /// Whether both copies of its name are right.
+    /// Returns whether both copies of its key are valid and equal.
     pub fn is_consistent(&self) -> bool {
         let names = self.identity.as_ref().zip(self.named.as_ref());
         names.is_some_and(|(identity, named)| identity.key == named.key && identity.generation == named.generation)
@@ -262,7 +262,7 @@ pub(crate) fn load(db: &Connection, key: &RunKey, generation: Option<u32>) -> Re
     read_run_row(db, key, generation)?.map(|row| finish(db, row)).transpose()
 }
 
-/// The row of a run, which is really that run's (I2).
+/// Reads the row of a run and verifies that it belongs to it (I2).
 fn read_run_row(db: &Connection, key: &RunKey, generation: Option<u32>) -> Result<Option<RunRow>, StoreError> {
     let (id, namespace) = (key.id.as_str(), key.namespace.as_str());
     let found = match generation {
@@ -278,11 +278,11 @@ fn read_run_row(db: &Connection, key: &RunKey, generation: Option<u32>) -> Resul
     };
     match &row.identity {
         Some(identity) if identity.key == *key => Ok(Some(row)),
-        _ => Err(damaged_row(key, "its own")),
+        _ => Err(damaged_row(key, "its own row")),
     }
 }
 
-/// What would be in the row of a generation that has none any more: all but where its log is says the current one.
+/// Returns the row of an earlier generation without one: everything but the position of its log comes from the current row.
 fn read_past_row(db: &Connection, key: &RunKey, generation: u32) -> Result<Option<RunRow>, StoreError> {
     let Some(RunRow { identity: Some(current), head, .. }) = read_run_row(db, key, None)? else { return Ok(None) };
     if generation >= current.generation {
@@ -290,7 +290,7 @@ fn read_past_row(db: &Connection, key: &RunKey, generation: u32) -> Result<Optio
     }
     let life = head.and_then(|head| head.origin_life());
     let Some(rk) = past::log_of(db, current.root, generation, life)? else {
-        return Err(damaged_row(key, "an earlier generation's"));
+        return Err(damaged_row(key, "that of an earlier generation"));
     };
     let named = Some(LogKey { key: key.clone(), generation });
     Ok(Some(RunRow { rk, identity: Some(Identity { generation, ..current }), named, head: None }))
@@ -312,32 +312,32 @@ pub(crate) fn finish(db: &Connection, mut row: RunRow) -> Result<Loaded, StoreEr
     let head = row.head.take().filter(|_| row.is_consistent());
     let rk = row.rk;
     let Some(Identity { root, input_hash, key, .. }) = row.identity else {
-        let unreadable = || damaged("a run's row", format!("nothing of number {rk} can be read"));
-        return Err(row.named.map_or_else(unreadable, |named| damaged_row(&named.key, "its own")));
+        let unreadable = || damaged("a run's row", format!("number {rk} is unreadable"));
+        return Err(row.named.map_or_else(unreadable, |named| damaged_row(&named.key, "its own row")));
     };
     let Some(mut head) = head else {
         return Ok(Loaded { rk, root, input_hash, head: rebuild(db, rk, key)? });
     };
-    // Nothing follows the end: the row of a closed run is exact, but for one whose engine may say more (X5).
+    // The row of a closed run is exact, except for an external one, whose engine may append after its end (X5).
     if !head.status.is_closed() || head.external.is_some() {
         catch_up(db, rk, &mut head)?;
     }
     Ok(Loaded { rk, root, input_hash, head })
 }
 
-/// The row has no head, or a damaged one, but it is only a view: the log says all of it (L16).
+/// Rebuilds a head that is missing or damaged from the log, which contains all of it (L16).
 pub(crate) fn rebuild(db: &Connection, rk: i64, key: RunKey) -> Result<RunHead, StoreError> {
     let records = read_records(db, &key, rk, Index(0), usize::MAX)?;
     RunHead::rebuild(key, &records).ok_or_else(|| damaged("a run's row", "neither it nor its log can be read"))
 }
 
-/// Like [`finish`], but a damaged log does not hide the run, and a run that cannot be read at all does not hide the others.
+/// Reads a head like [`finish`], but falls back to the row if the log is damaged, and returns `None` for an unreadable run.
 pub(crate) fn finish_leniently(db: &Connection, row: RunRow) -> Option<(i64, RunHead)> {
     let (rk, said) = (row.rk, row.head.clone());
     finish(db, row).map(|loaded| loaded.head).ok().or(said).map(|head| (rk, head))
 }
 
-/// Reads a run whose row is damaged or missing from its log: the index of ids says where that is.
+/// Reads a run whose row is damaged or missing from its log, which the index of ids locates.
 pub(crate) fn recover(db: &Connection, key: &RunKey, generation: Option<u32>) -> Result<Option<Loaded>, StoreError> {
     let find = || {
         let sql = "SELECT rk FROM runs INDEXED BY runs_key WHERE id = ?1 AND ns = ?2 AND (?3 IS NULL OR generation = ?3)
@@ -346,7 +346,7 @@ pub(crate) fn recover(db: &Connection, key: &RunKey, generation: Option<u32>) ->
         db.prepare_cached(sql)?.query_row(params, |row| row.get::<_, i64>(0)).optional()
     };
     let Some(rk) = find().map_err(read_error)? else { return Ok(None) };
-    // A copy of the name in the row comes before the index.
+    // A valid copy of the key in the row takes precedence over the index.
     if either_key(db, rk).is_some_and(|named| named != *key) {
         return Ok(None);
     }
@@ -356,19 +356,19 @@ pub(crate) fn recover(db: &Connection, key: &RunKey, generation: Option<u32>) ->
     Ok(origin.map(|(root, input_hash)| Loaded { rk, root, input_hash, head }))
 }
 
-/// Where a run's log is, and how long it is at least.
+/// The position of a run's log, and its minimum length.
 pub(crate) struct Whereabouts {
     pub rk: i64,
     pub next_index: Index,
 }
 
-/// Finds a run without looking into its log.
+/// Finds a run without reading its log.
 pub(crate) fn find(db: &Connection, key: &RunKey, generation: Option<u32>) -> Result<Option<Whereabouts>, StoreError> {
     let Some(row) = read_run_row(db, key, generation)? else { return Ok(None) };
     Ok(Some(Whereabouts { rk: row.rk, next_index: row.head.map_or(Index(0), |head| head.next_index) }))
 }
 
-/// Brings a head up to the end of its log.
+/// Advances a head to the end of its log.
 fn catch_up(db: &Connection, rk: i64, head: &mut RunHead) -> Result<(), StoreError> {
     let (key, next) = (head.key.clone(), head.next_index);
     let missing = || StoreError::LogCorrupt { key: key.clone(), index: next, why: "its last events are missing".to_owned() };
@@ -382,7 +382,7 @@ fn catch_up(db: &Connection, rk: i64, head: &mut RunHead) -> Result<(), StoreErr
         None => None,
     };
     head.next_index = record.next_index();
-    head.quiet = head.quiet.filter(|quiet| quiet.to == head.next_index); // others followed, with which the row was not written
+    head.quiet = head.quiet.filter(|quiet| quiet.to == head.next_index); // later appends did not write the row
     head.updated_at = record.at;
     head.external.iter_mut().for_each(|external| external.catch_up(&record));
     head.next_commit = commit_count;
@@ -390,14 +390,14 @@ fn catch_up(db: &Connection, rk: i64, head: &mut RunHead) -> Result<(), StoreErr
         None => None,
         Some(Record { index, at, commit: Some(header), .. }) => Some(LastCommit::new(&header, index, at)),
         Some(Record { index, .. }) => {
-            let why = "it should be a commit".to_owned();
+            let why = "it is not a commit".to_owned();
             return Err(StoreError::LogCorrupt { key: head.key.clone(), index, why });
         }
     };
     Ok(())
 }
 
-/// One event row, without its large payloads: the one at `index`, or the last.
+/// Reads one event row, without its large payloads: the one at `index`, or the last.
 fn read_event(
     db: &Connection,
     rk: i64,
@@ -419,7 +419,7 @@ fn read_event(
     found.map_err(|error| log_error(key, index.unwrap_or_default(), error))?.transpose()
 }
 
-/// The first record of a log.
+/// Returns the first record of a log.
 pub(crate) fn first_record(db: &Connection, key: &RunKey, rk: i64) -> Result<Record, StoreError> {
     let missing = || StoreError::LogCorrupt { key: key.clone(), index: Index(0), why: "its beginning is missing".to_owned() };
     read_event(db, rk, Some(Index(0)), key)?.map(|(record, ..)| record).ok_or_else(missing)
@@ -439,17 +439,17 @@ pub(crate) fn event_row<'a>(row: &'a Row<'_>) -> rusqlite::Result<EventRow<'a>> 
     })
 }
 
-/// A damaged page under a run's log is damage of that run.
+/// Converts an error while reading a log: a damaged page there is damage of that run.
 pub(crate) fn log_error(key: &RunKey, index: Index, error: rusqlite::Error) -> StoreError {
     damage_of_run(key, index, read_error(error))
 }
 
-/// The key of a run by whichever copy of it is right: its row may be damaged and is mended later.
+/// Returns the key of a run from whichever copy is valid: a damaged row is repaired later.
 pub(crate) fn either_key(db: &Connection, rk: i64) -> Option<RunKey> {
     row_by_number(db, rk).ok().flatten().and_then(|row| row.key().cloned())
 }
 
-/// A run without a row was deleted, and its log with it; a log without a row is damage.
+/// Distinguishes a deleted run, which has no log either, from a log without a row, which is damage.
 fn missing_row<T>(db: &Connection, rk: i64) -> Result<Option<T>, StoreError> {
     let has_log = || db.prepare_cached("SELECT 1 FROM events WHERE rk = ?1 LIMIT 1")?.exists([rk]);
     match has_log().map_err(read_error)? {
@@ -458,12 +458,12 @@ fn missing_row<T>(db: &Connection, rk: i64) -> Result<Option<T>, StoreError> {
     }
 }
 
-/// The key of a run, for those who only know its number.
+/// Returns the key of a run by its number.
 pub(crate) fn key_of(db: &Connection, rk: i64) -> Result<Option<RunKey>, StoreError> {
     let Some(row) = row_by_number(db, rk)? else { return missing_row(db, rk) };
     match (row.identity, row.named) {
         (Some(identity), _) => Ok(Some(identity.key)),
-        (None, Some(named)) => Err(damaged_row(&named.key, "its own")),
-        (None, None) => Err(damaged("a run's row", format!("nothing of number {rk} can be read"))),
+        (None, Some(named)) => Err(damaged_row(&named.key, "its own row")),
+        (None, None) => Err(damaged("a run's row", format!("number {rk} is unreadable"))),
     }
 }

@@ -1,4 +1,4 @@
-//! Reading what kinds take and give.
+//! Reads of the schemas of kinds.
 
 use onward_core::{KindSchemas, Namespace};
 use onward_store::StoreError;

@@ -1,7 +1,7 @@
 //! Rows of the ledger.
 //!
-//! A row is written together with the event that it counts (LG3), and stays when its run is deleted (LG4). Its life is a number without a
-//! sign that is kept as one with a sign.
+//! A row is written together with the event that it counts (LG3), and stays when its run is deleted (LG4). The unsigned
+//! incarnation is stored as a signed integer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use crate::row::{seal, unseal};
 const COLUMNS: &str = "ns, id, generation, life, day, model, sum,
   crc IS row_crc(ns, id, tree, generation, life, day, model, sum) AS is_sound";
 
-/// Lets a row grow.
+/// Adds to a row.
 pub(crate) fn charge(db: &Connection, row: &LedgerKey, sum: &LedgerSum) -> Outcome<()> {
     let mut statement = db.prepare_cached(&format!(
         "SELECT {COLUMNS} FROM ledger WHERE ns = ?1 AND day = ?2 AND id = ?3 AND generation = ?4 AND life = ?5 AND model = ?6"
@@ -27,15 +27,15 @@ pub(crate) fn charge(db: &Connection, row: &LedgerKey, sum: &LedgerSum) -> Outco
     let known = match statement.query_row(key, read_row).optional()? {
         None => LedgerSum::default(),
         Some(Some((_, known))) => known,
-        Some(None) => return Err(Trouble::Damaged(damaged_row(&row.run, "what it has cost"))),
+        Some(None) => return Err(Trouble::Damaged(damaged_row(&row.run, "the ledger"))),
     };
     Ok(put(db, row, &known.plus(sum))?)
 }
 
-/// Writes the rows of a run in the place of those that it has.
+/// Replaces the ledger rows of a run.
 pub(crate) fn restore(db: &Connection, rows: &BTreeMap<LedgerKey, LedgerSum>) -> rusqlite::Result<()> {
     if let Some((row, _)) = rows.first_key_value() {
-        // Of a log whose head was written before there were lives: they are known now.
+        // Rows of a log whose head was written before incarnations were recorded: they are known now.
         db.prepare_cached("DELETE FROM ledger WHERE ns = ?1 AND tree = ?2 AND id = ?3 AND generation = ?4 AND life = 0")?
             .execute(params![row.run.namespace.as_str(), row.tree(), row.run.id.as_str(), row.generation])?;
     }
@@ -61,7 +61,7 @@ fn put(db: &Connection, row: &LedgerKey, sum: &LedgerSum) -> rusqlite::Result<()
     .map(drop)
 }
 
-/// The row, if it is as it was written.
+/// Returns the row if its checksum is valid.
 fn read_row(row: &Row<'_>) -> rusqlite::Result<Option<(LedgerKey, LedgerSum)>> {
     if !row.get::<_, bool>("is_sound")? {
         return Ok(None);
@@ -72,7 +72,7 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<Option<(LedgerKey, LedgerSum)>> {
     Ok(Some((LedgerKey { run, generation, life, day: row.get("day")?, model: row.get("model")? }, sum)))
 }
 
-/// Of which run it says that it is.
+/// Returns the run that a row names.
 fn read_run_of(row: &Row<'_>) -> rusqlite::Result<Option<RunKey>> {
     let text = |name: &str| Ok::<_, rusqlite::Error>(row.get_ref(name)?.as_str().ok().map(str::to_owned));
     let (namespace, id) = (text("ns")?, text("id")?);
@@ -80,7 +80,7 @@ fn read_run_of(row: &Row<'_>) -> rusqlite::Result<Option<RunKey>> {
     Ok(names.map(|(namespace, id)| RunKey::new(namespace, id)))
 }
 
-/// The rows that are not as they were written, by the run that each says it is of.
+/// Returns the rows with a wrong checksum, by the run that each names.
 pub(crate) fn damaged_rows(db: &Connection) -> rusqlite::Result<BTreeMap<RunKey, Vec<i64>>> {
     let mut statement = db.prepare(&format!("SELECT seq, {COLUMNS} FROM ledger NOT INDEXED"))?;
     let mut damaged: BTreeMap<RunKey, Vec<i64>> = BTreeMap::new();
@@ -95,7 +95,7 @@ pub(crate) fn damaged_rows(db: &Connection) -> rusqlite::Result<BTreeMap<RunKey,
     Ok(damaged)
 }
 
-/// The rows of a run that are as they were written.
+/// Returns the rows of a run with a valid checksum.
 pub(crate) fn sound_rows(db: &Connection, run: &RunKey) -> rusqlite::Result<BTreeSet<LedgerKey>> {
     let mut statement = db.prepare(&format!("SELECT {COLUMNS} FROM ledger NOT INDEXED WHERE ns = ?1 AND id = ?2"))?;
     let rows = statement.query_map(params![run.namespace.as_str(), run.id.as_str()], read_row)?;
@@ -128,7 +128,7 @@ pub(crate) fn spend(db: &Connection, query: &SpendQuery) -> Result<Vec<SpendRow>
 
 fn damaged_ledger(run: Option<RunKey>) -> StoreError {
     match run {
-        Some(key) => damaged_row(&key, "what it has cost"),
+        Some(key) => damaged_row(&key, "the ledger"),
         None => damaged("a row of the ledger", "wrong checksum"),
     }
 }

@@ -1,10 +1,10 @@
-//! Lists: runs newest first, open questions oldest first.
+//! Lists: runs newest first, open waits oldest first.
 //!
-//! Must never skip rows by counting: a page begins where the one before ended, by key.
+//! Must never skip rows by counting: a page starts after the last key of the previous one.
 //!
 //! Invariants:
-//! - I9: a list of runs is ordered and filtered by indexes alone, whose pages have checksums, and has every run that they name: the row of a
-//!   run may be damaged or missing, and then its log says what the row should.
+//! - I9: a list of runs is ordered and filtered by indexes alone, whose pages have checksums, and contains every run in them: if
+//!   the row of a run is damaged or missing, its log replaces it.
 
 use onward_core::run::Wait;
 use onward_core::task::{Task, TaskCount};
@@ -28,15 +28,15 @@ pub(crate) fn list_runs(db: &Connection, leases: &Leases, query: &RunQuery) -> R
     statuses.sort_unstable();
     statuses.dedup();
     if statuses == [Status::Running] {
-        // Few are held and many may be pending: look at those that are held.
+        // Few runs are leased and many may be pending: read the leased ones.
         found = held(db, leases, query, before.as_ref())?;
-        // Of external runs it is stored.
+        // The status of an external run is stored.
         for entry in scan_one(db, query, Some(Status::Running.number()), before.as_ref(), limit + 1)? {
             found.push(read_entry(db, query, &entry)?);
         }
         found.sort_by(|a, b| (b.created_at, &b.key.id).cmp(&(a.created_at, &a.key.id)));
     } else {
-        // One more than the page says whether there is another; what turns out to be of another status is passed over.
+        // One more than the page shows whether there is another; runs that turn out to have another status are skipped.
         while found.len() <= limit {
             let wanted = limit + 1 - found.len();
             let entries = scan(db, query, &statuses, before.as_ref(), wanted)?;
@@ -61,14 +61,14 @@ pub(crate) fn list_runs(db: &Connection, leases: &Leases, query: &RunQuery) -> R
 
 type Position = (u64, String);
 
-/// A run as an index has it. The page of an index has a checksum, so that this is right whatever the row of the run is like (I9).
+/// A run as an index has it, valid whatever the state of the run's row, since pages of an index have checksums (I9).
 struct Entry {
     rk: i64,
     created: u64,
     id: String,
 }
 
-/// The next `wanted` runs that may match, by what is stored.
+/// Returns the next `wanted` runs that may match, by what is stored.
 fn scan(
     db: &Connection,
     query: &RunQuery,
@@ -77,14 +77,14 @@ fn scan(
     wanted: usize,
 ) -> Result<Vec<Entry>, StoreError> {
     let mut stored: Vec<u8> = statuses.iter().map(|status| status.number()).collect();
-    // A held run is stored as pending.
+    // A leased run is stored as pending.
     stored.extend(statuses.contains(&Status::Running).then_some(Status::Pending.number()));
     stored.sort_unstable();
     stored.dedup();
     if stored.is_empty() {
         return scan_one(db, query, None, before, wanted);
     }
-    // One index range each, merged: `status IN (..)` would sort everything that matches.
+    // One index range each, merged: `status IN (..)` would sort all matches.
     let mut merged = Vec::new();
     for status in stored {
         merged.extend(scan_one(db, query, Some(status), before, wanted)?);
@@ -111,8 +111,8 @@ fn scan_one(
         .map_err(read_error)
 }
 
-/// Reads the run of an entry. A run whose log is damaged is listed with what its row says, and one whose row is damaged with what its log
-/// says: it must be seen to be dealt with. One of which neither can be read is an error, so that no list is shorter than it should be.
+/// Reads the run of an entry. A run with a damaged log is listed with the content of its row, and one with a damaged row with
+/// that of its log: it must be visible to be dealt with. If neither can be read, the list fails, so that no list is incomplete.
 fn read_entry(db: &Connection, query: &RunQuery, entry: &Entry) -> Result<RunHead, StoreError> {
     let row = heads::row_by_number(db, entry.rk).ok().flatten().filter(|row| row.key().is_some());
     if let Some((_, head)) = row.and_then(|row| heads::finish_leniently(db, row)) {
@@ -125,7 +125,7 @@ fn read_entry(db: &Connection, query: &RunQuery, entry: &Entry) -> Result<RunHea
 
 type Params = Vec<Box<dyn ToSql>>;
 
-/// The statement and its values for one range of an index.
+/// Builds the statement and its parameters for one range of an index.
 fn select(query: &RunQuery, status: Option<u8>, before: Option<&Position>, wanted: usize) -> (String, Params) {
     let index = match (status, &query.kind) {
         (Some(_), _) => "runs_status",
@@ -186,7 +186,7 @@ fn held(db: &Connection, leases: &Leases, query: &RunQuery, before: Option<&Posi
     Ok(found)
 }
 
-/// The runs that a worker holds. One that is not in the file yet is not the worker's yet either.
+/// Returns the runs that a worker holds. A run that is not yet in the file is not yet leased to the worker.
 pub(crate) fn list_leases(db: &Connection, leases: &Leases, worker: &WorkerId) -> Result<Vec<(RunKey, Epoch)>, StoreError> {
     let mut found = Vec::new();
     for (rk, epoch) in leases.of_worker(worker) {
@@ -217,7 +217,7 @@ pub(crate) fn count_versions(db: &Connection, namespace: &Namespace) -> Result<V
 pub(crate) fn count_tasks(db: &Connection, namespace: &Namespace) -> Result<Vec<TaskCount>, StoreError> {
     let read = || {
         let mut statement = db.prepare_cached(
-            // A task of a paused run waits too.
+            // Tasks of a paused run count as queued.
             "SELECT queue, kind, sum(state IN (0, 3, 4)), sum(state = 1), sum(state = 2),
                min(CASE WHEN state IN (0, 3, 4) THEN visible END)
              FROM tasks WHERE ns = ?1 GROUP BY queue, kind ORDER BY queue, kind",
@@ -273,7 +273,7 @@ pub(crate) fn list_waits(db: &Connection, query: &WaitQuery) -> Result<Vec<Wait>
         .map_err(read_error)?;
     let mut found = Vec::new();
     for data in rows {
-        // A damaged question is never left out without a word; it is made again from its log, and then there are all.
+        // A damaged wait is never left out silently; it is rebuilt from its log, and then the list is complete.
         let mut wait: Wait = unseal("a wait", &data)?;
         if query.matches(&wait) && shows(blobs::restore(db, &mut wait), query.run.is_some())? {
             found.push(wait);
@@ -282,7 +282,7 @@ pub(crate) fn list_waits(db: &Connection, query: &WaitQuery) -> Result<Vec<Wait>
     Ok(found)
 }
 
-/// Goes through all open tasks: a verb for people, who ask seldom.
+/// Scans all open tasks; only operators list them, rarely.
 pub(crate) fn list_tasks(db: &Connection, query: &TaskQuery) -> Result<Vec<Task>, StoreError> {
     let mut statement = db.prepare_cached("SELECT data FROM tasks INDEXED BY tasks_run ORDER BY tk").map_err(read_error)?;
     let mut rows = statement.query([]).map_err(read_error)?;
@@ -333,7 +333,8 @@ pub(crate) fn list_deleted(db: &Connection, query: &DeletedQuery) -> Result<Vec<
         .collect()
 }
 
-/// Where a large payload is damaged, the log that has it is too, and whoever asks for the run is told; the others can be listed.
+/// Decides whether a row with a damaged large payload is shown: its log is damaged too. A query for that run fails; other lists
+/// omit the row.
 fn shows(restored: Result<(), StoreError>, is_asked_for: bool) -> Result<bool, StoreError> {
     match restored {
         Err(StoreError::Corrupt { .. }) if !is_asked_for => Ok(false),

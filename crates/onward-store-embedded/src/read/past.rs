@@ -1,11 +1,11 @@
-//! Earlier generations of runs: where their logs are.
+//! Positions of the logs of earlier generations.
 //!
-//! Owns the table `past`. A run has rows of its own for its first generation, on which hangs what is kept over all of them, and for its
-//! current one; an agent has a generation for each turn, and of those between nothing is kept but the number of their log. Directories
-//! that were made before have rows of runs for those too. Must never be asked for a run: `runs` says which one it is.
+//! Owns the table `past`. A run has a row in `runs` for its first generation, which owns everything kept over all generations,
+//! and for its current one; an agent has a generation for each turn, and of those in between only the number of their log is
+//! kept. Older directories have rows in `runs` for those too. Must never be used to identify a run: `runs` does that.
 //!
 //! Invariants:
-//! - I4: a generation that was and that nobody finds is damage, and its row is made again from the first record of its log.
+//! - I4: an earlier generation that cannot be found is damage, and its row is rebuilt from the first record of its log.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ use crate::error::{is_malformed, read_error};
 use crate::file::schema::has_table;
 use crate::read::heads::{self, EVENT_COLUMNS, Identity, event_row};
 
-/// Keeps of a generation that is neither the first nor the current one where its log is.
+/// Records the position of the log of a generation that is neither the first nor the current one.
 pub(crate) fn put(db: &Connection, rk: i64, root: i64, generation: u32) -> rusqlite::Result<()> {
     db.prepare_cached("INSERT INTO past(rk, root, generation, crc) VALUES (?1, ?2, ?3, row_crc(?1, ?2, ?3))")?
         .execute(params![rk, root, generation])
@@ -27,22 +27,22 @@ pub(crate) fn put(db: &Connection, rk: i64, root: i64, generation: u32) -> rusql
 }
 
 thread_local! {
-    /// A row was missing, or damaged, and somebody did without.
+    /// Set if a row was missing or damaged and its reader found another way.
     static MISSED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Notes that a row has to be made again.
+/// Notes that a row has to be rebuilt.
 pub(crate) fn note_missed() {
     MISSED.set(true);
 }
 
-/// Whether a row has to be made again: one was missed by this thread since it was asked last.
+/// Returns whether this thread noted a row to rebuild since the last call.
 pub(crate) fn take_missed() -> bool {
     MISSED.take()
 }
 
-/// The number of the log of a generation of the run that began in `life`. Where its row is missing or damaged the log itself is looked for,
-/// so that nobody has to wait until it is mended.
+/// Returns the number of the log of a generation of the run that began in `life`. If its row is missing or damaged, searches the
+/// logs, so that readers do not wait for the repair.
 pub(crate) fn log_of(db: &Connection, root: i64, generation: u32, life: Option<u64>) -> Result<Option<i64>, StoreError> {
     let find = || -> rusqlite::Result<Option<i64>> {
         if !has_table(db, "past")? {
@@ -65,7 +65,7 @@ pub(crate) fn log_of(db: &Connection, root: i64, generation: u32, life: Option<u
         let Some(life) = life else { return Ok(None) };
         MISSED.set(true);
         let found = logs_without_row(db, Some((root, life)))?.get(&(root, generation)).copied();
-        // The row may have been made again since the first look, or only the index may lack it.
+        // The row may have been rebuilt since, or only the index may lack it.
         found.map_or_else(|| row("NOT INDEXED"), |rk| Ok(Some(rk)))
     };
     find().map_err(read_error)
@@ -84,23 +84,23 @@ fn each_first_record(db: &Connection, mut look: impl FnMut(i64, &RunStarted) -> 
     Ok(())
 }
 
-/// The logs of a run's generations that are kept here. `how` says how to look: behind the table's name, in SQL.
+/// Returns the logs of a run's earlier generations. `how` is SQL behind the table's name.
 pub(crate) fn logs_of(db: &Connection, how: &str, root: i64) -> rusqlite::Result<Vec<(i64, u32)>> {
     let mut statement = db.prepare_cached(&format!("SELECT rk, generation FROM past {how} WHERE root = ?1"))?;
     statement.query_map([root], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
-/// The numbers of all logs that are kept here.
+/// Returns the numbers of all logs in the table.
 pub(crate) fn logs(db: &Connection) -> rusqlite::Result<BTreeSet<i64>> {
     db.prepare("SELECT rk FROM past NOT INDEXED")?.query_map([], |row| row.get(0))?.collect()
 }
 
-/// Takes the rows of a run out.
+/// Removes the rows of a run.
 pub(crate) fn remove(db: &Connection, root: i64) -> rusqlite::Result<()> {
     db.prepare_cached("DELETE FROM past WHERE root = ?1")?.execute([root]).map(drop)
 }
 
-/// Whether every row is as it was written and no generation of a run is missing.
+/// Returns whether every row has a valid checksum and no generation of a run is missing.
 pub(crate) fn is_whole(db: &Connection) -> rusqlite::Result<bool> {
     let mut counts: BTreeMap<i64, i64> = BTreeMap::new();
     let mut statement = db.prepare("SELECT root, crc IS row_crc(rk, root, generation) FROM past NOT INDEXED")?;
@@ -120,20 +120,20 @@ pub(crate) fn is_whole(db: &Connection) -> rusqlite::Result<bool> {
     Ok(newest.iter().all(|(root, newest)| counts.get(root) == Some(&(i64::from(*newest) + 1))))
 }
 
-/// Makes the rows again that are damaged or missing (I4). The index of the table is gone meanwhile.
+/// Rebuilds damaged and missing rows (I4). The index of the table is dropped meanwhile.
 pub(crate) fn restore(db: &Connection) -> rusqlite::Result<()> {
     db.execute("DELETE FROM past WHERE crc IS NOT row_crc(rk, root, generation)", [])?;
     let found = logs_without_row(db, None)?;
     found.into_iter().try_for_each(|((root, generation), rk)| put(db, rk, root, generation))
 }
 
-/// Returns the logs that no row leads to, by the root and the generation that they belong to. `of` is the root and the life of a run that
-/// is looked for, in case its own row does not say its life.
+/// Returns the logs that no row refers to, by their root and generation. `of` is the root and the incarnation of a run to search
+/// for, in case its own row does not have its incarnation.
 ///
-/// A life does not name a run: a run that is imported into another namespace has the life of the one that was exported. So a log belongs to a
-/// run only if no row gives it to another one, and if exactly one run of its life is without that generation. The log of a first
-/// generation has the number of the root itself, and the newest generation has a row of its own in `runs`: any other log is of a run whose
-/// row is lost.
+/// An incarnation does not identify a run: a run imported into another namespace has that of the exported one. So a log belongs
+/// to a run only if no row assigns it to another one, and if exactly one run of its incarnation lacks that generation. The log of
+/// a first generation has the number of the root itself, and the newest generation has its own row in `runs`: any other log is of
+/// a run whose row is lost.
 pub(crate) fn logs_without_row(db: &Connection, of: Option<(i64, u64)>) -> rusqlite::Result<BTreeMap<(i64, u32), i64>> {
     let (mut known, mut taken) = known_logs(db)?;
     let mut newest: BTreeMap<i64, u32> = BTreeMap::new();
@@ -165,14 +165,14 @@ pub(crate) fn logs_without_row(db: &Connection, of: Option<(i64, u64)>) -> rusql
         }
         Ok(())
     })?;
-    // Two logs of one generation: which of them is the run's is not known.
+    // Two logs of one generation: the right one is unknown.
     Ok(found.into_iter().filter_map(|(key, logs)| if let [rk] = logs[..] { Some((key, rk)) } else { None }).collect())
 }
 
-/// The logs that undamaged rows of the table lead to, and the generations of roots that have such a row.
+/// The logs that undamaged rows of the table refer to, and the generations of roots that have such a row.
 type Known = (BTreeSet<i64>, BTreeSet<(i64, u32)>);
 
-/// Reads what the table knows. Where its pages are damaged, it knows nothing.
+/// Reads the undamaged rows of the table; empty if its pages are damaged.
 fn known_logs(db: &Connection) -> rusqlite::Result<Known> {
     let read = || -> rusqlite::Result<Known> {
         let mut known = Known::default();
@@ -191,7 +191,8 @@ fn known_logs(db: &Connection) -> rusqlite::Result<Known> {
     }
 }
 
-/// Looks at the rows of runs whose name can be read: their number, their identity, and the life in which the run began, if the row says it.
+/// Visits the rows of runs with a valid key: their number, their identity, and the incarnation in which the run began, if the row
+/// has it.
 fn each_run(db: &Connection, mut look: impl FnMut(i64, Identity, Option<u64>)) -> rusqlite::Result<()> {
     let mut statement = db.prepare(&format!("SELECT {} FROM runs NOT INDEXED", heads::COLUMNS))?;
     let mut rows = statement.query([])?;

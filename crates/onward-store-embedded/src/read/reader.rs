@@ -1,7 +1,7 @@
-//! Reading: a few threads with connections that cannot write.
+//! Reader threads with read-only connections.
 //!
-//! Owns the reader threads and what they read of one run. Each read sees one moment of the file, so a run that is being deleted is seen
-//! whole or not at all (L20). Must never hold up the writer; a long read only keeps the write-ahead log from being reset.
+//! Owns the threads and the reads of a single run. Each read sees one snapshot of the file, so that a run that is being deleted
+//! is seen whole or not at all (L20). Must never block the writer; a long read only keeps the write-ahead log from being reset.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -53,7 +53,7 @@ impl Jobs {
 pub(crate) struct Readers {
     jobs: Arc<Jobs>,
     threads: Vec<JoinHandle<()>>,
-    /// Called when a read met something that mending may help; says whether it is worth asking again.
+    /// Called when a read met damage that may be repairable; returns whether to retry.
     on_damage: OnDamage,
 }
 
@@ -77,7 +77,7 @@ impl Readers {
         Ok(Readers { jobs, threads, on_damage })
     }
 
-    /// Reads on one of the threads, at one moment of the file.
+    /// Reads on one of the threads, from one snapshot of the file.
     pub fn read<T, F>(&self, read: F) -> StoreFuture<'static, T>
     where
         T: Send + 'static,
@@ -158,7 +158,7 @@ pub(crate) fn read_log(
     };
     let run = found.ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?;
     let records = read_bounded(db, key, run.rk, from, limit, READ_BYTES_MAX)?;
-    // The row remembers how long the log was at least: a tail that is missing is damage, not an end.
+    // The row has the minimum length of the log: a missing tail is damage, not an end.
     let end = records.last().map_or(from, Record::next_index);
     if records.len() < limit && !payloads::is_long(&records) && end < run.next_index {
         return Err(StoreError::LogCorrupt { key: key.clone(), index: end, why: "it is missing".to_owned() });
@@ -166,12 +166,12 @@ pub(crate) fn read_log(
     Ok(records)
 }
 
-/// Up to `limit` records from the one that holds event `from`.
+/// Returns up to `limit` records from the one that holds event `from`.
 pub(crate) fn read_records(db: &Connection, key: &RunKey, rk: i64, from: Index, limit: usize) -> Result<Vec<Record>, StoreError> {
     read_bounded(db, key, rk, from, limit, usize::MAX)
 }
 
-/// The same, ending behind the record with which their payloads have `bytes_max`.
+/// Reads like [`read_records`], but ends behind the record at which the payloads reach `bytes_max`.
 fn read_bounded(
     db: &Connection,
     key: &RunKey,
@@ -204,7 +204,7 @@ fn read_bounded(
                 return Ok(Err(damage_of_run(key, record.index, error)));
             }
             expected = record.next_index();
-            // The record before `from` may end before it: then it is not asked for.
+            // The first record may end before `from`: then it does not count.
             bytes += if expected > from { payloads::weigh(&record.events) } else { 0 };
             records.push(record);
             if bytes >= bytes_max {
@@ -215,7 +215,7 @@ fn read_bounded(
     };
     let done = read();
     done.map_err(|error| log_error(key, expected, error))??;
-    // The record before `from` may end before it: then there is nothing yet.
+    // The first record may end before `from`: then it is dropped.
     records.retain(|record| record.next_index() > from);
     Ok(records)
 }
@@ -243,7 +243,7 @@ pub(crate) fn read_deliveries(db: &Connection, limit: usize) -> Result<Vec<(Deli
             }
         }
     }
-    // Damaged news cannot be told; those behind them can. When nothing else is left they are spoken of, again and again.
+    // Damaged messages are skipped while others can be delivered; once only damaged ones are left, every call reports them.
     match trouble {
         Some(error) if found.is_empty() => Err(error),
         _ => Ok(found),
@@ -256,11 +256,11 @@ fn read_delivery(db: &Connection, data: &[u8]) -> Result<Delivery, StoreError> {
     Ok(delivery)
 }
 
-/// Names the run whose news are damaged.
+/// Names the run whose outbox messages are damaged.
 fn lost_news(db: &Connection, root: i64, error: StoreError) -> StoreError {
     match (heads::key_of(db, root), error) {
         (Ok(Some(key)), StoreError::Corrupt { why }) => {
-            let why = format!("its news for another run cannot be delivered: {why}");
+            let why = format!("its message to another run cannot be delivered: {why}");
             StoreError::LogCorrupt { key, index: Index(0), why }
         }
         (_, error) => error,

@@ -1,12 +1,12 @@
-//! Repairing a damaged directory: everything that verifies goes into a new database.
+//! Repair of a damaged directory: everything that verifies is copied into a new database.
 //!
-//! Owns the new database, what is made again in it, the list of what is lost, and the exchange of the files. The log is the truth (L16):
-//! heads, timers, tasks, questions, attributes and rows of the ledger are compared with the logs and made again from them. Must never
-//! change or remove a damaged file: all of them are moved into a directory beside the new database.
+//! Owns the new database, what is rebuilt in it, the list of losses, and the exchange of the files. The log is the source of
+//! truth (L16): heads, timers, tasks, waits, attributes and ledger rows are compared with the logs and rebuilt from them. Must
+//! never change or remove a damaged file: all of them are moved into a directory beside the new database.
 //!
 //! Invariants:
-//! - I8: whatever dies in the middle, the directory has the damaged files or the new database, and never the new database with the old
-//!   write-ahead log: a file names the exchange before it begins, and the next opening finishes it.
+//! - I8: after a crash at any point, the directory has the damaged files or the new database, and never the new database with the
+//!   old write-ahead log: a file announces the exchange before it begins, and the next opening finishes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{DirBuilder, File};
@@ -33,12 +33,12 @@ use crate::repair::rows;
 use crate::repair::salvage::{Pages, Row};
 use crate::row::{hashes, place_key};
 
-/// Names the directory that the damaged files go to, while they go.
+/// Names the directory for the damaged files during the exchange.
 const EXCHANGE: &str = "onward.repair";
-/// What the names of such directories begin with.
+/// Name prefix of such directories.
 const ASIDE: &str = "onward.damaged";
 
-/// Every table that a row is taken for. Attributes and counts of references are made again.
+/// Every table with recoverable rows. Attributes and reference counts are rebuilt.
 const TABLES: &[(&str, usize)] = &[
     ("runs", 17),
     ("events", 9),
@@ -54,27 +54,27 @@ const TABLES: &[(&str, usize)] = &[
     ("past", 4),
 ];
 
-/// What a repair did.
+/// Result of a repair.
 #[derive(Debug, Clone, Default)]
 pub struct Repaired {
     pub runs: u64,
     pub events: u64,
-    /// Pages of the database without their checksum, and rows without theirs.
+    /// Pages of the database, and rows, with a wrong checksum.
     pub damaged_pages: u64,
     pub damaged_rows: u64,
     pub log_damage: Option<LogDamage>,
     pub lost: Vec<Lost>,
-    /// Where the damaged files are; `None` if nothing was damaged, and then nothing was changed.
+    /// Directory of the damaged files; `None` if nothing was damaged and therefore nothing was changed.
     pub aside: Option<PathBuf>,
 }
 
-/// Something that was in a log and is there no more.
+/// Events of a log that are lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lost {
-    /// `None` where the row with the run's id is lost.
+    /// `None` if the row with the run's id is lost.
     pub run: Option<RunKey>,
     pub generation: u32,
-    /// From which event on the log cannot be read.
+    /// The first event that cannot be read.
     pub index: Index,
     pub why: String,
 }
@@ -97,7 +97,7 @@ impl Repaired {
     }
 }
 
-/// Puts everything that verifies into a new database and the damaged files aside. Nothing is changed where nothing is damaged.
+/// Copies everything that verifies into a new database and moves the damaged files aside. Changes nothing if nothing is damaged.
 pub(crate) fn repair(directory: &Path, now: Timestamp) -> Result<Repaired, StoreError> {
     if !is_ours(directory) {
         let why = format!("its {DATABASE} has no page that Onward wrote");
@@ -126,10 +126,10 @@ pub(crate) fn repair(directory: &Path, now: Timestamp) -> Result<Repaired, Store
     Ok(repaired)
 }
 
-/// A database with all that verifies of a damaged directory, to be read while nobody has repaired it; gone when this is dropped.
+/// A temporary database with all that verifies of a damaged directory, for reading before a repair; removed on drop.
 ///
-/// SQLite's own view of the damaged files is no state that ever was: the log up to the bad frame, over a database into which later frames
-/// may have been copied.
+/// SQLite's own view of the damaged files is a state that never existed: the log up to the bad frame, over a database into which
+/// later frames may have been copied.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     pub path: PathBuf,
@@ -145,7 +145,7 @@ impl Scratch {
             let path = parent.join(&name);
             DirBuilder::new().mode(0o700).create(&path).map(|()| Scratch { path })
         };
-        // Whoever may only read the directory uses another place.
+        // A process with read-only access to the directory uses the temporary directory.
         let scratch = make(directory).or_else(|_| make(&std::env::temp_dir())).map_err(|error| unusable(directory, &error))?;
         let (pages, _) = Pages::open(directory)?;
         let database = schema::database(&scratch.path);
@@ -153,7 +153,7 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// Removes what processes left that died while they read. Only under the lock; those that still read keep their open files.
+    /// Removes the leftovers of processes that died while reading. Only under the lock; live readers keep their open files.
     pub fn remove_old(directory: &Path) {
         let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
         for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(SCRATCH)) {
@@ -168,7 +168,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Whether one of the first pages has a checksum of ours: the first page itself may be damaged.
+/// Returns whether one of the first pages has a valid checksum: the first page itself may be damaged.
 pub(crate) fn is_ours(directory: &Path) -> bool {
     use std::os::unix::fs::FileExt;
     let Ok(file) = File::open(schema::database(directory)) else { return directory.join(EXCHANGE).exists() };
@@ -196,14 +196,14 @@ pub(crate) fn finish(directory: &Path) -> Result<(), StoreError> {
     let exchange = directory.join(EXCHANGE);
     let Ok(name) = std::fs::read_to_string(&exchange) else { return Ok(()) };
     if !name.starts_with(ASIDE) || name.contains('/') {
-        return Err(StoreError::DirectoryUnusable { path: exchange, why: "it names no directory of ours".to_owned() });
+        return Err(StoreError::DirectoryUnusable { path: exchange, why: "it does not name a repair directory".to_owned() });
     }
     let aside = directory.join(name);
     let put_aside = |name: &str| match std::fs::rename(directory.join(name), aside.join(name)) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(io_error(&directory.join(name), &error)),
         _ => Ok(()),
     };
-    // The log goes first: with the new database it would be read as that one's.
+    // The log goes first: otherwise it would be read as that of the new database.
     let (log, index) = (format!("{DATABASE}-wal"), format!("{DATABASE}-shm"));
     [log.as_str(), &index, SYNCED].into_iter().try_for_each(put_aside)?;
     let unfinished = directory.join(UNFINISHED);
@@ -246,7 +246,7 @@ fn fill(db: &Connection, pages: &Pages, now: Timestamp, repaired: &mut Repaired)
         }
     })?;
     drop(inserts);
-    // They take no place of a row that verifies.
+    // Partial rows never replace a row that verifies.
     repaired.damaged_rows += partial.len() as u64;
     let mut insert = db.prepare(&format!("INSERT OR IGNORE INTO runs VALUES ({})", ["?"; 17].join(", "))).map_err(open_error)?;
     for values in partial {
@@ -270,7 +270,7 @@ fn fill(db: &Connection, pages: &Pages, now: Timestamp, repaired: &mut Repaired)
     take_stock(db, pages, repaired).map_err(read_error)
 }
 
-/// Epochs must be above all that were given. Where no row says how often the directory was opened, the logs say it at least.
+/// Writes a boot counter above all epochs that were granted. If its rows are lost, the logs give a lower bound.
 fn write_boot(db: &Connection, boot: Option<i64>, is_log_damaged: bool) -> rusqlite::Result<()> {
     const OPENED_WITHOUT_A_COMMIT_MAX: i64 = 1_000_000;
     let boot = match boot {
@@ -292,7 +292,7 @@ fn write_boot(db: &Connection, boot: Option<i64>, is_log_damaged: bool) -> rusql
     schema::write_boot(db, boot)
 }
 
-/// Makes the counts of references to large payloads again, and drops what nobody refers to.
+/// Rebuilds the reference counts of large payloads and drops those without references.
 fn count_references(db: &Connection) -> rusqlite::Result<()> {
     let mut counts: BTreeMap<[u8; 16], i64> = BTreeMap::new();
     for table in ["events", "tasks", "waits", "outbox"] {
@@ -317,13 +317,13 @@ fn count_references(db: &Connection) -> rusqlite::Result<()> {
     dropped.iter().try_for_each(|seq| delete.execute([seq]).map(drop))
 }
 
-/// A generation of a run, and where its log is.
+/// A generation of a run, with the position of its log.
 struct Generation {
     rk: i64,
     key: RunKey,
     generation: u32,
     is_current: bool,
-    /// How long the log was at least.
+    /// Minimum length of the log.
     next_index: Index,
 }
 
@@ -350,7 +350,7 @@ fn generations(db: &Connection) -> rusqlite::Result<Vec<Generation>> {
     Ok(found)
 }
 
-/// Lets heads and views say what the logs say: a page of the write-ahead log may be lost that had their last version.
+/// Aligns heads and views with the logs: a lost page of the write-ahead log may have had their last version.
 fn follow_logs(db: &Connection) -> rusqlite::Result<()> {
     let mut open: BTreeSet<i64> = BTreeSet::new();
     for Generation { rk, key, is_current, .. } in generations(db)? {
@@ -358,7 +358,7 @@ fn follow_logs(db: &Connection) -> rusqlite::Result<()> {
             continue;
         }
         let Ok(records) = read_records(db, &key, rk, Index(0), usize::MAX) else {
-            open.insert(rk); // what the log of a damaged run leaves open is not known
+            open.insert(rk); // it is unknown what the damaged log leaves open
             continue;
         };
         let Some(projection) = Projection::of(key.clone(), &records) else { continue };
@@ -403,7 +403,7 @@ fn drop_answered<T>(db: &Connection, table: &str, rk: i64, open: &BTreeMap<Place
     rows.iter().filter(|(_, place)| !open.contains(place)).try_for_each(|(row, _)| delete.execute([row]).map(drop))
 }
 
-/// Counts what is there, and finds what is not.
+/// Counts runs and events, and lists what is lost.
 fn take_stock(db: &Connection, pages: &Pages, repaired: &mut Repaired) -> rusqlite::Result<()> {
     let mut known = BTreeSet::new();
     let mut runs = BTreeSet::new();
@@ -428,16 +428,16 @@ fn take_stock(db: &Connection, pages: &Pages, repaired: &mut Repaired) -> rusqli
     for row in statement.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))? {
         let (rk, count) = row?;
         if !known.contains(&rk) {
-            let why = format!("{count} records of its log are there, and no row says whose they are");
+            let why = format!("{count} records of its log exist without a row that names the run");
             repaired.lost.push(Lost { run: None, generation: 0, index: Index(0), why });
         }
     }
     Ok(())
 }
 
-/// The last event of each log that an index has an entry of: a log that ends before it has lost its end.
+/// Returns the last indexed event of each log: a log that ends before it has lost its end.
 fn indexed_ends(db: &Connection, pages: &Pages) -> rusqlite::Result<BTreeMap<i64, Index>> {
-    // Entries about earlier generations are of three numbers too.
+    // Index entries of earlier generations also consist of three numbers.
     let past = "SELECT root, generation, rk FROM past";
     let mut past = db.prepare(past)?;
     let past = past.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;

@@ -1,13 +1,13 @@
-//! Making again what is damaged and can be: indexes from their tables, rows from their seals or from the log.
+//! Online repair: indexes are rebuilt from their tables, rows from their checksummed blobs or from the log.
 //!
-//! Owns the look at all small tables after damage was met. The log is the truth (L16): the row of a run has a sealed head and a log, so
-//! that either of the two brings it back; timers, tasks and waits come from the logs of the open runs, rows of the ledger and of the past
-//! from all logs. Slots and news are nowhere else
-//! and stay as they are: whoever needs them is told. Must never touch an event, nor free a page of what is damaged: its neighbors in the
-//! file may be somebody else's.
+//! Owns the check of all small tables after damage was met. The log is the source of truth (L16): the row of a run has a
+//! checksummed head and a log, either of which restores it; timers, tasks and waits are rebuilt from the logs of open runs, rows
+//! of `ledger` and `past` from all logs. Idempotency records and outbox messages have no other copy and stay as they are; using a
+//! damaged one fails. Must never touch an event, nor free a page of damaged data: its neighbors in the file may belong to another
+//! table.
 //!
 //! Invariants:
-//! - I3: what is made again says exactly what was written, or, for a task, what its log says.
+//! - I3: a rebuilt row has exactly the content that was written or, for a task, the content of its log.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ use crate::write::effects::{put_timer, put_wait};
 use crate::write::restore::{put_attributes, timer_number};
 use crate::write::tasks;
 
-/// Does something; if damage is in the way, mends it and does it again.
+/// Runs `work`; if damage prevents it, repairs and runs it again.
 pub(crate) fn mending<T>(db: &Connection, now: Timestamp, work: impl Fn() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
     match work() {
         Err(error) if is_malformed(&error) && mend(db, now)? > 0 => work(),
@@ -36,7 +36,7 @@ pub(crate) fn mending<T>(db: &Connection, now: Timestamp, work: impl Fn() -> rus
     }
 }
 
-/// Looks at everything but events and large payloads, and mends it in one transaction. Returns how much was mended.
+/// Checks everything but events and large payloads, and repairs it in one transaction. Returns the number of repairs.
 pub(crate) fn mend(db: &Connection, now: Timestamp) -> rusqlite::Result<u64> {
     let runs = damage_of_runs(db)?;
     let views = damaged_views(db)?;
@@ -44,7 +44,7 @@ pub(crate) fn mend(db: &Connection, now: Timestamp) -> rusqlite::Result<u64> {
     let mut doomed: BTreeSet<&str> = BTreeSet::new();
     let mut unreadable = 0;
     for index in INDEXES {
-        // The entries of a row that was changed beneath it cannot be found again.
+        // The index entries of a changed row cannot be found again.
         let beneath = match index.table {
             "runs" => !runs.is_empty(),
             "past" => !is_past_whole,
@@ -62,7 +62,7 @@ pub(crate) fn mend(db: &Connection, now: Timestamp) -> rusqlite::Result<u64> {
     }
     db.execute_batch("BEGIN IMMEDIATE")?;
     let done = mend_all(db, &doomed, &runs, &views, now);
-    // Where nothing could be made again, everything stays as it was.
+    // If nothing could be rebuilt, everything stays as it was.
     let end = if done.as_ref().is_ok_and(|mended| count + mended > 0) { "COMMIT" } else { "ROLLBACK" };
     let ended = db.execute_batch(end);
     if ended.is_err() && !db.is_autocommit() {
@@ -72,7 +72,7 @@ pub(crate) fn mend(db: &Connection, now: Timestamp) -> rusqlite::Result<u64> {
     ended.map(|()| count + mended)
 }
 
-/// Returns how many rows of runs were made again.
+/// Returns the number of rebuilt rows of runs.
 fn mend_all(
     db: &Connection,
     doomed: &BTreeSet<&str>,
@@ -83,7 +83,7 @@ fn mend_all(
     forget_indexes(db, doomed)?;
     let (of_events, others): (Vec<_>, Vec<_>) =
         INDEXES.iter().filter(|index| doomed.contains(index.name)).partition(|index| index.table == "events");
-    // First the way to the logs, which the rows are made from.
+    // First the index of the logs, from which the rows are rebuilt.
     if !of_events.is_empty() {
         return_events(db)?;
     }
@@ -117,7 +117,7 @@ fn is_readable(db: &Connection, sql: &str) -> rusqlite::Result<bool> {
     }
 }
 
-/// Takes indexes out of the schema and leaves their pages where they are, to nobody's use.
+/// Removes indexes from the schema and leaves their pages unused.
 fn forget_indexes(db: &Connection, names: &BTreeSet<&str>) -> rusqlite::Result<()> {
     if names.is_empty() {
         return Ok(());
@@ -132,8 +132,8 @@ fn forget_indexes(db: &Connection, names: &BTreeSet<&str>) -> rusqlite::Result<(
     forgotten
 }
 
-/// Gives events back to the runs they were taken from: an event whose run was changed has the right checksum with one run only. Others
-/// that are damaged stay where they are and are met there.
+/// Returns events to the runs they belong to: an event whose run number was changed has a valid checksum with one run only. Other
+/// damaged events stay and are reported by their readers.
 fn return_events(db: &Connection) -> rusqlite::Result<()> {
     let mut runs: Vec<i64> =
         db.prepare("SELECT rk FROM runs NOT INDEXED")?.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
@@ -153,7 +153,7 @@ fn return_events(db: &Connection) -> rusqlite::Result<()> {
     strays.iter().try_for_each(|(seq, rk)| give_back.execute(params![seq, rk]).map(drop))
 }
 
-/// A row of a run with the columns that follow from its head.
+/// A row of a run with the columns derived from its head.
 struct Seen {
     row: RunRow,
     current: Option<i64>,
@@ -175,7 +175,7 @@ fn read_seen(row: &Row<'_>) -> rusqlite::Result<Seen> {
     })
 }
 
-/// The numbers of the runs whose rows are not as they were written.
+/// Returns the numbers of the runs with a damaged row.
 fn damaged_runs(db: &Connection) -> rusqlite::Result<Vec<i64>> {
     let mut statement =
         db.prepare(&format!("SELECT {}, current, status, ended, kind, version FROM runs NOT INDEXED", heads::COLUMNS))?;
@@ -191,16 +191,16 @@ fn damaged_runs(db: &Connection) -> rusqlite::Result<Vec<i64>> {
     Ok(damaged)
 }
 
-/// What is wrong with the rows of runs.
+/// Damage to the rows of runs.
 #[derive(Debug, Default)]
 pub(crate) struct DamagedRuns {
-    /// Rows that are not as they were written.
+    /// Rows with wrong content.
     damaged: Vec<i64>,
     /// Rows whose number is not in the index of ids: the number itself is damaged.
     strays: Vec<i64>,
     /// Rows that are in the index of ids and not in the table.
     missing: Vec<i64>,
-    /// What the index of ids says of all these.
+    /// The keys of all these in the index of ids.
     keys: BTreeMap<i64, LogKey>,
 }
 
@@ -210,7 +210,7 @@ impl DamagedRuns {
     }
 }
 
-/// Compares the rows of runs with what they were written with, and with the index of their ids.
+/// Compares the rows of runs with their checksums and with the index of ids.
 fn damage_of_runs(db: &Connection) -> rusqlite::Result<DamagedRuns> {
     let damaged = damaged_runs(db)?;
     let count = |how: &str| db.query_row(&format!("SELECT count(*) FROM runs {how}"), [], |row| row.get::<_, i64>(0));
@@ -233,7 +233,7 @@ fn damage_of_runs(db: &Connection) -> rusqlite::Result<DamagedRuns> {
     Ok(DamagedRuns { damaged, strays, missing, keys })
 }
 
-/// Returns the ids of all runs by their numbers, as the index of ids has them.
+/// Returns the keys of all runs by their numbers, from the index of ids.
 fn indexed_keys(db: &Connection) -> rusqlite::Result<BTreeMap<i64, LogKey>> {
     let mut statement = db.prepare("SELECT rk, id, ns, generation FROM runs INDEXED BY runs_key WHERE id >= ''")?;
     let mut rows = statement.query([])?;
@@ -246,8 +246,8 @@ fn indexed_keys(db: &Connection) -> rusqlite::Result<BTreeMap<i64, LogKey>> {
     Ok(keys)
 }
 
-/// Makes the rows of runs again. One of which nothing can be read but the index leaves everything as it is: the index must not be made again
-/// without it. Returns how many were made again.
+/// Rebuilds the rows of runs and returns their number. Fails if only the index knows a run, so that the index is not rebuilt
+/// without it.
 fn mend_runs(db: &Connection, runs: &DamagedRuns) -> rusqlite::Result<u64> {
     let mut mended = 0;
     if !runs.missing.is_empty() {
@@ -277,14 +277,15 @@ fn unmendable() -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT), Some(why))
 }
 
-/// Makes the rows of runs again in a new database, by what was found of the index of ids: damaged rows, and rows of logs that have none.
+/// Rebuilds the rows of runs in a new database from what was recovered of the index of ids: damaged rows, and rows of logs
+/// without one.
 pub(crate) fn restore_runs(db: &Connection, keys: &BTreeMap<i64, LogKey>) -> rusqlite::Result<()> {
     let numbers = |sql: &str| db.prepare(sql)?.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<BTreeSet<i64>>>();
     let logs = numbers("SELECT DISTINCT rk FROM events")?;
     let rows = numbers("SELECT rk FROM runs UNION SELECT rk FROM past")?;
     let (damaged, strays): (Vec<i64>, Vec<i64>) = damaged_runs(db)?.into_iter().partition(|rk| logs.contains(rk));
     let missing: Vec<i64> = keys.keys().filter(|rk| logs.contains(rk) && !rows.contains(rk)).copied().collect();
-    // A row whose number is damaged stands in the way of the one that is made again.
+    // A row with a damaged number conflicts with the rebuilt one.
     let mut delete = db.prepare("DELETE FROM runs WHERE rk = ?1")?;
     let taken: BTreeSet<&RunKey> = missing.iter().filter_map(|rk| Some(&keys.get(rk)?.key)).collect();
     let is_in_the_way = |rk: &&i64| heads::either_key(db, **rk).is_some_and(|key| taken.contains(&key));
@@ -295,7 +296,7 @@ pub(crate) fn restore_runs(db: &Connection, keys: &BTreeMap<i64, LogKey>) -> rus
     rows.iter().try_for_each(|(_, rk)| mend_run(db, *rk, keys.get(rk)).map(drop))
 }
 
-/// Names what is wrong with the rows of runs: those that are not as they were written, logs without a row and rows without a log.
+/// Describes the damage to the rows of runs: wrong content, logs without a row and rows without a log.
 pub(crate) fn describe_damage(db: &Connection) -> rusqlite::Result<Vec<String>> {
     let DamagedRuns { damaged, strays, missing, keys } = damage_of_runs(db)?;
     let name = |rk: &i64| heads::either_key(db, *rk).or_else(|| Some(keys.get(rk)?.key.clone()));
@@ -308,13 +309,13 @@ pub(crate) fn describe_damage(db: &Connection) -> rusqlite::Result<Vec<String>> 
     let rows = numbers("SELECT rk FROM runs NOT INDEXED")?;
     let past = past::logs(db)?;
     let known = |rk: &&i64| rows.contains(rk) || past.contains(rk) || missing.contains(rk) || strays.contains(rk);
-    found.extend(logs.iter().filter(|rk| !known(rk)).map(|rk| format!("log {rk} has no row that says which run it is of")));
+    found.extend(logs.iter().filter(|rk| !known(rk)).map(|rk| format!("log {rk} has no row that names its run")));
     let without = rows.iter().chain(&past).filter(|rk| !logs.contains(rk) && !strays.contains(rk));
     found.extend(without.map(|rk| format!("{}: its log is missing", told(rk))));
     Ok(found)
 }
 
-/// The newest generation of each run that has more than one.
+/// Returns the newest generation of each run that has more than one.
 fn newest_generations(db: &Connection) -> rusqlite::Result<BTreeMap<RunKey, u32>> {
     let mut statement = db.prepare(&format!("SELECT {} FROM runs NOT INDEXED WHERE generation > 0", heads::COLUMNS))?;
     let mut newest = BTreeMap::new();
@@ -340,8 +341,8 @@ impl Seen {
     }
 }
 
-/// Brings the row of a run back from its head, or from its log. Its key is one of the copies in the row, or else what the index of ids said.
-/// Returns whether there is a row that is as it was written.
+/// Rebuilds the row of a run from its head or from its log. Its key is one of the copies in the row, else that of the index of
+/// ids. Returns whether the row is valid now.
 fn mend_run(db: &Connection, rk: i64, indexed: Option<&LogKey>) -> rusqlite::Result<bool> {
     let sql = format!("SELECT {} FROM runs WHERE rk = ?1", heads::COLUMNS);
     let row = db.query_row(&sql, [rk], heads::read_row).optional()?;
@@ -355,7 +356,7 @@ fn mend_run(db: &Connection, rk: i64, indexed: Option<&LogKey>) -> rusqlite::Res
     heads::replace_row(db, rk, root, input_hash, is_current, &head).map(|()| true)
 }
 
-/// The number of the run's first generation and the hash of the input it was started with.
+/// Returns the number of the run's first generation and the hash of the input it was started with.
 pub(crate) fn origin(db: &Connection, head: &RunHead, rk: i64) -> rusqlite::Result<Option<(i64, Hash)>> {
     let root = match head.generation {
         0 => Some(rk),
@@ -369,7 +370,7 @@ pub(crate) fn origin(db: &Connection, head: &RunHead, rk: i64) -> rusqlite::Resu
     Ok(first.first().and_then(Record::started).map(|started| (root, Hash::of(&started.input))))
 }
 
-/// Tables whose rows are made again from logs, each with an index of all of them and its first column.
+/// Tables whose rows are rebuilt from logs, each with an index of all rows and its first column.
 const VIEWS: &[(&str, &str, &str)] = &[
     ("timers", "timers_run", "rk"),
     ("attributes", "attributes_run", "rk"),
@@ -377,7 +378,7 @@ const VIEWS: &[(&str, &str, &str)] = &[
     ("waits", "waits_run", "rk"),
 ];
 
-/// The rows of timers, tasks and waits that are not as they were written, by table.
+/// Returns the damaged rows of timers, attributes, tasks, waits and the ledger, by table.
 fn damaged_views(db: &Connection) -> rusqlite::Result<BTreeMap<&'static str, Vec<i64>>> {
     let mut damaged = BTreeMap::new();
     let mut note = |table, row: i64| damaged.entry(table).or_insert_with(Vec::new).push(row);
@@ -404,7 +405,7 @@ fn damaged_views(db: &Connection) -> rusqlite::Result<BTreeMap<&'static str, Vec
             note("waits", wk);
         }
     }
-    // Rows that an index has and the table has not: SQLite could make no sense of them.
+    // Rows in an index and not in the table: SQLite could not parse them.
     for (table, index, column) in VIEWS {
         let counted = |how: &str| db.query_row(&format!("SELECT count(*) FROM {table} {how}"), [], |row| row.get::<_, i64>(0));
         match counted(&format!("INDEXED BY {index} WHERE {column} >= 0")) {
@@ -414,8 +415,8 @@ fn damaged_views(db: &Connection) -> rusqlite::Result<BTreeMap<&'static str, Vec
         }
     }
     for (run, rows) in ledger::damaged_rows(db)? {
-        // A run writes those of its rows again that are missing. Whatever is damaged beyond them is of an earlier run of that id, or of one
-        // whose logs are damaged: it cannot be made again and stays, so that whoever asks is told (LG4).
+        // A run's missing rows can be rebuilt. Further damaged rows are of an earlier run with that id, or of one with damaged
+        // logs: they cannot be rebuilt and stay, so that queries report them (LG4).
         let said = ledger_of(db, "NOT INDEXED", &run)?.unwrap_or_default();
         let sound = ledger::sound_rows(db, &run)?;
         let missing = said.keys().filter(|row| !sound.contains(row)).count();
@@ -438,7 +439,7 @@ fn wait_is_sound(db: &Connection, row: &Row<'_>) -> rusqlite::Result<bool> {
         && row.get_ref(6)?.as_i64() == Ok(wait.requested_at.0 as i64))
 }
 
-/// Runs are found by what their heads say.
+/// Rebuilds the attributes from the heads of runs.
 pub(crate) fn restore_attributes(db: &Connection) -> rusqlite::Result<()> {
     db.execute("DELETE FROM attributes", [])?;
     let mut statement = db.prepare(&format!("SELECT {} FROM runs NOT INDEXED", heads::COLUMNS))?;
@@ -451,7 +452,7 @@ pub(crate) fn restore_attributes(db: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Every run that is there has its rows of the ledger again.
+/// Rebuilds the ledger rows of every existing run.
 pub(crate) fn restore_ledger(db: &Connection) -> rusqlite::Result<()> {
     let mut statement = db.prepare(&format!("SELECT {} FROM runs NOT INDEXED WHERE current = 1", heads::COLUMNS))?;
     let rows = statement.query_map([], heads::read_row)?.collect::<rusqlite::Result<Vec<_>>>()?;
@@ -465,7 +466,7 @@ pub(crate) fn restore_ledger(db: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// What all logs of a run say of money; nothing if one of them cannot be read. `how` says how to look, behind a table's name.
+/// Returns the costs in all logs of a run; `None` if one of them cannot be read. `how` is SQL behind a table's name.
 fn ledger_of(db: &Connection, how: &str, key: &RunKey) -> rusqlite::Result<Option<BTreeMap<LedgerKey, LedgerSum>>> {
     let mut own = db.prepare(&format!("SELECT generation, rk, root FROM runs {how} WHERE id = ?1 AND ns = ?2"))?;
     let own =
@@ -486,12 +487,12 @@ fn ledger_of(db: &Connection, how: &str, key: &RunKey) -> rusqlite::Result<Optio
     Ok((count > 0).then_some(rows))
 }
 
-/// Puts back what the logs of the open runs leave open and the tables do not have.
+/// Inserts what the logs of open runs leave open and the tables lack.
 pub(crate) fn restore_views(db: &Connection, now: Timestamp) -> rusqlite::Result<()> {
     let mut open = db.prepare("SELECT rk FROM runs NOT INDEXED WHERE status < 4 AND current = 1")?;
     let open: Vec<i64> = open.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     for rk in open {
-        // A run whose log is damaged is told of by whoever asks for it.
+        // A damaged log is reported by reads of its run.
         let Ok(Some(key)) = heads::key_of(db, rk) else { continue };
         let Ok(records) = read_records(db, &key, rk, Index(0), usize::MAX) else { continue };
         if let Some(open) = Projection::of(key, &records) {

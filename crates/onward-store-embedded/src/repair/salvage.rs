@@ -1,9 +1,9 @@
-//! Reading rows out of a damaged directory, page by page and without SQLite.
+//! Recovery of rows from a damaged directory, page by page and without SQLite.
 //!
-//! Owns the parser of pages: which pages are leaves of tables that are in use, and which rows in them have their checksum. A page above a
-//! leaf is not needed to find it: the pointer map says of each page what it is, and each row says by its checksum to which table it
-//! belongs. So damage to an inner page, to an index or to the schema costs no row. Must never write, nor return a row that does not
-//! verify; large payloads alone are verified later, by the hash in the row that refers to them.
+//! Owns the page parser: which pages are leaves of tables in use, and which rows in them have a valid checksum. Inner pages are
+//! not needed to find a leaf: the pointer map has the type of each page, and the checksum of each row identifies its table. So
+//! damage to an inner page, to an index or to the schema loses no row. Must never write, nor return a row that does not verify;
+//! only large payloads are verified later, by the hash in the row that refers to them.
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,17 +24,17 @@ use crate::row::{event_crc, row_crc, unseal, unseal_bytes};
 
 type Page = Box<[u8; PAGE_BYTES]>;
 
-/// How much of a page SQLite uses.
+/// Bytes of a page that SQLite uses.
 const USABLE: usize = PAGE_BYTES - SUM_BYTES;
-/// The first byte of a page that is a leaf of a table.
+/// First byte of a page that is a leaf of a table.
 pub(crate) const TABLE_LEAF: u8 = 0x0d;
 const TABLE_INNER: u8 = 0x05;
 const INDEX_LEAF: u8 = 0x0a;
 const INDEX_INNER: u8 = 0x02;
-/// How many pages one page of the pointer map is about.
+/// Number of pages described by one page of the pointer map.
 const MAPPED: u64 = (USABLE / 5) as u64;
 
-/// What a page of the pointer map says that a page is.
+/// Page types in the pointer map.
 const MAP_ROOT: u8 = 1;
 const MAP_FREE: u8 = 2;
 const MAP_TREE: u8 = 5;
@@ -43,25 +43,25 @@ const MAP_TREE: u8 = 5;
 pub(crate) struct Row {
     pub table: &'static str,
     pub values: Vec<Value>,
-    /// Only a blob in the row verifies, and says what the columns should say: the number of the row may be another one's.
+    /// Only a blob in the row verifies and replaces the columns: the number of the row may be that of another.
     pub is_partial: bool,
 }
 
-/// The pages of a directory: the database file, and over it what verifies of the write-ahead log.
+/// The pages of a directory: the database file, overlaid with what verifies of the write-ahead log.
 pub(crate) struct Pages {
     file: File,
     log: Option<File>,
-    /// Where the newest version of a page is in the log: the number of its frame, from 0.
+    /// The frame, from 0, with the newest version of each page in the log.
     newest: BTreeMap<u64, usize>,
-    /// Frames that do not verify and that no frame with the same page follows: rows in them may.
+    /// Frames that do not verify, without a later frame of the same page: rows in them may verify.
     torn: Vec<(u64, usize)>,
     corrections: BTreeMap<usize, Correction>,
     count: u64,
-    /// Frames are missing between those that verify, so that a page in the database may be newer than the one in the log.
+    /// Frames are missing between those that verify, so that a page in the database may be newer than that in the log.
     has_gap: bool,
 }
 
-/// A version of a page: its place in time (zero is the database, then the frames of the log), its bytes, and whether they verify.
+/// A version of a page: its order (zero is the database, then the frames of the log), its bytes, and whether they verify.
 struct Version {
     order: usize,
     page: Page,
@@ -79,7 +79,7 @@ impl Pages {
         let newest = committed_pages(&found, synced);
         let torn = torn_frames(&found, synced, &newest);
         let corrections = found.frames.iter().enumerate().filter_map(|(at, frame)| Some((at, frame.correction?))).collect();
-        // With every frame known there is no gap, whatever is damaged.
+        // If every frame is known there is no gap, whatever is damaged.
         let is_whole =
             found.salts.is_some() && damage.as_ref().is_none_or(|damage| damage.frame > 0 && damage.synced as usize <= synced);
         let has_gap = damage.is_some() && !(is_whole && torn.is_empty());
@@ -115,13 +115,13 @@ impl Pages {
         self.newest(number).filter(|version| version.is_sound).map(|version| version.page)
     }
 
-    /// How many pages of the database do not have their checksum and are in no frame of the log.
+    /// Returns the number of pages of the database with a wrong checksum and no frame in the log.
     pub fn damaged(&self) -> u64 {
         let is_damaged = |number: &u64| self.newest(*number).is_some_and(|version| !version.is_sound);
         (1..=self.count).filter(is_damaged).count() as u64
     }
 
-    /// Calls `take` with every row that verifies, older versions of pages first; returns how many do not.
+    /// Calls `take` with every row that verifies, older versions of pages first; returns the number of rows that do not.
     pub fn rows(&self, mut take: impl FnMut(Row) -> Result<(), StoreError>) -> Result<u64, StoreError> {
         let free = self.free();
         let reached = self.reached(&free);
@@ -131,13 +131,13 @@ impl Pages {
             if self.is_map(number) || !self.is_used(number, &reached, &free) {
                 continue;
             }
-            // With a gap in the log either version may be the newer one: rows of both are taken, in the order of time.
+            // With a gap in the log either version may be the newer one: rows of both are taken in order.
             let versions = match self.in_log(number) {
                 Some(version) if self.has_gap => [self.in_file(number), Some(version)],
                 Some(version) => [None, Some(version)],
                 None => [self.in_file(number), None],
             };
-            // The damaged byte may be the one that says what a page is. An inner page may have been a leaf once and still have its rows.
+            // The damaged byte may be the page type. An inner page may have been a leaf once and still contain its rows.
             let may_be_leaf = || !parents.contains(&number) && !self.is_of_index(number);
             let is_leaf = |version: &Version| if version.is_sound { version.page[0] == TABLE_LEAF } else { may_be_leaf() };
             leaves.extend(versions.into_iter().flatten().filter(is_leaf).map(|version| (version.order, number)));
@@ -163,8 +163,8 @@ impl Pages {
         Ok(damaged)
     }
 
-    /// Calls `take` with the numbers of run and event, and the row, of each entry in an index of three numbers. An index has no rows to
-    /// give back, but it knows of rows that are gone.
+    /// Calls `take` with run, event index and row number of each entry in an index of three numbers. An index shows which rows
+    /// are lost.
     pub fn indexed(&self, mut take: impl FnMut(i64, i64, i64)) {
         self.entries(|entry| {
             if let [Value::Integer(run), Value::Integer(index), Value::Integer(row)] = entry {
@@ -173,7 +173,7 @@ impl Pages {
         });
     }
 
-    /// Calls `take` with each entry of each index, as far as it is in pages that verify.
+    /// Calls `take` with each entry of each index in pages that verify.
     fn entries(&self, mut take: impl FnMut(&[Value])) {
         for number in (2..=self.count).filter(|number| !self.is_map(*number)) {
             let Some(page) = self.sound(number).filter(|page| [INDEX_LEAF, INDEX_INNER].contains(&page[0])) else { continue };
@@ -191,8 +191,8 @@ impl Pages {
         }
     }
 
-    /// Returns which run each log belongs to, as the entries of the index of ids say it, by the number of the log. Two entries that differ
-    /// say nothing.
+    /// Returns the run of each log by the number of the log, from the entries of the index of ids. Contradicting entries are
+    /// dropped.
     pub fn run_keys(&self) -> BTreeMap<i64, LogKey> {
         let mut keys: BTreeMap<i64, Option<LogKey>> = BTreeMap::new();
         self.entries(|entry| {
@@ -211,7 +211,7 @@ impl Pages {
         keys.into_iter().filter_map(|(rk, key)| Some((rk, key?))).collect()
     }
 
-    /// Whether a page may be a leaf of a tree that is in use. A page that was freed still has the rows that were on it.
+    /// Returns whether a page may be a leaf of a tree in use. A freed page still contains its old rows.
     fn is_used(&self, number: u64, reached: &BTreeSet<u64>, free: &BTreeSet<u64>) -> bool {
         let mapped = match self.mapped(number) {
             Some(kind) => [MAP_ROOT, MAP_TREE].contains(&kind),
@@ -224,12 +224,12 @@ impl Pages {
         map_of(number) == number
     }
 
-    /// What the pointer map says that a page is; `None` where that part of the map is damaged.
+    /// Returns the type of a page from the pointer map; `None` if that part of the map is damaged.
     fn mapped(&self, number: u64) -> Option<u8> {
         self.map_entry(number).map(|(kind, _)| kind)
     }
 
-    /// Returns what the pointer map says that a page is, and which page points to it.
+    /// Returns the type of a page and its parent from the pointer map.
     fn map_entry(&self, number: u64) -> Option<(u8, u64)> {
         let map = map_of(number);
         let page = self.sound(map)?;
@@ -238,19 +238,19 @@ impl Pages {
         Some((kind, u64::from(word32(&page, at + 1)?)))
     }
 
-    /// Returns the inner pages of all trees, as the pages below them name them in the pointer map.
+    /// Returns the inner pages of all trees, as parents in the pointer map.
     fn parents(&self) -> BTreeSet<u64> {
         let entries = (2..=self.count).filter(|number| !self.is_map(*number)).filter_map(|number| self.map_entry(number));
         entries.filter(|(kind, _)| *kind == MAP_TREE).map(|(_, parent)| parent).collect()
     }
 
-    /// Returns whether the page above a page is known to be one of an index.
+    /// Returns whether the parent of a page is known to be a page of an index.
     fn is_of_index(&self, number: u64) -> bool {
         let parent = self.map_entry(number).filter(|(kind, _)| *kind == MAP_TREE).and_then(|(_, parent)| self.sound(parent));
         parent.is_some_and(|page| page[0] == INDEX_INNER)
     }
 
-    /// All pages below inner pages of tables that verify, and their roots.
+    /// Returns the roots and all pages below inner pages of tables that verify.
     fn reached(&self, free: &BTreeSet<u64>) -> BTreeSet<u64> {
         let mut reached = BTreeSet::new();
         for number in 2..=self.count {
@@ -268,7 +268,7 @@ impl Pages {
         reached
     }
 
-    /// The pages of the list of free pages, as far as it verifies.
+    /// Returns the pages of the free list, as far as it verifies.
     fn free(&self) -> BTreeSet<u64> {
         let mut free = BTreeSet::new();
         let mut trunk = self.sound(1).and_then(|page| word32(&page, 32)).map_or(0, u64::from);
@@ -281,7 +281,7 @@ impl Pages {
         free
     }
 
-    /// Reads a row of a leaf, with what of it is on other pages.
+    /// Reads a row of a leaf, including its overflow pages.
     fn read_row(&self, page: &Page, at: usize) -> Option<(i64, Vec<Value>)> {
         let (length, at) = varint(&page[..], at)?;
         let (rowid, at) = varint(&page[..], at)?;
@@ -303,21 +303,22 @@ impl Pages {
     }
 }
 
-/// The page of the pointer map that is about a page.
+/// Returns the page of the pointer map that describes a page.
 fn map_of(number: u64) -> u64 {
     (number - 2) / (MAPPED + 1) * (MAPPED + 1) + 2
 }
 
-/// Where the newest version of each page is that was committed, over all frames whose content is known, also those behind one whose is not.
+/// Returns the frame with the newest committed version of each page, over all frames with known content, even those behind an
+/// unknown one.
 fn committed_pages(log: &Log, synced: usize) -> BTreeMap<u64, usize> {
-    // Without a header the first frame says which salts count.
+    // Without a header, the salts of the first frame count.
     let salts = log.frames.first().map(|frame| frame.salts).filter(|_| log.salts.is_none());
     let frames = log.frames.iter().enumerate().take(synced);
     let frames = frames.filter(|(_, frame)| salts.is_none_or(|salts| salts == frame.salts));
     frames.filter(|(_, frame)| frame.is_known).map(|(at, frame)| (u64::from(frame.page), at)).collect()
 }
 
-/// Returns the frames that were synced and whose content is not known, each with the page that it says it is, unless a later one has it.
+/// Returns the synced frames with unknown content, each with the page it names, unless a later frame has that page.
 fn torn_frames(log: &Log, synced: usize, newest: &BTreeMap<u64, usize>) -> Vec<(u64, usize)> {
     let frames = log.frames.iter().enumerate().take(synced).filter(|(_, frame)| !frame.is_known);
     let frames = frames.map(|(at, frame)| (u64::from(frame.page), at));
@@ -334,7 +335,7 @@ fn word32(page: &Page, at: usize) -> Option<u32> {
     Some(u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
 }
 
-/// Where the cells of a leaf begin; `None` for one that cannot be in the page.
+/// Returns the offsets of the cells of a leaf; `None` for one outside the page.
 fn cells(page: &Page, is_sound: bool) -> Vec<Option<usize>> {
     let place = |at: usize| word16(page, 8 + 2 * at).filter(|at| (8..USABLE).contains(at));
     let max = (USABLE - 8) / 2;
@@ -342,13 +343,14 @@ fn cells(page: &Page, is_sound: bool) -> Vec<Option<usize>> {
     if is_sound {
         return (0..said.min(max)).map(place).collect();
     }
-    // Behind the places that count are those of rows that were deleted, so the count is believed unless another one is proved.
+    // Behind the valid offsets are those of deleted rows, so the stored count is used unless another one is proven.
     let count = if said <= max { said } else { 0 };
     (0..proven_count(page).unwrap_or(count)).map(place).collect()
 }
 
-/// Returns the number of cells with which the content of a leaf adds up: cells, free blocks and fragments fill it from its beginning to the
-/// end of the page. There is one at most, as every cell has a size; there is none if another byte of the header or of a size is damaged.
+/// Returns the number of cells with which the content of a leaf adds up: cells, free blocks and fragments fill it from its
+/// beginning to the end of the page. There is at most one, as every cell has a size, and none if another byte of the header or of
+/// a size is damaged.
 fn proven_count(page: &Page) -> Option<usize> {
     let begin = word16(page, 5).filter(|begin| (8..=USABLE).contains(begin))?;
     let content = USABLE - begin;
@@ -366,16 +368,16 @@ fn proven_count(page: &Page) -> Option<usize> {
         if used >= content {
             return (used == content).then_some(count);
         }
-        // A place must be in the content and not in the list of places itself.
+        // An offset must point into the content, not into the list of offsets.
         let place = word16(page, 8 + 2 * count).filter(|place| *place >= begin && 10 + 2 * count <= begin);
         used += cell_bytes(page, place?)?;
     }
     None
 }
 
-/// Makes a damaged leaf of a table one that SQLite can read, without the rows of which SQLite could make no sense: a row that is not where
-/// the page says it is, is longer than it can be, is out of order, or whose columns do not fill it. The others stay as they are, damaged or
-/// not. Returns whether the page is a leaf.
+/// Changes a damaged leaf of a table so that SQLite can read it, by dropping the rows that SQLite cannot parse: a row at a wrong
+/// offset, with an impossible length, out of order, or whose columns do not fill it. The others stay as they are, damaged or not.
+/// Returns whether the page is a leaf.
 pub(crate) fn tidy_leaf(bytes: &mut [u8]) -> bool {
     let Ok(page) = <Page>::try_from(Box::<[u8]>::from(&bytes[..])) else { return false };
     let proven = proven_count(&page);
@@ -402,10 +404,10 @@ pub(crate) fn tidy_leaf(bytes: &mut [u8]) -> bool {
     true
 }
 
-/// A row of a leaf, by its place and its size in the page.
+/// A row of a leaf with its offset and size.
 #[derive(Debug, Clone, Copy)]
 struct Cell {
-    /// Which of the rows of the page it is.
+    /// Position among the rows of the page.
     number: usize,
     at: usize,
     bytes: usize,
@@ -413,7 +415,7 @@ struct Cell {
     columns: usize,
 }
 
-/// How many columns a row of `runs` has.
+/// Number of columns of `runs`.
 const RUN_COLUMNS: usize = 17;
 
 /// Reads a row of a leaf if its columns fill it.
@@ -433,7 +435,7 @@ fn read_cell(page: &Page, number: usize, at: usize) -> Option<Cell> {
     (next == end && sum == length).then_some(Cell { number, at, bytes, rowid: rowid as i64, columns })
 }
 
-/// Returns the cells without those that lie in another: of two the one goes that does not verify, or the longer one.
+/// Removes overlapping cells: of two, drops the one that does not verify, or the longer one.
 fn apart(page: &Page, mut cells: Vec<Cell>) -> Vec<Cell> {
     cells.sort_by_key(|cell| cell.at);
     let mut kept: Vec<Cell> = Vec::new();
@@ -452,7 +454,7 @@ fn apart(page: &Page, mut cells: Vec<Cell>) -> Vec<Cell> {
     kept
 }
 
-/// Returns whether a row has its checksum, as far as that can be told from the page alone.
+/// Returns whether a row has a valid checksum, as far as the page alone shows.
 fn verifies(page: &Page, cell: &Cell) -> bool {
     let read = || {
         let (length, body) = varint(&page[..], cell.at)?;
@@ -467,10 +469,10 @@ fn verifies(page: &Page, cell: &Cell) -> bool {
     read().is_some()
 }
 
-/// Returns the longest series of cells whose row numbers go up, in the order of the page.
+/// Returns the longest series of cells with ascending row numbers, in page order.
 fn in_order(mut cells: Vec<Cell>) -> Vec<Cell> {
     cells.sort_by_key(|cell| cell.number);
-    // For each cell the length of the longest series that ends with it, and the cell before it there.
+    // For each cell: the length of the longest series that ends with it, and its predecessor there.
     let mut series: Vec<(usize, Option<usize>)> = Vec::new();
     for (at, cell) in cells.iter().enumerate() {
         let before = (0..at).rev().filter(|before| cells[*before].rowid < cell.rowid).max_by_key(|before| series[*before].0);
@@ -486,8 +488,8 @@ fn in_order(mut cells: Vec<Cell>) -> Vec<Cell> {
     kept
 }
 
-/// Returns the cells without a first or last one of `runs` that does not verify: its number may be one of another page, where nothing would
-/// find it. What is missing there is found by the index of ids.
+/// Drops a first or last cell of `runs` that does not verify: its number may belong to another page, where no lookup would find
+/// it. The index of ids then shows it as missing.
 fn within(page: &Page, mut cells: Vec<Cell>) -> Vec<Cell> {
     let is_stray = |cell: Option<&Cell>| cell.is_some_and(|cell| cell.columns == RUN_COLUMNS && !verifies(page, cell));
     if is_stray(cells.last()) {
@@ -499,7 +501,7 @@ fn within(page: &Page, mut cells: Vec<Cell>) -> Vec<Cell> {
     cells
 }
 
-/// Returns how many bytes of a leaf a cell takes.
+/// Returns the number of bytes that a cell takes in a leaf.
 fn cell_bytes(page: &Page, at: usize) -> Option<usize> {
     let (length, body) = varint(&page[..], at)?;
     let (_, body) = varint(&page[..], body)?;
@@ -509,7 +511,7 @@ fn cell_bytes(page: &Page, at: usize) -> Option<usize> {
     (end <= USABLE).then_some((end - at).max(4))
 }
 
-/// How much of a row is on the leaf itself.
+/// Returns the number of bytes of a row that are on the leaf itself.
 fn local_bytes(length: usize) -> usize {
     let (max, min) = (USABLE - 35, (USABLE - 12) * 32 / 255 - 23);
     if length <= max {
@@ -519,7 +521,7 @@ fn local_bytes(length: usize) -> usize {
     if rest <= max { rest } else { min }
 }
 
-/// SQLite's number of up to nine bytes, and where the next thing begins.
+/// Decodes SQLite's varint of up to nine bytes; returns it with the offset behind it.
 fn varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     let mut value = 0;
     for offset in 0..8 {
@@ -532,7 +534,7 @@ fn varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     Some((value << 8 | u64::from(*bytes.get(at + 8)?), at + 9))
 }
 
-/// Returns how many bytes a column of a type takes.
+/// Returns the number of bytes of a column of a serial type.
 fn column_bytes(kind: u64) -> Option<u64> {
     match kind {
         0 | 8 | 9 => Some(0),
@@ -558,7 +560,7 @@ fn read_record(record: &[u8]) -> Option<Vec<Value>> {
             0 => Value::Null,
             8 => Value::Integer(0),
             9 => Value::Integer(1),
-            7 => return None, // no table of ours has such a column
+            7 => return None, // no table has such a column
             1..=6 => {
                 let first = if bytes[0] & 0x80 == 0 { 0 } else { -1 };
                 Value::Integer(bytes.iter().fold(first, |value, byte| value << 8 | i64::from(*byte)))
@@ -573,9 +575,9 @@ fn read_record(record: &[u8]) -> Option<Vec<Value>> {
     Some(values)
 }
 
-/// Finds the table of a row: the one whose checksum it has.
+/// Finds the table of a row: the one whose checksum matches.
 fn classify(rowid: i64, mut values: Vec<Value>) -> Option<Row> {
-    // The first column of each table is the number of its row, which a record does not repeat.
+    // The first column of each table is its row number, which a record does not repeat.
     match values.first_mut() {
         Some(first @ Value::Null) => *first = Value::Integer(rowid),
         _ => return None,
@@ -602,7 +604,7 @@ fn classify(rowid: i64, mut values: Vec<Value>) -> Option<Row> {
         9 if sealed(7).is_some_and(|data| unseal::<Wait>("", data).is_ok()) => "waits",
         10 if summed_ledger(columns) => "ledger",
         12 if sealed(10).is_some_and(|data| unseal::<Task>("", data).is_ok()) => "tasks",
-        // Either copy of a run's name brings the other back.
+        // Either copy of a run's key restores the other.
         17 if is_run(columns) || sealed(15).is_some_and(|data| unseal::<RunHead>("", data).is_ok()) => "runs",
         _ => return None,
     };
@@ -628,7 +630,7 @@ fn has_crc<'a>(crc: Option<&Value>, values: impl Iterator<Item = &'a Value>) -> 
     crc.and_then(integer) == Some(i64::from(row_crc(values.map(ValueRef::from))))
 }
 
-/// Namespace, id, tree, generation, life, day, model and sum.
+/// Checks the checksum over namespace, id, tree, generation, incarnation, day, model and sum.
 fn summed_ledger(columns: &[Value]) -> bool {
     has_crc(columns.last(), columns[1..9].iter())
 }

@@ -1,4 +1,4 @@
-//! Starting runs, inputs and commits: everything that puts a row into a log.
+//! Starts, inputs and commits: everything that appends a row to a log.
 
 use onward_core::event::{RunStarted, TaskAttemptEnded};
 use onward_core::run::{Admitted, Commit, CommitRefusal, Committed, Input, NewRun, Wait};
@@ -24,7 +24,7 @@ impl Writer<'_> {
         let now = self.batch.now;
         let seat = self.heads.require(self.db, &self.shared.leases, &key)?;
         let hot = &mut self.heads[seat];
-        // The commit that made a run continue as new is repeated to the generation it ended.
+        // A repeat of the commit that continued the run as new is checked against the generation it ended.
         if commit.generation != hot.head.generation
             && let Some(Loaded { head: mut own, .. }) = heads::load(self.db, &key, Some(commit.generation))?
             && let Err(CommitRefusal::Repeated(first)) = own.admit_commit(commit.clone(), now)
@@ -49,23 +49,23 @@ impl Writer<'_> {
         Ok(answer)
     }
 
-    /// Begins the run's next generation; nobody holds it.
+    /// Begins the run's next generation, unleased.
     fn succeed(&mut self, successor: NewRun, old: i64, root: i64) -> Outcome<()> {
         let epoch = self.heads.cached(&successor.key).map(|hot| hot.head.epoch);
         let input_hash = self.retire(old, root, &successor.key, &successor.started)?;
         let body = Body::of_start(&successor.started);
         let (mut head, first) = RunHead::start(successor.key, successor.started, self.batch.now);
-        // Epochs go on over generations: a late release of the old lease must not fit the new one (L7).
+        // Epochs continue over generations: a late release of the old lease must not release the new one (L7).
         head.epoch = epoch.unwrap_or(head.epoch);
         self.create(head, Some(root), input_hash, first, &body)
     }
 
-    /// A later generation takes the run over.
+    /// Retires a generation that a later one replaces; returns the hash of the run's first input.
     pub(super) fn retire(&mut self, rk: i64, root: i64, key: &RunKey, successor: &RunStarted) -> Outcome<Hash> {
         let generation = successor.generation - 1;
-        // The run is found by what its current generation says.
+        // Only the attributes of the current generation are searched.
         self.db.prepare_cached("DELETE FROM attributes WHERE rk = ?1")?.execute([rk])?;
-        // A row of the past can be made again only where the logs say which run they are of.
+        // A row of `past` can be rebuilt only if the logs identify their run.
         if rk == root || successor.origin_seed().is_none() {
             let mut retire =
                 self.db.prepare_cached("UPDATE runs SET current = 0, head = ?2 WHERE rk = ?1 RETURNING input_hash")?;
@@ -105,7 +105,7 @@ impl Writer<'_> {
         }
         let (head, first) = RunHead::start(key.clone(), run.started, self.batch.now);
         let claim = claim.filter(|_| head.status == Status::Pending);
-        // Decided on a copy: a signal that is refused refuses the whole call, and nothing is written.
+        // Decided on a copy: a refused signal refuses the whole call before anything is written.
         if let Some(signal) = &run.signal {
             let mut trial = head.clone();
             trial.admit_input((**signal).clone(), self.batch.now)?;
@@ -114,7 +114,7 @@ impl Writer<'_> {
             }
         }
         let mut records = claim.is_some().then(|| vec![first.clone()]);
-        // The claim comes first in one respect: a run that is born leased is never announced as pending.
+        // The lease is granted before the run is created, so that it is never announced as pending.
         let rk = self.next_rk;
         let claimed = claim.is_some();
         if let Some(worker) = &claim {
@@ -141,7 +141,7 @@ impl Writer<'_> {
         Ok(Started { created: true, head, signal, claimed })
     }
 
-    /// The run exists: the caller gets it, and its signal goes in.
+    /// Returns an existing run and appends the signal of the start, if any.
     fn find_run(&mut self, run: NewRun, found: Loaded, input_hash: Hash, signal_body: Body) -> Outcome<Started> {
         if !found.head.is_started_by(&run.started, || found.input_hash == input_hash)? {
             return Err(StoreError::RunExists { key: run.key }.into()); // L18
@@ -150,7 +150,7 @@ impl Writer<'_> {
         Ok(Started { created: false, head: self.shown(&run.key)?, signal, claimed: None })
     }
 
-    /// A child whose parent ended before the start came through is told at once: nobody else will find it.
+    /// Sends a child its `on_parent_close` action if its parent closed before the child was created.
     fn apply_parent_close(&mut self, key: &RunKey) -> Outcome<()> {
         let seat = self.heads.require(self.db, &self.shared.leases, key)?;
         let child = self.heads[seat].head.clone();
@@ -175,7 +175,7 @@ impl Writer<'_> {
         Ok(answer)
     }
 
-    /// Appends an input that the store has made itself; with the outcome of a task, what its last attempt has cost.
+    /// Appends an input of the store itself; the outcome of a task comes with the cost of its last attempt.
     pub(super) fn append_own(&mut self, key: &RunKey, input: Input, cost: Option<TaskAttemptEnded>) -> Outcome<()> {
         let seat = self.heads.require(self.db, &self.shared.leases, key)?;
         let judged = self.judge(seat, input, cost)?;
@@ -205,7 +205,7 @@ impl Writer<'_> {
         judge(&hot.head, input, cost, self.batch.now, slot, wait)
     }
 
-    /// The head as it is told to others.
+    /// Returns the head as callers see it.
     pub(crate) fn shown(&mut self, key: &RunKey) -> Outcome<RunHead> {
         let seat = self.heads.require(self.db, &self.shared.leases, key)?;
         let hot = &self.heads[seat];
@@ -220,7 +220,7 @@ impl Writer<'_> {
     }
 }
 
-/// The one insert of a linear step.
+/// Inserts an event row, the only insert of a plain step.
 pub(super) fn insert_event(
     insert: &mut Statement<'_>,
     db: &Connection,
@@ -245,7 +245,7 @@ pub(super) fn insert_event(
     Ok(())
 }
 
-/// Who filled a slot: `None` if nobody did.
+/// Returns the idempotency record with this key, if any; fails if it is damaged.
 pub(super) fn read_slot(db: &Connection, run: &RunKey, root: i64, key: &str) -> Outcome<Option<TakenSlot>> {
     let sql = "SELECT token, idx, at, crc IS row_crc(root, key, token, idx, at) FROM slots WHERE root = ?1 AND key = ?2";
     let read = |row: &rusqlite::Row<'_>| match row.get(3)? {
@@ -259,11 +259,11 @@ pub(super) fn read_slot(db: &Connection, run: &RunKey, root: i64, key: &str) -> 
     match found.map_err(read_error)? {
         None => Ok(None),
         Some(Some(slot)) => Ok(Some(slot)),
-        Some(None) => Err(damaged_row(run, "who answered or signaled first").into()),
+        Some(None) => Err(damaged_row(run, "an idempotency record").into()),
     }
 }
 
-/// In which generation's name the open question at `place` is known.
+/// Returns the generation that opened the wait at `place`.
 pub(super) fn wait_generation(db: &Connection, rk: i64, place: &[u8]) -> Outcome<Option<u32>> {
     let data = db
         .prepare_cached("SELECT data FROM waits WHERE rk = ?1 AND place = ?2")

@@ -1,4 +1,4 @@
-//! Claims and releases. They write nothing: leases live in memory.
+//! Claims and releases. They write nothing, since leases are in memory.
 
 use onward_core::run::Input;
 use onward_core::{Epoch, RunKey, Status, WorkerId};
@@ -21,7 +21,7 @@ impl Writer<'_> {
         Ok(claimed)
     }
 
-    /// Hands an input to a run that nobody holds, and leases it if it has something to do.
+    /// Appends an input to an unleased run and leases the run if it is pending.
     pub(crate) fn claim_run(&mut self, key: &RunKey, worker: &WorkerId, input: Option<(Input, Body)>) -> Outcome<ClaimedOne> {
         let seat = self.heads.require(self.db, &self.shared.leases, key)?;
         let rk = self.heads[seat].rk;
@@ -33,7 +33,7 @@ impl Writer<'_> {
         Ok(ClaimedOne { appended, head: self.shown(key)?, claimed })
     }
 
-    /// Leases the run of a queue's entry, if it is still pending and nobody's.
+    /// Leases the run of a queue entry if it is still pending and unleased.
     fn claim_entry(&mut self, rk: i64, worker: &WorkerId) -> Outcome<Option<ClaimedRun>> {
         if self.shared.leases.is_held(rk) {
             return Ok(None);
@@ -45,7 +45,7 @@ impl Writer<'_> {
         let (key, seat) = match found {
             Ok(Some(found)) => found,
             Ok(None) => return Ok(None),
-            // A damaged run is left alone; the others are not to wait for it.
+            // A damaged run is skipped, so that it does not block the others.
             Err(Trouble::Refused(error @ (StoreError::LogCorrupt { .. } | StoreError::Corrupt { .. }))) => {
                 self.mend_wanted |= may_be_mended(&error);
                 return Ok(None);
@@ -57,7 +57,7 @@ impl Writer<'_> {
         self.grant(&key, rk, worker);
         let hot = &mut self.heads[seat];
         hot.head.epoch = self.last_epoch; // L7
-        // A run that has done nothing yet has its whole log in one row.
+        // The log of a run without further events is a single row.
         let records = match hot.head.next_index.0 {
             1 => crate::read::reader::read_records(self.db, &key, rk, onward_core::Index(0), 1).ok(),
             _ => None,
@@ -65,7 +65,7 @@ impl Writer<'_> {
         Ok(Some(ClaimedRun { head: self.shown(&key)?, records }))
     }
 
-    /// Gives a run to a worker, with an epoch that nobody had before.
+    /// Leases a run to a worker, with an epoch that was never used.
     pub(crate) fn grant(&mut self, key: &RunKey, rk: i64, worker: &WorkerId) {
         self.last_epoch = Epoch(self.last_epoch.0 + 1);
         self.shared.leases.grant(rk, self.last_epoch, worker);
@@ -85,7 +85,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The key of a run, for those who only know its number.
+    /// Returns the key of a run by its number.
     pub(crate) fn key_of(&mut self, rk: i64) -> Outcome<Option<RunKey>> {
         Ok(heads::key_of(self.db, rk)?)
     }

@@ -1,10 +1,10 @@
-//! Attempts that are counted because their log has their cost in one record with their outcome.
+//! Lookup of attempts whose cost is in one record with their outcome.
 //!
-//! Such a cost needs no slot: the record is there as long as the run is, and only somebody who reports late and repeats himself asks for
-//! it. Must never be asked while the attempt is under way: nothing of it can be there, and the search would be for nothing.
+//! Such a cost needs no idempotency record: the log record lasts as long as the run, and only a late, repeated report needs it.
+//! Must never be called while the attempt is running: its record cannot exist yet, and the search would be wasted.
 //!
 //! Invariants:
-//! - I5 (LG1): an attempt that was counted is found, by its slot or by its record.
+//! - I5 (LG1): an attempt that was counted is found, by its idempotency record or by its log record.
 
 use onward_core::event::{TaskAttemptEnded, TaskAttempted};
 use onward_core::lineage::Lineage;
@@ -14,7 +14,7 @@ use rusqlite::{Connection, params};
 
 use crate::read::heads::{self, EVENT_COLUMNS, event_row, log_error};
 
-/// The record that has what `attempt` has cost together with its outcome. What a log has copied from another run's is not its own.
+/// Returns the record with the cost and the outcome of `attempt`. Records copied from another run's log do not count.
 pub(crate) fn find(db: &Connection, key: &RunKey, attempt: &TaskAttemptEnded) -> Result<Option<Record>, StoreError> {
     let Some(run) = heads::find(db, key, Some(attempt.generation))? else { return Ok(None) };
     let Some(found) = find_backwards(db, key, run.rk, attempt)? else { return Ok(None) };
@@ -23,7 +23,7 @@ pub(crate) fn find(db: &Connection, key: &RunKey, attempt: &TaskAttemptEnded) ->
     Ok(Some(found).filter(|_| !is_copied))
 }
 
-/// From the end of the log to where the attempt began, or to its beginning where attempts of the task are not recorded.
+/// Searches from the end of the log back to the start of the attempt, or of the log if the task's attempts are not recorded.
 fn find_backwards(db: &Connection, key: &RunKey, rk: i64, attempt: &TaskAttemptEnded) -> Result<Option<Record>, StoreError> {
     let failed = |error| log_error(key, Index(0), error);
     let text = format!("SELECT {EVENT_COLUMNS} FROM events WHERE rk = ?1 ORDER BY idx DESC");

@@ -1,4 +1,4 @@
-//! Deleting whole runs (L20).
+//! Deletion of whole runs (L20).
 
 use onward_core::{Name, RunHead, RunKey, Status};
 use onward_store::{Delete, Retention, StoreError};
@@ -10,10 +10,10 @@ use crate::read::past;
 use crate::row::unseal_bytes;
 use crate::write::writer::Writer;
 
-/// How many runs that are too busy to go are passed over in one call, per run that may go.
+/// Number of runs that cannot be deleted yet and are skipped per call, per run that can.
 const PASSED_OVER: usize = 16;
 
-/// A run as its row says it.
+/// A run as its row describes it.
 struct Found {
     root: i64,
     may_go: bool,
@@ -54,15 +54,15 @@ impl Writer<'_> {
             .map_err(read_error)?;
         let Some((status, kind, row)) = found else { return Ok(None) };
         let is_same = |identity: &heads::Identity| identity.key == *key;
-        let Some(identity) = row.identity.filter(is_same) else { return Err(damaged_row(key, "its own").into()) };
-        // Without a readable head the log says it; and that a run is damaged altogether must not keep it for ever.
+        let Some(identity) = row.identity.filter(is_same) else { return Err(damaged_row(key, "its own row").into()) };
+        // Without a readable head, the log is used; a run without either can still be deleted by the status in its row.
         let head = row.head.or_else(|| heads::load(self.db, key, None).ok().flatten().map(|loaded| loaded.head));
         let is_closed = Status::from_number(u64::from(status)).is_some_and(Status::is_closed);
         let may_go = head.as_ref().map_or(is_closed, RunHead::may_be_deleted);
         Ok(Some(Found { root: identity.root, may_go, kind: head.map_or(kind, |head| head.kind.as_str().to_owned()) }))
     }
 
-    /// Why a run cannot go yet.
+    /// Returns why a run cannot be deleted yet.
     fn busy(&mut self, key: &RunKey, root: i64, may_go: bool) -> Outcome<Option<&'static str>> {
         if !may_go {
             return Ok(Some("it is not closed"));
@@ -73,9 +73,9 @@ impl Writer<'_> {
         let mut statement = self.db.prepare_cached("SELECT data FROM outbox WHERE root = ?1")?;
         let mut news = statement.query(params![root])?;
         while let Some(row) = news.next()? {
-            // Damaged news are never delivered and go with their run.
+            // Damaged messages are never delivered and are deleted with their run.
             if row.get_ref(0)?.as_blob().is_ok_and(|data| unseal_bytes("a delivery", data).is_ok()) {
-                return Ok(Some("it has news for other runs that are not delivered yet"));
+                return Ok(Some("it has undelivered outbox messages"));
             }
         }
         Ok(None)
@@ -86,7 +86,7 @@ impl Writer<'_> {
         let params = params![key.id.as_str(), key.namespace.as_str()];
         let mut generations: Vec<i64> = statement.query_map(params, |row| row.get(0))?.collect::<Result<_, _>>()?;
         generations.extend(past::logs_of(self.db, "", root)?.into_iter().map(|(rk, _)| rk));
-        // What no row leads to goes, too.
+        // Logs without a row are deleted, too.
         if let Ok(Some(heads::Loaded { head, .. })) = heads::load(self.db, key, None)
             && let Some(life) = head.origin_life().filter(|_| generations.len() != head.generation as usize + 1)
         {
@@ -107,7 +107,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Event by event where one of them cannot be removed as a whole.
+    /// Deletes a log, event by event if it cannot be deleted as a whole.
     fn delete_log(&mut self, rk: i64) -> Outcome<()> {
         self.remove_rows("SELECT blobs FROM events WHERE rk = ?1 AND blobs IS NOT NULL", params![rk])?;
         match self.db.prepare_cached("DELETE FROM events WHERE rk = ?1")?.execute(params![rk]) {
@@ -128,7 +128,7 @@ impl Writer<'_> {
         for kind in self.kinds()? {
             let Some(before) = self.kept_since(retention, &kind) else { continue };
             let mut statement = self.db.prepare_cached(
-                // Any number of runs with open children may be in the way of the rest, and for as long as their children live.
+                // Runs with open children are excluded here: any number of them may stay for as long as their children are open.
                 "SELECT r.rk FROM runs r WHERE r.kind = ?1 AND r.ended <= ?2 AND r.current = 1 AND r.ended IS NOT NULL AND NOT EXISTS
                    (SELECT 1 FROM runs c WHERE c.parent_id = r.id AND c.parent_ns = r.ns AND c.current = 1 AND c.ended IS NULL)
                    ORDER BY r.ended LIMIT ?3",
@@ -139,7 +139,7 @@ impl Writer<'_> {
                 if deleted == limit as u64 {
                     return Ok(deleted);
                 }
-                // A damaged run is not in the way of the others: it is mended, or deleted by hand.
+                // A damaged run does not block the others: it is repaired, or deleted explicitly.
                 let Ok(Some(key)) = heads::key_of(self.db, rk) else { continue };
                 let Ok(Some(Found { root, may_go, .. })) = self.find_root(&key) else { continue };
                 if self.busy(&key, root, may_go)?.is_none() {
@@ -151,13 +151,13 @@ impl Writer<'_> {
         Ok(deleted)
     }
 
-    /// Closed runs of this kind that ended at this moment or before are kept no longer.
+    /// Returns the end time up to which closed runs of this kind are expired.
     fn kept_since(&self, retention: &Retention, kind: &str) -> Option<i64> {
         let keep = i64::try_from(onward_core::time::millis(retention.of(&Name::new(kind).ok()?))).unwrap_or(i64::MAX);
         Some((self.batch.now.0 as i64).saturating_sub(keep))
     }
 
-    /// What was deleted by hand is remembered for as long as it would have been kept.
+    /// Removes entries of explicitly deleted runs after the retention of their kind.
     fn forget_deleted(&mut self, retention: &Retention) -> Outcome<()> {
         let mut statement = self.db.prepare_cached("SELECT DISTINCT kind FROM deleted")?;
         let kinds: Vec<String> = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
@@ -173,7 +173,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The kinds of closed runs, one step of the index each.
+    /// Returns the kinds of closed runs, with one index step each.
     fn kinds(&self) -> Outcome<Vec<String>> {
         let mut statement = self.db.prepare_cached(
             "SELECT kind FROM runs WHERE current = 1 AND ended IS NOT NULL AND kind > ?1 ORDER BY kind LIMIT 1",

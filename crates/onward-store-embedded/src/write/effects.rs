@@ -1,4 +1,4 @@
-//! What follows from an append: rows of timers, tasks, waits and the outbox, and the run's own row when its status changed.
+//! Effects of an append: rows of timers, tasks, waits and the outbox, and the run's own row when its status changed.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -24,12 +24,13 @@ pub(crate) struct Owner<'a> {
     pub root: i64,
     pub key: &'a RunKey,
     pub generation: u32,
-    /// Where the append is that this follows from.
+    /// Index of the append that caused the effect.
     pub index: Index,
 }
 
 impl Writer<'_> {
-    /// The last act of every append: the run's row if its status changed, the news, the effects, and who may claim the run now.
+    /// Finishes an append: writes the run's row if its status changed, notifies listeners, carries out the effects and settles
+    /// the lease.
     pub(crate) fn after_append(&mut self, seat: Seat, before: Status, record: Record, effects: Vec<Effect>) -> Outcome<()> {
         let index = record.index;
         let status = self.heads[seat].head.status;
@@ -71,7 +72,7 @@ impl Writer<'_> {
         if status != before || was_claimable { self.settle_run(seat, was_claimable) } else { Ok(()) }
     }
 
-    /// An outside engine said something new of its run: all of its row may be another.
+    /// Rewrites the whole row of an external run after its engine set a new state.
     fn write_external_row(&mut self, seat: Seat) -> Outcome<()> {
         let hot = &self.heads[seat];
         let head = &hot.head;
@@ -88,7 +89,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// A run that closed is nobody's; one that is pending and nobody's may be claimed.
+    /// Drops the lease of a closed run; queues a run that is pending and unleased.
     pub(crate) fn settle_run(&mut self, seat: Seat, was_claimable: bool) -> Outcome<()> {
         let hot = &self.heads[seat];
         let (rk, status) = (hot.rk, hot.head.status);
@@ -159,7 +160,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// What is moved must be right: a due time that is damaged would come out with a fresh checksum (I2).
+    /// Fails if a timer row is damaged: shifting its due time would give it a fresh checksum (I2).
     fn check_timers(&mut self, owner: Owner<'_>) -> Outcome<()> {
         let mut wrong = self.db.prepare_cached("SELECT 1 FROM timers WHERE rk = ?1 AND crc IS NOT row_crc(rk, place, due)")?;
         if wrong.exists(params![owner.rk])? {
@@ -168,7 +169,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Only an open wait has a slot to fill: a plain timer has none, and an answer that came first keeps it.
+    /// Closes a wait, if one is open, and records its answer: a plain timer has no wait, and an earlier answer keeps its record.
     fn close_wait(&mut self, owner: Owner<'_>, place: &Place, token: &str) -> Outcome<()> {
         let place_bytes = place_key(place);
         let Some(generation) = wait_generation(self.db, owner.rk, &place_bytes)? else { return Ok(()) };
@@ -191,7 +192,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Deletes rows and counts their blobs down; returns how many rows went.
+    /// Deletes rows and decrements the counts of their blobs; returns the number of rows.
     pub(crate) fn remove_rows(&mut self, sql: &str, params: &[&dyn rusqlite::ToSql]) -> Outcome<usize> {
         let mut statement = self.db.prepare_cached(sql)?;
         let columns = statement.query_map(params, blobs::read_column)?;
@@ -238,7 +239,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The open children of a run, or of one of its generations, in the order of their keys.
+    /// Returns the open children of a run, or of one of its generations, in key order.
     pub(crate) fn open_children(&mut self, parent: &RunKey, generation: Option<u32>) -> Outcome<Vec<RunHead>> {
         let mut statement = self.db.prepare_cached(
             "SELECT head FROM runs WHERE parent_id = ?1 AND parent_ns = ?2 AND status < 4 AND current = 1
@@ -246,12 +247,13 @@ impl Writer<'_> {
         )?;
         let params = params![parent.id.as_str(), parent.namespace.as_str(), generation];
         let rows = statement.query_map(params, |row| row.get::<_, Vec<u8>>(0))?;
-        // Where its log stands does not matter here. A child whose row is damaged must not be forgotten: it is mended first.
+        // The end of a child's log does not matter here. A child with a damaged row must not be missed: the row is repaired
+        // first.
         let rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
         rows.iter().map(|row| unseal::<RunHead>("a child's row", row).map_err(Trouble::Damaged)).collect()
     }
 
-    /// Tells the listeners, if this is earlier than anything they know of.
+    /// Notifies listeners if `at` is earlier than the announced due time.
     pub(crate) fn announce_due(&mut self, at: Timestamp) {
         if at.0 < self.shared.announced_due.load(Ordering::Relaxed) {
             self.shared.announced_due.store(at.0, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What happens because time passed: timers, task timeouts, silent workers.
+//! Time-driven changes: timers, task timeouts, expired worker sessions.
 
 use std::sync::atomic::Ordering;
 
@@ -32,7 +32,7 @@ impl Writer<'_> {
         Ok(Expired { timers_fired, tasks_expired, workers_lost: workers_lost as u64, more, next_due })
     }
 
-    /// A run whose worker fell silent. One that cannot be read stays nobody's, and is no reason to keep the others waiting.
+    /// Queues a run whose worker's session expired. An unreadable run stays unleased and does not block the others.
     fn settle_free(&mut self, key: &onward_core::RunKey) -> Outcome<()> {
         match self.heads.get(self.db, &self.shared.leases, key) {
             Ok(Some(seat)) => self.settle_run(seat, false),
@@ -53,7 +53,7 @@ impl Writer<'_> {
         let more = due.len() > limit;
         due.truncate(limit);
         for (rk, place) in &due {
-            // The row goes in the same write as the event comes: a timer fires once (L10).
+            // The timer row is removed in the write that adds the event: a timer fires once (L10).
             let key = match self.head_of(*rk) {
                 Ok(found) => found,
                 Err(Trouble::Refused(error)) if may_be_mended(&error) && !self.upkeep.mended_in_vain() => {
@@ -61,7 +61,7 @@ impl Writer<'_> {
                     continue;
                 }
                 Err(Trouble::Refused(_)) => {
-                    // The run is damaged: its timer is put to sleep, so that it does not hold the others up for ever.
+                    // The run is damaged: its timer is frozen, so that it does not block the others.
                     db.prepare_cached(
                         "UPDATE timers SET due = due + ?3, crc = row_crc(rk, place, due + ?3) WHERE rk = ?1 AND place = ?2",
                     )?
@@ -80,7 +80,7 @@ impl Writer<'_> {
         Ok((due.len() as u64, more))
     }
 
-    /// The run of a timer or task, read before anything is written for it.
+    /// Returns the run of a timer or task, read before anything is written for it.
     fn head_of(&mut self, rk: i64) -> Outcome<Option<(onward_core::RunKey, u32)>> {
         let Some(key) = self.key_of(rk)? else { return Ok(None) };
         let seat = self.heads.get(self.db, &self.shared.leases, &key)?;
@@ -119,13 +119,13 @@ impl Writer<'_> {
         let Batch { now, steady, .. } = self.batch;
         let later = |at: Timestamp| now.after(at.since(steady));
         let session = self.shared.leases.next_session_end().map(later);
-        // While leases of tasks are left alone, there is nothing to do about them.
+        // While expiry of task leases is suspended, they are not due.
         let task = self.next_task_due()?.map(|due| due.max(later(self.jumps.hold_until().max(steady))));
         Ok([timer, task, session].into_iter().flatten().min())
     }
 }
 
-/// One more than asked for says whether there is more.
+/// Returns one more than the limit, which shows whether there is more.
 fn sql_limit(limit: usize) -> i64 {
     i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX)
 }

@@ -1,6 +1,6 @@
-//! What each write does to the tables. Everything here runs inside a transaction of the writer.
+//! The effect of each write on the tables. Everything here runs inside a transaction of the writer.
 //!
-//! Must never decide: what may be appended and what follows is asked of `onward-core`. Each operation asks first and writes then, so
+//! Must never decide: `onward-core` decides what may be appended and what follows. Each operation decides before it writes, so
 //! that a refusal has written nothing (T2).
 
 mod append;

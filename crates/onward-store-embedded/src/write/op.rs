@@ -1,7 +1,7 @@
-//! What is asked of the writer, and the queue in front of it.
+//! Operations for the writer, and their queue.
 //!
-//! Owns the order of writes: the order in which they were submitted, but that large ones do not keep small ones waiting
-//! ([`onward_store::kept::lanes`]). Must never lose one: every operation that was taken is answered.
+//! Owns the order of writes: that of submission, except that large writes do not block small ones
+//! ([`onward_store::kept::lanes`]). Must never lose an operation: each one that was accepted gets a reply.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -34,11 +34,11 @@ pub(crate) enum Op {
     FinishDeliveries(Vec<DeliveryId>, To<()>),
     Delete(Delete, To<u64>),
     RegisterKinds(Vec<KindSchemas>, To<()>),
-    /// Tells the listeners that something is due earlier than they know.
+    /// Notifies listeners of an earlier due time.
     Announce(Timestamp, To<()>),
-    /// A reader met damage that the writer may mend.
+    /// A reader met damage that the writer may repair.
     Mend(To<()>),
-    /// Finds out whether there is space again.
+    /// Checks whether there is space again.
     TryWrite(To<()>),
 }
 
@@ -102,7 +102,7 @@ impl Waits for Op {
     }
 }
 
-/// How many operations share one sync at most.
+/// Maximum number of operations that share one sync.
 pub(crate) const BATCH_MAX: usize = 1024;
 
 #[derive(Default)]
@@ -115,9 +115,9 @@ pub(crate) struct Queue {
 struct State {
     ops: Lanes<Op>,
     sleeping: bool,
-    /// Nobody submits any more: finish what is there and go.
+    /// The queue is closed: the writer finishes what is queued and ends.
     closing: bool,
-    /// Why nothing is taken any more.
+    /// Reason why no operation is accepted any more.
     stopped: Option<String>,
 }
 
@@ -144,7 +144,7 @@ impl Queue {
         }
     }
 
-    /// Waits for work and takes the next batch, up to [`BATCH_MAX`]; `false` when the queue is closed and empty.
+    /// Waits for work and takes the next batch, up to [`BATCH_MAX`]; returns `false` when the queue is closed and empty.
     pub fn take(&self, batch: &mut Vec<Op>, patience: Option<Duration>) -> bool {
         let mut state = self.lock();
         while state.ops.is_empty() {
@@ -168,7 +168,7 @@ impl Queue {
         true
     }
 
-    /// Puts operations that were not begun back in front.
+    /// Puts operations that were not started back in front.
     pub fn put_back(&self, ops: impl DoubleEndedIterator<Item = Op>) {
         self.lock().ops.put_back(ops);
     }
@@ -182,7 +182,7 @@ impl Queue {
         self.wake.notify_one();
     }
 
-    /// Refuses everything from now on, and what is queued.
+    /// Refuses all queued and later operations.
     pub fn stop(&self, why: &str) {
         let ops = {
             let mut state = self.lock();
@@ -204,7 +204,7 @@ mod tests {
 
     use super::*;
 
-    /// F20: a disk that does not keep up makes a queue of bounded length.
+    /// F20: a disk that does not keep up results in a queue of bounded length.
     #[test]
     fn a_queue_that_is_full_refuses_what_comes_next() {
         let queue = Queue::default();

@@ -1,4 +1,4 @@
-//! Runs that come with their logs: every record as it is, and the rows that follow from them.
+//! Restores of runs from their logs: every record unchanged, and the rows derived from them.
 
 use onward_core::projection::{ProjectedTimer, Projection, retry_key};
 use onward_core::run::wait_key;
@@ -50,7 +50,7 @@ impl Writer<'_> {
         Ok(Restored { created: true, head: self.shown(&key)? })
     }
 
-    /// Only the very same run is the same run.
+    /// Returns the existing run if it has exactly these logs.
     fn find_restored(&mut self, key: RunKey, logs: &[Vec<Record>]) -> Outcome<Restored> {
         let head = self.shown(&key)?;
         let mut same = head.generation as usize + 1 == logs.len();
@@ -73,7 +73,7 @@ impl Writer<'_> {
         Ok(root)
     }
 
-    /// Sees to it that every later epoch is above this one, in this life and in the ones to come (L7).
+    /// Makes every later epoch exceed this one, also after a restart (L7).
     fn raise_epochs(&mut self, floor: Epoch) -> Outcome<()> {
         if self.last_epoch >= floor {
             return Ok(());
@@ -119,7 +119,7 @@ impl Writer<'_> {
             self.put_task(rk, task)?;
         }
         for wait in waits.into_values() {
-            // A question that the end of an earlier generation withdrew is open again.
+            // A wait that the end of an earlier generation withdrew is open again.
             self.db
                 .prepare_cached("DELETE FROM slots WHERE root = ?1 AND key = ?2")?
                 .execute(params![root, wait_key(wait.generation, &wait.place)])?;
@@ -136,7 +136,7 @@ impl Writer<'_> {
         self.settle_run(seat, false)
     }
 
-    /// Each row says how many commits the log has up to there: the head is followed along.
+    /// Writes the records of a log. Each row has the number of commits up to it, which a projection tracks.
     fn put_records(&mut self, rk: i64, log: &[Record], head: &RunHead) -> Outcome<()> {
         let mut follow = Projection::begin(head.key.clone(), &log[0]).expect("checked before it came here");
         for (position, record) in log.iter().enumerate() {
@@ -157,14 +157,14 @@ impl Writer<'_> {
         if head.attributes.is_empty() || !current { Ok(()) } else { self.put_attributes(rk, &head.attributes) }
     }
 
-    /// The run is found by these from now on, and by no others.
+    /// Replaces the attributes by which the run is found.
     pub(super) fn put_attributes(&mut self, rk: i64, attributes: &[Attribute]) -> Outcome<()> {
         self.db.prepare_cached("DELETE FROM attributes WHERE rk = ?1")?.execute(params![rk])?;
         Ok(put_attributes(self.db, rk, attributes)?)
     }
 }
 
-/// The due time of a timer as its row says it.
+/// Returns the due time of a timer as its row has it.
 pub(crate) fn timer_number(timer: ProjectedTimer) -> i64 {
     due_number(timer.due_at) + if timer.is_frozen { NEVER } else { 0 }
 }

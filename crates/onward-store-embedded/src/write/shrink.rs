@@ -1,28 +1,28 @@
-//! Giving space back to the disk after runs were deleted.
+//! Returning free pages to the file system after deletions.
 //!
-//! Owns the decision how much of the file may stay free and how fast the rest goes: a few pages at a time, when nobody waits for the
-//! writer, or else once a second. Must never hold up a commit for longer than one slice takes.
+//! Owns the decision how much of the file may stay free and how fast the rest is returned: a few pages at a time, while the
+//! writer is idle, or else once a second. Must never delay a commit for longer than one slice takes.
 
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-/// How many pages one slice moves and gives back: half a megabyte.
+/// Number of pages that one slice moves and returns: half a megabyte.
 const SLICE_PAGES: u64 = 64;
-/// A busy writer takes time for one slice this often.
+/// Interval of slices while the writer is busy.
 const BUSY_PAUSE: Duration = Duration::from_secs(1);
-/// Free pages that stay: what is written next goes there, and a file that grows and shrinks all the time is no gain.
+/// Free pages that are kept for the next writes: growing and shrinking the file all the time gains nothing.
 const FREE_PAGES_MIN: u64 = 256;
-/// One page in so many may be free.
+/// Fraction of the file that may be free: one page in so many.
 const FREE_SHARE: u64 = 8;
 
-/// Whether there is space to give back.
+/// State of the return of free pages.
 pub(crate) struct Shrinking {
     wanted: bool,
     last: Option<Instant>,
 }
 
-/// A process that was stopped in the middle of it left some.
+/// Starts as wanted: a process that was stopped midway may have left free pages.
 impl Default for Shrinking {
     fn default() -> Shrinking {
         Shrinking { wanted: true, last: None }
@@ -30,22 +30,22 @@ impl Default for Shrinking {
 }
 
 impl Shrinking {
-    /// Something was deleted.
+    /// Requests a return, after a deletion.
     pub fn want(&mut self) {
         self.wanted = true;
     }
 
-    /// There is no use in trying again before something else is deleted.
+    /// Stops until the next deletion.
     pub fn give_up(&mut self) {
         self.wanted = false;
     }
 
-    /// Whether it is time for a slice.
+    /// Returns whether it is time for a slice.
     pub fn is_due(&self, is_idle: bool) -> bool {
         self.wanted && (is_idle || self.last.is_none_or(|last| last.elapsed() >= BUSY_PAUSE))
     }
 
-    /// Gives one slice back; returns how many pages it was. None is left to give when that is 0.
+    /// Returns one slice of pages to the file system; the result is their number, 0 if there is nothing left to return.
     pub fn slice(&mut self, db: &Connection) -> rusqlite::Result<u64> {
         self.last = Some(Instant::now());
         let count = |sql: &str| -> rusqlite::Result<u64> {

@@ -1,8 +1,8 @@
-//! What the process before left in its hands.
+//! Task leases that a previous process left.
 //!
-//! Run leases die with their process; task leases are in rows, because workers elsewhere outlive the server. For those that live in the
-//! process that holds the lock, nobody has to wait for their leases to end: at opening their tasks lose them. That is counted, so that a
-//! task that keeps killing its process is quarantined as anywhere else (K3).
+//! Run leases end with their process; task leases are in rows, since remote workers outlive the server. Workers inside the
+//! process that held the lock are dead, so their tasks lose their leases at opening. Each loss is counted, so that a task that
+//! keeps killing its process is quarantined as usual (K3).
 
 use onward_core::task::TaskState;
 use onward_core::{Timestamp, WorkerId};
@@ -18,7 +18,8 @@ pub(crate) fn take_tasks_back(db: &Connection, workers: WorkersInside, now: Time
     let leased = statement.query_map(params![TaskState::Leased.number()], read_row)?.collect::<Result<Vec<_>, _>>()?;
     drop(statement);
     for row in leased {
-        // A damaged task is met again when its lease ends. Large payloads stay where they are: the row's references do not change.
+        // A damaged task is handled when its lease expires. Large payloads stay where they are: the row's references do not
+        // change.
         let (tk, Ok(mut task)) = (row.tk, row.task()) else { continue };
         if !has_died(workers, task.worker.as_ref()) {
             continue;

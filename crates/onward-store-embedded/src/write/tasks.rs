@@ -1,4 +1,4 @@
-//! Tasks on their queues. What becomes of a task is decided by [`Task`] itself.
+//! Tasks on their queues. [`Task`] itself decides about the outcome of a task.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -17,15 +17,15 @@ use crate::read::heads;
 use crate::row::{due_number, place_key, seal, unseal};
 use crate::write::writer::Writer;
 
-/// The `state` of a queued task that is not visible yet; the other states are [`TaskState`]'s numbers.
+/// The `state` of a queued task that is not visible yet; the other states are the numbers of [`TaskState`].
 const DELAYED: u8 = 3;
 /// The `state` of a queued task whose run is paused.
 const PAUSED: u8 = 4;
 
-/// What [`read_row`] reads.
+/// The columns that [`read_row`] reads.
 pub(crate) const COLUMNS: &str = "tk, rk, data, place, ns, queue, kind, priority, state, visible, due";
 
-/// What stands in the `state` column.
+/// Returns the value of the `state` column.
 pub(crate) fn state_column(task: &Task, now: Timestamp) -> u8 {
     match task.state {
         TaskState::Queued if !task.waits_its_turn() => PAUSED,
@@ -34,16 +34,16 @@ pub(crate) fn state_column(task: &Task, now: Timestamp) -> u8 {
     }
 }
 
-/// The tasks of one namespace, queue and kind that may be claimed, in the order in which they are.
+/// The claimable tasks of one namespace, queue and kind, in claim order.
 pub(crate) const READY_TASKS: &str =
     "SELECT priority, visible, tk FROM tasks WHERE state = 0 AND ns = ?1 AND queue = ?2 AND kind = ?3
   ORDER BY priority DESC, visible, tk LIMIT ?4";
 
-/// How many tasks whose delay is over are let be claimed at once: there may be very many after an outage.
+/// Maximum number of delayed tasks that become claimable at once: there may be very many after an outage.
 const SHOWN_MAX: i64 = 1_024;
 
 impl Writer<'_> {
-    /// Writes a new task, or a changed one over itself, and tells who may want to know.
+    /// Writes a new or changed task and notifies listeners.
     pub(crate) fn put_task(&mut self, rk: i64, task: Task) -> Outcome<()> {
         if task.may_be_claimed(self.batch.now) {
             if self.batch.heard {
@@ -63,7 +63,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Changes every task of a run: it was paused or resumed.
+    /// Changes every task of a run that was paused or resumed.
     pub(crate) fn change_tasks(&mut self, rk: i64, change: impl Fn(&mut Task)) -> Outcome<()> {
         let mut statement = self.db.prepare_cached(&format!("SELECT {COLUMNS} FROM tasks WHERE rk = ?1"))?;
         let rows = statement.query_map(params![rk], read_row)?.collect::<Result<Vec<_>, _>>()?;
@@ -75,7 +75,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Lets tasks be claimed whose delay is over, up to a limit; returns whether there may be more.
+    /// Makes tasks claimable whose delay is over, up to a limit; returns whether there may be more.
     pub(crate) fn show_delayed_tasks(&mut self) -> Outcome<bool> {
         let text = format!("SELECT {COLUMNS} FROM tasks WHERE state = 3 AND visible <= ?1 ORDER BY visible, tk LIMIT ?2");
         let mut statement = self.db.prepare_cached(&text)?;
@@ -103,11 +103,12 @@ impl Writer<'_> {
         let run = &task.id.run;
         let rk = self.heads.cached(run).filter(|hot| hot.head.generation == task.id.generation).map(|hot| hot.rk);
         if rk != Some(row.rk) && heads::key_of(self.db, row.rk)?.as_ref() != Some(run) {
-            return Err(damaged_row(run, "whose task it is"));
+            return Err(damaged_row(run, "the run of a task"));
         }
         match blobs::restore(self.db, &mut task) {
             Ok(()) => Ok(task),
-            // The log has the same payload: it is damaged too. Without its payloads a task is given to no worker, whatever the reason.
+            // The log has the same payload and is damaged too. A task without its payloads is never handed out, whatever the
+            // reason.
             Err(error) => Err(damage_of_run(&task.id.run, Index(0), error)),
         }
     }
@@ -165,7 +166,7 @@ impl Writer<'_> {
         Ok(Some(task))
     }
 
-    /// Records an attempt, or that the run pauses in its place.
+    /// Records an attempt; if the run's budget refuses it, records the pause instead. Returns whether the attempt may begin.
     fn begin_attempt(&mut self, key: &RunKey, attempted: Input) -> Outcome<bool> {
         match self.append_own(key, attempted, None) {
             Ok(()) => Ok(true),
@@ -180,8 +181,8 @@ impl Writer<'_> {
         }
     }
 
-    /// A task that is damaged is not in the way of the others: it is mended. One of a run whose log is damaged goes; whoever asks for the
-    /// run is told.
+    /// Skips a damaged task, which is repaired later, so that it does not block the others. Removes a task of a run with a
+    /// damaged log, which reads of the run report.
     pub(crate) fn pass_over(&mut self, row: &TaskRow, error: &StoreError) -> Outcome<()> {
         match error {
             StoreError::LogCorrupt { .. } if !may_be_mended(error) => {
@@ -208,7 +209,7 @@ impl Writer<'_> {
         self.put_task(rk, task)
     }
 
-    /// The task of that id, with the number of its run, if it is open.
+    /// Returns the open task with this id and the number of its run.
     fn open_task(&mut self, id: &TaskId) -> Outcome<Option<(i64, Task)>> {
         let Some(seat) = self.heads.get(self.db, &self.shared.leases, &id.run)? else { return Ok(None) };
         let hot = &self.heads[seat];
@@ -225,7 +226,8 @@ impl Writer<'_> {
         Ok(task.filter(|task| task.id.is_same_task(id)).map(|task| (rk, task)))
     }
 
-    /// Keeps the task, or removes it and hands its outcome to its run (L8); the run is told what the attempt has cost.
+    /// Stores the task if it is still open, or removes it and appends its outcome to its run (L8); records the cost of the
+    /// attempt either way.
     pub(crate) fn seal_fate(&mut self, rk: i64, task: Task, fate: TaskFate, cost: Option<TaskAttemptEnded>) -> Outcome<()> {
         match fate {
             TaskFate::Open => {
@@ -241,7 +243,7 @@ impl Writer<'_> {
         }
     }
 
-    /// What became of a timer or task, and what its last attempt has cost. A run that has ended since does not want it.
+    /// Appends the outcome of a timer or task, with the cost of its last attempt. Returns false if the run is gone or refuses it.
     pub(crate) fn append_outcome(&mut self, key: &RunKey, input: Input, cost: Option<TaskAttemptEnded>) -> Outcome<bool> {
         match self.append_own(key, input, cost) {
             Ok(()) => Ok(true),
@@ -250,7 +252,7 @@ impl Writer<'_> {
         }
     }
 
-    /// When the next task times out or becomes visible.
+    /// Returns the time at which the next task times out or becomes visible.
     pub(crate) fn next_task_due(&self) -> Outcome<Option<Timestamp>> {
         let read = |sql| self.db.prepare_cached(sql)?.query_row([], |row| row.get::<_, Option<i64>>(0));
         let due = read("SELECT min(due) FROM tasks WHERE due IS NOT NULL")?;
@@ -259,7 +261,7 @@ impl Writer<'_> {
     }
 }
 
-/// A row of a task. The sealed task says all that the columns say.
+/// A row of a task. The checksummed task repeats the content of the columns.
 pub(crate) struct TaskRow {
     pub tk: i64,
     pub rk: i64,
@@ -272,7 +274,7 @@ pub(crate) struct TaskRow {
     due: Option<i64>,
 }
 
-/// A value of another type than was written is damage of this row, and no reason to read no other.
+/// Reads a row; a value of an unexpected type is damage of this row only, detected later.
 pub(crate) fn read_row(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
     let bytes = |at: usize| Ok::<_, rusqlite::Error>(row.get_ref(at)?.as_blob().map(<[u8]>::to_vec).unwrap_or_default());
     let text = |at: usize| Ok::<_, rusqlite::Error>(row.get_ref(at)?.as_str().unwrap_or("?").to_owned());
@@ -291,13 +293,13 @@ pub(crate) fn read_row(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
 }
 
 impl TaskRow {
-    /// The task without its large payloads, if the row is right in itself (I2).
+    /// Returns the task without its large payloads, if the row is consistent (I2).
     pub fn task(&self) -> Result<Task, StoreError> {
         let task: Task = unseal("a task", &self.data)?;
         let queue = task.options.queue.as_ref().map_or("", Name::as_str);
         let names = [task.id.run.namespace.as_str(), queue, task.kind.as_str()];
         let is_delayed = self.state == i64::from(DELAYED) && task.waits_its_turn();
-        // Whether a queued task is visible depends on the time at which its row was written.
+        // The visibility of a queued task depends on the time at which its row was written.
         let state = if is_delayed { DELAYED } else { state_column(&task, Timestamp(u64::MAX)) };
         let is_sound = self.place == place_key(&task.id.place)
             && self.names == names
@@ -312,7 +314,7 @@ impl TaskRow {
 /// Writes a task over its row, or into a new one.
 pub(crate) fn put_row(db: &Connection, rk: i64, mut task: Task, now: Timestamp) -> rusqlite::Result<()> {
     let stash = Stash::take(&mut task);
-    // Counted up before the old row is counted down, so that a shared blob stays.
+    // Incremented before the old row's references are dropped, so that a shared blob stays.
     blobs::write(&stash, db)?;
     let place = place_key(&task.id.place);
     let old = db

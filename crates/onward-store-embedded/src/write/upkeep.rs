@@ -1,7 +1,7 @@
-//! What the writer does between batches: copying the write-ahead log into the database, giving space back, mending.
+//! Work of the writer between batches: checkpoints, returning space, repair.
 //!
-//! Owns when these happen. None of it is inside a batch, and whoever waits for an answer has it by then. Must never write after a write
-//! or a sync has failed (T3).
+//! Owns the timing. None of it runs inside a batch, and all replies are sent before. Must never write after a write or a sync has
+//! failed (T3).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -15,26 +15,26 @@ use crate::shared::Counters;
 use crate::write::shrink::Shrinking;
 use crate::write::writer::Writer;
 
-/// How long the writer works before it mends again: what could not be mended is met again and again.
+/// Pause between repairs, since damage that could not be repaired is met again and again.
 const MEND_PAUSE: Duration = Duration::from_secs(60);
 
-/// How long deleted data may stay in the write-ahead log, while no reader needs it: many deletions share one cut.
+/// Maximum time that deleted data stays in the write-ahead log while no reader needs it: many deletions share one truncation.
 const ERASE_PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 pub(crate) struct Upkeep {
-    /// When damage was last looked after to no avail.
+    /// Time of the last repair without success.
     mended_at: Option<Instant>,
     pub shrinking: Shrinking,
     pub erasing: Erasing,
-    /// Pages were given back since the file was last cut.
+    /// Pages were freed since the file was last truncated.
     cut_wanted: bool,
 }
 
-/// How long the write-ahead log is, in pages, as the last commit left it.
+/// Length of the write-ahead log in pages after the last commit.
 pub(crate) struct LogLength {
     pages: AtomicU64,
-    /// How many commits wrote to the log.
+    /// Number of commits that wrote to the log.
     commits: AtomicU64,
     pub checkpoint_pages: u64,
 }
@@ -58,7 +58,7 @@ impl LogLength {
     }
 }
 
-/// Whether the write-ahead log holds what was deleted since (S40).
+/// Truncation of a write-ahead log that holds deleted data (S40).
 #[derive(Default)]
 pub(crate) struct Erasing {
     wanted: bool,
@@ -66,26 +66,26 @@ pub(crate) struct Erasing {
 }
 
 impl Erasing {
-    /// Something was deleted.
+    /// Requests a truncation, after a deletion.
     pub fn want(&mut self) {
         self.wanted = true;
     }
 
-    /// How long until the log is to be cut; `None` while there is nothing to cut.
+    /// Returns the time until the log is to be truncated; `None` if it holds no deleted data.
     pub fn due_in(&self) -> Option<Duration> {
         self.wanted.then(|| self.last.map_or(Duration::ZERO, |last| ERASE_PAUSE.saturating_sub(last.elapsed())))
     }
 }
 
 impl Upkeep {
-    /// What is damaged now stays so for a while.
+    /// Returns whether the last repair failed recently.
     pub fn mended_in_vain(&self) -> bool {
         self.mended_at.is_some_and(|at| at.elapsed() < MEND_PAUSE)
     }
 }
 
 impl Writer<'_> {
-    /// Gives space back for as long as nobody asks for anything.
+    /// Returns space to the file system while the queue is empty.
     pub fn shrink_while_idle(&mut self) {
         while self.upkeep.shrinking.is_due(self.shared.queue.is_empty()) {
             self.shrink();
@@ -95,8 +95,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Copies the write-ahead log into the database and cuts it, because it holds the pages as they were before a deletion. A reader that
-    /// still needs it puts that off. The mark says first that the log may go (I6).
+    /// Checkpoints and truncates the write-ahead log, which holds the pages from before a deletion. A reader that still needs it
+    /// delays that. The mark first records that the log may go (I6).
     fn erase_log(&mut self) {
         if self.shared.queue.stopped().is_some() {
             self.upkeep.erasing = Erasing::default();
@@ -106,7 +106,7 @@ impl Writer<'_> {
         if !self.checkpoint() || !self.mark.close() {
             return;
         }
-        // Whoever waits for the writer must not wait for a reader.
+        // Callers of the writer must not wait for a reader.
         drop(self.db.busy_timeout(Duration::ZERO));
         let cut = self.db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
         drop(self.db.busy_timeout(BUSY_TIMEOUT));
@@ -114,13 +114,13 @@ impl Writer<'_> {
             Ok(busy) => self.upkeep.erasing.wanted = busy != 0,
             Err(error) => {
                 if let Failure::Io(why) = Failure::of_commit(&error) {
-                    self.write_no_more(&format!("cutting the write-ahead log failed: {why}"));
+                    self.write_no_more(&format!("truncating the write-ahead log failed: {why}"));
                 }
             }
         }
     }
 
-    /// Makes again what is damaged and can be; says whether anything was.
+    /// Repairs what can be rebuilt; returns whether anything was.
     pub fn mend(&mut self) -> bool {
         if self.upkeep.mended_in_vain() || self.shared.queue.stopped().is_some() {
             return false;
@@ -131,7 +131,7 @@ impl Writer<'_> {
         if mended == 0 {
             return false;
         }
-        // There may be more of it, and what was mended may be met at once.
+        // There may be more damage, and what was repaired may be used at once.
         self.upkeep.mended_at = None;
         self.heads.mark_stale();
         if let Ok(ready) = Ready::load(self.db) {
@@ -142,7 +142,7 @@ impl Writer<'_> {
         true
     }
 
-    /// Gives a slice of free pages back to the disk. The file is cut when the write-ahead log is copied into it.
+    /// Returns a slice of free pages. The file is truncated when the write-ahead log is copied into it.
     fn shrink(&mut self) {
         if self.shared.queue.stopped().is_some() {
             return self.upkeep.shrinking.give_up();
@@ -159,13 +159,13 @@ impl Writer<'_> {
             Err(error) => {
                 self.upkeep.shrinking.give_up();
                 if let Failure::Io(why) = Failure::of_commit(&error) {
-                    self.write_no_more(&format!("giving space back failed: {why}"));
+                    self.write_no_more(&format!("returning free space failed: {why}"));
                 }
             }
         }
     }
 
-    /// Copies the write-ahead log into the database. Waiters have their answers by then. Says whether all of it was copied.
+    /// Copies the write-ahead log into the database, after all replies are sent. Returns whether all of it was copied.
     pub fn checkpoint(&mut self) -> bool {
         if self.shared.queue.stopped().is_some() {
             return false;
@@ -175,7 +175,7 @@ impl Writer<'_> {
         let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
         let done = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], read);
         let failure = done.as_ref().err().map(|error| (is_out_of_memory(error), Failure::of_commit(error)));
-        // A full disk or a lack of memory is no harm: the log keeps everything and the next checkpoint tries again.
+        // A full disk or a lack of memory does no harm: the log keeps everything and the next checkpoint tries again.
         if let Some((false, Failure::Io(why))) = failure {
             self.write_no_more(&format!("a checkpoint failed: {why}"));
         }
@@ -185,11 +185,11 @@ impl Writer<'_> {
         done.is_ok_and(|(busy, frames, copied)| busy == 0 && frames == copied)
     }
 
-    /// Lets the write-ahead log go with the connection if the database has all of it. The mark says so first, durably: a log that is gone
-    /// is damage otherwise (I6).
+    /// Removes the write-ahead log with the connection if the database has all of it. The mark records that first, durably, since
+    /// a missing log is damage otherwise (I6).
     pub fn close(&mut self) {
         if self.checkpoint() && self.mark.close() {
-            let _ = keep_log(self.db, false); // it stays, which harms nobody
+            let _ = keep_log(self.db, false); // on failure the log stays, which does no harm
         }
     }
 }

@@ -1,13 +1,13 @@
-//! The one thread that writes.
+//! The writer thread.
 //!
-//! Owns the write connection, the batch and its fate: many operations, one transaction, one sync, then all answers, then the
-//! listeners. What each operation does is in [`crate::write`].
+//! Owns the write connection, the batch and its outcome: many operations, one transaction, one sync, then all replies, then the
+//! listeners. The operations are in [`crate::write`].
 //!
 //! Invariants:
-//! - T1: nobody is answered, and no listener is called, before COMMIT has returned.
+//! - T1: no reply is sent and no listener called before COMMIT has returned.
 //! - T2: a refused operation has written nothing; any other error undoes the whole batch, in the file and in memory.
-//! - T3: after a failed write or sync nothing is written again, whatever is asked (F7). A full disk is no failed write: SQLite
-//!   undoes the batch and later ones may succeed (F6).
+//! - T3: after a failed write or sync nothing is written again (F7). A full disk is no failed write: SQLite undoes the batch and
+//!   later ones may succeed (F6).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -38,15 +38,15 @@ pub(crate) struct Writer<'c> {
     pub shared: Arc<Shared>,
     pub heads: Heads,
     pub ready: Ready,
-    /// Never used twice in one life, also not after a rollback: queues may remember them.
+    /// Never reused while the store is open, not even after a rollback: queues may contain old numbers.
     pub next_rk: i64,
     pub next_delivery: i64,
     pub last_epoch: Epoch,
-    /// Prepared once: a linear step touches nothing else.
+    /// Prepared once: a plain step uses nothing else.
     pub insert_event: Statement<'c>,
     begin: Statement<'c>,
     commit: Statement<'c>,
-    /// Something that the log says too turned out to be damaged.
+    /// Something that a log contains turned out to be damaged.
     pub mend_wanted: bool,
     pub upkeep: Upkeep,
     pub jumps: Jumps,
@@ -55,28 +55,28 @@ pub(crate) struct Writer<'c> {
     pub batch: Batch,
 }
 
-/// What belongs to the batch at hand and is forgotten with it.
+/// State of the current batch.
 #[derive(Default)]
 pub(crate) struct Batch {
     pub now: Timestamp,
-    /// The same moment by the clock that nobody sets.
+    /// The same time by the steady clock.
     pub steady: Timestamp,
     pub news: Vec<News>,
-    /// Whether anybody listens; if not, no news are collected.
+    /// True if there are listeners; otherwise no changes are collected.
     pub heard: bool,
     pending: Vec<Arc<dyn Pending>>,
     undo: Vec<Undo>,
 }
 
-/// What a rollback takes back in memory.
+/// A change in memory that a rollback reverts.
 pub(crate) enum Undo {
     Granted(RunKey, i64),
     Dropped(RunKey, i64, Lease),
-    /// From where the epochs were raised: the counter on disk is what it was.
+    /// The last epoch before the raise: the counter on disk is rolled back.
     Raised(Epoch),
 }
 
-/// What a writer begins with, read before anybody may ask for anything: damage here refuses the opening.
+/// Initial state of a writer, read before the store accepts operations: damage here refuses the opening.
 pub(crate) struct Beginning {
     boot: u64,
     ready: Ready,
@@ -90,7 +90,7 @@ impl Beginning {
         Ok(Beginning {
             boot,
             ready: Ready::load(db)?,
-            // By the indexes, which cannot have lost a row without a word; a run's number is never used again while its log is there.
+            // From the indexes, which cannot lose a row undetected; a run's number is not reused while its log exists.
             next_rk: next(
                 "SELECT max((SELECT coalesce(max(rk), 0) FROM runs), (SELECT coalesce(max(rk), 0) FROM past),
                    (SELECT coalesce(max(rk), 0) FROM events INDEXED BY events_run)) + 1",
@@ -119,7 +119,7 @@ pub(crate) fn run(
             return Ok(());
         }
         if ops.is_empty() {
-            continue; // time for upkeep
+            continue; // woken for upkeep
         }
         Counters::add_span(&writer.shared.counters.idle_nanos, started.elapsed());
         writer.run_batch(&mut ops);
@@ -130,7 +130,7 @@ pub(crate) fn run(
         if pages < log.checkpoint_pages {
             checkpoint_at = log.checkpoint_pages;
         } else if pages >= checkpoint_at {
-            // A reader may keep the log from being reset; then try again only after as much has been written again.
+            // A reader may keep the log from being reset; then the next attempt comes after as many pages again.
             checkpoint_at = pages + log.checkpoint_pages;
             writer.checkpoint();
         }
@@ -184,7 +184,7 @@ impl<'c> Writer<'c> {
                     break;
                 }
             }
-            // Whoever was behind the one that failed has not begun, and is not harmed.
+            // Operations behind the failed one have not started and are put back.
             self.shared.queue.put_back(rest);
         } else {
             self.batch.pending.extend(rest.map(|op| op.pending()));
@@ -205,7 +205,7 @@ impl<'c> Writer<'c> {
         Counters::add_span(&counters.sql_nanos, sql_done - started);
         Counters::add_span(&counters.sync_nanos, sync_done - sql_done);
         let is_full = failure == Some(Failure::Full);
-        // A batch that wrote nothing says nothing about space.
+        // A batch without writes says nothing about space.
         if is_full || (failure.is_none() && self.mark.has_grown(self.log.commits())) {
             self.shared.is_full.store(is_full, Ordering::Relaxed);
         }
@@ -221,7 +221,7 @@ impl<'c> Writer<'c> {
         self.heads.trim(&self.shared.leases);
     }
 
-    /// The batch is durable: tells everybody, the waiters first (T1).
+    /// Sends the replies of a durable batch, then notifies listeners (T1).
     fn answer(&mut self, listeners: &[Arc<dyn onward_store::Listener>]) {
         failpoint::hit("before_reply");
         self.batch.pending.drain(..).for_each(|pending| pending.release());
@@ -231,7 +231,7 @@ impl<'c> Writer<'c> {
         }
     }
 
-    /// Takes back everything the batch did, and says so to everybody in it (T2, T3).
+    /// Undoes the batch and fails all of its operations (T2, T3).
     fn fail_batch(&mut self, failure: Failure) {
         let undone = self.db.is_autocommit() || self.db.execute_batch("ROLLBACK").is_ok();
         self.heads.mark_stale();
@@ -241,7 +241,7 @@ impl<'c> Writer<'c> {
         let pending = std::mem::take(&mut self.batch.pending);
         let failure = match failure {
             Failure::Damaged(why) if undone && std::mem::take(&mut self.mend_wanted) && self.mend() => {
-                Failure::Busy(format!("damaged rows or indexes were made again, ask again: {why}"))
+                Failure::Busy(format!("damaged rows or indexes were rebuilt, retry: {why}"))
             }
             failure => failure,
         };
@@ -253,11 +253,11 @@ impl<'c> Writer<'c> {
             Failure::Damaged(why) if undone => {
                 let Some((culprit, neighbors)) = pending.split_last() else { return };
                 culprit.fail(StoreError::Corrupt { why: why.clone() });
-                let why = format!("undone together with another operation, which failed: {why}");
+                let why = format!("rolled back together with another operation that failed: {why}");
                 neighbors.iter().for_each(|pending| pending.fail(StoreError::Unavailable { why: why.clone() }));
             }
             Failure::Io(why) | Failure::Damaged(why) | Failure::Busy(why) => self.stop(&pending, &why),
-            Failure::Full => self.stop(&pending, "a batch could not be undone on a full disk"),
+            Failure::Full => self.stop(&pending, "a batch could not be rolled back on a full disk"),
         }
     }
 
@@ -266,9 +266,9 @@ impl<'c> Writer<'c> {
         pending.iter().for_each(|pending| pending.fail(StoreError::Stopped { why: why.to_owned() }));
     }
 
-    /// Refuses everything from now on; closing must not copy the log into the database either (T3).
+    /// Refuses all further operations; closing must not copy the log into the database either (T3).
     pub fn write_no_more(&mut self, why: &str) {
-        // Where this fails, the copy only holds what was synced before: untidy, not unsafe.
+        // If this fails, the copy only contains what was synced before: untidy, not unsafe.
         let _ = keep_log(self.db, true);
         self.shared.queue.stop(why);
     }
@@ -285,7 +285,7 @@ impl<'c> Writer<'c> {
         }
     }
 
-    /// Takes a few pages and gives them back.
+    /// Allocates a few pages and frees them, to check for space.
     fn try_write(&mut self) -> Outcome<()> {
         self.db.execute("INSERT INTO payloads(data) VALUES (zeroblob(65536))", [])?;
         self.db.execute("DELETE FROM payloads WHERE seq = last_insert_rowid()", [])?;
@@ -296,7 +296,7 @@ impl<'c> Writer<'c> {
         self.batch.undo.push(undo);
     }
 
-    /// Does one operation and lays its answer down.
+    /// Executes one operation and stores its reply.
     fn execute(&mut self, op: Op) -> Outcome<()> {
         self.batch.pending.push(op.pending());
         let before = self.db.total_changes();
@@ -338,16 +338,16 @@ impl<'c> Writer<'c> {
     }
 }
 
-/// What became of an operation that did not fail its batch.
+/// Result of an operation that did not fail its batch.
 #[derive(PartialEq, Eq)]
 enum Settled {
     Done,
     Refused,
-    /// Refused because of something that mending may help.
+    /// Refused because of damage that may be repairable.
     Damaged,
 }
 
-/// Lays a value or a refusal down; anything else fails the batch.
+/// Stores a value or a refusal as the reply; any other error fails the batch.
 fn settle<T>(hopeful: bool, to: &Slot<T>, outcome: Outcome<T>) -> Outcome<Settled> {
     let (answer, settled) = match outcome {
         Ok(value) => (Ok(value), Settled::Done),
@@ -361,7 +361,7 @@ fn settle<T>(hopeful: bool, to: &Slot<T>, outcome: Outcome<T>) -> Outcome<Settle
     Ok(settled)
 }
 
-/// A broken invariant must not take the writer down: the batch is undone and the store goes on.
+/// Catches a panic: a violated invariant undoes the batch, and the store continues.
 fn guard<T>(work: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());

@@ -1,7 +1,7 @@
-//! Every cell of every table, and bytes of the file at random, changed beneath the store (F5, L2, I1, I2, I3).
+//! Every cell of every table, and random bytes of the file, changed while the store is closed (F5, L2, I1, I2, I3).
 //!
-//! The judge is an untouched copy that goes through the same things: each run ends with the very same log there and here, or whoever
-//! asks for it is told by name that it is damaged. Nothing else may come out.
+//! The oracle is an untouched copy with the same operations: each run ends with the same log in both, or reads of it fail with a
+//! damage error. No other outcome is allowed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -22,11 +22,11 @@ use rusqlite::types::Value;
 use crate::damage::{copy, is_named};
 use crate::story::{OUTSIDE, STEPS_PER_RUN, Teller, json, key, name, outside, worker};
 
-/// How many runs there are; run `n` stops after `n + 1` steps of its story, so that each stage of a life is there.
+/// Number of runs; run `n` stops after `n + 1` steps of its story, so that every stage is present.
 const RUNS: u64 = STEPS_PER_RUN;
 const LEASE: Duration = Duration::from_secs(30);
 
-/// A directory with runs at every stage, and the time at which it was left.
+/// Returns a directory with runs at every stage, and the time at which it was closed.
 fn prepare() -> (tempfile::TempDir, Timestamp) {
     let directory = tempfile::tempdir().unwrap();
     let mut teller = Teller::default();
@@ -42,23 +42,23 @@ fn prepare() -> (tempfile::TempDir, Timestamp) {
     for run in ["r2", "r5"] {
         block_on(store.append_input(key(run), attempt_ended())).unwrap();
     }
-    // One stands still, with whatever it waits for.
+    // One run is paused, with all its open calls.
     block_on(store.append_input(key("r2"), pause())).unwrap();
     drop(store);
     let left = clock.now();
     (directory, left)
 }
 
-/// What came out of a store in the end: the log of each run, or how it was refused; and whatever was refused on the way.
+/// The final state of a store: the log of each run, or the error, and all errors on the way.
 struct Outcome {
     logs: BTreeMap<RunKey, Result<Vec<Record>, StoreError>>,
     refusals: Vec<StoreError>,
-    /// What was spent; nothing if it was refused.
+    /// The ledger; `None` if the query failed.
     spend: Option<Vec<SpendRow>>,
     mended: u64,
 }
 
-/// Goes through everything that can happen to the runs of a directory, until all of them have ended.
+/// Performs every operation on the runs of a directory, until all of them have ended.
 fn live_on(directory: &Path, left: Timestamp, keys: &BTreeSet<RunKey>, workers_inside: bool) -> Result<Outcome, StoreError> {
     let clock = Arc::new(ManualClock::default());
     clock.set(left);
@@ -76,7 +76,7 @@ fn live_on(directory: &Path, left: Timestamp, keys: &BTreeSet<RunKey>, workers_i
             life.tell(&key("r2"), Input::new(onward_core::event::RunResumed::default()));
         }
         if round == 2 {
-            // The same id as in the story: whoever got it then has it once.
+            // The same id as in the story: a repeat is recognized.
             keys.iter().for_each(|key| life.tell(key, signal(Some("s-1"))));
             keys.iter().for_each(|key| life.tell(key, signal(None)));
         }
@@ -91,7 +91,7 @@ fn live_on(directory: &Path, left: Timestamp, keys: &BTreeSet<RunKey>, workers_i
     Ok(Outcome { logs, refusals, spend, mended: store.stats().mended })
 }
 
-/// The log of a run without what depends on when and by whom it was written.
+/// Returns the log of a run without its times and epochs.
 fn read(store: &EmbeddedStore, key: &RunKey) -> Result<Vec<Record>, StoreError> {
     let mut records = block_on(store.read_log(key.clone(), None, Index(0), 1_000))?;
     for record in &mut records {
@@ -141,7 +141,7 @@ impl Life<'_> {
         answer.map_err(|error| self.refusals.push(error)).ok()
     }
 
-    /// Asks, and asks again after whatever the writer was to mend.
+    /// Calls `ask`, again after a possible repair by the writer.
     fn ask<T>(&mut self, ask: impl Fn(&EmbeddedStore) -> Result<T, StoreError>) -> Option<T> {
         for _ in 0..2 {
             if let Some(answer) = self.note(ask(self.store)) {
@@ -152,7 +152,7 @@ impl Life<'_> {
         self.note(ask(self.store))
     }
 
-    /// What is closed takes nothing, and what is not there either: that is no damage.
+    /// Appends an input; refusals by closed or missing runs are no damage.
     fn tell(&mut self, key: &RunKey, input: Input) {
         self.ask(|store| match block_on(store.append_input(key.clone(), input.clone())) {
             Err(error)
@@ -206,7 +206,7 @@ impl Life<'_> {
         }
     }
 
-    /// Whoever has something to do ends.
+    /// Ends every pending run.
     fn end_runs(&mut self) {
         for _ in 0..2 {
             let knows = [("order", vec![None]), ("parcel", vec![None])].map(|(kind, versions)| (name(kind), versions));
@@ -235,7 +235,7 @@ impl Life<'_> {
     }
 }
 
-/// Compares a damaged directory with the untouched one; returns the runs that are damaged.
+/// Compares a damaged directory with the untouched one; returns the damaged runs.
 fn compare(what: &str, found: &Outcome, expected: &Outcome) -> BTreeSet<RunKey> {
     for error in &found.refusals {
         assert!(is_named(error), "{what}: {error}");
@@ -251,13 +251,14 @@ fn compare(what: &str, found: &Outcome, expected: &Outcome) -> BTreeSet<RunKey> 
         }
     }
     for key in found.logs.keys() {
-        assert!(expected.logs.contains_key(key), "{what}: {key} came out of nothing");
+        assert!(expected.logs.contains_key(key), "{what}: {key} did not exist before");
     }
     damaged
 }
 
-/// A run may stand still, not be there yet, or lack an input, if somebody was told why by name: a page that it needs cannot be read, or
-/// its slot, its news or those of its parent are gone. What else it has that it should not have is silently different.
+/// Checks a run with a different log: it may have stopped, not exist yet, or lack an input, if an error named the damage: a page
+/// that it needs is unreadable, or its idempotency record, its outbox messages or its parent's are lost. Any other difference is
+/// silent damage.
 fn expect_told(
     what: &str,
     key: &RunKey,
@@ -268,7 +269,7 @@ fn expect_told(
     let told = found.refusals.iter().any(|error| matches!(error.code(), "log_corrupt" | "store_corrupt"));
     let same = |log: &[Record]| log.iter().zip(expected).take_while(|(found, expected)| found == expected).count();
     let stands_still = match log {
-        // What came from outside since then is there; the code has done nothing.
+        // Inputs since then are present; the code has committed nothing.
         Some(Ok(log)) => log.len() < expected.len() || log[same(log)..].iter().all(|record| record.commit.is_none()),
         Some(Err(error)) => error.code() == "run_not_found",
         None => true,
@@ -283,7 +284,7 @@ fn keys_of(directory: &Path) -> BTreeSet<RunKey> {
     page.runs.into_iter().map(|head| head.key).collect()
 }
 
-/// Another value of the same type.
+/// Returns another value of the same type.
 fn changed(value: Value) -> Value {
     match value {
         Value::Null => Value::Integer(1),
@@ -304,7 +305,7 @@ fn changed(value: Value) -> Value {
     }
 }
 
-/// All columns of all tables.
+/// Returns all columns of all tables.
 fn columns(db: &rusqlite::Connection) -> Vec<(String, String)> {
     let sql =
         "SELECT t.name, c.name FROM sqlite_schema t JOIN pragma_table_info(t.name) c WHERE t.type = 'table' ORDER BY 1, c.cid";
@@ -329,7 +330,7 @@ fn a_changed_cell_of_any_table_is_mended_or_named_and_other_runs_go_on_to_their_
     let (mut cases, mut mended, mut damaged_runs) = (0, 0, 0);
     for (number, (table, column)) in (0..).zip(columns) {
         let rows: i64 = db.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap();
-        // Two of them, others for each column: from the first to the last.
+        // Two rows, different ones for each column.
         let chosen = BTreeSet::from([number % rows.max(1), (number * 7 + rows - 1) % rows.max(1)]);
         for row in chosen.into_iter().filter(|row| (0..rows).contains(row)) {
             let what = format!("{table}.{column} of row {row}");
@@ -340,26 +341,26 @@ fn a_changed_cell_of_any_table_is_mended_or_named_and_other_runs_go_on_to_their_
             cases += 1;
             let found = match live_on(directory.path(), left, &keys, false) {
                 Ok(found) => found,
-                Err(error) => panic!("{what}: one cell must not close the directory: {error}"),
+                Err(error) => panic!("{what}: one damaged cell must not prevent opening: {error}"),
             };
             let damaged = compare(&what, &found, &expected);
-            // A row belongs to one run, whose parent or child may wait in vain; a large payload to all that have it.
+            // A row belongs to one run, whose parent or child may wait for it; a large payload belongs to all runs that have it.
             let touched = if ["blobs", "payloads"].contains(&table.as_str()) { 4 } else { 2 };
             assert!(damaged.len() <= touched, "{what}: {damaged:?} {:?}", found.refusals);
             mended += u64::from(found.mended > 0);
             damaged_runs += damaged.len();
         }
     }
-    println!("{cases} cells changed, {mended} times something was mended, {damaged_runs} runs were damaged");
+    println!("{cases} cells changed, {mended} repairs, {damaged_runs} runs damaged");
     assert!(cases > 100 && mended > 30, "{cases} {mended}");
 }
 
-/// Changes one cell by plain SQL; says whether there was something to change.
+/// Changes one cell by plain SQL; returns whether it was changed.
 fn change_cell(directory: &Path, table: &str, column: &str, row: i64) -> bool {
     let db = rusqlite::Connection::open(directory.join("onward.db")).unwrap();
     let read = format!("SELECT rowid, {column} FROM {table} LIMIT 1 OFFSET ?1");
     let (rowid, value): (i64, Value) = db.query_row(&read, [row], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
-    // Where there was nothing and nothing may be, or where a row stands already, the change is refused.
+    // The change is refused if it violates NOT NULL or a unique index.
     let sql = format!("UPDATE {table} SET {column} = ?2 WHERE rowid = ?1");
     db.execute(&sql, rusqlite::params![rowid, changed(value)]).is_ok_and(|changed| changed == 1)
 }
@@ -403,6 +404,6 @@ fn a_changed_byte_anywhere_in_the_file_is_mended_or_named_and_never_other_data()
             }
         }
     }
-    println!("{FLIPS} flips: {refused} directories refused, {mended} mended, {damaged} runs damaged");
-    assert!(refused * 5 < FLIPS && damaged < FLIPS * keys.len() / 4, "most runs go on");
+    println!("{FLIPS} flips: {refused} directories refused, {mended} repaired, {damaged} runs damaged");
+    assert!(refused * 5 < FLIPS && damaged < FLIPS * keys.len() / 4, "most runs continue");
 }

@@ -1,4 +1,4 @@
-//! A clock that is set while workers hold runs and tasks (F9).
+//! The system clock is set while workers hold runs and tasks (F9).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn worker() -> WorkerId {
     WorkerId::new("w").unwrap()
 }
 
-/// A worker that holds a run, which has a timer of an hour, and a task of that run.
+/// Returns a store with a worker that holds a run with a timer of one hour, and a task of that run.
 fn site() -> Site {
     let (directory, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::default()));
     let store = EmbeddedStore::open(directory.path(), Options { clock: clock.clone(), ..Options::default() }).unwrap();
@@ -52,11 +52,11 @@ fn site() -> Site {
 }
 
 impl Site {
-    /// What a look for what is due did: timers fired, tasks expired, workers lost.
+    /// Expires what is due; returns the numbers of fired timers, expired tasks and lost workers.
     fn expire(&self) -> (u64, u64, u64) {
         let expired = block_on(self.store.expire(100)).unwrap();
         let due = expired.next_due.map(|due| due.since(self.clock.now()));
-        assert!(due.is_none_or(|due| !due.is_zero()), "nothing is due any more, so nothing need be done at once");
+        assert!(due.is_none_or(|due| !due.is_zero()), "nothing is due at once");
         (expired.timers_fired, expired.tasks_expired, expired.workers_lost)
     }
 
@@ -71,13 +71,13 @@ impl Site {
 fn a_clock_that_is_set_forward_fires_timers_and_takes_no_lease() {
     let site = site();
     site.clock.jump(DAY_MS);
-    assert_eq!(site.expire(), (1, 0, 0), "the timer is due, and the worker is as alive as before");
+    assert_eq!(site.expire(), (1, 0, 0), "the timer is due, and the session has not ended");
     for _ in 0..10 {
         site.clock.advance(LEASE / 3);
         assert_eq!(site.expire(), (0, 0, 0));
         site.beat();
     }
-    // A worker that is silent is lost as soon as ever, and so is what it held.
+    // A silent worker is lost after its lease, with everything it held.
     site.clock.advance(LEASE + Duration::from_secs(1));
     assert_eq!(site.expire(), (0, 1, 1));
 }
@@ -97,5 +97,5 @@ fn a_clock_that_is_set_back_keeps_no_dead_worker_alive() {
     site.clock.jump(-3_600_000);
     site.clock.advance(LEASE + Duration::from_secs(1));
     let expired = block_on(site.store.expire(100)).unwrap();
-    assert_eq!((expired.timers_fired, expired.workers_lost), (0, 1), "its runs are free; its timer waits for its time");
+    assert_eq!((expired.timers_fired, expired.workers_lost), (0, 1), "its runs are free; the timer is not due");
 }

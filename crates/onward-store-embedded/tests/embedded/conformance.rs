@@ -1,4 +1,4 @@
-//! The suite that every store passes, with the store closed and opened again where that matters.
+//! The conformance suite, with the store reopened midway.
 
 use std::sync::Arc;
 

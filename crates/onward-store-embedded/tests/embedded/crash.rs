@@ -1,4 +1,4 @@
-//! Another process tells the story and dies in the middle of it; what it was answered must be there (F1, F2, F4, F7, F33).
+//! Another process performs the story and is killed midway; every acknowledged write must survive (F1, F2, F4, F7, F33).
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -15,7 +15,7 @@ use crate::random::{Random, is_torture};
 use crate::shim;
 use crate::story::{STEPS_PER_RUN, Teller, check_survivors, json, key, new_run, step_completed, worker};
 
-/// What the other process is to do; this very test binary is started again with it.
+/// Role of the other process, for which this test binary is started again.
 const ROLE: &str = "ONWARD_TEST_ROLE";
 const STEPS: u64 = 6 * STEPS_PER_RUN;
 
@@ -55,10 +55,10 @@ impl Runner {
 
 pub struct Ended {
     pub status: ExitStatus,
-    /// How many steps were answered.
+    /// Number of acknowledged steps.
     pub answered: u64,
     pub last_line: String,
-    /// What it said about single runs.
+    /// Its reports about single runs.
     pub said: Vec<String>,
 }
 
@@ -69,7 +69,7 @@ fn other_process(role: &str, directory: &Path) -> Command {
     command
 }
 
-/// Starts the other process, and returns when it says that it begins.
+/// Starts the other process and returns once it has begun.
 pub fn start_child(role: &str, directory: &Path) -> Child {
     let mut child = other_process(role, directory).spawn().unwrap();
     let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
@@ -95,13 +95,13 @@ pub fn run_child(role: &str, directory: &Path, environment: &[(&str, &str)]) -> 
     Ended { status: child.wait().unwrap(), answered, last_line, said }
 }
 
-/// Opens a directory in another process, which is killed there.
+/// Opens a directory in another process, which is killed at `point`.
 pub fn kill_at(point: &str, directory: &Path) {
     let ended = run_child("tell", directory, &[("ONWARD_FAILPOINT", point)]);
     assert_eq!(ended.status.signal(), Some(9), "{point}: {}", ended.last_line);
 }
 
-/// Not a test of its own: does nothing unless it is started by one of the tests below.
+/// Entry point of the other process; does nothing unless one of the tests below started it.
 #[test]
 fn the_other_process() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -112,7 +112,7 @@ fn the_other_process() {
         Ok(store) => store,
         Err(error) => return println!("\nchild refused {}", error.code()),
     };
-    // A line begins anew: the test harness has written its own without ending it.
+    // Starts a new line: the test harness has written its own without ending it.
     println!("\nchild opened");
     if role == "hold" {
         std::io::stdout().flush().unwrap();
@@ -137,7 +137,7 @@ fn the_other_process() {
     println!("child finished");
 }
 
-/// Many runs at once, so that batches are large; every answer is said aloud as soon as it is there.
+/// Commits on many runs at once, so that batches are large; prints every acknowledgment immediately.
 fn tell_in_a_crowd(store: &EmbeddedStore) {
     std::thread::scope(|scope| {
         for id in 0..CROWD {
@@ -176,7 +176,7 @@ fn a_crowd_of_writers_that_is_killed_loses_no_answer() {
         }
         assert!(answered.len() > 1, "{point}:{hit} {answered:?}");
         let store = crate::story::open(directory.path());
-        // `remember` checks that every log is whole and every head what its log says.
+        // `remember` checks that every log is complete and every head agrees with its log.
         let found = crate::story::remember(&store);
         for (id, n) in answered {
             let (head, _) = found.runs.iter().find(|(head, _)| head.key == key(&id)).expect("the run is there");
@@ -189,7 +189,7 @@ fn a_crowd_of_writers_that_is_killed_loses_no_answer() {
     }
 }
 
-/// After a failure: writes are refused for good, reads go on.
+/// Prints whether, after a failure, writes are still refused and reads still work.
 fn report_failure(store: &EmbeddedStore, error: &StoreError) {
     let again = block_on(store.start_run(new_run("again"), None)).unwrap_err();
     let read = block_on(store.read_log(key("r0"), None, Index(0), 100)).is_ok();
@@ -209,7 +209,7 @@ fn the_story_without_a_fault_is_the_one_of_the_reference() {
 fn a_process_killed_at_any_failpoint_loses_nothing_it_was_answered() {
     for point in FAILPOINTS {
         let mut killed = 0;
-        // Early, somewhere, late; a point that is passed once or twice in a life is met once or twice.
+        // Early, midway and late; some points are reached only once or twice.
         for hit in [1, 2, 9, 40] {
             let directory = tempfile::tempdir().unwrap();
             let ended = run_child("tell", directory.path(), &[("ONWARD_FAILPOINT", &format!("{point}:{hit}"))]);
@@ -220,7 +220,7 @@ fn a_process_killed_at_any_failpoint_loses_nothing_it_was_answered() {
             }
             check_survivors(directory.path(), ended.answered);
         }
-        assert!(killed > 0, "{point} was never met");
+        assert!(killed > 0, "{point} was never reached");
     }
 }
 
@@ -232,7 +232,7 @@ fn every_failpoint_is_met() {
     run_child("tell", &data, &[("ONWARD_FAILPOINT_LOG", log.to_str().unwrap())]);
     let met = std::fs::read_to_string(log).unwrap();
     for point in FAILPOINTS {
-        assert!(met.lines().any(|line| line == *point), "{point} was not met");
+        assert!(met.lines().any(|line| line == *point), "{point} was not reached");
     }
 }
 
@@ -248,13 +248,13 @@ fn a_failed_sync_stops_the_store_and_loses_nothing_it_was_answered() {
         if ended.last_line == "child failed store_stopped store_stopped readable" {
             failed += 1;
         } else {
-            // The first syncs belong to opening; and the last may fall into closing, where nothing is promised any more.
+            // The first syncs belong to opening; the last may belong to closing, which promises nothing.
             let harmless = ended.answered == 0 || ended.answered == STEPS;
             assert!(harmless, "the {count}. sync, after {} answers: {}", ended.answered, ended.last_line);
         }
         check_survivors(directory.path(), ended.answered);
     }
-    assert!(failed >= 5, "only {failed} syncs failed in the middle of the story");
+    assert!(failed >= 5, "only {failed} syncs failed midway");
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn a_process_killed_in_the_middle_of_a_page_loses_nothing_it_was_answered() {
     assert!(torn >= 8, "only {torn} pages were torn");
 }
 
-/// F2. All of them in `cargo xtask torture`, some of them by chance here.
+/// F2. `cargo xtask torture` tries all of them, this test a random sample.
 #[test]
 fn a_process_killed_at_any_write_or_sync_loses_nothing_it_was_answered() {
     let library = shim::library();
@@ -283,7 +283,7 @@ fn a_process_killed_at_any_write_or_sync_loses_nothing_it_was_answered() {
         let directory = tempfile::tempdir().unwrap();
         let environment = [("LD_PRELOAD", library.to_str().unwrap()), ("SHIM_KILL", &at.to_string())];
         let ended = run_child("tell", directory.path(), &environment);
-        // Closing may take a write or two less than it took when they were counted.
+        // Closing may take a write or two less than when they were counted.
         let is_killed = ended.status.signal() == Some(9);
         assert!(is_killed || (ended.status.success() && at + 4 > count), "write or sync {at} of {count}: {}", ended.last_line);
         check_survivors(directory.path(), ended.answered);

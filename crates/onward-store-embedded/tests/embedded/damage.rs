@@ -1,4 +1,4 @@
-//! Bytes that change by themselves: found, named, and no harm to the neighbors (F5, L2).
+//! Changed bytes are detected and reported, without harm to other runs (F5, L2).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use crate::story::{STEPS_PER_RUN, Teller, json, key, name, open, remember, worke
 
 const RUNS: u64 = 3;
 
-/// A directory with a few runs in it, everything copied out of the write-ahead log.
+/// Returns a directory with a few runs and an empty write-ahead log.
 pub fn told() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let mut teller = Teller::default();
     let options = onward_store_embedded::Options { clock: teller.clock(), ..Default::default() };
     let store = EmbeddedStore::open(directory.path(), options).unwrap();
-    // The last run stays open, so that damage to it is met by writes too.
+    // The last run stays open, so that writes meet its damage, too.
     (0..RUNS * STEPS_PER_RUN - 1).for_each(|step| teller.tell(&store, step).unwrap());
     drop(store);
     directory
@@ -80,7 +80,7 @@ fn a_flipped_byte_in_any_event_isolates_its_run_and_no_other() {
             read(&store, &other.key).unwrap();
         }
         give_up(&store, &key(&id), Index(index as u64));
-        // Others take inputs; a closed one says that it is closed.
+        // Other runs take inputs; a closed one reports that it is closed.
         let answer = block_on(store.append_input(key("r0-child"), signal()));
         if id != "r0-child" {
             answer.unwrap();
@@ -88,8 +88,8 @@ fn a_flipped_byte_in_any_event_isolates_its_run_and_no_other() {
     }
 }
 
-/// What the hint of `log_corrupt` says: the run can be ended and deleted although its log cannot be read. What is appended to an open
-/// run follows its last event and its last commit: where one of them is damaged, only a backup helps.
+/// Follows the hint of `log_corrupt`: the run can be terminated and deleted although its log is unreadable. An append to an open
+/// run needs its last event and its last commit: if one of them is damaged, only a backup helps.
 fn give_up(store: &EmbeddedStore, key: &RunKey, damaged: Index) {
     let hint = StoreError::LogCorrupt { key: key.clone(), index: damaged, why: String::new() }.hint().unwrap();
     assert!(hint.contains("a backup") && hint.contains("`onward run terminate`, then `onward run delete`"), "{hint}");
@@ -107,7 +107,7 @@ fn give_up(store: &EmbeddedStore, key: &RunKey, damaged: Index) {
     }
     match block_on(store.delete_runs(Delete::Run { key: key.clone(), reason: "damaged".to_owned() })) {
         Ok(deleted) => assert_eq!(deleted, 1),
-        // News of it, or for its children, are still to be carried; then it can go.
+        // It or its children have undelivered messages; it can be deleted later.
         Err(error) => assert_eq!(error.code(), "run_busy", "{error}"),
     }
 }
@@ -119,7 +119,7 @@ fn damage_in_any_page_is_an_error_with_a_name_and_never_a_panic_or_other_data() 
     let length = std::fs::metadata(original.path().join("onward.db")).unwrap().len();
     let pages = length / 8192;
     for page in 1..pages {
-        // Three places in each page: its header, its middle, its end.
+        // Three offsets in each page: header, middle, end.
         for offset in [3, 4_000, 8_100] {
             let directory = copy(original.path());
             let path = directory.path().join("onward.db");
@@ -157,12 +157,12 @@ fn damage_in_any_page_is_an_error_with_a_name_and_never_a_panic_or_other_data() 
     }
 }
 
-/// Damage has a name; and what was mended meanwhile is to be asked for again.
+/// Returns whether an error reports damage, or a repair after which to retry.
 pub fn is_named(error: &StoreError) -> bool {
-    ["log_corrupt", "store_corrupt"].contains(&error.code()) || error.to_string().contains("made again, ask again")
+    ["log_corrupt", "store_corrupt"].contains(&error.code()) || error.to_string().contains("rebuilt, retry")
 }
 
-/// Whatever does not name a run; answers are not looked at.
+/// Calls every operation that does not name a run; returns the errors.
 fn ask_everything(store: &EmbeddedStore) -> Vec<StoreError> {
     let knows = [("order", vec![None]), ("parcel", vec![None])].map(|(kind, versions)| (name(kind), versions));
     let runs = ClaimRuns { worker: worker(), namespace: Default::default(), knows: Arc::new(knows.into()), limit: 10 };
@@ -182,7 +182,7 @@ fn ask_everything(store: &EmbeddedStore) -> Vec<StoreError> {
     answers.into_iter().filter_map(Result::err).collect()
 }
 
-/// Whoever meets a damaged index first asks again, and is never told that the store is beyond help.
+/// The first use of a damaged index fails with a transient error, and never as if the store were beyond repair.
 #[test]
 fn a_damaged_index_is_a_transient_error_once_and_none_after_that() {
     let original = told();
@@ -208,7 +208,7 @@ fn a_damaged_index_is_a_transient_error_once_and_none_after_that() {
     assert!(met > 3, "{met}");
 }
 
-/// A run's row is only a view: it is made again from the log.
+/// A run's row is only a view: it is rebuilt from the log.
 #[test]
 fn a_damaged_row_of_a_run_is_read_from_its_log_instead() {
     let directory = told();
@@ -219,12 +219,12 @@ fn a_damaged_row_of_a_run_is_read_from_its_log_instead() {
     let store = open(directory.path());
     assert_eq!(remember(&store), whole);
     block_on(store.append_input(key("r2"), signal())).unwrap();
-    // It is open, and its engine may delete it all the same: the log says whose it is.
+    // It is an open external run and may be deleted: the log identifies it.
     let delete = Delete::Run { key: key("outside"), reason: String::new() };
     assert_eq!(block_on(store.delete_runs(delete)).unwrap(), 1);
 }
 
-/// LG4: nobody can make it again, and another run of that id is no reason to forget it.
+/// LG4: it cannot be rebuilt, and another run with that id does not remove it.
 #[test]
 fn a_damaged_row_of_the_ledger_of_a_run_that_is_gone_stays_and_is_told() {
     let directory = tempfile::tempdir().unwrap();
@@ -249,7 +249,7 @@ fn a_damaged_row_of_the_ledger_of_a_run_that_is_gone_stays_and_is_told() {
             let store = open(directory.path());
             let ask = |_| {
                 let answer = spend(&store);
-                block_on(store.append_input(key("r"), signal())).unwrap(); // damage that somebody met is mended with the next write
+                block_on(store.append_input(key("r"), signal())).unwrap(); // damage is repaired with the next write
                 answer
             };
             let answers: Vec<_> = (0..3).map(ask).collect();
@@ -261,7 +261,7 @@ fn a_damaged_row_of_the_ledger_of_a_run_that_is_gone_stays_and_is_told() {
     }
 }
 
-/// A bug of a worker must not take the store down.
+/// A bug in a worker must not stop the store.
 #[test]
 fn a_commit_that_breaks_an_invariant_harms_nobody_else() {
     let directory = tempfile::tempdir().unwrap();
@@ -286,7 +286,7 @@ fn a_commit_that_breaks_an_invariant_harms_nobody_else() {
     assert_eq!(store.stopped(), None);
 }
 
-/// Also not when whoever claims takes one at a time.
+/// This also holds for claims of one task at a time.
 #[test]
 fn a_task_whose_input_is_damaged_is_not_in_the_way_of_the_others() {
     let directory = tempfile::tempdir().unwrap();
@@ -341,7 +341,7 @@ fn a_damaged_large_payload_is_found_by_its_hash() {
     drop(db);
     let store = open(directory.path());
     assert_eq!(read(&store, &key("r0")).unwrap_err().code(), "log_corrupt");
-    // A damaged run can still be deleted, and takes its references with it.
+    // A damaged run can still be deleted, with its references.
     let news = block_on(store.deliveries(100));
     let done = news.unwrap().into_iter().map(|(id, _)| id).collect();
     block_on(store.finish_deliveries(done)).unwrap();

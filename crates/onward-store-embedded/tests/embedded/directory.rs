@@ -1,4 +1,4 @@
-//! Who may open a directory, and what is refused without being touched.
+//! Opening and locking of directories, and refusals that change nothing.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ fn refusal(directory: &Path) -> StoreError {
     EmbeddedStore::open(directory, Options::default()).unwrap_err()
 }
 
-/// Every file of a directory, byte for byte.
+/// Returns every file of a directory, byte for byte.
 fn contents(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
     entries.map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap())).collect()
@@ -35,7 +35,7 @@ fn an_empty_path_is_not_the_current_directory() {
     let refused = [refusal(Path::new("")), EmbeddedStore::open_read_only("").err().unwrap()];
     for error in refused {
         assert_eq!(error.code(), "directory_unusable");
-        assert_eq!(error.to_string(), "the empty path cannot be used: a directory needs a name; the current one is `.`");
+        assert_eq!(error.to_string(), "the empty path cannot be used: a directory needs a name; use `.` for the current one");
     }
 }
 
@@ -57,7 +57,7 @@ fn a_newer_format_is_refused_and_left_untouched() {
     let path = directory.path().join("onward.db");
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[60..64].copy_from_slice(&(FORMAT + 1).to_be_bytes());
-    // A newer program would have its own checksum there.
+    // Without a page checksum: a newer program would have written its own.
     bytes[8184..8192].fill(0);
     std::fs::write(&path, bytes).unwrap();
     std::fs::remove_file(directory.path().join("onward.lock")).unwrap();
@@ -92,9 +92,9 @@ fn a_database_that_is_none_is_refused_with_what_is_wrong_with_it_and_left_untouc
     let whole = std::fs::read(whole.path().join("onward.db")).unwrap();
     let cases: [(&[u8], &str); 4] = [
         (b"", "is empty: if it never held runs, remove it, else restore a backup"),
-        (&whole[..60], "is cut off: restore a backup"),
-        (b"\0\0\0\0", "was made by another program, or its beginning was overwritten"),
-        (&foreign_database(), "was made by another program"),
+        (&whole[..60], "is truncated: restore a backup"),
+        (b"\0\0\0\0", "was written by another program, or its beginning was overwritten"),
+        (&foreign_database(), "was written by another program"),
     ];
     for (bytes, why) in cases {
         let directory = tempfile::tempdir().unwrap();
@@ -118,7 +118,7 @@ fn a_database_that_is_a_directory_or_cannot_be_read_is_refused_by_name() {
     assert_eq!((error.code(), error.hint().is_some()), ("directory_foreign", true));
     assert!(error.to_string().ends_with("its onward.db is not a file"), "{error}");
     std::fs::remove_dir(&path).unwrap();
-    // What nobody can open, whatever their rights: a link to itself.
+    // A link to itself cannot be opened, whatever the permissions.
     std::os::unix::fs::symlink("onward.db", &path).unwrap();
     for error in [refusal(directory.path()), EmbeddedStore::open_read_only(directory.path()).unwrap_err()] {
         assert_eq!((error.code(), error.hint().is_some()), ("directory_unusable", true), "{error}");
@@ -175,7 +175,7 @@ fn a_reader_sees_what_another_store_writes_and_cannot_write() {
     assert_eq!(block_on(reader.start_run(new_run("s"), None)).unwrap_err().code(), "store_read_only");
     assert_eq!(block_on(reader.heartbeat(worker(), std::time::Duration::ZERO)).unwrap_err().code(), "store_read_only");
     drop(store);
-    // Also when nobody writes.
+    // Also without a writer.
     assert_eq!(remember(&reader).runs.len(), 1);
     assert_eq!(remember(&EmbeddedStore::open_read_only(directory.path()).unwrap()).runs.len(), 1);
 }

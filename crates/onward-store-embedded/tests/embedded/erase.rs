@@ -1,4 +1,4 @@
-//! S40: what is left in the files of a directory of a run that was deleted.
+//! S40: remains of a deleted run in the files of a directory.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use onward_store_embedded::EmbeddedStore;
 
 use crate::story::{json, key, name, new_run, open, step_completed, worker};
 
-/// In every payload of the run that is deleted, and in no other.
+/// Text in every payload of the deleted run, and in no other.
 const CANARY: &str = "canary-4711";
 
-/// How long the store may take to cut its log.
+/// Time within which the store must truncate its log.
 const DEADLINE: Duration = Duration::from_secs(300);
 
 fn commit(store: &EmbeddedStore, head: &RunHead, n: u64, at: u64, events: Vec<Event>) {
@@ -36,12 +36,12 @@ fn commit(store: &EmbeddedStore, head: &RunHead, n: u64, at: u64, events: Vec<Ev
     block_on(store.commit(commit)).unwrap();
 }
 
-/// A payload with the canary: a small one, or one that is kept apart for its size.
+/// Returns a payload with the canary: a small one, or one that is stored apart for its size.
 fn payload(what: &str, bytes: usize) -> Payload {
     json(format!(r#"{{"what":"{what}","canary":"{CANARY}","fill":"{}"}}"#, "x".repeat(bytes)))
 }
 
-/// A run with the canary in everything that it can hold, in two generations.
+/// Creates a run with the canary in everything that it can hold, in two generations.
 fn live(store: &EmbeddedStore, id: &str, bytes: usize) {
     let mut new = new_run(id);
     new.started.input = payload("input", bytes);
@@ -92,14 +92,14 @@ fn live(store: &EmbeddedStore, id: &str, bytes: usize) {
     commit(store, &head, head.next_commit, ended, vec![RunFailed { failure, attempts: None }.into()]);
 }
 
-/// A run of another kind, which is not claimed in the place of the one that is deleted.
+/// Returns a run of another kind, so that it is not claimed in place of the deleted one.
 fn beside(id: &str) -> NewRun {
     let mut run = new_run(id);
     run.started.kind = name("beside");
     run
 }
 
-/// The files of the directory that hold the canary, each with the place of the first one.
+/// Returns the files of the directory that contain the canary, each with its first offset.
 fn found(directory: &Path) -> Vec<(String, usize)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {
@@ -125,7 +125,7 @@ fn no_file_holds_what_a_deleted_run_held() {
     let store = open(directory.path());
     let sizes = [10, 700, 5_000, 300_000];
     for (number, bytes) in sizes.into_iter().enumerate() {
-        // Others beside it, so that pages are shared, split and joined.
+        // Other runs beside it, so that pages are shared, split and joined.
         for other in 0..20 {
             block_on(store.start_run(beside(&format!("before-{number}-{other}")), None)).unwrap();
         }
@@ -134,7 +134,7 @@ fn no_file_holds_what_a_deleted_run_held() {
             block_on(store.start_run(beside(&format!("after-{number}-{other}")), None)).unwrap();
         }
     }
-    assert!(!found(directory.path()).is_empty(), "the canary can be found at all");
+    assert!(!found(directory.path()).is_empty(), "the canary is present before");
     for number in 0..sizes.len() {
         let delete = Delete::Run { key: key(&format!("r{number}")), reason: "asked for".to_owned() };
         assert_eq!(block_on(store.delete_runs(delete)).unwrap(), 1);
@@ -142,7 +142,7 @@ fn no_file_holds_what_a_deleted_run_held() {
     until_erased(directory.path());
     drop(store);
     assert_eq!(found(directory.path()), []);
-    // The log was cut in the middle of its life, which is no damage.
+    // The log was truncated midway, which is no damage.
     let store = open(directory.path());
     assert!(block_on(store.read_run(key("after-0-0"), None)).unwrap().is_some());
     assert!(block_on(store.read_run(key("r0"), None)).unwrap().is_none());

@@ -1,4 +1,4 @@
-//! Bytes of the write-ahead log that change after a kill: what was acknowledged is there, or its loss is named (I6, F5).
+//! Bytes of the write-ahead log that change after a kill: acknowledged writes survive, or their loss is reported (I6, F5).
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::damage::copy;
 use crate::random::{Random, rounds};
 use crate::story::{expected, key, new_run, open, remember};
 
-/// A directory whose process was killed, with the number of steps that it had answered.
+/// Returns the directory of a killed process, with the number of steps that it had acknowledged.
 pub fn killed(point: &str) -> (tempfile::TempDir, u64) {
     let directory = tempfile::tempdir().unwrap();
     let ended = run_child("tell", directory.path(), &[("ONWARD_FAILPOINT", point)]);
@@ -30,7 +30,7 @@ fn log(directory: &Path) -> PathBuf {
     directory.join("onward.db-wal")
 }
 
-/// Where the last frame of the log ends: behind it is what an earlier round of the file left.
+/// Returns the end of the last frame of the log: behind it is what an earlier round of the file left.
 fn log_end(directory: &Path) -> usize {
     let bytes = std::fs::read(log(directory)).unwrap();
     let frames = bytes[32..].chunks_exact(8_216).take_while(|frame| frame[8..16] == bytes[16..24]).count();
@@ -38,19 +38,19 @@ fn log_end(directory: &Path) -> usize {
     32 + frames * 8_216
 }
 
-/// Opens a damaged directory: it says so, refuses writes and lets itself be read.
+/// Opens a damaged directory: it reports the damage, refuses writes and can be read.
 #[track_caller]
 fn assert_damaged(directory: &Path) {
     for store in [EmbeddedStore::open(directory, Options::default()), EmbeddedStore::open_read_only(directory)] {
         let store = store.unwrap();
-        let damage = store.damage().expect("the damage is named").clone();
+        let damage = store.damage().expect("the damage is reported").clone();
         assert!(damage.frames_lost > 0, "{damage}");
         let refused = block_on(store.start_run(new_run("new"), None)).unwrap_err();
         assert_eq!(refused.code(), "store_damaged");
         assert!(refused.to_string().contains(&damage.why), "{refused}");
         assert!(refused.hint().unwrap().contains("onward doctor --repair"));
         assert_eq!(store.stopped(), Some(damage.why));
-        // What can be read is read; nothing panics.
+        // Reads return what is readable; nothing panics.
         if let Err(error) = block_on(store.read_log(key("r0"), None, Index(0), 10)) {
             assert!(["run_not_found", "log_corrupt", "store_corrupt"].contains(&error.code()), "{error}");
         }
@@ -77,19 +77,19 @@ fn a_flipped_byte_in_the_log_of_a_killed_process_is_never_a_shorter_history() {
         let before = contents(directory.path());
         if EmbeddedStore::examine(directory.path()).unwrap().is_some() {
             assert_damaged(directory.path());
-            assert_eq!(contents(directory.path()), before, "a damaged directory is left as it is");
+            assert_eq!(contents(directory.path()), before, "a damaged directory is not changed");
             if round % 4 == 0 {
                 crate::repair::assert_repaired(directory.path(), &[expected(*answered), expected(answered + 1)]);
             }
             continue;
         }
-        // Bytes that nobody needs: frames of an earlier round of the log, or of a commit that nobody was answered for.
+        // Unused bytes: frames of an earlier round of the log, or of an unacknowledged commit.
         let found = remember(&open(directory.path()));
         assert!(found == expected(*answered) || found == expected(answered + 1), "round {round}: byte {at} of {length}");
     }
 }
 
-/// Only the mark can tell: nothing follows the last commit.
+/// Only the mark shows it: nothing follows the last commit.
 #[test]
 fn a_flipped_byte_in_the_last_acknowledged_commit_is_damage() {
     let (original, _) = killed("after_reply:58");
@@ -118,7 +118,7 @@ fn a_log_that_is_gone_cut_or_begins_with_other_bytes_is_damage() {
         flip(&log(directory.path()), at, 1);
         assert_damaged(directory.path());
     }
-    // What SQLite makes again, and what is only evidence.
+    // Files that SQLite recreates, or that are only evidence.
     for name in ["onward.db-shm", "onward.synced"] {
         let directory = copy(original.path());
         flip(&directory.path().join(name), 20, 1);
@@ -129,7 +129,7 @@ fn a_log_that_is_gone_cut_or_begins_with_other_bytes_is_damage() {
     }
 }
 
-/// Without the mark, a flip before the last two commits is still found by what follows it.
+/// Without the mark, a flip before the last two commits is still detected by the frames that follow.
 #[test]
 fn a_flipped_byte_is_found_without_the_mark_if_later_commits_follow() {
     let (original, _) = killed("after_reply:58");
@@ -142,7 +142,7 @@ fn a_flipped_byte_is_found_without_the_mark_if_later_commits_follow() {
     }
 }
 
-/// A store that is closed while another process reads leaves its log, and one that is killed in the middle of closing is whole.
+/// A store that is closed while another process reads keeps its log; one that is killed while closing is complete.
 #[test]
 fn a_log_that_a_reader_held_back_is_there_at_the_next_opening() {
     let directory = tempfile::tempdir().unwrap();
@@ -161,7 +161,7 @@ fn a_log_that_a_reader_held_back_is_there_at_the_next_opening() {
     assert_eq!(remember(&open(directory.path())).runs.len(), 2);
 }
 
-/// A frame has a checksum of 64 bits, by which one changed byte of it is found and put right.
+/// A frame has a 64-bit checksum, by which a single changed byte is found and corrected.
 #[test]
 fn one_flipped_byte_in_a_frame_costs_nothing_after_a_repair() {
     let (original, answered) = killed("after_reply:58");
@@ -180,7 +180,8 @@ fn one_flipped_byte_in_a_frame_costs_nothing_after_a_repair() {
     }
 }
 
-/// More than one byte of a frame cannot be put right: the rows of the page that verify are kept, and the frame before has the others.
+/// More than one changed byte of a frame cannot be corrected: the rows of the page that verify are kept, and an earlier frame has
+/// the others.
 #[test]
 fn rows_of_a_damaged_frame_that_verify_are_kept() {
     let original = tempfile::tempdir().unwrap();
@@ -200,7 +201,7 @@ fn rows_of_a_damaged_frame_that_verify_are_kept() {
     assert!(last.len() >= 2, "{last:?}");
     for number in last.into_values() {
         let frame = 32 + number * 8_216;
-        // In the row that was written first, which the page ends with.
+        // In the row that was written first, at the end of the page.
         flip(&log(directory.path()), frame + 24 + 8_180, 0x55);
         flip(&log(directory.path()), frame + 24 + 8_170, 0x55);
     }

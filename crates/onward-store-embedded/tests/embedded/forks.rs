@@ -1,4 +1,4 @@
-//! Forks of long conversations: another process is killed while it writes one, which is then there as a whole or not at all (Z6).
+//! Forks of long conversations: a process is killed while it writes one, which is then complete or absent (Z6).
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -28,7 +28,7 @@ fn checkpoint() -> Event {
     RunContinued { input: json("null"), checkpoint: Some(Box::new(checkpoint)) }.into()
 }
 
-/// A directory with a run that has had so many turns, of which each has said something.
+/// Returns a directory with a run of many turns, each with a large state.
 fn talked() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
@@ -80,7 +80,7 @@ fn forked(store: &EmbeddedStore) -> Forked {
     reopen::fork(&head, logs, &records, &fork, head.updated_at).unwrap()
 }
 
-/// The other process.
+/// Writes the fork, in the other process.
 pub fn write_fork(store: &EmbeddedStore) {
     let Forked { logs, news } = forked(store);
     println!("child begins fork");
@@ -89,7 +89,7 @@ pub fn write_fork(store: &EmbeddedStore) {
     println!("child finished");
 }
 
-/// Whether the fork is there, with everything that it has to have; and the directory is well either way.
+/// Returns whether the fork exists, complete; the directory is intact either way.
 fn survived(directory: &Path) -> bool {
     let store = open(directory);
     let found = remember(&store);
@@ -100,7 +100,7 @@ fn survived(directory: &Path) -> bool {
     };
     let logs = logs_of(&store, "f", &head);
     assert_eq!(logs, forked(&store).logs);
-    logs.into_iter().for_each(|log| drop(Log::load(log).expect("the log is whole")));
+    logs.into_iter().for_each(|log| drop(Log::load(log).expect("the log is complete")));
     true
 }
 
@@ -115,7 +115,7 @@ fn a_fork_whose_process_is_killed_is_there_whole_or_not_at_all() {
         let is_there = survived(directory.path());
         assert_eq!(is_there, ["after_commit", "before_reply", "after_reply"].contains(&point), "{point}");
     }
-    // And wherever it happens to be.
+    // Then at random times.
     let seed = std::env::var("ONWARD_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1_u64);
     println!("ONWARD_SEED={seed}");
     let directory = copy(original.path());
@@ -129,7 +129,7 @@ fn a_fork_whose_process_is_killed_is_there_whole_or_not_at_all() {
         let mut child = start_child("fork", directory.path());
         let share = onward_core::random::derive(seed, &onward_core::Place::root(round), 0) % 1_000;
         std::thread::sleep(whole * share as u32 / 1_000);
-        // It may have ended by itself.
+        // The process may have ended already.
         drop(child.kill());
         child.wait().unwrap();
         if survived(directory.path()) { with += 1 } else { without += 1 }
@@ -137,7 +137,7 @@ fn a_fork_whose_process_is_killed_is_there_whole_or_not_at_all() {
     println!("{with} were there and {without} were not");
 }
 
-/// What a fork takes on the disk is what its conversation takes, and deleting one leaves the other.
+/// Deleting the original leaves its fork complete, including shared payloads.
 #[test]
 fn a_deleted_original_leaves_its_fork() {
     let directory = talked();

@@ -1,4 +1,4 @@
-//! Directories of format 1: they become ones of the present format, whole, or stay as they are.
+//! Directories of format 1 are migrated completely, or stay unchanged.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use rusqlite::types::Value;
 use crate::damage::{copy, told};
 use crate::story::{open, remember};
 
-/// The tables of format 1, as they were made then.
+/// The tables of format 1.
 const FORMAT_1: &str = "
 CREATE TABLE meta(key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE runs(rk INTEGER PRIMARY KEY, root INTEGER NOT NULL, ns TEXT NOT NULL, id TEXT NOT NULL, generation INTEGER NOT NULL,
@@ -33,7 +33,7 @@ CREATE TABLE outbox(id INTEGER PRIMARY KEY, root INTEGER NOT NULL, data BLOB NOT
 CREATE TABLE blobs(hash BLOB PRIMARY KEY, refs INTEGER NOT NULL, data BLOB NOT NULL);
 ";
 
-/// What of today's rows was in a row of format 1; references had no checksum then.
+/// The columns of today's rows that format 1 had; references had no checksum.
 const ROWS: [(&str, &str, Option<usize>); 9] = [
     ("meta", "SELECT DISTINCT key, value FROM meta", None),
     (
@@ -51,7 +51,7 @@ const ROWS: [(&str, &str, Option<usize>); 9] = [
     ("blobs", "SELECT hash, refs, data FROM blobs JOIN payloads USING (seq)", None),
 ];
 
-/// The same runs in a directory as format 1 had it, with a write-ahead log that was not copied into the database yet.
+/// Returns the same runs in a directory of format 1, with a write-ahead log that is not yet copied into the database.
 fn as_format_1(today: &Path) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let today = Connection::open(today.join("onward.db")).unwrap();
@@ -77,7 +77,7 @@ fn as_format_1(today: &Path) -> tempfile::TempDir {
             old.execute(&insert, rusqlite::params_from_iter(values)).unwrap();
         }
     }
-    // Copied while it is open, as a process leaves it that was killed.
+    // Copied while it is open, as a killed process leaves it.
     copy(directory.path())
 }
 
@@ -95,12 +95,12 @@ fn a_directory_of_format_1_is_opened_with_all_that_is_in_it() {
     assert_eq!(EmbeddedStore::open_read_only(old.path()).unwrap_err().code(), "directory_unusable");
     let store = open(old.path());
     assert_eq!(remember(&store), expected);
-    // It came before deleted runs were remembered.
+    // Format 1 did not record deleted runs.
     assert_eq!(block_on(store.list_deleted(DeletedQuery::default())).unwrap(), []);
     drop(store);
     assert_eq!(format(old.path()), FORMAT);
     let names: Vec<_> = std::fs::read_dir(old.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(names.len(), 3, "nothing is left over: {names:?}");
+    assert_eq!(names.len(), 3, "no other files are left: {names:?}");
     assert_eq!(remember(&open(old.path())), expected);
     assert_eq!(remember(&EmbeddedStore::open_read_only(old.path()).unwrap()), expected);
 }
@@ -146,7 +146,7 @@ fn a_process_that_is_killed_while_it_changes_the_format_leaves_the_old_one_or_th
 fn a_copy_by_sqlites_own_backup_is_a_directory_like_any_other() {
     let today = told();
     let expected = remember(&open(today.path()));
-    // With a write-ahead log that is not empty, from the outside.
+    // With a write-ahead log that is not empty, through another connection.
     let store = open(today.path());
     let copy = tempfile::tempdir().unwrap();
     let from = Connection::open(today.path().join("onward.db")).unwrap();

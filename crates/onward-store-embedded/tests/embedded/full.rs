@@ -1,4 +1,4 @@
-//! A full disk: refused, nothing half, and it goes on by itself when there is space again (F6).
+//! A full disk: writes are refused as a whole and resume without a restart once there is space (F6).
 
 use std::path::Path;
 use std::process::Command;
@@ -49,7 +49,7 @@ impl Filler {
         Ok(())
     }
 
-    /// Commits until the disk is full; returns how many were taken.
+    /// Commits until the disk is full; returns the number of commits.
     fn fill(&mut self, store: &EmbeddedStore) -> u64 {
         for _ in 0..100_000 {
             match self.step(store, 2_000) {
@@ -63,7 +63,7 @@ impl Filler {
 
     fn check(&self, store: &EmbeddedStore) {
         let records = block_on(store.read_log(self.head.key.clone(), None, Index(0), usize::MAX)).unwrap();
-        assert_eq!(records.len() as u64, self.n + 1, "what was answered is there, and nothing else");
+        assert_eq!(records.len() as u64, self.n + 1, "exactly the acknowledged commits are in the log");
         let head = block_on(store.read_run(self.head.key.clone(), None)).unwrap().unwrap();
         assert_eq!((head.next_commit, head.status), (self.n, Status::Running), "the lease is not lost");
     }
@@ -95,7 +95,7 @@ impl Drop for Mount {
     }
 }
 
-/// A program that another test starts just now has the lock, too, until it is itself.
+/// Opens a directory, with retries: a process that another test just forked has the lock until it executes its program.
 fn reopen(directory: &Path) -> EmbeddedStore {
     let begun = Instant::now();
     loop {
@@ -115,12 +115,12 @@ fn a_full_disk_refuses_writes_until_it_has_space_again() {
     let store = EmbeddedStore::open(&directory, Options::default()).unwrap();
     let mut filler = Filler::start(&store, "r").unwrap();
     assert!(filler.fill(&store) > 100);
-    // Still full, still readable, still held.
+    // Still full, readable and leased.
     assert_eq!(filler.step(&store, 2_000).unwrap_err().code(), "disk_full");
     filler.check(&store);
     assert!(block_on(store.is_full()));
     mount.grow("size=32m");
-    assert!(!block_on(store.is_full()), "it finds out by itself");
+    assert!(!block_on(store.is_full()), "it detects the free space");
     for _ in 0..500 {
         filler.step(&store, 2_000).unwrap();
     }
@@ -130,7 +130,7 @@ fn a_full_disk_refuses_writes_until_it_has_space_again() {
     assert_eq!(remember(&store).runs[0].1.len() as u64, filler.n + 1);
 }
 
-/// Many at once: a batch that does not fit is undone as a whole, in the file and in memory.
+/// With many writers, a batch that does not fit is rolled back as a whole, in the file and in memory.
 #[test]
 fn of_many_writers_on_a_full_disk_each_keeps_exactly_what_it_was_answered() {
     let directory = tempfile::tempdir().unwrap();
@@ -140,7 +140,7 @@ fn of_many_writers_on_a_full_disk_each_keeps_exactly_what_it_was_answered() {
     std::thread::scope(|scope| {
         fillers.iter_mut().for_each(|filler| drop(scope.spawn(|| filler.fill(&store))));
     });
-    // What is refused now was refused for want of space alone: the leases and the numbers are as before.
+    // Only space is missing: leases and commit numbers are unchanged.
     for filler in &mut fillers {
         filler.check(&store);
         assert_eq!(filler.step(&store, 100_000).unwrap_err().code(), "disk_full");
@@ -184,7 +184,7 @@ fn a_store_at_its_size_limit_refuses_writes_until_runs_are_deleted() {
     filler.check(&store);
 }
 
-/// A batch that is undone takes nothing from the holder of a paused run: the step's result is taken when there is space.
+/// A batch that is rolled back takes nothing from the holder of a paused run: the step's result is accepted once there is space.
 #[test]
 fn a_paused_run_keeps_its_holder_over_a_batch_that_is_undone() {
     let directory = tempfile::tempdir().unwrap();

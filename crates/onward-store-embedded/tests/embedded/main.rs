@@ -1,4 +1,4 @@
-//! The embedded store: the suite every store passes, and what only a directory on a disk can go through.
+//! Tests of the embedded store: the conformance suite, and the failures that only a directory on a disk can have.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod cells;

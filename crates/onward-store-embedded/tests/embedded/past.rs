@@ -1,4 +1,4 @@
-//! Runs with many generations: what is kept of the earlier ones, that all of them are found, and that damage does not hide them (I4).
+//! Runs with many generations: what is kept of earlier ones, that all are found, and that damage does not hide them (I4).
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::story::{json, key, name, new_run, open, worker};
 const GENERATIONS: u32 = 6;
 const RUNS: [&str; 2] = ["a", "b"];
 
-/// Two runs that continued as new in turns, with an attribute each.
+/// Returns a directory with two runs that continued as new in turns, with an attribute each.
 fn prepare() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
@@ -62,7 +62,7 @@ fn log(store: &EmbeddedStore, run: &str, generation: u32) -> Result<Vec<Record>,
     block_on(store.read_log(key(run), Some(generation), Index(0), 100))
 }
 
-/// The logs of all generations. Whoever finds damage may ask again when it is mended.
+/// Returns the logs of all generations, read again after a repair if one failed.
 fn logs(store: &EmbeddedStore) -> Vec<Result<Vec<Record>, String>> {
     let all = || RUNS.into_iter().flat_map(|run| (0..GENERATIONS).map(move |generation| log(store, run, generation)));
     if all().any(|log| log.is_err()) {
@@ -134,7 +134,7 @@ fn whatever_becomes_of_the_rows_of_the_past_their_logs_are_found_again() {
         let first: Vec<_> = RUNS.into_iter().flat_map(|run| (0..GENERATIONS).map(move |generation| (run, generation))).collect();
         let first: Vec<_> = first.into_iter().map(|(run, generation)| log(&store, run, generation).unwrap()).collect();
         assert_eq!(first, expected.iter().map(|log| log.clone().unwrap()).collect::<Vec<_>>(), "at once: {change}");
-        assert_eq!(logs(&EmbeddedStore::open_read_only(directory.path()).unwrap()), expected, "by who only reads: {change}");
+        assert_eq!(logs(&EmbeddedStore::open_read_only(directory.path()).unwrap()), expected, "by a read-only store: {change}");
         (0..2).for_each(|_| drop(block_on(store.finish_deliveries(Vec::new()))));
         assert!(store.stats().mended > 0, "{change}");
         let listed = block_on(store.list_runs(RunQuery::default())).unwrap();
@@ -151,12 +151,12 @@ fn a_run_that_goes_takes_along_what_no_row_leads_to() {
     let store = open(directory.path());
     terminate(&store, "a");
     let delete = || block_on(store.delete_runs(Delete::Run { key: key("a"), reason: String::new() }));
-    delete().or_else(|_| delete()).unwrap(); // an index was made again
+    delete().or_else(|_| delete()).unwrap(); // an index was rebuilt
     drop(store);
     assert_eq!(count(directory.path(), "events"), 2 * (GENERATIONS - 1) + 1, "the other run's");
 }
 
-/// A run that was imported into another namespace has the life of the one that it is a copy of, and only its life is in its logs.
+/// A run imported into another namespace has the incarnation of the run it is a copy of, and its logs contain only that.
 #[test]
 fn a_copy_of_a_run_in_another_namespace_keeps_its_generations_when_damaged_rows_of_the_other_are_replaced() {
     let directory = prepare();
@@ -172,14 +172,14 @@ fn a_copy_of_a_run_in_another_namespace_keeps_its_generations_when_damaged_rows_
     drop(db);
     let store = open(directory.path());
     let delete = || block_on(store.delete_runs(Delete::Run { key: key("a"), reason: String::new() }));
-    delete().or_else(|_| delete()).unwrap(); // an index was made again
+    delete().or_else(|_| delete()).unwrap(); // an index was rebuilt
     for (generation, expected) in (0..).zip(&logs) {
         let kept = block_on(store.read_log(copied.clone(), Some(generation), Index(0), 100)).unwrap();
         assert_eq!(kept, *expected, "generation {generation} of the copy");
     }
 }
 
-/// A log that nobody can tell the run of stays where it is, and whoever asks for it is told.
+/// A log whose run is unknown stays, and reads of it fail with a damage error.
 #[test]
 fn a_generation_that_cannot_be_found_again_is_named() {
     let directory = prepare();

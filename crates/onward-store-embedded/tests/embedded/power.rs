@@ -1,9 +1,10 @@
-//! The power fails: what was not synced is gone, from any byte on or in any part (F3).
+//! Power loss: what was not synced is lost, from any byte on or in any part (F3).
 //!
-//! Another process tells the story under the shim, which writes every write, cut and sync of the directory's files down, and every answer.
-//! Then the power fails behind each of them: what was synced is there, and of what was written since each sector of 512 bytes or not, all,
-//! none or some of them by chance. The directory must open without a repair, with everything that had been answered. Names of files are
-//! taken to be as durable as the last rename or removal: file systems journal them in order.
+//! Another process performs the story under the shim, which records every write, truncation and sync of the directory's files,
+//! and every acknowledgment. Then the power fails after each of them: what was synced is there, and each sector of 512 bytes
+//! written since is there or not: all, none, or a random choice. The directory must open without a repair, with everything that
+//! had been acknowledged. File names are taken to be as durable as the last rename or removal: file systems journal them in
+//! order.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,7 +26,7 @@ fn a_write_ahead_log_cut_anywhere_opens_with_a_prefix_of_the_story() {
     let mut teller = Teller::default();
     let store = EmbeddedStore::open(directory.path(), Options { clock: teller.clock(), ..Options::default() }).unwrap();
     (0..STEPS).for_each(|step| teller.tell(&store, step).unwrap());
-    // The files as they are while the store lives: closing would copy the log into the database.
+    // The files while the store is open: closing would copy the log into the database.
     let files: Vec<(&str, Vec<u8>)> =
         ["onward.db", "onward.db-wal"].map(|name| (name, std::fs::read(directory.path().join(name)).unwrap())).into();
     drop(store);
@@ -37,10 +38,10 @@ fn a_write_ahead_log_cut_anywhere_opens_with_a_prefix_of_the_story() {
         for inside in [0, 1, 24, 4_000, 8_200] {
             let cut = (32 + frame * FRAME + inside).min(length);
             let found = open_cut(&files, cut);
-            // Steps that write nothing a reader can see make several prefixes equal; the last of them is meant.
+            // Steps without a visible effect make several prefixes equal; the last of them is meant.
             let known = prefixes.iter().rposition(|memory| *memory == found);
             let known = known.unwrap_or_else(|| panic!("cut at {cut}: no prefix of the story"));
-            assert!(known >= longest, "cut at {cut}: a longer log gave a shorter story");
+            assert!(known >= longest, "cut at {cut}: a longer log has a shorter prefix");
             longest = known;
         }
     }
@@ -58,7 +59,7 @@ fn open_cut(files: &[(&str, Vec<u8>)], cut: u64) -> Memory {
 
 const SECTOR: u64 = 512;
 
-/// One thing that was done to a file, or an answer that was given.
+/// One operation on a file, or an acknowledgment.
 pub struct Entry {
     pub what: u8,
     name: String,
@@ -66,7 +67,7 @@ pub struct Entry {
     bytes: Vec<u8>,
 }
 
-/// Tells the story in another process and returns what it did to its files.
+/// Performs the story in another process and returns its file operations.
 pub fn record(environment: &[(&str, &str)]) -> Vec<Entry> {
     let directory = tempfile::tempdir().unwrap();
     let (library, file) = (shim::library(), directory.path().join("record"));
@@ -96,7 +97,7 @@ pub fn record(environment: &[(&str, &str)]) -> Vec<Entry> {
     }
 }
 
-/// A file as a disk has it: what was synced, and what was done to it since.
+/// A file on the disk: the synced content, and the changes since.
 #[derive(Default)]
 struct Disk {
     synced: Vec<u8>,
@@ -120,7 +121,7 @@ impl Change {
         }
     }
 
-    /// The parts that a disk writes one by one.
+    /// Returns the parts that a disk writes one by one.
     fn sectors(&self) -> Vec<Change> {
         let Change::Write(at, bytes) = self else { return vec![Change::Cut(if let Change::Cut(at) = self { *at } else { 0 })] };
         let mut sectors = Vec::new();
@@ -161,7 +162,7 @@ impl Files {
         }
     }
 
-    /// Puts the files down as the disk has them when the power fails now; `stays` says of each sector whether it was written.
+    /// Writes the files as a power loss now would leave them; `stays` decides about each sector.
     fn put_down(&self, directory: &Path, stays: &mut dyn FnMut() -> bool) {
         for (name, disk) in &self.disks {
             let mut file = disk.synced.clone();
@@ -175,7 +176,7 @@ impl Files {
     }
 }
 
-/// Whether a directory opens without a repair, with everything that was answered and at most one step more.
+/// Checks that a directory opens without a repair, with everything acknowledged and at most one step more.
 fn judge(directory: &Path, answered: u64, story: &[Memory]) -> Result<(), String> {
     let found = catch_unwind(AssertUnwindSafe(|| {
         let store = EmbeddedStore::open(directory, Options::default()).map_err(|error| error.to_string())?;
@@ -184,12 +185,12 @@ fn judge(directory: &Path, answered: u64, story: &[Memory]) -> Result<(), String
             None => Ok(remember(&store)),
         }
     }));
-    let found = found.map_err(|_| "it could not be read".to_owned())??;
+    let found = found.map_err(|_| "it is unreadable".to_owned())??;
     let after = (answered as usize + 1).min(story.len() - 1);
-    if found == story[answered as usize] || found == story[after] { Ok(()) } else { Err("it has another story".to_owned()) }
+    if found == story[answered as usize] || found == story[after] { Ok(()) } else { Err("it has other content".to_owned()) }
 }
 
-/// Lets the power fail behind the chosen entries; says where something was lost.
+/// Simulates a power loss after the chosen entries; fails with the position of a loss.
 fn fail_behind(entries: &[Entry], chosen: &dyn Fn(usize) -> bool, random: &mut Random) -> Result<(), String> {
     let story: Vec<Memory> = (0..=RECORDED).map(expected).collect();
     let mut files = Files::default();
@@ -216,7 +217,7 @@ fn fail_behind(entries: &[Entry], chosen: &dyn Fn(usize) -> bool, random: &mut R
     Ok(())
 }
 
-/// How many steps the other process tells.
+/// Number of steps of the other process.
 const RECORDED: u64 = 6 * STEPS_PER_RUN;
 
 #[test]
@@ -231,7 +232,7 @@ fn when_the_power_fails_anywhere_everything_that_was_answered_is_there() {
     fail_behind(&entries, &|at| at as u64 % every == first, &mut random).unwrap();
 }
 
-/// The test above can fail: with a store that does not sync what it answers.
+/// The test above can fail: with a store that does not sync before it acknowledges.
 #[test]
 fn a_store_that_does_not_sync_is_found_out() {
     for unsynced in ["all", "-wal"] {

@@ -1,4 +1,4 @@
-//! Numbers for tests that choose at random: the seed is printed, and `ONWARD_TORTURE_SEED` repeats it.
+//! Random numbers for tests: the seed is printed, and `ONWARD_TORTURE_SEED` repeats it.
 
 pub struct Random(u64);
 
@@ -25,12 +25,12 @@ impl Random {
     }
 }
 
-/// Whether `cargo xtask torture` runs the tests: then everything is tried, not a sample.
+/// Returns whether `cargo xtask torture` runs the tests: then everything is tried, not a sample.
 pub fn is_torture() -> bool {
     std::env::var_os("ONWARD_TORTURE_MINUTES").is_some()
 }
 
-/// How often a test chooses.
+/// Returns the number of random choices of a test.
 pub fn rounds(sample: u64, torture: u64) -> u64 {
     if is_torture() { torture } else { sample }
 }

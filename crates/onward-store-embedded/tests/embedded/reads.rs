@@ -1,4 +1,4 @@
-//! A disk that cannot be read: whoever asks is told, and nobody gets other data (F8).
+//! Read errors of the disk: callers get an error and never other data (F8).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,12 +15,12 @@ use crate::damage::{copy, told};
 use crate::shim;
 use crate::story::{json, key, name, open, remember};
 
-/// What a process may say about a disk that it cannot read.
+/// The error codes that are allowed for an unreadable disk.
 const NAMED: [&str; 5] = ["store_unavailable", "store_corrupt", "log_corrupt", "store_stopped", "directory_unusable"];
 
 const RUNS: [&str; 4] = ["r0", "r0-child", "r1", "r2"];
 
-/// The log of a run in one word, or the code of the error.
+/// Returns a hash of the log of a run, or the code of the error.
 fn log_of(store: &EmbeddedStore, id: &str) -> String {
     match block_on(store.read_log(key(id), None, Index(0), 1_000)) {
         Ok(records) => Hash::of_parts(&[format!("{records:?}").as_bytes()]).to_string(),
@@ -33,7 +33,7 @@ fn mark(id: &str) -> Input {
     Input::signal(SignalReceived { name: name("mark"), payload: json("1"), signal_id, sender: None })
 }
 
-/// The other process: reads every run, then writes to it, and says what came of it.
+/// Reads every run, then writes to it, and prints the results, in the other process.
 pub fn ask_everything(store: &EmbeddedStore) {
     for id in RUNS {
         println!("said log {id} {}", log_of(store, id));
@@ -44,7 +44,7 @@ pub fn ask_everything(store: &EmbeddedStore) {
     println!("child finished");
 }
 
-/// What every run's log is without a fault.
+/// Returns every run's log without a fault.
 fn truth(directory: &Path) -> BTreeMap<&'static str, String> {
     let store = open(directory);
     RUNS.iter().map(|id| (*id, log_of(&store, id))).collect()
@@ -85,7 +85,7 @@ fn a_read_that_fails_or_ends_early_is_told_and_never_other_data() {
             }
             met += u32::from(troubled);
             whole += u32::from(!troubled);
-            // On a disk that can be read again everything is there, and what was answered is.
+            // Once the disk is readable again, everything is there, including what was acknowledged.
             let store = open(directory.path());
             let memory = remember(&store);
             for id in RUNS.into_iter().filter(|id| takes_signals(id, &ended.said)) {
@@ -95,6 +95,6 @@ fn a_read_that_fails_or_ends_early_is_told_and_never_other_data() {
             }
         }
     }
-    println!("{met} times the fault was met, {whole} times it came too late");
+    println!("the fault occurred {met} times and came too late {whole} times");
     assert!(met >= 15, "{met} of {}", met + whole);
 }

@@ -1,4 +1,4 @@
-//! Repairing: whatever verifies is in the new database, what does not is named, and the damaged files are kept (C, I8).
+//! Repair: everything that verifies is in the new database, the rest is reported, and the damaged files are kept (C, I8).
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::story::{Memory, STEPS_PER_RUN, Teller, expected, json, key, name, new
 const PAGE: usize = 8_192;
 const RUNS: usize = 300;
 
-/// A closed directory with a few hundred runs, some of them with all that the story has.
+/// Returns a closed directory with a few hundred runs, some of them with everything the story has.
 fn many_runs() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let mut teller = Teller::default();
@@ -48,8 +48,8 @@ fn lost_runs(repaired: &Repaired) -> BTreeSet<RunKey> {
     repaired.lost.iter().filter_map(|lost| lost.run.clone()).collect()
 }
 
-/// Repairs a copy with one changed byte, and returns which runs are not as they were; they are all named. Of runs that refer to the same
-/// lost payload, which is one row, the first is returned.
+/// Repairs a copy with one changed byte and returns the runs that changed, all of which are reported. Of runs that share a lost
+/// payload, which is one row, the first is returned.
 #[track_caller]
 fn repair_changed(original: &Path, whole: &Memory, at: usize) -> BTreeSet<RunKey> {
     let directory = copy(original);
@@ -57,7 +57,7 @@ fn repair_changed(original: &Path, whole: &Memory, at: usize) -> BTreeSet<RunKey
     let damaged = std::fs::read(directory.path().join("onward.db")).unwrap();
     let repaired = EmbeddedStore::repair(directory.path()).unwrap();
     let Some(aside) = &repaired.aside else {
-        // SQLite's own tools change these bytes of the first page, so they are in no checksum.
+        // SQLite's own tools change these bytes of the first page, so no checksum covers them.
         assert!(at < 100, "byte {at} was not found to be damaged");
         return BTreeSet::new();
     };
@@ -79,7 +79,7 @@ fn repair_changed(original: &Path, whole: &Memory, at: usize) -> BTreeSet<RunKey
     if changed.is_empty() && repaired.lost.is_empty() {
         assert_eq!(&remember(&store), whole, "byte {at}");
     }
-    // It goes on.
+    // The store works.
     block_on(store.start_run(new_run("after"), None)).unwrap();
     assert!(EmbeddedStore::damaged_pages(directory.path()).unwrap().is_empty());
     let mut payloads = BTreeSet::new();
@@ -90,7 +90,7 @@ fn repair_changed(original: &Path, whole: &Memory, at: usize) -> BTreeSet<RunKey
     changed
 }
 
-/// What kind of page it is, by its first byte; pages of the pointer map and overflow pages have others.
+/// Returns whether a page is a leaf of a table, by its first byte.
 fn is_leaf(bytes: &[u8], page: usize) -> bool {
     bytes[page * PAGE] == 0x0d
 }
@@ -102,7 +102,7 @@ fn a_flipped_byte_in_any_page_costs_at_most_the_runs_in_it_after_a_repair() {
     let bytes = std::fs::read(original.path().join("onward.db")).unwrap();
     let pages = bytes.len() / PAGE;
     let mut random = Random::seeded("flips in pages");
-    // Pages that are no leaves of tables first: whatever is in them can be found again.
+    // Pages other than leaves of tables: all their content can be restored.
     let inner: Vec<usize> = (0..pages).filter(|page| *page == 0 || [0x02, 0x05, 0x0a].contains(&bytes[page * PAGE])).collect();
     let leaves: Vec<usize> = (1..pages).filter(|page| is_leaf(&bytes, *page)).collect();
     assert!(inner.len() > 20 && leaves.len() > 20, "{} and {} of {pages}", inner.len(), leaves.len());
@@ -123,7 +123,7 @@ fn a_flipped_byte_in_any_page_costs_at_most_the_runs_in_it_after_a_repair() {
             if inner.contains(&page) {
                 assert!(changed.is_empty(), "page {page} at {offset}: {changed:?}");
             } else if leaves.contains(&page) {
-                // A byte of a row costs that row; one that says where rows are may cost those on the page.
+                // A byte of a row costs that row; one of the page's header may cost the rows of the page.
                 let most = if *offset >= 508 { 1 } else { 60 };
                 assert!(changed.len() <= most, "page {page} at {offset}: {changed:?}");
             }
@@ -131,7 +131,7 @@ fn a_flipped_byte_in_any_page_costs_at_most_the_runs_in_it_after_a_repair() {
     }
 }
 
-/// The type of a page, the count of its cells, and where they begin.
+/// The page type, the number of its cells, and their offsets.
 #[test]
 fn a_flipped_byte_in_the_header_of_a_leaf_costs_no_more_than_a_row() {
     let original = many_runs();
@@ -146,7 +146,7 @@ fn a_flipped_byte_in_the_header_of_a_leaf_costs_no_more_than_a_row() {
     }
 }
 
-/// Repairs a directory whose write-ahead log is damaged: each log is one that was there at some time, or its loss is named.
+/// Repairs a directory with a damaged write-ahead log: each log is one that existed at some time, or its loss is reported.
 #[track_caller]
 pub fn assert_repaired(directory: &Path, known: &[Memory]) {
     let repaired = EmbeddedStore::repair(directory).unwrap();
@@ -163,7 +163,7 @@ pub fn assert_repaired(directory: &Path, known: &[Memory]) {
             let run = memory.runs.iter().find(|(known, _)| known.key == head.key);
             run.is_some_and(|(_, records)| records.starts_with(&found))
         };
-        assert!(named.contains(&head.key) || known.iter().any(is_prefix), "{} was never so", head.key);
+        assert!(named.contains(&head.key) || known.iter().any(is_prefix), "{} never had this log", head.key);
     }
     block_on(store.start_run(new_run("after"), None)).unwrap();
 }
@@ -172,7 +172,7 @@ pub fn assert_repaired(directory: &Path, known: &[Memory]) {
 fn frames_behind_a_bad_one_are_kept() {
     let (original, answered) = killed("after_reply:58");
     let directory = copy(original.path());
-    // The first frame of the log: SQLite would drop everything that is in it.
+    // The first frame of the log: SQLite would drop the whole log.
     flip(&directory.path().join("onward.db-wal"), 32 + 24 + 4_000, 1);
     let repaired = EmbeddedStore::repair(directory.path()).unwrap();
     let found = remember(&open(directory.path()));
@@ -198,13 +198,12 @@ fn what_is_whole_is_not_touched() {
     assert_eq!(EmbeddedStore::repair(strange.path()).unwrap_err().code(), "directory_foreign");
 }
 
-/// Rows of a run that was deleted are still on free pages, in pages that were leaves once, and in unused parts of leaves: they stay
-/// deleted.
+/// Rows of a deleted run are still on free pages, in former leaves, and in unused parts of leaves: they stay deleted.
 #[test]
 fn a_repair_brings_no_deleted_run_back() {
     let original = many_runs();
     let store = open(original.path());
-    // The last one is the last on its leaf: nothing is written over its row, nor over the place of it.
+    // The last run is the last on its leaf: neither its row nor its offset is overwritten.
     for run in (0..RUNS).step_by(2).chain([RUNS - 1]) {
         let id = format!("many-{run}");
         let terminate = onward_core::event::TerminateRequested { reason: String::new(), reset_to: None };
@@ -234,7 +233,7 @@ fn a_repair_brings_no_deleted_run_back() {
     }
 }
 
-/// A process that dies in the middle of the exchange: the next opening finishes it, at whichever step it was.
+/// A crash during the exchange of files: the next opening finishes it from any step.
 #[test]
 fn an_exchange_that_was_begun_is_finished_by_the_next_opening() {
     let (original, _) = killed("after_reply:58");

@@ -1,4 +1,4 @@
-//! One changed byte in a known place of a leaf of `runs`: no list is shorter, and no run whose log is whole is lost (I9).
+//! One changed byte at a known offset of a leaf of `runs`: lists stay complete, and no run with an intact log is lost (I9).
 
 use std::path::Path;
 
@@ -23,14 +23,14 @@ fn runs() -> tempfile::TempDir {
     directory
 }
 
-/// Where the row of a run is in the database file.
+/// Position of the row of a run in the database file.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     page: usize,
-    /// The place of the row among the rows of its page.
+    /// Position among the rows of its page.
     number: usize,
     cell: usize,
-    /// The header of the record: its length, then the types of the columns.
+    /// The header of the record: its length, then the column types.
     header: usize,
     body: usize,
 }
@@ -50,7 +50,7 @@ fn word(bytes: &[u8], at: usize) -> usize {
     usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]))
 }
 
-/// Finds the row with 17 columns, as rows of `runs` have, that has the id.
+/// Finds the row with 17 columns, as rows of `runs` have, that contains the id.
 fn place_of(bytes: &[u8], id: &str) -> Place {
     for page in (1..bytes.len() / PAGE).map(|page| page * PAGE).filter(|page| bytes[*page] == 0x0d) {
         for number in 0..word(bytes, page + 3) {
@@ -72,7 +72,7 @@ fn place_of(bytes: &[u8], id: &str) -> Place {
     panic!("no row of {id}")
 }
 
-/// The bytes of a row and of the page about it, each with what it is.
+/// Returns offsets of the row and its page header, each with a description.
 fn places(bytes: &[u8], id: &str) -> Vec<(&'static str, usize)> {
     let Place { page, number, cell, header, body } = place_of(bytes, id);
     let id_at = body + bytes[body..].windows(id.len()).position(|found| found == id.as_bytes()).unwrap();
@@ -85,8 +85,8 @@ fn places(bytes: &[u8], id: &str) -> Vec<(&'static str, usize)> {
         ("type of the last columns", body - 1),
         ("namespace", id_at - 1),
         ("id", id_at + 3),
-        ("place of the row", page + 8 + 2 * number),
-        ("place of the row, low byte", page + 9 + 2 * number),
+        ("offset of the row", page + 8 + 2 * number),
+        ("offset of the row, low byte", page + 9 + 2 * number),
         ("type of the page", page),
         ("first free block", page + 1),
         ("count of rows, high byte", page + 3),
@@ -123,7 +123,7 @@ fn damaged_copies() -> impl Iterator<Item = (String, tempfile::TempDir)> {
     })
 }
 
-/// Lists in pages of one as `GET /v1/export` does, in pages of seven, and all at once.
+/// Checks that lists are complete in pages of one, as `GET /v1/export` uses, of seven, and all at once.
 fn assert_lists_whole(what: &str, directory: &Path, store: &EmbeddedStore) {
     let mut wanted = all();
     wanted.sort();
@@ -164,7 +164,7 @@ fn a_damaged_row_of_a_run_is_made_again_while_the_store_runs() {
             let terminate = onward_core::event::TerminateRequested { reason: String::new(), reset_to: None };
             block_on(store.append_input(key(id), onward_core::run::Input::new(terminate)))
         };
-        // Its neighbors on the page are written, and so is the page.
+        // Writes the neighboring rows, and so the page.
         for id in all() {
             let ended = terminate(&id).or_else(|_| terminate(&id));
             assert!(ended.is_ok(), "{what}: {id}: {ended:?}");
@@ -176,7 +176,7 @@ fn a_damaged_row_of_a_run_is_made_again_while_the_store_runs() {
     }
 }
 
-/// Takes the checksums of all pages away, as a program does that writes them without ours.
+/// Removes the checksums of all pages, like a program that writes without our VFS.
 fn take_sums(directory: &Path) {
     let file = directory.join("onward.db");
     let mut bytes = std::fs::read(&file).unwrap();
@@ -184,7 +184,7 @@ fn take_sums(directory: &Path) {
     std::fs::write(file, bytes).unwrap();
 }
 
-/// When a neighbor is written the page gets a new checksum: the row is still found to be damaged.
+/// Writing a neighbor gives the page a new checksum: the damaged row is still detected.
 #[test]
 fn a_damaged_row_in_a_page_that_was_written_again_is_named() {
     let directory = runs();
@@ -210,7 +210,7 @@ fn a_run_whose_log_is_whole_survives_the_repair_of_its_row() {
     }
 }
 
-/// Each log has a row, and each row a log.
+/// Each log needs a row, and each row a log.
 #[test]
 fn a_log_without_a_row_and_a_row_without_a_log_are_named() {
     for table in ["runs", "events"] {

@@ -1,13 +1,14 @@
-//! A disk that fails on demand: a library in C that the loader puts in front of the C library's own calls.
+//! A disk that fails on demand: a C library that the loader puts in front of the C library's own calls.
 //!
-//! Compiled by the test with `cc`. `SHIM_SYNC_FAILS=n` makes the n-th sync of a database file fail with EIO (and the later ones
-//! succeed, as a kernel does that has dropped the dirty pages). `SHIM_TEAR=n` writes half of the n-th page into the write-ahead log and
-//! kills the process. `SHIM_READ_FAILS=n` makes the n-th read of a page of the database fail with EIO, `SHIM_READ_BROKEN=n` that one and
-//! all later ones, and `SHIM_READ_SHORT=n` ends the n-th in the middle of the page.
+//! Compiled by the test with `cc`. `SHIM_SYNC_FAILS=n` makes the n-th sync of a database file fail with EIO (later ones succeed,
+//! as in a kernel that has dropped the dirty pages). `SHIM_TEAR=n` writes half of the n-th page into the write-ahead log and
+//! kills the process. `SHIM_READ_FAILS=n` makes the n-th read of a page of the database fail with EIO, `SHIM_READ_BROKEN=n` that
+//! one and all later ones, and `SHIM_READ_SHORT=n` ends the n-th in the middle of the page.
 //!
-//! `SHIM_KILL=n` kills the process before the n-th write, cut or sync of a file of the directory. `SHIM_RECORD=path` writes every write,
-//! cut, sync, rename and removal of these files down, in order and with their bytes, and each line that begins with `answered`; with
-//! `SHIM_UNSYNCED=all` no sync is written down, as with `synchronous = OFF`, and with `SHIM_UNSYNCED=-wal` none of the write-ahead log.
+//! `SHIM_KILL=n` kills the process before the n-th write, truncation or sync of a file of the directory. `SHIM_RECORD=path`
+//! records every write, truncation, sync, rename and removal of these files, in order and with their bytes, and each line that
+//! begins with `answered`; with `SHIM_UNSYNCED=all` no sync is recorded, as with `synchronous = OFF`, and with
+//! `SHIM_UNSYNCED=-wal` none of the write-ahead log.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -218,7 +219,7 @@ ssize_t read(int fd, void *bytes, size_t length) {
 }
 "#;
 
-/// The path of the compiled library.
+/// Returns the path of the compiled library.
 pub fn library() -> PathBuf {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY

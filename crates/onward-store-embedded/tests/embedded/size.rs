@@ -47,7 +47,7 @@ fn every_pending_run_is_claimed_once_however_many_there_are_and_also_after_a_res
         }
         assert!(round > 0 || claimed[0] == "order-0", "oldest first");
         claimed.into_iter().for_each(|id| assert!(seen.insert(id), "claimed twice"));
-        // New ones come while the old ones are being claimed.
+        // New runs start while the old ones are being claimed.
         if round == 2 {
             start_many(&store, "late", 10);
             let mut late = new_run("order-late");
@@ -86,7 +86,7 @@ fn a_directory_gives_space_back_after_runs_were_deleted() {
     let deletes: Vec<_> =
         keys().filter(|key| *key != last).map(|key| store.delete_runs(Delete::Run { key, reason: String::new() })).collect();
     assert!(deletes.into_iter().all(|delete| block_on(delete).is_ok()));
-    // It happens by itself, when nobody asks for anything.
+    // Happens in the background while the store is idle.
     let given_up = std::time::Instant::now() + std::time::Duration::from_secs(300);
     while length() > full / 4 && std::time::Instant::now() < given_up {
         std::thread::sleep(std::time::Duration::from_millis(5));

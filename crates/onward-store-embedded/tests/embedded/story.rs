@@ -1,8 +1,7 @@
-//! One deterministic story with every kind of write in it, told to a store step by step; and how to find out how much of it a store
-//! remembers.
+//! A deterministic sequence of steps with every kind of write, and a comparison of its effects.
 //!
-//! The reference store is the judge: after a crash with `k` answers given, the embedded store must look exactly like a reference
-//! store that was told `k` steps, or `k + 1` (the last may have happened without an answer). Nothing in between, nothing less.
+//! The memory store is the oracle: after a crash with `k` acknowledgments, the embedded store must look exactly like a memory
+//! store after `k` steps, or `k + 1` (the last may be durable without an acknowledgment).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,9 +22,9 @@ use onward_store::conformance::block_on;
 use onward_store::{ClaimTasks, Clock, ManualClock, MemoryStore, RunQuery, Store, StoreError, WaitQuery};
 use onward_store_embedded::{EmbeddedStore, Options};
 
-/// How many steps one run of the story takes.
+/// Number of steps of one run.
 pub const STEPS_PER_RUN: u64 = 12;
-/// The step of it that is an outside engine's.
+/// The step that appends to an external run.
 pub const OUTSIDE: u64 = 10;
 const START: Timestamp = Timestamp(1_800_000_000_000);
 
@@ -56,7 +55,7 @@ pub fn step_completed(ordinal: u32, output: Payload) -> Event {
     StepCompleted { place, name, input_hash: None, output, attempt: 1, took_ms: 3 }.into()
 }
 
-/// Tells the story. What a worker would remember (epochs, positions) is remembered here.
+/// Performs the story. Holds what a worker would remember (epochs, positions).
 #[derive(Default)]
 pub struct Teller {
     clock: Arc<ManualClock>,
@@ -71,7 +70,7 @@ impl Teller {
         self.clock.clone()
     }
 
-    /// Tells step number `step` and waits for its answer.
+    /// Performs step number `step` and waits for the reply.
     pub fn tell(&mut self, store: &dyn Store, step: u64) -> Result<(), StoreError> {
         self.clock.set(START.after(Duration::from_secs(step)));
         let id = format!("r{}", step / STEPS_PER_RUN);
@@ -141,7 +140,7 @@ impl Teller {
         block_on(store.report_task(task.id, task.claim, report, Duration::from_secs(30)))
     }
 
-    /// One delivery of the oldest, and its end.
+    /// Delivers the oldest outbox message and finishes it.
     fn deliver(&mut self, store: &dyn Store) -> Result<(), StoreError> {
         let Some((_, delivery)) = block_on(store.deliveries(1))?.pop() else { return Ok(()) };
         match delivery {
@@ -186,12 +185,12 @@ fn decision() -> Input {
     Input::answer(event, 0, &place, "d-1")
 }
 
-/// Larger than a row takes: it goes into a blob. Every second one is the same.
+/// Returns a payload that is stored as a blob. Every second one is the same.
 fn large(step: u64) -> Payload {
     json(format!("\"{}\"", "ab"[..1 + (step / STEPS_PER_RUN) as usize % 2].repeat(70_000)))
 }
 
-/// The next append of an outside engine: an event, and what it says of its run.
+/// Returns the next append of an external engine: an event and the state of its run.
 pub fn outside(index: u64) -> NewRun {
     let state = ExternalState { kind: name("pipeline"), version: None, status: Status::Waiting, data: json(index.to_string()) };
     let appended = ExternalAppended { expected: Some(Index(index)), events: vec![json("{}")], state: Some(state) };
@@ -219,7 +218,7 @@ fn to_other(id: &str) -> Event {
     SignalSent { place: Place::root(9), to, name: name("echo"), payload: json("2") }.into()
 }
 
-/// All that can be read of a store, the leases apart.
+/// All readable content of a store, except leases.
 #[derive(Debug, PartialEq)]
 pub struct Memory {
     pub runs: Vec<(RunHead, Vec<Record>)>,
@@ -227,13 +226,13 @@ pub struct Memory {
     deliveries: Vec<Delivery>,
 }
 
-/// Reads everything, and checks on the way that every log is whole and that every head is what its log says.
+/// Reads everything, and checks that every log is complete and every head agrees with its log.
 pub fn remember(store: &dyn Store) -> Memory {
     let query = RunQuery { limit: 10_000, ..RunQuery::default() };
     let heads = block_on(store.list_runs(query)).unwrap().runs;
     let runs = heads.into_iter().map(|head| {
         let mut records = block_on(store.read_log(head.key.clone(), None, Index(0), usize::MAX)).unwrap();
-        Log::load(records.clone()).expect("the log is whole");
+        Log::load(records.clone()).expect("the log is complete");
         let mut by_log = RunHead { epoch: Epoch(0), ..head };
         if by_log.status == Status::Running {
             by_log.status = Status::Pending;
@@ -248,7 +247,7 @@ pub fn remember(store: &dyn Store) -> Memory {
     Memory { runs, waits, deliveries }
 }
 
-/// What a store looks like that was told the first `steps` steps.
+/// Returns the content of a store after the first `steps` steps.
 pub fn expected(steps: u64) -> Memory {
     let mut teller = Teller::default();
     let store = MemoryStore::new(teller.clock());
@@ -260,7 +259,7 @@ pub fn open(directory: &Path) -> EmbeddedStore {
     EmbeddedStore::open(directory, Options::default()).unwrap()
 }
 
-/// Opens what a crash left: everything that was answered is there, and at most one step more, whole.
+/// Opens what a crash left: every acknowledged step is there, and at most one more, complete.
 #[track_caller]
 pub fn check_survivors(directory: &Path, answered: u64) {
     let store = open(directory);
@@ -268,7 +267,7 @@ pub fn check_survivors(directory: &Path, answered: u64) {
     if found != expected(answered) {
         assert_eq!(found, expected(answered + 1), "{answered} steps were answered");
     }
-    // And it goes on: a run that nobody holds takes inputs and new runs start.
+    // The store works: a new run starts.
     block_on(store.start_run(new_run("after"), Some(worker()))).unwrap();
     assert_eq!(store.stopped(), None);
 }

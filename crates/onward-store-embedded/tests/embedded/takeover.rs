@@ -1,4 +1,4 @@
-//! What a process that died held is free at once for the next one, where no worker can have survived it.
+//! Tasks that a dead process held are free at once at the next opening, if none of its workers can have survived.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use onward_store_embedded::{EmbeddedStore, Options, WorkersInside};
 
 use crate::story::{Teller, json, name};
 
-/// Tells the story up to the moment a task was claimed, and leaves.
+/// Performs the story until a task was claimed, and closes the store.
 fn claimed_and_left() -> (tempfile::TempDir, Options, Arc<ManualClock>) {
     let directory = tempfile::tempdir().unwrap();
     let mut teller = Teller::default();
@@ -44,7 +44,7 @@ fn a_task_that_keeps_killing_its_process_is_taken_off_its_queue() {
     let (directory, options, clock) = claimed_and_left();
     for _ in 0..LOST_WORKERS_MAX {
         let store = EmbeddedStore::open(directory.path(), options.clone()).unwrap();
-        // Apart from others that lost a worker with it (K5).
+        // The delay after a lost worker (K5).
         clock.advance(Duration::from_secs(10));
         block_on(store.expire(100)).unwrap();
         claim(&store).expect("it is still on its queue");
@@ -61,12 +61,12 @@ fn a_server_takes_back_what_its_own_workers_had_and_nothing_else() {
     let named = |begin| Options { workers_inside: WorkersInside::Named(begin), ..options.clone() };
     let lost = |begin| {
         let store = EmbeddedStore::open(directory.path(), named(begin)).unwrap();
-        clock.advance(Duration::from_secs(1)); // a lease is thirty
+        clock.advance(Duration::from_secs(1)); // a lease lasts thirty seconds
         block_on(store.expire(100)).unwrap();
         claim(&store).map(|task| task.lost_workers)
     };
     assert_eq!(lost("within-"), None, "its worker may be alive");
-    assert_eq!(lost("w"), Some(1)); // and now `next` has it
+    assert_eq!(lost("w"), Some(1)); // now `next` has it
     assert_eq!(lost("w"), None);
     assert_eq!(lost("ne"), Some(2));
 }

@@ -1,4 +1,4 @@
-//! Runs between the memory store and a directory, both ways.
+//! Transfer of runs between the memory store and a directory, in both directions.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ fn commit(store: &dyn Store, key: &RunKey, events: Vec<Event>, worker: &str) {
     block_on(store.commit(commit)).unwrap();
 }
 
-/// A run with a timer, a question, a large payload, bytes that are no JSON, and a signal with an id.
+/// Creates a run with a timer, an approval, a large payload, bytes that are not JSON, and a signal with an id.
 fn story(store: &dyn Store, clock: &ManualClock) -> RunKey {
     let key = block_on(store.start_run(new_run("moving"), None)).unwrap().head.key;
     let due_at = onward_store::Clock::now(clock).after(std::time::Duration::from_secs(60));
@@ -95,7 +95,7 @@ fn a_run_moves_between_stores_and_back_byte_for_byte_and_ends_there() {
     let stores: [&dyn Store; 3] = [&embedded, &last, &MemoryStore::new(clock.clone())];
     for store in stores {
         assert!(import(store, &text));
-        assert!(!import(store, &text), "the same again is nothing new");
+        assert!(!import(store, &text), "a repeat is a no-op");
         assert_eq!(export(store, &key), text);
         assert!(block_on(store.append_input(key.clone(), Input::signal(signal()))).unwrap().repeated);
         let log = block_on(store.read_log(key.clone(), None, Index(0), usize::MAX)).unwrap();

@@ -61,7 +61,7 @@ impl Scene<'_> {
         let news = self.db.query(&Sql::new("SELECT data FROM onward.outbox WHERE rk = $1").number(rk)).await?;
         // Damaged news are never delivered and go with their run.
         let is_sound = news.iter().any(|row| unseal_bytes("a delivery", row.get(0)).is_ok());
-        Ok(is_sound.then_some("it has news for other runs that are not delivered yet"))
+        Ok(is_sound.then_some("it has undelivered outbox messages"))
     }
 
     async fn remove(&mut self, gone: &[(RunKey, i64)]) -> Outcome<()> {

@@ -1,4 +1,4 @@
-//! L3, L5: of commits with the same number one is taken, whole or not at all, and its repeat gets the first answer.
+//! L3, L5: of commits with the same number one is taken, whole or not at all, and its repeat gets the first reply.
 
 use onward_core::event::SignalSent;
 use onward_core::task::TaskOptions;

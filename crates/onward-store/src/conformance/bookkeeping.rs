@@ -1,4 +1,4 @@
-//! LG1 to LG4 over random stories: whichever way the ledger is asked, it says what somebody says who saw every attempt once.
+//! LG1 to LG4 over random operations: every query of the ledger agrees with a test oracle that counts every attempt once.
 
 use std::collections::BTreeMap;
 
@@ -16,30 +16,30 @@ use super::kit::{Held, Kit, completed, json, key, place, seconds, settled, signa
 use super::restoring::fork;
 use crate::{Delete, Restore, RestoreRun, StoreError};
 
-/// How many things happen in a story, and how many stories are told.
+/// Number of operations per sequence, and number of sequences.
 const STEPS: u64 = 120;
 const STORIES: u64 = 4;
 
-/// An attempt as the bookkeeper saw it: as unknown, until it was heard what it cost.
+/// An attempt in the oracle's books: its cost is unknown until a report arrives.
 struct Attempt {
     run: RunId,
     began_at: Timestamp,
     lines: Vec<Spend>,
 }
 
-/// The story, and the books.
+/// A random sequence of operations, with the oracle's books.
 struct Story {
     kit: Kit,
     random: u64,
-    /// Open ones.
+    /// Open runs.
     runs: Vec<String>,
     next: u32,
-    /// Attempts that somebody works on, or believes to, by their number in the books.
+    /// Attempts that a worker executes, or still believes to, with their index in `books`.
     hands: Vec<(usize, Task)>,
-    /// What was said of an attempt, to be said again.
+    /// Reports that were sent, to be sent again.
     said: Vec<(Task, TaskReport)>,
     books: Vec<Attempt>,
-    /// How many attempts stand in what agents have left behind.
+    /// Number of attempts in abandoned segments.
     left: usize,
 }
 
@@ -57,8 +57,8 @@ pub async fn every_way_of_asking_agrees_with_a_bookkeeper(kit: Kit) {
     story.kit.reopen();
     story.check().await;
     let counted: u64 = story.sums(|_, _| String::new()).values().map(|totals| totals.attempts).sum();
-    assert!(counted > 100, "{counted} attempts are too few to say anything");
-    assert!(story.left > 20, "{} attempts that were left behind are too few to say anything", story.left);
+    assert!(counted > 100, "{counted} attempts are too few for a meaningful test");
+    assert!(story.left > 20, "{} abandoned attempts are too few for a meaningful test", story.left);
 }
 
 impl Story {
@@ -108,7 +108,7 @@ impl Story {
         self.runs.push(id);
     }
 
-    /// The run in the hands of a worker, whoever had it.
+    /// Claims the run, whichever worker held it.
     async fn take(&self, id: &str) -> Held {
         let (store, head) = (self.kit.store(), self.kit.head(id).await);
         store.release_run(key(id), head.epoch).await.unwrap();
@@ -137,7 +137,7 @@ impl Story {
         }
     }
 
-    /// Somebody says how an attempt went, perhaps long after others have taken it over.
+    /// Reports the outcome of an attempt, possibly long after another worker took the task over.
     async fn say(&mut self) {
         if self.hands.is_empty() {
             return;
@@ -163,7 +163,7 @@ impl Story {
         }
     }
 
-    /// Whether it was heard: who is told nothing more counts nothing more.
+    /// Sends a report and returns whether its cost was recorded.
     async fn tell(&self, task: &Task, report: &TaskReport) -> bool {
         let told = self.kit.store().report_task(task.id.clone(), task.claim, report.clone(), seconds(30)).await;
         let Err(error) = told else { return true };
@@ -179,7 +179,7 @@ impl Story {
         }
     }
 
-    /// The answer was lost.
+    /// Repeats a report, as after a lost reply.
     async fn say_again(&mut self) {
         if let Some((task, report)) = self.said.pop() {
             self.tell(&task, &report).await;
@@ -199,7 +199,7 @@ impl Story {
         self.runs.push(fork_id);
     }
 
-    /// Continues as new, or fails and is retried.
+    /// Continues a run as new, or fails and retries it.
     async fn go_on(&mut self) {
         let Some(id) = self.some_run() else { return };
         if self.below(2) == 0 {
@@ -215,7 +215,7 @@ impl Story {
         self.kit.store().restore_run(RestoreRun { key: key(&id), what, news: again.news }).await.unwrap();
     }
 
-    /// A task that somebody may be working on is canceled.
+    /// Cancels a task that a worker may be executing.
     async fn withdraw(&mut self) {
         let Some((_, task)) = self.hands.last() else { return };
         let (id, number) = (task.id.run.id.as_str().to_owned(), task.id.place.clone());
@@ -224,8 +224,8 @@ impl Story {
         }
     }
 
-    /// The code of an agent goes another way: some of its last commits are left behind, and what was begun in them goes on or is taken
-    /// over. Attempts have cost what they cost, wherever in the log they stand.
+    /// Diverges as an agent's code may: abandons some of the last commits; their calls continue or are adopted. The cost of an
+    /// attempt counts wherever its event is in the log.
     async fn leave(&mut self) {
         let Some(id) = self.some_run() else { return };
         let held = self.take(&id).await;
@@ -262,7 +262,7 @@ impl Story {
             Some(from) => CallAdopted { place: place(number), from }.into(),
             None => task_of("mail", number, TaskOptions { costs: true, ..TaskOptions::default() }),
         });
-        // It stands where the first of them stood.
+        // The commit takes the horizon of the first abandoned one.
         let horizon = first.commit.map_or(Index(0), |commit| commit.horizon);
         self.kit.store().commit(Commit { horizon, ..held.commit(events) }).await.unwrap();
     }
@@ -291,7 +291,7 @@ impl Story {
         sums
     }
 
-    /// What the logs of a run come to, by themselves.
+    /// Returns the totals derived from the logs of a run alone.
     async fn by_logs(&self, id: &str) -> SpendTotals {
         let mut sum = LedgerSum::default();
         for generation in 0..=self.kit.head(id).await.generation {

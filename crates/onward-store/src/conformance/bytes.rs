@@ -64,12 +64,12 @@ pub async fn a_payload_over_the_limit_writes_nothing(kit: Kit) {
     let report = store.report_task(claimed.id.clone(), claimed.claim, TaskReport::Completed(huge), seconds(30)).await;
     refused(report, "payload_too_large");
     assert_eq!(kit.head("r").await, before);
-    // The worker still has the task, and the signal's id is not used up.
+    // The worker still holds the task, and the signal's id is unused.
     store.report_task(claimed.id, claimed.claim, TaskReport::Completed(json("1")), seconds(30)).await.unwrap();
     assert!(!kit.append("r", signal(Some("a"))).await.unwrap().repeated);
 }
 
-/// However many records are asked for: a log of large payloads is read in pieces that fit into memory.
+/// A log of large payloads is read in parts that fit into memory, whatever the requested limit.
 pub async fn a_read_of_large_records_ends_early(mut kit: Kit) {
     kit.start("r").await;
     for _ in 0..6 {

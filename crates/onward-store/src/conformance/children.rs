@@ -1,4 +1,4 @@
-//! L19: a parent gets one result per child, and what was agreed about its end is applied once.
+//! L19: a parent gets one result per child, and `on_parent_close` is applied once.
 
 use onward_core::event::{OnParentClose, SignalSent};
 use onward_core::run::{Delivery, answer_to};
@@ -15,7 +15,7 @@ pub async fn a_child_answers_its_parent_once(mut kit: Kit) {
     let mut held = kit.claim_one("v").await;
     assert_eq!(held.key(), key("p/c"));
     kit.commit(&mut held, vec![completed()]).await;
-    // The courier stumbles between handing over and finishing.
+    // The outbox dispatcher crashes between delivery and acknowledgment.
     let news = kit.store().deliveries(10).await.unwrap();
     hand_over(&*kit.store(), news[0].1.clone()).await;
     kit.reopen();
@@ -43,7 +43,7 @@ pub async fn an_ended_parent_tells_each_child_what_was_agreed(mut kit: Kit) {
 pub async fn a_child_that_starts_after_its_parent_ended_is_told(kit: Kit) {
     let mut parent = kit.start_held("p").await;
     kit.commit(&mut parent, vec![child("p/c", 0, OnParentClose::Cancel), child("p/t", 1, OnParentClose::Terminate)]).await;
-    // Before the courier comes around.
+    // Before the outbox dispatcher runs.
     kit.append("p", terminate()).await.unwrap();
     kit.deliver().await;
     assert_eq!(kit.log("p/c").await, ["run_started", "cancel_requested"]);
@@ -78,7 +78,7 @@ pub async fn a_signal_to_another_run_is_taken_once(kit: Kit) {
     assert_eq!(kit.head("s").await.next_index, Index(2));
 }
 
-/// R10: of two runs that have one id after each other, each sends and hears for itself.
+/// R10: two successive runs with the same id each send and receive for themselves.
 pub async fn a_namesake_of_a_deleted_run_is_not_taken_for_it(mut kit: Kit) {
     kit.start("s").await;
     let mut links = Vec::new();
@@ -95,7 +95,7 @@ pub async fn a_namesake_of_a_deleted_run_is_not_taken_for_it(mut kit: Kit) {
             Delivery::Input { .. } => None,
         }));
         kit.deliver().await;
-        assert_eq!(kit.head("s").await.next_index, Index(1 + life), "the signal of each life is taken");
+        assert_eq!(kit.head("s").await.next_index, Index(1 + life), "the signal of each incarnation is taken");
         if life == 1 {
             kit.append("p/c", terminate()).await.unwrap();
             kit.append("p", terminate()).await.unwrap();
@@ -104,9 +104,9 @@ pub async fn a_namesake_of_a_deleted_run_is_not_taken_for_it(mut kit: Kit) {
             assert_eq!(kit.store().delete_runs(gone).await.unwrap(), 1);
         }
     }
-    let [first, second] = &links[..] else { panic!("each life asks for its child: {links:?}") };
+    let [first, second] = &links[..] else { panic!("each incarnation starts its child: {links:?}") };
     let kept = kit.head("p/c").await.parent.unwrap();
-    assert!(kept.is_same_call(first) && !kept.is_same_call(second), "who finds the child knows whose it is");
+    assert!(kept.is_same_call(first) && !kept.is_same_call(second), "the child records the incarnation of its parent");
     for (link, is_for_it) in [(first, false), (second, true)] {
         let Delivery::Input { to, input } = answer_to(link, &key("p/c").id, Ok(json("1"))) else { panic!("an answer is an input") };
         let answer = kit.store().append_input(to, input).await;

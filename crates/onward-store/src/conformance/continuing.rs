@@ -1,4 +1,4 @@
-//! A run that continues as new closes its log and begins another under the same name, in one write.
+//! A run that continues as new closes its log and begins another under the same id, in one write.
 
 use onward_core::event::{
     BranchRequested, CarriedSignal, Checkpoint, ChildAwaited, ChildStarted, OnParentClose, RunContinued, UpdateReceived,
@@ -72,7 +72,7 @@ pub async fn slots_carry_over_to_the_successor(mut kit: Kit) {
     assert!(kit.append("r", decision(0, 0, "anna")).await.unwrap().repeated);
     refused(kit.append("r", decision(0, 0, "ben")).await, "signal_lost");
     assert_eq!(kit.log("r").await, ["run_started"]);
-    // The successor's question at the same place is another one.
+    // The successor's approval at the same call id is another one.
     let mut held = kit.claim_one("v").await;
     kit.commit(&mut held, vec![approval(0, None)]).await;
     assert!(!kit.append("r", decision(1, 0, "ben")).await.unwrap().repeated);
@@ -81,7 +81,7 @@ pub async fn slots_carry_over_to_the_successor(mut kit: Kit) {
 pub async fn of_two_branches_before_the_first_is_carried_out_one_is_taken(mut kit: Kit) {
     let mut held = kit.start_held("r").await;
     assert!(!kit.append("r", branch("one", Some("a"))).await.unwrap().repeated);
-    // Nothing that happens in between hides the request, nor does a process that begins anew.
+    // Neither later inputs nor a restart hide the pending request.
     kit.append("r", signal(None)).await.unwrap();
     refused(kit.append("r", branch("two", None)).await, "branch_pending");
     kit.reopen();
@@ -94,7 +94,7 @@ pub async fn of_two_branches_before_the_first_is_carried_out_one_is_taken(mut ki
     refused(kit.append("r", branch("two", Some("a"))).await, "id_taken");
     let requests = kit.log("r").await.into_iter().filter(|name| *name == "branch_requested").count();
     assert_eq!(requests, 1);
-    // It is carried out, and whoever was refused may ask again.
+    // Once it is carried out, the refused request may be sent again.
     held = kit.regain(&held).await;
     kit.store().commit(continued(&held)).await.unwrap();
     kit.reopen();
@@ -167,15 +167,15 @@ pub async fn a_child_of_the_old_generation_hears_once_of_its_end(kit: Kit) {
     assert_eq!(kit.log("r/c").await, ["run_started", "cancel_requested"]);
 }
 
-/// A spawned child goes on with the run's next generation, answers whichever of them asks, and ends with the run.
+/// A spawned child outlives a generation, answers the generation that awaits it, and ends with the run.
 pub async fn a_spawned_child_outlives_a_generation_and_ends_with_the_run(mut kit: Kit) {
     let mut held = kit.start_held("r").await;
     kit.commit(&mut held, vec![spawned("r/a", 0), spawned("r/b", 1)]).await;
     kit.deliver().await;
     kit.store().commit(continued(&held)).await.unwrap();
     kit.reopen();
-    assert_eq!(kit.deliver().await, 0, "nobody is told");
-    // One that begins late is told nothing either.
+    assert_eq!(kit.deliver().await, 0, "no child is notified");
+    // Neither is a child that starts late.
     let claimed = kit.claim("v").await;
     let mut second = Held::new(claimed.iter().find(|run| run.head.key == key("r")).expect("it is pending"));
     let asked = ChildAwaited { place: place(0), child: RunId::new("r/a").unwrap() };
@@ -186,7 +186,7 @@ pub async fn a_spawned_child_outlives_a_generation_and_ends_with_the_run(mut kit
     assert_eq!(kit.log("r/c").await, ["run_started"]);
     kit.append("r/a", terminate()).await.unwrap();
     kit.deliver().await;
-    assert_eq!(kit.log("r").await, ["run_started"], "whoever asked is over");
+    assert_eq!(kit.log("r").await, ["run_started"], "the generation that awaited it is closed");
     kit.append("r", terminate()).await.unwrap();
     kit.reopen();
     assert_eq!(kit.deliver().await, 2);
@@ -201,7 +201,7 @@ fn spawned(id: &str, ordinal: u32) -> Event {
     }
 }
 
-/// Another kind goes on with the run: it is claimed and found as that, and the start that began it finds it.
+/// A handoff changes the run's kind for claims and lists; a repeat of the original start still finds the run.
 pub async fn a_run_that_is_handed_over_is_of_the_other_kind(mut kit: Kit) {
     let held = kit.start_held("r").await;
     let checkpoint = Checkpoint { handoff: Some(name("other")), ..first_checkpoint() };
@@ -216,7 +216,7 @@ pub async fn a_run_that_is_handed_over_is_of_the_other_kind(mut kit: Kit) {
     assert_eq!(kit.store().list_runs(query).await.unwrap().runs.len(), 1);
 }
 
-/// Of a conversation in which nothing was said yet.
+/// Returns the checkpoint of an empty conversation.
 fn first_checkpoint() -> Checkpoint {
     Checkpoint {
         state: json("null"),
@@ -232,7 +232,7 @@ fn first_checkpoint() -> Checkpoint {
     }
 }
 
-/// Somebody goes back to the beginning, and says something else there.
+/// Returns a request to branch from the beginning with another entry.
 fn branch(says: &str, id: Option<&str>) -> Input {
     let entry = OutsideEntry { role: name("user"), content: json(&format!("{says:?}")), idempotency_key: None };
     let request = BranchRequested {
@@ -253,7 +253,7 @@ fn continued(held: &Held) -> Commit {
     Commit { carries, ..held.commit(events) }
 }
 
-/// What the worker has not seen could not go along, so it is never left behind: also not by a worker that insists.
+/// A commit never closes a generation over unread inputs, even with `end_over_unread`: they could not be carried over.
 pub async fn a_run_does_not_continue_over_what_its_worker_has_not_seen(kit: Kit) {
     let held = kit.start_held("r").await;
     let unread = kit.append("r", signal(Some("a"))).await.unwrap();
@@ -278,7 +278,7 @@ pub async fn a_request_to_cancel_goes_along(mut kit: Kit) {
     }
 }
 
-/// With its id, which is still taken: whoever sends it again gets the answer of the generation that has it.
+/// The update keeps its id: a repeat gets the reply of the generation that has it.
 pub async fn an_unanswered_update_goes_along(mut kit: Kit) {
     let held = kit.start_held("r").await;
     let payload = onward_core::Payload::binary("application/octet-stream", vec![7; 100_000]);

@@ -1,4 +1,4 @@
-//! Two stores, one story: the same operations at the same time get the same answers and leave the same state.
+//! Differential test: the same operations at the same time get the same replies from two stores and leave the same state.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use super::kit::{hand_over, namespaces};
 use super::random::{Answer, Operation, Trace, World, perform};
 use crate::{Clock, DeletedQuery, DeliveryId, ManualClock, RunQuery, SESSION_DEFAULT, Store, WaitQuery};
 
-/// Tells both empty stores the same random story of `steps` operations and compares all that can be read after every one.
+/// Applies the same `steps` random operations to two empty stores and compares everything readable after each.
 ///
-/// Both go by `clock`. The reference is believed: the story goes on from its answers.
+/// Both use `clock`. Later operations are derived from the replies of the reference.
 pub fn differential(seed: u64, steps: u32, store: &dyn Store, reference: &dyn Store, clock: &ManualClock) {
     block_on(tell(World::new(seed), Trace::new(seed), steps, [store, reference], clock, false));
 }
 
-/// The same for a store of several databases, each of which knows the workers that claimed in it. A worker is heard of before it claims,
-/// so that all of them have known it for as long as the reference has.
+/// Runs the same test for a sharded store, in which each shard knows only the workers that claimed in it. A worker sends a
+/// heartbeat before it claims, so that its session is as old in every shard as in the reference.
 pub fn differential_of_known_workers(seed: u64, steps: u32, store: &dyn Store, reference: &dyn Store, clock: &ManualClock) {
     block_on(tell(World::new(seed), Trace::new(seed), steps, [store, reference], clock, true));
 }
@@ -49,7 +49,7 @@ async fn tell(mut world: World, mut trace: Trace, steps: u32, stores: [&dyn Stor
     }
 }
 
-/// Which epoch of the store stands for which one of the reference: each numbers them as it likes.
+/// Maps epochs of the reference to epochs of the store, which numbers them differently.
 #[derive(Default)]
 struct Epochs(BTreeMap<(RunKey, Epoch), Epoch>);
 
@@ -68,7 +68,7 @@ impl Epochs {
         operation
     }
 
-    /// Takes note of the leases that both stores gave, and writes the reference's epochs into the answer.
+    /// Records the leases that both stores granted and replaces the epochs of the reply by the reference's.
     fn learn(&mut self, answer: &mut Answer, expected: &Answer) {
         for (ours, theirs) in answer.heads_mut().into_iter().zip(expected.clone().heads_mut()) {
             self.0.insert((theirs.key.clone(), theirs.epoch), ours.epoch);
@@ -77,7 +77,7 @@ impl Epochs {
     }
 }
 
-/// The records without their epochs.
+/// Returns the records without their epochs.
 fn plain(mut records: Vec<Record>) -> Vec<Record> {
     records.iter_mut().filter_map(|record| record.commit.as_mut()).for_each(|commit| commit.epoch = Epoch(0));
     records
@@ -87,7 +87,8 @@ fn plain_heads(heads: impl IntoIterator<Item = RunHead>) -> Vec<RunHead> {
     heads.into_iter().map(|head| RunHead { epoch: Epoch(0), ..head }).collect()
 }
 
-/// Stores may number news as they like, and those of one write go in any order; the receivers get them in the reference's.
+/// Delivers the outbox of both stores in the order of the reference; stores number messages differently, and those of one write
+/// have no order.
 async fn deliver_to_both(store: &dyn Store, reference: &dyn Store) {
     let (ours, theirs) = (store.deliveries(1_000).await.unwrap(), reference.deliveries(1_000).await.unwrap());
     assert_eq!(sorted(&ours), sorted(&theirs));
@@ -105,7 +106,7 @@ fn sorted(deliveries: &[(DeliveryId, Delivery)]) -> Vec<Vec<u8>> {
     bytes
 }
 
-/// `heads` is what both stores had after the step before: only logs of runs that moved are read again.
+/// Compares the state of both stores. `heads` is the state after the previous step: only logs of changed runs are read again.
 async fn compare_state(store: &dyn Store, reference: &dyn Store, heads: &mut BTreeMap<RunKey, RunHead>) {
     let mut runs = Vec::new();
     for namespace in namespaces() {

@@ -1,4 +1,4 @@
-//! One very run is taken, with what is brought to it, by one at a time.
+//! A single run is claimed by key, with an input, by one worker at a time.
 
 use onward_core::Status;
 
@@ -14,11 +14,11 @@ pub async fn a_run_is_taken_by_its_name_with_what_is_brought(mut kit: Kit) {
     assert_eq!((claimed.head.key.clone(), claimed.head.status, taken.head.status), (key("b"), Status::Running, Status::Running));
     assert_eq!(taken.appended.unwrap().index.0, 1);
     assert_eq!(kit.log("b").await, ["run_started", "signal_received"]);
-    // The other is still for everybody, and the one that was taken is not.
+    // The other run is still claimable, the claimed one is not.
     let rest: Vec<String> = kit.claim("v").await.iter().map(|run| run.head.key.id.to_string()).collect();
     assert_eq!(rest, ["a"]);
     kit.store().release_run(key("b"), claimed.head.epoch).await.unwrap();
-    // What was brought before is not brought twice.
+    // A repeated input is not appended twice.
     let again = kit.store().claim_run(key("b"), worker("w"), Some(signal(Some("s")))).await.unwrap();
     assert!(again.appended.unwrap().repeated && again.claimed.unwrap().head.epoch > claimed.head.epoch);
     assert_eq!(kit.log("b").await, ["run_started", "signal_received"]);

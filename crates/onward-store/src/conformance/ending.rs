@@ -1,4 +1,4 @@
-//! L17, CE12: exactly one event ends a run, and no accepted signal is gone because of it.
+//! L17, CE12: exactly one event ends a run, and no accepted signal is lost by it.
 
 use onward_core::task::TaskOptions;
 use onward_core::{Place, Status};
@@ -36,7 +36,7 @@ pub async fn a_run_does_not_end_over_an_unread_signal(mut kit: Kit) {
     kit.append("r", signal(None)).await.unwrap();
     refused(kit.store().commit(held.commit(vec![completed()])).await, "inputs_unread");
     assert_eq!(kit.log("r").await, ["run_started", "signal_received"]);
-    // The worker has tried often enough; the signal stays readable.
+    // After enough attempts the worker ends the run anyway; the signal stays in the log.
     let mut commit = held.commit(vec![completed()]);
     commit.end_over_unread = true;
     let committed = kit.store().commit(commit).await.unwrap();

@@ -1,4 +1,4 @@
-//! X1 to X5, L3, L11, L20: logs of outside engines, kept under compare-and-set on the index.
+//! X1 to X5, L3, L11, L20: logs of external engines, appended under compare-and-set on the index.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,7 +32,7 @@ async fn append(kit: &Kit, appended: ExternalAppended) -> Result<Started, StoreE
     append_to(kit, key("r"), appended, None).await
 }
 
-/// The outside engine's events, each with its index.
+/// Returns the external engine's events, each with its index.
 async fn kept(kit: &Kit, run: &RunKey) -> Vec<(u64, Payload)> {
     let log = kit.check_run(run).await;
     let mut kept = Vec::new();
@@ -84,7 +84,7 @@ pub async fn of_concurrent_appends_each_index_is_taken_once(mut kit: Kit) {
     let indexes: Vec<u64> = kept(&kit, &key("r")).await.into_iter().map(|(index, _)| index).collect();
     assert_eq!(indexes, (0..indexes.len() as u64).collect::<Vec<_>>(), "L1");
     assert_eq!(taken.load(Ordering::SeqCst), indexes.len(), "L3");
-    assert!(indexes.len() >= 20, "whoever comes first at an index is taken");
+    assert!(indexes.len() >= 20, "the first append at an index is taken");
 }
 
 pub async fn a_repeated_append_gets_its_first_answer(mut kit: Kit) {
@@ -97,7 +97,7 @@ pub async fn a_repeated_append_gets_its_first_answer(mut kit: Kit) {
     let (first, again) = (first.signal.unwrap(), again.signal.unwrap());
     assert_eq!((again.index, again.at, again.repeated, again.woke), (first.index, first.at, true, false));
     assert_eq!(kept(&kit, &key("r")).await, [(0, json("1")), (1, json("2"))]);
-    // What was refused has not taken the id.
+    // A refused append has not used up the id.
     refused(append_to(&kit, key("r"), events(9, &["3"]), Some("b")).await, "log_conflict");
     assert!(!append_to(&kit, key("r"), events(2, &["3"]), Some("b")).await.unwrap().signal.unwrap().repeated);
 }
@@ -203,7 +203,7 @@ pub async fn external_runs_are_listed_as_their_engine_says(mut kit: Kit) {
     assert_eq!(listed(&kit, &[Status::Running, Status::Failed], None).await, ["held", "c", "a", "bare"]);
     assert_eq!(listed(&kit, &[Status::Pending], None).await, [] as [&str; 0]);
     assert_eq!(listed(&kit, &[Status::Waiting, Status::Canceled], None).await, ["d", "b"]);
-    // Its engine says what it is only now.
+    // The engine sets its kind and status later.
     append_to(&kit, key("bare"), state_of("pipeline", Status::Running), None).await.unwrap();
     kit.reopen();
     assert_eq!(listed(&kit, &[], Some("pipeline")).await, ["d", "c", "b", "a", "bare"]);
@@ -229,11 +229,11 @@ pub async fn an_open_external_run_can_be_deleted(mut kit: Kit) {
     assert_eq!(kit.store().list_runs(RunQuery::default()).await.unwrap().runs, []);
     let deleted = kit.store().list_deleted(Default::default()).await.unwrap();
     assert_eq!((deleted[0].kind.as_str(), deleted[0].reason.as_str()), ("order", "aborted"));
-    // The name is free again, and nothing of the old run is left in it.
+    // The id is free again, and nothing of the old run is left.
     refused(append(&kit, events(1, &["2"])).await, "log_conflict");
     assert!(!append_to(&kit, key("r"), events(0, &["2"]), Some("a")).await.unwrap().signal.unwrap().repeated);
     assert_eq!(kept(&kit, &key("r")).await, [(0, json("2"))]);
-    // As an ordinary run, too.
+    // An ordinary run may use it, too.
     kit.store().delete_runs(Delete::Run { key: key("r"), reason: String::new() }).await.unwrap();
     kit.start("r").await;
     assert_eq!(kit.claim("w").await.len(), 1);
@@ -246,7 +246,7 @@ pub async fn closed_external_runs_go_when_their_time_is_over(mut kit: Kit) {
     }
     append_to(&kit, key("again"), state(Status::Running), None).await.unwrap();
     kit.pass(seconds(9));
-    // What is said after the end does not make a run younger.
+    // Appends after the end do not extend the retention.
     append_to(&kit, key("over"), events(0, &["\"over\""]), None).await.unwrap();
     kit.reopen();
     let delete = |kit: &Kit| {

@@ -1,4 +1,4 @@
-//! L7: after a new claim nothing that carries an older epoch is taken.
+//! L7: after a new claim, nothing with an older epoch is taken.
 
 use std::sync::Arc;
 use std::collections::BTreeMap;
@@ -153,7 +153,7 @@ pub async fn pending_runs_are_claimed_oldest_first(kit: Kit) {
         kit.start(id).await;
         kit.pass(seconds(1));
     }
-    // News to a run that waits for a worker anyway do not send it to the back.
+    // An input does not move a run that is already pending to the back of the queue.
     kit.append("c", signal(None)).await.unwrap();
     let ids: Vec<String> = kit.claim("w").await.into_iter().map(|run| run.head.key.id.to_string()).collect();
     assert_eq!(ids, ["c", "a", "b"]);
@@ -171,7 +171,7 @@ pub async fn an_epoch_never_goes_back(mut kit: Kit) {
     }
 }
 
-/// What a holder says of its run, a pause with a report, is checked like a commit, and in the same write.
+/// An input from the holder of a run, such as a pause with a report, is fenced like a commit, in the same write.
 pub async fn what_a_holder_says_is_refused_after_another_claim(mut kit: Kit) {
     let by = |held: &Held| Input::by_holder(pause().event, held.head.generation, held.head.epoch);
     let old = kit.start_held("r").await;

@@ -1,4 +1,4 @@
-//! Who follows runs is told what is new of them, and nothing else.
+//! `read_since` returns what is new in followed runs, and nothing else.
 
 use onward_core::Index;
 

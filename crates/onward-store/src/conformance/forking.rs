@@ -1,4 +1,4 @@
-//! Z6: a fork of a later turn comes with the logs before it, and nothing in them happens again.
+//! Z6: a fork of a later turn has the logs of the turns before it, and nothing in them is executed again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use super::kit::{
 use super::restoring::fork;
 use crate::{Delete, Restore, RestoreRun, Retention, StoreError};
 
-/// The turn is over.
+/// Returns the event that ends a turn.
 pub(super) fn checkpoint(state: Payload) -> Event {
     let (kept, keys, left, tally) = Default::default();
     let (prelude, awaits, leaf, depth, handoff) = (Some(0), None, None, 0, None);
@@ -27,7 +27,7 @@ async fn log_of(kit: &Kit, id: &str, generation: u32) -> Result<Vec<Record>, Sto
     kit.store().read_log(key(id), Some(generation), Index(0), usize::MAX).await
 }
 
-/// The fork of the last commit of the run's current turn.
+/// Forks the run at the last commit of its current turn.
 pub(super) async fn forked(kit: &Kit, id: &str, wanted: &str) -> Forked {
     let (head, records) = (kit.head(id).await, kit.records(id).await);
     let mut earlier = Vec::new();
@@ -42,7 +42,7 @@ pub(super) async fn put(kit: &Kit, id: &str, forked: Forked) {
     kit.store().restore_run(RestoreRun { key: key(id), what, news: forked.news }).await.unwrap();
 }
 
-/// A run in its third turn, which has a task, a timer and a question; and so had each turn before.
+/// Starts a run and brings it to its third turn; each turn has a task, a timer and an approval.
 async fn talking(kit: &Kit, id: &str) {
     let mut run = new_run(id);
     run.started.seed = 7;
@@ -71,31 +71,31 @@ pub async fn a_fork_of_a_later_turn_has_the_logs_before_it(mut kit: Kit) {
     put(&kit, "f", wanted).await;
     kit.reopen();
     let head = kit.head("f").await;
-    // Z8: what was approved in the turn is asked again.
+    // Z8: an approval of the turn is requested again.
     assert_eq!((head.generation, head.status, head.created_at), (2, Status::Paused, kit.now()));
     assert_eq!(kit.claim_tasks("t", 10).await.len(), 0);
     refused(kit.append("f", resume()).await, "approval_needed");
     kit.append("f", decision(2, 3, "again")).await.unwrap();
     kit.append("f", resume()).await.unwrap();
     assert_eq!(kit.head("f").await.status, Status::Pending);
-    assert_eq!(head.origin_life(), Some(11), "it is a run of its own in all its logs");
+    assert_eq!(head.origin_life(), Some(11), "all its logs have the incarnation of the fork");
     for generation in 0..2 {
         let (theirs, own) = (log_of(&kit, "r", generation).await.unwrap(), log_of(&kit, "f", generation).await.unwrap());
-        assert_eq!(own[1..], theirs[1..], "nothing is said there that the original did not say");
+        assert_eq!(own[1..], theirs[1..], "the records are those of the original");
         let past = kit.store().read_run(key("f"), Some(generation)).await.unwrap().unwrap();
         assert_eq!((past.generation, past.status, past.parent), (generation, Status::Completed, None));
         assert_eq!(own[0].started().unwrap().origin_seed(), Some(11));
     }
     kit.check_run(&key("f")).await;
     assert_eq!(kit.records("r").await, before, "Z3");
-    // What is open is what was open in the turn that it was forked from.
+    // Only what was open in the forked turn is open.
     let tasks = kit.claim_tasks("t", 10).await;
     let tasks: Vec<_> = tasks.into_iter().filter(|task| task.id.run == key("f")).map(|task| task.id.generation).collect();
     assert_eq!(tasks, [2]);
     let asked = kit.store().list_waits(Default::default()).await.unwrap();
     let asked: Vec<_> = asked.iter().filter(|wait| wait.run == key("f")).map(|wait| wait.generation).collect();
     assert_eq!(asked, [2]);
-    // What it was told before it need not be told again.
+    // Idempotency records are copied: repeats of signals and decisions are recognized.
     for turn in 0..3 {
         assert!(kit.append("f", signal(Some(&format!("s-{turn}")))).await.unwrap().repeated);
         match turn {
@@ -106,7 +106,7 @@ pub async fn a_fork_of_a_later_turn_has_the_logs_before_it(mut kit: Kit) {
     }
     kit.pass(seconds(40));
     kit.expire().await;
-    assert!(!kit.log("f").await.contains(&"timer_fired"), "it has the time that it had left");
+    assert!(!kit.log("f").await.contains(&"timer_fired"), "the timer keeps its remaining time");
     kit.pass(seconds(20));
     kit.expire().await;
     assert_eq!(kit.log("f").await.iter().filter(|name| **name == "timer_fired").count(), 1);
@@ -124,7 +124,7 @@ pub async fn a_fork_of_a_later_turn_needs_no_original(mut kit: Kit) {
     for (generation, log) in (0..).zip(&logs) {
         assert_eq!(log_of(&kit, "f", generation).await.unwrap(), *log);
     }
-    // It goes on, is forked in its turn, and goes as a whole when its time is over.
+    // The fork continues, is forked itself, and is deleted as a whole after its retention.
     kit.append("f", decision(2, 3, "again")).await.unwrap(); // Z8
     kit.append("f", resume()).await.unwrap();
     let mut held = kit.claim_one("v").await;
@@ -148,7 +148,7 @@ pub async fn a_fork_of_a_later_turn_needs_no_original(mut kit: Kit) {
     kit.check_run(&key("g")).await;
 }
 
-/// Z6, F27: several hundred turns of some size are there at once, or not at all.
+/// Z6, F27: a fork of several hundred large turns is visible as a whole or not at all.
 pub async fn a_long_fork_is_there_whole_or_not_at_all(mut kit: Kit) {
     const TURNS: u32 = 400;
     let words = json(&format!("\"{}\"", "what was said ".repeat(1_500)));
@@ -157,7 +157,7 @@ pub async fn a_long_fork_is_there_whole_or_not_at_all(mut kit: Kit) {
     let mut held = kit.claim_one("w").await;
     kit.commit(&mut held, vec![settled()]).await;
     let short = forked(&kit, "r", "f").await;
-    // The turns between are all alike.
+    // The turns in between are copies of the first.
     let [first, last] = &short.logs[..] else { panic!("it has two turns") };
     let turn = |generation: u32, log: &[Record]| {
         let mut log = log.to_vec();

@@ -1,6 +1,7 @@
-//! Texts of callers are data (S28): in ids, kinds, versions, names, attributes, filters and cursors, whatever they mean to a database.
+//! S28: texts from callers are data in ids, kinds, versions, names, attributes, filters and cursors, whatever they mean to a
+//! database.
 //!
-//! The answers are compared with those of the store in memory, which has no query language.
+//! The replies are compared with those of the memory store, which has no query language.
 
 use std::sync::Arc;
 
@@ -12,7 +13,8 @@ use onward_core::{Attribute, AttributeMatch, Namespace, RunId, RunKey};
 use super::kit::{Kit, approval, json, name, new_run, seconds, task_of, terminate, worker};
 use crate::{ClaimTasks, Delete, DeletedQuery, MemoryStore, RunQuery, Store, TaskQuery, WaitQuery};
 
-/// Texts that would end a literal, a statement or a pattern, name a parameter or a column, or be cast, if they were part of a query.
+/// Texts that would end a literal, a statement or a pattern, name a parameter or a column, or be cast if they were part of a
+/// query.
 const TEXTS: [&str; 34] = [
     "'",
     "''",
@@ -50,14 +52,14 @@ const TEXTS: [&str; 34] = [
     "\u{2019} OR \u{ff07}1\u{ff07}=\u{ff07}1",
 ];
 
-/// Texts that no name may have, where a caller may write any text.
+/// Texts that are invalid as names but allowed where callers may write any text.
 const FREE: [&str; 7] = ["", "\0", "a\0b", "\n--\n", "\r\n", "\t", "\u{1b}[2J"];
 
 fn key(text: &str) -> RunKey {
     RunKey::new(Namespace::default(), RunId::new(text).unwrap())
 }
 
-/// A run whose id, kind, version, attribute and attribute's name are all the same text.
+/// Returns a run whose id, kind, version, attribute name and attribute value are the same text.
 fn named(text: &str) -> NewRun {
     let mut run = new_run("x");
     run.key = key(text);
@@ -71,7 +73,7 @@ fn reference(kit: &Kit) -> Arc<dyn Store> {
     Arc::new(MemoryStore::new(kit.clock.clone()))
 }
 
-/// The ids of the runs that are found, or the code of the refusal.
+/// Returns the ids of the matching runs, or the code of the refusal.
 async fn found(store: &dyn Store, query: RunQuery) -> Result<Vec<String>, &'static str> {
     let page = store.list_runs(query).await.map_err(|error| error.code())?;
     Ok(page.runs.iter().map(|head| head.key.id.to_string()).collect())
@@ -114,7 +116,7 @@ pub async fn a_filter_finds_what_it_says_and_nothing_else(mut kit: Kit) {
     assert_eq!(kit.store().count_versions(Namespace::default()).await.unwrap().len(), TEXTS.len());
 }
 
-/// Values of attributes and cursors may be any text, also one that a database cannot hold as text.
+/// Attribute values and cursors may be any text, even one that a database cannot store as text.
 pub async fn any_text_is_a_value_of_an_attribute(mut kit: Kit) {
     let oracle = reference(&kit);
     let texts = || FREE.into_iter().chain(TEXTS);
@@ -139,7 +141,7 @@ pub async fn any_text_is_a_value_of_an_attribute(mut kit: Kit) {
     }
 }
 
-/// Signals, their ids, tasks, questions and deletions of runs with such names touch these runs alone.
+/// Signals, their ids, tasks, approvals and deletions of runs with such ids affect these runs only.
 pub async fn what_is_done_to_a_run_is_done_to_no_other(mut kit: Kit) {
     for text in TEXTS {
         let mut held = kit.start_held_as(NewRun { key: key(text), ..new_run("x") }).await;
@@ -167,7 +169,7 @@ pub async fn what_is_done_to_a_run_is_done_to_no_other(mut kit: Kit) {
         let delete = Delete::Run { key: key(text), reason: text.to_owned() };
         assert_eq!(kit.store().delete_runs(delete).await.unwrap(), 1, "{text}");
         let page = kit.store().list_runs(RunQuery { limit: 1_000, ..Default::default() }).await.unwrap();
-        assert_eq!(page.runs.len(), TEXTS.len() - gone - 1, "{text} is gone alone");
+        assert_eq!(page.runs.len(), TEXTS.len() - gone - 1, "only {text} is deleted");
         let query = DeletedQuery { run: Some(key(text)), ..Default::default() };
         let deleted = kit.store().list_deleted(query).await.unwrap();
         assert_eq!(deleted.iter().map(|run| run.reason.as_str()).collect::<Vec<_>>(), [text]);

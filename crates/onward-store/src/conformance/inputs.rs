@@ -1,4 +1,4 @@
-//! L11, L12, L13, CE10, CE11: each act from outside is taken once, and each question answered once.
+//! L11, L12, L13, CE10, CE11: each input from outside is taken once, and each wait is answered once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ pub async fn the_same_signal_id_is_one_input(mut kit: Kit) {
     assert_eq!(kit.log("r").await, ["run_started", "signal_received", "signal_received"]);
 }
 
-/// What [`signal`] sends.
+/// Returns the event of [`signal`].
 fn received(id: Option<&str>) -> SignalReceived {
     match signal(id).event {
         Event::SignalReceived(signal) => signal,
@@ -31,7 +31,7 @@ fn received(id: Option<&str>) -> SignalReceived {
     }
 }
 
-/// The opposite of what [`decision`] says.
+/// Returns the opposite of [`decision`].
 fn other_decision(ordinal: u32, decision_id: &str) -> Input {
     let (place, decision_id) = (place(ordinal), decision_id.to_owned());
     let event =
@@ -68,7 +68,7 @@ pub async fn the_same_id_with_something_else_to_say_is_refused(mut kit: Kit) {
             other => panic!("{what} was taken for a repeat: {other:?}"),
         }
     }
-    // Nothing was written, and the first acts are still what they were.
+    // Nothing was written, and the first inputs are unchanged.
     assert_eq!((kit.head("r").await, kit.log("r").await), (head, log));
     for (again, index) in
         [(saying(1), first.index), (decision(0, 0, "anna"), decided.index), (update(1), updated.index)]
@@ -138,7 +138,7 @@ pub async fn an_answer_needs_an_open_question(kit: Kit) {
     refused(kit.append("r", decision(0, 0, "anna")).await, "wait_not_found");
     kit.commit(&mut held, vec![approval(0, None)]).await;
     refused(kit.append("r", decision(0, 1, "anna")).await, "wait_not_found");
-    // What was refused has not taken the slot.
+    // A refused decision has not used up the idempotency record.
     assert!(!kit.append("r", decision(0, 0, "anna")).await.unwrap().repeated);
     kit.read_on(&mut held).await;
     kit.commit(&mut held, vec![completed()]).await;
@@ -162,7 +162,7 @@ pub async fn a_withdrawn_question_is_lost_to_the_code(kit: Kit) {
     let deadline = kit.now().after(seconds(10));
     kit.commit(&mut held, vec![approval(0, Some(deadline)), approval(1, None)]).await;
     let won = kit.append("r", decision(0, 1, "anna")).await.unwrap();
-    // The code has not seen the decision at 1 when it gives up on both questions.
+    // The code withdraws both approvals without having seen the decision at 1.
     let withdrawn = |ordinal| Event::from(WaitCanceled { place: place(ordinal) });
     let index = kit.commit(&mut held, vec![withdrawn(0), withdrawn(1)]).await.index;
     check_lost(&kit, 0, "withdrawn", index).await;
@@ -188,7 +188,7 @@ pub async fn every_accepted_signal_is_in_the_log_once(mut kit: Kit) {
             let (store, taken) = (kit.store(), taken.clone());
             std::thread::spawn(move || {
                 for number in 0..25 {
-                    // Neighbors share half of their ids.
+                    // Neighboring senders share half of their ids.
                     let id = format!("s{}", sender * 12 + number);
                     if !block_on(store.append_input(key("r"), signal(Some(&id)))).unwrap().repeated {
                         taken.fetch_add(1, Ordering::SeqCst);

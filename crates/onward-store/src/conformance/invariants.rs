@@ -1,4 +1,4 @@
-//! What holds of every run at every moment, whatever happened.
+//! Invariants that hold for every run at every moment.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::kit::{Kit, namespaces};
 use super::random::World;
 use crate::{RunQuery, Store, TaskQuery, WaitQuery};
 
-/// L1, L3, L8, L10, L13 and L16 of every run there is.
+/// Checks L1, L3, L8, L10, L13 and L16 of every run.
 pub async fn check_invariants(kit: &Kit, world: &mut World) {
     let store = kit.store();
     let mut runs = Vec::new();
@@ -39,19 +39,19 @@ pub async fn check_invariants(kit: &Kit, world: &mut World) {
     }
 }
 
-/// The signals that the world sent; those of other runs come through the courier, whom it does not watch.
+/// Counts the signals that the test sent; signals between runs go through the outbox and are not counted.
 fn count_signals(log: &Log) -> usize {
     log.events().filter(|(_, event)| matches!(event, Event::SignalReceived(signal) if signal.sender.is_none())).count()
 }
 
-/// The open questions and tasks are those that the log leaves open (J1).
+/// Checks that the open waits and tasks are those that the log leaves open (J1).
 async fn check_open(store: &dyn Store, head: &RunHead, log: &Log) {
     let projection = Projection::of(head.key.clone(), log.records()).expect("H2");
     let (namespace, run) = (head.key.namespace.clone(), Some(head.key.clone()));
     let query = WaitQuery { namespace: namespace.clone(), run: run.clone(), limit: 1_000, ..Default::default() };
     let mut listed = store.list_waits(query).await.unwrap();
     listed.sort_by(|a, b| a.place.cmp(&b.place));
-    assert_eq!(listed, projection.waits.into_values().collect::<Vec<Wait>>(), "L16: open questions of {}", head.key);
+    assert_eq!(listed, projection.waits.into_values().collect::<Vec<Wait>>(), "L16: open waits of {}", head.key);
     let query = TaskQuery { namespace, run, limit: 1_000, ..Default::default() };
     let listed = store.list_tasks(query).await.unwrap();
     let said = |task: &Task| (task.id.clone(), task.kind.clone(), task.options.clone(), task.scheduled_at);
@@ -61,7 +61,7 @@ async fn check_open(store: &dyn Store, head: &RunHead, log: &Log) {
     assert_eq!(listed, known, "L16: open tasks of {}", head.key);
 }
 
-/// Each call has at most one answer (L8, L10, L12, L19).
+/// Checks that each call has at most one answer (L8, L10, L12, L19).
 fn check_once(log: &Log) {
     let mut answered: BTreeSet<(&str, &Place)> = BTreeSet::new();
     for (_, event) in log.events() {

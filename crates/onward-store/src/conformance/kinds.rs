@@ -1,4 +1,4 @@
-//! What kinds take and give is kept where everybody who starts runs can read it.
+//! Schemas of kinds are stored where every process that starts runs can read them.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub async fn the_newest_word_about_a_kind_counts(kit: Kit) {
     kit.pass(Duration::from_secs(1));
     let output = Some(Payload::from_json_text("3"));
     let newer = KindSchemas { output: output.clone(), ..schema("a", None, "2") };
-    // One without schemas takes the word back; what never was cannot be taken back, and nobody minds.
+    // An entry without schemas removes the stored one; removing a missing one is a no-op.
     let silent = |kind| KindSchemas { input: None, ..schema(kind, None, "") };
     store.register_kinds(vec![newer.clone(), silent("b"), silent("c")]).await.unwrap();
     let kept = store.list_kinds(Namespace::default()).await.unwrap();

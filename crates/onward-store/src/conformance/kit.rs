@@ -1,4 +1,4 @@
-//! What every case needs: a store, its clock, and short words for long requests.
+//! Test kit of the cases: a store, its clock, and shorthands for requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct Kit {
     subject: Box<dyn Subject>,
 }
 
-/// The kinds the workers of this suite know.
+/// The kinds that the workers of this suite register.
 const KINDS: [&str; 2] = ["order", "parcel"];
 
 pub fn name(text: &str) -> Name {
@@ -36,7 +36,7 @@ pub fn key(id: &str) -> RunKey {
     RunKey::new(Namespace::default(), RunId::new(id).unwrap())
 }
 
-/// The namespaces of stories that have more than one.
+/// Returns the namespaces of tests with more than one.
 pub fn namespaces() -> [Namespace; 2] {
     [Namespace::default(), Namespace::new("other").unwrap()]
 }
@@ -57,7 +57,7 @@ pub fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// A run of kind `order` with that id.
+/// Returns a run of kind `order` with that id.
 pub fn new_run(id: &str) -> NewRun {
     new_run_of("order", id)
 }
@@ -67,7 +67,7 @@ pub fn new_run_of(kind: &str, id: &str) -> NewRun {
     NewRun { key: key(id), started, signal: None }
 }
 
-/// A signal named `paid`; with an id it is taken once.
+/// Returns a signal named `paid`; with an id it is taken once.
 pub fn signal(id: Option<&str>) -> Input {
     Input::signal(SignalReceived { name: name("paid"), payload: json("1"), signal_id: id.map(str::to_owned), sender: None })
 }
@@ -79,7 +79,7 @@ pub fn send_many(store: &dyn Store, count: usize) {
     }
 }
 
-/// An event of a commit that asks for nothing.
+/// Returns the event of a commit without calls.
 pub fn settled() -> Event {
     RunSuspended { reason: SuspendReason::Settled }.into()
 }
@@ -112,7 +112,7 @@ pub fn approval(ordinal: u32, deadline: Option<Timestamp>) -> Event {
     .into()
 }
 
-/// Somebody's word on the approval at that place.
+/// Returns a decision on the approval at that call id.
 pub fn decision(generation: u32, ordinal: u32, decision_id: &str) -> Input {
     let event = onward_core::event::ApprovalDecided {
         place: place(ordinal),
@@ -152,7 +152,7 @@ pub fn refused<T: std::fmt::Debug>(answer: Result<T, StoreError>, code: &str) ->
     }
 }
 
-/// A run in the hands of a worker: what the next commit says about itself.
+/// A leased run with the header of its next commit.
 #[derive(Debug, Clone)]
 pub struct Held {
     pub head: RunHead,
@@ -174,7 +174,7 @@ impl Held {
         self.head.key.clone()
     }
 
-    /// The next commit; each has an id of its own.
+    /// Returns the next commit; each has an id of its own.
     pub fn commit(&self, events: Vec<Event>) -> Commit {
         Commit {
             key: self.key(),
@@ -191,7 +191,7 @@ impl Held {
         }
     }
 
-    /// The commit was taken.
+    /// Advances past a commit that was taken.
     pub fn advance(&mut self, count: usize, committed: Committed) {
         self.n += 1;
         self.horizon = Index(committed.index.0 + count as u64 - 1);
@@ -208,7 +208,7 @@ impl Kit {
         self.subject.store()
     }
 
-    /// Closes the store and opens it again, where it can. Leases may be lost; nothing else may.
+    /// Closes and reopens the store, if it is durable. Leases may be lost, nothing else.
     pub fn reopen(&mut self) {
         self.subject.reopen();
     }
@@ -225,7 +225,7 @@ impl Kit {
         self.store().start_run(new_run(id), None).await.unwrap()
     }
 
-    /// Starts a run in the hands of worker `w`.
+    /// Starts a run leased to worker `w`.
     pub async fn start_held(&self, id: &str) -> Held {
         self.start_held_as(new_run(id)).await
     }
@@ -252,7 +252,7 @@ impl Kit {
         Held::new(&claimed[0])
     }
 
-    /// The worker claims its run again: a store that was opened again need not remember who held it.
+    /// Claims the run again: a reopened store need not remember its leases.
     pub async fn regain(&self, lost: &Held) -> Held {
         self.store().release_run(lost.key(), lost.head.epoch).await.unwrap();
         let claimed = self.claim("w").await;
@@ -263,7 +263,7 @@ impl Kit {
         self.store().append_input(key(id), input).await
     }
 
-    /// Commits what must be taken.
+    /// Commits and expects success.
     pub async fn commit(&self, held: &mut Held, events: Vec<Event>) -> Committed {
         let count = events.len();
         let committed = self.store().commit(held.commit(events)).await.unwrap();
@@ -271,7 +271,7 @@ impl Kit {
         committed
     }
 
-    /// The worker reads on to the end of the log.
+    /// Advances the horizon to the end of the log.
     pub async fn read_on(&self, held: &mut Held) {
         held.horizon = Index(self.head_of(&held.key()).await.next_index.0 - 1);
     }
@@ -307,7 +307,7 @@ impl Kit {
         self.store().read_log(key(id), None, Index(0), usize::MAX).await.unwrap()
     }
 
-    /// The names of the run's events, after checking all that holds of every log (L1, L16).
+    /// Returns the names of the run's events, after checking the invariants of the log (L1, L16).
     pub async fn log(&self, id: &str) -> Vec<&'static str> {
         self.check_run(&key(id)).await.events().map(|(_, event)| event.name()).collect()
     }
@@ -317,7 +317,7 @@ impl Kit {
         waits.into_iter().map(|wait| wait.place).collect()
     }
 
-    /// Checks that the run's log is whole and that its head is what the log says.
+    /// Checks that the run's log is complete and that its head agrees with it.
     pub async fn check_run(&self, key: &RunKey) -> Log {
         let head = self.head_of(key).await;
         let records = self.store().read_log(key.clone(), None, Index(0), usize::MAX).await.unwrap();
@@ -328,7 +328,7 @@ impl Kit {
         log
     }
 
-    /// Checks that the run's tasks and waits are what its log leaves open (L16).
+    /// Checks that the run's tasks and waits are those that its log leaves open (L16).
     async fn check_open(&self, key: &RunKey, records: &[Record]) {
         let mut open = Projection::of(key.clone(), records).expect("a log begins with its run");
         let (namespace, run) = (key.namespace.clone(), Some(key.clone()));
@@ -346,7 +346,7 @@ impl Kit {
         assert!(open.tasks.is_empty(), "L16 of {key}: {:?} are missing", open.tasks.keys());
     }
 
-    /// Plays the courier until there is nothing to deliver, and says how many there were.
+    /// Delivers outbox messages until none is left and returns their number.
     pub async fn deliver(&self) -> usize {
         let store = self.store();
         let mut count = 0;
@@ -364,7 +364,7 @@ impl Kit {
     }
 }
 
-/// Hands one delivery over; a receiver that does not want it is no error.
+/// Delivers one outbox message; a refusal by the receiver is no error.
 pub async fn hand_over(store: &dyn Store, delivery: Delivery) {
     let answer = match delivery {
         Delivery::Start(run) => store.start_run(run, None).await.map(drop),
@@ -376,7 +376,7 @@ pub async fn hand_over(store: &dyn Store, delivery: Delivery) {
     }
 }
 
-/// The head without what no log says: the lease.
+/// Returns the head without its lease, which no log contains.
 pub fn by_log(mut head: RunHead) -> RunHead {
     head.epoch = onward_core::Epoch(0);
     if head.status == Status::Running && head.external.is_none() {
@@ -385,7 +385,7 @@ pub fn by_log(mut head: RunHead) -> RunHead {
     head
 }
 
-/// A child of kind `parcel`.
+/// Returns the start of a child of kind `parcel`.
 pub fn child(id: &str, ordinal: u32, on_parent_close: onward_core::event::OnParentClose) -> Event {
     let input = json("{}");
     onward_core::event::ChildStarted {

@@ -20,10 +20,10 @@ pub async fn runs_are_listed_newest_first_in_pages(mut kit: Kit) {
     loop {
         let query = RunQuery { limit: 2, cursor, ..Default::default() };
         let page = kit.store().list_runs(query).await.unwrap();
-        // The same on every store, so that lists over several of them go on in each.
+        // The format of cursors is the same in every store, so that lists over several shards can continue in each.
         assert_eq!(page.next, page.next.as_ref().and(page.runs.last()).map(cursor_after));
         pages.push(ids(&page));
-        // A newcomer between two pages moves nothing.
+        // A run that starts between two pages shifts nothing.
         kit.start(&format!("s{}", pages.len())).await;
         cursor = page.next;
         if cursor.is_none() {
@@ -77,7 +77,7 @@ pub async fn questions_are_listed_oldest_first(mut kit: Kit) {
     assert_eq!(kit.store().list_waits(query).await.unwrap(), []);
 }
 
-/// Families are told apart to the letter, and a long one by its beginning.
+/// Root runs are compared exactly; a root id of 255 bytes is truncated to 200.
 pub async fn questions_of_a_family_are_listed_together(mut kit: Kit) {
     let long = "a".repeat(255);
     let below = |id: &str| onward_core::reopen::child_id(&key(id).id, 0, &place(0)).to_string();
@@ -91,7 +91,7 @@ pub async fn questions_of_a_family_are_listed_together(mut kit: Kit) {
     for (asked, expected) in [("r", &ids[..3]), (&ids[2], &ids[..3]), ("r2", &ids[3..4]), (&long, &ids[5..])] {
         let query = WaitQuery { run: Some(key(asked)), below: true, ..Default::default() };
         let waits = kit.store().list_waits(query).await.unwrap();
-        assert_eq!(waits.iter().map(|wait| wait.run.id.to_string()).collect::<Vec<_>>(), expected, "asked for {asked}");
+        assert_eq!(waits.iter().map(|wait| wait.run.id.to_string()).collect::<Vec<_>>(), expected, "query for {asked}");
         let query = WaitQuery { run: Some(key(asked)), ..Default::default() };
         assert_eq!(kit.store().list_waits(query).await.unwrap().len(), 1);
     }
@@ -206,6 +206,6 @@ pub async fn open_tasks_are_counted_by_queue_and_kind(mut kit: Kit) {
     kit.append("r", super::kit::pause()).await.unwrap();
     let paused = kit.store().count_tasks(Namespace::default()).await.unwrap();
     let queued = |counts: &[TaskCount]| counts.iter().map(|count| count.queued).collect::<Vec<_>>();
-    assert_eq!(queued(&paused), queued(&counts), "those of a paused run wait too");
+    assert_eq!(queued(&paused), queued(&counts), "tasks of a paused run are counted as queued");
     assert_eq!(kit.store().count_tasks(Namespace::new("other").unwrap()).await.unwrap(), []);
 }

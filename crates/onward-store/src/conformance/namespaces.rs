@@ -1,4 +1,4 @@
-//! S6: a worker belongs to one namespace, and what is called the same in another one is another's.
+//! S6: a worker belongs to one namespace and never gets what has the same name in another.
 
 use onward_core::run::NewRun;
 use onward_core::task::{RetryPolicy, TaskOptions, TaskReport};
@@ -7,7 +7,7 @@ use onward_core::{Failure, Namespace, RunKey, Status};
 use super::kit::{Held, Kit, key, namespaces, new_run, seconds, settled, signal, task, worker};
 use crate::SESSION_DEFAULT;
 
-/// More than any store keeps in memory of one queue.
+/// More than any store caches of one queue.
 const CROWD: usize = 10_000;
 
 pub async fn a_worker_gets_only_runs_of_its_namespace(mut kit: Kit) {
@@ -18,7 +18,7 @@ pub async fn a_worker_gets_only_runs_of_its_namespace(mut kit: Kit) {
     assert_eq!(claim(&kit, &other, "o").await, [in_namespace(&other, "r")]);
     assert_eq!(claim(&kit, &other, "o").await, []);
     kit.reopen();
-    // Leases may be lost by then; the border may not.
+    // Leases may be lost by then; the namespace boundary holds.
     let again = claim(&kit, &other, "o").await;
     assert!(again.iter().all(|key| key.namespace == other), "{again:?}");
     assert_eq!(claim(&kit, &default, "d").await, [in_namespace(&default, "r")]);
@@ -91,11 +91,11 @@ pub async fn the_same_signal_wakes_only_the_run_it_was_sent_to(kit: Kit) {
     assert_eq!(claim(&kit, &default, "d").await, [in_namespace(&default, "r")]);
 }
 
-/// However many are older and called the same: the next one of a worker's own namespace is the next one it gets.
+/// A worker gets the next run of its namespace, however many older ones with the same names wait in another.
 pub async fn what_waits_in_another_namespace_hides_nothing(mut kit: Kit) {
     let [default, other] = namespaces();
     let store = kit.store();
-    // All are on their way before the first is waited for.
+    // All are submitted before the first is awaited.
     let starts: Vec<_> = (0..CROWD).map(|number| store.start_run(new_run_in(&other, &number.to_string()), None)).collect();
     for start in starts {
         start.await.unwrap();
@@ -132,7 +132,7 @@ async fn start(kit: &Kit, namespace: &Namespace, id: &str) {
     assert!(kit.store().start_run(new_run_in(namespace, id), None).await.unwrap().created);
 }
 
-/// Run `r` waits for one task of kind `mail`.
+/// Starts run `r` and schedules one task of kind `mail`.
 async fn schedule(kit: &Kit, namespace: &Namespace, options: TaskOptions) {
     let mut held = kit.start_held_as(new_run_in(namespace, "r")).await;
     kit.commit(&mut held, vec![task(0, options)]).await;

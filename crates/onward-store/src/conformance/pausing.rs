@@ -1,4 +1,4 @@
-//! A paused run stands still: it loses nothing and does nothing until somebody resumes it.
+//! A paused run loses nothing and makes no progress until it is resumed.
 
 use onward_core::budget::Budget;
 use onward_core::event::{RunResumed, StepCompleted, StepFailed};
@@ -47,7 +47,7 @@ pub async fn a_run_that_is_not_paused_cannot_be_resumed(kit: Kit) {
     assert_eq!(kit.log("r").await, ["run_started"]);
 }
 
-/// Timers go on, and who has the run keeps it.
+/// Timers continue, and the holder keeps its lease.
 pub async fn a_budget_is_changed_also_where_nothing_is_paused(mut kit: Kit) {
     let mut held = kit.start_held("r").await;
     kit.store().heartbeat(worker("w"), seconds(1_000)).await.unwrap();
@@ -81,7 +81,7 @@ pub async fn a_paused_run_takes_step_results_and_nothing_else(mut kit: Kit) {
     for other in [settled(), completed(), timer(1, kit.now())] {
         refused(kit.store().commit(held.commit(vec![step(0), other])).await, "run_paused");
     }
-    // Two steps end one after the other, and nothing is shown to the code in between.
+    // Two steps end one after the other; the code sees nothing in between.
     for number in 0..2 {
         let committed = kit.store().commit(standing(&held, vec![step(number)])).await.unwrap();
         assert_eq!((committed.status, committed.index), (Status::Paused, Index(2 + u64::from(number))));
@@ -109,7 +109,7 @@ pub async fn a_pause_leaves_the_lease_to_its_holder(kit: Kit) {
     kit.read_on(&mut held).await;
     kit.commit(&mut held, vec![settled()]).await;
 
-    // One that lets go of a paused run leaves it to whoever comes after it is resumed.
+    // A paused run that is released may be claimed by another worker after its resumption.
     kit.append("r", pause()).await.unwrap();
     kit.store().release_run(key("r"), held.head.epoch).await.unwrap();
     assert_eq!(kit.claim("v").await, []);
@@ -174,7 +174,7 @@ pub async fn a_paused_run_begins_no_attempt_of_a_task(mut kit: Kit) {
     kit.reopen();
     assert_eq!(kit.claim_tasks("t", 10).await, [], "K4: not a first attempt");
 
-    // What runs may end; its retry is not handed out either, and its delay begins when the run goes on.
+    // Running attempts may end; a retry is not handed out, and its delay begins when the run resumes.
     let reports = [(done, TaskReport::Completed(json("1"))), (fails, TaskReport::Failed(Failure::retryable("busy")))];
     for (task, report) in reports {
         kit.store().report_task(task.id, task.claim, report, seconds(30)).await.unwrap();

@@ -1,4 +1,4 @@
-//! L16: a head says nothing but what the log says, the lease apart.
+//! L16: a head contains nothing but what follows from the log, except the lease.
 
 use onward_core::event::{CancelRequested, RunCanceled};
 use onward_core::run::Input;

@@ -1,6 +1,6 @@
-//! Seeded random operations: the same seed is the same story on every store.
+//! Seeded random operations: the same seed gives the same operations on every store.
 //!
-//! The world knows what a set of workers and senders knows, and nothing else: it learns from the answers it gets.
+//! The [`World`] knows only what workers and senders know: what the replies contain.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub async fn random_operations_on(kit: Kit, seed: u64, steps: u32) {
     }
 }
 
-/// Says on a panic how to get there again.
+/// Prints on a panic how to reproduce it.
 pub struct Trace {
     seed: u64,
     step: u32,
@@ -84,7 +84,7 @@ pub enum Operation {
     DeleteExpired(Duration),
 }
 
-/// What a store said, in a form that two stores can be compared by.
+/// A store's reply in a form that can be compared between two stores.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
     Started(Box<Started>),
@@ -100,7 +100,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Every head in it, in order.
+    /// Returns every head in it, in order.
     pub fn heads_mut(&mut self) -> Vec<&mut RunHead> {
         match self {
             Answer::Started(started) => {
@@ -112,7 +112,7 @@ impl Answer {
     }
 }
 
-/// Carries an operation out. What a store may choose freely (the order of a claim, records at hand) is taken out of the answer.
+/// Performs an operation. What a store may choose freely (the order of a claim, cached records) is removed from the reply.
 pub async fn perform(store: &dyn Store, operation: &Operation) -> Answer {
     let answer = match operation.clone() {
         Operation::Start(run, claim) => store.start_run(*run, claim).await.map(|mut started| {
@@ -133,7 +133,7 @@ pub async fn perform(store: &dyn Store, operation: &Operation) -> Answer {
         Operation::Delete(key) => store.delete_runs(Delete::Run { key, reason: String::new() }).await.map(Answer::Count),
         Operation::DeleteExpired(default) => {
             let retention = Retention { default, by_kind: BTreeMap::new() };
-            // All that may go: which of several kinds goes first is the store's to choose.
+            // The limit covers all expired runs: stores choose which kind goes first.
             store.delete_runs(Delete::Expired { retention, limit: 1_000 }).await.map(Answer::Count)
         }
     };
@@ -174,28 +174,28 @@ async fn deliver(store: &dyn Store) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The text of an error where it is the same on every store, else its code.
+/// Returns the text of an error if it is the same on every store, else its code.
 fn describe(error: &StoreError) -> String {
     match error {
-        // Epochs are numbered as each store likes, and why a run is busy is for people.
+        // Stores number epochs differently, and the reason why a run is busy is not fixed.
         StoreError::Refused(Refusal::Fenced { .. }) | StoreError::RunBusy { .. } => error.code().to_owned(),
         _ => error.to_string(),
     }
 }
 
-/// What the workers and senders of a story know.
+/// The knowledge of the workers and senders of a test.
 pub struct World {
     random: u64,
     held: BTreeMap<RunKey, Held>,
-    /// Leases of an earlier claim: nothing of theirs may be taken.
+    /// Leases of an earlier claim: nothing under them may be taken.
     stale: Vec<Held>,
     last_commit: Option<Commit>,
     tasks: Vec<Task>,
-    /// What was asked so far, answered or not.
+    /// Approvals requested so far, decided or not.
     questions: Vec<(RunKey, u32, Place)>,
     next_place: u32,
     due: BTreeSet<Timestamp>,
-    /// How many signals and commits were taken, by run.
+    /// Numbers of signals and commits taken, by run.
     signals: BTreeMap<RunKey, usize>,
     commits: BTreeMap<(RunKey, u32), u64>,
 }
@@ -225,7 +225,7 @@ impl World {
         (z ^ (z >> 31)) % bound
     }
 
-    /// Time passes before every step, so that nothing but one write happens in one millisecond.
+    /// Returns the time to pass before the next step, at least 1 ms, so that no two writes share a millisecond.
     pub fn pause(&mut self) -> Duration {
         let long = if self.below(20) == 0 { 20_000 } else { 1_000 };
         Duration::from_millis(1 + self.below(long))
@@ -253,12 +253,12 @@ impl World {
         self.next_place
     }
 
-    /// A place somebody has used lately, or not at all.
+    /// Returns the ordinal of a recent call, or one that was never used.
     fn used_place(&mut self) -> u32 {
         self.next_place.saturating_sub(self.below(12) as u32)
     }
 
-    /// A moment of its own: stores need not agree on the order of ties.
+    /// Returns a due time that no other has: stores may order ties differently.
     fn due(&mut self, now: Timestamp) -> Timestamp {
         let mut due = now.after(Duration::from_millis(self.below(20_000)));
         while !self.due.insert(due) {
@@ -302,7 +302,7 @@ impl World {
         Operation::Start(Box::new(run), claim)
     }
 
-    /// An outside engine appends where its log goes on, or where it believes so.
+    /// Appends to an external run at its next index, or at a wrong one.
     async fn external(&mut self, store: &dyn Store) -> Operation {
         let usual = RunKey { namespace: self.namespace(), ..key("x") };
         let key = if self.below(10) == 0 { self.run() } else { usual };
@@ -339,7 +339,7 @@ impl World {
         Operation::Append(run, Box::new(input))
     }
 
-    /// Somebody answers one of the latest questions, open or not, or one that nobody asked.
+    /// Decides one of the latest approvals, open or not, or one that was never requested.
     fn decide(&mut self) -> Operation {
         let token = ["anna", "ben"][self.below(2) as usize];
         let latest = self.below(6) as usize;
@@ -380,7 +380,7 @@ impl World {
             commit.is_standing = true;
             commit.horizon = held.seen;
         }
-        // Two workers with the same number in mind do not share an id.
+        // Two workers that use the same commit number do not share a commit id.
         commit.commit_id = CommitId(self.below(u64::MAX));
         commit.end_over_unread = self.below(3) == 0;
         Operation::Commit(Box::new(commit))
@@ -421,7 +421,7 @@ impl World {
         StepFailed { place, name, input_hash: None, failure, attempt: 1, took_ms: 1, retry_at }.into()
     }
 
-    /// So little that it is spent soon.
+    /// Returns a budget small enough to be exhausted soon.
     fn budget(&mut self) -> Option<Budget> {
         let budget = (self.below(2) == 0).then(|| Budget::default().tokens(self.below(30)));
         budget.map(|budget| if self.below(3) == 0 { budget.seconds(self.below(600)) } else { budget })
@@ -486,7 +486,7 @@ impl World {
             (Operation::ClaimTasks(..), Answer::Tasks(tasks)) => self.tasks.extend(tasks.iter().cloned()),
             (Operation::Delete(key), Answer::Count(_)) => self.forget_run(key),
             (Operation::DeleteExpired(_), Answer::Count(_)) => {
-                // Whichever went: a lease of theirs is no longer worth trying.
+                // The leases of the deleted runs are no longer worth trying.
                 self.stale.clear();
                 self.held.clear();
                 self.last_commit = None;
@@ -522,7 +522,7 @@ impl World {
         }
     }
 
-    /// A worker that is told to stop stops; one that has inputs to read or a late rival goes on.
+    /// Drops the lease after a refusal, unless the reason is unread inputs or a pause.
     fn learn_refusal(&mut self, commit: &Commit, why: &str) {
         let own = self.held.get(&commit.key).is_some_and(|held| held.head.epoch == commit.epoch);
         let goes_on = ["has unread inputs", "is before the previous commit", "is paused"];
@@ -548,7 +548,7 @@ impl World {
         self.last_commit = self.last_commit.take().filter(|commit| commit.key != *key);
     }
 
-    /// A run that comes back after it was deleted is another one.
+    /// Drops the counts of deleted runs: a later run with the same id starts anew.
     pub fn keep_counts_of(&mut self, runs: &[RunHead]) {
         let keys: BTreeSet<&RunKey> = runs.iter().map(|head| &head.key).collect();
         self.signals.retain(|key, _| keys.contains(key));

@@ -1,4 +1,4 @@
-//! Logs that come as a whole: everything else about the run follows from them (L16, J1).
+//! Restored logs: everything else about the run is derived from them (L16, J1).
 
 use onward_core::event::{RunFailed, WaitCanceled};
 use onward_core::reopen::{self, Fork, OpenChildren, Reopened, Retry};
@@ -14,7 +14,7 @@ async fn restore(kit: &Kit, id: &str, logs: Vec<Vec<Record>>) -> Result<Restored
     kit.store().restore_run(RestoreRun { key: key(id), what: Restore::Run { logs }, news: Vec::new() }).await
 }
 
-/// A run that has a timer, a task, a question, an unread signal and an answer.
+/// Starts a run that has a timer, a task, an approval, an unread signal and a decision.
 async fn busy(kit: &Kit, id: &str) -> Held {
     let mut held = kit.start_held(id).await;
     let due = kit.now().after(seconds(60));
@@ -35,7 +35,7 @@ pub async fn a_restored_run_is_the_run_it_was(mut kit: Kit) {
     kit.reopen();
     assert_eq!(kit.records("copy").await, log);
     kit.check_run(&key("copy")).await;
-    // The worker of the original is not the worker of the copy.
+    // The worker that holds the original does not hold the copy.
     let copies: Vec<_> = kit.claim("v").await.into_iter().filter(|run| run.head.key == key("copy")).collect();
     assert_eq!(copies.len(), 1);
     assert!(kit.claim_tasks("t", 10).await.iter().any(|task| task.id.run == key("copy") && task.options.priority == 3));
@@ -47,11 +47,11 @@ pub async fn a_restored_run_is_the_run_it_was(mut kit: Kit) {
     assert_eq!(names.iter().filter(|name| **name == "timer_fired").count(), 2, "{names:?}");
 }
 
-/// L7: neither with the epoch of its last commit there, nor with one of a later claim.
+/// L7: neither the epoch of its last commit in the other store nor that of a later claim is valid.
 pub async fn who_held_a_run_elsewhere_does_not_hold_it_where_it_was_restored(mut kit: Kit) {
     busy(&kit, "r").await;
     let mut log = kit.records("r").await;
-    // The other store has counted further than this one.
+    // The other store has higher epochs than this one.
     let theirs = kit.head("r").await.epoch.0 + (7 << 33) + 5;
     log[1].commit.as_mut().unwrap().epoch = Epoch(theirs);
     restore(&kit, "copy", vec![log]).await.unwrap();
@@ -70,7 +70,7 @@ pub async fn who_held_a_run_elsewhere_does_not_hold_it_where_it_was_restored(mut
     }
 }
 
-/// K8: whatever number its claim has there.
+/// K8: whatever the number of its claim in the other store.
 pub async fn who_held_a_task_elsewhere_does_not_hold_it_where_it_was_restored(mut kit: Kit) {
     busy(&kit, "r").await;
     let there = kit.claim_tasks("t", 1).await.remove(0);
@@ -146,7 +146,7 @@ pub async fn a_log_that_breaks_its_rules_is_not_taken(kit: Kit) {
     assert_eq!(kit.store().read_run(key("copy"), None).await.unwrap(), None);
 }
 
-/// A run whose task failed, and which failed over that.
+/// Starts a run that fails because its task failed.
 async fn failed(kit: &Kit, id: &str) -> Failure {
     let mut held = kit.start_held(id).await;
     kit.commit(&mut held, vec![task(0, TaskOptions::default()), approval(1, None)]).await;
@@ -257,7 +257,7 @@ pub async fn a_retry_that_comes_after_the_run_was_deleted_finds_nothing(mut kit:
     refused(kit.store().delete_runs(delete).await, "run_busy");
 }
 
-/// F27 for a retry: a whole open run, or none.
+/// F27 for a retry: readers see a complete open run, or none.
 pub async fn of_a_retry_and_a_deletion_one_happens(kit: Kit) {
     for round in 0..8 {
         let id = format!("r{round}");
@@ -302,13 +302,13 @@ pub async fn a_fork_is_a_run_of_its_own(mut kit: Kit) {
     assert_eq!(names[5..], ["run_forked", "signal_received"]);
     let head = kit.head("f").await;
     assert_eq!((head.status, head.created_at, head.generation), (Status::Pending, kit.now(), 0));
-    // Both questions are open in the fork under its own name, whatever became of the original's.
+    // Both approvals are open in the fork under its own key, whatever became of the original's.
     let asked = kit.store().list_waits(Default::default()).await.unwrap();
     let own = asked.iter().filter(|wait| wait.run == key("f")).count();
     assert_eq!((own, asked.len() - own), (2, 1));
     assert!(!kit.append("f", decision(0, 3, "ben")).await.unwrap().repeated);
     assert_eq!(kit.records("r").await, before);
-    // Its timers have the time they had left: sixty seconds, of which none had passed at the point.
+    // Timers keep their remaining time: sixty seconds, of which none had passed at the fork point.
     kit.pass(seconds(59));
     kit.expire().await;
     assert!(!kit.log("f").await.contains(&"timer_fired"));
@@ -317,7 +317,7 @@ pub async fn a_fork_is_a_run_of_its_own(mut kit: Kit) {
     assert!(kit.log("f").await.contains(&"timer_fired"));
 }
 
-/// Z7: wherever the fork begins, whether the attempt is under way or over, and where the log was copied by an import.
+/// Z7: at any fork point, with the attempt running or ended, and also in an imported copy of the log.
 pub async fn what_must_not_be_done_twice_is_not_done_again_in_a_fork(mut kit: Kit) {
     let once = TaskOptions { class: Some(EffectClass::AtMostOnce), ..TaskOptions::default() };
     let mut held = kit.start_held("r").await;
@@ -348,7 +348,8 @@ pub async fn what_must_not_be_done_twice_is_not_done_again_in_a_fork(mut kit: Ki
     }
 }
 
-/// Z7: what failed is done again, because who asks for a retry knows of it; of what was under way when the run ended nobody knows.
+/// Z7: a failed task is executed again, since the caller of the retry knows of the failure; the outcome of one that was running
+/// when the run ended is unknown.
 pub async fn what_must_not_be_done_twice_is_done_again_only_where_it_failed(mut kit: Kit) {
     let once = TaskOptions { class: Some(EffectClass::AtMostOnce), ..TaskOptions::default() };
     let mut held = kit.start_held("r").await;
@@ -386,7 +387,7 @@ pub async fn a_reset_ends_the_original(kit: Kit) {
         panic!("it was terminated");
     };
     assert_eq!(end.reset_to.map(|id| id.to_string()), Some("f".to_owned()));
-    // Z5: it has its one successor; the same reset again is that one, and a fork is none.
+    // Z5: a run has at most one successor; the same reset again returns it, and a fork is not a successor.
     let (head, log) = (kit.head("r").await, kit.records("r").await);
     let wanted = |id: &str, index, is_reset| reopen::fork(&head, Vec::new(), &log, &fork(id, index, is_reset), kit.now()).map(drop);
     let refusal = wanted("g", 0, true).unwrap_err();

@@ -1,4 +1,4 @@
-//! L20, F27: only closed runs go, whole, and never while somebody still needs them.
+//! L20, F27: only closed runs are deleted, as a whole, and not while another run depends on them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub async fn a_deleted_run_is_gone_with_all_its_generations(mut kit: Kit) {
     }
     assert_eq!(kit.store().list_runs(Default::default()).await.unwrap().runs, []);
     refused(kit.append("r", signal(Some("a"))).await, "run_not_found");
-    // The name is free again, and nothing of the old run is left in it.
+    // The id is free again, and nothing of the old run is left.
     assert!(kit.start("r").await.created);
     assert!(!kit.append("r", signal(Some("a"))).await.unwrap().repeated);
     assert_eq!(kit.log("r").await, ["run_started", "signal_received"]);
@@ -54,7 +54,7 @@ pub async fn a_lease_on_a_deleted_run_does_not_fit_its_namesake(kit: Kit) {
     kit.commit(&mut new, vec![completed()]).await;
 }
 
-/// K8: who names no life means the one that is there.
+/// K8: a task id without an incarnation refers to the current one.
 pub async fn a_claim_on_a_task_of_a_deleted_run_does_not_fit_its_namesake(mut kit: Kit) {
     let mut tasks = Vec::new();
     for life in [1, 2] {
@@ -69,12 +69,12 @@ pub async fn a_claim_on_a_task_of_a_deleted_run_does_not_fit_its_namesake(mut ki
         }
         kit.reopen();
     }
-    let [old, new] = &tasks[..] else { panic!("each life has a task: {tasks:?}") };
+    let [old, new] = &tasks[..] else { panic!("each incarnation has a task: {tasks:?}") };
     let report = |id: &TaskId| {
         let (store, id, claim) = (kit.store(), id.clone(), new.claim);
         async move { store.report_task(id, claim, TaskReport::Completed(json("1")), seconds(30)).await }
     };
-    assert_eq!(old.claim, new.claim, "the count alone does not tell them apart");
+    assert_eq!(old.claim, new.claim, "the claim number alone does not distinguish them");
     refused(report(&old.id).await, "task_attempt_over");
     assert_eq!(kit.log("r").await, ["run_started", "task_scheduled"]);
     let unknown = TaskId { life: None, ..new.id.clone() };
@@ -97,7 +97,7 @@ pub async fn a_run_with_an_open_child_is_kept(mut kit: Kit) {
     assert_eq!(delete_expired(&kit, 0).await, 2);
 }
 
-/// However many there are, and however long their children live.
+/// However many there are, and however long their children stay open.
 pub async fn runs_with_open_children_are_in_nobodys_way(mut kit: Kit) {
     for number in 0..60 {
         let id = format!("p{number}");
@@ -204,7 +204,7 @@ pub async fn a_deleted_run_leaves_its_reason_for_as_long_as_it_would_have_been_k
 
 async fn delete(kit: &Kit, id: &str) -> Result<u64, StoreError> {
     let key: RunKey = key(id);
-    kit.store().delete_runs(Delete::Run { key, reason: "the case says so".to_owned() }).await
+    kit.store().delete_runs(Delete::Run { key, reason: "requested by the test".to_owned() }).await
 }
 
 async fn delete_expired(kit: &Kit, after: u64) -> u64 {

@@ -1,4 +1,4 @@
-//! LG1, R12: what attempts cost is recorded with their outcome, and every attempt is in the totals once.
+//! LG1, R12: the cost of an attempt is recorded with its outcome, and every attempt is in the totals once.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::{Delete, Restore, RestoreRun, StoreError};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What a run, or a row of the ledger, has cost.
+/// The cost of a run, or of a row of the ledger.
 #[derive(Debug, PartialEq, Eq)]
 struct Cost {
     attempts: u64,
@@ -39,7 +39,7 @@ async fn cost_of(kit: &Kit, id: &str) -> Cost {
     let told = cost_in(&totals);
     let rows = ledger(kit, SpendBy::Run).await;
     let row = rows.into_iter().find_map(|(name, cost)| (name == id).then_some(cost)).unwrap_or(cost(0, 0, 0, 0));
-    assert_eq!(row, told, "LG3: the ledger says of {id} what its head says");
+    assert_eq!(row, told, "LG3: the ledger agrees with the head of {id}");
     told
 }
 
@@ -60,14 +60,14 @@ fn options() -> TaskOptions {
     TaskOptions { costs: true, retry: RetryPolicy::attempts(3).delay(seconds(1)), ..TaskOptions::default() }
 }
 
-/// A run that waits for something that costs.
+/// Starts a run that waits for a task with a cost.
 async fn asking(kit: &Kit) -> Held {
     let mut held = kit.start_held("r").await;
     kit.commit(&mut held, vec![task_of("mail", 0, options())]).await;
     held
 }
 
-/// Takes the only task; the attempt stands in the log before anybody works on it (K7).
+/// Claims the only task; its attempt is in the log before it is executed (K7).
 async fn begin(kit: &Kit) -> Task {
     let mut tasks = kit.claim_tasks("t", 10).await;
     assert_eq!(tasks.len(), 1);
@@ -97,10 +97,10 @@ fn done() -> TaskReport {
     TaskReport::Completed(json("1"))
 }
 
-/// What a runtime does with a report that came too late.
+/// Sends a late report as the runtime does: it is refused, and its cost is appended as an input.
 async fn tell_late(kit: &Kit, task: &Task, said: TaskReport) -> Result<bool, StoreError> {
     refused(report(kit, task, said.clone()).await, "task_attempt_over");
-    let ended = said.attempt_ended(&task.id, task.claim).expect("it says what it cost");
+    let ended = said.attempt_ended(&task.id, task.claim).expect("the report has a cost");
     kit.append(task.id.run.id.as_str(), Input::attempt_ended(ended)).await.map(|appended| appended.repeated)
 }
 
@@ -113,7 +113,7 @@ pub async fn an_attempt_is_unknown_until_it_says_what_it_cost(mut kit: Kit) {
     assert_eq!(cost_of(&kit, "r").await, cost(1, 0, 7, 70));
     assert_ne!(kit.head("r").await.status, Status::Waiting);
     let log = ["run_started", "task_scheduled", "task_attempted", "task_attempt_ended", "task_completed"];
-    assert_eq!(kit.log("r").await, log, "the code that sees the result has seen what it cost");
+    assert_eq!(kit.log("r").await, log, "the cost is recorded before the result");
 }
 
 pub async fn a_failed_attempt_is_counted_and_wakes_nobody(mut kit: Kit) {
@@ -154,7 +154,7 @@ pub async fn a_report_whose_answer_was_lost_is_counted_once(mut kit: Kit) {
     let task = begin(&kit).await;
     report(&kit, &task, spent(&task, done(), 7)).await.unwrap();
     kit.reopen();
-    assert!(tell_late(&kit, &task, spent(&task, done(), 7)).await.unwrap(), "it is known already");
+    assert!(tell_late(&kit, &task, spent(&task, done(), 7)).await.unwrap(), "the cost is already recorded");
     assert_eq!(cost_of(&kit, "r").await, cost(1, 0, 7, 70));
 }
 
@@ -166,13 +166,13 @@ pub async fn a_report_is_counted_once_also_when_its_run_has_gone_on(mut kit: Kit
     for _ in 0..3 {
         kit.store().commit(held.commit(vec![RunContinued { input: json("2"), checkpoint: None }.into()])).await.unwrap();
         kit.reopen();
-        assert!(tell_late(&kit, &task, spent(&task, done(), 7)).await.unwrap(), "it is known already");
+        assert!(tell_late(&kit, &task, spent(&task, done(), 7)).await.unwrap(), "the cost is already recorded");
         assert_eq!(cost_of(&kit, "r").await, cost(1, 0, 7, 70));
         held = kit.claim_one("w").await;
     }
 }
 
-/// Of the last record.
+/// Returns the event names of the last record.
 async fn last_events(kit: &Kit, id: &str) -> Vec<&'static str> {
     kit.records(id).await.last().unwrap().events.iter().map(Event::name).collect()
 }
@@ -195,7 +195,7 @@ pub async fn an_outcome_is_taken_whatever_becomes_of_its_cost(mut kit: Kit) {
     kit.append("r", Input::attempt_ended(ended)).await.unwrap();
     report(&kit, &task, said).await.unwrap();
     kit.reopen();
-    assert_eq!(last_events(&kit, "r").await, ["task_completed"], "the cost is counted already");
+    assert_eq!(last_events(&kit, "r").await, ["task_completed"], "the cost is already counted");
     assert_eq!(cost_of(&kit, "r").await, cost(1, 0, 7, 70));
 
     let mut held = kit.start_held("nameless").await;
@@ -204,7 +204,7 @@ pub async fn an_outcome_is_taken_whatever_becomes_of_its_cost(mut kit: Kit) {
     let nameless = done().with_spend(task.attempt_spend(vec![Spend::on("")]));
     report(&kit, &task, nameless).await.unwrap();
     kit.reopen();
-    assert_eq!(last_events(&kit, "nameless").await, ["task_completed"], "such a cost is not kept");
+    assert_eq!(last_events(&kit, "nameless").await, ["task_completed"], "a malformed cost is dropped");
     assert_eq!(cost_of(&kit, "nameless").await, cost(1, 1, 0, 0));
 }
 
@@ -234,7 +234,7 @@ pub async fn an_attempt_whose_worker_was_lost_is_counted_beside_the_next_one(mut
     let again = begin(&kit).await;
     assert_eq!((again.attempt, cost_of(&kit, "r").await), (lost.attempt + 1, cost(2, 2, 0, 0)));
     report(&kit, &again, spent(&again, done(), 5)).await.unwrap();
-    assert_eq!(cost_of(&kit, "r").await, cost(2, 1, 5, 50), "nobody knows what the first one cost");
+    assert_eq!(cost_of(&kit, "r").await, cost(2, 1, 5, 50), "the cost of the first attempt is unknown");
     for is_known in [false, true] {
         assert_eq!(tell_late(&kit, &lost, spent(&lost, done(), 6)).await.unwrap(), is_known);
         assert_eq!(cost_of(&kit, "r").await, cost(2, 0, 11, 110));
@@ -247,7 +247,7 @@ pub async fn what_comes_late_is_counted_in_the_generation_that_there_is(mut kit:
     let task = begin(&kit).await;
     held.horizon = held.horizon.plus(1);
     kit.store().commit(held.commit(vec![RunContinued { input: json("2"), checkpoint: None }.into()])).await.unwrap();
-    assert_eq!(cost_of(&kit, "r").await, cost(1, 1, 0, 0), "it goes along (R12)");
+    assert_eq!(cost_of(&kit, "r").await, cost(1, 1, 0, 0), "it is carried over (R12)");
     assert!(!tell_late(&kit, &task, spent(&task, TaskReport::Interrupted, 9)).await.unwrap());
     kit.reopen();
     assert!(tell_late(&kit, &task, spent(&task, TaskReport::Interrupted, 9)).await.unwrap());
@@ -275,7 +275,7 @@ pub async fn a_standalone_task_has_its_cost_with_its_end(mut kit: Kit) {
     assert_eq!((kit.head("t").await.status, cost_of(&kit, "t").await), (Status::Completed, cost(2, 0, 7, 70)));
 }
 
-/// A run that has spent on a task and has ended.
+/// Runs a task with a cost to completion and completes its run.
 async fn spender(kit: &Kit, id: &str, tokens: u64) {
     let mut held = kit.start_held(id).await;
     kit.commit(&mut held, vec![task_of("mail", 0, options())]).await;
@@ -295,7 +295,7 @@ pub async fn the_ledger_is_asked_by_model_day_run_and_tree(mut kit: Kit) {
     begin(&kit).await;
     kit.reopen();
     let row = |name: &str, attempts, unknown, tokens| (name.to_owned(), cost(attempts, unknown, tokens, tokens * 10));
-    assert_eq!(ledger(&kit, SpendBy::Model).await, [row("small", 3, 0, 7), row("mail", 1, 1, 0)], "nobody knows of which model");
+    assert_eq!(ledger(&kit, SpendBy::Model).await, [row("small", 3, 0, 7), row("mail", 1, 1, 0)], "the model is unknown");
     assert_eq!(
         ledger(&kit, SpendBy::Run).await,
         [row("b", 1, 0, 4), row("a/0", 1, 0, 2), row("a", 1, 0, 1), row("c", 1, 1, 0)]
@@ -315,7 +315,7 @@ pub async fn the_ledger_is_asked_by_model_day_run_and_tree(mut kit: Kit) {
     assert_eq!(asked(&kit, SpendQuery { namespace: elsewhere, ..query() }).await, []);
 }
 
-/// LG4: money that was spent stays spent.
+/// LG4: deletion does not change the ledger.
 pub async fn what_a_deleted_run_has_cost_stays_in_the_ledger(mut kit: Kit) {
     spender(&kit, "r", 3).await;
     let logs = vec![kit.records("r").await];
@@ -324,12 +324,12 @@ pub async fn what_a_deleted_run_has_cost_stays_in_the_ledger(mut kit: Kit) {
     kit.reopen();
     let row = |tokens| vec![("r".to_owned(), cost(1, 0, tokens, tokens * 10))];
     assert_eq!(ledger(&kit, SpendBy::Run).await, row(3));
-    // The very same run comes back: it has spent nothing anew.
+    // Restoring the same run adds no cost.
     let what = Restore::Run { logs };
     kit.store().restore_run(RestoreRun { key: key("r"), what, news: Vec::new() }).await.unwrap();
     assert_eq!(cost_of(&kit, "r").await, cost(1, 0, 3, 30));
     kit.store().delete_runs(delete()).await.unwrap();
-    // Another one of its name has.
+    // Another run with the same id does.
     let mut namesake = new_run("r");
     namesake.started.seed += 1;
     kit.store().start_run(namesake, None).await.unwrap();
@@ -342,7 +342,7 @@ pub async fn what_a_deleted_run_has_cost_stays_in_the_ledger(mut kit: Kit) {
     assert_eq!(kit.head("r").await.spend.unwrap().tokens.total(), 4);
 }
 
-/// LG3 over what is written as a whole: a run of several generations, in one of which an attempt says what it cost in another began.
+/// LG3 for a restored run of several generations, where the cost of an attempt is recorded in a later generation than its start.
 pub async fn a_restored_run_has_the_rows_that_its_logs_say(mut kit: Kit) {
     let mut held = asking(&kit).await;
     let task = begin(&kit).await;
@@ -357,8 +357,8 @@ pub async fn a_restored_run_has_the_rows_that_its_logs_say(mut kit: Kit) {
     for id in ["r", "copy"] {
         assert_eq!(cost_of(&kit, id).await, cost(1, 0, 9, 90));
     }
-    // Its generations share their rows: what the next one spends comes on top (LG3).
-    let claimed = kit.claim("v").await.into_iter().find(|run| run.head.key == key("copy")).expect("nobody has it");
+    // Generations share their ledger rows: costs of the next one are added (LG3).
+    let claimed = kit.claim("v").await.into_iter().find(|run| run.head.key == key("copy")).expect("it is not leased");
     let mut held = Held::new(&claimed);
     kit.commit(&mut held, vec![task_of("mail", 0, options())]).await;
     let task = begin(&kit).await;
@@ -368,7 +368,7 @@ pub async fn a_restored_run_has_the_rows_that_its_logs_say(mut kit: Kit) {
     assert_eq!(cost_of(&kit, "r").await, cost(1, 0, 9, 90));
 }
 
-/// While the clock stands, the first attempt of the fork's task begins when the original's did.
+/// The clock does not move, so the first attempt of the fork's task begins at the same time as the original's.
 pub async fn an_attempt_of_a_fork_is_not_taken_for_one_of_the_original(mut kit: Kit) {
     let mut held = kit.start_held("r").await;
     kit.commit(&mut held, vec![task_of("mail", 0, options())]).await;
@@ -390,7 +390,7 @@ pub async fn an_attempt_of_a_fork_is_not_taken_for_one_of_the_original(mut kit: 
     assert_eq!(cost_of(&kit, "r").await, cost(1, 0, 7, 70));
 }
 
-/// Z6, BG6: the logs before a fork are in its original's rows, and what they have taken of the budget is gone.
+/// Z6, BG6: costs before the fork point are in the original's rows, and they count against the fork's budget.
 pub async fn what_was_spent_in_the_turns_before_a_fork_is_the_originals(mut kit: Kit) {
     let mut held = kit.start_held_as(budgeted("r", Budget::default().tokens(100).turns(9))).await;
     for (turn, tokens) in [(0, 7), (1, 8), (2, 9)] {
@@ -410,7 +410,7 @@ pub async fn what_was_spent_in_the_turns_before_a_fork_is_the_originals(mut kit:
     assert_eq!(cost_of(&kit, "r/f").await, cost(0, 0, 0, 0));
     assert_eq!(cost_of(&kit, "r").await, cost(3, 0, 24, 240));
     assert_eq!((left(&kit, "r/f").await, left(&kit, "r").await.tokens), (left(&kit, "r").await, Some(76)));
-    let claimed = kit.claim("v").await.into_iter().find(|run| run.head.key == key("r/f")).expect("nobody has it");
+    let claimed = kit.claim("v").await.into_iter().find(|run| run.head.key == key("r/f")).expect("it is not leased");
     let mut held = Held::new(&claimed);
     held.horizon = Index(claimed.head.next_index.0 - 1);
     kit.store().commit(held.commit(vec![checkpoint(json("1"))])).await.unwrap();
@@ -435,12 +435,12 @@ async fn left(kit: &Kit, id: &str) -> Budget {
     head.budget.unwrap().left(head.spend.as_deref(), kit.now())
 }
 
-/// BG1, R13: whoever hands tasks out pauses the run instead, in the same write.
+/// BG1, R13: claiming a task of a run without budget pauses the run instead, in the same write.
 pub async fn a_run_that_has_spent_its_budget_begins_no_attempt_until_it_may_spend_more(mut kit: Kit) {
     let mut held = kit.start_held_as(budgeted("r", Budget::default().tokens(10).seconds(3_600))).await;
     let tasks = (0..3).map(|ordinal| task_of("mail", ordinal, options())).collect();
     kit.commit(&mut held, tasks).await;
-    // What is under way when it runs out is the most by which it is exceeded.
+    // Attempts that are running when the budget runs out are the most by which it is exceeded.
     for task in kit.claim_tasks("t", 2).await {
         report(&kit, &task, spent(&task, done(), 7)).await.unwrap();
     }
@@ -460,8 +460,7 @@ pub async fn a_run_that_has_spent_its_budget_begins_no_attempt_until_it_may_spen
     kit.log("r").await;
 }
 
-/// Why a run was paused, each time that it was.
-/// L16: a larger budget changes no status, and is there for every reader.
+/// L16: a raised budget changes no status and is visible to every reader.
 pub async fn a_budget_is_changed_also_where_nothing_is_paused(kit: Kit) {
     kit.store().start_run(budgeted("r", Budget::default().tokens(5)), None).await.unwrap();
     kit.append("r", Input::new(RunResumed { budget: Some(Budget::default().tokens(5_000)) })).await.unwrap();
@@ -475,7 +474,7 @@ async fn paused_because(kit: &Kit, id: &str) -> Vec<(PauseReason, String)> {
     paused.map(|event| (event.reason, event.message)).collect()
 }
 
-/// What costs nothing is handed out before, and with the others frozen behind what the run was paused by.
+/// Tasks without a cost are handed out until the run is paused; then all are frozen.
 pub async fn a_run_whose_time_is_over_begins_no_attempt(mut kit: Kit) {
     let free = TaskOptions::default;
     let mut held = kit.start_held_as(budgeted("r", Budget::default().seconds(60))).await;
@@ -488,7 +487,7 @@ pub async fn a_run_whose_time_is_over_begins_no_attempt(mut kit: Kit) {
     assert_eq!(claimed, [("r", place(0)), ("other", place(0))]);
     kit.reopen();
     assert_eq!((kit.head("r").await.status, paused_because(&kit, "r").await.len()), (Status::Paused, 1));
-    report(&kit, &tasks[0], done()).await.unwrap(); // it is under way
+    report(&kit, &tasks[0], done()).await.unwrap(); // it is running
     assert!(kit.claim_tasks("t", 10).await.is_empty());
     let budget = Some(Budget::default().seconds(3_600));
     kit.append("r", Input::new(RunResumed { budget })).await.unwrap();
@@ -506,7 +505,7 @@ pub async fn what_a_child_may_spend_is_its_parents_no_more_until_it_has_ended(mu
         }
         other => other,
     };
-    // One after the other: the second gets half of what the first has left, the third no more than there is, the fourth nothing.
+    // In order: the second gets half of what the first leaves, the third no more than there is, the fourth nothing.
     let children = vec![asks("p/0", 0, Some(60)), asks("p/1", 1, None), asks("p/2", 2, Some(60)), asks("p/3", 3, None)];
     kit.commit(&mut held, children).await;
     kit.deliver().await;
@@ -522,14 +521,14 @@ pub async fn what_a_child_may_spend_is_its_parents_no_more_until_it_has_ended(mu
     report(&kit, &task, spent(&task, done(), 25)).await.unwrap();
     kit.read_on(&mut first).await;
     kit.commit(&mut first, vec![completed()]).await;
-    assert_eq!(left(&kit, "p").await.tokens, Some(0), "nobody has heard of it");
+    assert_eq!(left(&kit, "p").await.tokens, Some(0), "the result is not delivered yet");
     kit.deliver().await;
     kit.reopen();
     assert_eq!(left(&kit, "p").await.tokens, Some(35));
     kit.log("p").await;
 }
 
-/// BG3, and what goes along.
+/// BG3: the limits and what was spent are carried over.
 pub async fn a_budget_goes_along_when_a_run_continues_as_new(mut kit: Kit) {
     let mut held = kit.start_held_as(budgeted("r", Budget::default().tokens(100).turns(2))).await;
     kit.commit(&mut held, vec![task_of("mail", 0, options())]).await;
@@ -542,12 +541,12 @@ pub async fn a_budget_goes_along_when_a_run_continues_as_new(mut kit: Kit) {
     kit.log("r").await;
 }
 
-/// A run whose worker has not read a quiet input waits all the same (R3); one that has not read another input behind it does not.
+/// A commit waits even if the worker has not read a quiet input (R3), but not if another input behind it is unread.
 pub async fn quiet_inputs_keep_no_run_from_waiting(mut kit: Kit) {
     let mut held = asking(&kit).await;
     let task = begin(&kit).await;
     kit.commit(&mut held, vec![task_of("mail", 1, options())]).await;
-    assert_eq!(kit.head("r").await.status, Status::Waiting, "only the beginning of an attempt is unread");
+    assert_eq!(kit.head("r").await.status, Status::Waiting, "only the start of an attempt is unread");
     report(&kit, &task, spent(&task, TaskReport::Interrupted, 1)).await.unwrap();
     kit.append("r", signal(None)).await.unwrap();
     kit.reopen();
@@ -558,7 +557,7 @@ pub async fn quiet_inputs_keep_no_run_from_waiting(mut kit: Kit) {
     assert!(!matches!(head.status, Status::Waiting), "the signal is unread");
 }
 
-/// K7: what has begun is known to whoever reads the log; a task that may be done twice and costs nothing is not written about.
+/// K7: started attempts are recorded in the log, except for tasks that may be repeated and cost nothing.
 pub async fn an_attempt_is_recorded_by_whoever_hands_it_out(mut kit: Kit) {
     let mut held = kit.start_held("r").await;
     let class = |class| TaskOptions { class: Some(class), ..TaskOptions::default() };

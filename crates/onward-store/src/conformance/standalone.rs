@@ -1,4 +1,4 @@
-//! R9: a standalone task is a run whose whole life is one task.
+//! R9: a standalone task is a run that consists of one task.
 
 use onward_core::event::{CancelRequested, RunCanceled, RunPaused, StandaloneTask};
 use onward_core::run::{Input, NewRun};
@@ -99,7 +99,7 @@ pub async fn it_takes_nothing_that_is_for_workflows(kit: Kit) {
     refused(kit.store().start_run(with_signal, None).await, "run_is_task");
     assert_eq!(kit.store().read_run(key("u"), None).await.unwrap(), None);
     assert_eq!(kit.log("t").await, ["run_started"]);
-    // And what ends a task ends no workflow.
+    // An event that ends a standalone task does not end a workflow.
     kit.start("r").await;
     refused(kit.store().append_input(key("r"), canceled()).await, "commit_malformed");
 }

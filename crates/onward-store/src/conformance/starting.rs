@@ -1,4 +1,4 @@
-//! L18, rule 11: the same start is the same run, and a signal that comes with it is never lost.
+//! L18, rule 11: the same start is the same run, and a signal sent with it is never lost.
 
 use onward_core::run::NewRun;
 use onward_core::{Index, Namespace, RunId, RunKey, Status};
@@ -16,7 +16,7 @@ pub async fn the_same_start_twice_is_one_run(mut kit: Kit) {
     assert!(first.created);
     kit.pass(seconds(1));
     kit.reopen();
-    // Another spelling of the same input, another seed: still the same run.
+    // Another spelling of the same input and another seed: still the same run.
     let mut again = with(r#"{ "b": 2, "a": 1 }"#);
     again.started.seed = 99;
     let again = kit.store().start_run(again, None).await.unwrap();
@@ -29,7 +29,7 @@ pub async fn a_closed_run_is_found_again(mut kit: Kit) {
     kit.reopen();
     let again = kit.start("r").await;
     assert_eq!((again.created, again.head.status), (false, Status::Completed));
-    // Also when it has continued as new: what it was first started with counts.
+    // The same holds after it continued as new: its first input counts.
     let held = kit.start_held("s").await;
     let mut commit = held.commit(vec![onward_core::event::RunContinued { input: json("2"), checkpoint: None }.into()]);
     commit.end_over_unread = true;

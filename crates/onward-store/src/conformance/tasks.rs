@@ -1,4 +1,4 @@
-//! L8, L9, L21: a task is with one worker at a time, has one result, and waits its turn.
+//! L8, L9, L21: a task is leased to one worker at a time, has one result, and is handed out in order.
 
 use std::sync::Arc;
 
@@ -104,12 +104,12 @@ pub async fn a_released_task_is_offered_at_once(kit: Kit) {
     report(&kit, &again, TaskReport::WorkerLost).await.unwrap();
     let again = claim_one(&kit).await;
     assert_eq!((again.attempt, again.claim, again.lost_workers), (3, 4, 1));
-    // None of that has used up the one attempt that the retry limit allows.
+    // None of these used up the single attempt that the retry policy allows.
     report(&kit, &again, TaskReport::Failed(Failure::retryable("busy"))).await.unwrap();
     assert_eq!(kit.log("r").await, ["run_started", "task_scheduled", "task_failed"]);
 }
 
-/// K6: whatever ends an attempt that may have begun, an `at_most_once` task is not offered again.
+/// K6: an `at_most_once` task is not offered again after an attempt that may have begun, however that ended.
 pub async fn an_at_most_once_task_is_executed_once(mut kit: Kit) {
     let once = |attempts| TaskOptions {
         class: Some(EffectClass::AtMostOnce),
@@ -127,7 +127,7 @@ pub async fn an_at_most_once_task_is_executed_once(mut kit: Kit) {
         let mut held = kit.start_held(run).await;
         kit.commit(&mut held, vec![task(0, once(5))]).await;
         let claimed = claim_one(&kit).await;
-        // An attempt that is known not to have started is no execution.
+        // An attempt that is known not to have started is not an execution.
         report(&kit, &claimed, claimed.not_started()).await.unwrap();
         let claimed = claim_one(&kit).await;
         assert_eq!((claimed.attempt, claimed.claim), (1, 2), "{run}");
@@ -154,14 +154,14 @@ pub async fn an_at_most_once_task_is_executed_once(mut kit: Kit) {
         kit.pass(seconds(600));
         kit.expire().await;
         assert_eq!(kit.claim_tasks("t", 10).await, [], "{run}");
-        // Too late, whatever it was.
+        // Every report is too late now.
         for late in [TaskReport::Interrupted, TaskReport::WorkerLost, claimed.not_started(), done()] {
             refused(report(&kit, &claimed, late).await, "task_attempt_over");
         }
     }
 }
 
-/// K10: a worker takes its attempt along to another session, and the one that it has left can neither end nor shorten it.
+/// K10: a worker moves its attempt to another session; the old session can neither end nor shorten it.
 pub async fn a_task_that_moved_is_not_lost_by_the_session_before(mut kit: Kit) {
     schedule(&kit, TaskOptions { class: Some(EffectClass::AtMostOnce), ..TaskOptions::default() }).await;
     let claimed = claim_one(&kit).await;
@@ -180,7 +180,7 @@ pub async fn a_task_that_moved_is_not_lost_by_the_session_before(mut kit: Kit) {
     assert_eq!(kit.log("r").await, ["run_started", "task_scheduled", "task_attempted", "task_failed"]);
 }
 
-/// K9, K7: two executions never have the same number in the log, whatever ends the first one.
+/// K9, K7: two executions never have the same number in the log, however the first one ends.
 pub async fn every_attempt_that_began_has_its_own_number(mut kit: Kit) {
     let class = Some(EffectClass::AtLeastOnce);
     schedule(&kit, TaskOptions { class, retry: RetryPolicy::attempts(2), ..TaskOptions::default() }).await;
@@ -293,12 +293,12 @@ fn done() -> TaskReport {
     TaskReport::Completed(json("true"))
 }
 
-/// A run `r` with one task, waiting for it; nobody holds it.
+/// Starts run `r`, schedules one task and releases the run.
 async fn schedule(kit: &Kit, options: TaskOptions) {
     let mut held = kit.start_held("r").await;
     kit.commit(&mut held, vec![task(0, options)]).await;
     kit.store().release_run(key("r"), held.head.epoch).await.unwrap();
-    // The session of the worker that started the run would be due, too.
+    // Keeps the session of the worker that started the run from expiring.
     kit.store().heartbeat(worker("w"), seconds(1_000_000)).await.unwrap();
 }
 
@@ -325,7 +325,7 @@ pub async fn a_quarantined_task_is_listed_and_can_be_retried(mut kit: Kit) {
         claim_one(&kit).await;
         kit.pass(seconds(30));
         kit.expire().await;
-        kit.pass(seconds(10)); // apart from others that lost a worker with it (K5)
+        kit.pass(seconds(10)); // the delay after a lost worker (K5)
         kit.expire().await;
         lost += 1;
     }

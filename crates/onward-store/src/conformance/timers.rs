@@ -54,7 +54,7 @@ pub async fn timers_fire_in_the_order_of_their_times(mut kit: Kit) {
     assert_eq!(fired, expected);
 }
 
-/// A place is a key in every store, and so has a bound.
+/// A call id is a key in every store and therefore bounded.
 pub async fn a_place_may_be_as_deep_as_the_bound_and_no_deeper(mut kit: Kit) {
     let deep = |parts: usize, last: u32| {
         let mut path = vec![u32::MAX; parts];

@@ -1,4 +1,4 @@
-//! L14: a run is pinned to a version of its code, and only a worker that has it gets the run.
+//! L14: a run is pinned to a version of its code and is claimed only by a worker that has it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! CE8, CE14, CE15: what arrives while a worker is busy is neither lost nor in its way.
+//! CE8, CE14, CE15: inputs that arrive while a worker is busy are neither lost nor do they block it.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -71,7 +71,7 @@ pub async fn listeners_hear_of_pending_runs_queued_tasks_due_times_and_deliverie
     kit.start("r").await;
     recorder.wait_for(|heard| heard.pending == 1);
     let mut held = kit.claim_one("w").await;
-    // Earlier than the end of the worker's session.
+    // Before the end of the worker's session.
     let due = kit.now().after(seconds(5));
     kit.commit(&mut held, vec![task(0, TaskOptions::default()), timer(1, due), child(2)]).await;
     recorder.wait_for(|heard| heard.queued == 1 && heard.due.contains(&due) && heard.deliveries == 1);
@@ -100,11 +100,11 @@ struct Recorder {
 }
 
 impl Recorder {
-    /// Waits for hints that a store gives on a thread of its own. The limit only ends a test that fails anyway.
+    /// Waits for notifications, which a store sends on its own thread. The timeout only ends a failing test.
     fn wait_for(&self, done: impl Fn(&Heard) -> bool) -> Heard {
         let heard = self.heard.lock().unwrap();
         let (heard, limit) = self.changed.wait_timeout_while(heard, Duration::from_secs(300), |heard| !done(heard)).unwrap();
-        assert!(!limit.timed_out(), "listeners have heard of {} records, {} runs", heard.indexes.len(), heard.pending);
+        assert!(!limit.timed_out(), "listeners received {} records, {} runs", heard.indexes.len(), heard.pending);
         heard.clone()
     }
 }
@@ -118,7 +118,7 @@ impl Listener for Recorder {
             Change::TaskQueued { .. } => heard.queued += 1,
             Change::DueAt(at) => heard.due.push(at),
             Change::DeliveryAdded => heard.deliveries += 1,
-            Change::Elsewhere { .. } | Change::WorkElsewhere { .. } | Change::Told { .. } | Change::Missed => {} // of others, whom nobody here waits for
+            Change::Elsewhere { .. } | Change::WorkElsewhere { .. } | Change::Told { .. } | Change::Missed => {} // remote changes
         }
         self.changed.notify_all();
     }

@@ -1,6 +1,6 @@
-//! A record's bytes, made on the thread of whoever asks for the append.
+//! The encoded body of a record, built on the caller's thread.
 //!
-//! Must never need what only the writer knows: neither index nor time are in a record's body.
+//! Must not need what only the writer thread knows: a body contains neither index nor time.
 
 use onward_core::event::RunStarted;
 use onward_core::log::CommitHeader;
@@ -17,7 +17,7 @@ pub struct Body {
 }
 
 impl Body {
-    /// Returns how many bytes are written for it.
+    /// Returns the number of bytes written for it.
     pub fn weight(&self) -> usize {
         self.bytes.len() + self.stash.blobs.iter().map(|(_, data)| data.len()).sum::<usize>()
     }
@@ -38,7 +38,7 @@ impl Body {
         Body::encode(record.commit, &mut record.events.clone())
     }
 
-    /// Leaves `events` as they are; they are only lent to a record.
+    /// Encodes `events`, which are moved into a record and back unchanged.
     fn encode(commit: Option<CommitHeader>, events: &mut Vec<Event>) -> Body {
         let mut record = Record { index: Index(0), at: Timestamp(0), commit, events: std::mem::take(events) };
         let mut bytes = Vec::with_capacity(320);

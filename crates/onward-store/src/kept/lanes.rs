@@ -1,40 +1,41 @@
 //! The order of writes when some of them are large.
 //!
-//! Owns two lanes: small writes share a batch, a large write has one for itself, and the lanes take turns. So a small write waits for one
-//! large write at most, however many of them are waiting. Must never look at what a write does.
+//! Owns two lanes: small writes share a batch, a large write gets its own, and the lanes alternate. A small write therefore waits
+//! for at most one large write. Must never look at what a write does.
 //!
 //! Invariants:
-//! - LN1: writes that concern the same run leave in the order in which they came.
-//! - LN2: between two large writes every small one that was waiting gets its batch, and between two batches of small ones a large one that
-//!   was waiting: neither lane waits for ever.
+//! - LN1: writes that concern the same run leave in the order in which they arrived.
+//! - LN2: neither lane starves: all waiting small writes get their batches between two large writes, and a waiting large write
+//!   goes between two batches of small ones.
 
 use std::collections::{HashMap, VecDeque};
 
 use onward_core::RunKey;
 
-/// The size in bytes from which a write is large.
+/// Size in bytes from which a write is large.
 pub const LARGE_WRITE_BYTES: usize = 256 * 1024;
 
-/// How many writes may wait. More than this and the disk or the database is not keeping up: whoever comes next is refused at once (F20).
+/// Maximum number of waiting writes. Beyond it the disk or the database is not keeping up, and further writes are refused at once
+/// (F20).
 pub const WAITING_MAX: usize = 65_536;
 
-/// Something that waits to be written.
+/// A write that waits for its batch.
 pub trait Waits {
-    /// Returns the runs that it concerns; none for what finds its runs itself.
+    /// Returns the runs that it concerns; empty for a write that selects its runs itself.
     fn runs(&self) -> Vec<&RunKey>;
 
-    /// Returns about how many bytes it writes.
+    /// Returns the approximate number of bytes it writes.
     fn bytes(&self) -> usize;
 }
 
-/// Writes that wait.
+/// Queue of waiting writes.
 #[derive(Debug)]
 pub struct Lanes<T> {
     small: VecDeque<T>,
     large: VecDeque<T>,
-    /// How many writes in the large lane concern a run.
+    /// Number of writes in the large lane per run.
     held: HashMap<RunKey, usize>,
-    /// Whether the last batch was of the large lane.
+    /// True if the last batch came from the large lane.
     was_large: bool,
 }
 
@@ -56,7 +57,7 @@ impl<T: Waits> Lanes<T> {
         self.large.push_back(item); // LN1
     }
 
-    /// Puts small writes that were taken and not begun back in front.
+    /// Puts small writes that were taken but not started back in front.
     pub fn put_back(&mut self, items: impl DoubleEndedIterator<Item = T>) {
         items.rev().for_each(|item| self.small.push_front(item));
     }
@@ -69,7 +70,8 @@ impl<T: Waits> Lanes<T> {
         self.len() == 0
     }
 
-    /// Takes the next batch: small writes as long as `fits` says so, at least one and at most `max`, or the oldest of the large lane.
+    /// Takes the next batch: small writes while `fits` returns true, at least one and at most `max`, or the oldest of the large
+    /// lane.
     pub fn take(&mut self, max: usize, mut fits: impl FnMut(&T) -> bool) -> Vec<T> {
         self.was_large = !self.large.is_empty() && (self.small.is_empty() || !self.was_large); // LN2
         if !self.was_large {
@@ -88,7 +90,7 @@ impl<T: Waits> Lanes<T> {
         item.into_iter().collect()
     }
 
-    /// Takes everything.
+    /// Takes all waiting writes.
     pub fn drain(&mut self) -> Vec<T> {
         self.held.clear();
         self.small.drain(..).chain(self.large.drain(..)).collect()
@@ -137,7 +139,7 @@ mod tests {
         lanes.push(write(10, "a", 1));
         lanes.push(write(11, "b", 1));
         assert_eq!(lanes.take(10, |_| true)[0].0, 0);
-        assert_eq!(lanes.take(10, |_| true).len(), 2, "both small ones, before the other large ones");
+        assert_eq!(lanes.take(10, |_| true).len(), 2, "both small writes before the next large one");
         lanes.push(write(12, "a", 1));
         assert_eq!(batches(&mut lanes), [vec![1], vec![12], vec![2], vec![3]]);
     }
@@ -167,7 +169,7 @@ mod tests {
         assert_eq!(batches(&mut lanes), [vec![0], vec![3], vec![1], vec![2], vec![4], vec![5]], "LN1");
         assert!(lanes.held.is_empty());
         lanes.push(write(6, "a", 1));
-        assert_eq!(lanes.small.len(), 1, "nothing of the run is held any more");
+        assert_eq!(lanes.small.len(), 1, "no write of the run is left in the large lane");
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! Large payloads, apart from the rows they belong to, by content.
+//! Large payloads, stored by content hash apart from the rows they belong to.
 //!
-//! Owns the stubs that stand for large payloads in rows; where the bytes are kept is each store's own. Must never put data in the place
-//! of a stub whose hash is not the stub's.
+//! Owns the stubs that replace large payloads in rows; each store decides where the bytes go. Must never replace a stub by data
+//! with another hash.
 //!
-//! A stub is a payload whose content type begins with U+0000. A user's payload that looks like one is treated as large, so stubs
-//! cannot be forged.
+//! A stub is a payload whose content type begins with U+0000. A user's payload that looks like a stub is treated as large, so
+//! stubs cannot be forged.
 
 use onward_core::codec::{DecodeError, Reader, put_varint};
 use onward_core::event::{CarriedSignal, RunStarted};
@@ -15,7 +15,7 @@ use onward_core::{Event, Failure, Hash, Payload};
 use super::seal::damaged;
 use crate::{INLINE_BYTES_MAX, StoreError};
 
-/// Something with payloads in it.
+/// A value that contains payloads.
 pub trait Carrier {
     /// Calls `visit` with each payload, in a fixed order; stops at the first error.
     fn payloads(&mut self, visit: &mut Visit<'_>) -> Result<(), StoreError>;
@@ -30,7 +30,7 @@ pub struct Stash {
 }
 
 impl Stash {
-    /// Puts stubs in the place of large payloads.
+    /// Replaces large payloads by stubs and returns them.
     pub fn take(carrier: &mut impl Carrier) -> Stash {
         let mut stash = Stash::default();
         let taken = carrier.payloads(&mut |payload| {
@@ -48,10 +48,10 @@ impl Stash {
     }
 }
 
-/// Gives the bytes that are kept under a hash.
+/// Looks up the bytes stored under a hash.
 pub type Find<'f> = dyn FnMut(&[u8; 16]) -> Result<Option<Vec<u8>>, StoreError> + 'f;
 
-/// Puts large payloads back in the place of their stubs.
+/// Replaces stubs by their payloads; fails if one is missing or has another hash.
 pub fn restore(carrier: &mut impl Carrier, find: &mut Find<'_>) -> Result<(), StoreError> {
     carrier.payloads(&mut |payload| {
         if !is_stub(payload) {
@@ -65,7 +65,7 @@ pub fn restore(carrier: &mut impl Carrier, find: &mut Find<'_>) -> Result<(), St
     })
 }
 
-/// The hashes of the stubs in it.
+/// Returns the hashes of the stubs in `carrier`.
 pub fn wanted(carrier: &mut impl Carrier) -> Vec<[u8; 16]> {
     let mut hashes = Vec::new();
     let looked = carrier.payloads(&mut |payload| {
@@ -80,7 +80,7 @@ fn is_stub(payload: &Payload) -> bool {
     payload.content_type().starts_with('\0')
 }
 
-/// Two numbers as bytes, for a stub that stands for a large payload.
+/// Encodes the hash and the length of a payload as the data of its stub.
 fn stub(hash: &[u8; 16], length: usize) -> Vec<u8> {
     let mut bytes = hash.to_vec();
     put_varint(length as u64, &mut bytes);
@@ -134,7 +134,7 @@ impl Carrier for Event {
             Event::ExternalAppended(event) => {
                 event.events.iter_mut().chain(event.state.iter_mut().map(|state| &mut state.data)).try_for_each(visit)
             }
-            // What is not named here stays inside its row, whatever its size: right, only not shared.
+            // Payloads of other events stay inside their row whatever their size; they are only not shared.
             _ => Ok(()),
         }
     }

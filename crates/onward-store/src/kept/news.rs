@@ -1,10 +1,10 @@
-//! What the listeners are told, after it is durable.
+//! Changes for listeners, sent once they are durable.
 
 use crate::{Change, Listener};
 use onward_core::task::Task;
 use onward_core::{Record, RunHead, Timestamp};
 
-/// A [`Change`] that owns what it tells.
+/// An owned [`Change`].
 pub enum News {
     Appended { head: RunHead, record: Record },
     RunPending { head: RunHead },

@@ -1,7 +1,6 @@
-//! How an answer travels from the store's threads to whoever waits for it.
+//! One-shot replies from the store's threads to the futures that wait for them.
 //!
-//! Owns the one-shot slot: the answer is laid down while the batch is being written and released only after the batch is durable.
-//! Must never wake anybody before that.
+//! A reply is put while its batch is being written and released once the batch is durable. Must never wake a waiter before that.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,7 +11,7 @@ use crate::StoreError;
 
 type Answer<T> = Result<T, StoreError>;
 
-/// Where one answer is laid down.
+/// Holder of one reply.
 pub struct Slot<T> {
     state: Mutex<State<T>>,
 }
@@ -23,11 +22,11 @@ struct State<T> {
     waker: Option<Waker>,
 }
 
-/// A slot whose type nobody needs to know.
+/// A [`Slot`] with its type erased.
 pub trait Pending: Send + Sync {
-    /// Lets the waiter have the answer that was laid down.
+    /// Releases the reply to its waiter.
     fn release(&self);
-    /// Replaces the answer by an error and lets the waiter have it.
+    /// Replaces the reply by an error and releases it.
     fn fail(&self, error: StoreError);
 }
 
@@ -40,7 +39,7 @@ impl<T> Slot<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lays the answer down without telling anybody.
+    /// Stores the reply without waking the waiter.
     pub fn put(&self, answer: Answer<T>) {
         self.lock().answer = Some(answer);
     }
@@ -64,7 +63,7 @@ impl<T: Send> Pending for Slot<T> {
     }
 }
 
-/// The waiter's end. Dropping it changes nothing about the operation.
+/// The waiter's end. Dropping it does not cancel the operation.
 pub struct Waiting<T>(pub Arc<Slot<T>>);
 
 impl<T> Future for Waiting<T> {
@@ -73,7 +72,7 @@ impl<T> Future for Waiting<T> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer<T>> {
         let mut state = self.0.lock();
         if state.released {
-            let gone = || Err(StoreError::Stopped { why: "the operation was given up".to_owned() });
+            let gone = || Err(StoreError::Stopped { why: "the operation was dropped".to_owned() });
             return Poll::Ready(state.answer.take().unwrap_or_else(gone));
         }
         match &mut state.waker {

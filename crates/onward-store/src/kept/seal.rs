@@ -1,13 +1,13 @@
-//! Values as bytes: sealed messages, places as keys, positions in lists.
+//! Encodings of values: checksummed messages, call ids as keys, positions in lists.
 //!
-//! Must never return bytes that were not written: what is sealed carries a checksum, and it is checked.
+//! Must never return bytes that were not written: every value of [`seal`] carries a checksum that is verified.
 
 use onward_core::codec::Message;
 use onward_core::{Place, Timestamp};
 
 use crate::StoreError;
 
-/// A message and its checksum.
+/// Encodes a message and appends its checksum.
 pub fn seal(message: &impl Message) -> Vec<u8> {
     seal_bytes(message.to_bytes())
 }
@@ -30,7 +30,7 @@ pub fn unseal_bytes<'a>(what: &str, bytes: &'a [u8]) -> Result<&'a [u8], StoreEr
     Ok(bytes)
 }
 
-/// A place as a key whose bytes sort like the places themselves: branch by branch, then by ordinal.
+/// Encodes a call id as a key whose bytes sort like call ids: branch by branch, then by ordinal.
 pub fn place_key(place: &Place) -> Vec<u8> {
     let path: Vec<u32> = place.path().collect();
     let mut key = Vec::with_capacity(path.len() * 5);
@@ -48,10 +48,10 @@ pub fn place_key(place: &Place) -> Vec<u8> {
 pub fn read_place(key: &[u8]) -> Result<Place, StoreError> {
     let step = |chunk: &[u8]| <[u8; 4]>::try_from(chunk.get(1..5)?).ok().map(u32::from_be_bytes);
     let path: Option<Vec<u32>> = key.chunks(5).map(step).collect();
-    path.as_deref().and_then(Place::from_path).ok_or_else(|| damaged("a place", "not readable"))
+    path.as_deref().and_then(Place::from_path).ok_or_else(|| damaged("a call id", "not readable"))
 }
 
-/// The newest-first cursor of a list: a time and an id.
+/// Returns the newest-first cursor of a list: a time and an id.
 pub fn cursor(at: Timestamp, id: &str) -> String {
     crate::cursor::cursor(at, id)
 }
@@ -60,15 +60,15 @@ pub fn parse_cursor(cursor: &str) -> Result<(u64, &str), StoreError> {
     crate::parse_cursor(cursor).map(|(at, id)| (at.0, id))
 }
 
-/// Times of users may lie beyond what a database can hold; they are cut where no clock will ever be.
+/// Converts a time to a database number, capped below [`NEVER`]: users may set times that no column can hold.
 pub fn due_number(at: Timestamp) -> i64 {
     at.0.min(NEVER as u64 - 1) as i64
 }
 
-/// Dues from here on are frozen: the run is paused. Half of what an `i64` holds.
+/// Due times from here on are frozen: the run is paused. A quarter of the range of `i64`.
 pub const NEVER: i64 = 1 << 61;
 
-/// Data that was written by us and cannot be read back.
+/// Builds the error for stored data that cannot be read back.
 pub fn damaged(what: &str, why: impl std::fmt::Display) -> StoreError {
     StoreError::Corrupt { why: format!("{what}: {why}") }
 }
@@ -90,11 +90,11 @@ mod tests {
         }
     }
 
-    /// A seal keeps damage out, not what was sealed by something else: the bytes in it are foreign too (S35).
+    /// A checksum detects damage, not foreign data: bytes with a valid checksum may come from elsewhere (S35).
     #[test]
     fn mutated_rows_are_refused_or_read_back_and_never_panic() {
         let places: Vec<Vec<u8>> = ["0", "2.1.4.0.9"].iter().map(|text| place_key(&Place::parse(text).unwrap())).collect();
-        let counts = onward_testkit::mutate("keys of places", &places, |bytes| {
+        let counts = onward_testkit::mutate("keys of call ids", &places, |bytes| {
             let Ok(place) = read_place(bytes) else { return false };
             assert_eq!(read_place(&place_key(&place)).unwrap(), place);
             true

@@ -1,4 +1,4 @@
-//! What is to be written, made ready before it waits for its batch.
+//! Writes that are prepared before they wait for their batch.
 
 use onward_core::projection::Projection;
 use onward_core::run::{Input, NewRun};
@@ -15,14 +15,14 @@ pub struct StartRun {
     pub signal_body: Body,
 }
 
-/// One run, claimed by its name, and an input that is taken in the same write.
+/// A claim of one run by key, with an input appended in the same write.
 pub struct ClaimRun {
     pub run: RunKey,
     pub worker: WorkerId,
     pub input: Option<(Input, Body)>,
 }
 
-/// A run's logs, and what follows from each.
+/// A run's logs with the projection of each.
 pub struct RestoreWork {
     pub restore: RestoreRun,
     pub projections: Vec<Projection>,

@@ -1,4 +1,4 @@
-//! What happens because time passed: timers, task timeouts, silent workers.
+//! Time-driven changes: timers, task timeouts, expired worker sessions.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ impl State {
         }
     }
 
-    /// Tells listeners, if this is earlier than anything they know of.
+    /// Notifies listeners if `at` is earlier than the announced due time.
     pub fn announce_due(&mut self, at: Timestamp) {
         if self.announced_due.is_none_or(|known| at < known) {
             self.announced_due = Some(at);
@@ -55,7 +55,7 @@ impl State {
         let (timers, more_timers) = first(limit, self.due_timers(now));
         for (_, key, place) in &timers {
             let run = self.run_mut(key);
-            // The row goes in the same write as the event comes: a timer fires once (L10).
+            // The timer row is removed in the write that adds the event: a timer fires once (L10).
             run.timers.remove(place);
             let generation = run.head().generation;
             self.append_outcome(key, Input::outcome(TimerFired { place: place.clone() }.into(), generation), None, now);
@@ -102,7 +102,7 @@ impl State {
         self.sessions.iter().filter(|(_, until)| **until <= now).map(|(worker, until)| (*until, worker.clone())).collect()
     }
 
-    /// A retry became visible since somebody last looked.
+    /// Announces tasks that became visible since the last call.
     fn announce_visible_tasks(&mut self, now: Timestamp) {
         let visible: Vec<QueuedTask> =
             self.open_tasks().filter(|queued| !queued.announced && queued.task.may_be_claimed(now)).cloned().collect();
@@ -124,7 +124,7 @@ impl State {
     }
 }
 
-/// The first `limit` in order, and whether there were more.
+/// Returns the first `limit` items in order, and whether there were more.
 fn first<T: Ord>(limit: usize, mut due: Vec<T>) -> (Vec<T>, bool) {
     due.sort();
     let more = due.len() > limit;

@@ -1,4 +1,4 @@
-//! What kinds take and give.
+//! Schemas of kinds.
 
 use onward_core::{KindSchemas, Namespace, Timestamp};
 

@@ -1,6 +1,6 @@
-//! Who works on which run: worker sessions, claims and releases.
+//! Worker sessions, claims and releases of runs.
 //!
-//! A lease belongs to a worker's session, not to a run: one heartbeat extends them all, one silence loses them all.
+//! A lease belongs to a worker's session, not to a run: one heartbeat extends all leases, one expired session loses them all.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ impl State {
         claimed
     }
 
-    /// Hands an input to a run that nobody holds, and leases it if it has something to do.
+    /// Appends an input to an unleased run and leases the run if it is pending.
     pub fn claim_one(&mut self, key: &RunKey, worker: &WorkerId, input: Option<Input>, now: Timestamp) -> Answer<ClaimedOne> {
         let run = self.runs.get(key).ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?;
         if run.lease.is_some() {
@@ -44,13 +44,13 @@ impl State {
         Ok(ClaimedOne { appended, head: self.run(key).shown_head(), claimed })
     }
 
-    /// Leases a run that is pending and that nobody holds; the caller settles it.
+    /// Leases a run that is pending and unleased; the caller settles it.
     pub fn claim_run(&mut self, key: &RunKey, worker: &WorkerId, now: Timestamp) -> Option<ClaimedRun> {
         let run = self.run(key);
         if run.head().status != Status::Pending || run.lease.is_some() {
             return None;
         }
-        // Nobody had this number before, not even on a run of the same name that was deleted since (L7).
+        // The number is new, even for a run whose id a deleted run had before (L7).
         let number = self.next_number();
         let run = self.run_mut(key);
         let epoch = Epoch(number.max(run.head().epoch.0 + 1));
@@ -84,7 +84,7 @@ impl State {
         held.map(|run| (run.head().key.clone(), run.head().epoch)).collect()
     }
 
-    /// The worker was silent for too long: its runs are free.
+    /// Ends the session of a worker and releases its runs.
     pub fn lose_worker(&mut self, worker: &WorkerId) {
         self.sessions.remove(worker);
         let held: Vec<RunKey> =

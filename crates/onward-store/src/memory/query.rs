@@ -123,7 +123,7 @@ impl State {
         self.deleted.iter().rev().filter(namespace).filter(run).take(page(query.limit)).cloned().collect()
     }
 
-    /// Why a run cannot go yet (L20).
+    /// Returns why a run cannot be deleted yet (L20).
     fn busy(&self, run: &Run) -> Option<&'static str> {
         let key = &run.head().key;
         if !run.head().may_be_deleted() {
@@ -131,7 +131,7 @@ impl State {
         } else if self.open_heads().any(|child| child.parent.as_ref().is_some_and(|parent| parent.run == *key)) {
             Some("it has an open child")
         } else if self.deliveries.values().any(|(from, _)| from == key) {
-            Some("it has news for other runs that are not delivered yet")
+            Some("it has undelivered outbox messages")
         } else {
             None
         }

@@ -1,4 +1,4 @@
-//! Runs that come with their logs.
+//! Runs restored from their logs.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ impl State {
     fn put_generation(&mut self, key: &RunKey, records: Vec<Record>, projection: Projection, now: Timestamp) {
         let Projection { mut head, timers, tasks, waits, slots, ledger, .. } = projection;
         let run = self.run_mut(key);
-        // A run that comes as a whole brings its own; one that is retried keeps what it has.
+        // A restored run brings its own epoch; a retried run keeps the one it has.
         head.epoch = run.generations.last().map_or(head.epoch, |before| before.head.epoch);
         run.generations.push(Generation { head, records });
         run.timers = BTreeMap::new();
@@ -56,7 +56,7 @@ impl State {
         for (key, slot) in slots {
             run.slots.entry(key).or_insert(TakenSlot { token: slot.token, index: slot.index, at: slot.at });
         }
-        // A question that the end of an earlier generation withdrew is open again.
+        // A wait that the end of an earlier generation withdrew is open again.
         waits.values().for_each(|wait| drop(run.slots.remove(&wait_key(wait.generation, &wait.place))));
         run.waits = waits;
         for (place, timer) in timers {
@@ -67,7 +67,7 @@ impl State {
             task.claim_after(now); // K8
             self.add_task_at(task, now);
         }
-        // In the place of rows of the same log: it may have been here before (LG4).
+        // Replaces rows of the same log, which may have been here before (LG4).
         self.ledger.extend(ledger);
     }
 }

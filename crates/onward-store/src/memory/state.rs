@@ -1,7 +1,7 @@
-//! The maps, and the appends that change them.
+//! The maps of the memory store, and the appends that change them.
 //!
-//! Every change of a run ends with [`State::settle`], which derives from the run itself whether it is open, held and claimable; so
-//! no operation keeps books of its own.
+//! Every change of a run ends with [`State::settle`], which derives from the run whether it is open, leased and claimable, so
+//! that no operation tracks this itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,20 +22,20 @@ pub struct State {
     pub runs: BTreeMap<RunKey, Run>,
     /// The runs that are not closed. Only these have timers, tasks and waits.
     pub open: BTreeSet<RunKey>,
-    /// When each known worker's leases end.
+    /// End of each worker's session.
     pub sessions: BTreeMap<WorkerId, Timestamp>,
-    /// With the run they come from.
+    /// With the run that sent each message.
     pub deliveries: BTreeMap<DeliveryId, (RunKey, Delivery)>,
     /// Oldest first.
     pub deleted: Vec<DeletedRun>,
-    /// In the order of lists.
+    /// In list order.
     pub kinds: Vec<KindSchemas>,
     pub ledger: BTreeMap<LedgerKey, LedgerSum>,
-    /// What the listeners have not heard yet.
+    /// Changes not yet delivered to listeners.
     pub news: Vec<News>,
-    /// The earliest moment that listeners know of.
+    /// The earliest due time announced to listeners.
     pub announced_due: Option<Timestamp>,
-    /// Counts what must stay in the order it came in.
+    /// Sequence number for everything that must keep its order of arrival.
     counter: u64,
 }
 
@@ -43,10 +43,10 @@ pub struct State {
 pub struct Run {
     /// By generation number; the last one is current.
     pub generations: Vec<Generation>,
-    /// Kept over all generations (L11).
+    /// Idempotency records, kept over all generations (L11).
     pub slots: BTreeMap<String, TakenSlot>,
     pub lease: Option<WorkerId>,
-    /// Since when, by the store's counter, the run may be claimed.
+    /// Counter value since which the run is claimable.
     pub claimable_since: Option<u64>,
     pub timers: BTreeMap<Place, Timer>,
     pub tasks: BTreeMap<Place, QueuedTask>,
@@ -75,7 +75,7 @@ impl Run {
         &self.current().head
     }
 
-    /// The head as it is told to others: a pending run that somebody holds is running.
+    /// Returns the head as callers see it: a pending run that is leased has the status `running`.
     pub fn shown_head(&self) -> RunHead {
         let mut head = self.head().clone();
         if head.status == Status::Pending && self.lease.is_some() {
@@ -84,7 +84,7 @@ impl Run {
         head
     }
 
-    /// What the run was first started with: its successors have other inputs.
+    /// Compares with the start of the first generation: later generations have other inputs.
     fn is_started_by(&self, run: &NewRun) -> Result<bool, Refusal> {
         let first = &self.generations[0];
         let started = first.records[0].started().expect("H2");
@@ -121,7 +121,7 @@ impl State {
         Ok(Started { created: true, head: self.run(&key).shown_head(), signal, claimed })
     }
 
-    /// The run exists: the caller gets it, and its signal goes in.
+    /// Returns an existing run and appends the signal of the start, if any.
     fn find_run(&mut self, run: NewRun, now: Timestamp) -> Answer<Started> {
         if !self.run(&run.key).is_started_by(&run)? {
             return Err(StoreError::RunExists { key: run.key }); // L18
@@ -130,7 +130,7 @@ impl State {
         Ok(Started { created: false, head: self.run(&run.key).shown_head(), signal, claimed: None })
     }
 
-    /// A child whose parent ended before the start came through is told at once: nobody else will find it.
+    /// Sends a child its `on_parent_close` action if its parent closed before the child was created.
     fn apply_parent_close(&mut self, key: &RunKey) {
         let child = self.run(key).head();
         let Some(link) = &child.parent else { return };
@@ -170,19 +170,19 @@ impl State {
         self.take(key, *head, admitted);
     }
 
-    /// What became of a timer or task, and what its last attempt has cost. A run that has ended since does not want it, and says so.
+    /// Appends the outcome of a timer or task, with the cost of its last attempt. Returns false if the run is gone or refuses it.
     pub fn append_outcome(&mut self, key: &RunKey, input: Input, cost: Option<TaskAttemptEnded>, now: Timestamp) -> bool {
         match self.append_with_cost(key, input, cost, now) {
             Ok(_) => true,
             Err(StoreError::RunNotFound { .. } | StoreError::Refused(_)) => false,
-            Err(error) => unreachable!("an outcome answers no wait, and its slot is filled by nothing else: {error}"),
+            Err(error) => unreachable!("an outcome answers no wait, and no other input has its idempotency key: {error}"),
         }
     }
 
     pub fn commit(&mut self, commit: Commit, now: Timestamp) -> Answer<Committed> {
         let key = commit.key.clone();
         let run = self.runs.get(&key).ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?;
-        // The commit that made a run continue as new is repeated to the generation it ended.
+        // A repeat of the commit that continued the run as new is checked against the generation it ended.
         let own = run.generations.get(commit.generation as usize).map(|generation| generation.head.clone());
         if let Some(mut own) = own.filter(|own| own.generation != run.head().generation)
             && let Err(CommitRefusal::Repeated(first)) = own.admit_commit(commit.clone(), now)
@@ -206,18 +206,18 @@ impl State {
         Ok(answer)
     }
 
-    /// Begins the run's next generation; nobody holds it.
+    /// Begins the run's next generation, unleased.
     fn succeed(&mut self, successor: NewRun, now: Timestamp) {
         let (mut head, first) = RunHead::start(successor.key, successor.started, now);
         let run = self.run_mut(&head.key);
-        // Epochs go on over generations.
+        // Epochs continue over generations.
         head.epoch = run.head().epoch;
         run.lease = None;
         self.news.push(News::Appended { head: head.clone(), record: first.clone() });
         self.run_mut(&head.key.clone()).generations.push(Generation { head, records: vec![first] });
     }
 
-    /// Writes an append that was admitted, with all that follows from it; the caller settles the run.
+    /// Writes an admitted append with its effects; the caller settles the run.
     fn take(&mut self, key: &RunKey, head: RunHead, admitted: Admitted) {
         let record = admitted.record;
         let run = self.run_mut(key);
@@ -256,7 +256,7 @@ impl State {
         }
     }
 
-    /// Only an open wait has a slot to fill: a plain timer has none, and an answer that came first keeps it.
+    /// Closes a wait, if one is open, and records its answer: a plain timer has no wait, and an earlier answer keeps its record.
     fn close_wait(&mut self, key: &RunKey, place: &Place, token: String, record: &Record) {
         let run = self.run_mut(key);
         if let Some(wait) = run.waits.remove(place) {
@@ -285,7 +285,7 @@ impl State {
         news.into_iter().for_each(|delivery| self.send(key.clone(), delivery));
     }
 
-    /// Brings everything that derives from a run up to date with it. The last act of every change.
+    /// Updates everything derived from a run. The last step of every change.
     pub fn settle(&mut self, key: &RunKey) {
         let run = self.runs.get_mut(key).expect("only a run that exists is settled");
         let status = run.head().status;

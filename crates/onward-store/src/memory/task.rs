@@ -1,4 +1,4 @@
-//! Tasks on their queues. What becomes of a task is decided by [`Task`] itself.
+//! Tasks on their queues. [`Task`] itself decides about the outcome of a task.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -18,9 +18,9 @@ use crate::{ClaimTasks, StoreError, TaskQuery};
 #[derive(Clone)]
 pub struct QueuedTask {
     pub task: Task,
-    /// The order of scheduling, for tasks that became visible in the same millisecond.
+    /// Order of scheduling, for tasks that became visible in the same millisecond.
     pub order: u64,
-    /// Whether listeners know that the task may be claimed.
+    /// True if listeners were notified that the task may be claimed.
     pub announced: bool,
 }
 
@@ -35,7 +35,7 @@ impl State {
         self.put_task(QueuedTask { task, order, announced: false }, now);
     }
 
-    /// Keeps a task that is still open, and tells who may want to know.
+    /// Stores an open task and notifies listeners.
     pub fn put_task(&mut self, mut queued: QueuedTask, now: Timestamp) {
         let task = &queued.task;
         queued.announced = task.may_be_claimed(now);
@@ -71,7 +71,7 @@ impl State {
     fn claim_task(&mut self, id: &TaskId, request: &ClaimTasks, now: Timestamp) -> Option<Task> {
         let mut queued = self.held_task(id).ok()?;
         if !queued.task.may_be_claimed(now) {
-            return None; // its run was paused by the one before
+            return None; // an earlier claim of this call paused the run
         }
         queued.task.claim(&request.worker, request.lease, now);
         let task = queued.task.clone();
@@ -84,7 +84,7 @@ impl State {
         Some(task)
     }
 
-    /// Records an attempt, or that the run pauses in its place.
+    /// Records an attempt; if the run's budget refuses it, records the pause instead. Returns whether the attempt may begin.
     fn begin_attempt(&mut self, key: &RunKey, attempted: Input, now: Timestamp) -> bool {
         match self.append_input(key, attempted, now) {
             Ok(_) => true,
@@ -98,7 +98,7 @@ impl State {
         }
     }
 
-    /// The task of that id, if it is open.
+    /// Returns the open task with this id.
     pub fn held_task(&self, id: &TaskId) -> Answer<QueuedTask> {
         let queued = self.runs.get(&id.run).and_then(|run| run.tasks.get(&id.place));
         Ok(queued.filter(|queued| queued.task.id.is_same_task(id)).cloned().ok_or(StaleReport)?)
@@ -152,7 +152,8 @@ impl State {
         counts.into_values().collect()
     }
 
-    /// Keeps the task, or removes it and hands its outcome to its run (L8); the run is told what the attempt has cost.
+    /// Stores the task if it is still open, or removes it and appends its outcome to its run (L8); records the cost of the
+    /// attempt either way.
     pub fn seal_fate(&mut self, queued: QueuedTask, fate: TaskFate, cost: Option<TaskAttemptEnded>, now: Timestamp) {
         let id = queued.task.id.clone();
         match fate {

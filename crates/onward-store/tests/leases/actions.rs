@@ -1,17 +1,17 @@
-//! What may happen next.
+//! The actions that are possible in a state.
 
 use crate::decide::Kind;
 use crate::guards::{Guard, Rules};
 use crate::rows::{LEASE, Op};
 use crate::world::{Asked, Server, Stage, Story, World};
 
-/// One thing that happens. The number is the server's.
+/// One step of the model. The number is the server's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     ClientStarts(usize),
     ClientSignals(usize),
     ClientCancels(usize),
-    /// The appender takes what waits, locks the run, reads the clock and decides.
+    /// The appender takes the queue, locks the run, reads the clock and decides.
     BatchDecides(usize),
     BatchCommits(usize),
     LooksForDue(usize),
@@ -28,13 +28,13 @@ pub enum Action {
     WorkerRests(usize),
     OfferIsSent(usize),
     WorkerStartsTask(usize),
-    /// The worker has left for the other server, and has been silent for its lease at this one.
+    /// The worker has moved to the other server, and its lease at this one has run out.
     WorkerIsMissed(usize),
     WorkerReports(usize),
     WorkerComparesLeases(usize),
     Restarts(usize),
     TimePasses,
-    /// A transaction that nobody hears of any more is committed, or undone.
+    /// A transaction whose server lost its connection is committed, or undone.
     CutOffCommits(usize),
     CutOffIsUndone(usize),
     /// Faults.
@@ -44,18 +44,18 @@ pub enum Action {
     PoolLosesConnectionBeforeCommit(usize),
     PoolLosesConnectionAtCommit(usize),
     Crashes(usize),
-    /// The worker is shut down: it says what it knows of its task.
+    /// The worker is shut down and reports what it knows of its task.
     WorkerStops(usize),
-    /// The worker connects to the other server, with its task; the server that it has left is not told.
+    /// The worker connects to the other server with its task; the server that it left is not notified.
     WorkerMoves(usize),
-    /// The worker is silent, or its key is revoked: its server ends the session, and the worker goes on without knowing.
+    /// The worker is silent or its key is revoked: its server ends the session, and the worker continues without knowing.
     SessionEnds(usize),
     TimePassesBySomebodysLease,
 }
 
 use Action as A;
 
-/// A worker whose server has so much to do asks for nothing more.
+/// Number of queued operations at which a worker claims nothing more.
 const WAITING_MAX: usize = 2;
 
 impl Action {
@@ -143,7 +143,7 @@ impl World {
             let run = self.db.run.as_ref();
             let is_ready = run.is_some_and(|run| run.ready) && server.hold.is_none() && server.queue.len() < WAITING_MAX;
             let may_claim = self.db.task.as_ref().is_some_and(|task| task.may_be_claimed(self.judge(rules, at)));
-            // The session of a worker that has nothing matters to nobody.
+            // The session of a worker without a run has no effect.
             let has = self.has_run(server.worker);
             let session = self.db.sessions.get(&server.worker);
             let beats = has && session.is_none_or(|until| *until < self.now.after(LEASE));
@@ -178,7 +178,7 @@ impl World {
             found.extend((task.stage == Stage::Sent).then_some(A::WorkerStartsTask(at)));
             let reports = task.says.is_some() || task.stage == Stage::Started;
             found.extend((reports && !task.is_sent).then_some(A::WorkerReports(at)));
-            // A server hears nothing of a worker that has left it: it is silent there.
+            // A worker that moved sends no heartbeats to its old server.
             found.extend((task.stage == Stage::Left && task.says.is_none()).then_some(A::WorkerIsMissed(at)));
             if self.faults > 0 && story.remote && task.says.is_none() && task.stage != Stage::Left {
                 let other = &self.servers[1 - at];
@@ -209,7 +209,7 @@ impl Server {
         self.queue.iter().any(|op| matches!(op, Op::Report { .. }))
     }
 
-    /// A lease may be on its way to the worker, or back.
+    /// Returns whether a lease may be on its way to the worker, or back.
     fn may_be_leased(&self) -> bool {
         let is_start = |op: &Op| matches!(op, Op::Start { claim: Some(_) } | Op::Release { .. });
         let under_way = self.append.as_ref().is_some_and(|tx| tx.ops.iter().any(|(op, _)| is_start(op)));

@@ -1,8 +1,8 @@
-//! What one transaction knows, holds and is about to change, and how it decides: the same steps in the same order as the scene of the
-//! PostgreSQL store, with the same core.
+//! One transaction: what it has read, locked and is about to change, and its decisions. The steps and their order are those of
+//! the unit of work of the PostgreSQL store, with the same core.
 //!
-//! Everything is decided under the locks that the transaction holds, so a decision that must not be is a violation at once: nothing can
-//! come between it and its COMMIT but the end of the connection.
+//! Every decision is made under the transaction's locks, so a wrong decision is a violation at once: only the loss of the
+//! connection can come between it and its COMMIT.
 
 use std::rc::Rc;
 
@@ -16,16 +16,16 @@ use onward_store::{SESSION_DEFAULT, StoreError};
 use crate::guards::{Guard, Rules};
 use crate::rows::{Answer, By, Database, Entry, Fact, Id, LEASE, Op, Run, Says, Sent};
 
-/// A promise that was broken, in words.
+/// Description of a violated property.
 pub type Violation = String;
 pub type Decided<T> = Result<T, Violation>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     Batch,
-    /// Has looked at what is due, and locked nothing yet.
+    /// Has read what is due, and locked nothing yet.
     DueLook,
-    /// Has locked what is due, and not looked for the runs of silent workers yet.
+    /// Has locked what is due, and not yet read the runs of expired sessions.
     DueLocked,
     Due,
     ClaimLook,
@@ -38,7 +38,7 @@ pub enum Kind {
 #[derive(Debug, Clone)]
 pub struct Tx {
     pub kind: Kind,
-    /// By what it decides, and what the database's clock says.
+    /// The time by which it decides, and the time of the database clock.
     pub now: Timestamp,
     pub clock: Timestamp,
     pub worker: Id,
@@ -48,14 +48,14 @@ pub struct Tx {
     pub holds_task: bool,
     pub task: Option<Option<Task>>,
     pub holder: Option<Id>,
-    /// Sessions whose rows it has locked, and those of them that end.
+    /// Sessions whose rows it has locked, and those of them that it ends.
     pub sessions: Vec<Id>,
     pub ends: Vec<Id>,
     pub greets: Option<Id>,
     pub timer_due: bool,
     pub ops: Vec<(Op, Answer)>,
     pub leased: Option<Answer>,
-    /// The number of the attempt that a claim of the task hands out.
+    /// Attempt number that a claim of the task hands out.
     pub attempt: u32,
 }
 
@@ -67,7 +67,7 @@ pub fn name(text: &str) -> Name {
     Name::new(text).expect("a name")
 }
 
-/// What the store calls a worker.
+/// Returns the store's id of a worker.
 pub fn worker_id(worker: Id) -> WorkerId {
     WorkerId::new(format!("w{worker}")).expect("a name")
 }
@@ -103,7 +103,7 @@ impl Tx {
         }
     }
 
-    /// Whether the task that it claims goes to a worker over a network: tasks of those stories have a class.
+    /// Returns whether the claimed task goes to a remote worker: only tasks of those stories have a class.
     pub fn is_remote(&self) -> bool {
         self.task.as_ref().is_some_and(|task| task.as_ref().is_some_and(|task| task.options.class.is_some()))
     }
@@ -142,7 +142,7 @@ impl Tx {
 
     /// Leases the run to a worker.
     pub fn claim(&mut self, rules: Rules, worker: Id) -> Decided<Answer> {
-        let run = Rc::make_mut(self.run.as_mut().expect("a run that was found is there"));
+        let run = Rc::make_mut(self.run.as_mut().expect("a run that was found exists"));
         let is_free = run.head.status == Status::Pending && run.worker.is_none();
         if !is_free && rules.has(Guard::LeaseCheck) {
             return Ok(Answer::Refused("run_held"));
@@ -186,7 +186,7 @@ impl Tx {
             Err(error) => Ok(Answer::Refused(error.code())),
             Ok(Judged::Repeated(_)) => Ok(Answer::Done),
             Ok(Judged::Taken { head, admitted, slots, .. }) => {
-                let run = Rc::make_mut(self.run.as_mut().expect("it was just looked at"));
+                let run = Rc::make_mut(self.run.as_mut().expect("it was just read"));
                 for once in slots {
                     let slot = TakenSlot { token: once.token, index: admitted.record.index, at: admitted.record.at };
                     run.slot = Some(slot);
@@ -237,7 +237,7 @@ impl Tx {
         Ok(Answer::Committed { is_closed })
     }
 
-    /// Takes an append that was admitted, with all that follows from it.
+    /// Applies an admitted append with its effects.
     fn take(&mut self, head: RunHead, admitted: &Admitted, fact: Fact, by: Option<By>) -> Decided<()> {
         let run = Rc::make_mut(self.run.as_mut().expect("the caller has seen the run"));
         if run.head.next_index != admitted.record.index || run.count(Fact::Ended) > 0 {
@@ -265,7 +265,7 @@ impl Tx {
         Ok(())
     }
 
-    /// The task as this transaction knows it.
+    /// Returns the task as this transaction sees it.
     pub fn known_task(&self, db: &Database) -> Option<Task> {
         self.task.clone().unwrap_or_else(|| db.task.clone())
     }
@@ -324,13 +324,13 @@ impl Tx {
         }
     }
 
-    /// A run that has ended since does not want it.
+    /// Appends an outcome; a closed run refuses it.
     pub fn outcome(&mut self, rules: Rules, event: Event) -> Decided<Answer> {
         self.input(rules, Input { generation: Some(0), ..Input::new(event) })?;
         Ok(Answer::Done)
     }
 
-    /// Writes everything. Says whether a worker that sent a heartbeat was known.
+    /// Writes all changes. Returns whether a worker that sent a heartbeat had a session.
     pub fn apply(&self, db: &mut Database) -> bool {
         if self.holds_run && self.run.is_some() {
             db.run = self.run.clone();

@@ -1,4 +1,4 @@
-//! What happens because time passed, or because somebody looks for work.
+//! Time-driven changes and claims.
 
 use onward_core::event::TimerFired;
 use onward_core::{Epoch, Timestamp};
@@ -9,7 +9,7 @@ use crate::guards::{Guard, Rules};
 use crate::rows::{Answer, Database, LEASE};
 
 impl Tx {
-    /// Fires the timer, if it is there and due under the lock.
+    /// Fires the timer if it exists and is due under the lock.
     pub fn fire_timer(&mut self, rules: Rules, db: &Database, now: Timestamp) -> Decided<()> {
         let is_due = db.timer.is_some_and(|due| due <= now);
         if !is_due && rules.has(Guard::TimerUnderLock) {
@@ -51,7 +51,7 @@ impl Tx {
         Ok(())
     }
 
-    /// Frees the runs of workers that were silent for too long; `is_busy` says that somebody else has locked the run.
+    /// Frees the runs of workers whose session expired; `is_busy` if another transaction has locked the run.
     pub fn end_sessions(&mut self, rules: Rules, db: &Database, is_busy: bool) -> Decided<()> {
         let holder = db.run.as_ref().and_then(|run| run.worker).filter(|worker| self.sessions.contains(worker));
         self.ends = self.sessions.clone();
@@ -65,7 +65,7 @@ impl Tx {
         if !self.holds_run {
             self.lock_run(db);
         }
-        let run = Rc::make_mut(self.run.as_mut().expect("somebody holds it"));
+        let run = Rc::make_mut(self.run.as_mut().expect("it is leased"));
         if run.worker == Some(holder) {
             if db.sessions.get(&holder).is_some_and(|until| *until > self.clock) {
                 return Err(format!("the lease of worker {holder} ended before its time by the database's clock"));

@@ -1,4 +1,4 @@
-//! Every state that can be reached, the shortest way to one that must not be, and whether the run can end from everywhere.
+//! Exploration of every reachable state, the shortest path to a violation, and the check that the run can end from every state.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
@@ -8,14 +8,14 @@ use crate::decide::Violation;
 use crate::guards::{Guard, Rules};
 use crate::world::{Story, World};
 
-/// What there was to be found.
+/// Statistics of an exploration.
 pub struct Explored {
     pub states: usize,
     pub steps: usize,
     pub ends: usize,
 }
 
-/// The shortest story that breaks a promise.
+/// The shortest path to a violation.
 pub struct Counterexample {
     pub broken: Violation,
     pub trace: Vec<Action>,
@@ -32,7 +32,7 @@ impl std::fmt::Display for Counterexample {
     }
 }
 
-/// How each state was reached first, and which steps led where without a fault.
+/// The first path to each state, and the steps without a fault.
 #[derive(Default)]
 struct Map {
     numbers: HashMap<u128, u32>,
@@ -42,7 +42,7 @@ struct Map {
 }
 
 impl Map {
-    /// The number of a state, and whether it is new.
+    /// Returns the number of a state, and whether it is new.
     fn number(&mut self, world: &World, alike: bool, came: Option<(u32, Action)>) -> (u32, bool) {
         let next = u32::try_from(self.came.len()).expect("so many states do not fit into memory");
         let number = *self.numbers.entry(world.fingerprint(alike)).or_insert(next);
@@ -65,7 +65,7 @@ impl Map {
         actions
     }
 
-    /// The first state from which the run cannot end although nothing more goes wrong.
+    /// Returns the first state from which the run cannot end without further faults.
     fn stuck(&self) -> Option<u32> {
         let mut before: Vec<Vec<u32>> = vec![Vec::new(); self.came.len()];
         self.faultless.iter().for_each(|(from, to)| before[*to as usize].push(*from));
@@ -83,10 +83,10 @@ impl Map {
     }
 }
 
-/// Goes everywhere, breadth first.
+/// Explores all states breadth first.
 pub fn explore(rules: Rules, story: Story) -> Result<Explored, Counterexample> {
     let (mut map, mut steps) = (Map::default(), 0);
-    // A server whose clock is off is not like the other one.
+    // A server whose clock is off is not interchangeable with the other.
     let alike = rules.has(Guard::DatabaseClock) && rules.has(Guard::TimerClock);
     let first = World::new(story);
     let (number, _) = map.number(&first, alike, None);
@@ -108,7 +108,7 @@ pub fn explore(rules: Rules, story: Story) -> Result<Explored, Counterexample> {
         }
     }
     if let Some(stuck) = map.stuck() {
-        let broken = "from here the run cannot end, although nothing more goes wrong".to_owned();
+        let broken = "from here the run cannot end, even without further faults".to_owned();
         return Err(Counterexample { broken, trace: map.trace(stuck, None), states: map.came.len() });
     }
     Ok(Explored { states: map.came.len(), steps, ends: map.ends.len() })

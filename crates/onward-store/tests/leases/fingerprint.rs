@@ -1,5 +1,5 @@
-//! Which states are the same. Times are compared by how far away they are, epochs and commit ids by whose they are; so that a story that
-//! comes back to where it was is not told again.
+//! Equality of states. Times are compared relative to now, epochs and commit ids by their owner, so that equivalent states are
+//! explored once.
 
 use std::hash::{Hash, Hasher};
 
@@ -12,13 +12,13 @@ use crate::world::{Hold, World};
 
 struct Fingers<'a> {
     world: &'a World,
-    /// Which server is looked at first.
+    /// The server that is hashed first.
     first: usize,
     hasher: Mixer,
 }
 
 impl World {
-    /// Sixteen bytes that differ where states differ, but for chance. Servers that are `alike` may change places.
+    /// Returns a 16-byte hash of the state. Servers that are `alike` are interchangeable.
     pub fn fingerprint(&self, alike: bool) -> u128 {
         let of = |first: usize| {
             let mut fingers = Fingers { world: self, first, hasher: Mixer { sums: [1, 2] } };
@@ -30,7 +30,8 @@ impl World {
     }
 }
 
-/// Two sums of one stream, each word mixed in by a multiplication and a shift; twice as wide as the hashers of the library.
+/// Two sums over one stream, each word mixed in by a multiplication and a shift; twice as wide as the hashers of the standard
+/// library.
 struct Mixer {
     sums: [u64; 2],
 }
@@ -85,7 +86,7 @@ impl Fingers<'_> {
         );
     }
 
-    /// How far a claim lies behind the newest one: only whether it is the newest matters.
+    /// Hashes whether a claim is the newest one; older ones are equivalent.
     fn claim(&mut self, claim: u64) {
         self.put(self.world.db.run.as_ref().map(|run| run.claims == claim));
     }
@@ -154,7 +155,7 @@ impl Fingers<'_> {
         self.put((sent.fact, sent.commit.n, sent.commit.horizon));
         let place = |run: &Run| run.log.iter().position(|entry| entry.by.is_some_and(|by| by.commit == id(sent)));
         self.put(self.world.db.run.as_deref().and_then(place));
-        // A server that decides about it right now knows it by its place there.
+        // Open transactions know the commit by its position in their own copy.
         let places: Vec<_> = self.open().map(|tx| tx.run.as_deref().and_then(place)).collect();
         self.put(places);
     }

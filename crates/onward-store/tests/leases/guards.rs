@@ -1,52 +1,53 @@
-//! What the protocol is made safe by, each of which can be left out to see that the model notices.
+//! The guards of the protocol, each of which can be disabled to check that the model detects it.
 
 /// One guard of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guard {
-    /// A commit is taken with the epoch of the newest claim alone (R1).
+    /// A commit is accepted only with the epoch of the newest claim (R1).
     Fence,
     /// Every claim raises the epoch (L7).
     EpochGrowth,
-    /// The last commit is known by its id (R2).
+    /// A repeat of the last commit is recognized by its id (R2).
     CommitId,
-    /// A commit is taken with the next number alone (R1). Left out together with the id: without either, a repeat is another commit.
+    /// A commit is accepted only with the next number (R1). Disabled together with the id: without either, a repeat is another
+    /// commit.
     CommitNumber,
-    /// Time is what the database says, not what a server believes: of sessions and tasks, and of timers.
+    /// Sessions and tasks go by the database clock, timers as well (`TimerClock`), not by the clock of a server.
     DatabaseClock,
     TimerClock,
-    /// Whoever claims a run looks again under its lock whether it is free (DB1).
+    /// A claim checks again under the run's lock that the run is free (DB1).
     LeaseCheck,
-    /// A release counts with the epoch of its claim alone.
+    /// A release is accepted only with the epoch of its claim.
     ReleaseEpoch,
-    /// Who gets a run gets a session in the same write (DB5).
+    /// A claim creates the worker's session in the same write (DB5).
     SessionWithLease,
-    /// A session stays as long as one of its worker's runs is locked (DB5).
+    /// A session is not ended while one of its worker's runs is locked (DB5).
     BusySession,
-    /// Whoever ends a session has locked it before it looks for its runs (DB5).
+    /// A session is locked before its runs are read and it is ended (DB5).
     SessionLock,
-    /// Whether a timer is still there is looked at under the lock of its run (L10).
+    /// A timer is checked again under the lock of its run (L10).
     TimerUnderLock,
-    /// A report counts with the number of its claim alone (K1).
+    /// A report is accepted only with the number of its claim (K1).
     TaskClaim,
-    /// A task whose row is gone has its result (L8).
+    /// A task without a row has its result (L8).
     TaskRow,
-    /// A task that somebody has leased is not given to anybody else, seen under its lock (K2).
+    /// A leased task is not claimed again, checked under its lock (K2).
     TaskLease,
-    /// A signal is looked for in its slot before it is taken (L11).
+    /// The idempotency record of a signal is checked before the signal is appended (L11).
     SignalSlot,
-    /// A commit that waits over inputs that nobody has read leaves its run pending (R3).
+    /// A commit that waits over unread inputs leaves its run pending (R3).
     WakeOverUnread,
-    /// Nobody is answered before the COMMIT has returned (DB6).
+    /// No caller gets a reply before the COMMIT has returned (DB6).
     AnswerBehindCommit,
-    /// A worker that may have leases it does not know of finds out and gives them back (W1).
+    /// A worker that may have leases it does not know of compares its leases and releases them (W1).
     LeasesCompared,
     /// An `at_most_once` task whose attempt may have begun is not queued again (K6).
     EndsOnce,
     /// The next execution of a task has the next attempt number (K9).
     AttemptNumbers,
-    /// Whoever does not know whether an attempt has started does not say that it has not (V7).
+    /// A server that does not know whether an attempt has started does not report it as not started (V7).
     StartAssumed,
-    /// What a server reports on its own about an attempt counts as long as the worker has not taken it along to another server (K10).
+    /// A server's own report about an attempt is accepted only while the worker has not moved to another server (K10).
     SessionFence,
 }
 

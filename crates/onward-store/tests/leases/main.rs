@@ -1,8 +1,7 @@
-//! A model of the protocol by which many servers share one database: who has which run, and who may write.
+//! A model of the protocol by which servers share one database: which worker holds which run, and which may write.
 //!
-//! Every state is visited that two servers, their workers, a client, the clock and a few faults can lead to; what is decided, the core
-//! decides. docs/design/model.md says what is modeled and what is not. `ONWARD_MODEL_FAULTS=2` goes further, for
-//! minutes.
+//! Visits every state that two servers, their workers, a client, the clock and a few faults can reach; the core makes the
+//! decisions. docs/design/model.md describes the model. `ONWARD_MODEL_FAULTS=2` explores more states and takes minutes.
 
 mod actions;
 mod decide;
@@ -25,7 +24,7 @@ const AT_LEAST_ONCE: Story = Story { remote: true, ..TASK };
 const AT_MOST_ONCE: Story = Story { once: true, ..AT_LEAST_ONCE };
 const CANCEL: Story = Story { cancel: true, ..SIGNAL };
 
-/// How many faults there may be, unless somebody has time for more.
+/// Returns the number of faults: from the environment, or the given default.
 fn faults_or(usual: u8) -> u8 {
     std::env::var("ONWARD_MODEL_FAULTS").map_or(usual, |text| text.parse().expect("ONWARD_MODEL_FAULTS is a number"))
 }
@@ -41,7 +40,7 @@ fn holds(story: Story, faults: u8) {
 #[track_caller]
 fn notices(guard: Guard, story: Story, faults: u8, broken: &str) {
     match explore(Rules { without: Some(guard) }, Story { faults, ..story }) {
-        Ok(found) => panic!("nobody misses {guard:?} in {} states", found.states),
+        Ok(found) => panic!("no violation without {guard:?} in {} states", found.states),
         Err(found) => {
             println!("without {guard:?}: {found}");
             assert!(found.broken.contains(broken), "without {guard:?}, `{broken}` was expected: {found}");
@@ -74,7 +73,7 @@ fn a_run_that_is_canceled_while_it_waits_keeps_every_promise() {
     holds(CANCEL, faults_or(1) - 1);
 }
 
-/// Each guard is there for a reason, and the model knows it.
+/// Each guard is necessary, and the model detects its absence.
 #[test]
 fn without_any_one_guard_a_promise_is_broken() {
     notices(Guard::Fence, SIGNAL, 1, "wrote a commit after");
@@ -93,7 +92,7 @@ fn without_any_one_guard_a_promise_is_broken() {
     notices(Guard::TaskRow, TASK, 1, "TaskDone was recorded twice");
     notices(Guard::TaskLease, TASK, 0, "was given to another one");
     notices(Guard::SignalSlot, SIGNAL, 1, "Signaled was recorded twice");
-    notices(Guard::WakeOverUnread, SIGNAL, 0, "nobody has read");
+    notices(Guard::WakeOverUnread, SIGNAL, 0, "an unread input");
     notices(Guard::AnswerBehindCommit, SIGNAL, 1, "acknowledged and lost");
     notices(Guard::LeasesCompared, SIGNAL, 1, "cannot end");
     notices(Guard::EndsOnce, AT_MOST_ONCE, 1, "was executed twice");

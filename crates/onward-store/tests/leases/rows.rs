@@ -1,4 +1,4 @@
-//! The rows that the model's database has of its one run. What is decided about them is asked of `onward-core`, as every store does.
+//! The rows that the model's database has for its one run. `onward-core` decides about them, as in every store.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -9,14 +9,14 @@ use onward_core::task::Task;
 use onward_core::{CommitId, Epoch, Event, RunHead, Status, Timestamp};
 use onward_store::judged::TakenSlot;
 
-/// How far time goes at once: half a lease.
+/// Step by which time advances: half a lease.
 pub const TICK: Duration = Duration::from_secs(15);
 pub const LEASE: Duration = Duration::from_secs(30);
 
-/// A life of a worker; server 0 has the even ones, server 1 the odd ones.
+/// An incarnation of a worker; those of server 0 are even, those of server 1 odd.
 pub type Id = u8;
 
-/// What a record says, as far as the code of the run cares.
+/// The content of a record that matters to the run's code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fact {
     Started,
@@ -24,7 +24,7 @@ pub enum Fact {
     CancelAsked,
     TaskDone,
     TimerFired,
-    /// The code asked for what the story needs.
+    /// The code made the calls of the story.
     Asked,
     /// The code has seen an input and waits for more.
     Noted,
@@ -38,12 +38,12 @@ impl Fact {
             Event::CancelRequested(_) => Fact::CancelAsked,
             Event::TaskCompleted(_) | Event::TaskFailed(_) => Fact::TaskDone,
             Event::TimerFired(_) => Fact::TimerFired,
-            other => unreachable!("nobody sends {}", other.name()),
+            other => unreachable!("unexpected input {}", other.name()),
         }
     }
 }
 
-/// Who wrote a commit. Claims are counted by the model itself, whatever the epochs say.
+/// The author of a commit. The model counts claims itself, independent of epochs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct By {
     pub commit: CommitId,
@@ -66,7 +66,7 @@ pub struct Run {
     pub ready: bool,
     pub slot: Option<TakenSlot>,
     pub log: Vec<Entry>,
-    /// How often it was claimed.
+    /// Number of claims.
     pub claims: u64,
 }
 
@@ -79,7 +79,7 @@ impl Run {
         self.log.iter().rev().find_map(|entry| entry.by)
     }
 
-    /// Brings what derives from the run up to date with it, as the last act of every change.
+    /// Updates everything derived from the run, as the last step of every change.
     pub fn settle(&mut self) {
         if self.head.status.is_closed() {
             self.worker = None;
@@ -88,18 +88,18 @@ impl Run {
     }
 }
 
-/// What is committed.
+/// The committed rows.
 #[derive(Debug, Clone, Default)]
 pub struct Database {
     pub run: Option<Rc<Run>>,
     pub timer: Option<Timestamp>,
     pub task: Option<Task>,
-    /// Whose server answers for the worker that has the task, as the model itself counts it.
+    /// The worker whose server is responsible for the task, as the model counts it.
     pub holder: Option<Id>,
     pub sessions: BTreeMap<Id, Timestamp>,
 }
 
-/// A commit on its way.
+/// A commit in flight.
 #[derive(Debug, Clone)]
 pub struct Sent {
     pub commit: Commit,
@@ -107,10 +107,10 @@ pub struct Sent {
     pub fact: Fact,
 }
 
-/// What is asked of a server's appender.
+/// An operation for a server's appender.
 #[derive(Debug, Clone)]
 pub enum Op {
-    /// Starts the run, leased to a worker with room for it.
+    /// Starts the run, leased to a worker that has capacity.
     Start {
         claim: Option<Id>,
     },
@@ -124,23 +124,23 @@ pub enum Op {
     Report {
         claim: u64,
         says: Says,
-        /// Whose server reports it.
+        /// The worker whose server sends the report.
         by: Id,
     },
 }
 
-/// What a report says of an attempt.
+/// The content of a report about an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Says {
     Completed,
     NotStarted,
     Interrupted,
     WorkerLost,
-    /// The worker has come from the other server with the attempt.
+    /// The worker has moved here from the other server with the attempt.
     Adopted,
 }
 
-/// What becomes of it, if its transaction does.
+/// The reply to an operation once its transaction is committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     Done,
@@ -151,6 +151,6 @@ pub enum Answer {
     Committed {
         is_closed: bool,
     },
-    /// Not taken: the code of the refusal.
+    /// Refused with this code.
     Refused(&'static str),
 }

@@ -1,4 +1,4 @@
-//! What comes of what happens: to the database, to the servers and their workers, to the client.
+//! The effects of actions on the database, the servers and their workers, and the client.
 
 use onward_core::Timestamp;
 
@@ -9,7 +9,7 @@ use crate::rows::{Answer, Id, LEASE, Op, Says, TICK};
 use crate::world::{Asked, Hold, Server, Stage, Story, TaskHold, World};
 
 impl World {
-    /// Does it; `Err` says which promise was broken by it.
+    /// Performs an action; `Err` describes the property it violates.
     pub fn after(&self, rules: Rules, story: Story, action: A) -> Result<World, Violation> {
         let mut next = self.clone();
         next.faults -= u8::from(action.is_fault());
@@ -78,18 +78,18 @@ impl World {
                 self.servers[at].hear_pool(&tx, known);
             }
             A::BatchCommits(at) => {
-                let tx = self.servers[at].append.take().expect("it has begun");
+                let tx = self.servers[at].append.take().expect("a transaction is open");
                 tx.apply(&mut self.db);
                 self.tell(at, tx.ops);
             }
             A::PoolCommits(at) => {
-                let tx = self.servers[at].pool.take().expect("it has begun");
+                let tx = self.servers[at].pool.take().expect("a transaction is open");
                 let known = tx.apply(&mut self.db);
                 self.servers[at].hear_pool(&tx, known);
             }
             A::CutOffCommits(number) => drop(self.cut_off.remove(number).apply(&mut self.db)),
             A::CutOffIsUndone(number) => drop(self.cut_off.remove(number)),
-            other => unreachable!("{other:?} is done elsewhere"),
+            other => unreachable!("{other:?} is handled elsewhere"),
         }
         Ok(())
     }
@@ -110,7 +110,7 @@ impl World {
                 self.servers[at].queue.push(Op::Report { claim, says, by });
             }
             A::WorkerComparesLeases(at) => self.compare(at),
-            other => unreachable!("{other:?} is nothing that a worker does"),
+            other => unreachable!("{other:?} is no action of a worker"),
         }
     }
 
@@ -127,11 +127,11 @@ impl World {
                 task.stage = Stage::Started;
                 self.execute(story, task.attempt)?;
             }
-            // The worker knows what it has started. What has not arrived yet is told by the number of the offer (V7).
+            // The worker knows what it has started. An offer that has not arrived is identified by its number (V7).
             A::WorkerStops(_) if task.stage == Stage::Started => task.says = Some(Says::Interrupted),
             A::WorkerStops(_) => (task.says, task.stage) = (Some(Says::NotStarted), Stage::Dropped),
             _ if task.stage == Stage::Unsent => (task.says, task.stage) = (Some(Says::NotStarted), Stage::Dropped),
-            // The server knows only that the worker may have started it, and may do so later.
+            // The server knows only that the worker may have started it, or may do so later.
             A::SessionEnds(_) if !rules.has(Guard::StartAssumed) => task.says = Some(Says::NotStarted),
             _ => task.says = Some(Says::WorkerLost),
         }
@@ -139,7 +139,7 @@ impl World {
         Ok(())
     }
 
-    /// The worker says hello at the other server and names its task; it is the other's once that is written.
+    /// Connects the worker to the other server with its task, which that server owns once the report is written.
     fn move_worker(&mut self, at: usize) {
         let task = self.servers[at].task.as_mut().expect("it has the task");
         let moved = TaskHold { says: Some(Says::Adopted), is_sent: true, ..*task };
@@ -153,12 +153,12 @@ impl World {
         let until = self.now.after(LEASE);
         match action {
             A::BatchLosesConnectionBeforeCommit(at) => {
-                let tx = self.servers[at].append.take().expect("it has begun");
+                let tx = self.servers[at].append.take().expect("a transaction is open");
                 let again = tx.ops.into_iter().map(|(op, _)| op);
                 self.servers[at].queue.splice(0..0, again);
             }
             A::BatchIsGivenUp(at) | A::BatchLosesConnectionAtCommit(at) => {
-                let tx = self.servers[at].append.take().expect("it has begun");
+                let tx = self.servers[at].append.take().expect("a transaction is open");
                 let ops: Vec<Op> = tx.ops.iter().map(|(op, _)| op.clone()).collect();
                 self.tell_unknown(at, ops, until);
                 if action == A::BatchLosesConnectionAtCommit(at) {
@@ -167,7 +167,7 @@ impl World {
             }
             A::PoolLosesConnectionBeforeCommit(at) => self.servers[at].pool = None,
             A::PoolLosesConnectionAtCommit(at) => {
-                let tx = self.servers[at].pool.take().expect("it has begun");
+                let tx = self.servers[at].pool.take().expect("a transaction is open");
                 if tx.kind == Kind::Claim {
                     self.servers[at].doubt = Some(until);
                 }
@@ -178,7 +178,7 @@ impl World {
         }
     }
 
-    /// Looks at what is due; what is found is looked at again under the locks, so that the two may be one step.
+    /// Reads what is due; it is checked again under the locks, so both may be one step.
     fn look_for_due(&mut self, rules: Rules, at: usize) -> Result<(), Violation> {
         let mut tx = self.begin(rules, at, Kind::DueLook);
         tx.timer_due = self.is_timer_due(rules, at);
@@ -190,7 +190,7 @@ impl World {
         Tx::new(kind, self.servers[at].worker, self.judge(rules, at), self.now)
     }
 
-    /// Who lives and has nothing sends its heartbeats in time, without a step of its own.
+    /// Advances time. Live workers without a run send their heartbeats without a step of their own.
     fn pass_time(&mut self, rules: Rules) {
         self.now = self.now.after(TICK);
         for server in &self.servers {
@@ -218,9 +218,9 @@ impl World {
         Ok(())
     }
 
-    /// Locks what is due, as far as nobody else has, and looks again.
+    /// Locks what is due and not locked by another transaction, and checks it again.
     fn lock_due(&mut self, rules: Rules, at: usize) -> Result<(), Violation> {
-        let mut tx = self.servers[at].append.take().expect("it has begun");
+        let mut tx = self.servers[at].append.take().expect("a transaction is open");
         tx.kind = Kind::DueLocked;
         let task_due = self.db.task.as_ref().and_then(onward_core::task::Task::due_at).is_some_and(|due| due <= tx.now);
         if (tx.timer_due || task_due) && self.db.run.is_some() && !self.is_run_locked() {
@@ -242,16 +242,16 @@ impl World {
     }
 
     fn free_runs(&mut self, rules: Rules, at: usize) -> Result<(), Violation> {
-        let mut tx = self.servers[at].append.take().expect("it has begun");
+        let mut tx = self.servers[at].append.take().expect("a transaction is open");
         tx.kind = Kind::Due;
         tx.end_sessions(rules, &self.db, self.is_run_locked())?;
         self.servers[at].append = Some(tx);
         Ok(())
     }
 
-    /// Locks the run that was found, unless somebody else has; and claims it, if it is still free.
+    /// Locks the run that was found, unless it is locked, and claims it if it is still free.
     fn lock_ready(&mut self, rules: Rules, at: usize) -> Result<(), Violation> {
-        let mut tx = self.servers[at].pool.take().expect("it has begun");
+        let mut tx = self.servers[at].pool.take().expect("a transaction is open");
         if self.is_run_locked() || self.db.run.is_none() {
             return Ok(());
         }
@@ -266,7 +266,7 @@ impl World {
     }
 
     fn lock_task(&mut self, rules: Rules, at: usize) -> Result<(), Violation> {
-        let mut tx = self.servers[at].pool.take().expect("it has begun");
+        let mut tx = self.servers[at].pool.take().expect("a transaction is open");
         if self.is_task_locked() {
             return Ok(());
         }
@@ -295,7 +295,7 @@ impl World {
         self.servers[at].queue.push(Op::Commit(sent));
     }
 
-    /// Gives back what the store has leased to the worker and the worker does not know of.
+    /// Releases a run that the store leased to the worker without its knowledge.
     fn compare(&mut self, at: usize) {
         let server = &mut self.servers[at];
         let own = self.db.run.as_ref().filter(|run| run.worker == Some(server.worker));
@@ -310,7 +310,7 @@ impl World {
         let server = &mut self.servers[at];
         let waiting = std::mem::take(&mut server.queue);
         let open = [server.append.take(), server.pool.take()].into_iter().flatten();
-        // What has not begun to lock has nothing to commit.
+        // A transaction without locks has nothing to commit.
         let open: Vec<Tx> = open.filter(|tx| tx.holds_run || tx.holds_task).collect();
         let ops = open.iter().flat_map(|tx| tx.ops.iter().map(|(op, _)| op.clone())).chain(waiting).collect();
         self.tell_unknown(at, ops, until);
@@ -333,7 +333,7 @@ impl World {
         }
     }
 
-    /// Nobody knows what became of it.
+    /// Leaves the outcome of operations unknown to their callers.
     fn tell_unknown(&mut self, at: usize, ops: Vec<Op>, until: Timestamp) {
         for op in ops {
             let server = &mut self.servers[at];
@@ -353,7 +353,7 @@ impl World {
 }
 
 impl Server {
-    /// The worker forgets the run and gives its lease back.
+    /// Drops the run and releases its lease.
     fn let_go(&mut self) {
         if let Some(hold) = self.hold.take() {
             self.queue.push(Op::Release { epoch: hold.epoch, claim: hold.claim });
@@ -366,14 +366,14 @@ impl Server {
             (Op::Commit(sent), answer) => {
                 let own = self.hold.as_mut().filter(|hold| hold.claim == sent.claim);
                 let Some(hold) = own else { return };
-                // What the log says now, the worker has to read: its own commit at least.
+                // The worker has to read the log again, at least its own commit.
                 (hold.flight, hold.is_sent, hold.seen) = (None, false, 0);
                 let goes_on = matches!(answer, Answer::Committed { is_closed: false } | Answer::Refused("inputs_unread"));
                 if !goes_on {
                     self.hold = None;
                 }
             }
-            // The worker has its task at this server now, and goes on with it.
+            // The worker has moved its task to this server and continues with it.
             (Op::Report { says: Says::Adopted, .. }, Answer::Done) => {
                 self.task.iter_mut().for_each(|task| (task.says, task.is_sent) = (None, false));
             }
@@ -389,7 +389,7 @@ impl Server {
                 let stage = if tx.is_remote() { Stage::Unsent } else { Stage::Started };
                 self.task = Some(TaskHold { claim, attempt: tx.attempt, stage, says: None, is_sent: false });
             }
-            // The store had forgotten the worker: what it holds is lost.
+            // The store had ended the session: the worker's leases are lost.
             (Kind::Beat, _) if std::mem::replace(&mut self.met, true) && !known => self.let_go(),
             _ => {}
         }

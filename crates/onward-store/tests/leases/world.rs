@@ -1,4 +1,4 @@
-//! Two servers with a worker each, one client, one database with one run, and a clock: everything that a state consists of.
+//! The state of the model: two servers with a worker each, one client, one database with one run, and a clock.
 
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ use crate::decide::{Kind, Tx, Violation, key, name, task_place, timer_place};
 use crate::guards::{Guard, Rules};
 use crate::rows::{Database, Fact, Id, Op, Says, Sent, TICK};
 
-/// What the run needs to end, and how much may go wrong on the way.
+/// The inputs that the run needs to end, and the number of faults.
 #[derive(Debug, Clone, Copy)]
 pub struct Story {
     pub signal: bool,
@@ -21,7 +21,7 @@ pub struct Story {
     pub cancel: bool,
     /// The task is `at_most_once`.
     pub once: bool,
-    /// Workers are connected to their servers over a network: offers of tasks travel, sessions end, workers are stopped.
+    /// Workers are remote: offers of tasks are sent, sessions end, workers are stopped.
     pub remote: bool,
     pub faults: u8,
 }
@@ -36,12 +36,12 @@ pub struct World {
     pub now: Timestamp,
     pub db: Database,
     pub servers: [Server; 2],
-    /// Transactions whose servers do not hear of them any more: the database ends them as it likes.
+    /// Transactions that lost their server: the database commits or undoes them at any time.
     pub cut_off: Vec<Tx>,
     pub client: Client,
     pub faults: u8,
     pub commit_ids: u64,
-    /// The attempt numbers of all executions of the task.
+    /// Attempt numbers of all executions of the task.
     pub executed: Vec<u32>,
 }
 
@@ -49,28 +49,28 @@ pub struct World {
 pub struct Server {
     pub up: bool,
     pub worker: Id,
-    /// What waits for the one connection that appends.
+    /// Operations that wait for the one appending connection.
     pub queue: Vec<Op>,
     pub append: Option<Tx>,
     /// A connection that claims and sends heartbeats.
     pub pool: Option<Tx>,
     pub hold: Option<Hold>,
     pub task: Option<TaskHold>,
-    /// Until when a lease may turn up that the worker does not know of.
+    /// Time until which a lease may turn up that the worker does not know of.
     pub doubt: Option<Timestamp>,
-    /// The store has heard a heartbeat of the worker.
+    /// The store has received a heartbeat of the worker.
     pub met: bool,
 }
 
-/// A run in the memory of a worker.
+/// A run in a worker's memory.
 #[derive(Debug, Clone)]
 pub struct Hold {
     pub epoch: Epoch,
     pub claim: u64,
-    /// Up to where the worker has read the log.
+    /// Index up to which the worker has read the log.
     pub seen: u64,
     pub flight: Option<Rc<Sent>>,
-    /// The commit is with the server, and unanswered.
+    /// The commit was sent and has no reply yet.
     pub is_sent: bool,
 }
 
@@ -79,28 +79,28 @@ pub struct TaskHold {
     pub claim: u64,
     pub attempt: u32,
     pub stage: Stage,
-    /// What the report says that was made, once one was.
+    /// The content of the report, once there is one.
     pub says: Option<Says>,
-    /// The report is with the server, and unanswered.
+    /// The report was sent and has no reply yet.
     pub is_sent: bool,
 }
 
-/// How far an attempt has come.
+/// Progress of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stage {
     /// The server has the task for its worker, and has not sent it.
     Unsent,
-    /// It is on its way, or has arrived and has not started.
+    /// In flight, or received and not started.
     Sent,
     Started,
-    /// It did not start, and does not any more.
+    /// Not started, and never will be.
     Dropped,
-    /// The worker has taken it along to the other server, which this one does not know.
+    /// The worker moved it to the other server, unknown to this one.
     Left,
 }
 
 impl TaskHold {
-    /// Whether its server extends the lease.
+    /// Returns whether its server extends the lease.
     pub fn is_kept(&self) -> bool {
         self.stage != Stage::Left && self.says.is_none_or(|says| matches!(says, Says::Completed | Says::Adopted))
     }
@@ -109,12 +109,12 @@ impl TaskHold {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Asked {
     Not,
-    /// With a server.
+    /// Sent to a server.
     Sent,
-    /// Nobody knows.
+    /// The outcome is unknown.
     Unknown,
     Acknowledged,
-    /// The client has given up, or was refused.
+    /// The client gave up, or was refused.
     Over,
 }
 
@@ -150,7 +150,7 @@ impl World {
         }
     }
 
-    /// The time by which a server's transactions decide.
+    /// Returns the time by which a server's transactions decide.
     pub fn judge(&self, rules: Rules, server: usize) -> Timestamp {
         match rules.has(Guard::DatabaseClock) {
             true => self.now,
@@ -158,7 +158,7 @@ impl World {
         }
     }
 
-    /// The time by which it decides about timers.
+    /// Returns the time by which it decides about timers.
     pub fn judge_of_timers(&self, rules: Rules, server: usize) -> Timestamp {
         match rules.has(Guard::TimerClock) {
             true => self.judge(rules, server),
@@ -166,7 +166,7 @@ impl World {
         }
     }
 
-    /// Every transaction that is open.
+    /// Returns every open transaction.
     pub fn open(&self) -> impl Iterator<Item = &Tx> {
         self.servers.iter().flat_map(|server| server.append.iter().chain(&server.pool)).chain(&self.cut_off)
     }
@@ -183,7 +183,7 @@ impl World {
         rules.has(Guard::SessionLock) && self.open().any(|tx| tx.sessions.contains(&worker))
     }
 
-    /// Whether the statements of a transaction that has decided wait for nobody.
+    /// Returns whether the transaction has decided and waits for no lock.
     pub fn may_end(&self, rules: Rules, tx: &Tx) -> bool {
         let decided = !matches!(tx.kind, Kind::DueLook | Kind::DueLocked | Kind::ClaimLook | Kind::TaskLook);
         let free_task = tx.task.is_none() || tx.holds_task || !self.is_task_locked();
@@ -194,20 +194,21 @@ impl World {
         self.db.run.as_ref().is_some_and(|run| run.head.status.is_closed())
     }
 
-    /// Whether the worker of that life has neither died nor was replaced.
+    /// Returns whether this incarnation of a worker is the current one and running.
     pub fn is_alive(&self, worker: Id) -> bool {
         let server = &self.servers[usize::from(worker % 2)];
         server.up && server.worker == worker
     }
 
-    /// Whether the worker has the run, by its own word or the database's, or is about to get it. Who has nothing keeps no session alive.
+    /// Returns whether the worker has the run, by its own state or the database's, or is about to get it. Otherwise its session
+    /// does not matter.
     pub fn has_run(&self, worker: Id) -> bool {
         let holds = self.servers.iter().any(|server| server.worker == worker && server.hold.is_some());
         let leased = self.db.run.as_ref().is_some_and(|run| run.worker == Some(worker));
         holds || leased || self.open().any(|tx| tx.greets == Some(worker))
     }
 
-    /// The code of the task is called: K6, K9.
+    /// Executes the task's code; fails if that violates K6 or K9.
     pub fn execute(&mut self, story: Story, attempt: u32) -> Result<(), Violation> {
         if story.once && !self.executed.is_empty() {
             return Err("an `at_most_once` task was executed twice".to_owned());
@@ -219,7 +220,7 @@ impl World {
         Ok(())
     }
 
-    /// What must hold in every state.
+    /// Checks the properties of every state.
     pub fn check(&self) -> Result<(), Violation> {
         let Some(run) = &self.db.run else {
             return (self.client.start != Asked::Acknowledged)
@@ -238,12 +239,12 @@ impl World {
         let read_to = run.last_commit().map_or(0, |last| last.horizon);
         let unread = run.log.iter().any(|entry| entry.by.is_none() && entry.index > read_to);
         if run.head.status == onward_core::Status::Waiting && unread {
-            return Err("the run waits with an input that nobody has read".to_owned());
+            return Err("the run waits with an unread input".to_owned());
         }
         Ok(())
     }
 
-    /// What the code would have recorded next, having read the log up to `seen`; nothing if it rests.
+    /// Returns what the code records next after reading the log up to `seen`; `None` if it waits.
     pub fn next_fact(&self, story: Story, seen: u64) -> Option<Fact> {
         let log: Vec<_> = self.db.run.as_ref()?.log.iter().filter(|entry| entry.index < seen).collect();
         let has = |fact| log.iter().any(|entry| entry.fact == fact);
@@ -260,7 +261,7 @@ impl World {
         log.iter().any(|entry| entry.by.is_none() && entry.index > read_to).then_some(Fact::Noted)
     }
 
-    /// Whether the code has all it waits for.
+    /// Returns whether the code has all it waits for.
     fn may_end_run(&self, story: Story, seen: u64) -> bool {
         let log = self.db.run.as_ref().map_or(&[][..], |run| &run.log);
         let has = |fact| log.iter().any(|entry| entry.index < seen && entry.fact == fact);
@@ -268,9 +269,9 @@ impl World {
         has(Fact::CancelAsked) || needs.iter().all(|(needed, fact)| !needed || has(*fact))
     }
 
-    /// The commit that says it.
+    /// Returns the commit that records `fact`.
     pub fn commit_of(&self, story: Story, hold: &Hold, fact: Fact) -> Rc<Sent> {
-        let log = &self.db.run.as_ref().expect("somebody holds it").log;
+        let log = &self.db.run.as_ref().expect("it is leased").log;
         let n = log.iter().filter(|entry| entry.index < hold.seen && entry.by.is_some()).count() as u64;
         let is_canceled = log.iter().any(|entry| entry.index < hold.seen && entry.fact == Fact::CancelAsked);
         let commit = Commit {
@@ -307,7 +308,7 @@ impl World {
         }
     }
 
-    /// Whether time going on by one step ends the lease of somebody who is alive.
+    /// Returns whether advancing time by one step ends the lease of a live worker.
     pub fn tick_is_slow(&self) -> bool {
         let later = self.now.after(TICK);
         let ends = |until: Timestamp| until <= later;
@@ -320,7 +321,7 @@ impl World {
             })
     }
 
-    /// Whether anything comes nearer by waiting; and nobody's transaction takes longer than one step.
+    /// Returns whether advancing time brings anything due; no transaction takes longer than one step.
     pub fn may_tick(&self) -> bool {
         let doubts = self.servers.iter().filter_map(|server| server.doubt);
         let task = self.db.task.as_ref();
@@ -331,7 +332,7 @@ impl World {
     }
 }
 
-/// The clock of server 1 is two leases ahead.
+/// Returns the clock of a server; that of server 1 is two leases ahead.
 fn ahead(now: Timestamp, server: usize) -> Timestamp {
     if server == 1 { now.after(TICK * 4) } else { now }
 }

@@ -1,4 +1,4 @@
-//! Clusters that go back or are taken over: copies of the files, and standbys.
+//! Copies of a cluster's files, dumps, and standbys.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -7,10 +7,10 @@ use std::process::{Command, Stdio};
 use super::user::User;
 use super::{Cluster, OWNER, Settings, as_user, configuration, free_port, make_directory, watch};
 
-/// The signal that ends the server without waiting for its clients.
+/// Signal for a shutdown that does not wait for clients.
 const FAST: i32 = 2;
 
-/// The files of a cluster as they were; they go with the cluster.
+/// A copy of the files of a cluster; removed with the cluster.
 pub struct Copy(PathBuf);
 
 impl Cluster {
@@ -23,7 +23,7 @@ impl Cluster {
         Ok(Copy(copy))
     }
 
-    /// Stops the server and starts it again with the files that it had.
+    /// Stops the server and starts it again with the copied files.
     pub fn put_back(&mut self, copy: &Copy) -> io::Result<()> {
         self.stop(FAST)?;
         let data = self.directory.join("data");
@@ -32,7 +32,7 @@ impl Cluster {
         self.go_on()
     }
 
-    /// All that is in a database, as `pg_dump` writes it.
+    /// Dumps a database with `pg_dump`.
     pub fn dump(&self, database: &str) -> io::Result<Vec<u8>> {
         let mut dump = Command::new(self.programs.join("pg_dump"));
         dump.args(["-U", OWNER, "-h"]).arg(&self.directory).arg("-p").arg(self.port.to_string()).arg(database);
@@ -40,7 +40,7 @@ impl Cluster {
         if output.status.success() { Ok(output.stdout) } else { Err(io::Error::other(String::from_utf8_lossy(&output.stderr))) }
     }
 
-    /// Puts a dump into a database, in the place of its schema `schema`, in one transaction.
+    /// Replaces the schema `schema` of a database by a dump, in one transaction.
     pub fn load(&self, database: &str, schema: &str, dump: &[u8]) -> io::Result<()> {
         let file = self.directory.join("dump.sql");
         std::fs::write(&file, [format!("DROP SCHEMA IF EXISTS {schema} CASCADE;\n").as_bytes(), dump].concat())?;
@@ -49,7 +49,7 @@ impl Cluster {
         run(psql.arg("-h").arg(&self.directory).arg("-p").arg(self.port.to_string()).arg("-f").arg(&file))
     }
 
-    /// Another cluster that follows this one and can take over.
+    /// Starts a standby of this cluster.
     pub fn standby(&self, settings: Settings) -> io::Result<Cluster> {
         let user = User::unprivileged()?;
         let directory = make_directory(user.as_ref())?;
@@ -65,7 +65,7 @@ impl Cluster {
         Cluster::watched(self.programs.clone(), directory, port, settings, watcher)
     }
 
-    /// Makes a standby take over.
+    /// Promotes a standby.
     pub fn promote(&self) -> io::Result<()> {
         self.psql("postgres", "SELECT pg_promote()").map(drop)
     }

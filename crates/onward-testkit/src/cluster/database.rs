@@ -13,7 +13,7 @@ pub struct Database<'c> {
 }
 
 impl Cluster {
-    /// Makes an empty database, or a copy of the one named as `template`, to which nobody is connected.
+    /// Creates an empty database, or a copy of `template`, which must have no connections.
     pub fn database(&self, template: Option<&str>) -> io::Result<Database<'_>> {
         let number = self.databases.fetch_add(1, Ordering::Relaxed);
         let name = format!("test_{number}");
@@ -21,7 +21,7 @@ impl Cluster {
         Ok(Database { cluster: self, name })
     }
 
-    /// Runs SQL as the owner of the cluster and returns the rows, one line each, columns apart by `|`.
+    /// Runs SQL as the owner of the cluster and returns the rows, one per line, with columns separated by `|`.
     pub fn psql(&self, database: &str, sql: &str) -> io::Result<String> {
         let mut psql = Command::new(self.programs.join("psql"));
         psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", OWNER, "-d", database, "-c", sql]);
@@ -54,7 +54,7 @@ impl Database<'_> {
 
 impl Drop for Database<'_> {
     fn drop(&mut self) {
-        // A cluster that is gone, or about to be, took it along.
+        // Fails if the cluster is already gone, and the database with it.
         let _ = self.cluster.psql("postgres", &format!("DROP DATABASE {} WITH (FORCE)", self.name));
     }
 }

@@ -1,12 +1,12 @@
-//! Where the programs of PostgreSQL are.
+//! Location of the PostgreSQL programs.
 
 use std::path::{Path, PathBuf};
 
-/// What is said where they are not.
+/// Error text if they are missing.
 pub const NEEDED: &str = "PostgreSQL is needed for these tests (initdb, postgres and psql): install it with `apt-get install postgresql` \
      or your system's package of that name, or set PG_BIN to the folder that has them";
 
-/// The folder with `initdb`, `postgres` and `psql`: `PG_BIN`, then the path, then where Debian puts them, the newest version first.
+/// Returns the folder with `initdb`, `postgres` and `psql`: `PG_BIN`, then the path, then Debian's folders, newest version first.
 pub fn find_programs() -> Option<PathBuf> {
     let named = std::env::var_os("PG_BIN").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();

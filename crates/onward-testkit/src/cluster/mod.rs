@@ -1,9 +1,9 @@
-//! A throwaway PostgreSQL cluster: one per process that asks, a database per test, gone with the process.
+//! A temporary PostgreSQL cluster: one per process, with one database per test, removed with the process.
 //!
-//! Owns finding `initdb` and `postgres`, running them as somebody who may (PostgreSQL refuses root), and cleaning up. The cluster
-//! belongs to a watcher, a small shell that waits for the end of a pipe: when this process ends, however it ends, the pipe does, and
-//! the watcher stops the server and removes its files. Must never touch a cluster that it did not make, and never skip a test: where
-//! PostgreSQL is missing, asking for a cluster fails and says what to install.
+//! Finds `initdb` and `postgres`, runs them as an unprivileged user (PostgreSQL refuses root), and cleans up. The cluster belongs
+//! to a watcher, a small shell that waits for the end of a pipe: when this process ends, in whatever way, the pipe closes, and
+//! the watcher stops the server and removes its files. Must never touch a cluster that it did not create, and never skip a test:
+//! without PostgreSQL, starting a cluster fails with an installation hint.
 
 mod copies;
 mod database;
@@ -27,36 +27,36 @@ pub use find::{NEEDED, find_programs};
 pub use pooler::Pooler;
 use user::User;
 
-/// How a cluster is started.
+/// Settings of a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// No commit waits for the disk: for tests of logic alone, which lose nothing with the machine.
+    /// No commit waits for the disk: for tests of logic alone, whose data need not survive a crash of the machine.
     pub is_forgetful: bool,
     /// Further lines of `postgresql.conf`.
     pub more: Vec<String>,
-    /// Further files in the folder of the data, which only the server may read: name and text.
+    /// Further files in the data folder, readable by the server only: name and text.
     pub files: Vec<(String, String)>,
 }
 
-/// A server of PostgreSQL that ends with this process.
+/// A PostgreSQL server that ends with this process.
 pub struct Cluster {
     programs: PathBuf,
     directory: PathBuf,
     port: u16,
     settings: Settings,
-    /// Its standard input is the pipe that says whether we live.
+    /// Its standard input is the pipe that closes when this process ends.
     watcher: Child,
     databases: AtomicU32,
 }
 
-/// What the owner of the cluster is called in it.
+/// Name of the cluster's owner.
 pub const OWNER: &str = "onward";
 
-/// How long a server may take to come up on a machine that has other things to do.
+/// Maximum start time of a server on a busy machine.
 const START_MAX: Duration = Duration::from_secs(300);
 
-/// Runs the server given as `$1 -D $2`, once more for each line that comes in, until standard input ends; then stops it at once and
-/// removes everything.
+/// Runs the server `$1 -D $2`, again for each line of input, until standard input ends; then stops it at once and removes
+/// everything.
 const WATCH: &str = r#"trap '' INT TERM HUP
 start() { "$1" -D "$2/data" >"$2/log" 2>&1 & server=$!; }
 start "$1" "$2"
@@ -64,10 +64,10 @@ while read -r _; do wait "$server"; rm -f "$2/data/postmaster.pid" "$2"/.s.*.loc
 kill -QUIT "$server" 2>/dev/null; wait "$server"; rm -rf "$2""#;
 
 impl Cluster {
-    /// The one cluster of this process for tests of logic.
+    /// Returns the shared cluster of this process for tests of logic.
     ///
     /// # Panics
-    /// When there is no PostgreSQL, or it does not start: no test is skipped.
+    /// Panics if PostgreSQL is missing or does not start: no test is skipped.
     pub fn shared() -> &'static Cluster {
         static SHARED: OnceLock<Cluster> = OnceLock::new();
         SHARED.get_or_init(|| {
@@ -76,7 +76,7 @@ impl Cluster {
         })
     }
 
-    /// Makes and starts a cluster.
+    /// Creates and starts a cluster.
     pub fn start(settings: Settings) -> io::Result<Cluster> {
         let programs = find_programs().ok_or_else(|| io::Error::other(NEEDED))?;
         let user = User::unprivileged()?;
@@ -111,7 +111,7 @@ impl Cluster {
         watch(programs, directory, user)
     }
 
-    /// The server writes what it is up to into its lock file.
+    /// Waits until the lock file of the server reports that it is ready.
     fn wait_until_ready(&mut self) -> io::Result<()> {
         let until = Instant::now() + START_MAX;
         loop {
@@ -128,12 +128,12 @@ impl Cluster {
         }
     }
 
-    /// How to connect to a database of the cluster.
+    /// Returns the URL of a database of the cluster.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://{OWNER}@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// The same through its socket, which is faster.
+    /// Returns the connection settings for its Unix socket, which is faster.
     pub fn socket_url(&self, database: &str) -> String {
         format!("host={} port={} user={OWNER} dbname={database}", self.directory.display(), self.port)
     }
@@ -142,19 +142,20 @@ impl Cluster {
         self.port
     }
 
-    /// The process id of the server.
+    /// Returns the process id of the server.
     pub fn server_pid(&self) -> io::Result<i32> {
         let state = std::fs::read_to_string(self.directory.join("data/postmaster.pid"))?;
         state.lines().next().and_then(|line| line.trim().parse().ok()).ok_or_else(|| io::Error::other("the server is down"))
     }
 
-    /// Ends the server as `signal` says (SIGTERM waits for clients, SIGINT does not, SIGQUIT and SIGKILL crash it) and starts it again.
+    /// Ends the server by `signal` (SIGTERM waits for clients, SIGINT does not, SIGQUIT and SIGKILL crash it) and starts it
+    /// again.
     pub fn restart(&mut self, signal: i32) -> io::Result<()> {
         self.stop(signal)?;
         self.go_on()
     }
 
-    /// Ends the server as `signal` says, until [`Cluster::go_on`]; its files stay.
+    /// Ends the server by `signal`, until [`Cluster::go_on`]; its files stay.
     pub fn stop(&mut self, signal: i32) -> io::Result<()> {
         let pid = self.server_pid()?;
         // SAFETY: kill takes two numbers, and the process is the one our watcher started.
@@ -166,28 +167,28 @@ impl Cluster {
         Ok(())
     }
 
-    /// Starts a server that was stopped.
+    /// Starts a stopped server.
     pub fn go_on(&mut self) -> io::Result<()> {
         let until = Instant::now() + START_MAX;
         loop {
-            // What the one before said is not to be taken for the words of the next.
+            // Removes the output of the previous server, so that it is not taken for that of the next.
             for old in ["data/postmaster.pid", "log"] {
                 let _ = std::fs::remove_file(self.directory.join(old));
             }
             self.watcher.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?.write_all(b"\n")?;
             match self.wait_until_ready() {
-                // The children of a killed server take a moment to notice.
+                // The children of a killed server take a moment to end.
                 Err(_) if Instant::now() < until => {}
                 other => return other,
             }
         }
     }
 
-    /// Stops all processes of the server where they are, until what this returns is gone: connections are taken, and nobody answers.
+    /// Suspends all processes of the server until the returned value is dropped: connections are accepted but get no reply.
     pub fn freeze(&self) -> io::Result<Frozen> {
         let server = self.server_pid()?;
         let mut frozen = Frozen(Vec::new());
-        // The one that makes the others goes first.
+        // The postmaster goes first, since it forks the others.
         frozen.stop(server);
         for process in std::fs::read_dir("/proc")?.flatten() {
             let pid = process.file_name().to_string_lossy().parse().ok();
@@ -198,7 +199,7 @@ impl Cluster {
         Ok(frozen)
     }
 
-    /// What the server has written into its log since it was started.
+    /// Returns the log of the server since its start.
     pub fn log(&self) -> io::Result<String> {
         std::fs::read_to_string(self.directory.join("log"))
     }
@@ -208,7 +209,7 @@ impl Cluster {
     }
 }
 
-/// Processes that stand still, and go on when this is gone.
+/// Suspended processes, which resume on drop.
 pub struct Frozen(Vec<i32>);
 
 impl Frozen {
@@ -222,7 +223,7 @@ impl Frozen {
 impl Drop for Frozen {
     fn drop(&mut self) {
         for pid in &self.0 {
-            // SAFETY: as above; one that has been stopped is still there.
+            // SAFETY: as above; a suspended process still exists.
             unsafe { libc::kill(*pid, libc::SIGCONT) };
         }
     }
@@ -233,7 +234,7 @@ fn parent_of(pid: i32) -> Option<i32> {
     stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
 }
 
-/// Whether a process does anything: one that only waits to be noticed does not.
+/// Returns whether a process is running, not a zombie.
 fn is_running(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
@@ -263,7 +264,7 @@ fn configuration(directory: &Path, port: u16, settings: &Settings) -> String {
 fn watch(programs: &Path, directory: &Path, user: Option<&User>) -> io::Result<Child> {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", WATCH, "onward-pg-watcher"]).arg(programs.join("postgres")).arg(directory);
-    // A group of its own: what is typed at a terminal is not for it.
+    // A process group of its own: signals from the terminal do not reach it.
     as_user(&mut shell, user).process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).current_dir("/").spawn()
 }
 
@@ -277,7 +278,7 @@ fn as_user<'c>(command: &'c mut Command, user: Option<&User>) -> &'c mut Command
 pub(crate) fn make_directory(user: Option<&User>) -> io::Result<PathBuf> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    // Short: the path of a socket has room for about a hundred bytes.
+    // Short, since the path of a socket is limited to about a hundred bytes.
     let directory = std::env::temp_dir().join(format!("onward-pg-{}-{number}", std::process::id()));
     std::fs::create_dir(&directory)?;
     if let Some(user) = user {

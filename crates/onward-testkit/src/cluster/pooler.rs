@@ -1,4 +1,4 @@
-//! A PgBouncer in transaction mode before a cluster.
+//! A PgBouncer in transaction mode in front of a cluster.
 
 use std::io;
 use std::net::TcpStream;
@@ -10,17 +10,17 @@ use std::time::{Duration, Instant};
 use super::user::User;
 use super::{Cluster, OWNER, as_user, free_port, make_directory};
 
-/// What is said where there is none.
+/// Error text if it is missing.
 const NEEDED: &str = "PgBouncer is needed for this test: install it with `apt-get install pgbouncer` or your system's package of that \
      name, or set PGBOUNCER to the program";
 
-/// Runs the pooler for as long as standard input lasts, so that it ends with this process however that ends.
+/// Runs the pooler until standard input ends, so that it ends with this process in whatever way.
 const WATCH: &str = r#"trap '' INT TERM HUP
 "$1" "$2/pgbouncer.ini" >"$2/log" 2>&1 & pooler=$!
 read -r _
 kill -KILL "$pooler"; wait "$pooler"; rm -rf "$2""#;
 
-/// Gives each transaction another connection. Ends with this value.
+/// A pooler that may give each transaction another connection; ends on drop.
 pub struct Pooler {
     pub port: u16,
     watcher: Child,
@@ -60,7 +60,7 @@ impl Pooler {
         Ok(pooler)
     }
 
-    /// How to connect to a database of the cluster through the pooler.
+    /// Returns the URL of a database of the cluster through the pooler.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://{OWNER}@127.0.0.1:{}/{database}", self.port)
     }
@@ -73,7 +73,7 @@ impl Drop for Pooler {
     }
 }
 
-/// `PGBOUNCER`, then the path, then where Debian puts it.
+/// Finds PgBouncer: `PGBOUNCER`, then the path, then Debian's folders.
 fn find() -> Option<PathBuf> {
     let named = std::env::var_os("PGBOUNCER").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();

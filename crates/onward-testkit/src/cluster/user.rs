@@ -1,4 +1,4 @@
-//! As whom the server runs: PostgreSQL refuses to be root.
+//! The user that runs the server: PostgreSQL refuses root.
 #![allow(unsafe_code, reason = "the kernel is asked for the user, and a child process changes it")]
 
 use std::ffi::CString;
@@ -11,7 +11,7 @@ pub(crate) struct User {
 }
 
 impl User {
-    /// Somebody without rights, if we are root; otherwise we are good enough.
+    /// Returns an unprivileged user if this process runs as root; `None` otherwise.
     pub fn unprivileged() -> io::Result<Option<User>> {
         // SAFETY: takes nothing and cannot fail.
         if unsafe { libc::geteuid() } != 0 {
@@ -25,7 +25,7 @@ impl User {
 
     fn named(name: &str) -> Option<User> {
         let name = CString::new(name).ok()?;
-        // SAFETY: the name is a C string; what comes back is read before anybody else asks for a user.
+        // SAFETY: the name is a C string; the static result is read before another call can overwrite it.
         unsafe {
             let entry = libc::getpwnam(name.as_ptr());
             entry.as_ref().map(|entry| User { uid: entry.pw_uid, gid: entry.pw_gid })

@@ -39,7 +39,7 @@ everywhere! {
         let lost = onward.resolve(&promise, "something else", "hook-2").await.unwrap_err();
         assert_eq!(lost.code(), "signal_lost");
         assert!(lost.to_string().contains("hook-1"), "{lost}");
-        assert_eq!(lost.hint(), Some("the first answer stands; the run was not harmed"));
+        assert_eq!(lost.hint(), Some("the first answer stands; this one was not recorded"));
         run.signal("end", &()).await.unwrap();
         assert_eq!(run.result().await.unwrap(), "done");
         assert_eq!(count(&run, "promise_resolved").await, 1);

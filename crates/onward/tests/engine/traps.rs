@@ -77,7 +77,7 @@ everywhere! {
             "run kid exists already and is the child of another call of this run, at call id 0 of generation 0",
             "run stranger exists already and is not a child",
             "run cousin exists already and is a child of run bob",
-            "run kid exists already, with another kind or input",
+            "run kid already exists with a different kind or input",
         ];
         for (said, expected) in said.iter().zip(expected) {
             assert!(said.starts_with(&format!("run_exists: {expected}")), "{said}");

@@ -274,7 +274,7 @@ async fn a_thread_that_has_failed_says_how_it_goes_on() {
     let body = json!({ "threadId": "t", "runId": "r", "messages": messages }).to_string();
     let refused = tokio::time::timeout(DEADLINE, front_end.post_raw(&body)).await.unwrap();
     assert!(refused.starts_with("HTTP/1.0 409") && refused.contains(r#""code":"run_closed""#), "{refused}");
-    assert!(refused.contains("`onward run retry RUN` lets a failed run go on"), "{refused}");
+    assert!(refused.contains("continue the failed run with `onward run retry RUN`"), "{refused}");
 }
 
 /// A front end whose ids begin anew must be told: what it says would be taken for what was said.
