@@ -254,7 +254,7 @@ fn an_export_of_an_empty_database_changes_nothing() {
     };
     for clusters in [&[&here][..], &[&here, &there]] {
         let (code, said) = export(clusters);
-        assert!(code == Some(1) && said.contains("it has no tables of Onward"), "{said}");
+        assert!(code == Some(1) && said.contains("it has no Onward tables"), "{said}");
         assert_eq!(here.psql("postgres", "SELECT to_regclass('onward.runs') IS NULL").unwrap(), "t");
     }
     // With tables, and told nothing yet.
