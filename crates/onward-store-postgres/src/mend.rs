@@ -82,7 +82,7 @@ impl Scene<'_> {
                 (sound.worker, sound.ready)
             }
             None => {
-                head.epoch = self.epoch_after(head.epoch); // the old epoch, a time before now, is lost: this fences its holder (L7)
+                head.epoch = self.epoch_after(head.epoch); // the old epoch is lost; now is later, so its holder is fenced (L7)
                 (None, None)
             }
         };

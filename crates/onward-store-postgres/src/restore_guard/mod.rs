@@ -43,7 +43,7 @@ const TAKE_BACK: &str =
 pub(crate) struct Sight {
     pub micros: i64,
     pub floor: i64,
-    /// `place` was cleared by hand, which declares the database another one.
+    /// `place` is empty: the database is new, or an operator cleared it to declare it another one.
     is_denied: bool,
     table: i64,
     written: i64,

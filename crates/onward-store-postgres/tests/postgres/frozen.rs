@@ -45,13 +45,13 @@ fn one_that_takes_connections_and_never_answers_is_as_good_as_down() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("postgres://{OWNER}@{}/x", listener.local_addr().unwrap());
     let error = refused("connect", || block_on(PostgresStore::connect(&url, options())));
-    assert!(error.to_string().contains("it takes connections and does not answer"), "{error}");
+    assert!(error.to_string().contains("it accepts connections but does not respond"), "{error}");
 
     let store = block_on(PostgresStore::connect_when_up(&url, options())).unwrap();
     refused("start_run", || block_on(store.start_run(new_run("r"), None)));
     refused("read_run", || block_on(store.read_run(key("r"), None)));
     refused("expire", || block_on(store.expire(9)));
-    assert_eq!(store.trouble().as_deref(), Some("it takes connections and does not answer"));
+    assert_eq!(store.trouble().as_deref(), Some("it accepts connections but does not respond"));
     // The limit that the address names counts more than any other.
     let patient = Options { dial_max: BOUND * 10, ..Options::default() };
     refused("connect", || block_on(PostgresStore::connect(&format!("{url}?connect_timeout=1"), patient)));
@@ -68,7 +68,7 @@ fn one_that_stands_still_is_given_up_and_found_again() {
 
     let frozen = cluster.freeze().unwrap();
     let error = refused("signal", || block_on(store.append_input(key("r"), signal(Some("s")))));
-    assert!(error.to_string().contains("it has not answered for 1.2 s"), "{error}");
+    assert!(error.to_string().contains("no response for 1.2 s"), "{error}");
     refused("read_log", || block_on(store.read_log(key("r"), None, Index(0), 9)));
     refused("expire", || block_on(store.expire(9)));
     refused("list_runs", || block_on(store.list_runs(RunQuery::default())));

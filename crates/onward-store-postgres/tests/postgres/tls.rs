@@ -91,7 +91,7 @@ fn a_database_is_trusted_as_far_as_the_address_asks() {
     ] {
         assert!(is_encrypted(&cluster, &settings), "{settings}");
     }
-    let no_ca = "comes from no CA that";
+    let no_ca = "is not signed by a CA of";
     for mode in ["require", "verify-ca", "verify-full"] {
         refused(&cluster, &format!("?sslmode={mode}&sslrootcert={wrong}"), no_ca);
     }
@@ -108,7 +108,7 @@ fn a_certificate_for_another_name_is_refused_where_the_name_counts() {
     let ours = Authority::new();
     let (cluster, ca) = (ours.cluster(&["db.example"]), ours.file());
     assert!(is_encrypted(&cluster, &format!("?sslmode=verify-ca&sslrootcert={ca}")));
-    refused(&cluster, &format!("?sslmode=verify-full&sslrootcert={ca}"), "127.0.0.1 shows is for another name");
+    refused(&cluster, &format!("?sslmode=verify-full&sslrootcert={ca}"), "127.0.0.1 is for another name");
 }
 
 /// As PostgreSQL's own manual makes one: its certificate is its own CA.
