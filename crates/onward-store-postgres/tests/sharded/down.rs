@@ -299,7 +299,7 @@ fn a_database_that_never_answers_keeps_no_worker_from_being_heard_by_the_others(
         }
         site.until([true, false, true]);
         assert_eq!(site.store.list_runs(RunQuery::default()).await.unwrap_err().code(), "store_unavailable");
-        assert_eq!(site.store.health()[1].down.clone().unwrap().1, "it does not answer");
+        assert_eq!(site.store.health()[1].down.clone().unwrap().1, "it does not respond");
     });
 }
 
