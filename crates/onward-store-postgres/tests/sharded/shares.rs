@@ -1,4 +1,4 @@
-//! SD5: a list of databases that is not the one of the first time is refused.
+//! SD5: a list of databases that differs from the recorded one is refused.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ fn databases_that_are_swapped_added_left_out_or_foreign_are_refused() {
     refused(&[a, c, b], "is recorded as database 1 of 2");
     open(&[c, d], "theirs").unwrap();
     refused(&[a, d], "database 2 of 2 (b) belongs to another cluster");
-    // One that is empty stands where another one was.
+    // An empty database in place of another one.
     let fresh = &databases(1)[0];
     refused(&[fresh, b], "has no recorded shard");
     assert_eq!(block_on(fresh.read_share()).unwrap(), None);
@@ -81,7 +81,7 @@ fn a_first_opening_that_was_interrupted_is_finished_by_the_next() {
     let [a, b] = &databases(2)[..] else { unreachable!() };
     b.refuse(true);
     assert_eq!(open(&[a, b], "first").map(drop).unwrap_err().code(), "store_unavailable");
-    // Somebody else's attempt got as far as the first one.
+    // A concurrent open got as far as the first database.
     block_on(a.take_share(Share { cluster: "theirs".to_owned(), position: 0, count: 2 })).unwrap();
     b.refuse(false);
     open(&[a, b], "second").unwrap();
