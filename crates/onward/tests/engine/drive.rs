@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 #[derive(Default)]
 struct World {
     charged: AtomicU32,
-    /// A step waits for it, if it is to.
+    /// Holds a step back, if a test wants it.
     gate: Notify,
     begun: Notify,
 }
