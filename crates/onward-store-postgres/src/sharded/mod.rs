@@ -1,5 +1,4 @@
-//! One store over several databases: runs are sharded by root run, lists are merged, and a database that is down affects only its
-//! own runs.
+//! One store over several databases: runs are sharded by root run, lists are merged, and one that is down affects only its runs.
 //!
 //! Owns the placement of runs and nothing else: all state of a run, a worker session or a task is in one database. Must never
 //! decide about a run, and never split over two databases what has to be one write.
