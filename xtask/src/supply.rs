@@ -217,14 +217,14 @@ mod tests {
             (package("b", "1.0.0", None, REGISTRY), "names no license"),
             (package("b", "1.0.0", Some("MIT"), Some("git+https://example.org/index")), "comes from git+"),
             (package("b", "1.0.0", Some("MIT"), Some("registry+https://example.com")), "comes from registry+"),
-            (package("a", "3.0.0", Some("MIT"), REGISTRY), "in the versions"),
+            (package("a", "3.0.0", Some("MIT"), REGISTRY), "has the versions"),
         ] {
             let [old, new] = second_version();
             let problems = rules().problems(&[old, new, package]);
             assert!(problems.len() == 1 && problems[0].contains(problem), "{problems:?}");
         }
         let [_, new] = second_version();
-        assert!(rules().problems(&[new])[0].contains("no second version any more"));
+        assert!(rules().problems(&[new])[0].contains("no longer a second version"));
     }
 
     #[test]

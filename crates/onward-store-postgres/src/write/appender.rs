@@ -5,8 +5,8 @@
 //! decides while the database works for another.
 //!
 //! Invariants:
-//! - DB4: runs are locked in the order of their numbers and created in the order of their names, and no other lock is waited for
-//!   after that; so transactions do not deadlock.
+//! - DB4: runs are locked in the order of their numbers, then tasks, and new runs are created in the order of their names; claims
+//!   and expiry skip locked rows. So transactions do not deadlock.
 //! - DB8: an operation that is refused, or that breaks an invariant, does not fail the others: a batch that fails is run one by
 //!   one.
 
