@@ -1,4 +1,4 @@
-//! AG-UI: its own client from npm in front of our server, with workers and servers that are killed in the middle of an answer.
+//! AG-UI: the official npm client against our server, with workers and servers that are killed during an answer.
 
 use anyhow::Result;
 
@@ -10,7 +10,7 @@ const FOLDER: &str = "tests/ag-ui";
 pub fn test(repository: &Repository) -> Result<()> {
     let folder = repository.root.join(FOLDER);
     let binary = sdks::binary(repository)?;
-    // The whole workspace is named, because a part of it is built with other features, and so once more.
+    // Names the whole workspace: a part of it would be built again with other features.
     run(cargo(repository).args(["build", "--quiet", "--workspace", "--examples"]))?;
     sdks::install(&folder)?;
     let worker = binary.with_file_name("examples").join("chat_worker");

@@ -1,7 +1,7 @@
-//! `cargo xtask dist`: what is handed out of a release: the binary, a list of what is in it, and checksums of both.
+//! `cargo xtask dist`: the files of a release: the binary, a list of its contents, and checksums of both.
 //!
-//! The list is a CycloneDX document: every crate that is linked into the binary or runs while it is built, with version, license and
-//! the checksum that Cargo.lock has of it. The binary is refused if something for tests alone is left in it.
+//! The list is a CycloneDX document: every crate that is linked into the binary or runs during its build, with version, license
+//! and the checksum of Cargo.lock. The binary is refused if it contains anything for tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::supply;
 const BINARY: &str = "onward";
 const PACKAGE: &str = "onward-cli";
 
-/// What no release may have in it: ways to kill or to change a process that are meant for tests.
+/// Strings that no release may contain: ways to kill or change a process that are meant for tests.
 const FOR_TESTS: &[&str] = &["ONWARD_FAILPOINT", "torture-worker"];
 
 pub fn build(repository: &Repository, folder: &Path) -> Result<()> {
@@ -44,13 +44,13 @@ pub fn build(repository: &Repository, folder: &Path) -> Result<()> {
 fn refuse_what_is_for_tests(binary: &[u8]) -> Result<()> {
     for word in FOR_TESTS {
         if binary.windows(word.len()).any(|window| window == word.as_bytes()) {
-            bail!("the binary has `{word}` in it, which is for tests alone");
+            bail!("the binary contains `{word}`, which is for tests only");
         }
     }
     Ok(())
 }
 
-/// The checksums of Cargo.lock, by name and version.
+/// Returns the checksums of Cargo.lock, by name and version.
 fn checksums(lock: &str) -> Result<BTreeMap<(String, String), String>> {
     let lock: toml::Value = toml::from_str(lock).context("Cargo.lock is not TOML")?;
     let packages = lock.get("package").and_then(toml::Value::as_array).context("Cargo.lock has no packages")?;
@@ -60,14 +60,14 @@ fn checksums(lock: &str) -> Result<BTreeMap<(String, String), String>> {
     Ok(packages.iter().filter_map(checksum).collect())
 }
 
-/// What is linked into the binary or runs while it is built, as a CycloneDX document.
+/// Returns what is linked into the binary or runs during its build, as a CycloneDX document.
 fn bill_of_materials(metadata: &Value, checksums: &BTreeMap<(String, String), String>) -> Result<Value> {
     let packages = metadata["packages"].as_array().context("cargo metadata names no packages")?;
     let by_id: BTreeMap<&str, &Value> = packages.iter().filter_map(|package| Some((package["id"].as_str()?, package))).collect();
     let nodes = metadata["resolve"]["nodes"].as_array().context("cargo metadata has no graph")?;
     let needs: BTreeMap<&str, Vec<&str>> = nodes.iter().filter_map(|node| Some((node["id"].as_str()?, needed(node)))).collect();
     let root = packages.iter().find(|package| package["name"] == PACKAGE).and_then(|package| package["id"].as_str());
-    let root = root.with_context(|| format!("there is no package {PACKAGE}"))?;
+    let root = root.with_context(|| format!("package {PACKAGE} not found"))?;
     let mut reached = BTreeSet::from([root]);
     let mut open = vec![root];
     while let Some(id) = open.pop() {
@@ -107,7 +107,7 @@ fn bill_of_materials(metadata: &Value, checksums: &BTreeMap<(String, String), St
     }))
 }
 
-/// The packages that a node of the graph is linked with or built by; what only its tests need is left out.
+/// Returns the packages that a node of the graph is linked with or built by, without dependencies of its tests.
 fn needed(node: &Value) -> Vec<&str> {
     let is_needed = |dependency: &&Value| {
         let kinds = dependency["dep_kinds"].as_array();
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(list["components"][1]["licenses"], json!([{ "expression": "MIT OR Apache-2.0" }]));
     }
 
-    /// The list of this very repository has the shape that its format asks for.
+    /// The list of this repository has the structure that the format requires.
     #[test]
     fn the_list_of_this_repository_is_a_cyclonedx_document() {
         let repository = Repository::find().unwrap();

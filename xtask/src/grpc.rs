@@ -1,5 +1,5 @@
-//! gRPC under clients that others wrote: grpcio with grpcio-status, and Connect for Node.js, generated from our `.proto` file, in front
-//! of a server with keys.
+//! gRPC with foreign clients: grpcio with grpcio-status, and Connect for Node.js, generated from our `.proto` file, against a
+//! server with keys.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +12,7 @@ use crate::{python, sdks};
 
 const FOLDER: &str = "tests/grpc";
 
-/// The name under which the tests import what is generated for Node.js.
+/// The name under which the tests import the code generated for Node.js.
 const PACKAGE: &str = "onward-proto";
 
 pub fn test(repository: &Repository) -> Result<()> {
@@ -24,7 +24,7 @@ pub fn test(repository: &Repository) -> Result<()> {
 
     let binary = sdks::binary(repository)?;
     let keys = generated.join("keys.json");
-    drop(std::fs::remove_file(&keys)); // of a run before
+    drop(std::fs::remove_file(&keys)); // of an earlier run
     let key = |name: &str, scope: &str| create_key(&binary, &keys, name, scope);
     let (all, read) = (key("all", "all")?, key("reader", "read")?);
     let mut serve = Command::new(&binary);
@@ -39,11 +39,11 @@ pub fn test(repository: &Repository) -> Result<()> {
     with_server(connect.current_dir(&folder).args(["--test", "--test-reporter=spec", "status.test.js"]))
 }
 
-/// Generates both clients with the protoc that grpcio-tools brings.
+/// Generates both clients with the protoc of grpcio-tools.
 fn generate(repository: &Repository, environment: &Path, folder: &Path, generated: &Path) -> Result<()> {
     let package = folder.join("node_modules").join(PACKAGE);
     for folder in [generated, &package] {
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     }
     std::fs::write(package.join("package.json"), r#"{"type": "module"}"#)?;
     let flag = |name: &str, path: &Path| format!("--{name}={}", path.display());
@@ -56,12 +56,12 @@ fn generate(repository: &Repository, environment: &Path, folder: &Path, generate
         .arg(flag("es_out", &package)))
 }
 
-/// Returns a new key for the default namespace.
+/// Creates a key for the default namespace.
 fn create_key(binary: &Path, keys: &Path, name: &str, scope: &str) -> Result<String> {
     let mut create = Command::new(binary);
     create.args(["--json", "key", "create", "--name", name, "--scope", scope, "--keys"]).arg(keys);
     let output = create.output().context("cannot start onward")?;
     let said = String::from_utf8_lossy(&output.stdout);
     let key = said.split('"').find(|word| word.starts_with("onw_"));
-    key.map(str::to_owned).with_context(|| format!("no key was made: {said}{}", String::from_utf8_lossy(&output.stderr)))
+    key.map(str::to_owned).with_context(|| format!("no key was created: {said}{}", String::from_utf8_lossy(&output.stderr)))
 }

@@ -1,4 +1,4 @@
-//! The chores of this repository: `cargo xtask <chore>`.
+//! The commands of this repository: `cargo xtask <command>`.
 //!
 //! Must never depend on a crate of ours: it has to work when they do not compile.
 
@@ -27,20 +27,21 @@ use anyhow::{Result, bail};
 use repository::{Repository, cargo, run};
 
 const USAGE: &str = "\
-usage: cargo xtask <chore>
+usage: cargo xtask <command>
 
-chores:
-  test [PART..]         everything that must pass, or only these parts of it: format, lints, tidy, supply, tests, 'doc tests',
-                        examples, sdks, ag-ui (its own client), models (strangers to onward-llm and onward-mcp), openapi (a fuzzer over HTTP)
-  tidy [--write]        the rules no compiler knows; --write brings docs/invariants.md up to date
-  supply                crates of others against deny.toml: their licenses, where they come from, two versions of one; without a network
-  dist [FOLDER]         the release binary with a list of what is in it (CycloneDX) and checksums, in target/dist or FOLDER
+commands:
+  test [PART..]         run all checks, or only these parts: format, lints, tidy, supply, tests, 'doc tests', examples, sdks,
+                        ag-ui (the official client), models (foreign packages and servers), grpc (foreign clients), metrics,
+                        openapi (a fuzzer over HTTP)
+  tidy [--write]        check the rules that no compiler checks; --write updates docs/invariants.md
+  supply                check licenses, sources and duplicate versions of third-party crates against deny.toml, without a network
+  dist [FOLDER]         build the release binary with a list of its contents (CycloneDX) and checksums, in target/dist or FOLDER
   torture --minutes N [--store postgres] [--seed S]
-                        the crash tests of onward-cli, repeated with fresh seeds for N minutes: of one process with its directory, or of
-                        several servers on one PostgreSQL; S is a seed that was printed. Then the crash matrix of agents with every
-                        two deaths, for N minutes at most for each of its tests
-  gen                   prints the .proto file and its descriptor from the code of onward-wire
-  bench [ARGS]          onward-bench in release mode, with ARGS
+                        repeat the crash tests of onward-cli with new seeds for N minutes: one process with its directory, or
+                        several servers on one PostgreSQL; S repeats a printed seed. Then run the crash matrix of agents with every
+                        pair of deaths, for at most N minutes for each of its tests
+  gen                   print the .proto file and its descriptor from the code of onward-wire
+  bench [ARGS]          run onward-bench in release mode, with ARGS
 ";
 
 fn main() -> ExitCode {
@@ -80,6 +81,6 @@ fn chore(arguments: &[&str]) -> Result<()> {
             print!("{USAGE}");
             Ok(())
         }
-        _ => bail!("unknown chore: {}\n\n{USAGE}", arguments.join(" ")),
+        _ => bail!("unknown command: {}\n\n{USAGE}", arguments.join(" ")),
     }
 }

@@ -1,4 +1,4 @@
-//! The page of metrics under `promtool check metrics`, the linter of Prometheus itself.
+//! The metrics page, checked by `promtool check metrics`, the linter of Prometheus.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ pub fn check(repository: &Repository) -> Result<()> {
     let promtool = promtool(repository)?;
     let binary = sdks::binary(repository)?;
     let data = repository.target().join("metrics");
-    drop(std::fs::remove_dir_all(&data)); // of a run before
+    drop(std::fs::remove_dir_all(&data)); // of an earlier run
     let server = Server::start(Command::new(binary).arg("--data").arg(&data).args(["--json", "dev", "--port", "0"]))?;
     let address = server.url.trim_start_matches("http://").trim_end_matches('/').to_owned();
     // A request of each kind, so that there are lines with labels.
@@ -23,7 +23,7 @@ pub fn check(repository: &Repository) -> Result<()> {
     ask(&address, "PUT", "/v1/external/two", r#"{"kind":"order","status":"running"}"#)?;
     let page = ask(&address, "GET", "/metrics", "")?;
     if !page.contains("onward_store_sync_seconds_total") || !page.contains(r#"onward_http_requests_total{method="PUT""#) {
-        bail!("the page lacks what was counted:\n{page}");
+        bail!("the page lacks expected metrics:\n{page}");
     }
     let mut check = Command::new(promtool)
         .args(["check", "metrics"])
@@ -33,14 +33,14 @@ pub fn check(repository: &Repository) -> Result<()> {
         .spawn()?;
     check.stdin.take().context("it has an input")?.write_all(page.as_bytes())?;
     let output = check.wait_with_output()?;
-    // What it only warns of is told with status 3, and some of it with status 0.
+    // Warnings have exit status 3, and some of them 0.
     if !output.status.success() || !output.stdout.is_empty() || !output.stderr.is_empty() {
         bail!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     }
     Ok(())
 }
 
-/// Returns the body of the answer.
+/// Returns the body of the response.
 fn ask(address: &str, method: &str, path: &str, body: &str) -> Result<String> {
     let mut stream = TcpStream::connect(address)?;
     let length = body.len();
@@ -50,11 +50,11 @@ fn ask(address: &str, method: &str, path: &str, body: &str) -> Result<String> {
     )?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    let (_, body) = answer.split_once("\r\n\r\n").with_context(|| format!("no answer: {answer}"))?;
+    let (_, body) = answer.split_once("\r\n\r\n").with_context(|| format!("no response: {answer}"))?;
     Ok(body.to_owned())
 }
 
-/// Returns the program: PROMTOOL, the one on the path, or the one of Debian's package, of which nothing else is installed.
+/// Returns the program: PROMTOOL, the one on the path, or the one of Debian's package, which is unpacked without an installation.
 fn promtool(repository: &Repository) -> Result<PathBuf> {
     let answers = |program: &PathBuf| {
         let mut version = Command::new(program);

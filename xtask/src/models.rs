@@ -1,5 +1,5 @@
-//! Models and strangers: the scripted model under the packages of the providers it stands for, and our clients in front of a model server
-//! and MCP servers that others wrote.
+//! Models: the scripted model with the packages of the providers it imitates, and our clients with a foreign model server and
+//! foreign MCP servers.
 
 use std::process::Command;
 
@@ -24,7 +24,7 @@ pub fn test(repository: &Repository) -> Result<()> {
     run(python("packages.py").env("SCRIPTED_MODEL_URL", &server.url))?;
 
     sdks::install(&folder)?;
-    // The whole workspace is named, because a part of it is built with other features, and so once more.
+    // Names the whole workspace: a part of it would be built again with other features.
     run(cargo(repository).args(["build", "--quiet", "--workspace", "--examples"]))?;
     let examples = binary.with_file_name("examples");
     run(python("clients.py").env("ONWARD_ASK", examples.join("ask")))?;

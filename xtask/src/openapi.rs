@@ -1,5 +1,5 @@
-//! The HTTP door under a fuzzer that nobody here wrote: schemathesis reads the OpenAPI document of a server that was just built, and
-//! sends what the document allows and what it does not. No answer may be a 5xx or other than the document says.
+//! Fuzzing of the HTTP API: schemathesis reads the OpenAPI document of a server that was just built, and sends valid and invalid
+//! requests. No response may be a 5xx or differ from the document.
 
 use std::process::Command;
 
@@ -9,12 +9,12 @@ use crate::repository::{Repository, run};
 use crate::server::Server;
 use crate::{python, sdks};
 
-/// Everything it needs, with hashes.
+/// Its requirements, with hashes.
 const REQUIREMENTS: &str = "tests/openapi/requirements.txt";
 
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance";
 
-/// How many cases are tried for each operation, besides the borders of every parameter.
+/// Number of cases for each operation, besides the boundary values of every parameter.
 const CASES: &str = "25";
 
 pub fn fuzz(repository: &Repository) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Where the repository is, what is in it, and how to start a program there.
+//! Location and files of the repository, and starting of programs in it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 pub struct Repository {
     pub root: PathBuf,
-    /// Clippy, if it lints whatever Cargo builds of ours; see [`Repository::with_lints`].
+    /// Clippy, if it lints our crates during builds; see [`Repository::with_lints`].
     clippy: Option<PathBuf>,
 }
 
@@ -17,8 +17,8 @@ impl Repository {
         Ok(Repository { root: root.to_owned(), clippy: None })
     }
 
-    /// The same repository, where Clippy is the compiler of our own crates: it lints and builds in one go, so that lints cost no second
-    /// pass over everything. A warning fails the build. This is how `cargo clippy` calls it, but for a build instead of a check.
+    /// Returns the repository with Clippy as the compiler of our own crates: it lints and builds in one pass. A warning fails the
+    /// build. This is how `cargo clippy` calls it, except for a build instead of a check.
     pub fn with_lints(&self) -> Result<Repository> {
         let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
         let output = rustc.args(["--print", "sysroot"]).output().context("cannot start rustc")?;
@@ -30,12 +30,12 @@ impl Repository {
         Ok(Repository { root: self.root.clone(), clippy: Some(clippy) })
     }
 
-    /// Where Cargo builds.
+    /// Returns the target folder of Cargo.
     pub fn target(&self) -> PathBuf {
         self.root.join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
     }
 
-    /// Every file that is committed or about to be, by its path from the root, in order.
+    /// Returns every file that is committed or about to be, by its path from the root, sorted.
     pub fn files(&self) -> Result<Vec<String>> {
         let mut git = Command::new("git");
         git.current_dir(&self.root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
@@ -44,7 +44,7 @@ impl Repository {
                 let text = String::from_utf8(output.stdout).context("a file name is not UTF-8")?;
                 text.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect()
             }
-            // An unpacked archive has no index: take what lies there.
+            // An unpacked archive has no index: take all files.
             _ => self.walk()?,
         };
         let mut files: Vec<String> = listed.into_iter().filter(|path| self.root.join(path).is_file()).collect();
@@ -73,18 +73,18 @@ impl Repository {
     }
 }
 
-/// Cargo itself, as it was called.
+/// Returns the Cargo that started this program.
 pub fn cargo(repository: &Repository) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(&repository.root);
     if let Some(clippy) = &repository.clippy {
-        // Arguments of Clippy are separated by this word, as `cargo clippy` does it.
+        // Separator of Clippy's arguments, as in `cargo clippy`.
         command.env("RUSTC_WORKSPACE_WRAPPER", clippy).env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
     }
     command
 }
 
-/// Runs a program in the foreground; what it says goes where ours goes.
+/// Runs a program in the foreground, with our standard output and error.
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {}", describe(command)))?;
     if !status.success() {

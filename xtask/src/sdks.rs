@@ -1,4 +1,4 @@
-//! The tests of what other languages get: installed as the lock file says, against the server that was just built.
+//! Tests of packages for other languages: installed from the lock file, against the server that was just built.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,10 +7,10 @@ use anyhow::{Context, Result};
 
 use crate::repository::{Repository, cargo, run};
 
-/// Each is an npm package with a lock file and a script `test`.
+/// npm packages with a lock file and a script `test`.
 const PACKAGES: &[&str] = &["sdks/tanstack"];
 
-/// In `node_modules`, the lock file it was installed by.
+/// The lock file of the installation, in `node_modules`.
 const STAMP: &str = ".installed-lock.json";
 
 pub fn test(repository: &Repository) -> Result<()> {
@@ -23,15 +23,15 @@ pub fn test(repository: &Repository) -> Result<()> {
     Ok(())
 }
 
-/// The server of this repository, built.
+/// Builds the server of this repository and returns its path.
 pub fn binary(repository: &Repository) -> Result<PathBuf> {
-    // The same build as that of the tests, features included: there is nothing left to do when it was made already.
+    // The same build as that of the tests, features included: nothing is left to do after it.
     let targets = ["--lib", "--bins", "--tests"];
     run(cargo(repository).args(["test", "--quiet", "--workspace", "--exclude", "examples", "--no-run"]).args(targets))?;
     Ok(repository.target().join("debug/onward"))
 }
 
-/// Installs exactly what the lock file names, unless that is what is there.
+/// Installs what the lock file names, unless it is up to date.
 pub fn install(folder: &Path) -> Result<()> {
     let lock = folder.join("package-lock.json");
     let wanted = std::fs::read(&lock).with_context(|| format!("cannot read {}", lock.display()))?;

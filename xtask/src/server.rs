@@ -1,4 +1,4 @@
-//! A server of ours that a test of somebody else's talks to. It ends when dropped.
+//! A server for foreign tests. It ends when dropped.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a program that tells its address in the first line of its output, as JSON.
+    /// Starts a program that prints its address in the first line of its output, as JSON.
     pub fn start(command: &mut Command) -> Result<Server> {
         let mut process = command
             .stdout(Stdio::piped())
@@ -21,7 +21,7 @@ impl Server {
         let mut line = String::new();
         BufReader::new(process.stdout.take().context("it has an output")?).read_line(&mut line)?;
         let Some(url) = line.split('"').find(|word| word.starts_with("http://")).map(str::to_owned) else {
-            bail!("the server said {line:?}");
+            bail!("the server printed {line:?}");
         };
         Ok(Server { process, url })
     }

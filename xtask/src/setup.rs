@@ -1,5 +1,6 @@
-//! What the tests need beyond Rust: a C compiler, for the bundled SQLite and for the disk that fails on demand; PostgreSQL and
-//! PgBouncer, for the store on it; Node.js, for what other languages get; Python, for a fuzzer and the packages of model providers.
+//! Requirements of the tests beyond Rust: a C compiler, for the bundled SQLite and for the disk with injected faults; PostgreSQL
+//! and PgBouncer, for the store on it; Node.js, for packages of other languages; Python, for a fuzzer and the packages of model
+//! providers.
 
 use std::process::{Command, Stdio};
 
@@ -26,11 +27,11 @@ pub fn check(repository: &Repository) -> Result<()> {
             "Python 3 with the module venv is needed for the fuzzer over HTTP and the packages of model providers: install python3 and python3-venv"
         );
     }
-    println!("rustfmt, clippy, a C compiler, PostgreSQL, PgBouncer, node, npm and python3 are there");
+    println!("rustfmt, clippy, a C compiler, PostgreSQL, PgBouncer, node, npm and python3 are installed");
     Ok(())
 }
 
-/// The oldest Node.js whose test runner and `fetch` the packages under `sdks` can do with.
+/// The oldest Node.js with the test runner and `fetch` that the packages under `sdks` need.
 const NODE_MAJOR_MIN: u32 = 20;
 
 fn check_node() -> Result<()> {
@@ -40,7 +41,7 @@ fn check_node() -> Result<()> {
     let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     let major = version.trim_start_matches('v').split('.').next().and_then(|major| major.parse::<u32>().ok());
     if major.is_none_or(|major| major < NODE_MAJOR_MIN) {
-        bail!("node says it is {version}; {}", needed());
+        bail!("node has version {version}; {}", needed());
     }
     if !answers(Command::new("npm").arg("--version")) {
         bail!("npm is missing; {}", needed());
@@ -48,7 +49,7 @@ fn check_node() -> Result<()> {
     Ok(())
 }
 
-/// PostgreSQL and a pooler before it, which the tests of its store start for themselves.
+/// Checks for PostgreSQL and a pooler, which the tests of its store start themselves.
 pub fn check_postgres() -> Result<()> {
     if !has_postgres() {
         install_postgres()?;
@@ -79,7 +80,7 @@ fn install_pooler() -> Result<()> {
     )
 }
 
-/// By the system's packages, where there are any and we may.
+/// Installs system packages if there is apt-get and this is root; fails with `needed` otherwise.
 fn install(packages: &[&str], needed: &'static str) -> Result<()> {
     if !is_root() || !answers(Command::new("apt-get").arg("--version")) {
         bail!(needed);
@@ -88,7 +89,7 @@ fn install(packages: &[&str], needed: &'static str) -> Result<()> {
     apt(&["update", "-q"]).and_then(|()| apt(&[&["install", "-q", "-y"], packages].concat())).context(needed)
 }
 
-/// Whether its programs are where the tests look for them: PG_BIN, the path, Debian's folders.
+/// Returns whether PostgreSQL is where the tests look for it: PG_BIN, the path, Debian's folders.
 fn has_postgres() -> bool {
     let named = std::env::var_os("PG_BIN").map(std::path::PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -97,7 +98,7 @@ fn has_postgres() -> bool {
     folders.any(|folder| ["initdb", "postgres", "psql"].iter().all(|program| folder.join(program).is_file()))
 }
 
-/// Whether it is where the tests look for it: PGBOUNCER, the path, Debian's folder.
+/// Returns whether PgBouncer is where the tests look for it: PGBOUNCER, the path, Debian's folder.
 fn has_pooler() -> bool {
     let named = std::env::var_os("PGBOUNCER").map(std::path::PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();

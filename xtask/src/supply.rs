@@ -1,4 +1,4 @@
-//! `cargo xtask supply`: the crates of others against `deny.toml`, from what Cargo has on this machine.
+//! `cargo xtask supply`: third-party crates against `deny.toml`, from what Cargo has on this machine.
 //!
 //! Checks what needs no network: licenses, sources, two versions of one crate. Advisories need one: `cargo deny check`.
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::repository::{Repository, cargo};
 
-/// The platform that is released, and that `deny.toml` names.
+/// The released platform, which `deny.toml` names.
 pub const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 pub fn check(repository: &Repository) -> Result<()> {
@@ -20,14 +20,14 @@ pub fn check(repository: &Repository) -> Result<()> {
         println!("supply: {problem}");
     }
     if !problems.is_empty() {
-        bail!("{} of the crates of others are not as deny.toml says", problems.len());
+        bail!("{} problems with third-party crates; see deny.toml", problems.len());
     }
     let others = packages.iter().filter(|package| package.source.is_some()).count();
-    println!("supply: {others} crates of others have licenses and sources of the lists; advisories: `cargo deny check`");
+    println!("supply: {others} third-party crates have allowed licenses and sources; advisories: `cargo deny check`");
     Ok(())
 }
 
-/// What Cargo knows about the workspace and everything it depends on.
+/// Returns the metadata of the workspace and all its dependencies.
 pub fn metadata(repository: &Repository) -> Result<Value> {
     let mut command = cargo(repository);
     command.args(["metadata", "--format-version", "1", "--locked", "--filter-platform", TARGET]);
@@ -38,7 +38,7 @@ pub fn metadata(repository: &Repository) -> Result<Value> {
     serde_json::from_slice(&output.stdout).context("cargo metadata is not JSON")
 }
 
-/// A crate, ours or of others.
+/// A crate, ours or third-party.
 #[derive(Debug, Clone)]
 pub struct Package {
     pub name: String,
@@ -62,12 +62,12 @@ pub fn packages(metadata: &Value) -> Result<Vec<Package>> {
     packages.iter().map(package).collect::<Option<_>>().context("a package has no name or version")
 }
 
-/// What `deny.toml` says, as far as it can be checked here.
+/// The rules of `deny.toml` that can be checked here.
 #[derive(Debug)]
 struct Rules {
     licenses: BTreeSet<String>,
     sources: BTreeSet<String>,
-    /// Name and version of the crates that may be there beside another version of them.
+    /// Name and version of crates that are allowed beside another version.
     skipped: Vec<(String, String)>,
 }
 
@@ -119,21 +119,21 @@ impl Rules {
         for (name, versions) in &versions {
             let left: Vec<_> = versions.iter().filter(|version| !is_skipped(name, version)).collect();
             if left.len() > 1 {
-                problems.push(format!("{name} is there in the versions {left:?}; if that must be, `skip` one in deny.toml"));
+                problems.push(format!("{name} has the versions {left:?}; update one, or `skip` it in deny.toml"));
             }
         }
         for (name, version) in &self.skipped {
             let there = versions.get(name.as_str()).map_or(0, Vec::len);
             if there < 2 {
-                problems.push(format!("`skip` in deny.toml names {name}@{version}, which is no second version any more"));
+                problems.push(format!("`skip` in deny.toml names {name}@{version}, which is no longer a second version"));
             }
         }
         problems
     }
 
-    /// Whether an SPDX expression can be fulfilled with the licenses of the list.
+    /// Returns whether an SPDX expression can be fulfilled with the licenses of the list.
     fn allows(&self, expression: &str) -> bool {
-        // Old manifests write a slash for `OR`.
+        // Old manifests use a slash for `OR`.
         let text = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
         let mut words: Vec<&str> = text.split_whitespace().rev().collect();
         let allowed = self.any_of(&mut words);
@@ -163,7 +163,7 @@ impl Rules {
                 words.pop() == Some(")") && allowed
             }
             Some(license) => {
-                // An exception gives more rights than the license without it, but is a license of its own here.
+                // An exception grants more rights than the license without it, but counts as a license of its own here.
                 let exception = words.pop_if(|word| *word == "WITH").and_then(|_| words.pop());
                 exception.is_none() && self.licenses.contains(license)
             }
@@ -217,14 +217,14 @@ mod tests {
             (package("b", "1.0.0", None, REGISTRY), "names no license"),
             (package("b", "1.0.0", Some("MIT"), Some("git+https://example.org/index")), "comes from git+"),
             (package("b", "1.0.0", Some("MIT"), Some("registry+https://example.com")), "comes from registry+"),
-            (package("a", "3.0.0", Some("MIT"), REGISTRY), "in the versions"),
+            (package("a", "3.0.0", Some("MIT"), REGISTRY), "has the versions"),
         ] {
             let [old, new] = second_version();
             let problems = rules().problems(&[old, new, package]);
             assert!(problems.len() == 1 && problems[0].contains(problem), "{problems:?}");
         }
         let [_, new] = second_version();
-        assert!(rules().problems(&[new])[0].contains("no second version any more"));
+        assert!(rules().problems(&[new])[0].contains("no longer a second version"));
     }
 
     #[test]

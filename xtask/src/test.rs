@@ -1,4 +1,4 @@
-//! `cargo xtask test`: the whole gate, one heading per part, all parts even if one fails; or the parts that are named.
+//! `cargo xtask test`: all checks, one heading per part, continuing after a failed part; or the named parts only.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::{ag_ui, grpc, metrics, models, openapi, sdks, setup, supply, tidy};
 
 type Part = (&'static str, fn(&Repository) -> Result<()>);
 
-/// What has tests, examples apart.
+/// Targets with tests, except examples.
 const TARGETS: [&str; 3] = ["--lib", "--bins", "--tests"];
 
 const PARTS: &[Part] = &[
@@ -26,8 +26,8 @@ const PARTS: &[Part] = &[
         run(cargo(repository).args(["test", "--workspace", "--exclude", "examples", "--no-fail-fast"]).args(TARGETS))
     }),
     ("doc tests", |repository| run(cargo(repository).args(["test", "--quiet", "--workspace", "--no-fail-fast", "--doc"]))),
-    // Runs every example once and compares what it prints, the one of the README included. The whole workspace is named, because a part of it is built with other
-    // features, and so once more.
+    // Runs every example once and compares its output, that of the README included. Names the whole workspace: a part of it would
+    // be built again with other features.
     ("examples", |repository| {
         run(cargo(repository).args(["build", "--workspace", "--examples"]))?;
         run(cargo(repository).args(["test", "--workspace", "--no-fail-fast"]).args(tests_of_examples(repository)?))
@@ -40,15 +40,15 @@ const PARTS: &[Part] = &[
     ("openapi", openapi::fuzz),
 ];
 
-/// What Cargo is to build and run as tests of the examples: those that have some, and the tests that start the programs. Asked for as
-/// tests, all others would be built once more for nothing.
+/// Returns the targets to build and run as tests of the examples: those with tests, and the tests that start the programs. As
+/// tests, all others would be built again for nothing.
 fn tests_of_examples(repository: &Repository) -> Result<Vec<String>> {
     let manifest = std::fs::read_to_string(repository.root.join("examples/Cargo.toml"))?;
     let examples = tested_examples(&manifest).into_iter().flat_map(|name| ["--example".to_owned(), name]);
     Ok(examples.chain(["--test", "examples", "--test", "readme"].map(str::to_owned)).collect())
 }
 
-/// The names of the examples that have `test = true`.
+/// Returns the names of the examples that have `test = true`.
 fn tested_examples(manifest: &str) -> Vec<String> {
     let tables = manifest.split("\n[[example]]\n").skip(1);
     let tested =

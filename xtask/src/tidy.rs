@@ -1,4 +1,4 @@
-//! The rules of this repository that no compiler knows. Each check adds one line per problem.
+//! Rules of this repository that no compiler checks. Each check adds one line per problem.
 
 mod citations;
 mod edges;
@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 
 use crate::repository::Repository;
 
-/// What all checks look at: every file of the repository that is text.
+/// Every text file of the repository.
 pub struct Sources {
     files: Vec<(String, String)>,
 }
@@ -22,7 +22,7 @@ impl Sources {
     fn load(repository: &Repository) -> Result<Sources> {
         let mut files = Vec::new();
         for path in repository.files()? {
-            // What is not UTF-8 is no text of ours.
+            // Files that are not UTF-8 are not text.
             if let Ok(text) = std::fs::read_to_string(repository.root.join(&path)) {
                 files.push((path, text));
             }
@@ -30,12 +30,12 @@ impl Sources {
         Ok(Sources { files })
     }
 
-    /// Path and text of every file whose path `chosen` likes.
+    /// Returns path and text of every file whose path `chosen` accepts.
     fn texts(&self, chosen: impl Fn(&str) -> bool) -> impl Iterator<Item = (&str, &str)> {
         self.files.iter().map(|(path, text)| (path.as_str(), text.as_str())).filter(move |(path, _)| chosen(path))
     }
 
-    /// The code that is compiled into our crates, tests apart.
+    /// Returns the sources of our crates, without tests.
     fn crate_sources(&self) -> impl Iterator<Item = (&str, &str)> {
         self.texts(|path| path.starts_with("crates/") && path.contains("/src/") && path.ends_with(".rs"))
     }
@@ -73,7 +73,7 @@ pub fn check(repository: &Repository) -> Result<()> {
     }
 }
 
-/// Brings generated files up to date.
+/// Updates generated files.
 pub fn write(repository: &Repository) -> Result<()> {
     let sources = Sources::load(repository)?;
     std::fs::write(repository.root.join(invariants::PAGE), invariants::page(&sources))?;

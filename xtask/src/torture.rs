@@ -1,6 +1,7 @@
-//! `cargo xtask torture`: the crash tests for longer, each round with a seed that it prints. First the embedded store meets every kill,
-//! power loss and changed byte of which the suite tries a sample; then processes are killed at random; then come long logs, deep trees and
-//! wide fans in their full sizes and random programs in large numbers, and mutated bytes for every decoder; then the crash matrix of agents, with every two deaths.
+//! `cargo xtask torture`: the crash tests for longer, each round with a seed that it prints. First every kill, power loss and
+//! changed byte of the embedded store, of which the suite has a sample; then processes that are killed at random; then long logs,
+//! deep trees and wide fans in full size, random programs in large numbers, and mutated bytes for every decoder; then the crash
+//! matrix of agents, with every pair of deaths.
 
 use anyhow::{Context, Result, bail};
 

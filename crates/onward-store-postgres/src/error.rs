@@ -1,7 +1,7 @@
-//! What PostgreSQL's errors mean here.
+//! Classification of PostgreSQL errors.
 //!
-//! Owns the line between an operation that is refused alone, a batch that is tried again, and an outcome that nobody knows. Must never
-//! take a lost COMMIT for one that did not happen.
+//! Owns the distinction between an operation that is refused alone, a batch that is retried, and an unknown outcome. Must never
+//! treat a lost COMMIT as one that did not happen.
 
 use onward_core::run::Refusal;
 use onward_core::task::StaleReport;
@@ -11,23 +11,23 @@ use tokio_postgres::error::SqlState;
 
 use crate::connection::tls::Untrusted;
 
-/// Why an operation did not happen.
+/// Reason why an operation did not happen.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// It was refused before it changed anything; its neighbors go on.
+    /// Refused before it changed anything; the other operations of the batch continue.
     Refused(StoreError),
-    /// Something damaged was met in the middle of it; the whole batch is undone.
+    /// The operation met damaged data after a change; the whole batch is rolled back.
     Damaged(StoreError),
-    /// The database failed; the whole batch is undone.
+    /// The database failed; the whole batch is rolled back.
     Sql(tokio_postgres::Error),
-    /// The code panicked, maybe in the middle of it; the whole batch is undone.
+    /// The code panicked, maybe after a change; the whole batch is rolled back.
     Panicked(String),
 }
 
 pub(crate) type Outcome<T> = Result<T, Trouble>;
 
 impl Trouble {
-    /// What somebody is told who asked for nothing that could be refused.
+    /// Converts to the error that the caller gets, for operations that are not part of a batch.
     pub fn into_error(self) -> StoreError {
         match self {
             Trouble::Refused(error) | Trouble::Damaged(error) => error,
@@ -61,10 +61,10 @@ impl From<tokio_postgres::Error> for Trouble {
     }
 }
 
-/// What an error of the database means for whoever asked.
+/// Consequence of a database error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meaning {
-    /// Somebody was in the way, and nothing happened: the same again may succeed at once.
+    /// Conflict or exhausted resource, nothing was written: an immediate retry may succeed.
     Again,
     /// The connection is gone.
     Lost,
@@ -93,13 +93,13 @@ pub(crate) fn meaning(error: &tokio_postgres::Error) -> Meaning {
         _ if is_again => Meaning::Again,
         "53100" => Meaning::Full,
         "XX001" | "XX002" => Meaning::Damaged,
-        // Ended by the server: by an operator, while it stops, or because we were silent for too long in a transaction.
+        // Ended by the server: by an operator, by a shutdown, or by `idle_in_transaction_session_timeout`.
         text if text.starts_with("57P") || text.starts_with("08") || text == "25P03" => Meaning::Lost,
         _ => Meaning::Other,
     }
 }
 
-/// What a caller is told where nothing was written, or only read.
+/// Converts an error to what the caller gets if nothing was written, or if the operation only reads.
 pub(crate) fn told(error: &tokio_postgres::Error) -> StoreError {
     let why = describe(error);
     match meaning(error) {
@@ -109,7 +109,7 @@ pub(crate) fn told(error: &tokio_postgres::Error) -> StoreError {
     }
 }
 
-/// What is said where a database is entered: one that answers and does not want us, or that we do not want, stays so.
+/// Converts an error during connecting: a server that responds and rejects us, or has the wrong certificate, will keep doing so.
 pub(crate) fn refusal(error: &tokio_postgres::Error) -> StoreError {
     let why = describe(error);
     match meaning(error) {
@@ -119,20 +119,20 @@ pub(crate) fn refusal(error: &tokio_postgres::Error) -> StoreError {
     }
 }
 
-/// The driver's own words have no type.
+/// Returns whether TLS is missing or the certificate was rejected. The driver's own error for missing TLS has no type.
 fn is_untrusted(error: &tokio_postgres::Error) -> bool {
     let source = std::error::Error::source(error);
     source.is_some_and(|source| source.is::<Untrusted>() || source.to_string() == "server does not support TLS")
 }
 
-/// The message of the server where there is one: the error itself only says "db error".
+/// Returns the message of the server if there is one: the error itself only displays "db error".
 pub(crate) fn describe(error: &tokio_postgres::Error) -> String {
     let inner = std::error::Error::source(error).map(ToString::to_string);
     inner.unwrap_or_else(|| error.to_string())
 }
 
-/// A row of a run that was changed by nobody of ours.
+/// Returns the error for a row of a run that was changed by something other than a store.
 pub(crate) fn damaged_row(key: &RunKey, what: &str) -> StoreError {
-    let why = format!("a row of the store about it is damaged: {what}");
+    let why = format!("the stored row of {what} is damaged");
     StoreError::LogCorrupt { key: key.clone(), index: Index(0), why }
 }

@@ -1,7 +1,7 @@
-//! What time it is: the database says so, or a test.
+//! The store's clock: database time, or an injected clock in tests.
 //!
-//! A server's own clock decides nothing. But whoever waits for a moment must know how far away it is, so the difference between the two
-//! clocks is remembered each time the database tells its time.
+//! The clock of the server decides nothing. Waiting for a due time needs the distance to it, so the offset between both clocks is
+//! updated whenever the database time is read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -20,20 +20,20 @@ impl Judge {
         Judge { given, seen: Arc::default() }
     }
 
-    /// The time at which something is decided, when the database has just told its own.
+    /// Returns the time for a decision, given the database time that was just read, and updates the offset.
     pub fn now(&self, clock_micros: i64) -> Timestamp {
         let told = Timestamp((clock_micros / 1000).max(0) as u64);
         self.seen.learn(told, SystemClock.now());
         self.given.as_ref().map_or(told, |clock| clock.now())
     }
 
-    /// About the same time without asking, for who waits.
+    /// Returns a clock that approximates the database time without a query, for waiting.
     pub fn clock(&self) -> Arc<dyn Clock> {
         self.given.clone().unwrap_or_else(|| self.seen.clone())
     }
 }
 
-/// The clock of this machine, corrected by how much the database's differed when it was last heard.
+/// The clock of this machine, corrected by the last known offset to the database clock.
 #[derive(Default)]
 struct DatabaseClock {
     ahead_ms: AtomicI64,
@@ -63,7 +63,7 @@ impl Clock for DatabaseClock {
 mod tests {
     use super::*;
 
-    /// A machine whose clock is an hour off waits for what is due as long as any other.
+    /// A server whose clock is an hour off waits as long as any other.
     #[test]
     fn a_clock_that_is_off_is_corrected_by_what_the_database_says() {
         for here in [Timestamp(1_000), Timestamp(10_000_000)] {

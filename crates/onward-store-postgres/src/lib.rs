@@ -1,12 +1,14 @@
-//! The store of Onward for as many servers as you like: one PostgreSQL database.
+//! Store in one PostgreSQL database that any number of servers share.
 //!
-//! [`PostgresStore`] implements [`onward_store::Store`]. A few tasks append, each for its share of the runs: they take everything that is
-//! waiting, lock the runs that are concerned, let `onward-core` decide, and write all of it in one transaction. A few connections read,
-//! claim and delete. Everything that servers must agree upon is in rows, leases too; nothing is kept on a session, so a pooler may stand in
-//! between. The tables and the argument why many servers and lost connections are safe are in `docs/design/postgres.md`.
+//! [`PostgresStore`] implements [`onward_store::Store`]. A few appender tasks, each for a part of the runs, take all waiting
+//! operations, lock the runs, let `onward-core` decide, and write everything in one transaction. Other connections read, claim
+//! and delete. Everything that servers must agree on is in rows, leases included; nothing is kept on a session, so a pooler may
+//! stand in between. The tables, and why several servers and lost connections are safe, are described in
+//! `docs/design/postgres.md`.
 //!
-//! Reading order: `schema` and `migrations` (what is stored), `scene` (what a transaction knows) with `load` and `save`, `append` and its
-//! neighbors (what each operation does), `transaction` and `appender` (the batch), `pool`, `hints`.
+//! Reading order: `schema` and `migrations`, `write::unit` (the unit of work) with `write::load` and `write::save`,
+//! `write::append` and its neighbors (the operations), `connection::transaction` and `write::appender` (the batch),
+//! `connection::pool`, `notify`.
 
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,10 @@
-//! How values stand in rows: checksums over what a row says, heads with what goes along.
+//! Encoding of values in rows, with checksums.
 //!
-//! Must never return bytes that were not written: everything here carries a checksum and checks it.
+//! Must never return bytes that were not written: every value has a checksum that is verified.
 //!
 //! Invariants:
-//! - DB3: whatever is read of a row was checked, by the row's own checksum or by the seal of a blob in it; damage is named, with its run
-//!   where that is known.
+//! - DB3: every value read from a row is verified, by the checksum of the row or by that of an encoded message in it; damage is
+//!   reported, with the run if it is known.
 
 use onward_core::codec::Message;
 use onward_core::run::Delivery;
@@ -14,7 +14,7 @@ use onward_store::kept::seal::{damaged, seal_bytes, unseal_bytes};
 
 use crate::error::damaged_row;
 
-/// The checksum of numbers and bytes, each with its length.
+/// Computes the checksum of numbers and of byte strings with their lengths.
 pub(crate) fn crc(numbers: &[i64], parts: &[&[u8]]) -> i64 {
     let mut hasher = crc32fast::Hasher::new();
     numbers.iter().for_each(|number| hasher.update(&number.to_le_bytes()));
@@ -25,7 +25,7 @@ pub(crate) fn crc(numbers: &[i64], parts: &[&[u8]]) -> i64 {
     i64::from(hasher.finalize())
 }
 
-/// The checksum of an event's row: over all it says, so that a row in the wrong place is damaged too (L2).
+/// Computes the checksum of an event's row. It covers the key, so a row at the wrong position counts as damaged, too (L2).
 pub(crate) fn event_crc(rk: i64, generation: u32, index: Index, at: Timestamp, body: &[u8]) -> i64 {
     crc(&[rk, i64::from(generation), index.0 as i64, at.0 as i64], &[body])
 }
@@ -44,23 +44,23 @@ impl EventRow<'_> {
         let corrupt = |why: String| StoreError::LogCorrupt { key: key.clone(), index: self.index, why };
         let crc = event_crc(self.rk, self.generation, self.index, self.at, self.body);
         if crc != self.crc {
-            return Err(corrupt(format!("its checksum is {crc:08x}, it was written with {:08x}", self.crc)));
+            return Err(corrupt(format!("checksum mismatch: computed {crc:08x}, stored {:08x}", self.crc)));
         }
         Record::decode_body(self.index, self.at, self.body).map_err(|error| corrupt(error.to_string()))
     }
 }
 
-/// A head, and the hash of what its run was first started with.
+/// Encodes a head and the hash of the input with which the run was first started.
 pub(crate) fn seal_head(head: &RunHead, input_hash: &Hash) -> Vec<u8> {
     let mut bytes = input_hash.0.to_vec();
     head.encode_fields(&mut bytes);
     seal_bytes(bytes)
 }
 
-/// The head of the run of that name, from its row.
+/// Decodes the head of run `key`; fails if it is damaged or belongs to another run.
 pub(crate) fn unseal_head(key: &RunKey, sealed: &[u8]) -> Result<(RunHead, Hash), StoreError> {
-    let (head, hash) = unseal_any_head(sealed).map_err(|_| damaged_row(key, "its own"))?;
-    if head.key == *key { Ok((head, hash)) } else { Err(damaged_row(key, "its own")) }
+    let (head, hash) = unseal_any_head(sealed).map_err(|_| damaged_row(key, "the run"))?;
+    if head.key == *key { Ok((head, hash)) } else { Err(damaged_row(key, "the run")) }
 }
 
 pub(crate) fn unseal_any_head(sealed: &[u8]) -> Result<(RunHead, Hash), StoreError> {
@@ -92,7 +92,7 @@ mod tests {
         body
     }
 
-    /// S35: a row whose checksum fits is read, or named as damaged; one whose checksum does not fit is never read.
+    /// S35: a row with a matching checksum is decoded or reported as damaged; one with another checksum is never decoded.
     #[test]
     fn mutated_rows_are_refused_or_read_back_and_never_panic() {
         let key = RunKey::new(Namespace::default(), RunId::new("r").expect("an id"));
@@ -104,13 +104,13 @@ mod tests {
             let mut again = Vec::new();
             record.encode_body(&mut again);
             assert_eq!(Record::decode_body(index, at, &again).as_ref(), Ok(&record));
-            assert!(EventRow { crc: row.crc ^ 1, ..row }.decode(&key).is_err(), "a wrong checksum is passed over");
+            assert!(EventRow { crc: row.crc ^ 1, ..row }.decode(&key).is_err(), "a wrong checksum was accepted");
             true
         });
         counts.assert_refuses();
     }
 
-    /// Sealed anew, so that the checksum fits.
+    /// The mutated bytes get a matching checksum.
     #[test]
     fn mutated_deliveries_are_refused_or_read_back_and_never_panic() {
         let key = RunKey::new(Namespace::default(), RunId::new("r").expect("an id"));

@@ -1,6 +1,6 @@
-//! The tables, and how a database comes to have them: migrations in order, forward only.
+//! The tables and their migrations: in order, forward only.
 //!
-//! Must never change a migration that somebody may have applied, and never touch a database that a newer program has changed.
+//! Must never change a released migration, and never touch a database that a newer program has migrated.
 
 use onward_store::StoreError;
 
@@ -8,7 +8,7 @@ use crate::connection::sql::{Db, Sql};
 use crate::connection::timeout::Patience;
 use crate::error::{Meaning, meaning, refusal};
 
-/// Each as it was when it was first released, in order.
+/// Migrations in order, each as it was released.
 const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0001.sql"),
     include_str!("../migrations/0002.sql"),
@@ -17,17 +17,17 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0005.sql"),
 ];
 
-/// What this program knows.
+/// The schema version of this program.
 pub(crate) const VERSION: i32 = MIGRATIONS.len() as i32;
 
-/// How often two programs that start at once get in each other's way before one of them gives up.
+/// Maximum number of attempts if several programs migrate at the same time.
 const TRIES_MAX: u32 = 20;
 
-/// Brings the database to this program's version, or refuses it; one that has nothing of ours only if it is to be made.
+/// Migrates the database to this program's version. Fails if it is newer, or if it has no tables and `make_tables` is false.
 pub(crate) async fn migrate(db: &Db, make_tables: bool) -> Result<(), StoreError> {
     check_encoding(db).await?;
     if !make_tables && matches!(current(db).await, Ok(0)) {
-        return Err(StoreError::DatabaseUnusable { why: "it has no tables of Onward".to_owned() });
+        return Err(StoreError::DatabaseUnusable { why: "it has no Onward tables".to_owned() });
     }
     for attempt in 1.. {
         match try_migrate(db).await {
@@ -49,19 +49,19 @@ pub(crate) async fn migrate(db: &Db, make_tables: bool) -> Result<(), StoreError
     Ok(())
 }
 
-/// Names may have any character: a database that cannot keep some of them would refuse what all others take.
+/// Checks that the encoding is UTF-8: with another one, the database would reject some names.
 async fn check_encoding(db: &Db) -> Result<(), StoreError> {
     let rows = db.query(&Sql::new("SELECT current_setting('server_encoding')")).await.map_err(|error| refusal(&error))?;
     let encoding: String = rows.first().map(|row| row.get(0)).unwrap_or_default();
     if encoding == "UTF8" {
         return Ok(());
     }
-    let why = format!("its encoding is {encoding}: make one with `createdb --encoding UTF8 --template template0`");
+    let why = format!("its encoding is {encoding}; create it with `createdb --encoding UTF8 --template template0`");
     Err(StoreError::DatabaseUnusable { why })
 }
 
 async fn rollback(db: &Db) {
-    // Where there is nothing to undo, the server only warns.
+    // Without an open transaction, the server only warns.
     let _ = db.execute("ROLLBACK").await;
 }
 
@@ -77,17 +77,17 @@ impl From<tokio_postgres::Error> for Halted {
 }
 
 async fn try_migrate(db: &Db) -> Result<(), Halted> {
-    // Most starts find everything done, and then nothing is locked.
+    // Usually nothing is left to do; then nothing is locked.
     if current(db).await? == VERSION {
         return Ok(());
     }
     db.with(Patience::Endless, catch_up(db)).await
 }
 
-/// Takes as long as large tables and those who came first need.
+/// Applies the missing migrations. Takes as long as large tables and concurrent migrations need.
 async fn catch_up(db: &Db) -> Result<(), Halted> {
     db.execute("BEGIN").await?;
-    // Whoever comes second waits at the lock, or fails because the first has made the same thing meanwhile, and looks again.
+    // A concurrent migration waits for this lock, or fails because the other one created the same object, and is retried.
     db.execute(
         "CREATE SCHEMA IF NOT EXISTS onward;
          CREATE TABLE IF NOT EXISTS onward.schema_version (version int PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT clock_timestamp());
@@ -103,7 +103,7 @@ async fn catch_up(db: &Db) -> Result<(), Halted> {
     Ok(())
 }
 
-/// The version that the database has; 0 if it has none of ours.
+/// Returns the version of the database, 0 if it has no Onward tables.
 async fn current(db: &Db) -> Result<i32, Halted> {
     let there = db.query(&Sql::new("SELECT to_regclass('onward.schema_version') IS NOT NULL")).await?;
     if !there.first().is_some_and(|row| row.get(0)) {

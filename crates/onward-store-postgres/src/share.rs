@@ -1,4 +1,4 @@
-//! Which one of several databases this is: said once, remembered for good.
+//! The shard that this database holds: recorded once, never changed.
 
 use onward_store::Share;
 
@@ -9,7 +9,7 @@ use crate::write::unit::Scene;
 const READ: &str = "SELECT cluster, position, count FROM onward.share";
 
 impl Scene<'_> {
-    /// One that was never told, but has runs, keeps all of them.
+    /// Returns the recorded shard. A database with runs but without a record holds all root runs.
     pub async fn read_share(&mut self) -> Outcome<Option<Share>> {
         let statements = [Sql::new(READ), Sql::new("SELECT EXISTS (SELECT 1 FROM onward.runs)")];
         let answers = self.db.pipeline(None, &statements, None).await?;
@@ -21,7 +21,8 @@ impl Scene<'_> {
         Ok(has_runs.then(|| Share::all(String::new())))
     }
 
-    /// Of two who say it at the same time, the first counts: the other waits for the row, and finds it.
+    /// Records the shard and returns the one that counts: of two concurrent calls the first wins, the second waits and reads its
+    /// row.
     pub async fn take_share(&mut self, share: &Share) -> Outcome<Share> {
         if let Some(known) = self.read_share().await? {
             return Ok(known);

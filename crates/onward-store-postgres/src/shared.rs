@@ -1,4 +1,4 @@
-//! What the store's tasks and its callers have in common.
+//! State that the store's tasks and its callers share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -20,7 +20,7 @@ use crate::write::op::Queues;
 pub(crate) struct Shared {
     pub judge: Judge,
     pub entrance: Entrance,
-    /// Tells this store from others on the same database.
+    /// Identifies this store among those on the same database.
     pub server: String,
     pub queues: Queues,
     pub jobs: Jobs,
@@ -29,12 +29,12 @@ pub(crate) struct Shared {
     pub counters: Counters,
     pub mends: Mends,
     pub batch_max: usize,
-    /// The earliest moment that listeners know of.
+    /// The earliest due time that listeners know.
     announced_due: AtomicU64,
-    /// The earliest moment that was told since somebody last began to look for what is due.
+    /// The earliest due time that was announced since the last look for due work began.
     due_since_look: AtomicU64,
     listeners: RwLock<Vec<Arc<dyn Listener>>>,
-    /// Locked while listeners are called, so that they hear of changes one after the other.
+    /// Locked while listeners are called, so that they get changes one after the other.
     telling: Mutex<()>,
 }
 
@@ -67,12 +67,12 @@ impl Shared {
         !self.listeners.read().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// Whether a look at the database can be spared: nothing of the kind was there a moment ago, and whatever comes would be heard.
+    /// Returns whether a query can be skipped: the last look found nothing of this sort, and notifications arrive.
     pub fn is_quiet(&self, what: Waiting) -> bool {
         self.hints.can_hear() && self.pulse.is_quiet(what)
     }
 
-    /// Tells the listeners of this process what is durable by now, and whoever it may concern elsewhere.
+    /// Publishes what is durable now to the listeners of this process, and queues notifications for other servers.
     pub fn tell(&self, after: Aftermath) {
         self.hints.add(&after.news, after.due);
         self.tell_here(after.news, after.due);
@@ -91,26 +91,27 @@ impl Shared {
     }
 
     pub fn tell_change(&self, change: Change<'_>) {
-        // A copy, so that nobody is called under the lock.
+        // A copy, so that listeners are not called under the lock.
         let listeners = self.listeners.read().unwrap_or_else(PoisonError::into_inner).clone();
         let _one_at_a_time = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
         listeners.iter().for_each(|listener| listener.changed(change));
     }
 
-    /// All leases were taken back, because the database is not what it was (DB9): whoever holds a run here should look.
+    /// Reports that all leases were revoked because the database was restored or replaced (DB9): workers here must check their
+    /// runs.
     pub fn moved(&self) {
         Counters::add(&self.counters.moves, 1);
         self.pulse.stir();
         self.tell_change(Change::Missed);
     }
 
-    /// Call before the look for what is due.
+    /// Begins a look for due work; must be called before the query.
     pub fn begin_look(&self) {
         self.due_since_look.store(u64::MAX, Ordering::SeqCst);
     }
 
-    /// Takes what the look found for what listeners know from now on, with what was told while it was under way: the look may have missed
-    /// that. Returns the earliest of both.
+    /// Ends the look: records the earlier of the due time it found and those announced meanwhile, which it may have missed, as
+    /// what listeners know. Returns it.
     pub fn end_look(&self, found: Option<Timestamp>) -> Option<Timestamp> {
         let since = self.due_since_look.load(Ordering::SeqCst);
         let due = found.map_or(u64::MAX, |due| due.0).min(since);

@@ -1,9 +1,9 @@
-//! What the store counts, for whoever keeps it running.
+//! Counters of the store, for operators.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long a batch took at most, in milliseconds; what took longer than the last is counted behind them.
+/// Upper bounds of the histogram of batch durations, in milliseconds; the last bucket has everything above.
 pub const COMMIT_BOUNDS: [u64; 10] = [1, 2, 5, 10, 25, 50, 100, 250, 1_000, 5_000];
 
 #[derive(Default)]
@@ -16,27 +16,27 @@ pub(crate) struct Counters {
     pub commits: Spans,
 }
 
-/// What the store has done since it was opened.
+/// Counters since the store was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
     /// Transactions of the appenders, and the operations in them.
     pub batches: u64,
     pub operations: u64,
-    /// Transactions that were tried again because somebody was in the way or the connection was lost before the end.
+    /// Transactions that were retried after a conflict or a connection lost before COMMIT.
     pub retries: u64,
-    /// Operations whose outcome nobody knows, because the connection was lost while they were being committed.
+    /// Operations with an unknown outcome: the connection was lost during COMMIT.
     pub unknown: u64,
-    /// How often the database turned out to be one that was put back, or another one, and all leases were taken back.
+    /// How often the database was found restored or replaced, and all leases were revoked.
     pub moves: u64,
-    /// Connections that are open.
+    /// Open connections.
     pub connections: u64,
-    /// How many batches took up to each of [`COMMIT_BOUNDS`], from the first try to the answer, and how many took longer.
+    /// Number of batches up to each of [`COMMIT_BOUNDS`], from the first attempt to the response, and above.
     pub commits: [u64; COMMIT_BOUNDS.len() + 1],
-    /// What they took together.
+    /// Sum of the durations of all batches.
     pub commit_time: Duration,
 }
 
-/// Spans by how long they were.
+/// Histogram of durations.
 #[derive(Default)]
 pub(crate) struct Spans {
     counts: [AtomicU64; COMMIT_BOUNDS.len() + 1],

@@ -1,4 +1,4 @@
-//! The store's face: connecting, closing, and the port.
+//! [`PostgresStore`]: connecting, closing, and the implementation of the store port.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -27,28 +27,28 @@ use crate::stats::Stats;
 use crate::write::appender;
 use crate::write::op::{Op, Report};
 
-/// How a store is opened.
+/// Settings for opening a store.
 #[derive(Clone)]
 pub struct Options {
-    /// The judge of leases, timers and retention; the clock of the database unless a test brings its own.
+    /// Clock for leases, timers and retention; `None` uses the database clock, tests inject their own.
     pub clock: Option<Arc<dyn Clock>>,
     pub payload_bytes_max: usize,
-    /// How many connections read, claim and delete, beside those that append and the one that listens.
+    /// Number of connections that read, claim and delete, beside the appenders and the listener.
     pub connections: usize,
-    /// How many connections append, each for its share of the runs: while the database writes for one, the next batch of another is decided.
+    /// Number of connections that append, each for a part of the runs: while the database writes one batch, another is decided.
     pub appenders: usize,
-    /// How many operations share one transaction at most.
+    /// Maximum number of operations in one transaction.
     pub batch_max: usize,
-    /// Whether to listen for what other servers notify. Without it, changes elsewhere are found by looking, once a second.
+    /// Whether to `LISTEN` for notifications of other servers. Without it, changes elsewhere are found by polling once a second.
     pub listen: bool,
-    /// Whether rows that were damaged are made again from the log when somebody meets them.
+    /// Whether damaged rows are rebuilt from the log when an operation finds them.
     pub mend: bool,
-    /// Whether a database without our tables gets them; otherwise it is refused, and nothing in it is changed.
+    /// Whether tables are created in a database that has none; otherwise it is refused and not changed.
     pub make_tables: bool,
-    /// How long connecting may take, with all that is said before the first question; `connect_timeout` in the address counts more.
+    /// Limit for establishing a connection, with TLS and authentication; `connect_timeout` in the address overrides it.
     pub dial_max: Duration,
-    /// How long a database may be silent while somebody waits for it; `tcp_user_timeout` in the address counts more. What is known to
-    /// take long may take twenty times as long, and changes of the tables as long as they want.
+    /// Limit for how long the database may be silent during a statement; `tcp_user_timeout` in the address overrides it. Slow
+    /// operations may take twenty times as long, migrations have no limit.
     pub silence_max: Duration,
 }
 
@@ -69,7 +69,7 @@ impl Default for Options {
     }
 }
 
-/// A store in a PostgreSQL database, which any number of processes may use at once. Dropping it finishes what was submitted.
+/// A store in a PostgreSQL database, which any number of processes may use at once. Dropping it completes submitted operations.
 pub struct PostgresStore {
     shared: Arc<Shared>,
     payload_bytes_max: usize,
@@ -77,14 +77,14 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// Connects to the database that `url` names (`postgres://user:password@host:port/database`, or `host=… user=…`) and brings its tables
-    /// to this program's version.
+    /// Connects to the database at `url` (`postgres://user:password@host:port/database`, or `host=… user=…`) and migrates its
+    /// tables to this program's version.
     pub async fn connect(url: &str, options: Options) -> Result<PostgresStore, StoreError> {
         PostgresStore::start(url, options, false)?.await
     }
 
-    /// Like [`PostgresStore::connect`]; a database that cannot be reached is entered as soon as it can be, and until then everything that
-    /// is asked of it fails as unavailable. One that refuses us is refused here too.
+    /// Connects like [`PostgresStore::connect`], but accepts an unreachable database: operations fail as unavailable until a
+    /// connection succeeds. Fails if the database responds and refuses the connection.
     pub async fn connect_when_up(url: &str, options: Options) -> Result<PostgresStore, StoreError> {
         PostgresStore::start(url, options, true)?.await
     }
@@ -113,12 +113,12 @@ impl PostgresStore {
         Ok(async move { Waiting(opened).await.map(|()| store) })
     }
 
-    /// What tells this store from others on the same database.
+    /// Returns the random id of this store among those on the same database.
     pub fn server(&self) -> &str {
         &self.shared.server
     }
 
-    /// The clock that judges, for who waits for what becomes due: this machine's own may be off.
+    /// Returns the clock that decides about due times, for callers that wait for one: the clock of this machine may be off.
     pub fn clock(&self) -> Arc<dyn Clock> {
         self.shared.judge.clock()
     }
@@ -127,17 +127,17 @@ impl PostgresStore {
         self.shared.counters.stats(self.shared.entrance.connections())
     }
 
-    /// Whether the database answers and takes writes.
+    /// Checks that the database responds and accepts writes.
     pub fn check(&self) -> StoreFuture<'static, ()> {
         self.ask(Job::Check)
     }
 
-    /// Whether the database was reached since the store was opened.
+    /// Returns whether the database was reached since the store was opened.
     pub fn is_entered(&self) -> bool {
         self.shared.entrance.is_entered()
     }
 
-    /// Why the last attempt to connect failed, if it did. Holds no password.
+    /// Returns the error of the last attempt to connect, if it failed. Contains no password.
     pub fn trouble(&self) -> Option<String> {
         self.shared.entrance.trouble()
     }
@@ -155,14 +155,14 @@ impl PostgresStore {
     }
 }
 
-/// The store's own thread: everything that talks to the database lives there, whatever executor the callers have.
+/// Runs the store's own thread: everything that uses the database runs there, whatever executor the callers have.
 fn run(shared: &Arc<Shared>, options: &Options, is_patient: bool, opened: &Arc<Slot<()>>) {
     use onward_store::kept::reply::Pending;
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return opened.fail(unavailable(&error.to_string())),
     };
-    // Local: nothing here ever moves to another thread.
+    // A `LocalSet`: these tasks never move to another thread.
     tokio::task::LocalSet::new().block_on(&runtime, async {
         match shared.entrance.try_enter(&shared.judge).await {
             Err(StoreError::Unavailable { .. }) if is_patient => {}
@@ -186,7 +186,7 @@ fn unavailable(why: &str) -> StoreError {
     StoreError::Unavailable { why: why.to_owned() }
 }
 
-/// Never the same for two stores, on whatever machines they are.
+/// Returns an id that is unique across machines.
 fn server_name() -> String {
     let random = || std::hash::BuildHasher::hash_one(&std::collections::hash_map::RandomState::new(), std::process::id());
     format!("{:016x}{:016x}", random(), random())

@@ -1,10 +1,10 @@
-//! A number that a comment cites must be written down where a reader can find it.
+//! Numbers that comments cite must be explained where a reader can find them.
 
 use std::collections::BTreeSet;
 
 use super::Sources;
 
-/// Where L, CE, F, A and rule numbers are explained.
+/// The page that explains L, CE, F, A and rule numbers.
 const PAGE: &str = "docs/guide/guarantees.md";
 
 pub fn check(sources: &Sources, problems: &mut Vec<String>) {
@@ -21,7 +21,7 @@ pub fn check(sources: &Sources, problems: &mut Vec<String>) {
     problems.extend(missing.iter().map(|(number, path)| format!("{path} cites {number}, which {PAGE} does not explain")));
 }
 
-/// A row of one of the page's tables: `| L3 | … |`.
+/// Returns the number in a row of one of the page's tables: `| L3 | … |`.
 fn definition(line: &str) -> Option<String> {
     let cell = line.strip_prefix("| ")?.split(" |").next()?;
     is_number(cell).then(|| cell.to_owned())

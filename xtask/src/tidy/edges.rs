@@ -1,16 +1,16 @@
-//! Who may depend on whom. The layers are the architecture, so an edge is a decision.
+//! Allowed dependencies between crates. The layers are the architecture, so an edge is a decision.
 
 use super::Sources;
 
-/// Parts of tests: every crate may have it as a dev-dependency.
+/// Test helpers: every crate may have it as a dev-dependency.
 const TESTKIT: &str = "onward-testkit";
 
 /// The edges of a crate.
 struct Edges {
     name: &'static str,
-    /// What the product is built from.
+    /// Dependencies of the product.
     dependencies: &'static [&'static str],
-    /// What only its tests use, beside these and the test kit.
+    /// Further dependencies of its tests, beside these and the test kit.
     dev: &'static [&'static str],
 }
 
@@ -85,7 +85,7 @@ pub fn check(sources: &Sources, problems: &mut Vec<String>) {
         };
         let folder = path.trim_end_matches("/Cargo.toml").rsplit('/').next().unwrap_or_default();
         if folder != name {
-            problems.push(format!("{path}: the crate `{name}` lies in a folder of another name"));
+            problems.push(format!("{path}: the crate `{name}` is in a folder of another name"));
         }
         let Some(edges) = EDGES.iter().find(|edges| edges.name == name) else {
             problems.push(format!("{path}: the crate `{name}` is new: that needs an ADR and a line in xtask/src/tidy/edges.rs"));

@@ -23,7 +23,7 @@ pub fn check(sources: &Sources, problems: &mut Vec<String>) {
     for (path, text) in sources.texts(|path| path.starts_with(PAGES) && path != INDEX) {
         let code = path.trim_start_matches(PAGES).trim_end_matches(".md");
         if !codes.contains(code) && !failures.contains(code) {
-            problems.push(format!("{path} is about no error code"));
+            problems.push(format!("{path} matches no error code"));
         }
         if !text.starts_with(&format!("# {code}\n")) {
             problems.push(format!("{path} does not begin with its code as a heading"));
@@ -34,7 +34,8 @@ pub fn check(sources: &Sources, problems: &mut Vec<String>) {
     }
 }
 
-/// The texts that functions named `code` return, and the codes of mistakes that the command line and the client find themselves.
+/// Returns the strings that functions named `code` return, and the codes of mistakes that the command line and the client detect
+/// themselves.
 fn codes_in(text: &str) -> Vec<&str> {
     let mut codes = Vec::new();
     for mistake in ["Mistake { code: \"", "Mistake::usage(\"", "Elsewhere { code: \"", "Told { code: \""] {

@@ -1,4 +1,4 @@
-//! What lies at the root, how long a file may be, and what must not be left behind in one.
+//! Files at the root, the length of files, and leftovers in them.
 
 use super::Sources;
 
@@ -28,7 +28,7 @@ const ROOT: &[&str] = &[
 
 const LINES_MAX: usize = 1_000;
 
-// Taken apart, so that this file passes its own check.
+// Split, so that this file passes its own check.
 const TO_DO: &str = concat!("TO", "DO");
 const FIX_ME: &str = concat!("FIX", "ME");
 

@@ -1,16 +1,16 @@
-//! A test that the page of guarantees names as a proof must exist.
+//! Tests that the page of guarantees names as a proof must exist.
 //!
-//! A citation is a name in backticks in a column that is headed `proof` or `test`: a module of tests (`crash`), one test (`models::a_test_name`)
-//! or a module path (`onward::agent::prompt`). Where it is looked for follows from the words behind it, up to the next semicolon: ``in
-//! onward-cli``, ``in onward's `network` tests``, ``in `sizes` ``; otherwise from the section's default.
-//! A CE number needs a test that begins with it, or a citation in its row.
+//! A citation is a name in backticks in a column with the heading `proof` or `test`: a module of tests (`crash`), one test
+//! (`models::a_test_name`) or a module path (`onward::agent::prompt`). Its location follows from the words after it, up to the
+//! next semicolon: ``in onward-cli``, ``in onward's `network` tests``, ``in `sizes` ``; otherwise from the section's default. A
+//! CE number needs a test that begins with it, or a citation in its row.
 
 use super::Sources;
 
 const PAGE: &str = "docs/guide/guarantees.md";
 const COUNTEREXAMPLES: &str = "crates/onward/tests/semantics/counterexamples.rs";
 
-/// The folder in which the citations of a section are found that name no crate, by the first word of its heading.
+/// The folder of citations that name no crate, by the first word of the section's heading.
 const DEFAULTS: &[(&str, &str)] = &[
     ("## L:", "crates/onward-store/src/conformance/"),
     ("## A:", "crates/onward/tests/engine/"),
@@ -53,13 +53,13 @@ pub fn check(sources: &Sources, problems: &mut Vec<String>) {
     }
 }
 
-/// The cells of a table's row.
+/// Returns the cells of a table row.
 fn cells(line: &str) -> Option<Vec<&str>> {
     let row = line.strip_prefix('|')?.trim_end().strip_suffix('|')?;
     Some(row.split('|').map(str::trim).collect())
 }
 
-/// A name in backticks, and where the words behind it say that it is.
+/// A name in backticks, and its location according to the words after it.
 #[derive(Debug, PartialEq)]
 struct Citation<'a> {
     name: &'a str,
@@ -68,7 +68,7 @@ struct Citation<'a> {
     target: Option<&'a str>,
 }
 
-/// The citations of a cell. Names of folders of tests are places and not citations.
+/// Returns the citations of a cell. Names of test folders are locations, not citations.
 fn citations(cell: &str) -> Vec<Citation<'_>> {
     let mut found = Vec::new();
     for group in cell.split(';') {
@@ -80,7 +80,7 @@ fn citations(cell: &str) -> Vec<Citation<'_>> {
         let names: Vec<usize> = (1..pieces.len()).step_by(2).collect();
         for at in names.iter().copied().filter(|at| !is_target(*at)) {
             let mut citation = Citation { name: pieces[at], packages: Vec::new(), target: None };
-            // The next words that say where.
+            // The next words with a location.
             for words in (at + 1..pieces.len()).step_by(2) {
                 if let Some((_, place)) =
                     pieces[words].split_once(" in ").or_else(|| pieces[words].strip_prefix("in ").map(|rest| ("", rest)))
@@ -112,7 +112,7 @@ impl Citation<'_> {
 
     fn exists(&self, sources: &Sources, default: &str) -> bool {
         let mut path: Vec<&str> = self.name.split("::").collect();
-        // A path that begins with a crate says itself where it is.
+        // A path that begins with a crate contains its location.
         let own = path[0].replace('_', "-");
         if path.len() > 1 && sources.text(&format!("crates/{own}/Cargo.toml")).is_some() {
             path.remove(0);
@@ -149,7 +149,8 @@ fn holds(sources: &Sources, folder: &str, path: &[&str]) -> bool {
     })
 }
 
-/// The names of the tests in a file. The cases of the conformance suite are public functions; `everywhere!` makes tests of all it holds.
+/// Returns the names of the tests in a file. The cases of the conformance suite are public functions; `everywhere!` makes tests
+/// of all functions in it.
 fn tests(text: &str, is_suite: bool) -> Vec<&str> {
     let mut found = Vec::new();
     let (mut is_test, mut is_everywhere) = (false, false);

@@ -2,7 +2,7 @@
 
 use super::Sources;
 
-/// The crates that may have unsafe code. Each place in them has its own `allow` or `expect`, for the workspace denies it.
+/// Crates that may have unsafe code. Each use has its own `allow` or `expect`, because the workspace denies it.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("onward", "wakers whose data lives on the stack of the poll that made them"),
     ("onward-store-embedded", "SQLite's VFS is made of C functions"),
@@ -18,13 +18,13 @@ pub fn check(sources: &Sources, problems: &mut Vec<String>) {
         let package = path.trim_start_matches("crates/").split('/').next().unwrap_or_default();
         let is_exception = EXCEPTIONS.iter().any(|(name, _)| *name == package);
         if !is_exception && !text.lines().any(|line| line == FORBID) {
-            problems.push(format!("{path}: a crate without unsafe code says `{FORBID}`; see xtask/src/tidy/unsafe_code.rs"));
+            problems.push(format!("{path}: a crate without unsafe code needs `{FORBID}`; see xtask/src/tidy/unsafe_code.rs"));
         }
     }
     for (name, _) in EXCEPTIONS {
         let folder = format!("crates/{name}/src/");
         if !sources.texts(|path| path.starts_with(&folder)).any(|(_, text)| text.contains("unsafe_code, reason")) {
-            problems.push(format!("{name} has no unsafe code any more: take it from the list in xtask/src/tidy/unsafe_code.rs"));
+            problems.push(format!("{name} has no unsafe code: remove it from the list in xtask/src/tidy/unsafe_code.rs"));
         }
     }
 }

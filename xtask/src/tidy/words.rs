@@ -1,8 +1,8 @@
-//! One word per thing in public names: the glossary is law.
+//! One word per concept in public names, as in the glossary.
 
 use super::Sources;
 
-/// What not to say, and what to say instead. The reasons are in docs/GLOSSARY.md.
+/// Words to avoid, and their replacements. The reasons are in docs/GLOSSARY.md.
 const SYNONYMS: &[(&str, &str)] = &[
     ("activity", "step or task"),
     ("awakeable", "promise"),
@@ -40,14 +40,14 @@ pub fn check(sources: &Sources, problems: &mut Vec<String>) {
             let Some(name) = public_name(line) else { continue };
             for word in words(name) {
                 if let Some((_, instead)) = SYNONYMS.iter().find(|(synonym, _)| *synonym == word) {
-                    problems.push(format!("{path}:{}: `{name}` says `{word}`; say {instead}", number + 1));
+                    problems.push(format!("{path}:{}: `{name}` contains `{word}`; use {instead}", number + 1));
                 }
             }
         }
     }
 }
 
-/// The name that a line makes public, if it does.
+/// Returns the name that a line makes public.
 fn public_name(line: &str) -> Option<&str> {
     let mut rest = line.trim_start().strip_prefix("pub ")?;
     for qualifier in
@@ -62,7 +62,7 @@ fn public_name(line: &str) -> Option<&str> {
     (end > 0).then(|| &rest[..end])
 }
 
-/// `RunHead` and `run_head` are both "run" and "head".
+/// Splits a name: `RunHead` and `run_head` are both "run" and "head".
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut before = '_';

@@ -181,7 +181,7 @@ fn a_server_starts_while_one_of_several_databases_is_down_and_joins_it_when_it_c
     let store = format!("{},{}", url(&here), url(&there));
     let none = onward().args(["server", "--listen", "127.0.0.1:0"]).env("ONWARD_SERVER__STORE", store).output().unwrap();
     let said = String::from_utf8(none.stderr).unwrap();
-    assert!(none.status.code() == Some(1) && said.contains("no database answers") && !said.contains("hidden-word"), "{said}");
+    assert!(none.status.code() == Some(1) && said.contains("no database is up") && !said.contains("hidden-word"), "{said}");
 }
 
 /// It takes connections and answers nobody: as good as down, for a server that runs and for one that starts.
@@ -231,7 +231,7 @@ fn a_database_that_comes_late_and_is_another_one_is_not_used() {
     let before = reachable(&served).0;
     until_ready(&served, "degraded");
     there.go_on().unwrap();
-    let said = until_ready(&served, "does not know which one it is");
+    let said = until_ready(&served, "has no recorded shard");
     assert!(said.starts_with("ready\n"), "{said}");
     assert_eq!(reachable(&served).0, before);
     // Nothing was begun in it.
@@ -254,7 +254,7 @@ fn an_export_of_an_empty_database_changes_nothing() {
     };
     for clusters in [&[&here][..], &[&here, &there]] {
         let (code, said) = export(clusters);
-        assert!(code == Some(1) && said.contains("it has no tables of Onward"), "{said}");
+        assert!(code == Some(1) && said.contains("it has no Onward tables"), "{said}");
         assert_eq!(here.psql("postgres", "SELECT to_regclass('onward.runs') IS NULL").unwrap(), "t");
     }
     // With tables, and told nothing yet.

@@ -1,18 +1,18 @@
-//! The address of a database: what is ours to read in it is taken out, the rest is for the driver.
+//! Addresses of databases: extracts the TLS settings, the rest is left to the driver.
 //!
-//! Both forms of libpq: `postgres://user@host/database?sslmode=…` and `host=… user=… sslmode=…`. Must never tell what it has read: an
-//! address may hold a password.
+//! Supports both forms of libpq: `postgres://user@host/database?sslmode=…` and `host=… user=… sslmode=…`. Must never display an
+//! address: it may contain a password.
 
 use percent_encoding::percent_decode_str;
 
 use crate::connection::tls::Wish;
 
-/// The address without what it says about TLS, and that.
+/// Returns the address without its TLS settings, and those settings.
 pub(crate) fn take_apart(address: &str) -> (String, Wish) {
     if address.contains("://") { of_url(address) } else { of_words(address) }
 }
 
-/// Notes a setting if it is one of ours.
+/// Stores a TLS setting; returns false for any other setting.
 fn note(wish: &mut Wish, name: &str, value: impl FnOnce() -> String) -> bool {
     match name {
         "sslmode" => wish.mode = Some(value()),
@@ -35,7 +35,7 @@ fn of_url(url: &str) -> (String, Wish) {
     (rest, wish)
 }
 
-/// Words apart by blanks; a value with blanks is in single quotes, and a backslash takes what follows it as it is.
+/// Parses words separated by whitespace; values with whitespace are in single quotes, and a backslash escapes the next character.
 fn of_words(text: &str) -> (String, Wish) {
     let (mut wish, mut rest, mut left) = (Wish::default(), String::new(), text.trim_start());
     while !left.is_empty() {

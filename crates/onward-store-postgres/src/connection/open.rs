@@ -1,8 +1,8 @@
-//! How to get to the database, and what is done before anything is asked of it.
+//! Opening of connections, and the preparation of the database before its first use.
 //!
-//! Owns the address with its password, which it never shows. A database is entered when its tables have this program's version: at once
-//! where it answers, and with the first connection that gets through where it did not. Must never let a connection out that has not seen
-//! to that.
+//! Owns the address with its password, which it never displays. The database is prepared when its tables have this program's
+//! version: when the store is opened, or with the first connection that succeeds later. Must never return a connection to an
+//! unprepared database.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,12 +22,12 @@ use crate::restore_guard::Lineage;
 use crate::schema;
 use crate::store::Options;
 
-/// How long after a call that nobody answered the next one is made. Whoever wants a connection in between is told what came of that one.
+/// Pause after an attempt to connect that timed out. Requests for a connection in between fail with its error.
 const DIAL_PACE: Duration = Duration::from_secs(1);
-const UNANSWERED: &str = "it takes connections and does not answer";
+const UNANSWERED: &str = "it accepts connections but does not respond";
 
 pub(crate) struct Entrance {
-    /// Whether what is behind it is still what it was.
+    /// Detects a restored or replaced database.
     pub lineage: Lineage,
     config: Config,
     dial_max: Duration,
@@ -36,13 +36,13 @@ pub(crate) struct Entrance {
     tls: Tls,
     is_entered: AtomicBool,
     open: Arc<AtomicU64>,
-    /// Why the last attempt to connect failed, if it did.
+    /// The error of the last attempt to connect, if it failed.
     trouble: Mutex<Option<String>>,
-    /// When a call was last given up that nobody answered, if none has got through since.
+    /// When the last attempt to connect timed out, if none has succeeded since.
     unanswered: Mutex<Option<Instant>>,
 }
 
-/// A connection that counts for as long as it is there.
+/// Guard that counts an open connection.
 pub(crate) struct Counted(Arc<AtomicU64>);
 
 impl Drop for Counted {
@@ -52,20 +52,20 @@ impl Drop for Counted {
 }
 
 impl Entrance {
-    /// Reads an address. What it says of the limits (`connect_timeout`, `tcp_user_timeout`) counts more than `options`.
+    /// Parses an address. Its limits (`connect_timeout`, `tcp_user_timeout`) override `options`.
     pub fn to(url: &str, options: &Options) -> Result<Entrance, StoreError> {
         let (rest, wish) = address::take_apart(url);
         let mut config: Config = rest.parse().map_err(|error: Error| StoreError::DatabaseUnusable {
-            why: format!("its address cannot be read: {}", describe(&error)),
+            why: format!("its address is invalid: {}", describe(&error)),
         })?;
         let (mode, tls) = wish.grant()?;
         if config.get_hosts().is_empty() {
-            return Err(StoreError::DatabaseUnusable { why: "its address names no host".to_owned() });
+            return Err(StoreError::DatabaseUnusable { why: "its address has no host".to_owned() });
         }
-        // Nothing leaves the machine through a socket of its own, and PostgreSQL speaks no TLS there.
+        // PostgreSQL has no TLS on Unix sockets, which do not leave the machine.
         let is_near = config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
         config.ssl_mode(if is_near { SslMode::Disable } else { mode });
-        // Who waits for a machine that is gone must hear of it in bounded time.
+        // The loss of a machine must be detected in bounded time.
         let dial_max = config.get_connect_timeout().copied().unwrap_or(options.dial_max);
         config.connect_timeout(dial_max);
         let silence_max = config.get_tcp_user_timeout().copied().unwrap_or(options.silence_max);
@@ -87,8 +87,8 @@ impl Entrance {
         })
     }
 
-    /// Connects, which has to be done in bounded time, with all that is said before the first question: whatever takes connections and
-    /// does not answer is as good as down.
+    /// Connects within the limit, which includes TLS and authentication: a server that accepts connections but does not respond
+    /// counts as down.
     pub async fn dial(&self) -> Outcome<(Client, Connection<Socket, Stream>, Counted)> {
         if lock(&self.unanswered).is_some_and(|at| at.elapsed() < DIAL_PACE) {
             return Err(unanswered());
@@ -105,7 +105,7 @@ impl Entrance {
         Ok((client, connection, Counted(self.open.clone())))
     }
 
-    /// A connection to a database that has our tables.
+    /// Returns a connection to a database that has our tables.
     pub async fn enter(&self, judge: &Judge) -> Outcome<Db> {
         let db = Db::connect(self).await?;
         if !self.is_entered.load(Ordering::Acquire) {
@@ -114,7 +114,8 @@ impl Entrance {
         Ok(db)
     }
 
-    /// Enters for the first time. Where the server answers and does not want us, asking again changes nothing.
+    /// Prepares the database for the first time. Fails as unusable if the server responds and refuses, since retrying does not
+    /// help.
     pub async fn try_enter(&self, judge: &Judge) -> Result<(), StoreError> {
         let db = Db::connect(self).await.map_err(|trouble| match trouble {
             Trouble::Sql(error) => refusal(&error),
@@ -147,7 +148,7 @@ impl Entrance {
     }
 }
 
-/// Asking again at once would only take as long again: so nothing is tried again after this.
+/// Returns an error that is not retried, since a retry would take as long again.
 fn unanswered() -> Trouble {
     Trouble::Refused(StoreError::Unavailable { why: UNANSWERED.to_owned() })
 }

@@ -1,7 +1,7 @@
-//! What needs no place in the order of appends: reads, claims, heartbeats, deletions. A few connections, whoever is free.
+//! Operations that are not ordered with appends: reads, claims, heartbeats, deletions. Each takes the next idle connection.
 //!
 //! Invariants:
-//! - DB12: of what may take long, counts and deletions, one is done at a time: the other connections are for what has to be quick.
+//! - DB12: only one slow operation (count, deletion, repair) runs at a time: the other connections are for fast ones.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -60,7 +60,7 @@ pub(crate) enum Job {
 }
 
 impl Job {
-    /// What deletes, mends or counts may look at much before it says anything.
+    /// Returns the time limit: deletions, repairs and counts may read much before the first result.
     fn patience(&self) -> Patience {
         match self {
             Job::Delete(..) | Job::Mend(..) | Job::CountVersions(..) | Job::CountTasks(..) | Job::Spend(..) => Patience::Long,
@@ -75,12 +75,12 @@ pub(crate) struct Jobs {
     wake: Notify,
 }
 
-/// What nobody has begun with.
+/// Jobs that have not begun.
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
     is_closed: bool,
-    /// One that may take long is being done. Another one waits until then: the other lines are for those that may not (DB12).
+    /// A slow job is running; the next one waits, the other connections are for fast jobs (DB12).
     is_long_begun: bool,
 }
 
@@ -92,7 +92,7 @@ impl Jobs {
     pub fn submit(&self, job: Job) {
         {
             let mut state = self.lock();
-            // A busy store must not look like a silent worker (F20), nor like one that is down.
+            // A busy store must not look like a silent worker (F20), or like a database that is down.
             match job {
                 Job::Heartbeat(..) | Job::Check(_) | Job::ReadShare(_) => state.jobs.push_front(job),
                 _ => state.jobs.push_back(job),
@@ -130,7 +130,7 @@ impl Jobs {
     }
 }
 
-/// A job that may take long, until it is done or given up.
+/// Guard of a running slow job, until it ends or is dropped.
 struct Long<'a>(&'a Jobs);
 
 impl Drop for Long<'_> {
@@ -140,7 +140,7 @@ impl Drop for Long<'_> {
     }
 }
 
-/// Serves jobs until there are no more and none will come.
+/// Serves jobs until the queue is closed and empty.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let mut line = Line::new(shared.clone());
     while let Some(job) = shared.jobs.next().await {
@@ -237,23 +237,23 @@ async fn write<T: Send>(
     }
 }
 
-/// Reads at one moment of the database.
+/// Reads in one snapshot of the database.
 async fn read<T: Send>(line: &mut Line, to: &Slot<T>, work: impl AsyncFn(&Db) -> Outcome<T>) {
     read_by(line, to, async |line: &mut Line| read_at_once(line, &work).await).await;
 }
 
-/// What is one statement sees one moment anyway.
+/// Reads without a transaction: a single statement has its own snapshot.
 async fn read_plainly<T: Send>(line: &mut Line, to: &Slot<T>, work: impl AsyncFn(&Db) -> Outcome<T>) {
     read_by(line, to, async |line: &mut Line| work(line.get().await?).await).await;
 }
 
-/// Reads, and once more where the connection turned out to be gone.
+/// Reads, and retries once on a new connection if this one was lost.
 async fn read_by<T: Send>(line: &mut Line, to: &Slot<T>, work: impl AsyncFn(&mut Line) -> Outcome<T>) {
     let mut answer = work(line).await;
     if matches!(&answer, Err(Trouble::Sql(error)) if meaning(error) == Meaning::Lost) {
         let silence = line.silence();
         line.hang_up();
-        // Once more would take as long again (DB11).
+        // A retry would take as long again (DB11).
         answer = match silence {
             Some(error) => Err(error.into()),
             None => work(line).await,
@@ -269,7 +269,7 @@ async fn read_by<T: Send>(line: &mut Line, to: &Slot<T>, work: impl AsyncFn(&mut
 
 async fn read_at_once<T>(line: &mut Line, work: &impl AsyncFn(&Db) -> Outcome<T>) -> Outcome<T> {
     let db = line.get().await?;
-    // The first question goes out together with the BEGIN.
+    // The first query is sent together with BEGIN.
     let begin = db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
     let (begun, answer) = tokio::join!(biased; begin, work(db));
     let is_lost = begun.is_err() || db.execute("COMMIT").await.is_err();
@@ -287,7 +287,7 @@ async fn read_at_once<T>(line: &mut Line, work: &impl AsyncFn(&Db) -> Outcome<T>
 mod tests {
     use super::*;
 
-    /// DB12: whoever counts leaves the other lines to those who have to be quick.
+    /// DB12: counts leave the other connections to fast jobs.
     #[tokio::test]
     async fn of_jobs_that_may_take_long_one_is_done_at_a_time() {
         let jobs = Jobs::default();

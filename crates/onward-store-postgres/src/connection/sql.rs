@@ -1,8 +1,8 @@
 //! Statements and connections.
 //!
-//! Owns how SQL goes out: unnamed statements with their types, so that nothing stays behind on a connection and a pooler may give each
-//! transaction another one. What every batch says is in functions of the database, whose plans any session keeps for itself (ADR 0014).
-//! Must never leave a setting, a lock or a prepared statement on a session.
+//! Owns the way SQL is sent: unnamed statements with explicit types, so that nothing stays on a connection and a pooler may use
+//! another one for each transaction. Statements of every batch are functions of the database, whose plans each session caches
+//! (ADR 0014). Must never leave a setting, a lock or a prepared statement on a session.
 
 use std::rc::Rc;
 
@@ -27,12 +27,12 @@ impl Sql {
         Sql { text: text.into(), values: Vec::new() }
     }
 
-    /// A function of the database with its values, for [`Sql::all`].
+    /// Creates a call of a database function, for [`Sql::all`].
     pub fn call(function: &str) -> Sql {
         Sql::new(format!("onward.{function}"))
     }
 
-    /// One statement that calls them all, as it happens in this order.
+    /// Combines calls into one statement, which runs them in this order.
     pub fn all(calls: Vec<Sql>) -> Sql {
         let mut all = Sql::new("SELECT ");
         for call in calls {
@@ -50,7 +50,7 @@ impl Sql {
         self
     }
 
-    /// More of the statement; `?` stands for the value that comes next.
+    /// Appends text; `?` stands for the value that is added next.
     pub fn also(mut self, text: &str) -> Sql {
         let mark = format!("${}", self.values.len() + 1);
         self.text.push_str(&text.replace('?', &mark));
@@ -114,7 +114,7 @@ impl Sql {
     }
 }
 
-/// A connection. When it is dropped or breaks, the server ends whatever transaction was open on it.
+/// A connection. When it is dropped or breaks, the server rolls its open transaction back.
 pub(crate) struct Db {
     client: Client,
     watch: Rc<Watch>,
@@ -126,14 +126,14 @@ impl Db {
         Db::hearing(entrance, |_| {}).await
     }
 
-    /// A connection on which everything is heard that is notified on our channel.
+    /// Opens a connection that receives the notifications on our channel.
     pub async fn listening(entrance: &Entrance) -> Outcome<(Db, UnboundedReceiver<String>)> {
         let (db, heard) = Db::deaf(entrance).await?;
         db.execute("LISTEN onward").await?;
         Ok((db, heard))
     }
 
-    /// The same without listening; the other end stays open for as long as the connection.
+    /// Opens a connection without LISTEN; the receiver stays open as long as the connection.
     pub async fn deaf(entrance: &Entrance) -> Outcome<(Db, UnboundedReceiver<String>)> {
         let (to, heard) = unbounded_channel();
         let hear = move |message| {
@@ -147,7 +147,7 @@ impl Db {
     async fn hearing(entrance: &Entrance, heard: impl FnMut(AsyncMessage) + 'static) -> Outcome<Db> {
         let (client, connection, _counted) = entrance.dial().await?;
         let watch = Watch::new(entrance.silence_max());
-        // It ends with the client, or with an error that the client's next call meets.
+        // Ends with the client, or with an error that the client's next call returns.
         tokio::task::spawn_local(carry(connection, watch.clone(), heard));
         Ok(Db { client, watch, _counted })
     }
@@ -156,18 +156,18 @@ impl Db {
         self.client.is_closed()
     }
 
-    /// What it means that the connection is lost, where it was given up because the database said nothing any more.
+    /// Returns the error to report if the connection was dropped because the database was silent for too long.
     pub fn silence(&self) -> Option<StoreError> {
         let seconds = self.watch.limit().as_secs_f32();
-        self.watch.was_silent().then(|| StoreError::Unavailable { why: format!("it has not answered for {seconds} s") })
+        self.watch.was_silent().then(|| StoreError::Unavailable { why: format!("no response for {seconds} s") })
     }
 
-    /// Whatever is asked from now on may take so long.
+    /// Sets the time limit of the statements that follow.
     pub fn be(&self, patience: Patience) {
         self.watch.be(patience);
     }
 
-    /// The same for what is asked while `work` lasts.
+    /// Runs `work` with this time limit for its statements.
     pub async fn with<T>(&self, patience: Patience, work: impl Future<Output = T>) -> T {
         let before = self.watch.be(patience);
         let done = work.await;
@@ -182,14 +182,14 @@ impl Db {
         self.client.query_typed(&sql.text, &values).await
     }
 
-    /// Without values, and without an answer.
+    /// Executes statements without values and discards their results.
     pub async fn execute(&self, text: &str) -> Result<(), Error> {
         let _wait = self.watch.wait();
         self.client.batch_execute(text).await
     }
 
-    /// Sends `first`, the statements and `last` in one go, and waits for all answers. The first error counts: behind it the server
-    /// does nothing, and a COMMIT undoes.
+    /// Sends `first`, the statements and `last` at once and waits for all results. Returns the first error: the server skips
+    /// everything after it, and COMMIT rolls back.
     pub async fn pipeline(&self, first: Option<&str>, statements: &[Sql], last: Option<&str>) -> Result<Vec<Vec<Row>>, Error> {
         let begin = async {
             match first {

@@ -1,12 +1,12 @@
-//! How long the database may be silent while somebody waits for it.
+//! Time limit for a database that does not respond.
 //!
-//! Owns the end of a connection on which nothing moves any more, because the process at its other end stands still or whatever is in
-//! between swallows everything: whoever waits is told that the connection is lost. Must never take a database for dead because this
-//! process itself stood still, nor end what is known to take long.
+//! Owns the end of a connection on which nothing moves, because the process at its other end has stopped or the network drops
+//! everything: pending statements fail as lost. Must never give up a database because this process itself was suspended, and
+//! never end a statement that is known to be slow.
 //!
 //! Invariants:
-//! - DB11: every statement ends, with an answer or as lost, when nothing has moved on its connection for as long as it may take. What is
-//!   known to take long may take longer; changes of the tables may take as long as they want.
+//! - DB11: every statement ends, with a result or as lost, when nothing has moved on its connection for its time limit. Slow
+//!   statements have a longer limit, migrations none.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -20,19 +20,19 @@ use tokio_postgres::{AsyncMessage, Connection, Socket};
 
 use crate::connection::tls::Stream;
 
-/// Silence is counted in parts: a process that stood still itself wakes up to one part that is over, and not to all of them.
+/// Number of parts of the limit: a process that was suspended wakes up to one elapsed part, not to all of them.
 const PARTS: u32 = 4;
-/// By how much longer a statement may be silent that is known to take long.
+/// Factor of the limit for slow statements.
 const LONG: u32 = 20;
 
-/// What is known of how long a statement takes.
+/// Time limit class of statements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Patience {
     #[default]
     Usual,
-    /// It may read or delete much before it says anything.
+    /// May read or delete much before its first result.
     Long,
-    /// It changes tables, or waits for others who do.
+    /// Changes tables, or waits for a concurrent migration.
     Endless,
 }
 
@@ -46,7 +46,7 @@ impl Patience {
     }
 }
 
-/// What the two ends of a connection in this process know of each other.
+/// State that the client and the driver task of a connection share.
 pub(crate) struct Watch {
     limit: Duration,
     waiting: Cell<usize>,
@@ -59,18 +59,18 @@ impl Watch {
         Rc::new(Watch { limit, waiting: Cell::default(), patience: Cell::default(), was_silent: Cell::default() })
     }
 
-    /// What is asked from now on may take so long; returns what it was before.
+    /// Sets the time limit of the statements that follow; returns the previous one.
     pub fn be(&self, patience: Patience) -> Patience {
         self.patience.replace(patience)
     }
 
-    /// Somebody waits for as long as what this returns is there.
+    /// Marks a statement as pending until the returned guard is dropped.
     pub fn wait(&self) -> impl Drop + '_ {
         self.waiting.set(self.waiting.get() + 1);
         Wait(self)
     }
 
-    /// Whether the connection was given up because nothing came any more.
+    /// Returns whether the connection was dropped because of silence.
     pub fn was_silent(&self) -> bool {
         self.was_silent.get()
     }
@@ -88,7 +88,7 @@ impl Drop for Wait<'_> {
     }
 }
 
-/// Carries what goes over a connection until it ends, or until it has been silent for too long while somebody waits (DB11).
+/// Drives a connection until it ends, or until it was silent for too long with a statement pending (DB11).
 pub(crate) async fn carry(mut connection: Connection<Socket, Stream>, watch: Rc<Watch>, mut heard: impl FnMut(AsyncMessage)) {
     let part = watch.limit / PARTS;
     let mut timer = pin!(tokio::time::sleep(part));
@@ -98,19 +98,19 @@ pub(crate) async fn carry(mut connection: Connection<Socket, Stream>, watch: Rc<
         while let Poll::Ready(message) = connection.poll_message(cx) {
             match message {
                 Some(Ok(message)) => heard(message),
-                // Whoever waits meets the error.
+                // Pending statements fail with the error.
                 Some(Err(_)) | None => return Poll::Ready(()),
             }
         }
-        // Whatever else has woken us has moved something: bytes that came, room for more of them, a question.
+        // Any other wakeup is progress: received bytes, room to send, a new statement.
         if !is_part_over {
             silent = 0;
             return Poll::Pending;
         }
-        // One that nobody has any more says goodbye in as much time.
+        // A connection without a client has as much time to close.
         let is_waited_for = watch.waiting.get() > 0 || Rc::strong_count(&watch) == 1;
         silent = if is_waited_for { silent + 1 } else { 0 };
-        // The first part may have begun before the question.
+        // The first part may have begun before the statement.
         if silent > watch.patience.get().parts_max() {
             watch.was_silent.set(true);
             return Poll::Ready(());

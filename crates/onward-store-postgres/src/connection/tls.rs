@@ -1,11 +1,11 @@
-//! TLS to the database, with the words of libpq: `sslmode` and `sslrootcert` in the address.
+//! TLS to the database, with the settings of libpq: `sslmode` and `sslrootcert` in the address.
 //!
-//! Owns which certificate is trusted for what. Must never send a password before the certificate was judged, and never speak plainly
-//! where the address asks for more (TP1).
+//! Owns which certificate is trusted. Must never send a password before the certificate was verified, and never send plain text
+//! if the address requires TLS (TP1).
 //!
 //! Invariants:
-//! - TP1: with `require` nothing goes over a connection that is not encrypted; with `verify-ca` and `verify-full` nothing before the
-//!   server's certificate is known to come from a CA that is trusted, and with `verify-full` to be for the host that was named.
+//! - TP1: with `require`, nothing is sent over an unencrypted connection; with `verify-ca` and `verify-full`, nothing before the
+//!   server's certificate is known to come from a trusted CA, and with `verify-full` to match the host name.
 
 use std::future::Future;
 use std::io;
@@ -27,43 +27,43 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::server::ParsedCertificate;
 use tokio_rustls::rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// What libpq calls the certificates that the system trusts.
+/// Name of libpq for the system's CA certificates.
 const SYSTEM: &str = "system";
 
-/// What an address says about TLS.
+/// TLS settings of an address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Wish {
     pub mode: Option<String>,
-    /// A file with certificates of CAs, or `system`.
+    /// A file with CA certificates, or `system`.
     pub root: Option<String>,
 }
 
-/// What is asked of a certificate.
+/// Certificate verifier.
 #[derive(Debug)]
 struct Judge {
     provider: Arc<CryptoProvider>,
-    /// Without it, any certificate will do.
+    /// Without it, any certificate is accepted.
     trust: Option<Trust>,
 }
 
 #[derive(Debug)]
 struct Trust {
     roots: RootCertStore,
-    /// As they are in the file: a certificate that is in there itself needs no signature of another.
+    /// Certificates of the file: one that is listed itself needs no signature.
     named: Vec<CertificateDer<'static>>,
     checks_name: bool,
 }
 
-/// How connections are secured.
+/// TLS configuration of connections.
 #[derive(Clone)]
 pub(crate) struct Tls {
     connector: TlsConnector,
-    /// Where trust comes from, for people.
+    /// Source of the trusted certificates, for messages.
     from: Arc<str>,
 }
 
 impl Wish {
-    /// The way to connect, and whether it may be a plain one.
+    /// Returns the mode of the driver and the TLS configuration. Fails if `sslmode` is invalid or no CA certificate is found.
     pub fn grant(&self) -> Result<(SslMode, Tls), StoreError> {
         let root = self.root.as_deref();
         let (mode, judges, checks_name) = match self.mode.as_deref() {
@@ -74,7 +74,7 @@ impl Wish {
             Some("verify-ca") => (SslMode::Require, true, false),
             Some("verify-full") => (SslMode::Require, true, true),
             Some(_) => {
-                let why = "its address has an `sslmode` that is none of disable, prefer, require, verify-ca and verify-full";
+                let why = "invalid `sslmode` in its address: use disable, prefer, require, verify-ca or verify-full";
                 return Err(StoreError::DatabaseUnusable { why: why.to_owned() });
             }
         };
@@ -95,7 +95,7 @@ impl Trust {
         if root == SYSTEM {
             trust.roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             return match trust.roots.is_empty() {
-                true => Err(untrusted("this system trusts no CA; name a file with `sslrootcert`".to_owned())),
+                true => Err(untrusted("the system has no CA certificates; set `sslrootcert` to a file".to_owned())),
                 false => Ok(trust),
             };
         }
@@ -103,7 +103,7 @@ impl Trust {
         trust.named = certs.map_err(|error| untrusted(format!("{root} cannot be read: {error}")))?;
         let (added, _) = trust.roots.add_parsable_certificates(trust.named.iter().cloned());
         match added {
-            0 => Err(untrusted(format!("{root} has no certificate in it"))),
+            0 => Err(untrusted(format!("{root} contains no certificate"))),
             _ => Ok(trust),
         }
     }
@@ -153,7 +153,7 @@ impl ServerCertVerifier for Judge {
     }
 }
 
-/// Why there is no secure connection. It is not the network: asking again changes nothing.
+/// Reason why there is no secure connection. It is not the network, so retrying does not help.
 #[derive(Debug)]
 pub(crate) struct Untrusted(pub String);
 
@@ -169,7 +169,7 @@ fn untrusted(why: String) -> StoreError {
     StoreError::DatabaseUntrusted { why }
 }
 
-/// One connection to be.
+/// The handshake of one connection.
 pub(crate) struct Handshake {
     tls: Tls,
     host: String,
@@ -193,7 +193,7 @@ impl TlsConnect<Socket> for Handshake {
     fn connect(self, socket: Socket) -> Self::Future {
         Box::pin(async move {
             let name = ServerName::try_from(self.host.clone());
-            let name = name.map_err(|_| Untrusted(format!("`{}` is no name that a certificate can be for", self.host)))?;
+            let name = name.map_err(|_| Untrusted(format!("`{}` is not a valid TLS server name", self.host)))?;
             match self.tls.connector.connect(name, socket).await {
                 Ok(stream) => Ok(Stream(Box::new(stream))),
                 Err(error) => Err(self.explain(error)),
@@ -203,17 +203,17 @@ impl TlsConnect<Socket> for Handshake {
 }
 
 impl Handshake {
-    /// What was wrong with the certificate, in words; another error is the network's.
+    /// Converts a certificate error to a readable one; other errors come from the network.
     fn explain(&self, error: io::Error) -> Box<dyn std::error::Error + Sync + Send> {
         let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
         let Some(Error::InvalidCertificate(wrong)) = inner else { return error.into() };
         let (host, from) = (&self.host, &self.tls.from);
         let why = match wrong {
             CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-                format!("the certificate of {host} comes from no CA that {from} has")
+                format!("the certificate of {host} is not signed by a CA of {from}")
             }
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-                format!("the certificate that {host} shows is for another name")
+                format!("the certificate of {host} is for another name")
             }
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
                 format!("the certificate of {host} has expired")
@@ -224,11 +224,11 @@ impl Handshake {
     }
 }
 
-/// A connection that is encrypted.
+/// An encrypted connection.
 pub(crate) struct Stream(Box<tokio_rustls::client::TlsStream<Socket>>);
 
 impl tokio_postgres::tls::TlsStream for Stream {
-    /// None: the certificate's own words about how to hash it would have to be read for that. TP1 does not need it.
+    /// Returns none: it would require parsing the certificate for its hash algorithm. TP1 does not need it.
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }

@@ -1,9 +1,9 @@
-//! One transaction, from BEGIN to COMMIT, and again if somebody was in the way.
+//! One transaction, from BEGIN to COMMIT, with retries.
 //!
 //! Invariants:
-//! - DB6: nobody is answered, and no listener is called, before COMMIT has returned.
-//! - DB7 (L5): a connection that is lost before COMMIT was sent has changed nothing, and the work is done again; one that is lost behind it
-//!   leaves an outcome that nobody knows, and whoever asked is told so.
+//! - DB6: callers get no response, and listeners no call, before COMMIT has returned.
+//! - DB7 (L5): a connection lost before COMMIT was sent has changed nothing, and the work is repeated; after that the outcome is
+//!   unknown, and the caller gets an error that says so.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -21,30 +21,30 @@ use onward_core::{RunKey, Timestamp};
 use onward_store::StoreError;
 use onward_store::kept::News;
 
-/// How often a transaction is tried.
+/// Maximum number of attempts.
 const TRIES_MAX: u32 = 12;
-/// The longest pause between two tries.
+/// Maximum pause between two attempts.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// What a transaction needs before it begins.
+/// Requirements of a transaction, known before it begins.
 #[derive(Clone, Default)]
 pub(crate) struct Wants {
     pub keys: Vec<RunKey>,
-    /// Those of the keys whose open children have to be known, because they may end.
+    /// Those of `keys` whose open children are read, because the runs may end.
     pub parents: Vec<RunKey>,
-    /// How many runs it may make.
+    /// Number of runs that it may create.
     pub fresh: usize,
 }
 
-/// What became of a transaction that did not happen.
+/// Failure of a transaction.
 pub(crate) enum Fate {
-    /// Nothing was written, and this is what to say.
+    /// Nothing was written; the error for the caller.
     Undone(StoreError),
-    /// Nothing was written, because one of several met something damaged, or asked for something that the database does not take.
+    /// Nothing was written, because one operation found damaged data or was rejected by the database.
     Damaged(StoreError),
-    /// The code panicked.
+    /// The code panicked; nothing was written.
     Panicked(String),
-    /// Nobody knows.
+    /// The outcome is unknown.
     Unknown(String),
 }
 
@@ -58,7 +58,7 @@ impl Fate {
     }
 }
 
-/// A connection that is made when it is needed, and made again when it broke.
+/// A connection that is opened on demand, and again after it broke.
 pub(crate) struct Line {
     shared: Arc<Shared>,
     db: Option<Db>,
@@ -70,7 +70,7 @@ impl Line {
         Line { shared, db: None, patience: Patience::Usual }
     }
 
-    /// What is asked from now on may take so long.
+    /// Sets the time limit of the statements that follow.
     pub fn be(&mut self, patience: Patience) {
         self.patience = patience;
     }
@@ -88,24 +88,24 @@ impl Line {
         &self.shared
     }
 
-    /// What it means that the connection is lost, where it was given up because the database said nothing any more.
+    /// Returns the error to report if the connection was dropped because the database was silent for too long.
     pub fn silence(&self) -> Option<StoreError> {
         self.db.as_ref().and_then(Db::silence)
     }
 
-    /// Does not use the connection again: what is open on it, the server undoes.
+    /// Drops the connection; the server rolls its open transaction back.
     pub fn hang_up(&mut self) {
         self.db = None;
     }
 }
 
-/// What is told to listeners after a transaction.
+/// Changes that are published after a transaction.
 pub(crate) struct Aftermath {
     pub news: Vec<News>,
     pub due: Option<Timestamp>,
 }
 
-/// Runs `work` in a transaction, and again as long as that may help.
+/// Runs `work` in a transaction, with retries as long as they may help.
 pub(crate) async fn transact<T>(
     shared: &Shared,
     line: &mut Line,
@@ -141,12 +141,12 @@ pub(crate) async fn transact<T>(
         if is_unknown && meaning == Meaning::Lost {
             return Err(Fate::Unknown(describe(&error))); // DB7
         }
-        // Once more would take as long again.
+        // A retry would take as long again.
         if let Some(error) = silence {
             return Err(Fate::Undone(error)); // DB11
         }
         if meaning == Meaning::Other {
-            return Err(Fate::Damaged(told(&error))); // DB8: its neighbors are not to blame
+            return Err(Fate::Damaged(told(&error))); // DB8: the batch is split
         }
         if attempt >= TRIES_MAX || !matches!(meaning, Meaning::Again | Meaning::Lost) {
             return Err(Fate::Undone(told(&error)));
@@ -157,7 +157,7 @@ pub(crate) async fn transact<T>(
     unreachable!("the last try returns")
 }
 
-/// Longer each time, and never the same for two who are in each other's way.
+/// Returns a pause that grows with the attempts, with jitter, so that conflicting transactions spread.
 fn pause(attempt: u32) -> Duration {
     let millis = 1u64 << attempt.min(9);
     let spread = std::hash::BuildHasher::hash_one(&std::collections::hash_map::RandomState::new(), attempt) % millis;
@@ -185,7 +185,7 @@ async fn attempt_once<T>(
     Ok((answer, after))
 }
 
-/// Begins, and once more where the database turned out to be another one (DB9).
+/// Begins a transaction, and once more if the database turned out to be restored or replaced (DB9).
 async fn begin<'c>(shared: &Shared, db: &'c Db, wants: &Wants) -> Outcome<Scene<'c>> {
     let scene = Scene::begin(db, &shared.judge, &shared.entrance.lineage, wants).await?;
     match shared.entrance.lineage.judge(scene.sight) {
@@ -205,7 +205,7 @@ async fn begin<'c>(shared: &Shared, db: &'c Db, wants: &Wants) -> Outcome<Scene<
 }
 
 async fn undo(line: &mut Line) {
-    // A line that is not up has nothing to undo.
+    // Without a connection there is nothing to roll back.
     let Some(db) = &line.db else { return };
     if db.execute("ROLLBACK").await.is_err() {
         line.hang_up();

@@ -1,10 +1,10 @@
-//! What other servers are told, and what they tell.
+//! Sending and receiving of notifications.
 //!
-//! Owns the one connection that listens, and what is said on it. Hints go out after the commit, on their own: they are never needed, and
-//! a NOTIFY inside of a transaction would make all such commits of the database wait for each other. As long as nobody else is heard,
-//! none are sent. Letters to everybody (`onward.letters`) are rows with a hint; where hints do not get through, they are looked for.
+//! Owns the connection that listens and sends. Notifications are sent after the commit, in a separate transaction: they are
+//! optional, and a NOTIFY inside of transactions would serialize all their commits. While no other server is heard, none are
+//! sent. Cluster broadcasts (`onward.letters`) are rows with a notification; if notifications do not arrive, the rows are polled.
 //!
-//! A server that cannot hear itself, because a pooler stands in between or the connection is gone, cannot hear others either.
+//! A server that does not receive its own notifications, because of a pooler or a lost connection, receives none of others.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,14 +21,14 @@ use crate::error::Outcome;
 use crate::notify::message::{Words, parse};
 use crate::shared::Shared;
 
-/// How long what is to be sent waits for company.
+/// Delay that lets notifications accumulate.
 const PACE: Duration = Duration::from_millis(5);
-/// How often a server says that it is there, and for how long it is believed.
+/// Interval of a server's announcements, and how long one counts.
 const HELLO_EVERY: Duration = Duration::from_secs(10);
 const BELIEVED_FOR: Duration = Duration::from_secs(30);
-/// How often a server that hears nothing looks for letters, and how long a broken connection is left alone.
+/// Interval of polling for broadcasts without notifications, and delay before a broken connection is replaced.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// For how long a letter is there. Who has not read it by then was not there.
+/// Lifetime of a broadcast; a server that has not read it by then was down.
 pub(crate) const LETTER_MILLIS: i64 = 30_000;
 
 #[derive(Default)]
@@ -39,12 +39,12 @@ pub(crate) struct Hints {
 
 #[derive(Default)]
 struct State {
-    /// What is to be sent.
+    /// The notification to send next.
     words: Words,
     /// When another server was last heard, and when this one.
     others_at: Option<Instant>,
     own_at: Option<Instant>,
-    /// The letters that were read, or written here.
+    /// Broadcasts that were read, or written here.
     read: BTreeSet<i64>,
 }
 
@@ -69,7 +69,7 @@ impl Hints {
         self.wake.notify_one();
     }
 
-    /// A letter was written here: the others are told to read it.
+    /// Queues the notification for a broadcast that was written here.
     pub fn add_letter(&self, number: i64) {
         let mut state = self.lock();
         state.words.letters.insert(number);
@@ -78,7 +78,7 @@ impl Hints {
         self.wake.notify_one();
     }
 
-    /// Whether what others say gets here: this server hears itself.
+    /// Returns whether notifications arrive: this server receives its own.
     pub fn can_hear(&self) -> bool {
         self.lock().own_at.is_some_and(|at| at.elapsed() < BELIEVED_FOR)
     }
@@ -88,11 +88,11 @@ impl Hints {
     }
 }
 
-/// Listens and sends for as long as the store is open; comes again when the connection breaks.
+/// Listens and sends while the store is open; reconnects when the connection breaks.
 pub(crate) async fn run(shared: Arc<Shared>, listen: bool) {
     let mut is_first = true;
     loop {
-        // Until somebody listens here there is nobody to tell.
+        // Without listeners there is nothing to receive for.
         while !shared.has_listeners() {
             shared.hints.wake.notified().await;
         }
@@ -138,7 +138,7 @@ async fn send(shared: &Shared, db: &Db, hello: bool) -> Outcome<()> {
         return Ok(());
     }
     let sql = Sql::new("SELECT pg_notify('onward', $1)").text(words.payload(&shared.server));
-    // What is only a hint need not wait for the disk.
+    // A notification need not wait for the disk.
     db.pipeline(Some("BEGIN; SET LOCAL synchronous_commit = off"), &[sql], Some("COMMIT")).await?;
     Ok(())
 }
@@ -159,7 +159,7 @@ async fn hear(shared: &Shared, db: &Db, payload: &str) -> Outcome<()> {
         send(shared, db, true).await?;
     }
     let words = heard.words;
-    // What a task says is heard before what became of it.
+    // Broadcasts, the output of a task for example, come before the end of the task.
     if !words.letters.is_empty() {
         read_letters(shared, db, Some(words.letters)).await?;
     }
@@ -178,8 +178,8 @@ async fn hear(shared: &Shared, db: &Db, payload: &str) -> Outcome<()> {
     Ok(())
 }
 
-/// Reads the letters of these numbers, or all that are there. None is told twice; no number is taken for an end, because a letter with a
-/// lower one may come later.
+/// Reads the broadcasts with these numbers, or all. Each is published once. No number is used as a cursor, because a broadcast
+/// with a lower number may be committed later.
 async fn read_letters(shared: &Shared, db: &Db, numbers: Option<BTreeSet<i64>>) -> Outcome<()> {
     let sql = match numbers {
         Some(numbers) => {

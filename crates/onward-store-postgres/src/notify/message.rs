@@ -1,13 +1,13 @@
-//! The words on the channel: what changed, in the few kilobytes that a notification takes.
+//! The payload of a notification: what changed, within its size limit.
 //!
-//! A hint may be lost and says only where to look. Where not everything fits, it says that something was left out.
+//! A notification may be lost and only names where to look. If not everything fits, it says that something is left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::{Namespace, RunId, RunKey, Timestamp};
 use onward_store::kept::News;
 
-/// A notification has room for 8,000 bytes.
+/// Below the limit of PostgreSQL, 8,000 bytes.
 const PAYLOAD_BYTES_MAX: usize = 7_900;
 
 #[derive(Debug, Default, PartialEq)]
@@ -16,11 +16,11 @@ pub(crate) struct Words {
     pub has_deliveries: bool,
     /// Namespaces in which a run or a task waits to be claimed.
     pub work: BTreeSet<Namespace>,
-    /// Runs that have grown, and whether that ended them.
+    /// Runs that have grown, and whether they ended.
     pub grown: BTreeMap<RunKey, bool>,
-    /// Letters to everybody, by number.
+    /// Cluster broadcasts, by number.
     pub letters: BTreeSet<i64>,
-    /// More happened than could be said.
+    /// Something is left out.
     pub is_cut: bool,
 }
 
@@ -48,7 +48,7 @@ impl Words {
         }
     }
 
-    /// What most want to hear first.
+    /// Encodes the payload, the most important changes first.
     pub fn payload(&self, server: &str) -> String {
         let mut text = server.to_owned();
         let mut is_cut = self.is_cut;
@@ -61,7 +61,7 @@ impl Words {
         self.has_deliveries.then(|| say("o".to_owned()));
         self.work.iter().for_each(|namespace| say(format!("w{}", namespace.as_str())));
         for (run, ends) in &self.grown {
-            // Neither part of a key can have a control character in it.
+            // Neither part of a key contains a control character.
             let letter = if *ends { 'e' } else { 'g' };
             say(format!("{letter}{}\t{}", run.namespace.as_str(), run.id.as_str()));
         }
@@ -72,7 +72,7 @@ impl Words {
     }
 }
 
-/// What cannot be read, from whomever, is passed over.
+/// Decodes a payload; unknown or invalid lines are skipped.
 pub(crate) fn parse(payload: &str) -> Option<Heard> {
     let mut lines = payload.split('\n');
     let server = lines.next()?.to_owned();
@@ -105,7 +105,7 @@ mod tests {
         RunKey::new(Namespace::default(), RunId::new(id).expect("a good id"))
     }
 
-    /// Every session of the database may notify (S35).
+    /// Any session of the database may notify (S35).
     #[test]
     fn mutated_notifications_never_panic_and_read_back() {
         let sample = "me\nd7\nl3\nl4\no\nwdefault\nedefault\ta b\ngdefault\tc/d";

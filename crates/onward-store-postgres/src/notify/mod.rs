@@ -1,4 +1,4 @@
-//! LISTEN and NOTIFY: what servers of one database announce to each other.
+//! LISTEN and NOTIFY between the servers of one database.
 
 pub(crate) mod listener;
 pub(crate) mod message;

@@ -1,19 +1,19 @@
-//! What an idle server need not ask.
+//! Queries that an idle server can skip.
 //!
-//! A server looks once a second for what is due, for news and for work, and mostly there is nothing. The look for what is due also says
-//! whether there is anything else; while that is fresh and nothing was heard since, the other looks are answered without the database.
-//! Must never hide anything for longer than a look takes: only a server that hears the others relies on it, and what is done through
-//! this server itself ends it before anybody is answered.
+//! A server polls once a second for due work, outbox messages and claimable work, and mostly there is none. The query for due
+//! work also returns whether the others exist; while that result is fresh and no notification came since, the other queries are
+//! answered without the database. Must never hide work for longer than one polling interval: only a server that receives
+//! notifications relies on the result, and a write through this server invalidates it before the caller gets a response.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use onward_store::kept::News;
 
-/// A little more than the pause between two looks.
+/// Slightly more than the polling interval.
 const FRESH_FOR: Duration = Duration::from_millis(1_500);
 
-/// What may be waiting.
+/// Sort of work that may be waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiting {
     Deliveries,
@@ -21,7 +21,7 @@ pub(crate) enum Waiting {
     Tasks,
 }
 
-/// What a look found.
+/// Result of the query for due work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     pub deliveries: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Pulse(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// Counts what ends a look's worth.
+    /// Number of invalidations.
     count: u64,
     last: Option<(Instant, Found)>,
 }
@@ -44,12 +44,12 @@ impl Pulse {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Call before the look.
+    /// Begins a look; must be called before its query.
     pub fn begin(&self) -> u64 {
         self.lock().count
     }
 
-    /// Keeps what the look found, unless something has happened since it began.
+    /// Stores the result, unless it was invalidated since the look began.
     pub fn end(&self, begun: u64, found: Found) {
         let mut state = self.lock();
         if state.count == begun {
@@ -57,7 +57,7 @@ impl Pulse {
         }
     }
 
-    /// Something happened: whoever wants to know has to look.
+    /// Invalidates the stored result.
     pub fn stir(&self) {
         let mut state = self.lock();
         state.count += 1;
@@ -71,7 +71,7 @@ impl Pulse {
         }
     }
 
-    /// Whether nothing of the kind can be waiting.
+    /// Returns whether a fresh result shows that no such work waits.
     pub fn is_quiet(&self, what: Waiting) -> bool {
         let state = self.lock();
         let found = state.last.filter(|(at, _)| at.elapsed() < FRESH_FOR).map(|(_, found)| found);
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn a_look_that_something_came_into_is_worth_nothing() {
         let pulse = Pulse::default();
-        assert!(!pulse.is_quiet(Waiting::Runs), "nobody has looked");
+        assert!(!pulse.is_quiet(Waiting::Runs), "no look yet");
         let begun = pulse.begin();
         pulse.end(begun, Found { deliveries: true, ..Found::default() });
         assert!(pulse.is_quiet(Waiting::Runs) && pulse.is_quiet(Waiting::Tasks) && !pulse.is_quiet(Waiting::Deliveries));

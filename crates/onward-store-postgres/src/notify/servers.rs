@@ -1,4 +1,4 @@
-//! Servers that share the database: who is there, and letters from one to all.
+//! The servers that share the database, and broadcasts to all of them.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// Those that were heard of in time; the others are forgotten on the way.
+    /// Returns the servers whose announcement has not expired, and deletes the others.
     pub async fn list_servers(&mut self) -> Outcome<Vec<ServerInfo>> {
         let now = self.now.0 as i64;
         let statements = [
@@ -50,7 +50,7 @@ impl Scene<'_> {
         answers.last().into_iter().flatten().map(read).collect()
     }
 
-    /// Lays a letter down for everybody, and removes old ones. Returns its number.
+    /// Writes a broadcast and deletes old ones. Returns its number.
     pub async fn put_letter(&mut self, message: &[u8]) -> Outcome<i64> {
         let now = self.now.0 as i64;
         let statements = [

@@ -1,6 +1,6 @@
-//! Lists: runs newest first, open questions oldest first.
+//! Lists of runs, open questions, tasks, deleted runs and kinds.
 //!
-//! Must never skip rows by counting: a page begins where the one before ended, by key.
+//! Must never skip rows by offset: a page begins after the last key of the previous one.
 
 use onward_core::run::Wait;
 use onward_core::task::{Task, TaskCount};
@@ -28,7 +28,7 @@ pub(crate) async fn list_runs(db: &Db, query: &RunQuery) -> Outcome<RunPage> {
     if statuses.is_empty() {
         statuses.push(None);
     }
-    // One index range each, merged: several statuses in one statement would sort everything that matches.
+    // One index range per status, merged: several statuses in one statement would sort all matches.
     let mut found = Vec::new();
     for status in statuses {
         for row in db.query(&select(query, status, before, wanted)).await? {
@@ -42,14 +42,14 @@ pub(crate) async fn list_runs(db: &Db, query: &RunQuery) -> Outcome<RunPage> {
     Ok(RunPage { runs: found, next })
 }
 
-/// The statement for one range of an index.
+/// Builds the statement for one index range.
 pub(crate) fn select(query: &RunQuery, status: Option<Status>, before: Option<(u64, &str)>, wanted: usize) -> Sql {
     let text = "SELECT r.rk, r.ns, r.id, r.head, r.worker IS NOT NULL FROM onward.runs r WHERE r.ns = ?";
     let mut sql = Sql::new("").also(text).text(query.namespace.as_str());
     sql = match status {
         None => sql,
         Some(Status::Pending) => sql.also(" AND r.status = 0 AND r.worker IS NULL"),
-        // A held run is stored as pending; of external runs it is stored.
+        // A held run is stored as pending; external runs are stored as running.
         Some(Status::Running) => sql.also(" AND (r.status = 0 AND r.worker IS NOT NULL OR r.status = 1)"),
         Some(status) => sql.also(" AND r.status = ?").small(i16::from(status.number())),
     };
@@ -77,7 +77,8 @@ pub(crate) fn select(query: &RunQuery, status: Option<Status>, before: Option<(u
     sql.also(" ORDER BY r.created DESC, r.id DESC LIMIT ?").number(limit_number(wanted))
 }
 
-/// A run whose row is damaged is listed as its log tells it: it must be seen to be dealt with.
+/// Returns the head of a listed run. If its row is damaged, the head is rebuilt from the log, so that an operator can find the
+/// run.
 async fn read_head(db: &Db, row: &Row) -> Outcome<Option<RunHead>> {
     let Ok(key) = row_key(row, 1) else { return Ok(None) };
     let head = match unseal_head(&key, row.get(3)) {
@@ -97,7 +98,7 @@ async fn rebuild(db: &Db, rk: i64, key: RunKey) -> Outcome<Option<RunHead>> {
     }
 }
 
-/// The runs that a worker holds; one that cannot be read is left to whoever asks for it.
+/// Returns the runs that a worker holds; unreadable ones are skipped and reported by operations on them.
 pub(crate) async fn list_leases(db: &Db, worker: &WorkerId) -> Outcome<Vec<(RunKey, Epoch)>> {
     let text = "SELECT r.ns, r.id, r.head, l.floor FROM onward.runs r, onward.lineage l WHERE l.only_one AND r.worker = $1";
     let rows = db.query(&Sql::new(text).text(worker.as_str())).await?;
@@ -120,7 +121,7 @@ pub(crate) async fn count_versions(db: &Db, namespace: &Namespace) -> Outcome<Ve
 }
 
 pub(crate) async fn count_tasks(db: &Db, namespace: &Namespace) -> Outcome<Vec<TaskCount>> {
-    // A task of a paused run waits too.
+    // Tasks of paused runs count as queued.
     let text = "SELECT queue, kind, count(*) FILTER (WHERE state IN (0, 3, 4)), count(*) FILTER (WHERE state = 1),
         count(*) FILTER (WHERE state = 2), min(visible) FILTER (WHERE state IN (0, 3, 4))
       FROM onward.tasks WHERE ns = $1 GROUP BY queue, kind ORDER BY queue, kind";
@@ -162,7 +163,7 @@ pub(crate) async fn list_waits(db: &Db, query: &WaitQuery) -> Outcome<Vec<Wait>>
     sql = sql.also(" ORDER BY w.requested, w.id, w.place LIMIT ?").number(limit_number(page(query.limit)));
     let mut found = Vec::new();
     for row in db.query(&sql).await? {
-        // A damaged question is never left out without a word.
+        // A damaged question is reported, never left out.
         let wait: Wait = unseal("a wait", row.get(1))?;
         let wait = if query.matches(&wait) { whole(db, row.get(0), wait, query.run.is_some()).await? } else { None };
         found.extend(wait);
@@ -190,7 +191,8 @@ pub(crate) async fn list_tasks(db: &Db, query: &TaskQuery) -> Outcome<Vec<Task>>
     Ok(found)
 }
 
-/// Where a large payload is damaged, the log that has it is too, and whoever asks for the run is told; the others can be listed.
+/// Restores large payloads. If one is damaged, the log that has it is damaged, too: reported if its run was queried, else left
+/// out.
 async fn whole<C: Carrier>(db: &Db, rk: i64, carrier: C, is_asked_for: bool) -> Outcome<Option<C>> {
     match blobs::restore(db, rk, carrier).await {
         Err(Trouble::Refused(StoreError::Corrupt { .. })) if !is_asked_for => Ok(None),

@@ -1,4 +1,4 @@
-//! Reads: lists, and everything of one run.
+//! Reads: lists, and the data of one run.
 
 pub(crate) mod list;
 pub(crate) mod reader;

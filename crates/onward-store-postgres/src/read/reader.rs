@@ -1,5 +1,4 @@
-//! Reading what is kept of one run. Each read sees one moment of the database, so a run that is being deleted is seen whole or not at
-//! all (L20).
+//! Reads of one run. Each has one snapshot, so a run that is being deleted is read completely or not at all (L20).
 
 use onward_core::run::Delivery;
 use onward_core::{Index, Record, RunHead, RunKey, Status, Timestamp};
@@ -13,18 +12,16 @@ use crate::write::blobs;
 use crate::write::claim::limit_number;
 use crate::write::load::row_key;
 
-/// Whether the database takes writes: a standby answers, and takes none.
+/// Checks that the database accepts writes: a standby responds, but accepts none.
 pub(crate) async fn check(db: &Db) -> Outcome<()> {
     let rows = db.query(&Sql::new("SELECT current_setting('transaction_read_only')::boolean")).await?;
     match rows.first().is_some_and(|row| row.get(0)) {
-        true => {
-            Err(Trouble::Refused(StoreError::Unavailable { why: "it takes no writes: it is a standby or read-only".to_owned() }))
-        }
+        true => Err(Trouble::Refused(StoreError::Unavailable { why: "it accepts no writes: standby or read-only".to_owned() })),
         false => Ok(()),
     }
 }
 
-/// A run as its row says it.
+/// A run as stored in its row.
 struct Found {
     rk: i64,
     head: RunHead,
@@ -38,7 +35,7 @@ async fn find(db: &Db, key: &RunKey) -> Outcome<Option<Found>> {
     Ok(Some(Found { rk: row.get(0), head: shown(head, row.get(2)) }))
 }
 
-/// The head as it is told to others: a pending run that somebody holds is running.
+/// Returns the head as callers see it: a pending run that a worker holds is running.
 pub(crate) fn shown(mut head: RunHead, is_held: bool) -> RunHead {
     if head.status == Status::Pending && is_held {
         head.status = Status::Running;
@@ -61,7 +58,7 @@ async fn past(db: &Db, key: &RunKey, rk: i64, generation: u32) -> Outcome<Option
     Ok(Some(unseal_head(key, row.get(0))?.0))
 }
 
-/// How many records are read at once: few at first, because each may have large payloads.
+/// Number of rows per query: few at first, because each may have large payloads.
 const FIRST_PAGE: usize = 16;
 const PAGE_MAX: usize = 1_024;
 
@@ -91,10 +88,10 @@ pub(crate) async fn read_log(db: &Db, key: &RunKey, generation: Option<u32>, fro
         }
         rows = (rows * 2).min(PAGE_MAX);
     }
-    // The head says how long the log is: a tail that is missing is damage, not an end.
+    // The head records the length of the log: a missing tail is damage, not the end.
     let end = records.last().map_or(from, Record::next_index);
     if records.len() < limit && end < head.next_index {
-        return Err(StoreError::LogCorrupt { key: key.clone(), index: end, why: "it is missing".to_owned() }.into());
+        return Err(StoreError::LogCorrupt { key: key.clone(), index: end, why: "the event is missing".to_owned() }.into());
     }
     Ok(records)
 }
@@ -102,7 +99,7 @@ pub(crate) async fn read_log(db: &Db, key: &RunKey, generation: Option<u32>, fro
 pub(crate) const READ_RECORDS: &str = "SELECT idx, at, crc, body FROM onward.events WHERE rk = $1 AND generation = $2
   AND idx >= coalesce((SELECT max(idx) FROM onward.events WHERE rk = $1 AND generation = $2 AND idx <= $3), $3) ORDER BY idx LIMIT $4";
 
-/// Up to `limit` records from the one that holds event `from`.
+/// Reads up to `limit` records from the one that contains event `from`.
 pub(crate) async fn read_records(
     db: &Db,
     key: &RunKey,
@@ -116,7 +113,8 @@ pub(crate) async fn read_records(
     check_records(db, key, rk, generation, from, db.query(&sql).await?.iter()).await
 }
 
-/// The records of one log from rows that end with index, time, checksum and body; the first holds event `from` or comes before it.
+/// Decodes and checks the records of one log. Rows end with index, time, checksum and body; the first one contains event `from`
+/// or precedes it.
 async fn check_records(
     db: &Db,
     key: &RunKey,
@@ -135,7 +133,7 @@ async fn check_records(
         let follows = if records.is_empty() { record.index <= expected } else { record.index == expected };
         let corrupt = |index: Index, why: String| StoreError::LogCorrupt { key: key.clone(), index, why };
         if !follows {
-            return Err(corrupt(expected, "it is missing".to_owned()).into());
+            return Err(corrupt(expected, "the event is missing".to_owned()).into());
         }
         record.events = match blobs::restore(db, rk, std::mem::take(&mut record.events)).await {
             Err(Trouble::Refused(error)) => return Err(corrupt(record.index, error.to_string()).into()),
@@ -149,7 +147,7 @@ async fn check_records(
     Ok(records)
 }
 
-/// Of runs that have more than is known of them: one statement says which, and a second one reads their records.
+/// Reads what runs have beyond what is known: one statement finds those that have grown, a second one reads their records.
 pub(crate) async fn read_since(db: &Db, known: &[Known]) -> Outcome<Vec<Since>> {
     let names = |known: &Known| (known.run.namespace.as_str().to_owned(), known.run.id.as_str().to_owned());
     let (namespaces, ids) = known.iter().map(names).unzip();
@@ -182,13 +180,13 @@ pub(crate) async fn read_since(db: &Db, known: &[Known]) -> Outcome<Vec<Since>> 
     Ok(news)
 }
 
-/// Which of many runs have more than is known of them. The limit keeps it to one step into an index for each.
+/// Finds those of many runs that have grown. The LIMIT keeps it to one index lookup per run.
 pub(crate) const GROWN_RUNS: &str = "SELECT k.place, r.rk, r.head, r.is_held
   FROM unnest($1::text[], $2::text[], $3::int[], $4::bigint[]) WITH ORDINALITY AS k(ns, id, generation, next, place)
   CROSS JOIN LATERAL (SELECT r.rk, r.head, r.worker IS NOT NULL AS is_held FROM onward.runs r
     WHERE r.ns = k.ns AND r.id = k.id AND (r.generation, r.next) > (k.generation, k.next) LIMIT 1) AS r";
 
-/// The same as [`READ_RECORDS`] for many runs, in their order.
+/// Reads like [`READ_RECORDS`], for many runs in their order.
 pub(crate) const NEW_RECORDS: &str = "SELECT k.place, e.idx, e.at, e.crc, e.body
   FROM unnest($1::bigint[], $2::int[], $3::bigint[]) WITH ORDINALITY AS k(rk, generation, next, place)
   CROSS JOIN LATERAL (SELECT e.idx, e.at, e.crc, e.body FROM onward.events e WHERE e.rk = k.rk AND e.generation = k.generation
@@ -196,7 +194,7 @@ pub(crate) const NEW_RECORDS: &str = "SELECT k.place, e.idx, e.at, e.crc, e.body
       WHERE b.rk = k.rk AND b.generation = k.generation AND b.idx <= k.next), k.next) ORDER BY e.idx) AS e
   ORDER BY k.place, e.idx";
 
-/// Damaged news cannot be told; those behind them can. When nothing else is left they are spoken of, again and again.
+/// Reads the oldest outbox messages. Damaged ones are skipped; if only damaged ones are left, each call fails with their error.
 pub(crate) async fn read_deliveries(db: &Db, limit: usize) -> Outcome<Vec<(DeliveryId, Delivery)>> {
     let (mut found, mut after, mut trouble) = (Vec::new(), 0, None);
     while found.is_empty() {
@@ -223,12 +221,12 @@ async fn read_delivery(db: &Db, rk: i64, data: &[u8]) -> Outcome<Delivery> {
     blobs::restore(db, rk, unseal_delivery(data)?).await
 }
 
-/// Names the run whose news are damaged.
+/// Adds the run whose outbox message is damaged to the error.
 async fn lost_news(db: &Db, rk: i64, error: StoreError) -> StoreError {
     let rows = db.query(&Sql::new("SELECT ns, id FROM onward.runs WHERE rk = $1").number(rk)).await.unwrap_or_default();
     match rows.first().map(|row| row_key(row, 0)) {
         Some(Ok(key)) => {
-            let why = format!("its news for another run cannot be delivered: {error}");
+            let why = format!("its outbox message for another run cannot be delivered: {error}");
             StoreError::LogCorrupt { key, index: Index(0), why }
         }
         _ => error,

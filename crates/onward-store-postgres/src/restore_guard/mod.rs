@@ -1,14 +1,13 @@
-//! Whether the database is still the one it was: a backup that was put back, or a standby that took over, has forgotten something that
-//! servers and workers still know.
+//! Restore guard: detects a restored backup or a promoted standby, which has lost writes that servers and workers still rely on.
 //!
-//! Owns the one row of `onward.lineage`: where the database was when it was last written to (`place`), and the epoch below which no lease
-//! counts (`floor`). Every transaction looks at it with its first statement. Whoever finds the database at another place, or shorter than
-//! it was, moves the floor to the present and takes all leases back; epochs are times by the database's clock, so everything that was
-//! given out in the time that is lost lies below. Must never take leases back twice for one and the same change.
+//! Owns the single row of `onward.lineage`: the identity of the database at its last write (`place`), and the epoch below which
+//! no lease counts (`floor`). The first statement of every transaction reads it. A server that finds another identity, or less
+//! write-ahead log than before, raises the floor to the present and revokes all leases. Epochs are times by the database clock,
+//! so everything granted in the lost time is below the floor. Must never revoke leases twice for the same change.
 //!
 //! Invariants:
-//! - DB9 (L7, F32): no epoch is given twice, and no lease counts that was given before the database went back, however it went back and
-//!   whoever notices first.
+//! - DB9 (L7, F32): no epoch is assigned twice, and no lease counts that was granted before the database went back, however it
+//!   went back and whichever server notices first.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -18,39 +17,40 @@ use crate::connection::sql::{Db, Sql};
 use crate::connection::timeout::Patience;
 use crate::error::{Meaning, Outcome, Trouble, meaning};
 
-/// The time, the floor, how much was ever written, since when the server runs, and which table this is. A server that was restarted may
-/// be another one: then [`PLACE`] is asked, which costs more.
+/// Reads the time, the floor, the length of the write-ahead log, the start time of the server and the oid of the table. After a
+/// restart of the server, [`PLACE`] is checked, which costs more.
 const SIGHT: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, l.floor, l.place = '', l.tableoid::bigint,
   (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::bigint, (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
   FROM onward.lineage l WHERE l.only_one";
-/// The same where these functions are not to be had; only tables that were made anew are noticed then.
+/// The same without these functions, for databases that lack them; only recreated tables are noticed then.
 const DIM_SIGHT: &str =
     "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, l.floor, l.place = '', l.tableoid::bigint,
   0::bigint, 0::bigint FROM onward.lineage l WHERE l.only_one";
 
-/// The cluster, its timeline, the database and the table: one of them is new wherever a dump, a base backup or a standby begins a life.
+/// Identity of the cluster, its timeline, the database and the table: a dump, a base backup or a promoted standby changes at
+/// least one.
 const PLACE: &str = "SELECT (SELECT system_identifier FROM pg_control_system()) || '/' ||
   substr(pg_walfile_name(pg_current_wal_flush_lsn()), 1, 8) || '/' ||
   (SELECT oid FROM pg_database WHERE datname = current_database()) || '/' || 'onward.lineage'::regclass::oid";
 const DIM_PLACE: &str = "SELECT '/' || 'onward.lineage'::regclass::oid";
 
-/// Takes all leases back, of runs that were at work and of workers.
+/// Revokes all leases of runs; those that were running become claimable.
 const TAKE_BACK: &str =
     "UPDATE onward.runs SET worker = NULL, ready = CASE WHEN status = 0 THEN $1::bigint END WHERE worker IS NOT NULL";
 
-/// What a transaction sees with its first statement.
+/// Result of the first statement of a transaction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Sight {
     pub micros: i64,
     pub floor: i64,
-    /// Somebody has said that it is another database.
+    /// `place` is empty: the database is new, or an operator cleared it to declare it another one.
     is_denied: bool,
     table: i64,
     written: i64,
     running_since: i64,
 }
 
-/// What this store knows of the database it writes to.
+/// What this store knows about the database it writes to.
 #[derive(Default)]
 pub(crate) struct Lineage {
     state: Mutex<State>,
@@ -58,18 +58,18 @@ pub(crate) struct Lineage {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct State {
-    /// The last look at which everything was in order.
+    /// The last result that was accepted.
     known: Option<Sight>,
     is_dim: bool,
 }
 
-/// What a look means.
+/// Conclusion from a [`Sight`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Same,
-    /// Somebody else has noticed and moved the floor.
+    /// Another server has noticed the change and raised the floor.
     Moved,
-    /// It has to be looked at closely.
+    /// The identity has to be verified.
     Doubtful,
 }
 
@@ -82,12 +82,12 @@ impl Lineage {
         Sql::new(if self.is_dim() { DIM_SIGHT } else { SIGHT })
     }
 
-    /// Whether less can be seen here than in PostgreSQL.
+    /// Returns whether the database lacks the functions of PostgreSQL that the full check needs.
     pub fn is_dim(&self) -> bool {
         self.lock().is_dim
     }
 
-    /// What to make of a look that began after everything that is known.
+    /// Compares a result with the last accepted one; its transaction must have begun later.
     pub fn judge(&self, sight: Sight) -> Verdict {
         let mut state = self.lock();
         let Some(known) = &mut state.known else { return Verdict::Doubtful };
@@ -95,7 +95,7 @@ impl Lineage {
         if sight.is_denied || is_elsewhere {
             return Verdict::Doubtful;
         }
-        // A look that was under way when another one saw the new floor is not the newest.
+        // A result that was under way when another one read the new floor is not the newest.
         if sight.floor == known.floor {
             known.written = known.written.max(sight.written);
         }
@@ -106,8 +106,8 @@ impl Lineage {
         if has_moved { Verdict::Moved } else { Verdict::Same }
     }
 
-    /// Learns whether the database can be looked at as closely as PostgreSQL allows.
-    /// Returns the time by its clock, in microseconds.
+    /// Finds out whether the database has the functions of the full check, and verifies its identity. Returns the time by its
+    /// clock, in microseconds.
     pub async fn open(&self, db: &Db) -> Outcome<i64> {
         let can = match db.pipeline(None, &[Sql::new(SIGHT), Sql::new(PLACE)], None).await {
             Ok(_) => true,
@@ -119,8 +119,8 @@ impl Lineage {
         Ok(self.lock().known.map_or(0, |known| known.micros))
     }
 
-    /// Looks closely, in a transaction of its own, and moves the floor if this is not the database that it says it is. Returns whether
-    /// leases were taken back, by this look or by somebody else's.
+    /// Verifies the identity in a separate transaction and raises the floor if it changed. Returns whether leases were revoked,
+    /// by this call or by another server.
     pub async fn verify(&self, db: &Db) -> Outcome<bool> {
         db.with(Patience::Long, self.look_closely(db)).await
     }
@@ -137,7 +137,7 @@ impl Lineage {
         let is_shorter = is_known_floor && known.is_some_and(|known| sight.written < known.written);
         let is_another = actual != said;
         if is_another || is_shorter {
-            // Of what nobody has used nobody holds anything.
+            // A database without runs has no leases.
             if is_used {
                 sight.floor = sight.micros.max(sight.floor + 1);
             }
@@ -150,11 +150,11 @@ impl Lineage {
     }
 }
 
-/// Writes where the database is from now on, with no lease left.
+/// Records the new identity and floor, and revokes all leases.
 async fn move_in(db: &Db, place: &str, sight: Sight) -> Outcome<()> {
     let statements = [
         Sql::new("UPDATE onward.lineage SET place = $1, floor = $2").text(place).number(sight.floor),
-        // In the order of everybody else: runs, then sessions (DB4).
+        // Runs before sessions, the lock order of all transactions (DB4).
         Sql::new(TAKE_BACK).number(sight.micros * crate::write::unit::ORDERS_PER_MICROSECOND),
         Sql::new("DELETE FROM onward.sessions"),
     ];
@@ -162,10 +162,10 @@ async fn move_in(db: &Db, place: &str, sight: Sight) -> Outcome<()> {
     Ok(())
 }
 
-/// Reads what [`SIGHT`] says, or the end of what `onward.enter` does.
+/// Decodes the result of [`SIGHT`], or the last columns of `onward.enter`.
 pub(crate) fn read(rows: &[Row], at: usize) -> Outcome<Sight> {
     let row = rows.first().filter(|row| row.get::<_, Option<i64>>(at + 1).is_some()).ok_or_else(|| {
-        let why = "onward.lineage has lost its row: put `INSERT INTO onward.lineage(place, floor) VALUES ('', 0)`".to_owned();
+        let why = "onward.lineage has no row: run `INSERT INTO onward.lineage(place, floor) VALUES ('', 0)`".to_owned();
         Trouble::from(onward_store::StoreError::Corrupt { why })
     })?;
     Ok(Sight {
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_database_that_was_restarted_made_anew_or_denied_is_looked_at_closely() {
-        assert_eq!(Lineage::default().judge(SEEN), Verdict::Doubtful, "nobody has looked yet");
+        assert_eq!(Lineage::default().judge(SEEN), Verdict::Doubtful, "nothing was read yet");
         for other in [Sight { running_since: 2, ..SEEN }, Sight { table: 2, ..SEEN }, Sight { is_denied: true, ..SEEN }] {
             assert_eq!(knowing(SEEN).judge(other), Verdict::Doubtful);
         }
@@ -207,7 +207,7 @@ mod tests {
         let moved = Sight { floor: 8, written: 50, ..SEEN };
         assert_eq!(lineage.judge(moved), Verdict::Moved);
         assert_eq!(lineage.judge(moved), Verdict::Same);
-        // An answer from before is no reason to doubt, and what it says of the length is of another time.
+        // A result from before the move is no reason to verify, and its log position is not comparable.
         assert_eq!(lineage.judge(SEEN), Verdict::Same);
         assert_eq!(lineage.lock().known.map(|known| known.written), Some(50));
     }

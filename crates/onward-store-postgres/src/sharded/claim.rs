@@ -1,4 +1,4 @@
-//! Limits that are shared out: each database is asked for its part at once, and those that may have more for what is left.
+//! Limits that are divided: every database gets a part of the limit at once, and those with more get the rest.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,10 +12,10 @@ use crate::sharded::merge::{merge, parts};
 use crate::sharded::spread::{Answers, ShardedStore, some_answers};
 use crate::sharded::together::{Asked, together};
 
-/// What came of a limit that was shared out.
+/// Result of a divided limit.
 pub struct Round<T> {
     pub answers: Vec<(usize, T)>,
-    /// The limit was used up before everybody had given what there is.
+    /// The limit was exhausted before all databases had returned everything.
     pub is_cut: bool,
 }
 
@@ -26,7 +26,7 @@ pub struct Used {
 }
 
 impl ShardedStore {
-    /// Asks with at most `limit` in all. Who is asked first changes every time, so that none is always left with the rest.
+    /// Sends requests with at most `limit` in total. The order changes every time, so that no database always gets the rest.
     pub(crate) async fn share_out<T: Send>(
         &self,
         limit: usize,
@@ -37,7 +37,7 @@ impl ShardedStore {
         self.share_out_by(limit, |place, part| Box::pin(place.ask(move |store| question(part, store))), used).await
     }
 
-    /// The same for questions that are asked in a way of their own.
+    /// Works like `share_out`, with a custom way to send the request.
     pub(crate) async fn share_out_by<'s, T: Send>(
         &'s self,
         limit: usize,
@@ -72,7 +72,7 @@ impl ShardedStore {
         let round = self
             .share_out(request.limit, |limit, store| store.claim_runs(claim(limit)), |runs, part| full(runs.len(), part))
             .await?;
-        // Since when a run waits is not told; when it was created, is.
+        // The time since which a run is claimable is not returned; its creation time is.
         Ok(merge(by_position(round.answers), usize::MAX, |run| run.head.created_at))
     }
 
@@ -85,12 +85,12 @@ impl ShardedStore {
     }
 }
 
-/// One that has given all it was asked for may have more.
+/// Reports that a database that returned its full part may have more.
 pub fn full(count: usize, part: usize) -> Used {
     Used { count, may_have_more: count >= part }
 }
 
-/// What one database gave in two rounds stands in one list.
+/// Joins what one database returned in two rounds into one list.
 fn by_position<T>(answers: Vec<(usize, Vec<T>)>) -> Vec<Vec<T>> {
     let mut lists: BTreeMap<usize, Vec<T>> = BTreeMap::new();
     for (position, rows) in answers {

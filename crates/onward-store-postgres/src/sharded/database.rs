@@ -1,10 +1,9 @@
-//! One of the databases: whether it answers, and whether it is the one it is taken for.
+//! One of the databases: its health, and the verification of its shard.
 //!
-//! Owns what is known of its health. A database that did not answer is asked a small question in the background, again and again, until it
-//! has answered; until then it is asked for nothing else, and whoever wants something of it is told so at once (SD3). One that keeps
-//! somebody waiting is asked the small question too: if it does not answer that either, and nothing else was heard of it meanwhile, it
-//! counts as down, and nobody waits any longer. So a store that is put here must make progress with what it was asked whether or not
-//! anybody waits, and must answer or fail in a bounded time.
+//! Owns the health. A database that failed is probed in the background until a probe succeeds; meanwhile it gets no other
+//! requests, and callers get an error at once (SD3). A database that is slow to respond is probed, too: if the probe gets no
+//! response either, and no other response arrived meanwhile, it counts as down, and callers stop waiting. So a store below must
+//! make progress whether or not the caller waits, and must complete or fail in bounded time.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -19,15 +18,15 @@ use tokio::sync::Notify;
 
 use crate::sharded::time::{Pace, Time};
 
-/// How a database was when it was last asked for something.
+/// Health of a database at the last request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
     pub name: String,
-    /// Since when it has not answered, and what it said instead.
+    /// Since when it has not responded, and the error.
     pub down: Option<(Timestamp, String)>,
 }
 
-/// What all databases of a store have in common.
+/// State that all databases of a store share.
 #[derive(Clone)]
 pub struct Common {
     pub clock: Arc<dyn Clock>,
@@ -36,23 +35,23 @@ pub struct Common {
 }
 
 pub struct Place {
-    /// For people: `database 2 of 3 (name)`.
+    /// For messages: `database 2 of 3 (name)`.
     title: String,
     name: String,
     store: Arc<dyn Store>,
     common: Common,
-    /// What it must say of itself before it is used; none if it has said so already, or nobody wants to know.
+    /// Shard to verify before the first use; none if it is verified already, or shards are not recorded.
     share: Option<Share>,
     is_up: AtomicBool,
     down: Mutex<Option<(Timestamp, String)>>,
-    /// Tells those who wait that it has fallen.
+    /// Wakes waiting callers when it goes down.
     fallen: Notify,
-    /// Whether the small question is being asked.
+    /// Whether a probe is running.
     is_questioned: AtomicBool,
-    /// When it last answered anything, in milliseconds since `born`.
+    /// Time of the last response, in milliseconds since `born`.
     heard_at: AtomicU64,
     born: Instant,
-    /// A look for what is due that took too long to be waited for.
+    /// A query for due work that took too long to wait for.
     expiring: Mutex<Option<StoreFuture<'static, Expired>>>,
 }
 
@@ -74,7 +73,7 @@ impl Place {
         }
     }
 
-    /// One that could not be asked yet who it is: it is used when it has said so (SD5).
+    /// Converts to a database that is used only after its shard was verified (SD5).
     pub fn unchecked(self, share: Share, error: &StoreError) -> Arc<Place> {
         let place = Arc::new(Place { share: Some(share), ..self });
         place.fell(reason(error));
@@ -101,7 +100,7 @@ impl Place {
         Health { name: self.name.clone(), down: lock(&self.down).clone() }
     }
 
-    /// Asks it, and waits for what it says, unless it is down (SD3).
+    /// Sends a request and waits for the result, unless the database is down (SD3).
     pub async fn ask<T>(
         self: &Arc<Place>,
         question: impl for<'a> FnOnce(&'a dyn Store) -> StoreFuture<'a, T>,
@@ -112,8 +111,8 @@ impl Place {
         }
     }
 
-    /// Waits for an answer, but no longer than until it is known that there will be none soon. What was asked may happen all the same, as
-    /// with any answer that was lost.
+    /// Waits for a result, at most until the database counts as down. The operation may take effect nevertheless, as with any
+    /// lost response.
     pub async fn hear<T>(self: &Arc<Place>, answer: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         let mut answer = pin!(answer);
         let mut waits = Waits(Some(self));
@@ -131,7 +130,7 @@ impl Place {
             match self.refusal() {
                 Some(error) => Poll::Ready(Err(error)),
                 None if told.is_ready() => {
-                    // It has fallen and is there again: one that was asked before may still answer.
+                    // It went down and came back: the earlier request may still complete.
                     fallen.set(self.fallen.notified());
                     cx.waker().wake_by_ref();
                     Poll::Pending
@@ -142,8 +141,8 @@ impl Place {
         .await
     }
 
-    /// Looks for what is due. A look that takes long is left to itself, and its answer is fetched by a later one: nothing if it is still
-    /// under way.
+    /// Handles due work. A call that takes long continues on its own, and a later call fetches its result; returns `None` while
+    /// it runs.
     pub async fn expire(self: &Arc<Place>, limit: usize) -> Result<Option<Expired>, StoreError> {
         if let Some(error) = self.refusal() {
             return Err(error);
@@ -163,8 +162,8 @@ impl Place {
         }
     }
 
-    /// Takes note of how it answers. That one database has stopped or is damaged stops nobody else's work: for its callers it cannot be
-    /// reached.
+    /// Updates the health from a result. A database that has stopped or is damaged must not stop work on the others: its callers
+    /// get an error that says it is unreachable.
     pub fn noted<T>(self: &Arc<Place>, answer: Result<T, StoreError>) -> Result<T, StoreError> {
         match answer {
             Err(error) if is_down(&error) => {
@@ -191,7 +190,7 @@ impl Place {
         self.born.elapsed().as_millis() as u64
     }
 
-    /// It did not answer.
+    /// Marks it as down, wakes waiting callers and starts a probe.
     fn fell(self: &Arc<Place>, why: String) {
         let mut down = lock(&self.down);
         let since = down.take().map_or_else(|| self.common.clock.now(), |(since, _)| since);
@@ -199,19 +198,19 @@ impl Place {
         self.is_up.store(false, Ordering::Release);
         drop(down);
         self.fallen.notify_waiters();
-        // What was asked of it before is not waited for, once it is there again.
+        // Results of earlier requests are not awaited after it comes back.
         lock(&self.expiring).take();
         self.doubt();
     }
 
-    /// Asks it the small question, if nobody does.
+    /// Starts a probe, unless one is running.
     pub fn doubt(self: &Arc<Place>) {
         if !self.is_questioned.swap(true, Ordering::AcqRel) {
             self.common.time.spawn(question(Arc::downgrade(self), self.common.pace));
         }
     }
 
-    /// Why it is not asked: it is known to be down.
+    /// Returns the error for callers if it is known to be down.
     pub fn refusal(&self) -> Option<StoreError> {
         if self.is_up() {
             return None;
@@ -225,7 +224,7 @@ impl Place {
     }
 }
 
-/// Somebody who waits. Who gives up before there is an answer raises a doubt.
+/// Guard of a waiting caller; dropping it before the result arrives starts a probe.
 struct Waits<'a>(Option<&'a Arc<Place>>);
 
 impl Drop for Waits<'_> {
@@ -236,7 +235,7 @@ impl Drop for Waits<'_> {
     }
 }
 
-/// Asks the small question until it is answered.
+/// Probes the database until a probe succeeds.
 async fn question(place: Weak<Place>, pace: Pace) {
     while let Some(its) = place.upgrade() {
         let asked_at = its.age();
@@ -246,18 +245,18 @@ async fn question(place: Weak<Place>, pace: Pace) {
             if let Ok(answer) = tokio::time::timeout(pace.answer_max, answer.as_mut()).await {
                 break answer;
             }
-            // A database that has something else to say is busy and not down.
+            // A database that responds to other requests is busy, not down.
             let Some(its) = place.upgrade() else { return };
             let is_silent = its.heard_at.load(Ordering::Acquire)
                 <= asked_at.max(its.age().saturating_sub(pace.answer_max.as_millis() as u64));
             if is_silent && its.is_up() {
-                its.fell("it does not answer".to_owned());
+                its.fell("it does not respond".to_owned());
             }
         };
         let Some(its) = place.upgrade() else { return };
         if its.noted(answer).is_ok() {
             its.is_questioned.store(false, Ordering::Release);
-            // Somebody may have found it down in between, and have left the question to us.
+            // Another request may have marked it as down in between and relied on this probe.
             if its.is_up() || its.is_questioned.swap(true, Ordering::AcqRel) {
                 return;
             }
@@ -275,7 +274,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether nothing can be asked of a database that says this. One that came up late may turn out to be a newer program's, or another one.
+/// Returns whether the error makes the database unusable. One that comes up late may belong to a newer program, or be another
+/// one.
 fn is_down(error: &StoreError) -> bool {
     matches!(
         error,
@@ -296,7 +296,7 @@ fn reason(error: &StoreError) -> String {
     }
 }
 
-/// Who it is, and something that every database has to look up.
+/// Verifies the shard, and runs a query that needs a lookup in every store.
 fn small_question(store: Arc<dyn Store>, share: Option<Share>) -> Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>> {
     Box::pin(async move {
         let found = store.read_share().await?;

@@ -1,4 +1,4 @@
-//! What happens because time passes: each database judges by its own clock what is due in it.
+//! Work that becomes due: each database decides by its own clock.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -14,8 +14,7 @@ use crate::sharded::spread::{Answers, ShardedStore, some_answers};
 use crate::sharded::together::{Asked, Asking};
 
 impl ShardedStore {
-    /// A database that is slower than the others is left to itself: what it was asked it does when it can, and the others keep hearing of
-    /// the worker.
+    /// Sends a heartbeat to all databases. A slow one completes on its own, so that the others keep the session alive.
     pub(crate) async fn heartbeat_to_all(&self, worker: WorkerId, lease: Duration) -> Result<bool, StoreError> {
         let asked = self.places().iter().map(|place| -> Asked<'_, _> {
             let worker = worker.clone();
@@ -25,20 +24,20 @@ impl ShardedStore {
         let known = some_answers(answers)?;
         let is_known = known.iter().any(|(_, known)| *known); // SD6
         if is_known && known.iter().any(|(_, known)| !known) {
-            // Others may have what was leased there: who follows runs here should look at them.
+            // Other workers may hold what was leased there: holders of runs here must check them.
             self.tell(Change::Missed);
         }
         Ok(is_known)
     }
 
-    /// What they say, as long as those that have answered are not kept waiting: one that takes longer has not answered.
+    /// Waits for all results, but only for `Pace::late` after the first success: a slower one counts as unavailable.
     async fn prompt<T>(&self, asked: Vec<Asked<'_, Result<T, StoreError>>>) -> Vec<Result<T, StoreError>> {
         let mut asking = Asking::new(asked);
         let is_begun = |asking: &Asking<'_, _>| asking.answers.iter().flatten().any(Result::is_ok);
         poll_fn(|cx| if asking.poll(cx) || is_begun(&asking) { Poll::Ready(()) } else { Poll::Pending }).await;
         let rest = poll_fn(|cx| if asking.poll(cx) { Poll::Ready(()) } else { Poll::Pending });
         self.common.time.limit(self.common.pace.late, pin!(rest)).await;
-        let late = || Err(StoreError::Unavailable { why: "it does not answer in time".to_owned() });
+        let late = || Err(StoreError::Unavailable { why: "no response in time".to_owned() });
         asking.answers.into_iter().map(|answer| answer.unwrap_or_else(late)).collect()
     }
 
@@ -51,11 +50,11 @@ impl ShardedStore {
         let Round { answers, is_cut } = self.share_out_by(limit, |place, part| Box::pin(place.expire(part)), used).await?;
         let mut all = Expired::default();
         let mut last = BTreeMap::new();
-        // Nothing is known of what a database found that is not done looking.
+        // Calls that are still running have no result yet.
         for (position, expired) in answers.into_iter().filter_map(|(position, expired)| Some((position, expired?))) {
             all.timers_fired += expired.timers_fired;
             all.tasks_expired += expired.tasks_expired;
-            // The same workers have been silent everywhere.
+            // Worker sessions expire in all databases, so the counts are not added.
             all.workers_lost = all.workers_lost.max(expired.workers_lost);
             last.insert(position, expired);
         }

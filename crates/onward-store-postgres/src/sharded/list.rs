@@ -1,5 +1,5 @@
-//! Lists and counts over all databases (SD4), each in the order that the port promises. A list without the rows of a database that is
-//! down is shorter; a sum would be wrong.
+//! Lists and counts over all databases (SD4), in the order that the store port defines. A list without the rows of a database
+//! that is down is shorter; a sum would be wrong.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::sharded::merge::{merge, page};
 use crate::sharded::spread::{ShardedStore, all_answers, listed, some_answers};
 
 impl ShardedStore {
-    /// The cursor is the place of the last run in the common order, from which every database goes on.
+    /// Lists runs. The cursor is the position of the last run in the common order, from which every database continues.
     pub(crate) async fn list_runs_of_all(&self, query: RunQuery) -> Result<RunPage, StoreError> {
         let limit = page(query.limit);
         let pages = listed(self, self.ask_all(|store| store.list_runs(query.clone())).await, query.gaps.as_ref())?;
@@ -43,7 +43,7 @@ impl ShardedStore {
         Ok(merge(lists, page(query.limit), |deleted| Reverse(deleted.deleted_at)))
     }
 
-    /// A tree is in one database, as its family is; what a model or a day has cost may be in all of them.
+    /// Sums spend. A tree of runs is in one database; the spend of a model or a day may be in all of them.
     pub(crate) async fn spend_of_all(&self, query: SpendQuery) -> Result<Vec<SpendRow>, StoreError> {
         let limit = match query.by {
             SpendBy::Run | SpendBy::Tree => page(query.limit),
@@ -83,7 +83,8 @@ impl ShardedStore {
         Ok(counts.into_values().collect())
     }
 
-    /// Every database keeps all kinds, so that runs can be started while one is down; the newest word about each counts.
+    /// Lists kinds. Every database has all of them, so that runs can be started while one is down; the newest registration
+    /// counts.
     pub(crate) async fn list_kinds_of_all(&self, namespace: Namespace) -> Result<Vec<KindSchemas>, StoreError> {
         let answers = some_answers(self.ask_all(|store| store.list_kinds(namespace.clone())).await)?;
         let mut kinds: Vec<KindSchemas> = answers.into_iter().flat_map(|(_, kinds)| kinds).collect();
@@ -92,7 +93,7 @@ impl ShardedStore {
         Ok(kinds)
     }
 
-    /// Servers announce themselves in every database.
+    /// Lists servers, which announce themselves in every database.
     pub(crate) async fn list_servers_of_all(&self) -> Result<Vec<ServerInfo>, StoreError> {
         let answers = some_answers(self.ask_all(|store| store.list_servers()).await)?;
         let mut servers: Vec<ServerInfo> = answers.into_iter().flat_map(|(_, servers)| servers).collect();

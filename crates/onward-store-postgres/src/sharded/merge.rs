@@ -1,11 +1,11 @@
-//! Several ordered lists as one.
+//! Merging of ordered lists.
 
 use std::collections::VecDeque;
 
 use onward_store::PAGE_DEFAULT;
 
-/// The rows of all lists up to `limit`: of the first rows of each always the one with the smallest key. The order inside of each list
-/// stays as it is, also where the key does not tell.
+/// Merges lists up to `limit` rows: repeatedly takes the smallest of their first rows. Rows of one list keep their order,
+/// whatever their keys.
 pub fn merge<T, K: Ord>(lists: Vec<Vec<T>>, limit: usize, key: impl Fn(&T) -> K) -> Vec<T> {
     let mut lists: Vec<VecDeque<T>> = lists.into_iter().map(VecDeque::from).collect();
     let mut merged = Vec::new();
@@ -17,7 +17,7 @@ pub fn merge<T, K: Ord>(lists: Vec<Vec<T>>, limit: usize, key: impl Fn(&T) -> K)
     merged
 }
 
-/// One row of each list in turn, up to `limit`.
+/// Takes one row of each list in turn, up to `limit`.
 pub fn take_turns<T>(lists: Vec<Vec<T>>, limit: usize) -> Vec<T> {
     let mut lists: Vec<_> = lists.into_iter().map(Vec::into_iter).collect();
     let mut taken = Vec::new();
@@ -35,7 +35,7 @@ pub fn page(limit: usize) -> usize {
     if limit == 0 { PAGE_DEFAULT } else { limit }
 }
 
-/// `limit` in parts that differ by one at most, the larger ones first.
+/// Splits `limit` into parts that differ by one at most, the larger ones first.
 pub fn parts(limit: usize, count: usize) -> Vec<usize> {
     (0..count).map(|position| limit / count + usize::from(position < limit % count)).collect()
 }

@@ -1,19 +1,19 @@
-//! One store over several databases: runs are spread over them by family, lists are merged, and a database that is down takes only its
-//! own runs with it.
+//! One store over several databases: runs are sharded by root run, lists are merged, and one that is down affects only its runs.
 //!
-//! Owns where a run lies and nothing else: what is known of a run, a worker or a task is known to one database. Must never decide about a
-//! run, and must never write to two databases what only one write can keep together.
+//! Owns the placement of runs and nothing else: all state of a run, a worker session or a task is in one database. Must never
+//! decide about a run, and never split over two databases what has to be one write.
 //!
 //! Invariants:
-//! - SD1: where a run lies follows from its namespace, its family and the number of databases, for ever.
-//! - SD2 (L19): a run and its open children lie in one database. A start or a log that would change this is refused.
-//! - SD3: what is asked of all databases goes on with those that answer, and nobody waits for one that is known to be down, nor asks it.
-//! - SD4: a list has everything, or names the databases that are missing and was asked for by somebody who takes it so; otherwise it is an
-//!   error that names one. A sum has everything or is such an error.
-//! - SD5: a database is asked for nothing before it has said that it is the one it is taken for.
-//! - SD6 (L7): a worker is known if a database that answers knew it. Leases in a database that has forgotten it are lost there alone: the
-//!   next claim raises the epoch, and nothing of the earlier holder is taken.
-//! - SD7: news for a database that is down wait in the sender's, and hold up no other news.
+//! - SD1: the database of a run follows from its namespace, its root run and the number of databases, and never changes.
+//! - SD2 (L19): a run and its open children are in one database. A start or a log that would violate this is refused.
+//! - SD3: an operation on all databases continues with those that respond; one that is known to be down is neither queried nor
+//!   waited for.
+//! - SD4: a list is complete, or its caller accepts gaps and gets the names of the missing databases; otherwise it fails with an
+//!   error that names one. A sum is complete or fails like that.
+//! - SD5: a database is not used before its recorded shard was verified.
+//! - SD6 (L7): a worker session is known if one responding database knows it. Leases in a database that has forgotten it are lost
+//!   there alone: the next claim raises the epoch, and writes of the earlier holder are refused.
+//! - SD7: outbox messages for a database that is down wait in the sender's database and do not block others.
 
 mod claim;
 mod database;

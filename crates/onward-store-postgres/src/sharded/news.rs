@@ -1,4 +1,4 @@
-//! What goes from run to run and from server to server.
+//! Outbox messages between runs, and broadcasts between servers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use onward_store::{DeliveryId, Known, Since, Store, StoreError, StoreFuture};
 use crate::sharded::merge::take_turns;
 use crate::sharded::spread::{ShardedStore, all_answers, position, some_answers};
 
-/// How many news of one database are looked through for some whose receiver can be reached.
+/// Maximum number of outbox messages of one database to search for some whose receiver is reachable.
 const LOOKED_THROUGH_MAX: usize = 65_536;
 
 impl ShardedStore {
-    /// The oldest of each database in turn.
+    /// Returns the oldest outbox messages, one of each database in turn.
     pub(crate) async fn deliveries_of_all(&self, limit: usize) -> Result<Vec<(DeliveryId, Delivery)>, StoreError> {
         let down: Vec<bool> = self.places().iter().map(|place| !place.is_up()).collect();
         let (down, count) = (Arc::new(down), self.places().len());
@@ -26,7 +26,8 @@ impl ShardedStore {
         Ok(take_turns(lists, limit))
     }
 
-    /// An error if one database fails: what is not removed there is delivered again, and whoever asks for more should wait.
+    /// Removes delivered messages. Fails if one database fails: its messages will be delivered again, so the dispatcher should
+    /// wait.
     pub(crate) async fn finish_deliveries_of_all(&self, done: Vec<DeliveryId>) -> Result<(), StoreError> {
         let mut by_position: BTreeMap<usize, Vec<DeliveryId>> = BTreeMap::new();
         for id in done {
@@ -38,7 +39,7 @@ impl ShardedStore {
         all_answers(answers).map(drop)
     }
 
-    /// Of runs in a database that is down nothing is known to be new.
+    /// Reads new records of runs; those in a database that is down have none.
     pub(crate) async fn read_since_of_all(&self, known: Vec<Known>) -> Result<Vec<Since>, StoreError> {
         let mut by_position: BTreeMap<usize, Vec<Known>> = BTreeMap::new();
         for known in known {
@@ -49,7 +50,7 @@ impl ShardedStore {
         Ok(some_answers(answers)?.into_iter().flat_map(|(_, news)| news).collect())
     }
 
-    /// Through one database, because everybody listens at all of them: nothing is heard twice.
+    /// Sends a broadcast through one database: all servers listen at all of them, so each message arrives once.
     pub(crate) async fn tell_others_once(&self, message: Vec<u8>) -> Result<(), StoreError> {
         let mut down = None;
         for place in self.places() {
@@ -62,7 +63,8 @@ impl ShardedStore {
     }
 }
 
-/// The oldest news whose receivers lie in databases that are up. What waits for the others must not hide the rest (SD7).
+/// Returns the oldest messages whose receivers are in databases that are up. Messages for the others must not hide the rest
+/// (SD7).
 fn to_those_up(store: &dyn Store, down: Arc<Vec<bool>>, limit: usize) -> StoreFuture<'_, Vec<(DeliveryId, Delivery)>> {
     Box::pin(async move {
         let mut wanted = limit;
@@ -79,10 +81,10 @@ fn to_those_up(store: &dyn Store, down: Arc<Vec<bool>>, limit: usize) -> StoreFu
     })
 }
 
-/// The number of a delivery among those of all databases.
+/// Returns the number of a message across all databases.
 fn outer(id: DeliveryId, position: usize, count: usize) -> Result<DeliveryId, StoreError> {
     let number = id.0.checked_mul(count as u64).and_then(|number| number.checked_add(position as u64));
-    number.map(DeliveryId).ok_or_else(|| StoreError::Corrupt { why: format!("a delivery has the number {}", id.0) })
+    number.map(DeliveryId).ok_or_else(|| StoreError::Corrupt { why: format!("outbox message number {} is out of range", id.0) })
 }
 
 fn inner(id: DeliveryId, count: usize) -> (usize, DeliveryId) {

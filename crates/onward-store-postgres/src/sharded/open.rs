@@ -1,7 +1,7 @@
-//! Which databases belong together, and in which order.
+//! Opening of several databases: which ones belong together, and in which order.
 //!
-//! Each database remembers its share: which one of how many it is, and of which cluster. The first opening tells them; every later one
-//! compares. One that cannot be reached at a later opening is asked before it is used (SD5), so that servers start while it is down.
+//! Each database records its shard: cluster id, position and number of databases. The first open writes it, every later one
+//! compares. A database that is down at a later open is verified before its first use (SD5), so servers can start without it.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::sharded::spread::ShardedStore;
 use crate::sharded::time::{Pace, Time};
 use crate::sharded::together::{Asked, together};
 
-/// A database by the name that people know it by, which must hold no password.
+/// A database and its display name, which must contain no password.
 #[derive(Clone)]
 pub struct Database {
     pub name: String,
@@ -20,9 +20,9 @@ pub struct Database {
 }
 
 impl ShardedStore {
-    /// Opens databases that remember their share. `new_cluster` is an id that nobody had before, for databases that are opened for the
-    /// first time; this needs all of them, and any later opening at least one. Without it, nothing is told to anybody: databases that do
-    /// not know their share are refused.
+    /// Opens databases that record their shard. `new_cluster` is a new unique id for databases that are opened for the first
+    /// time; this needs all of them, any later open at least one. Without it nothing is written, and databases without a recorded
+    /// shard are refused.
     pub async fn open(
         databases: Vec<Database>,
         new_cluster: Option<String>,
@@ -36,7 +36,7 @@ impl ShardedStore {
         let tells = new_cluster.is_some();
         let mut cluster = known.map_or(new_cluster.unwrap_or_default(), |share| share.cluster.clone());
         let is_first = answers.iter().any(|answer| matches!(answer, Ok(None)));
-        // They are told in order: one that knows nothing and stands before one that does has been replaced.
+        // Shards are recorded in order: a database without one before a database that has one was replaced.
         let last_told = answers.iter().rposition(|answer| matches!(answer, Ok(Some(_))));
         let share =
             |cluster: &str, position| Share { cluster: cluster.to_owned(), position: position as u32, count: count as u32 };
@@ -56,7 +56,7 @@ impl ShardedStore {
         for position in untold {
             let place = &places[position];
             let taken = place.noted(place.store().take_share(share(&cluster, position)).await)?;
-            // Of two who open them first at the same time, the one counts that was first at the first database.
+            // Of two concurrent first opens, the one counts that came first at the first database.
             if position == 0 {
                 cluster = taken.cluster.clone();
             }
@@ -64,13 +64,13 @@ impl ShardedStore {
         }
         match places.iter().any(|place| place.is_up()) {
             true => Ok(ShardedStore::of(places, common)),
-            // Nobody has said which cluster it is: there is nothing to hold the rest against.
-            false => Err(StoreError::Unavailable { why: "no database answers".to_owned() }),
+            // The cluster id is unknown, so later databases could not be compared with it.
+            false => Err(StoreError::Unavailable { why: "no database is up".to_owned() }),
         }
     }
 }
 
-/// Says which database it is about.
+/// Adds the name of the database to the error.
 fn named(place: &Place, checked: Result<(), StoreError>) -> Result<(), StoreError> {
     checked.map_err(|error| match error {
         StoreError::DatabasesDiffer { why } => StoreError::DatabasesDiffer { why: format!("{} {why}", place.title()) },
@@ -81,12 +81,12 @@ fn named(place: &Place, checked: Result<(), StoreError>) -> Result<(), StoreErro
 pub fn check_share(expected: &Share, found: Option<&Share>) -> Result<(), StoreError> {
     let why = match found {
         Some(found) if found == expected => return Ok(()),
-        None => "does not know which one it is".to_owned(),
+        None => "has no recorded shard".to_owned(),
         Some(found) if (found.position, found.count) == (expected.position, expected.count) => {
-            "belongs to other databases than the ones before it".to_owned()
+            "belongs to another cluster".to_owned()
         }
-        Some(found) if found.count == 1 => "has been used alone and keeps all its runs".to_owned(),
-        Some(found) => format!("says that it is database {} of {}", found.position + 1, found.count),
+        Some(found) if found.count == 1 => "was used as a single database".to_owned(),
+        Some(found) => format!("is recorded as database {} of {}", found.position + 1, found.count),
     };
     Err(StoreError::DatabasesDiffer { why })
 }

@@ -1,4 +1,4 @@
-//! Where a run lies, and how one database or all of them are asked.
+//! Placement of runs, and requests to one or all databases.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,23 +17,23 @@ use crate::sharded::together::{Asked, together};
 pub struct ShardedStore {
     places: Vec<Arc<Place>>,
     pub(crate) common: Common,
-    /// Where the next round begins, so that no database is always the last.
+    /// Start of the next round, so that no database is always the last.
     turn: AtomicUsize,
     listeners: Mutex<Vec<Arc<dyn Listener>>>,
 }
 
-/// Which one of `count` databases keeps the run, and all of its family (SD1).
+/// Returns the position, among `count` databases, of the one that holds the run and its whole tree (SD1).
 pub fn position(key: &RunKey, count: usize) -> usize {
     let hash = Hash::of_parts(&[key.namespace.as_str().as_bytes(), family(&key.id).as_bytes()]);
     let number = hash.0.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes));
     (number % count as u64) as usize
 }
 
-/// What each database said, with its position.
+/// The result of each database, with its position.
 pub type Answers<T> = Vec<(usize, Result<T, StoreError>)>;
 
 impl ShardedStore {
-    /// Over databases that need not remember which one they are. Whoever opens databases that last uses [`ShardedStore::open`].
+    /// Creates a store over databases without recorded shards, for tests. Use [`ShardedStore::open`] for persistent ones.
     pub fn new(databases: Vec<Database>, clock: Arc<dyn Clock>, pace: Pace) -> ShardedStore {
         let (count, common) = (databases.len(), Common { clock, time: Arc::new(Time::start()), pace });
         let place = |(position, Database { name, store })| Arc::new(Place::new(name, position, count, store, common.clone()));
@@ -41,11 +41,11 @@ impl ShardedStore {
     }
 
     pub(crate) fn of(places: Vec<Arc<Place>>, common: Common) -> ShardedStore {
-        assert!(!places.is_empty(), "runs need a database");
+        assert!(!places.is_empty(), "a sharded store needs a database");
         ShardedStore { places, common, turn: AtomicUsize::new(0), listeners: Mutex::default() }
     }
 
-    /// How each database is: one that is down is asked about once per second whether it is there again.
+    /// Returns the health of each database. One that is down is probed once per second.
     pub fn health(&self) -> Vec<Health> {
         self.places.iter().map(|place| place.health()).collect()
     }
@@ -58,7 +58,7 @@ impl ShardedStore {
         &self.places[position(key, self.places.len())]
     }
 
-    /// Asks the database of one run.
+    /// Sends a request to the database of one run.
     pub(crate) fn ask_one<'s, T: 's>(
         &'s self,
         key: &RunKey,
@@ -68,7 +68,8 @@ impl ShardedStore {
         Box::pin(place.ask(question))
     }
 
-    /// Asks all databases at once, but for those that are known to be down: of these, that is the answer (SD3).
+    /// Sends a request to all databases at once. The result of one that is known to be down is its error, without a request
+    /// (SD3).
     pub(crate) async fn ask_all<T: Send>(
         &self,
         question: impl for<'a> Fn(&'a dyn Store) -> StoreFuture<'a, T> + Sync,
@@ -89,17 +90,17 @@ impl ShardedStore {
         positions.into_iter().zip(answers).collect()
     }
 
-    /// All positions, beginning with another one every time.
+    /// Returns all positions, beginning with another one every time.
     pub(crate) fn rotated(&self) -> Vec<usize> {
         let (count, first) = (self.places.len(), self.turn.fetch_add(1, Ordering::Relaxed));
         (0..count).map(|offset| (first.wrapping_add(offset)) % count).collect()
     }
 
-    /// Refuses a child that would lie elsewhere than its parent (SD2).
+    /// Refuses a child whose id has another root run than its parent (SD2).
     pub(crate) fn check_family(&self, key: &RunKey, parent: Option<&ParentLink>) -> Result<(), StoreError> {
         let of = |key: &RunKey| (key.namespace.clone(), family(&key.id).to_owned());
         match parent {
-            // Where there is one database, everything is together.
+            // With a single database, every run is in it.
             Some(link) if self.places.len() > 1 && of(&link.run) != of(key) => {
                 Err(StoreError::FamilyDiffers { child: key.clone(), parent: link.run.clone() })
             }
@@ -117,7 +118,7 @@ impl ShardedStore {
     }
 }
 
-/// What those said that said something; an error only if nobody did (SD3).
+/// Returns the successful results; fails only if there is none (SD3).
 pub fn some_answers<T>(answers: Answers<T>) -> Result<Vec<(usize, T)>, StoreError> {
     let (mut found, mut failed) = (Vec::new(), None);
     for (position, answer) in answers {
@@ -132,8 +133,8 @@ pub fn some_answers<T>(answers: Answers<T>) -> Result<Vec<(usize, T)>, StoreErro
     }
 }
 
-/// What those said that said something, if whoever asks takes a part of a list, with the names of the others in `gaps`; an error if nobody
-/// did. Otherwise what all said, or the first error (SD4).
+/// Returns the successful results and adds the names of unreachable databases to `gaps`; fails if all are unreachable. Without
+/// `gaps`, returns all results or the first error (SD4).
 pub fn listed<T>(store: &ShardedStore, answers: Answers<T>, gaps: Option<&Gaps>) -> Result<Vec<T>, StoreError> {
     let Some(gaps) = gaps else { return all_answers(answers) };
     let is_missing = |answer: &Result<T, StoreError>| matches!(answer, Err(StoreError::Unavailable { .. }));
@@ -146,7 +147,7 @@ pub fn listed<T>(store: &ShardedStore, answers: Answers<T>, gaps: Option<&Gaps>)
     all_answers(found)
 }
 
-/// What all said; the first error if one of them failed (SD4).
+/// Returns all results, or the first error (SD4).
 pub fn all_answers<T>(answers: Answers<T>) -> Result<Vec<T>, StoreError> {
     answers.into_iter().map(|(_, answer)| answer).collect()
 }

@@ -1,4 +1,4 @@
-//! The port: what concerns one run goes to its database, the rest to all.
+//! The store port: operations on one run go to its database, the rest to all.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl Store for ShardedStore {
         self.ask_one(&run.clone(), |store| store.claim_run(run, worker, input))
     }
 
-    /// Handed over at once, as every store does, so that commits of one caller keep their order.
+    /// Submits at once, as every store does, so that commits of one caller keep their order.
     fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed> {
         let place = self.of_run(&commit.key).clone();
         if let Some(error) = place.refusal() {
@@ -169,7 +169,7 @@ impl Store for ShardedStore {
         }
     }
 
-    /// Into every database that answers: a kind that one has missed is registered there with the next change.
+    /// Registers in every database that responds; one that missed a kind gets it with the next change.
     fn register_kinds(&self, kinds: Vec<KindSchemas>) -> StoreFuture<'_, ()> {
         Box::pin(async move { some_answers(self.ask_all(|store| store.register_kinds(kinds.clone())).await).map(drop) })
     }
@@ -191,7 +191,7 @@ fn failed<'a, T: Send + 'a>(error: StoreError) -> StoreFuture<'a, T> {
     Box::pin(std::future::ready(Err(error)))
 }
 
-/// The log that makes the run an open one, if it does.
+/// Returns the log of the last generation if the run is open after the restore.
 fn open_log(what: &Restore) -> Option<&[Record]> {
     let log = match what {
         Restore::Run { logs } => logs.last()?,

@@ -1,4 +1,4 @@
-//! Time for whoever waits for a database, whatever executor they have, and a thread for the questions that nobody waits for.
+//! Time limits for requests on any executor, and a thread for background probes.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -10,14 +10,14 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Sleep;
 
-/// How long databases may take.
+/// Time limits for databases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
-    /// How long whatever is done for all databases waits for one that is slower than the others, where it can be left to itself.
+    /// Time that an operation on all databases waits for a slow one, if that one can complete on its own.
     pub late: Duration,
-    /// How long a database may take before it is asked whether it is there, and how long it may take to say so.
+    /// Time after which a slow database is probed, and limit for the probe.
     pub answer_max: Duration,
-    /// How long after a question that failed the next one is asked of a database that is down.
+    /// Pause between probes of a database that is down.
     pub ask_every: Duration,
 }
 
@@ -54,14 +54,14 @@ impl Time {
         Box::pin(tokio::time::sleep(span))
     }
 
-    /// What comes of `work` within `span`; it is not dropped if nothing does.
+    /// Runs `work` for at most `span`; returns `None` without dropping it when the time is over.
     pub async fn limit<T>(&self, span: Duration, mut work: Pin<&mut (impl Future<Output = T> + ?Sized)>) -> Option<T> {
         let mut sleep = None;
         poll_fn(|cx| {
             if let Poll::Ready(done) = work.as_mut().poll(cx) {
                 return Poll::Ready(Some(done));
             }
-            // Most are answered at once, or soon; those need no clock.
+            // Most requests end at once and need no timer.
             let sleep = sleep.get_or_insert_with(|| self.sleep(span));
             sleep.as_mut().poll(cx).map(|()| None)
         })

@@ -1,4 +1,4 @@
-//! Several questions at once.
+//! Concurrent requests.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -6,14 +6,14 @@ use std::task::{Context, Poll};
 
 pub type Asked<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Waits for all answers; they come in the order of the questions.
+/// Waits for all results and returns them in the order of the requests.
 pub async fn together<T>(questions: Vec<Asked<'_, T>>) -> Vec<T> {
     let mut asking = Asking::new(questions);
     poll_fn(|cx| if asking.poll(cx) { Poll::Ready(()) } else { Poll::Pending }).await;
     asking.answers.into_iter().flatten().collect()
 }
 
-/// Questions under way, with the answers that came.
+/// Pending requests, with the results that have arrived.
 pub struct Asking<'a, T> {
     open: Vec<Option<Asked<'a, T>>>,
     pub answers: Vec<Option<T>>,
@@ -25,7 +25,7 @@ impl<'a, T> Asking<'a, T> {
         Asking { open: questions.into_iter().map(Some).collect(), answers }
     }
 
-    /// Returns whether all have answered.
+    /// Polls the pending requests; returns whether all results have arrived.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> bool {
         for (asked, answer) in self.open.iter_mut().zip(&mut self.answers) {
             if let Some(Poll::Ready(ready)) = asked.as_mut().map(|asked| asked.as_mut().poll(cx)) {

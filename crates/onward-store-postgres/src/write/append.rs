@@ -1,4 +1,4 @@
-//! Starting runs, inputs and commits: everything that puts a row into a log.
+//! Starts, inputs and commits: everything that adds a record to a log.
 
 use onward_core::event::TaskAttemptEnded;
 use onward_core::run::{Admitted, Commit, CommitRefusal, Committed, Input, NewRun};
@@ -18,7 +18,7 @@ impl Scene<'_> {
         let key = commit.key.clone();
         let now = self.now;
         let current = self.require(&key)?.head.generation;
-        // The commit that made a run continue as new is repeated to the generation it ended.
+        // A repeated commit that ended its generation is found in that generation.
         if commit.generation != current
             && let Some(mut own) = self.past_head(&key, commit.generation).await?
             && let Err(CommitRefusal::Repeated(first)) = own.admit_commit(commit.clone(), now)
@@ -41,7 +41,7 @@ impl Scene<'_> {
         Ok(answer)
     }
 
-    /// The head with which an earlier generation ended.
+    /// Returns the final head of an earlier generation.
     async fn past_head(&mut self, key: &RunKey, generation: u32) -> Outcome<Option<RunHead>> {
         let seat = self.seat(key);
         if let Some(head) = seat.past.iter().find(|head| head.generation == generation) {
@@ -54,13 +54,13 @@ impl Scene<'_> {
         Ok(Some(unseal_head(key, row.get(0))?.0))
     }
 
-    /// Begins the run's next generation; nobody holds it.
+    /// Begins the next generation of the run, without a holder.
     fn succeed(&mut self, successor: NewRun) {
         let body = Body::of_start(&successor.started);
         let (mut head, first) = RunHead::start(successor.key, successor.started, self.now);
         let key = head.key.clone();
         let seat = self.seat(&key);
-        // Epochs go on over generations: a late release of the old lease must not fit the new one (L7).
+        // Epochs continue over generations: a late release of the old lease must not match the new one (L7).
         head.epoch = seat.head.epoch;
         seat.worker = None;
         let ended = std::mem::replace(&mut seat.head, head.clone());
@@ -89,7 +89,7 @@ impl Scene<'_> {
         let mut fresh = Seat::new(rk, head, *input_hash);
         fresh.head.epoch = self.epoch_after(fresh.head.epoch); // L7
         let head = fresh.head.clone();
-        // Decided before anything is changed: a signal that is refused refuses the whole call.
+        // Decided before anything is changed: if the signal is refused, the whole call is.
         let judged = match &run.signal {
             Some(signal) => Some(judge(&fresh, (**signal).clone(), None, self.now)?),
             None => None,
@@ -114,7 +114,7 @@ impl Scene<'_> {
         Ok(Started { created: true, head: self.seat(&key).shown(), signal, claimed })
     }
 
-    /// A child whose parent ended before the start came through is told at once: nobody else will find it.
+    /// Sends the effect of a closed parent to a child that started late: no other operation would find the child.
     fn apply_parent_close(&mut self, key: &RunKey) {
         let child = self.seat(key).head.clone();
         let Some(link) = &child.parent else { return };
@@ -135,7 +135,7 @@ impl Scene<'_> {
         Ok(answer)
     }
 
-    /// Decides about an input, with all that it takes to decide.
+    /// Reads what the decision about an input needs, and decides.
     async fn judge(&mut self, key: &RunKey, input: Input, cost: Option<TaskAttemptEnded>) -> Outcome<Judged> {
         self.require(key)?;
         let slots = cost.iter().map(TaskAttemptEnded::once).chain(input.once.clone());
@@ -149,7 +149,7 @@ impl Scene<'_> {
         judge(self.require(key)?, input, cost, self.now)
     }
 
-    /// Carries out what [`judge`] decided; the caller settles the run.
+    /// Applies what [`judge`] decided; the caller settles the run.
     async fn take_input(&mut self, key: &RunKey, judged: Judged, body: &Body) -> Outcome<()> {
         let Judged::Taken { head, admitted, slots, .. } = judged else { return Ok(()) };
         let seat = self.seat(key);
@@ -160,7 +160,7 @@ impl Scene<'_> {
         self.take(key, *head, admitted, body).await
     }
 
-    /// What became of a timer or task, and what its last attempt has cost. A run that has ended since does not want it, and says so.
+    /// Appends the outcome of a timer or task, and the cost of its last attempt. Returns false if the run has ended or is gone.
     pub async fn append_outcome(&mut self, key: &RunKey, input: Input, cost: Option<TaskAttemptEnded>) -> Outcome<bool> {
         let judged = match self.judge(key, input, cost).await {
             Err(Trouble::Refused(StoreError::RunNotFound { .. } | StoreError::Refused(_))) => return Ok(false),
@@ -174,7 +174,7 @@ impl Scene<'_> {
         Ok(true)
     }
 
-    /// Writes an append that was admitted, with all that follows from it; the caller settles the run.
+    /// Writes an admitted append with its effects; the caller settles the run.
     async fn take(&mut self, key: &RunKey, head: RunHead, admitted: Admitted, body: &Body) -> Outcome<()> {
         let record = admitted.record;
         let seat = self.seat(key);
@@ -192,7 +192,7 @@ impl Scene<'_> {
 
 /// Decides about an input before anything is changed (DB2).
 fn judge(seat: &Seat, input: Input, cost: Option<TaskAttemptEnded>, now: onward_core::Timestamp) -> Outcome<Judged> {
-    // A look for what is due reads the clock before it has the locks: the times of a log never go back for that.
+    // Expiry reads the clock before it has the locks: times in a log must not go back because of that.
     let now = now.max(seat.head.updated_at);
     let slot = |key: &str| Ok(seat.slots.get(&key.to_owned()).cloned());
     judged::judge(&seat.head, input, cost, now, slot, |place| Ok(seat.waits.get(place).map(|wait| wait.generation)))

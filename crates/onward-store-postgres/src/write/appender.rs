@@ -1,14 +1,14 @@
 //! The tasks that append.
 //!
-//! Owns the batch: many operations, one transaction, then all answers, then the listeners. Never waits for company: what arrives while a
-//! batch is on its way is the next batch. There are a few of these tasks, each with the runs that fall to it, so that one decides while the
-//! database works for another.
+//! Owns the batch: many operations, one transaction, then all responses, then the listeners. Never delays a batch to fill it:
+//! operations that arrive meanwhile are the next batch. There are a few of these tasks, each for a part of the runs, so that one
+//! decides while the database works for another.
 //!
 //! Invariants:
-//! - DB4: runs are locked in the order of their numbers and made in the order of their names, and nothing is waited for behind that; so
-//!   transactions never wait for each other in a circle.
-//! - DB8: an operation that is refused, or that breaks an invariant, does not fail its neighbors: what cannot be done together is done
-//!   one by one.
+//! - DB4: runs are locked in the order of their numbers, then tasks, and new runs are created in the order of their names; claims
+//!   and expiry skip locked rows. So transactions do not deadlock.
+//! - DB8: an operation that is refused, or that breaks an invariant, does not fail the others: a batch that fails is run one by
+//!   one.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,7 +26,7 @@ use crate::write::expire::{Look, NEXT_DUE};
 use crate::write::op::Op;
 use crate::write::unit::Scene;
 
-/// Runs until the queue of this number is closed and empty.
+/// Runs until the queue with this number is closed and empty.
 pub(crate) async fn run(shared: Arc<Shared>, number: usize) {
     let mut line = Line::new(shared.clone());
     loop {
@@ -69,7 +69,7 @@ async fn run_batch(shared: &Shared, line: &mut Line, ops: &[Op]) {
         }
         Err(fate) => match ops {
             [op] => op.pending().fail(fate.into_error()),
-            // Where the database cannot be reached, asking once for each would only take as much longer.
+            // An unreachable database would only make each retry take as long again.
             _ if matches!(fate, Fate::Undone(StoreError::Unavailable { .. } | StoreError::DiskFull)) => {
                 let error = fate.into_error();
                 ops.iter().for_each(|op| op.pending().fail(same(&error)));
@@ -83,7 +83,7 @@ async fn run_batch(shared: &Shared, line: &mut Line, ops: &[Op]) {
     }
 }
 
-/// What everybody in a batch is told that did not happen for a reason of the database.
+/// Copies the error for every operation of a batch that failed because of the database.
 fn same(error: &StoreError) -> StoreError {
     match error {
         StoreError::DiskFull => StoreError::DiskFull,
@@ -92,7 +92,7 @@ fn same(error: &StoreError) -> StoreError {
     }
 }
 
-/// Reads what is known to be needed for all operations at once; what turns out to be missing is read later, one by one.
+/// Reads the rows that operations are known to need, with one statement per table; others are read later, one by one.
 async fn prefetch(scene: &mut Scene<'_>, ops: &[Op]) -> Outcome<()> {
     let (mut slots, mut waits, mut tasks) = (Vec::new(), Vec::new(), Vec::new());
     for op in ops {
@@ -116,7 +116,7 @@ async fn prefetch(scene: &mut Scene<'_>, ops: &[Op]) -> Outcome<()> {
     scene.need_tasks(tasks).await
 }
 
-/// The run that an operation ends, if it is not refused.
+/// Returns the run that an operation ends if it is accepted.
 fn ended_run(op: &Op) -> Option<&RunKey> {
     match op {
         Op::Input(work, _) => matches!(work.1.event, Event::TerminateRequested(_)).then_some(&work.0),
@@ -125,7 +125,7 @@ fn ended_run(op: &Op) -> Option<&RunKey> {
     }
 }
 
-/// The place of the wait that an event closes, if there is one.
+/// Returns the call id of the wait that an event closes.
 fn closed_place(event: &Event) -> Option<&Place> {
     match event {
         Event::ApprovalDecided(event) => Some(&event.place),
@@ -135,7 +135,7 @@ fn closed_place(event: &Event) -> Option<&Place> {
     }
 }
 
-/// Decides one operation and lays its answer down.
+/// Decides one operation and stores its result.
 async fn execute(scene: &mut Scene<'_>, op: &Op) -> Outcome<()> {
     let before = scene.changes;
     match op {
@@ -151,7 +151,7 @@ async fn execute(scene: &mut Scene<'_>, op: &Op) -> Outcome<()> {
     }
 }
 
-/// Lays a value or a refusal down; anything else fails the batch, and so does a refusal that came after a change (DB2).
+/// Stores a value or a refusal; anything else fails the batch, and so does a refusal after a change (DB2).
 fn settle<T: Send>(to: &Slot<T>, outcome: Outcome<T>, before: usize, scene: &mut Scene<'_>) -> Outcome<()> {
     let answer = match outcome {
         Ok(value) => Ok(value),
@@ -168,7 +168,7 @@ fn settle<T: Send>(to: &Slot<T>, outcome: Outcome<T>, before: usize, scene: &mut
     Ok(())
 }
 
-/// One statement says whether anything is due; mostly nothing is.
+/// Handles due work. One statement finds out whether there is any; mostly there is none.
 async fn expire(shared: &Shared, line: &mut Line, limit: usize, to: &Arc<Slot<Expired>>) {
     shared.begin_look();
     let mut answer = try_expire(shared, line, limit).await;
@@ -191,8 +191,8 @@ async fn try_expire(shared: &Shared, line: &mut Line, limit: usize) -> Result<Ex
     let (mut expired, after) = transact(shared, line, &Wants::default(), work).await.map_err(Fate::into_error)?;
     shared.pulse.stir();
     shared.tell(Aftermath { due: None, ..after });
-    // Told with the answer, not as news: what this call itself started is in there.
-    // Where there is more, the next pass comes at once, and looks then.
+    // Returned to the caller instead of published, since it includes what this call itself started. If there is more, the next
+    // pass follows at once and looks then.
     if !expired.more {
         expired.next_due = look(line).await.and_then(|look| look.next_due);
     }

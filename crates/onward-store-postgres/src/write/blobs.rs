@@ -1,7 +1,7 @@
-//! Large payloads, once per run and content.
+//! Large payloads, stored once per run and content.
 //!
-//! They belong to the run whose row refers to them and go with it, so that nobody counts references, and no two runs wait for each other
-//! because somebody sent both the same file.
+//! They belong to the run that refers to them and are deleted with it. So there are no reference counts, and runs that got the
+//! same file do not block each other.
 
 use onward_store::StoreError;
 use onward_store::kept::large::{self, Carrier};
@@ -9,7 +9,7 @@ use onward_store::kept::large::{self, Carrier};
 use crate::connection::sql::{Db, Sql};
 use crate::error::{Outcome, Trouble};
 
-/// Puts large payloads back in the place of their stubs.
+/// Replaces stubs by the large payloads.
 pub(crate) async fn restore<C: Carrier>(db: &Db, rk: i64, mut carrier: C) -> Outcome<C> {
     let wanted = large::wanted(&mut carrier);
     if wanted.is_empty() {

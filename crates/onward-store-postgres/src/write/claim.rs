@@ -1,9 +1,9 @@
-//! Who works on which run: claims by name, claims of what waits, releases, sessions.
+//! Leases of runs: claims by name, claims of waiting runs, releases, sessions.
 //!
-//! A lease belongs to a worker's session, not to a run: one heartbeat extends them all, one silence loses them all.
+//! A lease belongs to a worker's session, not to a run: one heartbeat extends all leases, one expiry ends all.
 //!
 //! Invariants:
-//! - DB5: whoever gets a run has a session, in the same write; and a session ends only together with all leases of its worker.
+//! - DB5: a worker that gets a run has a session, in the same write; a session ends only together with all leases of its worker.
 
 use std::collections::HashMap;
 
@@ -21,8 +21,8 @@ use crate::write::load::{TASK_COLUMNS, read_task};
 use crate::write::save::{Gone, put_tasks};
 use crate::write::unit::{Queued, Scene};
 
-/// The oldest claimable runs of kinds and versions that the worker knows, but for those that were looked at already; and their locks,
-/// as far as nobody else has them.
+/// Finds the oldest claimable runs of kinds and versions that the worker knows, except those already seen, and locks those that
+/// are not locked.
 pub(crate) const READY_RUNS: &str = "WITH oldest AS MATERIALIZED (
     SELECT f.rk, f.ready FROM unnest($2::text[], $3::text[]) AS k(kind, version) CROSS JOIN LATERAL (
       SELECT r.rk, r.ready FROM onward.runs r
@@ -37,7 +37,7 @@ pub(crate) const READY_COUNT: &str = "SELECT f.rk FROM unnest($2::text[], $3::te
         WHERE r.ns = $1 AND r.kind = k.kind AND r.version = k.version AND r.ready IS NOT NULL AND r.rk <> ALL($5)
         ORDER BY r.ready LIMIT $4) AS f ORDER BY f.ready LIMIT $4";
 
-/// The tasks of one namespace that may be claimed, in the order in which they are.
+/// Finds claimable tasks of one namespace, in the order of their claims.
 pub(crate) const READY_TASKS: &str =
     "SELECT f.rk, f.place FROM unnest($2::text[], $3::text[]) AS k(queue, kind) CROSS JOIN LATERAL (
     SELECT t.rk, t.place, t.priority, t.visible, t.ord FROM onward.tasks t
@@ -45,29 +45,29 @@ pub(crate) const READY_TASKS: &str =
       ORDER BY t.priority DESC, t.visible, t.ord LIMIT $4) AS f
   ORDER BY f.priority DESC, f.visible, f.ord LIMIT $4";
 
-/// How long the logs are that come with a claim: the events of each, and the bytes of all of them together.
+/// Limits of the logs that a claim returns: events of each log, and bytes of all together.
 const SHORT_LOG_EVENTS: u64 = 64;
 const SHORT_LOGS_BYTES: i64 = 4 * 1024 * 1024;
 
-/// How large the logs of some runs are; what lies outside of its row is not read for that.
+/// Measures the logs of some runs, without reading values that are stored out of line.
 pub(crate) const LOG_BYTES: &str = "SELECT k.rk, s.bytes FROM unnest($1::bigint[], $2::int[]) AS k(rk, generation)
   CROSS JOIN LATERAL (SELECT coalesce(sum(octet_length(e.body)), 0)::bigint AS bytes FROM onward.events e
     WHERE e.rk = k.rk AND e.generation = k.generation) AS s";
 
-/// The logs of some runs, each in its order.
+/// Reads the logs of some runs, each in its order.
 pub(crate) const WHOLE_LOGS: &str = "SELECT e.rk, e.generation, e.idx, e.at, e.crc, e.body
   FROM unnest($1::bigint[], $2::int[]) WITH ORDINALITY AS k(rk, generation, place)
   CROSS JOIN LATERAL (SELECT * FROM onward.events e WHERE e.rk = k.rk AND e.generation = k.generation ORDER BY e.idx) AS e
   ORDER BY k.place, e.idx";
 
-/// How often a claim looks on behind what others have locked.
+/// Maximum number of queries in one claim that look beyond locked runs.
 const LOOKS_MAX: usize = 8;
 
-/// How many tasks whose delay is over are let be claimed at once: there may be very many after an outage.
+/// Maximum number of delayed tasks that become claimable at once: there may be very many after an outage.
 const SHOWN_MAX: usize = 1_024;
 
 impl Scene<'_> {
-    /// Hands an input to a run that nobody holds, and leases it if it has something to do.
+    /// Appends an input to a run without a holder, and leases the run if it is pending then. Fails if a worker holds it.
     pub async fn claim_one(&mut self, work: &ClaimRun) -> Outcome<ClaimedOne> {
         let key = &work.run;
         if self.require(key)?.worker.is_some() {
@@ -82,7 +82,7 @@ impl Scene<'_> {
         Ok(ClaimedOne { appended, head: self.seat(key).shown(), claimed })
     }
 
-    /// Leases a run that is pending and that nobody holds; the caller settles it.
+    /// Leases a run if it is pending and has no holder; the caller settles it.
     pub fn claim(&mut self, key: &RunKey, worker: &WorkerId, records: Option<Vec<Record>>) -> Option<ClaimedRun> {
         let last = self.seat(key).head.epoch;
         let epoch = self.epoch_after(last);
@@ -134,7 +134,7 @@ impl Scene<'_> {
             let got = locked.len();
             looked_at.extend(seen.iter().copied());
             looked_at.extend(locked.iter().map(|row| row.get::<_, i64>(0)));
-            // Whatever was seen is either ours or somebody else's by now.
+            // Everything that was found is now locked here or by another transaction.
             if seen.len() < wanted && got >= seen.len() || seen.is_empty() {
                 break;
             }
@@ -151,13 +151,13 @@ impl Scene<'_> {
         Ok(claimed)
     }
 
-    /// Returns the logs of runs that were claimed together, as far as they are short: two statements for all of them. A worker that got
-    /// many runs at once would ask for each log otherwise, and whoever asks for something else would wait behind it. What is long,
-    /// damaged or has large payloads is left to whoever reads the log.
+    /// Returns the short ones of the logs of runs that were claimed together, with two statements for all. Otherwise a worker
+    /// that got many runs would read each log, and other requests would queue behind that. Logs that are long, damaged or have
+    /// large payloads are left to a later read.
     async fn short_logs(&mut self, keys: &[(i64, RunKey)]) -> Outcome<HashMap<RunKey, Vec<Record>>> {
         let seats = keys.iter().filter_map(|(_, key)| self.find(key)).filter(|seat| seat.head.next_index.0 <= SHORT_LOG_EVENTS);
         let mut short: Vec<(i64, i32)> = seats.map(|seat| (seat.rk, seat.head.generation as i32)).collect();
-        // A log of one event is measured by nobody: it has no more than a start, whose large payloads are elsewhere.
+        // A log of one event is not measured: it only has the start, whose large payloads are stored elsewhere.
         let is_measured = |scene: &Self, rk: i64| scene.find(&scene.key_of(rk)).is_some_and(|seat| seat.head.next_index.0 > 1);
         if short.iter().any(|(rk, _)| is_measured(self, *rk)) {
             let (numbers, generations) = short.iter().copied().unzip();
@@ -205,7 +205,7 @@ impl Scene<'_> {
         let mut found = Vec::new();
         for row in rows {
             let rk: i64 = row.get(0);
-            // A task that is damaged is not in the way of the others; whoever asks for its run is told.
+            // A damaged task must not block the others; operations on its run report it.
             let Ok(task) = read_task(&row) else { continue };
             let Ok(mut task) = self.whole(rk, task).await else { continue };
             if task.may_be_claimed(self.now) {
@@ -228,7 +228,7 @@ impl Scene<'_> {
                 && let Err(pause) = self.begin_attempt(rk, &waiting, attempted).await?
             {
                 if let Some(pause) = pause {
-                    // What was claimed before of the same run is frozen as it is then.
+                    // Tasks of the same run that were claimed before are frozen in that state.
                     self.write_tasks(std::mem::take(&mut changed)).await?;
                     self.append_outcome(&waiting.id.run, pause, None).await?;
                 }
@@ -244,12 +244,12 @@ impl Scene<'_> {
         Ok(claimed)
     }
 
-    /// Records an attempt under the lock of its run (K7). Whoever holds a task must not wait for its run, because others wait for the task
-    /// when they have the run: where somebody else has it, the task is offered once more.
-    /// Where the attempt does not begin, says with what the run pauses, if it does.
+    /// Records an attempt under the lock of its run (K7). A transaction that holds the lock of a task must not wait for that of
+    /// its run, because others lock in the opposite order: if the run is locked elsewhere, the task is announced again. If the
+    /// attempt does not begin, returns the input that pauses the run, if any.
     async fn begin_attempt(&mut self, rk: i64, waiting: &Task, attempted: Input) -> Outcome<Result<(), Option<Input>>> {
         if self.damaged.contains_key(&waiting.id.run) {
-            return Ok(Err(None)); // whoever asks for the run is told
+            return Ok(Err(None)); // operations on the run report it
         }
         if !self.keys.contains_key(&rk) {
             self.news.push(News::TaskQueued { task: Box::new(waiting.clone()) });
@@ -264,17 +264,17 @@ impl Scene<'_> {
         }
     }
 
-    /// Whether this transaction has paused the run.
+    /// Returns whether this transaction has paused the run.
     fn was_paused(&self, key: &RunKey) -> bool {
         self.seats.get(key).and_then(Option::as_deref).is_some_and(|seat| seat.head.status == Status::Paused)
     }
 
-    /// The time until which claims may have been given that the database has forgotten, if it went back.
+    /// Returns the time until which the database, if it was restored, may have forgotten claims.
     fn went_back_until(&self) -> Timestamp {
         Timestamp(u64::try_from(self.sight.floor / 1_000).unwrap_or_default())
     }
 
-    /// Lets tasks be claimed whose delay is over, up to a limit; returns whether there may be more.
+    /// Makes delayed tasks claimable, up to a limit; returns whether there may be more.
     pub async fn show_delayed_tasks(&mut self) -> Outcome<bool> {
         let text = format!(
             "SELECT {TASK_COLUMNS} FROM onward.tasks t WHERE t.state = 3 AND t.visible <= $1 ORDER BY t.visible, t.ord
@@ -287,19 +287,19 @@ impl Scene<'_> {
             let Ok(task) = read_task(&row) else { continue };
             let here = self.seats.get(&task.id.run).and_then(Option::as_ref);
             if here.is_some_and(|seat| seat.tasks.knows(&task.id.place)) {
-                continue; // decided upon in this transaction
+                continue; // decided in this transaction
             }
             let Ok(task) = self.whole(row.get(0), task).await else { continue };
             self.news.push(News::TaskQueued { task: Box::new(task.clone()) });
             shown.push((row.get(0), Queued { task, order: row.get(2) }));
         }
-        // Where none of them could be shown, looking again would show none either.
+        // If none could be changed, another pass would not change any either.
         let more = is_cut && !shown.is_empty();
         self.write_tasks(shown).await?;
         Ok(more)
     }
 
-    /// Writes tasks whose rows are locked and whose runs need not be: nothing of them changes but the attempt.
+    /// Writes locked tasks whose runs need not be locked: only their attempt changes.
     async fn write_tasks(&mut self, tasks: Vec<(i64, Queued)>) -> Outcome<()> {
         if tasks.is_empty() {
             return Ok(());
@@ -310,7 +310,7 @@ impl Scene<'_> {
     }
 }
 
-/// The records of one log from its rows; none if one is damaged, missing, or has payloads that are elsewhere.
+/// Decodes the records of one log; returns none if one is damaged, missing, or has payloads that are stored elsewhere.
 fn whole_log(key: &RunKey, rows: &[tokio_postgres::Row]) -> Option<Vec<Record>> {
     let mut records: Vec<Record> = Vec::with_capacity(rows.len());
     for row in rows {

@@ -1,4 +1,4 @@
-//! Deleting whole runs (L20), and what else is done with a transaction of its own: kinds, sessions, finished news.
+//! Deletion of runs (L20), and other single transactions: kinds, sessions, delivered outbox messages.
 
 use std::collections::BTreeSet;
 
@@ -12,13 +12,13 @@ use crate::row::crc;
 use crate::write::claim::{limit_number, text_of};
 use crate::write::unit::Scene;
 
-/// How many runs that are too busy to go are passed over in one call, per run that may go.
+/// Number of runs that cannot be deleted yet and are skipped in one call, per run to delete.
 const PASSED_OVER: usize = 16;
 
 const OF_RUN: [&str; 9] = ["past", "events", "slots", "timers", "tasks", "waits", "outbox", "attributes", "blobs"];
 
-/// The runs of a kind that have ended, in the order of an index, but for those with open children: any number of them may be in the way of
-/// the rest, and for as long as their children live. One step into an index for each.
+/// Finds the ended runs of a kind in index order, except those with open children: any number of them may block the others, for
+/// as long as their children live. One index lookup for each.
 const ENDED: &str = "SELECT r.rk, r.ns, r.id, r.ready, r.worker, r.head FROM onward.runs r
   WHERE r.kind = $1 AND r.ended IS NOT NULL AND r.ended <= $2
     AND (SELECT 1 FROM onward.runs c WHERE c.parent_ns = r.ns AND c.parent_id = r.id AND c.status < 4 LIMIT 1) IS NULL
@@ -28,9 +28,10 @@ const OPEN_CHILDREN: &str = "SELECT p.rk FROM unnest($1::text[], $2::text[], $3:
   WHERE EXISTS (SELECT 1 FROM onward.runs c WHERE c.parent_ns = p.ns AND c.parent_id = p.id AND c.status < 4)";
 
 impl Scene<'_> {
-    /// The run is locked, if it is there.
+    /// Deletes one run and records that; the run is locked if it exists. Fails if it is open, has open children or undelivered
+    /// messages.
     pub async fn delete_run(&mut self, key: &RunKey, reason: &str) -> Outcome<u64> {
-        // A damaged run can be deleted: its row says all that is needed.
+        // A damaged run can be deleted: its columns are sufficient.
         let sql = Sql::new("SELECT rk, status, kind FROM onward.runs WHERE ns = $1 AND id = $2");
         let rows = self.db.query(&sql.text(key.namespace.as_str()).text(key.id.as_str())).await?;
         let Some(row) = rows.first() else { return Err(StoreError::RunNotFound { key: key.clone() }.into()) };
@@ -48,7 +49,7 @@ impl Scene<'_> {
         Ok(1)
     }
 
-    /// Why a run cannot go yet.
+    /// Returns the reason why a run cannot be deleted yet.
     async fn busy(&mut self, key: &RunKey, rk: i64, may_go: bool) -> Outcome<Option<&'static str>> {
         if !may_go {
             return Ok(Some("it is not closed"));
@@ -59,7 +60,7 @@ impl Scene<'_> {
             return Ok(Some("it has an open child"));
         }
         let news = self.db.query(&Sql::new("SELECT data FROM onward.outbox WHERE rk = $1").number(rk)).await?;
-        // Damaged news are never delivered and go with their run.
+        // Damaged outbox messages cannot be delivered and are deleted with their run.
         let is_sound = news.iter().any(|row| unseal_bytes("a delivery", row.get(0)).is_ok());
         Ok(is_sound.then_some("it has undelivered outbox messages"))
     }
@@ -78,7 +79,7 @@ impl Scene<'_> {
 
     pub async fn delete_expired(&mut self, retention: &Retention, limit: usize) -> Outcome<u64> {
         self.forget_deleted(retention).await?;
-        // The planner takes almost every run for one with open children, and would rather sort all of them than go by the index.
+        // The planner assumes that almost every run has open children, and would sort all of them instead of using the index.
         self.db
             .query(&Sql::new("SELECT set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true)"))
             .await?;
@@ -93,8 +94,8 @@ impl Scene<'_> {
         Ok(deleted as u64)
     }
 
-    /// Deletes up to `limit` runs of a kind that ended at this moment or before, the oldest first: as many at once as there are. Those that
-    /// cannot go yet, or that somebody has locked, are passed over.
+    /// Deletes up to `limit` runs of a kind that ended at `before` or earlier, the oldest first, as many as possible at once.
+    /// Runs that cannot be deleted yet, or are locked by another transaction, are skipped.
     async fn delete_ended(&mut self, kind: &str, before: i64, limit: usize) -> Outcome<usize> {
         let (mut deleted, mut passed) = (0, 0);
         while deleted < limit && passed < limit.saturating_mul(PASSED_OVER) {
@@ -103,19 +104,19 @@ impl Scene<'_> {
             if rows.is_empty() {
                 break;
             }
-            // A damaged run is not in the way of the others: it is deleted by hand.
+            // A damaged run must not block the others; it is deleted by hand.
             let found = self.take_in(&rows);
             let gone = self.idle(found).await?;
             if !gone.is_empty() {
                 self.remove(&gone).await?;
             }
-            // What is gone is not seen by the next look; the others are.
+            // The next query no longer sees deleted runs, but all others.
             (deleted, passed) = (deleted + gone.len(), passed + rows.len() - gone.len());
         }
         Ok(deleted)
     }
 
-    /// Those of the runs, which are locked, that nothing keeps.
+    /// Returns those of the locked runs that can be deleted.
     async fn idle(&mut self, keys: Vec<RunKey>) -> Outcome<Vec<(RunKey, i64)>> {
         let closed = keys.into_iter().filter_map(|key| {
             let seat = self.seats.get(&key)?.as_ref()?;
@@ -129,14 +130,14 @@ impl Scene<'_> {
             Sql::new("SELECT rk, data FROM onward.outbox WHERE rk = ANY($1)").numbers(idle.iter().map(|(_, rk)| *rk).collect()),
         ];
         let answers = self.db.pipeline(None, &questions, None).await?;
-        // Damaged news are never delivered and go with their run.
+        // Damaged outbox messages cannot be delivered and are deleted with their run.
         let news = answers[1].iter().filter(|row| unseal_bytes("a delivery", row.get(1)).is_ok());
         let kept: BTreeSet<i64> = answers[0].iter().chain(news).map(|row| row.get(0)).collect();
         idle.retain(|(_, rk)| !kept.contains(rk));
         Ok(idle)
     }
 
-    /// What was deleted by hand is remembered for as long as it would have been kept.
+    /// Deletes the records of manual deletions after the retention time of their kind.
     async fn forget_deleted(&mut self, retention: &Retention) -> Outcome<()> {
         for kind in self.kinds_of("SELECT kind FROM onward.deleted WHERE kind > $1 ORDER BY kind LIMIT 1").await? {
             if let Some(before) = self.kept_since(retention, &kind) {
@@ -147,13 +148,13 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// Closed runs of this kind that ended at this moment or before are kept no longer.
+    /// Returns the time up to which ended runs of this kind are past their retention.
     fn kept_since(&self, retention: &Retention, kind: &str) -> Option<i64> {
         let keep = i64::try_from(onward_core::time::millis(retention.of(&Name::new(kind).ok()?))).unwrap_or(i64::MAX);
         Some((self.now.0 as i64).saturating_sub(keep))
     }
 
-    /// All kinds, one step of an index each.
+    /// Returns all kinds, with one index lookup each.
     async fn kinds_of(&self, text: &str) -> Outcome<Vec<String>> {
         let mut kinds: Vec<String> = Vec::new();
         loop {
@@ -181,7 +182,7 @@ impl Scene<'_> {
     pub async fn register_kinds(&mut self, kinds: &[KindSchemas]) -> Outcome<()> {
         let mut sorted: Vec<KindSchemas> =
             kinds.iter().map(|kind| KindSchemas { registered_at: self.now, ..kind.clone() }).collect();
-        // Two servers that register the same kinds do not wait for each other; the last word about a kind counts.
+        // Sorted, so that two servers that register the same kinds do not deadlock; the last registration counts.
         sorted.sort_by(|a, b| a.place().cmp(&b.place()));
         for kind in sorted {
             let (namespace, is_task, name, version) = kind.place();
@@ -198,7 +199,7 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// Extends a worker's session; says whether there was one.
+    /// Extends a worker's session; returns whether there was one.
     pub async fn heartbeat(&mut self, worker: &WorkerId, lease: std::time::Duration) -> Outcome<bool> {
         let until = self.now.after(lease);
         let text = "INSERT INTO onward.sessions(worker, until) VALUES ($1, $2)

@@ -1,4 +1,4 @@
-//! What follows from an append: timers, tasks, waits, news for other runs.
+//! Effects of an append: timers, tasks, waits, outbox messages.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ impl Scene<'_> {
         self.announce_due(due_at);
     }
 
-    /// Only an open wait has a slot to fill: a plain timer has none, and an answer that came first keeps it.
+    /// Closes an open wait and writes its idempotency record. A plain timer has no wait, and an earlier answer keeps its record.
     async fn close_wait(&mut self, key: &RunKey, place: Place, token: String, record: &Record) -> Outcome<()> {
         self.need_waits(vec![(key.clone(), place.clone())]).await?;
         let Some(wait) = self.seat(key).waits.get(&place) else { return Ok(()) };

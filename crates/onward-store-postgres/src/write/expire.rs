@@ -1,5 +1,5 @@
-//! What happens because time passed: timers, task timeouts, silent workers. Any number of servers may do it at the same time: each takes
-//! the runs that nobody else has locked, and looks again under the lock.
+//! Due work: timers, task timeouts, silent workers. Any number of servers may do it at the same time: each locks the runs that
+//! are not locked, and checks again under the lock.
 
 use onward_core::event::TimerFired;
 use onward_core::run::Input;
@@ -20,7 +20,7 @@ pub(crate) const DUE_TASKS: &str =
     "SELECT rk, place FROM onward.tasks WHERE due IS NOT NULL AND due <= $1 ORDER BY due, ord LIMIT $2";
 pub(crate) const DUE_SESSIONS: &str =
     "SELECT worker FROM onward.sessions WHERE until <= $1 ORDER BY until, worker LIMIT $2 FOR UPDATE SKIP LOCKED";
-/// What time it is, the first moments at which something becomes due, and whether anything waits; each by one step into an index.
+/// Reads the time, the earliest due times, and whether anything is waiting; each with one index lookup.
 pub(crate) const NEXT_DUE: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
   (SELECT due FROM onward.timers WHERE NOT frozen ORDER BY due, rk, place LIMIT 1),
   (SELECT due FROM onward.tasks WHERE due IS NOT NULL ORDER BY due, ord LIMIT 1),
@@ -45,12 +45,12 @@ impl Scene<'_> {
         let (mut due, more) = self.due(DUE_TIMERS, limit).await?;
         let numbers = due.iter().map(|(rk, _)| *rk).collect();
         self.lock_free(numbers).await?;
-        // Whether a timer is still there, and still due, is known only under its run's lock.
+        // Whether a timer still exists and is due is known only under the lock of its run.
         due.retain(|(rk, _)| self.keys.contains_key(rk));
         let armed = self.armed(&due).await?;
         let armed = self.with_sound_waits(armed).await?;
         for (key, place) in &armed {
-            // The row goes in the same write as the event comes: a timer fires once (L10).
+            // The row is deleted in the same write that appends the event: a timer fires once (L10).
             let seat = self.seat(key);
             seat.timers.remove(place);
             let generation = seat.head.generation;
@@ -59,7 +59,7 @@ impl Scene<'_> {
         Ok((armed.len() as u64, more))
     }
 
-    /// A timer over a question that is damaged is put to sleep, so that it does not hold the others up for ever.
+    /// Freezes timers whose question is damaged, so that they do not block the others forever; returns the rest.
     async fn with_sound_waits(&mut self, armed: Vec<(RunKey, Place)>) -> Outcome<Vec<(RunKey, Place)>> {
         match self.need_waits(armed.clone()).await {
             Err(Trouble::Refused(_)) => {}
@@ -79,7 +79,7 @@ impl Scene<'_> {
         Ok(sound)
     }
 
-    /// What belongs to runs that cannot be read sleeps until somebody has dealt with them: it would be due for ever.
+    /// Freezes timers and tasks of damaged runs until the runs are repaired: they would be due forever.
     async fn let_damaged_sleep(&mut self) -> Outcome<()> {
         let numbers: Vec<i64> = self.damaged.values().copied().collect();
         if numbers.is_empty() {
@@ -93,7 +93,7 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// Those of the timers that are due under the locks, in the order of their times.
+    /// Returns the timers that are due under the locks, in the order of their times.
     async fn armed(&mut self, due: &[(i64, Place)]) -> Outcome<Vec<(RunKey, Place)>> {
         if due.is_empty() {
             return Ok(Vec::new());
@@ -107,7 +107,7 @@ impl Scene<'_> {
         for row in &rows {
             match read_timer(row) {
                 Some((place, _)) => sound.push((self.key_of(row.get(0)), place)),
-                // One that is damaged does not fire, and does not stay due for ever.
+                // A damaged timer does not fire, and must not stay due forever.
                 None => {
                     let sql = Sql::new("UPDATE onward.timers SET frozen = true WHERE rk = $1 AND place = $2");
                     self.db.query(&sql.number(row.get(0)).bytes(row.get(1))).await?;
@@ -143,7 +143,7 @@ impl Scene<'_> {
         Ok((count, more))
     }
 
-    /// A task that is damaged sleeps until its run ends.
+    /// Returns whether the task is intact; a damaged one has no timeout any more.
     async fn has_sound_task(&mut self, key: &RunKey, place: &Place) -> Outcome<bool> {
         match self.need_tasks(vec![(key.clone(), place.clone())]).await {
             Err(Trouble::Refused(_)) => {
@@ -156,8 +156,8 @@ impl Scene<'_> {
         }
     }
 
-    /// Frees the runs of workers that were silent for too long. A worker of whose runs one is locked just now keeps its session until
-    /// the next look: nobody waits here, and no lease is left without a session (DB5).
+    /// Frees the runs of workers whose session has expired. If one of the runs is locked, the worker keeps its session until the
+    /// next pass: this never waits, and no lease is left without a session (DB5).
     async fn end_sessions(&mut self, limit: usize) -> Outcome<(u64, bool)> {
         let sql = Sql::new(DUE_SESSIONS).number(self.now.0 as i64).number(limit_number(limit.saturating_add(1)));
         let mut workers: Vec<String> = self.db.query(&sql).await?.iter().map(|row| row.get(0)).collect();
@@ -185,7 +185,7 @@ impl Scene<'_> {
         Ok((workers.len() as u64, more))
     }
 
-    /// Up to `limit` places of timers or tasks that seem to be due, and whether there are more.
+    /// Returns up to `limit` timers or tasks that seem to be due, and whether there are more.
     async fn due(&self, text: &str, limit: usize) -> Outcome<(Vec<(i64, Place)>, bool)> {
         let sql = Sql::new(text).number(self.now.0 as i64).number(limit_number(limit.saturating_add(1)));
         let rows = self.db.query(&sql).await?;
@@ -194,7 +194,7 @@ impl Scene<'_> {
     }
 }
 
-/// What [`NEXT_DUE`] says.
+/// Result of [`NEXT_DUE`].
 pub(crate) struct Look {
     pub clock_micros: i64,
     pub next_due: Option<Timestamp>,

@@ -1,6 +1,7 @@
 //! Rows of the ledger.
 //!
-//! A row is written together with the event that it counts, under the lock of its run (LG3, DB1), and stays when its run is deleted (LG4).
+//! A row is written together with the event that it counts, under the lock of its run (LG3, DB1), and stays when its run is
+//! deleted (LG4).
 
 use onward_core::RunKey;
 use onward_core::family::family;
@@ -17,11 +18,11 @@ use crate::write::unit::{Scene, Seat};
 
 const COLUMNS: &str = "l.ns, l.id, l.day, l.generation, l.life, l.model, l.data, l.crc";
 
-/// How many rows are read at once.
+/// Number of rows per query.
 const PAGE: i64 = 4_096;
 
 impl Scene<'_> {
-    /// Lets a row grow. Runs that spend nothing never come here.
+    /// Adds to a row. Runs without spend never get here.
     pub async fn charge(&mut self, key: &RunKey, row: LedgerKey, sum: &LedgerSum) -> Outcome<()> {
         if !self.seat(key).ledger.knows(&row) {
             let sql = Sql::new(format!("SELECT {COLUMNS} FROM onward.ledger l"))
@@ -68,7 +69,8 @@ pub(crate) fn save(seats: &[Box<Seat>], calls: &mut Vec<Sql>) {
     );
 }
 
-/// Takes the rows of some logs of a run away, which are made again from them; a life that was not known then was 0.
+/// Deletes the rows of some logs of a run, which are rebuilt from the logs. The incarnation may be stored as 0 if it was not
+/// known.
 pub(crate) fn remove(key: &RunKey, logs: impl Iterator<Item = (u32, u64)>) -> Sql {
     let (generations, lives) = logs.map(|(generation, life)| (generation.cast_signed(), life.cast_signed())).unzip();
     Sql::new(
@@ -89,7 +91,7 @@ fn row_crc(row: &LedgerKey, data: &[u8]) -> i64 {
 
 fn read_row(row: &Row) -> Result<(LedgerKey, LedgerSum), StoreError> {
     let run = row_key(row, 0)?;
-    let wrong = || damaged_row(&run, "what it has cost");
+    let wrong = || damaged_row(&run, "its spend");
     let (day, generation) = (u32::try_from(row.get::<_, i64>(2)), u32::try_from(row.get::<_, i32>(3)));
     let (Ok(day), Ok(generation), Ok(model)) = (day, generation, String::from_utf8(row.get(5))) else { return Err(wrong()) };
     let key = LedgerKey { run: run.clone(), generation, life: row.get::<_, i64>(4).cast_unsigned(), day, model };

@@ -1,7 +1,7 @@
-//! How a scene comes to know what it decides upon: locks first, then the clock, then rows.
+//! Loading of a unit of work: locks first, then the clock, then rows.
 //!
-//! Every read here happens under the lock of its run, in a statement that begins after the lock was granted; so it sees all that anybody
-//! wrote before (the isolation is READ COMMITTED).
+//! Every read happens under the lock of its run, in a statement that begins after the lock was granted; so it sees all earlier
+//! writes (the isolation level is READ COMMITTED).
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -24,16 +24,16 @@ use crate::row::{crc, unseal_any_head, unseal_head};
 use crate::write::blobs;
 use crate::write::unit::{Queued, Scene, Seat, Stored, Timer};
 
-/// The row of a run, locked.
+/// Columns of a run's row.
 const RUN_COLUMNS: &str = "r.rk, r.ns, r.id, r.ready, r.worker, r.head";
 
 pub(crate) const TASK_COLUMNS: &str = "t.rk, t.place, t.ord, t.data";
 
-/// Locks in the order of numbers, so that two transactions never wait for each other (DB4); `migrations/0004.sql` has it.
+/// Locks in the order of numbers, so that transactions do not deadlock (DB4); defined in `migrations/0004.sql`.
 const ENTER: &str = "SELECT * FROM onward.enter($1, $2, $3, $4, $5)";
 
 impl<'c> Scene<'c> {
-    /// Begins a transaction and locks the runs that it wants, with numbers for runs to be. One round trip.
+    /// Begins a transaction, locks the requested runs and reserves numbers for new ones, in one round trip.
     pub async fn begin(db: &'c Db, judge: &Judge, lineage: &Lineage, wants: &Wants) -> Outcome<Scene<'c>> {
         let mut keys = wants.keys.clone();
         keys.sort_unstable();
@@ -74,7 +74,7 @@ impl<'c> Scene<'c> {
             }
         }
         for (place, head) in children {
-            // A child that is damaged must not be forgotten.
+            // A damaged child must not be forgotten.
             let (child, _) = unseal_any_head(head)?;
             if let Some(seat) = self.seats.get_mut(&keys[place as usize - 1]).and_then(Option::as_mut) {
                 seat.children.get_or_insert_default().push(child);
@@ -83,7 +83,7 @@ impl<'c> Scene<'c> {
         Ok(())
     }
 
-    /// Locks runs by their numbers, but for those that somebody else has locked. Returns the keys of those that it got.
+    /// Locks runs by number, except those that another transaction has locked. Returns the keys of the locked ones.
     pub async fn lock_free(&mut self, numbers: Vec<i64>) -> Outcome<Vec<RunKey>> {
         let text =
             format!("SELECT {RUN_COLUMNS} FROM onward.runs r WHERE r.rk = ANY($1) ORDER BY r.rk FOR UPDATE OF r SKIP LOCKED");
@@ -102,7 +102,7 @@ impl<'c> Scene<'c> {
         taken
     }
 
-    /// A row that is damaged is not taken for a run that is not there: whoever wants it is told.
+    /// Adds a locked run; returns false if its row is damaged. Operations on a damaged run fail instead of not finding it.
     fn take_in_one(&mut self, key: RunKey, rk: i64, ready: Option<i64>, worker: Option<&str>, head: &[u8]) -> bool {
         let seat = read_seat(&key, rk, ready, worker, head);
         match seat {
@@ -119,7 +119,7 @@ impl<'c> Scene<'c> {
         }
     }
 
-    /// Reads slots of runs that are locked.
+    /// Reads idempotency records of locked runs.
     pub async fn need_slots(&mut self, wanted: Vec<(RunKey, String)>) -> Outcome<()> {
         let missing = self.missing(wanted, |seat, key| seat.slots.knows(key));
         if missing.is_empty() {
@@ -131,7 +131,7 @@ impl<'c> Scene<'c> {
         let rows = self.db.query(&Sql::new(text).numbers(numbers).byteses(keys)).await?;
         for row in rows {
             let key = self.key_of(row.get(0));
-            let (slot, taken) = read_slot(&row).ok_or_else(|| damaged_row(&key, "who answered or signaled first"))?;
+            let (slot, taken) = read_slot(&row).ok_or_else(|| damaged_row(&key, "an idempotency record"))?;
             self.seat(&key).slots.learn(slot, Some(taken));
         }
         for (_, run, key) in missing {
@@ -140,7 +140,7 @@ impl<'c> Scene<'c> {
         Ok(())
     }
 
-    /// Reads open questions of runs that are locked.
+    /// Reads open questions of locked runs.
     pub async fn need_waits(&mut self, wanted: Vec<(RunKey, Place)>) -> Outcome<()> {
         let missing = self.missing(wanted, |seat, place| seat.waits.knows(place));
         if missing.is_empty() {
@@ -161,7 +161,7 @@ impl<'c> Scene<'c> {
         Ok(())
     }
 
-    /// Reads and locks tasks of runs that are locked.
+    /// Reads and locks tasks of locked runs.
     pub async fn need_tasks(&mut self, wanted: Vec<(RunKey, Place)>) -> Outcome<()> {
         let missing = self.missing(wanted, |seat, place| seat.tasks.knows(place));
         if missing.is_empty() {
@@ -180,7 +180,7 @@ impl<'c> Scene<'c> {
         Ok(())
     }
 
-    /// Reads all timers and all tasks of a run: it is paused or resumed.
+    /// Reads all timers and tasks of a run that is paused or resumed.
     pub async fn need_all(&mut self, key: &RunKey) -> Outcome<()> {
         let seat = self.seat(key);
         let rk = seat.rk;
@@ -211,7 +211,7 @@ impl<'c> Scene<'c> {
         Ok(())
     }
 
-    /// Reads the open children of runs that are locked.
+    /// Reads the open children of locked runs.
     pub async fn need_children(&mut self, parents: Vec<RunKey>) -> Outcome<()> {
         let parents: BTreeSet<RunKey> =
             parents.into_iter().filter(|key| self.find(key).is_some_and(|seat| seat.children.is_none())).collect();
@@ -220,7 +220,7 @@ impl<'c> Scene<'c> {
         }
         let (namespaces, ids) = names(&parents);
         for row in self.db.query(&Sql::new(OPEN_CHILDREN).texts(namespaces).texts(ids)).await? {
-            // A child that is damaged must not be forgotten.
+            // A damaged child must not be forgotten.
             let (child, _) = unseal_any_head(row.get(2))?;
             let parent = row_key(&row, 0)?;
             self.seat(&parent).children.get_or_insert_default().push(child);
@@ -231,7 +231,7 @@ impl<'c> Scene<'c> {
         Ok(())
     }
 
-    /// The open children of a run in the order of their keys, with what this batch did to them.
+    /// Returns the open children of a run in the order of their keys, including changes of this batch.
     pub async fn open_children(&mut self, parent: &RunKey) -> Outcome<Vec<RunHead>> {
         self.need_children(vec![parent.clone()]).await?;
         let stored = self.seat(parent).children.clone().unwrap_or_default();
@@ -244,7 +244,7 @@ impl<'c> Scene<'c> {
         Ok(heads)
     }
 
-    /// With its large payloads.
+    /// Restores the large payloads.
     pub async fn whole<C: Carrier>(&self, rk: i64, carrier: C) -> Outcome<C> {
         blobs::restore(self.db, rk, carrier).await
     }
@@ -253,7 +253,7 @@ impl<'c> Scene<'c> {
         self.keys.get(&rk).cloned().expect("only rows of locked runs are read")
     }
 
-    /// What is not known yet of runs that exist, each once.
+    /// Returns the wanted rows of existing runs that are not known yet, each once.
     fn missing<K: Ord + Clone + std::hash::Hash + Eq>(
         &self,
         wanted: Vec<(RunKey, K)>,
@@ -271,7 +271,7 @@ impl<'c> Scene<'c> {
 pub(crate) const OPEN_CHILDREN: &str = "SELECT r.parent_ns, r.parent_id, r.head FROM onward.runs r
   JOIN unnest($1::text[], $2::text[]) AS k(ns, id) ON r.parent_ns = k.ns AND r.parent_id = k.id WHERE r.status < 4";
 
-/// An array in a column; an empty one where there is none.
+/// Returns an array column, empty if it is NULL.
 fn array<'r, T: FromSql<'r>>(row: &'r Row, at: usize) -> Vec<T> {
     row.get::<_, Option<Vec<T>>>(at).unwrap_or_default()
 }
@@ -280,9 +280,9 @@ fn names<'a>(keys: impl IntoIterator<Item = &'a RunKey>) -> (Vec<String>, Vec<St
     keys.into_iter().map(|key| (key.namespace.as_str().to_owned(), key.id.as_str().to_owned())).unzip()
 }
 
-/// The key in two columns of a row.
+/// Reads a run key from two columns.
 pub(crate) fn row_key(row: &Row, at: usize) -> Result<RunKey, StoreError> {
-    let unreadable = |_| damaged("a run's row", "its names are not readable");
+    let unreadable = |_| damaged("a run's row", "invalid names");
     let namespace = onward_core::Namespace::new(row.get::<_, String>(at)).map_err(unreadable)?;
     Ok(RunKey::new(namespace, onward_core::RunId::new(row.get::<_, String>(at + 1)).map_err(unreadable)?))
 }
@@ -290,7 +290,7 @@ pub(crate) fn row_key(row: &Row, at: usize) -> Result<RunKey, StoreError> {
 fn read_seat(key: &RunKey, rk: i64, ready: Option<i64>, worker: Option<&str>, head: &[u8]) -> Result<Box<Seat>, StoreError> {
     let (head, input_hash) = unseal_head(key, head)?;
     let worker = worker.map(WorkerId::new).transpose();
-    let worker = worker.map_err(|_| damaged_row(key, "who holds it"))?;
+    let worker = worker.map_err(|_| damaged_row(key, "its lease"))?;
     let mut seat = Seat::found(rk, head, input_hash, worker, ready);
     seat.stored = Some(Stored { columns: seat.columns(), attributes: seat.head.attributes.clone() });
     Ok(seat)
@@ -313,9 +313,9 @@ pub(crate) fn read_timer(row: &Row) -> Option<(Place, Timer)> {
     Some((place, Timer { due_at: Timestamp(due as u64), is_frozen }))
 }
 
-/// The task of a row, without its large payloads.
+/// Decodes a task, without its large payloads.
 pub(crate) fn read_task(row: &Row) -> Result<Task, StoreError> {
     let task: Task = unseal("a task", row.get(3))?;
     let is_sound = row.get::<_, Vec<u8>>(1) == place_key(&task.id.place);
-    if is_sound { Ok(task) } else { Err(damaged("a task", "it stands at another place")) }
+    if is_sound { Ok(task) } else { Err(damaged("a task", "its call id does not match")) }
 }

@@ -1,7 +1,8 @@
-//! What is asked of the appenders, and the queues in front of them.
+//! Operations of the appenders, and their queues.
 //!
-//! Owns the order of appends of this process: what concerns one run is done in the order in which it was submitted, because all of it goes
-//! to the same appender, and there in the order of the lanes ([`onward_store::kept::lanes`]). Must never lose an operation: every one that was taken is answered.
+//! Owns the order of appends of this process: operations on one run are executed in the order of their submission, because all go
+//! to the same appender, and there in the order of the lanes ([`onward_store::kept::lanes`]). Must never lose an operation: every
+//! accepted one gets a response.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +19,7 @@ use tokio::sync::Notify;
 
 type To<T> = Arc<Slot<T>>;
 
-/// What appends to logs, or may.
+/// Operations that may append to logs.
 pub(crate) enum Op {
     Commit(Box<(Commit, Body)>, To<Committed>),
     Start(Box<StartRun>, To<Started>),
@@ -51,11 +52,11 @@ impl Op {
         }
     }
 
-    /// The runs that are decided upon, all of them locked before anything is.
+    /// Returns the runs that the operation decides about; all are locked first.
     pub fn keys(&self) -> Vec<RunKey> {
         match self {
             Op::Commit(work, _) => vec![work.0.key.clone()],
-            // With its parent: whether that has ended must not change meanwhile (L19).
+            // With the parent: whether it has ended must not change meanwhile (L19).
             Op::Start(work, _) => {
                 let parent = work.run.started.parent.as_ref().map(|link| link.run.clone());
                 parent.into_iter().chain([work.run.key.clone()]).collect()
@@ -70,7 +71,7 @@ impl Op {
         }
     }
 
-    /// The run by which the operation finds its appender; none for what finds its runs itself.
+    /// Returns the run that selects the appender; none for an operation that finds its runs itself.
     fn home(&self) -> Option<&RunKey> {
         Some(match self {
             Op::Commit(work, _) => &work.0.key,
@@ -85,7 +86,7 @@ impl Op {
         })
     }
 
-    /// Returns about how many bytes it writes.
+    /// Returns approximately how many bytes it writes.
     fn weight(&self) -> usize {
         match self {
             Op::Commit(work, _) => work.1.weight(),
@@ -96,13 +97,13 @@ impl Op {
                 TaskReport::Completed(output) => output.data().len(),
                 _ => 0,
             },
-            // A whole log has a transaction to itself, or nearly.
+            // A whole log gets its own transaction, or nearly.
             Op::Restore(..) => BATCH_BYTES_MAX,
             Op::Release(..) | Op::RetryTask(..) | Op::Expire(..) => 0,
         }
     }
 
-    /// Whether the operation finds its runs itself and therefore has a transaction of its own.
+    /// Returns whether the operation finds its runs itself and therefore needs its own transaction.
     pub fn is_alone(&self) -> bool {
         matches!(self, Op::Expire(..))
     }
@@ -126,10 +127,10 @@ impl Waits for Op {
     }
 }
 
-/// How many bytes share one transaction, more or less: a statement has a limit, and so has everybody's patience.
+/// Approximate limit of bytes in one transaction: statements have a size limit, and other operations wait.
 pub(crate) const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// One queue for each appender, and a last one for what finds its runs itself: a pass over what is due has a connection of its own, and
+/// One queue for each appender, and a last one for operations that find their runs themselves: expiry has its own connection, so
 /// no request waits behind it (F26).
 pub(crate) struct Queues(Vec<Queue>);
 
@@ -194,8 +195,8 @@ impl Queue {
         self.wake.notify_one();
     }
 
-    /// Waits for work and takes what there is, up to `max`; nothing when the queue is closed and empty. An operation that has a
-    /// transaction of its own comes alone.
+    /// Waits for operations and takes up to `max` of them; returns none when the queue is closed and empty. An operation that
+    /// needs its own transaction comes alone.
     pub async fn take(&self, max: usize) -> Vec<Op> {
         loop {
             let wait = self.wake.notified();
@@ -227,7 +228,7 @@ impl Queue {
 mod tests {
     use super::*;
 
-    /// F26: what is due is looked for beside the appends, not between them.
+    /// F26: expiry runs beside the appends, not between them.
     #[test]
     fn a_look_for_what_is_due_is_in_no_appenders_way() {
         let queues = Queues::new(2);

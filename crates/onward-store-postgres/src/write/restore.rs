@@ -1,4 +1,4 @@
-//! Runs that come with their logs: every record as it is, and the rows that follow from them.
+//! Runs that are restored with their logs: every record unchanged, and the rows that derive from them.
 
 use onward_core::projection::{Projection, retry_key};
 use onward_core::run::wait_key;
@@ -53,7 +53,7 @@ impl Scene<'_> {
         Ok(Restored { created: true, head: self.seat(key).shown() })
     }
 
-    /// Only the very same run is the same run.
+    /// Returns the existing run if its logs are equal; fails otherwise.
     async fn find_restored(&mut self, key: &RunKey, logs: &[Vec<Record>]) -> Outcome<Restored> {
         let seat = self.seat(key);
         let (rk, head) = (seat.rk, seat.shown());
@@ -88,14 +88,15 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// The rows that follow from one log, in the place of those of the generation before. Slots are kept over generations.
+    /// Replaces the rows of the previous generation by those that derive from one log. Idempotency records are kept across
+    /// generations.
     pub fn put_rows(&mut self, key: &RunKey, projection: Projection) {
         let Projection { timers, tasks, waits, slots, ledger, .. } = projection;
         let seat = self.seat(key);
         seat.timers.clear();
         seat.tasks.clear();
         seat.waits.clear();
-        // In the place of rows of the same log: it may have been here before (LG4).
+        // Overwrites rows of the same log, which may have been here before (LG4).
         ledger.into_iter().for_each(|(row, sum)| seat.ledger.put(row, sum));
         for (slot, taken) in slots {
             if seat.slots.get(&slot).is_none() {

@@ -1,7 +1,7 @@
-//! What a scene has decided, as rows: many runs, one function per table, one statement that calls them, one round trip with the COMMIT. A
-//! run that comes with more than fits into a statement, a long conversation that is forked for example, has more of them.
+//! Writing of a unit of work: one function per table, one statement that calls them, one round trip with the COMMIT. Rows that
+//! exceed the size of one statement, of a long conversation that is forked for example, get more statements.
 //!
-//! Must never decide: every value here is in the scene.
+//! Must never decide: every value is in the unit of work.
 
 use bytes::Bytes;
 use onward_core::{Hash, Name, RunHead, Timestamp};
@@ -17,11 +17,11 @@ use crate::write::tasks::state_column;
 use crate::write::unit::{NewEvent, Queued, Scene, Seat};
 
 impl Scene<'_> {
-    /// The statement that writes everything, and what it has no room for; none if nothing changed.
+    /// Returns the statement that writes everything, and further ones for rows it has no room for; none if nothing changed.
     pub fn statements(mut self) -> Vec<Sql> {
         let (mut calls, mut more) = (Vec::new(), Vec::new());
         let mut seats: Vec<Box<Seat>> = std::mem::take(&mut self.seats).into_values().flatten().collect();
-        // New runs go in in the order of their names: two transactions that start the same ones do not wait for each other (DB4).
+        // New runs are inserted in the order of their names, so that transactions that start the same ones do not deadlock (DB4).
         seats.sort_unstable_by(|a, b| a.head.key.cmp(&b.head.key));
         save_runs(&seats, &mut calls);
         push_all(save_events(&mut seats), &mut calls, &mut more);
@@ -99,8 +99,8 @@ impl Scene<'_> {
         portions(rows, |(_, _, data)| data.len()).into_iter().map(call).collect()
     }
 
-    /// A worker that is known keeps its time. Its row is locked in either case, so that it cannot be forgotten while it gets a run (DB5);
-    /// shared with others that give it runs, and with its heartbeats.
+    /// Creates sessions; existing ones keep their expiry. Their rows are locked in either case, so that a session cannot end
+    /// while its worker gets a run (DB5); the lock is shared with other claims and with heartbeats.
     fn save_sessions(&mut self, calls: &mut Vec<Sql>) {
         if self.greeted.is_empty() {
             return;
@@ -111,7 +111,7 @@ impl Scene<'_> {
     }
 }
 
-/// Writes tasks over their rows, or into new ones.
+/// Inserts or updates tasks.
 pub(crate) fn put_tasks(gone: Gone, mut rows: Vec<(i64, Queued)>, now: Timestamp, blobs: &mut Vec<(i64, Stash)>) -> Sql {
     rows.iter_mut().for_each(|(rk, queued)| blobs.push((*rk, Stash::take(&mut queued.task))));
     let text_of = |name: Option<&Name>| name.map_or("", Name::as_str).to_owned();
@@ -197,14 +197,14 @@ fn save_events(seats: &mut [Box<Seat>]) -> Vec<Sql> {
     portions(seats.iter_mut().flat_map(take), |(_, event)| event.body.len()).into_iter().map(call).collect()
 }
 
-/// The first one goes with all the others, the rest have statements of their own.
+/// Adds the first portion to the common statement; the others get their own.
 fn push_all(portions: Vec<Sql>, calls: &mut Vec<Sql>, more: &mut Vec<Sql>) {
     let mut portions = portions.into_iter();
     calls.extend(portions.next());
     more.extend(portions);
 }
 
-/// Rows in portions of about as many bytes as a transaction has by itself; a row is in one of them, however large it is.
+/// Splits rows into portions of about the byte limit of a transaction; a larger row gets its own.
 fn portions<T>(rows: impl IntoIterator<Item = T>, weigh: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
     let (mut portions, mut bytes) = (Vec::new(), 0);
     for row in rows {
@@ -269,7 +269,7 @@ fn save_timers(seats: &[Box<Seat>], calls: &mut Vec<Sql>) {
     );
 }
 
-/// The run is found by its attributes, and by no others.
+/// Replaces the attributes of runs whose attributes have changed.
 fn save_attributes(seats: &[Box<Seat>], calls: &mut Vec<Sql>) {
     let is_other = |seat: &&Seat| {
         let before = seat.stored.as_ref().map(|stored| &stored.attributes);
@@ -290,7 +290,7 @@ fn save_attributes(seats: &[Box<Seat>], calls: &mut Vec<Sql>) {
     );
 }
 
-/// Rows that go: all of a run, or by run and place.
+/// Rows to delete: all of a run, or by run and call id.
 #[derive(Default)]
 pub(crate) struct Gone {
     runs: Vec<i64>,
@@ -299,7 +299,7 @@ pub(crate) struct Gone {
 }
 
 impl Gone {
-    /// All rows of the runs that want it and may have some.
+    /// Collects the runs whose table was cleared and may have stored rows.
     fn of(seats: &[Box<Seat>], is_cleared: impl Fn(&Seat) -> bool) -> Gone {
         let cleared = seats.iter().filter(|seat| is_cleared(seat) && seat.stored.is_some());
         Gone { runs: cleared.map(|seat| seat.rk).collect(), ..Gone::default() }

@@ -1,16 +1,16 @@
-//! Rows of one run, as far as a transaction knows and changes them.
+//! Rows of one run, as far as a transaction has read and changed them.
 //!
-//! Owns the difference between "not there" and "not looked at". What is put or removed here is seen by everything that comes later in
-//! the batch and is written once, at its end.
+//! Owns the difference between "does not exist" and "not read". Changes are visible to all later operations of the batch, and are
+//! written once, at its end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug)]
 pub(crate) struct Table<K, V> {
     rows: BTreeMap<K, Option<V>>,
-    /// All that is stored is in `rows`.
+    /// All stored rows are in `rows`.
     is_complete: bool,
-    /// Everything that was stored goes first.
+    /// All stored rows are deleted first.
     is_cleared: bool,
     changed: BTreeSet<K>,
 }
@@ -22,7 +22,7 @@ impl<K, V> Default for Table<K, V> {
 }
 
 impl<K: Ord + Clone, V> Table<K, V> {
-    /// Of a run that has nothing stored yet.
+    /// Creates the table of a run that has no stored rows.
     pub fn empty() -> Table<K, V> {
         Table { is_complete: true, ..Table::default() }
     }
@@ -35,19 +35,19 @@ impl<K: Ord + Clone, V> Table<K, V> {
         self.is_complete
     }
 
-    /// What is there; the caller has made sure that it is known.
+    /// Returns a row, which must be known.
     pub fn get(&self, key: &K) -> Option<&V> {
         debug_assert!(self.knows(key), "a row is looked at after it was read");
         self.rows.get(key).and_then(Option::as_ref)
     }
 
-    /// Every row; the caller has made sure that all are known.
+    /// Returns all rows, which must be known.
     pub fn all(&self) -> impl Iterator<Item = (&K, &V)> {
         debug_assert!(self.is_complete, "all rows are looked at after they were read");
         self.rows.iter().filter_map(|(key, row)| row.as_ref().map(|row| (key, row)))
     }
 
-    /// Takes in what was read; what is known already counts more.
+    /// Adds a row that was read, unless it is known already.
     pub fn learn(&mut self, key: K, row: Option<V>) {
         self.rows.entry(key).or_insert(row);
     }
@@ -74,7 +74,7 @@ impl<K: Ord + Clone, V> Table<K, V> {
         self.is_cleared
     }
 
-    /// What is to be written: a row, or its absence.
+    /// Returns the changes to write: a row, or none for a deleted one.
     pub fn changes(&self) -> impl Iterator<Item = (&K, Option<&V>)> {
         self.changed.iter().map(|key| (key, self.rows.get(key).and_then(Option::as_ref)))
     }

@@ -1,4 +1,4 @@
-//! Tasks on their queues. What becomes of a task is decided by [`Task`] itself.
+//! Tasks on their queues. [`Task`] itself decides about its outcome.
 
 use onward_core::event::TaskAttemptEnded;
 use onward_core::run::Input;
@@ -11,12 +11,12 @@ use crate::error::Outcome;
 use crate::write::op::Report;
 use crate::write::unit::{Queued, Scene};
 
-/// The `state` of a queued task that is not visible yet; the other states are [`TaskState`]'s numbers.
+/// The `state` of a queued task that is not visible yet; the other states are the numbers of [`TaskState`].
 pub(crate) const DELAYED: i16 = 3;
 /// The `state` of a queued task whose run is paused.
 const PAUSED: i16 = 4;
 
-/// What stands in the `state` column.
+/// Returns the value of the `state` column.
 pub(crate) fn state_column(task: &Task, now: Timestamp) -> i16 {
     match task.state {
         TaskState::Queued if !task.waits_its_turn() => PAUSED,
@@ -26,7 +26,7 @@ pub(crate) fn state_column(task: &Task, now: Timestamp) -> i16 {
 }
 
 impl Scene<'_> {
-    /// Keeps a task that is still open, and tells who may want to know.
+    /// Stores an open task, and announces that it is claimable or when it becomes due.
     pub fn put_task(&mut self, key: &RunKey, queued: Queued) {
         let task = &queued.task;
         if task.may_be_claimed(self.now) {
@@ -54,7 +54,7 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// The task of that id, if it is open.
+    /// Returns the task with this id, if it is open.
     async fn open_task(&mut self, id: &TaskId) -> Outcome<Option<Queued>> {
         self.check(&id.run)?;
         if self.find(&id.run).is_none() {
@@ -65,7 +65,7 @@ impl Scene<'_> {
         Ok(found.cloned())
     }
 
-    /// Keeps the task, or removes it and hands its outcome to its run (L8); the run is told what the attempt has cost.
+    /// Stores the task, or removes it and appends its outcome to the log (L8), with the cost of the attempt.
     pub async fn seal_fate(&mut self, queued: Queued, fate: TaskFate, cost: Option<TaskAttemptEnded>) -> Outcome<()> {
         let id = queued.task.id.clone();
         match fate {

@@ -1,11 +1,11 @@
-//! What one transaction knows and is about to change.
+//! The unit of work of one transaction.
 //!
-//! Owns the working set of a batch: the runs that are locked, what was read of them, and what is to be written. Operations are decided
-//! here one after the other, as if each had the database for itself, and written together at the end ([`crate::write::save`]).
+//! Owns the working set of a batch: the locked runs, the rows that were read, and the changes. Operations are decided one after
+//! the other, as if each had the database alone, and written together at the end ([`crate::write::save`]).
 //!
 //! Invariants:
-//! - DB1: nothing is decided about a run whose row this transaction has not locked; its timers, tasks, waits and slots change only under that lock, or
-//!   (a task that is claimed) under their own.
+//! - DB1: nothing is decided about a run whose row this transaction has not locked; its timers, tasks, waits and slots change
+//!   only under that lock, or (a task that is claimed) under their own.
 //! - DB2: an operation that is refused has changed nothing here.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -27,42 +27,42 @@ use crate::write::table::Table;
 
 pub(crate) struct Scene<'c> {
     pub db: &'c Db,
-    /// By the judge of this store, read after the locks were taken.
+    /// The time of the store's clock, read after the locks were taken.
     pub now: Timestamp,
-    /// What the database said of itself, behind the locks.
+    /// The state of the restore guard, read after the locks.
     pub sight: Sight,
-    /// The next number for what must stay in the order it came in.
+    /// The next number for rows that must keep their order.
     order: i64,
-    /// Numbers for new runs.
+    /// Reserved numbers for new runs.
     pub fresh: VecDeque<i64>,
     pub seats: HashMap<RunKey, Option<Box<Seat>>>,
-    /// How many records were put and runs were made: an operation that is refused has added none (DB2).
+    /// Number of records and runs added so far: an operation that is refused has added none (DB2).
     pub changes: usize,
     pub keys: HashMap<i64, RunKey>,
-    /// Runs whose rows cannot be believed, with their numbers.
+    /// Runs with a damaged row, and their numbers.
     pub damaged: HashMap<RunKey, i64>,
-    /// Runs of which somebody was told that other rows about them are damaged.
+    /// Runs of which another damaged row was reported to a caller.
     pub hurt: BTreeSet<RunKey>,
     pub news: Vec<News>,
-    /// The earliest moment at which something becomes due because of this batch.
+    /// The earliest time at which this batch makes something due.
     pub due: Option<Timestamp>,
     pub outbox: Vec<(i64, Vec<u8>)>,
     pub blobs: Vec<(i64, Stash)>,
-    /// Workers that got something here: they are known from now on, if they were not.
+    /// Workers that got a run here; those without a session get one.
     pub greeted: BTreeMap<WorkerId, Timestamp>,
 }
 
-/// A run that is locked.
+/// A locked run.
 pub(crate) struct Seat {
     pub rk: i64,
     pub head: RunHead,
-    /// Of the input that the run was first started with.
+    /// Hash of the input with which the run was first started.
     pub input_hash: Hash,
     pub worker: Option<WorkerId>,
-    /// Since when, by the order of batches, the run may be claimed.
+    /// Order number since which the run is claimable.
     pub ready: Option<i64>,
     pub is_changed: bool,
-    /// What the row says; nothing if there is none yet.
+    /// The stored columns; none if the run is new.
     pub stored: Option<Stored>,
     pub events: Vec<NewEvent>,
     pub past: Vec<RunHead>,
@@ -71,11 +71,11 @@ pub(crate) struct Seat {
     pub timers: Table<Place, Timer>,
     pub tasks: Table<Place, Queued>,
     pub ledger: Table<LedgerKey, LedgerSum>,
-    /// The open children as they are stored, once somebody has asked.
+    /// The open children as stored, once they were read.
     pub children: Option<Vec<RunHead>>,
 }
 
-/// The columns of a run's row beside its head; as long as they stay, only the head is written.
+/// Columns of a run's row beside its head; while they are unchanged, only the head is written.
 #[derive(PartialEq)]
 pub(crate) struct Stored {
     pub columns: Columns,
@@ -101,15 +101,15 @@ pub(crate) struct Timer {
 #[derive(Debug, Clone)]
 pub(crate) struct Queued {
     pub task: Task,
-    /// The order of scheduling, for tasks that became visible in the same millisecond.
+    /// Order of scheduling, for tasks that became visible in the same millisecond.
     pub order: i64,
 }
 
-/// How many numbers in a row one microsecond of the database's clock stands for.
+/// Number of order numbers per microsecond of the database clock.
 pub(crate) const ORDERS_PER_MICROSECOND: i64 = 1024;
 
 impl Seat {
-    /// A run to be; everything that can be known of it is.
+    /// Creates a new run; all its tables are known to be empty.
     pub fn new(rk: i64, head: RunHead, input_hash: Hash) -> Box<Seat> {
         Box::new(Seat {
             slots: Table::empty(),
@@ -147,7 +147,7 @@ impl Seat {
         (head.status, head.kind.clone(), head.version.clone(), head.created_at, head.ended_at, self.ready, self.worker.clone())
     }
 
-    /// The head as it is told to others: a pending run that somebody holds is running.
+    /// Returns the head as callers see it: a pending run that a worker holds is running.
     pub fn shown(&self) -> RunHead {
         let mut head = self.head.clone();
         if head.status == Status::Pending && self.worker.is_some() {
@@ -183,10 +183,10 @@ impl<'c> Scene<'c> {
         self.seats.get(key).and_then(Option::as_deref)
     }
 
-    /// Whoever asks for a run whose row is damaged is told so, and never that it is not there (DB3).
+    /// Fails if the row of the run is damaged, which must not look like a missing run (DB3).
     pub fn check(&self, key: &RunKey) -> Outcome<()> {
         match self.damaged.get(key) {
-            Some(_) => Err(damaged_row(key, "its own").into()),
+            Some(_) => Err(damaged_row(key, "the run").into()),
             None => Ok(()),
         }
     }
@@ -196,7 +196,7 @@ impl<'c> Scene<'c> {
         self.find(key).ok_or_else(|| StoreError::RunNotFound { key: key.clone() }.into())
     }
 
-    /// A run that the caller has seen.
+    /// Returns a run that is known to exist.
     pub fn seat(&mut self, key: &RunKey) -> &mut Seat {
         self.seats.get_mut(key).and_then(Option::as_deref_mut).expect("the caller has seen the run")
     }
@@ -206,8 +206,8 @@ impl<'c> Scene<'c> {
         self.seats.insert(seat.head.key.clone(), Some(seat));
     }
 
-    /// The epoch that follows one: a time by the database's clock, so that none is given twice, to a run or to another one of its name,
-    /// not even by a database that was put back (DB9).
+    /// Returns the next epoch: a time by the database clock, so that none is assigned twice, neither to the run nor to another
+    /// incarnation, nor by a restored database (DB9).
     pub fn epoch_after(&self, last: Epoch) -> Epoch {
         Epoch((last.0 + 1).max(self.sight.micros.max(self.sight.floor) as u64))
     }
@@ -217,7 +217,7 @@ impl<'c> Scene<'c> {
         self.order
     }
 
-    /// Brings everything that derives from a run up to date with it. The last act of every change.
+    /// Updates the lease and claimability of a run after a change. The last act of every change.
     pub fn settle(&mut self, key: &RunKey) {
         let order = self.next_order();
         let seat = self.seat(key);
@@ -240,7 +240,7 @@ impl<'c> Scene<'c> {
         self.due = Some(self.due.map_or(at, |known| known.min(at)));
     }
 
-    /// Puts a record's bytes behind the others of its run.
+    /// Adds an encoded record to the log of its run.
     pub fn put_event(&mut self, key: &RunKey, index: Index, at: Timestamp, body: &Body) {
         self.changes += 1;
         let seat = self.seat(key);
@@ -259,12 +259,12 @@ impl<'c> Scene<'c> {
         self.news.push(News::DeliveryAdded);
     }
 
-    /// What is to be told when all of this is durable.
+    /// Takes what is published once the transaction is durable.
     pub fn aftermath(&mut self) -> Aftermath {
         Aftermath { news: std::mem::take(&mut self.news), due: self.due }
     }
 
-    /// Makes a worker known that got something without having said hello.
+    /// Creates a session for a worker that got a run, unless it has one.
     pub fn greet(&mut self, worker: &WorkerId) {
         let until = self.now.after(SESSION_DEFAULT);
         if self.greeted.insert(worker.clone(), until).is_none() {

@@ -1,4 +1,4 @@
-//! Servers whose clocks are an hour apart: the database's clock judges, and nobody notices.
+//! Servers whose clocks are an hour apart: the database clock decides.
 
 use std::process::Command;
 use std::time::{Duration, SystemTime};
@@ -12,7 +12,7 @@ use onward_testkit::WrongClock;
 
 use crate::kit::{commit, connect, database, key, log, seconds, start_held, step, worker};
 
-/// Set in the process whose clock is ahead: where the database is.
+/// Address of the database, set in the process whose clock is ahead.
 const URL: &str = "ONWARD_TEST_URL";
 
 fn millis_now() -> u64 {

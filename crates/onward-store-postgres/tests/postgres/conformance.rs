@@ -1,4 +1,4 @@
-//! The suite that every store passes, with the store closed and opened again where that matters.
+//! The conformance suite of all stores, with the store closed and reopened where that matters.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use onward_testkit::Database;
 use crate::kit::{connect_at, database};
 
 struct Postgres {
-    /// Dropped before the database is.
+    /// Dropped before the database.
     store: Option<Arc<dyn Store>>,
     clock: Arc<ManualClock>,
     database: Database<'static>,

@@ -1,4 +1,4 @@
-//! Others in the way: serialization failures, deadlocks, locks that are held for long.
+//! Contention: serialization failures, deadlocks, locks that are held for long.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::kit::{
     PATIENCE, commit, connect, connect_at, database, json, key, log, name, new_run, seconds, signal, start_held, step, worker,
 };
 
-/// Every third insert of records fails as if somebody else had been faster; a sequence counts, because it counts on after a rollback.
+/// Fails every third insert of records with this code; a sequence counts, because a rollback does not reset it.
 fn fail_often(code: &str) -> String {
     format!(
         "CREATE SEQUENCE tries;
@@ -39,7 +39,7 @@ fn serialization_failures_and_deadlocks_are_tried_again() {
     }
 }
 
-/// DB8: the database does not take what one of them wants, and will not; the others of its batch are not told so.
+/// DB8: an operation that the database will always reject fails alone, not the others of its batch.
 #[test]
 fn what_the_database_refuses_for_good_fails_alone() {
     let database = database();
@@ -51,7 +51,7 @@ fn what_the_database_refuses_for_good_fails_alone() {
         )
         .unwrap();
     let store = connect(&database, Options { appenders: 1, ..Options::default() });
-    // While the first is under way, the others come together.
+    // The first is under way, the others come in one batch.
     let ids: Vec<String> = (0..60).map(|n| if n % 20 == 7 { format!("bad-{n}") } else { format!("good-{n}") }).collect();
     let starts: Vec<_> = ids.iter().map(|id| (id, store.start_run(new_run(id), None))).collect();
     for (id, start) in starts {
@@ -68,7 +68,7 @@ fn a_story_told_to_servers_that_are_refused_often_is_the_same() {
     conformance::differential(31, 200, &*store, &MemoryStore::new(clock.clone()), &clock);
 }
 
-/// The weakest isolation is enough, and the strongest one does no harm.
+/// READ COMMITTED is sufficient, and SERIALIZABLE works, too.
 #[test]
 fn a_story_told_under_serializable_is_the_same() {
     let clock = Arc::new(ManualClock::default());
@@ -91,7 +91,7 @@ fn a_story_told_under_serializable_is_the_same() {
     assert_eq!(log(&*store, "shared").len(), 101);
 }
 
-/// Somebody locks two runs in the wrong order: PostgreSQL ends one of the two, and nothing is lost whichever it is.
+/// A foreign transaction locks two runs in the opposite order: PostgreSQL ends one of both, and no input is lost.
 #[test]
 fn a_deadlock_with_somebody_else_ends_and_every_input_arrives() {
     let database = database();
@@ -129,15 +129,15 @@ fn a_run_that_somebody_has_locked_for_long_delays_only_its_batch() {
         });
         std::thread::sleep(Duration::from_millis(200));
         let sent = store.append_input(key("a"), signal(None));
-        // Reads, claims and heartbeats do not wait for it.
+        // Reads, claims and heartbeats do not wait for the lock.
         assert!(block_on(store.read_run(key("a"), None)).unwrap().is_some());
-        assert_eq!(crate::kit::claim(&*store, "w", 10).len(), 0, "a locked run is passed over");
+        assert_eq!(crate::kit::claim(&*store, "w", 10).len(), 0, "a locked run is skipped");
         block_on(sent).unwrap();
         outsider.join().unwrap();
     });
 }
 
-/// K7: an attempt that is recorded needs its run; nobody waits for it, and the task is offered once more.
+/// K7: a recorded attempt needs the lock of its run; the claim does not wait for it, and the task is announced again.
 #[test]
 fn a_task_whose_run_is_locked_is_handed_out_a_little_later() {
     let database = database();
@@ -160,12 +160,12 @@ fn a_task_whose_run_is_locked_is_handed_out_a_little_later() {
         assert_eq!(claim().len(), 0);
         outsider.join().unwrap();
     });
-    // No look is spared: the store knows that there is something.
+    // The next query is not skipped: the store knows that a task waits.
     assert_eq!(claim().len(), 1);
     assert_eq!(log(&*store, "a").last(), Some(&"task_attempted"));
 }
 
-/// Fewer connections than the store would like to have: what finds none waits for its turn (F21).
+/// With fewer connections than the store wants, operations wait for one (F21).
 #[test]
 fn too_many_connections_are_waited_for() {
     let database = database();
@@ -177,7 +177,7 @@ fn too_many_connections_are_waited_for() {
     let url = database.url().replace(onward_testkit::OWNER, &role);
     let store = Arc::new(block_on(PostgresStore::connect(&url, Options { connections: 1, ..Options::default() })).unwrap());
     block_on(store.start_run(new_run("r"), None)).unwrap();
-    // Now both places are taken.
+    // Now both connections are used.
     assert!(block_on(store.read_run(key("r"), None)).unwrap().is_some());
     let crowd = || block_on(PostgresStore::connect(&url, Options::default())).map(drop);
     let refused = crowd().unwrap_err();
@@ -190,7 +190,7 @@ fn too_many_connections_are_waited_for() {
     database.psql(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).unwrap();
 }
 
-/// A statement that takes too long is ended by the database and tried again (F21).
+/// A statement that takes too long is ended by the database and retried (F21).
 #[test]
 fn statements_that_time_out_are_tried_again_a_bounded_number_of_times() {
     let database = database();
@@ -206,7 +206,7 @@ fn statements_that_time_out_are_tried_again_a_bounded_number_of_times() {
     assert_eq!(log(&*store, "r").len(), 13);
     let retries = store.stats().retries;
     assert!((3..=20).contains(&retries), "{retries}");
-    // One that never succeeds is given up, and says why.
+    // A statement that never succeeds is given up, with the reason.
     let always = "CREATE OR REPLACE FUNCTION sleep_often() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
        PERFORM pg_sleep(5); RETURN NULL; END $$";
     database.psql(always).unwrap();
@@ -217,7 +217,7 @@ fn statements_that_time_out_are_tried_again_a_bounded_number_of_times() {
     assert!(error.to_string().contains("statement timeout"), "{error}");
 }
 
-/// A server stops in the middle of a transaction, as a machine does that is suspended: the others get its locks, and it tries again.
+/// A server stops inside a transaction, like a suspended machine: others get its locks, and it retries.
 #[test]
 fn a_server_that_stands_still_holds_nobody_up_for_long() {
     let database = database();
@@ -238,14 +238,14 @@ fn a_server_that_stands_still_holds_nobody_up_for_long() {
     block_on(other.append_input(key("r"), signal(Some("other")))).unwrap();
     assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
     proxy.hold_commits(false);
-    // Nobody knows what became of it, or it is tried again; a repeat finds out.
+    // The outcome is unknown, or the operation was retried; a repeat finds out.
     if block_on(sent).is_err() {
         block_on(still.append_input(key("r"), signal(Some("still")))).unwrap();
     }
     assert_eq!(log(&*other, "r").len(), 3, "both are there, once each");
 }
 
-/// From now on the database refuses every append with this code.
+/// Makes the database reject every append with this code.
 fn refuse_events(database: &Database, code: &str) {
     let text = format!(
         "CREATE FUNCTION onward.refuse() RETURNS trigger LANGUAGE plpgsql AS
@@ -255,7 +255,7 @@ fn refuse_events(database: &Database, code: &str) {
     database.psql(&text).unwrap();
 }
 
-/// What everybody in a batch is told when the disk is full is that it is full.
+/// Every operation of a batch fails with `disk_full` when the disk is full.
 #[test]
 fn a_full_disk_is_told_as_such_to_everybody_in_the_batch() {
     let database = database();
@@ -272,7 +272,7 @@ fn a_full_disk_is_told_as_such_to_everybody_in_the_batch() {
     assert_eq!(log(&*store, "r"), ["run_started", "signal_received"]);
 }
 
-/// The same for one that cannot be reached, and once.
+/// The same for an unavailable database; the error is not nested in itself.
 #[test]
 fn a_batch_that_nobody_takes_says_so_once() {
     let database = database();
@@ -285,7 +285,8 @@ fn a_batch_that_nobody_takes_says_so_once() {
     }
 }
 
-/// A run of many generations: short words are in its records, long ones beside them, and neither fit into one statement.
+/// Creates the logs of a run with many generations: short texts are in its records, long ones in blobs, and neither fit into one
+/// statement.
 fn long_run() -> Vec<Vec<Record>> {
     let generations = 700;
     let log = |generation: u32| {
@@ -305,7 +306,7 @@ fn long_run() -> Vec<Vec<Record>> {
     (0..generations).map(log).collect()
 }
 
-/// A long conversation that is forked, or imported.
+/// A long conversation that is forked or imported.
 #[test]
 fn a_run_that_takes_several_statements_is_written_whole_or_not_at_all() {
     let database = database();
@@ -315,7 +316,7 @@ fn a_run_that_takes_several_statements_is_written_whole_or_not_at_all() {
         let what = Restore::Run { logs: logs.clone() };
         block_on(store.restore_run(RestoreRun { key: key("r"), what, news: Vec::new() }))
     };
-    // The second statement with records is refused, and so is all that the first has written.
+    // The second statement with records is refused, and the first one is rolled back, too.
     database
         .psql(
             "CREATE SEQUENCE tries;

@@ -1,4 +1,4 @@
-//! Bytes that somebody else changed are named, and never taken for what was written.
+//! Bytes that were changed behind the store are reported as damage and never used.
 
 use onward_core::event::{ApprovalRequested, TaskScheduled, TimerStarted};
 use onward_core::task::TaskOptions;
@@ -16,7 +16,7 @@ pub fn flip(column: &str, table: &str) -> String {
     )
 }
 
-/// Damage stays as it is; what is mended is tested elsewhere.
+/// Options without repair, which has its own tests.
 fn left_alone() -> Options {
     Options { mend: false, ..Options::default() }
 }
@@ -34,7 +34,7 @@ fn a_changed_record_is_named_and_its_neighbors_go_on() {
         other => panic!("{other:?}"),
     }
     assert_eq!(log(&*store, "other"), ["run_started"]);
-    // A record in another place is damage too, and so is one that is gone.
+    // A record at another index is damage, too, and so is a missing one.
     database.psql("UPDATE onward.events SET idx = 20 WHERE idx = 3").unwrap();
     let tail = block_on(store.read_log(key("r"), None, Index(3), 100)).unwrap_err();
     assert_eq!(tail.code(), "log_corrupt");
@@ -58,7 +58,7 @@ fn a_changed_row_of_a_run_is_named_and_the_run_can_still_be_listed_and_deleted()
         assert_eq!(error.unwrap_err().code(), "log_corrupt");
     }
     let listed = block_on(store.list_runs(Default::default())).unwrap().runs;
-    assert_eq!(listed.len(), 2, "what its log says is shown");
+    assert_eq!(listed.len(), 2, "its log is shown");
     let delete = Delete::Run { key: key("r"), reason: "damaged".to_owned() };
     assert_eq!(block_on(store.delete_runs(delete)).unwrap(), 1);
 }
@@ -90,7 +90,7 @@ fn changed_slots_questions_and_tasks_are_named() {
     assert_eq!(log(&*store, "r").len(), 5, "nothing was written");
 }
 
-/// What belongs to damaged runs, questions and tasks is due for ever, and must not keep the others waiting.
+/// Timers and tasks with damaged rows would be due forever and must not block the others.
 #[test]
 fn damaged_rows_do_not_keep_other_timers_from_firing() {
     let clock = std::sync::Arc::new(onward_store::ManualClock::default());

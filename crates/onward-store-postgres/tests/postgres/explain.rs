@@ -1,4 +1,4 @@
-//! The plan of every statement that the hot operations send, as PostgreSQL itself logs it (`auto_explain`): by an index, in its order.
+//! The plan of every statement of the hot operations, as logged by PostgreSQL (`auto_explain`): by an index, in its order.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use onward_testkit::{Cluster, Settings};
 use crate::plans::{fill, work};
 use crate::retention::finish;
 
-/// What is small however much Onward has to do.
+/// Tables that stay small whatever the load.
 const SMALL: [&str; 7] = ["servers", "letters", "share", "sessions", "kinds", "deleted", "schema_version"];
 
-/// One statement and its plan.
+/// A statement and its plan.
 struct Plan {
     text: String,
     nodes: Vec<String>,
 }
 
-/// What the log has: an entry begins without a blank, and what belongs to it is indented.
+/// Parses the log: an entry begins in the first column, its continuation lines are indented.
 fn plans(log: &str) -> Vec<Plan> {
     let mut plans: Vec<Plan> = Vec::new();
     let mut is_open = false;
@@ -40,7 +40,7 @@ fn plans(log: &str) -> Vec<Plan> {
 }
 
 impl Plan {
-    /// A node that reads a large table from end to end, or sorts or hashes more than whoever asked has named or limited.
+    /// Returns a node that scans a large table, or sorts or hashes more rows than the statement names or limits.
     fn wrong(&self) -> Option<&String> {
         let wrong = |(at, node): &(usize, &String)| match node.as_str() {
             node if node.starts_with("Seq Scan") => !is_small(node),
@@ -53,7 +53,8 @@ impl Plan {
         self.nodes.iter().enumerate().find(wrong).map(|(_, node)| node)
     }
 
-    /// Whether the rows of a node are no more than were named or asked for. What a node reads first stands behind it.
+    /// Returns whether the rows of a node are bounded by the values or the limit of the statement. The input of a node follows
+    /// it.
     fn is_bounded(&self, at: usize) -> bool {
         let Some(node) = self.nodes.get(at) else { return false };
         let begins = |kinds: &[&str]| kinds.iter().any(|kind| node.starts_with(kind));
@@ -75,7 +76,7 @@ fn every_hot_statement_goes_by_an_index_and_sorts_nothing_that_grows() {
         "auto_explain.log_min_duration = 0",
         "auto_explain.log_nested_statements = on",
         "log_min_messages = log",
-        // What was planned when there was nothing yet stays planned.
+        // Without new statistics, plans made for empty tables stay.
         "autovacuum = off",
     ];
     let settings = Settings { is_forgetful: true, more: more.map(str::to_owned).into(), ..Settings::default() };
@@ -101,8 +102,8 @@ fn every_hot_statement_goes_by_an_index_and_sorts_nothing_that_grows() {
         assert!(of(word) > 0, "no plan for {word} among {}", plans.len());
     }
     assert_eq!(wrong(&plans), "", "of {} plans", plans.len());
-    assert_eq!(of("SELECT k.place, e.idx"), 5, "what many runs have more is read at once");
-    // Without the index that it goes by, retention is found out.
+    assert_eq!(of("SELECT k.place, e.idx"), 5, "new records of many runs are read at once");
+    // Without its index, the check finds retention.
     database.psql("DROP INDEX onward.runs_ended").unwrap();
     let before = log.len();
     block_on(store.delete_runs(ended())).unwrap();
@@ -110,7 +111,7 @@ fn every_hot_statement_goes_by_an_index_and_sorts_nothing_that_grows() {
     assert!(wrong(&plans).contains("on runs"), "{}", plans.len());
 }
 
-/// The plans that are not as they should be, for people.
+/// Renders the wrong plans.
 fn wrong(plans: &[Plan]) -> String {
     let told = |plan: &Plan| Some(format!("{}\n  in {}\n  {}\n", plan.wrong()?, plan.text, plan.nodes.join("\n  ")));
     plans.iter().filter_map(told).collect()

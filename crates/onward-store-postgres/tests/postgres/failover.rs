@@ -1,4 +1,5 @@
-//! A standby takes over: what it had not got is lost, and whoever knows it is fenced; with synchronous replication nothing is (F17).
+//! Failover to a standby: writes that it lacks are lost, and leases granted by them are fenced; with synchronous replication
+//! nothing is lost (F17).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use crate::kit::{PATIENCE, claim, commit, log, start_held, step};
 const KILL: i32 = 9;
 const FAST: i32 = 2;
 
-/// A primary with a standby, and a server that reaches whichever the proxy leads to.
+/// A primary with a standby, and a server behind a proxy that leads to one of them.
 struct Pair {
     primary: Cluster,
     standby: Cluster,
@@ -32,7 +33,7 @@ impl Pair {
         Pair { primary, standby, proxy, store }
     }
 
-    /// Waits until the standby has all that the primary has.
+    /// Waits until the standby has everything of the primary.
     fn catch_up(&self) {
         let sql = "SELECT count(*) FROM pg_stat_replication WHERE replay_lsn >= pg_current_wal_lsn()";
         let until = Instant::now() + PATIENCE;
@@ -42,7 +43,7 @@ impl Pair {
         }
     }
 
-    /// The primary is dead, and the standby takes its place.
+    /// Kills the primary and promotes the standby.
     fn fail_over(&mut self) {
         self.primary.stop(KILL).unwrap();
         self.take_over();
@@ -76,7 +77,7 @@ fn what_a_standby_had_not_got_is_lost_and_nobody_goes_on_from_it() {
     pair.catch_up();
     pair.standby.stop(FAST).unwrap();
     go_on(&*pair.store, &mut held, 10..20);
-    // Dead before the standby is back, or it would get the rest while it starts.
+    // Killed before the standby resumes, else it would receive the rest.
     pair.primary.stop(KILL).unwrap();
     pair.standby.go_on().unwrap();
     pair.take_over();
@@ -103,7 +104,7 @@ fn with_a_synchronous_standby_nothing_that_was_acknowledged_is_lost() {
     let mut held = start_held(&*pair.store, "r", "w");
     go_on(&*pair.store, &mut held, 0..50);
     pair.fail_over();
-    // What waits for a standby that is gone would wait for ever.
+    // Commits would wait forever for the missing standby.
     pair.standby.psql("postgres", "ALTER SYSTEM SET synchronous_standby_names = ''").unwrap();
     pair.standby.psql("postgres", "SELECT pg_reload_conf()").unwrap();
     let mut again = pair.insist(|store| Ok(claim(store, "v", 1))).unwrap().pop().expect("the run is free");

@@ -1,4 +1,4 @@
-//! DB11: a database that takes connections and does not answer, from the beginning or from the middle of something on.
+//! DB11: a database that accepts connections but does not respond, from the start or from the middle of an operation on.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -11,16 +11,16 @@ use onward_testkit::{Cluster, OWNER, Proxy, Settings};
 
 use crate::kit::{commit, connect, database, key, log, new_run, signal, start_held, step};
 
-/// Short, and much longer than anything takes here that is answered.
+/// Short, but much longer than any successful operation here.
 const SILENCE_MAX: Duration = Duration::from_millis(1_200);
-/// By when everything has to have ended that begins with a frozen database: its silence, and a call that nobody answers.
+/// Time in which every operation on a frozen database must end: its silence limit, and a connection attempt that times out.
 const BOUND: Duration = Duration::from_secs(300);
 
 fn options() -> Options {
     Options { dial_max: Duration::from_millis(500), silence_max: SILENCE_MAX, ..Options::default() }
 }
 
-/// What is said of a database that does not answer, in bounded time.
+/// Returns the error for a database that does not respond; it must come in bounded time.
 fn refused<T>(what: &str, question: impl FnOnce() -> Result<T, StoreError>) -> StoreError {
     let begun = Instant::now();
     let error = question().err().unwrap_or_else(|| panic!("{what} was answered"));
@@ -29,7 +29,7 @@ fn refused<T>(what: &str, question: impl FnOnce() -> Result<T, StoreError>) -> S
     error
 }
 
-/// Asks until there is an answer.
+/// Repeats until there is a result.
 fn until_answered<T>(mut question: impl FnMut() -> Result<T, StoreError>) -> T {
     let until = Instant::now() + BOUND;
     loop {
@@ -45,19 +45,19 @@ fn one_that_takes_connections_and_never_answers_is_as_good_as_down() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("postgres://{OWNER}@{}/x", listener.local_addr().unwrap());
     let error = refused("connect", || block_on(PostgresStore::connect(&url, options())));
-    assert!(error.to_string().contains("it takes connections and does not answer"), "{error}");
+    assert!(error.to_string().contains("it accepts connections but does not respond"), "{error}");
 
     let store = block_on(PostgresStore::connect_when_up(&url, options())).unwrap();
     refused("start_run", || block_on(store.start_run(new_run("r"), None)));
     refused("read_run", || block_on(store.read_run(key("r"), None)));
     refused("expire", || block_on(store.expire(9)));
-    assert_eq!(store.trouble().as_deref(), Some("it takes connections and does not answer"));
-    // The limit that the address names counts more than any other.
+    assert_eq!(store.trouble().as_deref(), Some("it accepts connections but does not respond"));
+    // The limit in the address overrides all others.
     let patient = Options { dial_max: BOUND * 10, ..Options::default() };
     refused("connect", || block_on(PostgresStore::connect(&format!("{url}?connect_timeout=1"), patient)));
 }
 
-/// A whole cluster stands still, as behind a disk that hangs, and goes on.
+/// A whole cluster is suspended, as by a disk that hangs, and resumes.
 #[test]
 fn one_that_stands_still_is_given_up_and_found_again() {
     let cluster = Cluster::start(Settings { is_forgetful: true, ..Settings::default() }).unwrap();
@@ -68,11 +68,11 @@ fn one_that_stands_still_is_given_up_and_found_again() {
 
     let frozen = cluster.freeze().unwrap();
     let error = refused("signal", || block_on(store.append_input(key("r"), signal(Some("s")))));
-    assert!(error.to_string().contains("it has not answered for 1.2 s"), "{error}");
+    assert!(error.to_string().contains("no response for 1.2 s"), "{error}");
     refused("read_log", || block_on(store.read_log(key("r"), None, Index(0), 9)));
     refused("expire", || block_on(store.expire(9)));
     refused("list_runs", || block_on(store.list_runs(RunQuery::default())));
-    // Nobody waits in line for calls that nobody answers.
+    // Operations do not queue behind connection attempts that time out.
     let (begun, count) = (Instant::now(), 100);
     let questions: Vec<_> = (0..count).map(|_| store.read_run(key("r"), None)).collect();
     for question in questions {
@@ -89,7 +89,7 @@ fn one_that_stands_still_is_given_up_and_found_again() {
     assert_eq!(names.iter().filter(|name| **name == "step_completed").count(), 2, "{names:?}");
 }
 
-/// DB7, L5: nobody knows what became of a COMMIT that was sent and not answered; a repeat finds out.
+/// DB7, L5: the outcome of a COMMIT that was sent without a response is unknown; a repeat finds out.
 #[test]
 fn what_was_on_its_way_when_the_network_stood_still_is_there_once() {
     let database = database();
@@ -114,7 +114,7 @@ fn what_was_on_its_way_when_the_network_stood_still_is_there_once() {
     assert_eq!(log(&store, "r"), ["run_started", "step_completed", "step_completed", "step_completed", "step_completed"]);
 }
 
-/// What takes long because it does is not silence: somebody else's lock holds it up, for longer than a usual statement may be silent.
+/// A slow statement is not silence: a foreign lock delays it for longer than the limit of a usual statement.
 #[test]
 fn changes_of_the_tables_and_deletions_may_take_longer() {
     let database = database();
@@ -137,6 +137,6 @@ fn until_locked(database: &onward_testkit::Database<'_>) {
     let text = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(3)%' AND wait_event = 'PgSleep'";
     let until = Instant::now() + BOUND;
     while Cluster::shared().psql(database.name(), text).unwrap() != "1" {
-        assert!(Instant::now() < until, "nobody sleeps");
+        assert!(Instant::now() < until, "no statement sleeps");
     }
 }

@@ -1,4 +1,4 @@
-//! Thousands of timers that became due while nobody was there: in passes, the oldest first, and everybody else gets a turn (F26).
+//! Thousands of timers that became due during an outage fire in passes, the oldest first, and other requests proceed (F26).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::kit::{commit, connect_at, database, json, key, name, new_run, seconds
 const TIMERS: u64 = 5_000;
 const PASS: usize = 256;
 
-/// Starts runs that sleep, the last one for the shortest time. Nobody holds them: whoever did would be silent for too long by then, and
-/// the end of its session would free them all at once.
+/// Starts runs that sleep, the last one for the shortest time. They have no holder: its session would expire meanwhile and free
+/// all of them at once.
 fn put_to_sleep(store: &dyn Store, now: Timestamp) {
     let starts: Vec<_> = (0..TIMERS).map(|number| store.start_run(new_run(&format!("r{number}")), Some(worker("w")))).collect();
     let mut commits = Vec::new();
@@ -55,7 +55,7 @@ fn timers_that_are_due_at_once_fire_in_passes_the_oldest_first_and_hold_nobody_u
             }
             slowest
         });
-        // Another server looks at the same time; each pass is small, and who comes later finds less.
+        // Another server does the same; each pass is small, and the slower one finds less.
         let firing = scope.spawn(|| fire_all(&*other));
         let (mine, theirs) = (fire_all(&*store), firing.join().unwrap());
         is_over.store(true, Ordering::Relaxed);
@@ -64,13 +64,13 @@ fn timers_that_are_due_at_once_fire_in_passes_the_oldest_first_and_hold_nobody_u
     });
     let all = all.elapsed();
     eprintln!("the slowest of the others took {slowest:?} of {all:?}");
-    assert!(slowest * 3 < all, "somebody waited {slowest:?} while timers fired for {all:?}");
+    assert!(slowest * 3 < all, "a request took {slowest:?} while timers fired for {all:?}");
     let fired = |number: u64| {
         let log = block_on(store.read_log(key(&format!("r{number}")), None, Index(0), usize::MAX)).unwrap();
         log.iter().filter(|record| record.events.iter().any(|event| matches!(event, Event::TimerFired(_)))).count()
     };
     assert!((0..TIMERS).step_by(500).all(|number| fired(number) == 1));
-    // The one that was due first can be claimed first.
+    // The run that was due first is claimable first.
     let order = database.psql("SELECT id FROM onward.runs WHERE ready IS NOT NULL AND id <> 'talk' ORDER BY ready").unwrap();
     let order: Vec<u64> = order.lines().map(|id| id[1..].parse().unwrap()).collect();
     let late = order.iter().enumerate().filter(|(at, number)| (TIMERS - **number).abs_diff(*at as u64) > 4 * PASS as u64).count();
@@ -78,7 +78,7 @@ fn timers_that_are_due_at_once_fire_in_passes_the_oldest_first_and_hold_nobody_u
     come_with_their_logs(&*store);
 }
 
-/// A worker that gets many runs does not ask for the log of each, in the way of whoever else reads.
+/// A worker that claims many runs gets their logs with them and does not read each one.
 fn come_with_their_logs(store: &dyn Store) {
     let knows = Arc::new(BTreeMap::from([(name("order"), vec![None])]));
     let request = ClaimRuns { worker: worker("next"), namespace: Namespace::default(), knows, limit: 300 };
@@ -104,7 +104,7 @@ fn fire_all(store: &dyn Store) -> u64 {
     }
 }
 
-/// Tasks whose pauses ended while nobody was there are let be claimed in passes too.
+/// Tasks whose delays ended during an outage become claimable in passes, too.
 #[test]
 fn thousands_of_tasks_that_may_be_tried_again_come_back_in_passes() {
     const TASKS: u32 = 2_500;

@@ -1,4 +1,4 @@
-//! A database for each test, with the tables in it, and short words for long requests.
+//! A database with tables for each test, and short helpers for long requests.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -12,7 +12,7 @@ use onward_store::{ClaimRuns, Clock, Store};
 use onward_store_postgres::{Options, PostgresStore};
 use onward_testkit::{Cluster, Database};
 
-/// A database with the tables, which nobody else uses.
+/// Creates a database with tables for one test.
 pub fn database() -> Database<'static> {
     static TEMPLATE: OnceLock<Database<'static>> = OnceLock::new();
     let template = TEMPLATE.get_or_init(|| {
@@ -27,7 +27,7 @@ pub fn connect(database: &Database<'_>, options: Options) -> Arc<PostgresStore> 
     Arc::new(block_on(PostgresStore::connect(&database.socket_url(), options)).unwrap())
 }
 
-/// A store that goes by a clock of the test.
+/// Connects a store with the clock of the test.
 pub fn connect_at(database: &Database<'_>, clock: Arc<dyn Clock>) -> Arc<PostgresStore> {
     connect(database, Options { clock: Some(clock), ..Options::default() })
 }
@@ -48,7 +48,7 @@ pub fn json(text: &str) -> Payload {
     Payload::from_json_text(text.to_owned())
 }
 
-/// How long a test waits for something before it takes it for stuck: minutes, for a machine may be slow. Nothing is measured by it.
+/// Time after which a test counts as stuck: minutes, because the machine may be slow. Nothing is measured by it.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
 pub fn seconds(count: u64) -> Duration {
@@ -63,13 +63,13 @@ pub fn signal(id: Option<&str>) -> Input {
     Input::signal(SignalReceived { name: name("paid"), payload: json("1"), signal_id: id.map(str::to_owned), sender: None })
 }
 
-/// The result of a step at that place.
+/// Returns the result of the step with this call id.
 pub fn step(ordinal: u32) -> Event {
     StepCompleted { place: Place::root(ordinal), name: name("step"), input_hash: None, output: json("1"), attempt: 1, took_ms: 0 }
         .into()
 }
 
-/// Starts a run in the hands of a worker.
+/// Starts a run that a worker holds.
 pub fn start_held(store: &dyn Store, id: &str, by: &str) -> Held {
     let started = block_on(store.start_run(new_run(id), Some(worker(by)))).unwrap();
     Held::new(&started.claimed.expect("a new run is leased"))
@@ -81,20 +81,20 @@ pub fn claim(store: &dyn Store, by: &str, limit: usize) -> Vec<Held> {
     block_on(store.claim_runs(request)).unwrap().iter().map(Held::new).collect()
 }
 
-/// Commits what must be taken.
+/// Commits; the commit must be accepted.
 pub fn commit(store: &dyn Store, held: &mut Held, events: Vec<Event>) {
     let count = events.len();
     let committed = block_on(store.commit(held.commit(events))).unwrap();
     held.advance(count, committed);
 }
 
-/// The names of a run's events.
+/// Returns the names of a run's events.
 pub fn log(store: &dyn Store, id: &str) -> Vec<&'static str> {
     let records = block_on(store.read_log(key(id), None, Index(0), usize::MAX)).unwrap();
     records.iter().flat_map(|record| &record.events).map(Event::name).collect()
 }
 
-/// A question to a person, as the first thing that a run asks for.
+/// Returns an approval request, the first call of a run.
 pub fn question() -> ApprovalRequested {
     ApprovalRequested {
         place: Place::root(0),

@@ -1,4 +1,5 @@
-//! Connections that are lost around COMMIT: what was not answered is there or not, as a whole, and a repeat finds out (L5).
+//! Connections lost around COMMIT: an operation without a response happened completely or not at all, and a repeat finds out
+//! (L5).
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use onward_testkit::{Cluster, OWNER, Proxy, Settings};
 
 use crate::kit::{database, key, log, new_run, signal, step, worker};
 
-/// Repeats until there is an answer, as every caller does; says how often nobody knew.
+/// Repeats until there is a result, as every caller does; returns how often the outcome was unknown.
 fn insist<T>(mut attempt: impl FnMut() -> Result<T, StoreError>) -> (T, u64) {
     for unknown in 0..1_000 {
         match attempt() {
@@ -22,7 +23,7 @@ fn insist<T>(mut attempt: impl FnMut() -> Result<T, StoreError>) -> (T, u64) {
     panic!("never answered");
 }
 
-/// How often connections are lost behind a COMMIT (F16), and how many runs go on at the same time.
+/// Number of connections cut after a COMMIT (F16), and number of concurrent runs.
 const CUTS: u64 = 500;
 const RUNS: usize = 6;
 
@@ -46,7 +47,7 @@ fn what_is_repeated_after_a_lost_commit_is_there_once() {
     assert!(before > 100 && behind >= CUTS && unknown > 100);
 }
 
-/// One run through a server of its own; says how often nobody knew what had become of something.
+/// Runs one workflow through its own server; returns how often an outcome was unknown.
 fn go_through(url: &str, id: &str, is_enough: impl Fn() -> bool) -> u64 {
     let (store, _) = insist(|| block_on(PostgresStore::connect(url, Options::default())));
     let mut unknown = 0;
@@ -72,7 +73,7 @@ fn go_through(url: &str, id: &str, is_enough: impl Fn() -> bool) -> u64 {
     unknown
 }
 
-/// A claim whose answer was lost has leased the run to us: the session is ours, so is the run, and by its name it is busy.
+/// Claims a run. A claim whose response was lost has leased the run to this worker: it is busy, and listed among its leases.
 fn claim_by_name(store: &PostgresStore, id: &str) -> (Held, u64) {
     let mut unknown = 0;
     loop {
@@ -93,7 +94,7 @@ fn claim_by_name(store: &PostgresStore, id: &str) -> (Held, u64) {
     }
 }
 
-/// The server is restarted, crashed and killed while a run goes on.
+/// The database is restarted, crashed and killed while a run continues.
 #[test]
 fn a_run_goes_on_over_restarts_of_the_server() {
     let mut cluster = Cluster::start(Settings::default()).unwrap();
@@ -109,7 +110,7 @@ fn a_run_goes_on_over_restarts_of_the_server() {
             held.advance(1, committed);
         }
     });
-    // Fast, immediate, killed.
+    // Fast shutdown, immediate shutdown, kill.
     for signal in [2, 3, 9] {
         std::thread::sleep(std::time::Duration::from_millis(150));
         cluster.restart(signal).unwrap();

@@ -1,4 +1,4 @@
-//! The PostgreSQL store: the suite every store passes, and what only a database that many servers share can go through.
+//! Tests of the PostgreSQL store: the suite of all stores, and faults of a database that many servers share.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod clocks;

@@ -1,4 +1,4 @@
-//! What the log says too is made again when somebody meets damage in it; what no log says is not made up.
+//! Damaged rows that derive from the log are repaired when an operation finds them; nothing is invented.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use onward_testkit::Database;
 use crate::damage::flip;
 use crate::kit::{PATIENCE, claim, commit, connect, database, json, key, name, question, signal, start_held, step, worker};
 
-/// A run that has something in every table.
+/// Starts a run with rows in every table.
 fn busy(store: &PostgresStore) -> Held {
     let mut held = start_held(store, "r", "w");
     let input = json("[]");
@@ -50,7 +50,7 @@ fn pause() -> Input {
     Input::new(RunPaused::because(PauseReason::Requested, ""))
 }
 
-/// Everything that is known of the run, its epoch apart.
+/// Renders everything that is known of the run, except its epoch.
 fn known(store: &PostgresStore, database: &Database<'_>) -> String {
     let mut head: RunHead = block_on(store.read_run(key("r"), None)).unwrap().unwrap();
     head.epoch = Default::default();
@@ -72,7 +72,7 @@ fn until<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
     }
 }
 
-/// Does something that meets the damage: refused once, and taken when the row is mended.
+/// Runs an operation that finds the damage: refused once, and accepted after the repair.
 fn meet(what: &str, act: impl Fn() -> Result<(), StoreError>) {
     let first = act().unwrap_err();
     assert_eq!(first.code(), "log_corrupt", "{what}: {first}");
@@ -124,10 +124,10 @@ fn damaged_slots_timers_questions_and_tasks_are_made_again_and_the_holder_keeps_
         };
         meet(what, act);
         if what == "slots" {
-            // The task that somebody works on is theirs still, with its attempts.
+            // The claimed task is unchanged, with its attempts.
             assert_eq!(known(&store, &database), before);
         }
-        // Whoever held it goes on.
+        // The holder continues.
         if what == "slots" || what == "waits" {
             held.horizon = Index(block_on(store.read_run(key("r"), None)).unwrap().unwrap().next_index.0 - 1);
             commit(&*store, &mut held, vec![step(9)]);
@@ -135,7 +135,7 @@ fn damaged_slots_timers_questions_and_tasks_are_made_again_and_the_holder_keeps_
     }
 }
 
-/// What a run has cost is made again from its log; of a run that is gone, whoever asks is told.
+/// The spend of a run is rebuilt from its log; queries for the spend of a deleted run report the damage.
 #[test]
 fn damaged_rows_of_the_ledger_are_made_again_as_long_as_their_log_is_there() {
     for harm in [flip("data", "ledger"), "UPDATE onward.ledger SET day = day + 1".to_owned()] {
@@ -169,7 +169,7 @@ fn damaged_rows_of_the_ledger_are_made_again_as_long_as_their_log_is_there() {
     }
 }
 
-/// A log that lacks its end, or has a damaged record, is not taken for the whole.
+/// A log without its end, or with a damaged record, is not used for a repair.
 #[test]
 fn nothing_is_made_again_from_a_log_that_is_damaged_too() {
     for harm in ["DELETE FROM onward.events WHERE idx = 4".to_owned(), format!("{} WHERE idx = 1", flip("body", "events"))] {

@@ -1,4 +1,4 @@
-//! No hot operation reads a table from end to end, however much waits in it.
+//! No hot operation scans a whole table, however much waits in it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::kit::{PATIENCE, claim, commit, connect, database, json, key, name, ne
 
 const RUNS: usize = 3_000;
 
-/// A run that has a timer, a task, an open question, news for another run and a signal.
+/// Events of a run with a timer, a task, an open question, an outbox message and a signal.
 fn busy(ordinal: usize) -> Vec<onward_core::Event> {
     let (input, place) = (json("[]"), Place::root);
     let input_hash = Hash::of(&input);
@@ -49,7 +49,7 @@ fn busy(ordinal: usize) -> Vec<onward_core::Event> {
     ]
 }
 
-/// Runs with something of everything; half of them are held by `w`.
+/// Starts runs with rows in every table; half of them are held by `w`.
 pub fn fill(store: &Arc<PostgresStore>) -> Vec<Held> {
     let starts: Vec<_> =
         (0..RUNS).map(|run| store.start_run(new_run(&format!("r{run}")), (run % 2 == 0).then(|| worker("w")))).collect();
@@ -67,7 +67,7 @@ pub fn fill(store: &Arc<PostgresStore>) -> Vec<Held> {
     held
 }
 
-/// Every hot operation, a few times.
+/// Runs every hot operation a few times.
 pub fn work(store: &Arc<PostgresStore>, held: &mut [Held]) {
     for (round, own) in held.iter_mut().take(5).enumerate() {
         own.horizon = Index(own.horizon.0 + 1); // the signal
@@ -110,14 +110,15 @@ fn no_hot_operation_reads_a_whole_table() {
     };
     database.psql("SELECT pg_stat_reset()").unwrap();
     work(&store, &mut held);
-    // Sessions of the server flush what they counted when they have been idle for a while, or when they end.
+    // Sessions publish their statistics after some idle time, or when they end.
     drop(store);
     assert_eq!(scans(), "");
     let tables = database.psql("SELECT count(*) FROM pg_stat_user_tables WHERE schemaname = 'onward' AND idx_scan > 0").unwrap();
     assert!(tables.parse::<u32>().unwrap() >= 7, "the indexes were used: {tables}");
 }
 
-/// Runs that were started together go on together, so that a transaction writes many rows of a page anew: there is room for that.
+/// Runs that start together continue together, so a transaction updates many rows of a page: pages have room for that (HOT
+/// updates).
 #[test]
 fn commits_of_runs_that_go_on_together_write_to_no_index_of_runs() {
     let database = database();
@@ -134,13 +135,13 @@ fn commits_of_runs_that_go_on_together_write_to_no_index_of_runs() {
     let share =
         "SELECT pg_stat_force_next_flush(); SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'runs'";
     let told = || database.psql(share).unwrap().trim().to_owned();
-    // Sessions tell what they have done when they end.
+    // Sessions publish their statistics when they end.
     let until = std::time::Instant::now() + PATIENCE;
     while !told().starts_with("4000|") && std::time::Instant::now() < until {
         std::thread::yield_now();
     }
     let told = told();
     let hot: u32 = told.strip_prefix("4000|").expect(&told).parse().unwrap();
-    // All of them when nothing else goes on; while others are at work old rows are cleared later. Without the room: 1,000 to 1,700.
+    // All of them on an idle machine; under load, old row versions are pruned later. Without the room: 1,000 to 1,700.
     assert!(hot >= 3_000, "{hot} of 4000 updates stayed on their pages");
 }

@@ -1,4 +1,4 @@
-//! Through a pooler that gives each transaction another connection: everything is the same, only hints do not arrive (F18).
+//! A pooler that uses another connection for each transaction: everything works, except that notifications do not arrive (F18).
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn a_story_told_through_a_pooler_is_the_same() {
     let clock = Arc::new(ManualClock::default());
     let store = connect(&pooler, &database, Options { clock: Some(clock.clone()), ..Options::default() });
     conformance::differential(41, 300, &store, &MemoryStore::new(clock.clone()), &clock);
-    // Three connections of the pooler served all of ours, and nothing was left on one that the next transaction could meet.
+    // Three connections of the pooler served all of ours, and no transaction met leftovers of another.
     let count =
         database.psql("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()");
     assert!(count.unwrap().parse::<u32>().unwrap() <= 3);

@@ -1,4 +1,4 @@
-//! Retention at one server while others read, signal and retry the same runs: each is there as a whole, or not at all (F27, L20).
+//! Retention at one server while others read, signal and retry the same runs: each exists completely or not at all (F27, L20).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -13,7 +13,7 @@ use crate::kit::{commit, connect, database, json, key, signal, start_held, step}
 
 const RUNS: u64 = 120;
 
-/// What one look at a run says: nothing, or a log from its start to its end.
+/// Reads a run; returns false if it is gone. Its log must be complete.
 fn look(store: &dyn Store, id: &str) -> bool {
     match block_on(store.read_log(key(id), None, Index(0), usize::MAX)) {
         Err(StoreError::RunNotFound { .. }) => false,
@@ -68,7 +68,7 @@ fn a_run_that_is_being_deleted_is_whole_or_gone_for_whoever_asks() {
     }
 }
 
-/// Ends a run over whatever signals came meanwhile.
+/// Ends a run despite unread signals.
 fn end(store: &dyn Store, held: onward_store::conformance::Held) {
     let mut last = held.commit(vec![Event::from(RunCompleted { output: json("1"), attempts: None })]);
     last.waits = false;

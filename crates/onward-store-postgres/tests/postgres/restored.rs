@@ -1,5 +1,5 @@
-//! A database that goes back to an earlier state while servers run: what they and their workers know of the time that is lost counts no
-//! more, and nothing that was given out then is given out again (F32, DB9).
+//! A database that is restored to an earlier state while servers run: what they and their workers know of the lost time no longer
+//! counts, and nothing granted then is granted again (F32, DB9).
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ fn claim_task(store: &dyn Store, by: &str) -> Option<Task> {
     block_on(store.claim_tasks(request)).unwrap().pop()
 }
 
-/// Asks until there is an answer: connections break while the database is exchanged.
+/// Repeats until there is a result: connections break while the database is replaced.
 fn insist<T>(mut attempt: impl FnMut() -> Result<T, StoreError>) -> Result<T, StoreError> {
     for _ in 0..100 {
         match attempt() {
@@ -46,7 +46,7 @@ fn insist<T>(mut attempt: impl FnMut() -> Result<T, StoreError>) -> Result<T, St
     panic!("never answered");
 }
 
-/// What is there when the backup is made: a run that `w1` holds, one that nobody holds, and one with a task.
+/// Creates the state of the backup: a run that `w1` holds, one without a holder, and one with a task.
 fn prepare(url: &str) -> ([Arc<PostgresStore>; 2], Held) {
     let connect = || Arc::new(block_on(PostgresStore::connect(url, Options::default())).unwrap());
     let stores = [connect(), connect()];
@@ -60,7 +60,7 @@ fn prepare(url: &str) -> ([Arc<PostgresStore>; 2], Held) {
     (stores, before)
 }
 
-/// What happens between the backup and its return.
+/// Works on between the backup and its restore.
 fn go_on(stores: [Arc<PostgresStore>; 2], mut before: Held) -> Servers {
     let appended = insist(|| block_on(stores[0].append_input(key("before"), signal(Some("lost"))))).unwrap();
     before.horizon = appended.index;
@@ -76,10 +76,10 @@ fn assert_fenced<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
     assert!(matches!(answer, Err(StoreError::Refused(Refusal::Fenced { .. }))), "{answer:?}");
 }
 
-/// What must be true when the database is back where it was.
+/// Checks the servers after the restore.
 fn check(servers: Servers) {
     let Servers { stores, before, after, task } = servers;
-    // The other signal takes the place in the log that the lost one had.
+    // The other signal gets the index of the lost one.
     insist(|| block_on(stores[1].append_input(key("before"), signal(Some("other"))))).unwrap();
     assert_fenced(insist(|| block_on(stores[0].commit(before.commit(vec![step(0)])))));
     assert_fenced(insist(|| block_on(stores[1].commit(after.commit(vec![step(0)])))));
@@ -126,7 +126,7 @@ fn files_that_are_put_back_fence_whoever_worked_since_they_were_copied() {
     check(servers);
 }
 
-/// A restart, even a crash, is not a restoration: nobody loses anything.
+/// A restart, even after a crash, is not a restore: leases stay valid.
 #[test]
 fn a_server_that_was_only_restarted_fences_nobody() {
     let mut cluster = Cluster::start(Settings::default()).unwrap();
@@ -140,12 +140,12 @@ fn a_server_that_was_only_restarted_fences_nobody() {
     assert!(stores.iter().all(|store| store.stats().moves == 0));
 }
 
-/// What nothing can notice, somebody can say: `UPDATE onward.lineage SET place = ''`.
+/// An operator can declare what cannot be detected: `UPDATE onward.lineage SET place = ''`.
 #[test]
 fn leases_are_taken_back_by_hand() {
     let cluster = Cluster::shared();
     let database = cluster.database(None).unwrap();
-    // Without the rights to look closely, as some hosts have it.
+    // Without the rights for the full check, as at some hosting providers.
     database.psql("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC; CREATE ROLE guest LOGIN").unwrap();
     database.psql(&format!("GRANT CREATE ON DATABASE {} TO guest", database.name())).unwrap();
     let url = database.url().replace(onward_testkit::OWNER, "guest");

@@ -1,4 +1,4 @@
-//! Retention: many finished runs at once, and what it costs.
+//! Retention: many finished runs at once, and the costs.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ fn finished_runs_go_by_the_limit_and_leave_no_row_behind() {
     assert_eq!(database.psql(rows).unwrap(), "10|10");
 }
 
-/// The tables that have the text in a row, in text or bytes.
+/// Returns the tables that contain the text in a row, as text or bytes.
 fn tables_with(database: &onward_testkit::Database<'_>, text: &str) -> String {
     let rows = format!(
         "SET bytea_output = 'escape'; SELECT coalesce(string_agg(table_name, ',' ORDER BY table_name), 'none')
@@ -56,7 +56,7 @@ fn tables_with(database: &onward_testkit::Database<'_>, text: &str) -> String {
     database.psql(&rows).unwrap().lines().last().unwrap_or_default().to_owned()
 }
 
-/// S40: the rows of a deleted run are gone from every table, in whatever they were kept.
+/// S40: the data of a deleted run is gone from every table.
 #[test]
 fn no_row_of_any_table_has_what_a_deleted_run_held() {
     const CANARY: &str = "canary-4711";
@@ -120,7 +120,7 @@ fn what_a_hundred_thousand_finished_runs_cost() {
         runs as f64 / took.as_secs_f64(),
         vacuum.elapsed()
     );
-    // The room that they had is used again.
+    // The freed space is used again.
     finish(&store, runs..2 * runs);
     println!("{} after as many again", size());
 }

@@ -1,4 +1,4 @@
-//! How a database gets its tables, and which databases are left alone.
+//! Creation and migration of tables, and databases that are refused.
 
 use onward_store::conformance::block_on;
 use onward_store::{Store, StoreError};
@@ -37,7 +37,7 @@ fn a_database_of_a_newer_program_is_refused_and_left_untouched() {
     assert_eq!(contents(), before);
 }
 
-/// As programs before this one left it.
+/// Reverts the schema to earlier versions.
 const WITHOUT_FUNCTIONS: &str = "DO $$ DECLARE f regprocedure; BEGIN
     FOR f IN SELECT oid FROM pg_proc WHERE pronamespace = 'onward'::regnamespace LOOP EXECUTE 'DROP FUNCTION ' || f; END LOOP; END $$;
   DROP TABLE onward.ledger;
@@ -57,7 +57,7 @@ fn a_database_of_an_older_program_is_brought_up_with_its_runs() {
     assert_eq!(log(&*store, "r"), ["run_started", "step_completed", "step_completed"]);
 }
 
-/// The program knew nothing of lineages, and its workers may still be there (F28).
+/// The earlier program had no restore guard, and its workers may still run (F28).
 #[test]
 fn a_database_that_does_not_know_where_it_was_fences_whoever_works_on_it() {
     let database = database();

@@ -1,4 +1,4 @@
-//! Several servers on one database: none of them knows anything that the others do not.
+//! Several servers on one database: none has state that the others lack.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use onward_store_postgres::{Options, PostgresStore};
 
 use crate::kit::{claim, commit, connect, connect_at, database, key, log, new_run, seconds, signal, start_held, step, worker};
 
-/// Every call goes to another server.
+/// A store that sends every call to another server.
 struct InTurn {
     stores: Vec<Arc<PostgresStore>>,
     turn: AtomicUsize,
@@ -100,7 +100,7 @@ fn two_servers_never_give_one_run_to_two_workers() {
             let store = stores[id % 2].clone();
             std::thread::spawn(move || {
                 let (mut keys, mut empty) = (Vec::new(), 0);
-                // What somebody else is about to take is passed over: an empty claim is not the end.
+                // Runs locked by another claim are skipped: an empty claim is not the end.
                 while empty < 20 {
                     let claimed = claim(&*store, &format!("w{id}"), 3);
                     empty = if claimed.is_empty() { empty + 1 } else { 0 };
@@ -147,7 +147,7 @@ fn timers_that_many_servers_look_for_fire_once_and_none_early() {
     }
     clock.advance(Duration::from_millis(9_999));
     stores.iter().for_each(|store| assert_eq!(block_on(store.expire(1_000)).unwrap().timers_fired, 0));
-    clock.advance(Duration::from_millis(2)); // two of three
+    clock.advance(Duration::from_millis(2)); // two of three are due
     let threads: Vec<_> = (0..4)
         .map(|id| {
             let store = stores[id % 2].clone();
@@ -183,7 +183,7 @@ fn senders_through_two_servers_get_one_index_each_and_repeats_stay_repeats() {
     assert_eq!(records.iter().map(|record| record.index).collect::<Vec<_>>(), (0..31).map(Index).collect::<Vec<_>>());
 }
 
-/// The judge is the database: a server asks for no other time.
+/// The database clock decides; the time of the server is not used.
 #[test]
 fn the_clock_of_the_database_judges() {
     let database = database();
@@ -222,7 +222,7 @@ fn servers_are_known_for_as_long_as_they_say_so() {
     assert_eq!(block_on(one.list_servers()).unwrap(), []);
 }
 
-/// Which of several databases one is, is said once; one that has runs already keeps all of them.
+/// The shard of a database is recorded once; a database that has runs already holds all root runs.
 #[test]
 fn a_share_is_taken_once_and_not_by_a_database_that_has_runs() {
     let database = database();
@@ -245,7 +245,7 @@ fn a_share_is_taken_once_and_not_by_a_database_that_has_runs() {
     assert_eq!(block_on(store.take_share(share("c", 0))).unwrap(), Share::all(String::new()));
 }
 
-/// Who looked at the clock first may write last.
+/// The server that read its clock first may write last.
 #[test]
 fn the_times_of_a_log_never_go_back() {
     let (early, late, database) = (Arc::new(ManualClock::default()), Arc::new(ManualClock::default()), database());

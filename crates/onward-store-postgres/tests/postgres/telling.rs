@@ -1,4 +1,4 @@
-//! What listeners of one server hear of what is done through another.
+//! Changes through one server, as listeners of another see them.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ impl Ear {
         ear
     }
 
-    /// Whether it was heard in time.
+    /// Returns whether the change arrived in time.
     fn hears(&self, within: Duration, what: impl Fn(&Heard) -> bool) -> bool {
         let heard = self.heard.lock().unwrap();
         let (_heard, limit) = self.changed.wait_timeout_while(heard, within, |heard| !what(heard)).unwrap();
@@ -53,7 +53,7 @@ impl Ear {
     }
 }
 
-/// The two have to hear of each other first; until then hints are lost, which is allowed.
+/// Repeats `act` until it arrives: notifications are lost until both servers know each other, which is allowed.
 fn until_heard(ear: &Ear, mut act: impl FnMut(usize), what: impl Fn(&Heard, usize) -> bool) {
     for number in 0..40 {
         act(number);
@@ -61,7 +61,7 @@ fn until_heard(ear: &Ear, mut act: impl FnMut(usize), what: impl Fn(&Heard, usiz
             return;
         }
     }
-    panic!("never told: {:?}", ear.heard.lock().unwrap());
+    panic!("never notified: {:?}", ear.heard.lock().unwrap());
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn a_server_is_told_what_runs_grew_and_where_work_waits_elsewhere() {
     let id = |number: usize| format!("r{number}");
     let start = |number: usize| drop(block_on(there.start_run(new_run(&id(number)), None)).unwrap());
     until_heard(&ear, start, |heard, number| heard.elsewhere.contains(&key(&id(number))) && !heard.work.is_empty());
-    // What is written here is told whole, and not as a hint.
+    // A change through this server is published with its record, not as a notification.
     block_on(here.start_run(new_run("own"), None)).unwrap();
     assert!(!ear.hears(Duration::from_millis(200), |heard| heard.elsewhere.contains(&key("own"))));
 }
@@ -92,14 +92,14 @@ fn a_letter_reaches_every_server_once() {
         for ear in [&ear, &other] {
             assert!(ear.hears(PATIENCE, |heard| heard.told.len() >= 3), "listening: {listen}");
         }
-        assert!(!ear.hears(Duration::from_millis(1_500), |heard| heard.told.len() > 3), "told twice");
+        assert!(!ear.hears(Duration::from_millis(1_500), |heard| heard.told.len() > 3), "delivered twice");
         let mut told = ear.heard.lock().unwrap().told.clone();
         told.sort();
         assert_eq!(told, [letter(0), letter(1), letter(2)]);
     }
 }
 
-/// Every notification is lost: who holds a run finds what is new of it by asking.
+/// With all notifications lost, the holder of a run finds new records by polling.
 #[test]
 fn what_another_server_appended_is_found_without_any_hint() {
     let database = database();
@@ -115,7 +115,7 @@ fn what_another_server_appended_is_found_without_any_hint() {
     assert_eq!((news[0].head.epoch, news[0].records.len()), (held.head.epoch, 1));
 }
 
-/// The connection that listens is cut: whoever was told nothing meanwhile is told so.
+/// The listening connection is cut: listeners get `Missed`.
 #[test]
 fn a_server_that_could_not_hear_for_a_while_says_so() {
     let database = database();
@@ -123,7 +123,7 @@ fn a_server_that_could_not_hear_for_a_while_says_so() {
     let ear = Ear::at(&*store);
     let listening = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
     let until = Instant::now() + PATIENCE;
-    // It has said that it is there, or has looked for letters since.
+    // Wait until it has announced itself or has polled for broadcasts.
     let is_up = "AND (query LIKE '%COMMIT%' OR query LIKE '%onward.letters%')";
     while database.psql(&format!("SELECT count(*) {listening} {is_up}")).unwrap() == "0" {
         assert!(Instant::now() < until);

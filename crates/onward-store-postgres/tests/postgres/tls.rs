@@ -1,4 +1,4 @@
-//! TLS to the database: who is believed, who is not, and what is said about it.
+//! TLS to the database: accepted and rejected certificates, and their errors.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -10,7 +10,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 
 use crate::kit::new_run;
 
-/// Somebody who vouches for databases.
+/// A certificate authority.
 struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     folder: tempfile::TempDir,
@@ -26,7 +26,7 @@ impl Authority {
         Authority { issuer, folder }
     }
 
-    /// A cluster that shows a certificate for these names.
+    /// Starts a cluster with a certificate for these names.
     fn cluster(&self, names: &[&str]) -> Cluster {
         let params = CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).unwrap();
         let key = KeyPair::generate().unwrap();
@@ -34,7 +34,7 @@ impl Authority {
         secured(cert.pem(), key.serialize_pem())
     }
 
-    /// As it stands in an address.
+    /// Returns the path of its certificate as it is written in an address.
     fn file(&self) -> String {
         self.folder.path().join("ca of ours.pem").display().to_string().replace(' ', "%20")
     }
@@ -50,7 +50,7 @@ fn connect(cluster: &Cluster, settings: &str) -> Result<PostgresStore, StoreErro
     block_on(PostgresStore::connect(&format!("{url}{settings}"), Options::default()))
 }
 
-/// Connects, does something, and says whether all of its connections are encrypted.
+/// Connects, starts a run, and returns whether all connections are encrypted.
 #[track_caller]
 fn is_encrypted(cluster: &Cluster, settings: &str) -> bool {
     let store = connect(cluster, settings).unwrap_or_else(|error| panic!("{settings}: {error}"));
@@ -91,11 +91,11 @@ fn a_database_is_trusted_as_far_as_the_address_asks() {
     ] {
         assert!(is_encrypted(&cluster, &settings), "{settings}");
     }
-    let no_ca = "comes from no CA that";
+    let no_ca = "is not signed by a CA of";
     for mode in ["require", "verify-ca", "verify-full"] {
         refused(&cluster, &format!("?sslmode={mode}&sslrootcert={wrong}"), no_ca);
     }
-    // Nobody on this machine vouches for it.
+    // No CA of this machine has signed it.
     let system = connect(&cluster, "?sslmode=verify-full").map(drop).unwrap_err();
     assert_eq!(system.code(), "database_untrusted", "{system}");
     refused(&cluster, "?sslmode=verify-ca&sslrootcert=/nowhere.pem", "/nowhere.pem cannot be read");
@@ -108,10 +108,10 @@ fn a_certificate_for_another_name_is_refused_where_the_name_counts() {
     let ours = Authority::new();
     let (cluster, ca) = (ours.cluster(&["db.example"]), ours.file());
     assert!(is_encrypted(&cluster, &format!("?sslmode=verify-ca&sslrootcert={ca}")));
-    refused(&cluster, &format!("?sslmode=verify-full&sslrootcert={ca}"), "127.0.0.1 shows is for another name");
+    refused(&cluster, &format!("?sslmode=verify-full&sslrootcert={ca}"), "127.0.0.1 is for another name");
 }
 
-/// As PostgreSQL's own manual makes one: its certificate is its own CA.
+/// As in the manual of PostgreSQL: the certificate is its own CA.
 #[test]
 fn a_certificate_that_is_named_itself_is_trusted() {
     let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
@@ -137,7 +137,7 @@ fn a_database_without_tls_is_used_only_where_that_is_allowed() {
     connect("?sslmode=prefer").unwrap();
     let plain = connect("?sslmode=require").unwrap_err();
     assert_eq!(plain.code(), "database_untrusted", "{plain}");
-    // Through a socket of the machine nothing is encrypted, whatever is asked for, as with libpq.
+    // Unix sockets are not encrypted, whatever the mode, as with libpq.
     let through = format!("{} sslmode=require", database.socket_url());
     block_on(PostgresStore::connect(&through, Options::default())).map(drop).unwrap();
 }

@@ -1,5 +1,5 @@
-//! The suite over three databases in memory, the parts of it where something must last over two directories, and stories that are
-//! compared with one database.
+//! The conformance suite over three databases in memory, its parts about durability over two directories, and random sequences
+//! that are compared with one database.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ fn many_random_stories_keep_every_invariant() {
     }
 }
 
-/// What is compared is everything but the order of claims and of news, which the comparison takes out for every store.
+/// Compares everything except the order of claims and of outbox messages, which the comparison ignores for every store.
 #[test]
 fn several_databases_tell_the_story_that_one_tells() {
     for seed in 0..10 {

@@ -35,7 +35,7 @@ fn code<T>(answer: Result<T, StoreError>) -> &'static str {
     }
 }
 
-/// The answers of everything that concerns one run.
+/// Returns the result codes of all operations on one run.
 async fn ask_about(site: &Site, run: &RunKey) -> Vec<(&'static str, &'static str)> {
     let store = &site.store;
     let task = || TaskId { run: run.clone(), generation: 0, place: Place::root(0), life: None };
@@ -76,7 +76,7 @@ async fn ask_about(site: &Site, run: &RunKey) -> Vec<(&'static str, &'static str
     ]
 }
 
-/// The answers of everything that goes on with the databases that are there.
+/// Returns the result codes of the operations that continue with the databases that are up.
 async fn work(site: &Site) -> Vec<(&'static str, &'static str)> {
     let store = &site.store;
     let namespace = Namespace::default;
@@ -119,7 +119,7 @@ async fn work(site: &Site) -> Vec<(&'static str, &'static str)> {
     ]
 }
 
-/// The answers of all lists, for somebody who takes a part of one if there is a place for what is missing.
+/// Returns the result codes of all lists; with `gaps` they may be partial.
 async fn list(site: &Site, gaps: Option<&Gaps>) -> Vec<(&'static str, &'static str)> {
     let (store, gaps) = (&site.store, || gaps.cloned());
     vec![
@@ -130,7 +130,7 @@ async fn list(site: &Site, gaps: Option<&Gaps>) -> Vec<(&'static str, &'static s
     ]
 }
 
-/// The answers of all sums, which nobody can take in part.
+/// Returns the result codes of all sums, which are never partial.
 async fn sum(site: &Site) -> Vec<(&'static str, &'static str)> {
     let store = &site.store;
     vec![
@@ -155,7 +155,7 @@ fn site() -> Site {
 fn a_database_that_is_down_takes_only_its_own_runs_with_it() {
     let site = site();
     site.databases[1].refuse(true);
-    // Before anybody knows, and when it is known.
+    // Before it is known to be down, and after.
     for _ in 0..2 {
         block_on(async {
             for (what, code) in ask_about(&site, &key(&id_in(1, 1))).await {
@@ -170,7 +170,7 @@ fn a_database_that_is_down_takes_only_its_own_runs_with_it() {
             for (what, code) in list(&site, None).await.into_iter().chain(sum(&site).await) {
                 assert_eq!(code, "store_unavailable", "{what} does not leave out what it cannot see");
             }
-            // SD4: who takes a part is told what is missing.
+            // SD4: a partial list reports what is missing.
             let gaps = Gaps::default();
             for (what, code) in list(&site, Some(&gaps)).await {
                 assert_eq!(code, "ok", "{what}");
@@ -217,7 +217,7 @@ fn when_all_are_down_everything_fails() {
     });
 }
 
-/// SD3: a database that is known to be down is asked nothing but the one question in the background, whoever wants something of it.
+/// SD3: a database that is known to be down gets no requests but the background probe.
 #[test]
 fn a_database_that_is_known_to_be_down_is_not_asked_by_everybody() {
     let site = site();
@@ -245,7 +245,7 @@ fn a_database_that_comes_back_is_asked_again() {
         block_on(async {
             site.store.list_runs(RunQuery::default()).await.unwrap_err();
             site.until([true, false, true]);
-            // Nobody comes by: it is asked all the same.
+            // The background probe finds it without further requests.
             site.databases[1].refuse(false);
             site.databases[1].be_silent(false);
             site.until([true; 3]);
@@ -255,7 +255,7 @@ fn a_database_that_comes_back_is_asked_again() {
     }
 }
 
-/// One that is busy is not down: whatever it says while it does not answer the question counts.
+/// A busy database is not down: any response counts while the probe has none.
 #[test]
 fn a_database_that_answers_something_is_not_down() {
     let site = site();
@@ -273,12 +273,12 @@ fn a_database_that_answers_something_is_not_down() {
     });
 }
 
-/// A list that is waited for elsewhere.
+/// Lists runs in another thread.
 fn list_elsewhere(store: std::sync::Arc<onward_store_postgres::sharded::ShardedStore>) -> std::thread::JoinHandle<usize> {
     std::thread::spawn(move || block_on(store.list_runs(RunQuery::default())).unwrap().runs.len())
 }
 
-/// One question, which never gets an answer: the caller gives up, as the runtime does after a third of the lease.
+/// Sends a request that is never answered and gives up, as the runtime does after a third of the lease.
 fn give_up<T>(question: impl Future<Output = T>) {
     let mut question = pin!(question);
     assert!(matches!(question.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Pending));
@@ -299,11 +299,11 @@ fn a_database_that_never_answers_keeps_no_worker_from_being_heard_by_the_others(
         }
         site.until([true, false, true]);
         assert_eq!(site.store.list_runs(RunQuery::default()).await.unwrap_err().code(), "store_unavailable");
-        assert_eq!(site.store.health()[1].down.clone().unwrap().1, "it does not answer");
+        assert_eq!(site.store.health()[1].down.clone().unwrap().1, "it does not respond");
     });
 }
 
-/// Timers of the others fire, from the first look on and without waiting for anybody.
+/// Timers of the other databases fire from the first pass on, without waiting.
 #[test]
 fn a_database_that_stands_still_holds_up_no_timer_of_the_others() {
     let site = Site::new();
@@ -333,7 +333,7 @@ fn a_database_that_stands_still_holds_up_no_timer_of_the_others() {
     });
 }
 
-/// The `ordinal`th timer of a run, due after as many seconds.
+/// Creates a commit with the `ordinal`th timer of a run, due after as many seconds.
 fn timer(head: &onward_core::RunHead, ordinal: u32) -> onward_core::run::Commit {
     let due_at = head.created_at.after(Duration::from_secs(u64::from(ordinal) + 1));
     onward_core::run::Commit {

@@ -38,7 +38,7 @@ async fn square(_: Ctx, n: u32) -> Result<u32> {
     Ok(n * n)
 }
 
-/// Starts children with the ids it is told, and says what came of each.
+/// Starts children with the given ids and returns the outcome of each.
 async fn parent(ctx: Ctx, ids: Vec<String>) -> Result<Vec<String>> {
     let mut said = Vec::new();
     for id in ids {
@@ -94,7 +94,7 @@ async fn two_runtimes_over_the_same_databases_do_every_run_once() {
         runs.push(run);
     }
     for (number, run) in runs.iter().enumerate() {
-        // Through the other one than it was started with.
+        // Through the other engine than the one that started it.
         let other: RunHandle<u32> = engines[(number + 1) % 2].run(&format!("r{number}")).unwrap();
         other.signal("go", &(number as u32)).await.unwrap();
         assert_eq!(result(run).await, number as u32);
@@ -135,7 +135,7 @@ async fn runs_elsewhere_go_on_while_a_database_is_down_and_its_own_when_it_is_ba
     onward.shutdown().await;
 }
 
-/// Timers, leases and claims of the others go on while one stands still, and its own when it goes on.
+/// Timers, leases and claims of the other databases continue while one is suspended, and its own when it resumes.
 #[tokio::test(flavor = "multi_thread")]
 async fn runs_elsewhere_sleep_and_wake_while_a_database_stands_still() {
     let databases = Databases::new();

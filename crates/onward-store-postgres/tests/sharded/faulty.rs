@@ -1,5 +1,5 @@
-//! A database that can be taken away: it refuses everything, or does not answer until it is let go. It remembers its share as one that
-//! lasts does.
+//! A database with faults: it fails all requests, or does not respond until it is released. It records its shard like a
+//! persistent one.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use onward_store::{
 };
 use onward_store_postgres::sharded::{Database, Pace, ShardedStore, position};
 
-/// Who waits for it to go on; nobody if it stands still for nobody.
+/// Callers that wait for it to resume; none if it is not suspended.
 #[derive(Clone, Default)]
 struct Stop(Arc<Mutex<Option<Vec<Waker>>>>);
 
@@ -48,7 +48,7 @@ pub struct Faulty {
     pub inner: Arc<dyn Store>,
     is_down: AtomicBool,
     silent: Stop,
-    /// It stands still for what reads much.
+    /// Suspends lists and outbox reads.
     slow: Stop,
     asked: AtomicUsize,
     share: Mutex<Option<Share>>,
@@ -72,22 +72,22 @@ impl Faulty {
         self.is_down.store(refuse, Ordering::SeqCst);
     }
 
-    /// From now on it does not answer, until it does again; then it does what it was asked meanwhile.
+    /// Stops responding, or resumes and executes the pending requests.
     pub fn be_silent(&self, silent: bool) {
         self.silent.set(silent);
     }
 
-    /// From now on it does not answer who wants a list or news, until it does again.
+    /// Stops responding to lists and outbox reads, or resumes.
     pub fn be_slow(&self, slow: bool) {
         self.slow.set(slow);
     }
 
-    /// How often something was asked of it.
+    /// Returns the number of requests.
     pub fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }
 
-    /// How often something was said to others through it.
+    /// Returns the number of broadcasts sent through it.
     pub fn told(&self) -> usize {
         self.told.load(Ordering::SeqCst)
     }
@@ -194,7 +194,7 @@ impl Store for Faulty {
     }
 }
 
-/// Three databases in memory that can be taken away, and the store over them.
+/// Three databases in memory with faults, and the store over them.
 pub struct Site {
     pub clock: Arc<ManualClock>,
     pub databases: Vec<Arc<Faulty>>,
@@ -223,7 +223,7 @@ impl Site {
     }
 }
 
-/// Faster than in life, so that no test waits long.
+/// Shorter limits than the defaults, so that no test waits long.
 pub const PACE: Pace =
     Pace { late: Duration::from_millis(20), answer_max: Duration::from_millis(100), ask_every: Duration::from_millis(20) };
 
@@ -241,7 +241,7 @@ pub fn named(databases: &[Arc<Faulty>]) -> Vec<Database> {
     databases.iter().enumerate().map(|(position, store)| Database { name: name(position), store: store.clone() }).collect()
 }
 
-/// The `number`th id that lies in the database at `wanted` of three.
+/// Returns the `number`th id whose database is `wanted` of three.
 pub fn id_in(wanted: usize, number: usize) -> String {
     let ids = (0..).map(|number| format!("r{number}"));
     ids.filter(|id| position(&key(id), 3) == wanted).nth(number).unwrap()

@@ -9,7 +9,7 @@ use onward_store::{RunQuery, Store};
 use crate::faulty::{Site, key};
 use crate::placement::new_run;
 
-/// A number below `bound`, the same for the same seed.
+/// Returns a number below `bound`, the same for the same seed.
 pub fn draw(seed: u64, number: u64, bound: u64) -> u64 {
     let hash = Hash::of_parts(&[&seed.to_le_bytes(), &number.to_le_bytes()]);
     u64::from_le_bytes(*hash.0.first_chunk::<8>().unwrap()) % bound
@@ -26,7 +26,7 @@ fn pages_have_every_run_once_in_order_while_runs_are_added_and_deleted() {
             let store = &site.store;
             let mut expected = Vec::new();
             for number in 0..random(60) {
-                // Several in one moment: then the id decides.
+                // Several at the same time: then the id decides.
                 site.pass(Duration::from_millis(random(2)));
                 let head = store.start_run(new_run(&format!("r{number}")), None).await.unwrap().head;
                 expected.push((head.created_at, head.key.id.to_string()));

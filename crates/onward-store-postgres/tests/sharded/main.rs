@@ -1,4 +1,4 @@
-//! Several databases as one store: the suite every store passes, and what only several can go through.
+//! Tests of the sharded store: the suite of all stores, and faults that need several databases.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod conformance;

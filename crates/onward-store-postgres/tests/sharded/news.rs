@@ -1,4 +1,4 @@
-//! SD7: news between databases.
+//! SD7: outbox messages between databases.
 
 use onward_core::event::SignalSent;
 use onward_core::run::Delivery;
@@ -86,7 +86,7 @@ fn what_is_said_to_others_is_said_once() {
         site.store.tell_others(vec![1]).await.unwrap();
         assert_eq!(site.databases.iter().map(|database| database.told()).collect::<Vec<_>>(), [1, 0, 0]);
         site.databases[0].refuse(true);
-        // At most once: whether the first heard it is not known.
+        // At most once: it is unknown whether the first database has sent it.
         site.store.tell_others(vec![2]).await.unwrap_err();
         site.store.tell_others(vec![3]).await.unwrap();
         assert_eq!(site.databases.iter().map(|database| database.told()).collect::<Vec<_>>(), [1, 1, 0]);

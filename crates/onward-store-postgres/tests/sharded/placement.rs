@@ -1,4 +1,4 @@
-//! SD1, SD2: where runs lie.
+//! SD1, SD2: placement of runs.
 
 use onward_core::event::{OnParentClose, ParentLink, RunStarted};
 use onward_core::run::NewRun;
@@ -27,7 +27,7 @@ fn child_of(parent: &str, id: &str) -> NewRun {
     run
 }
 
-/// Runs that were written lie where they lie: these numbers never change.
+/// Stored runs cannot move: these numbers never change.
 #[test]
 fn where_a_run_lies_never_changes() {
     let at = |namespace: &str, id: &str, count| {
@@ -60,7 +60,7 @@ fn a_child_of_another_family_is_refused_wherever_it_would_lie() {
     block_on(async {
         let parent = id_in(1, 0);
         site.store.start_run(new_run(&parent), None).await.unwrap();
-        // One that would lie in another database, and one that by chance would not.
+        // One that would be in another database, and one that by chance would not.
         for stranger in [id_in(0, 0), id_in(1, 1)] {
             let error = site.store.start_run(child_of(&parent, &stranger), None).await.unwrap_err();
             assert_eq!(error.code(), "family_differs");
@@ -85,7 +85,7 @@ fn a_log_that_makes_a_run_an_open_child_of_another_family_is_refused() {
             site.store.restore_run(RestoreRun { key: run.key, what: Restore::Run { logs: vec![log] }, news: Vec::new() })
         };
         assert_eq!(restore(child_of("p", "c"), false).await.unwrap_err().code(), "family_differs");
-        // Nobody has to tell a closed one anything.
+        // A closed child has no effects of its parent to receive.
         assert!(restore(child_of("p", "c"), true).await.unwrap().created);
         assert!(restore(child_of("p", "p/c"), false).await.unwrap().created);
     });

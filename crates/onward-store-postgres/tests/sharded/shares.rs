@@ -1,4 +1,4 @@
-//! SD5: a list of databases that is not the one of the first time is refused.
+//! SD5: a list of databases that differs from the recorded one is refused.
 
 use std::sync::Arc;
 
@@ -45,15 +45,15 @@ fn the_same_databases_in_the_same_order_are_opened_again() {
 fn databases_that_are_swapped_added_left_out_or_foreign_are_refused() {
     let [a, b, c, d] = &databases(4)[..] else { unreachable!() };
     open(&[a, b], "ours").unwrap();
-    refused(&[b, a], "database 1 of 2 (a) says that it is database 2 of 2");
-    refused(&[a, b, c], "says that it is database 1 of 2");
-    refused(&[a], "says that it is database 1 of 2");
-    refused(&[a, c, b], "says that it is database 1 of 2");
+    refused(&[b, a], "database 1 of 2 (a) is recorded as database 2 of 2");
+    refused(&[a, b, c], "is recorded as database 1 of 2");
+    refused(&[a], "is recorded as database 1 of 2");
+    refused(&[a, c, b], "is recorded as database 1 of 2");
     open(&[c, d], "theirs").unwrap();
-    refused(&[a, d], "database 2 of 2 (b) belongs to other databases");
-    // One that is empty stands where another one was.
+    refused(&[a, d], "database 2 of 2 (b) belongs to another cluster");
+    // An empty database in place of another one.
     let fresh = &databases(1)[0];
-    refused(&[fresh, b], "does not know which one it is");
+    refused(&[fresh, b], "has no recorded shard");
     assert_eq!(block_on(fresh.read_share()).unwrap(), None);
 }
 
@@ -62,7 +62,7 @@ fn who_only_reads_tells_nothing_to_anybody() {
     let [a, b] = &databases(2)[..] else { unreachable!() };
     let read = || block_on(ShardedStore::open(named(&[a.clone(), b.clone()]), None, Arc::new(ManualClock::default()), PACE));
     let error = read().map(drop).unwrap_err();
-    assert!(error.code() == "databases_differ" && error.to_string().contains("does not know which one it is"), "{error}");
+    assert!(error.code() == "databases_differ" && error.to_string().contains("has no recorded shard"), "{error}");
     assert_eq!((block_on(a.read_share()).unwrap(), block_on(b.read_share()).unwrap()), (None, None));
     open(&[a, b], "ours").unwrap();
     read().unwrap();
@@ -72,7 +72,7 @@ fn who_only_reads_tells_nothing_to_anybody() {
 fn a_database_that_was_used_alone_stays_alone() {
     let [a, b] = &databases(2)[..] else { unreachable!() };
     block_on(a.start_run(new_run("r"), None)).unwrap();
-    refused(&[a, b], "has been used alone");
+    refused(&[a, b], "was used as a single database");
     assert_eq!(block_on(b.read_share()).unwrap(), None);
 }
 
@@ -81,7 +81,7 @@ fn a_first_opening_that_was_interrupted_is_finished_by_the_next() {
     let [a, b] = &databases(2)[..] else { unreachable!() };
     b.refuse(true);
     assert_eq!(open(&[a, b], "first").map(drop).unwrap_err().code(), "store_unavailable");
-    // Somebody else's attempt got as far as the first one.
+    // A concurrent open got as far as the first database.
     block_on(a.take_share(Share { cluster: "theirs".to_owned(), position: 0, count: 2 })).unwrap();
     b.refuse(false);
     open(&[a, b], "second").unwrap();
@@ -102,7 +102,7 @@ fn a_server_starts_while_a_database_is_down_and_asks_it_before_it_uses_it() {
         second.refuse(false);
         match is_ours {
             true => until_up(&store, &[true; 3]),
-            false => until_told(&store, "does not know which one it is"),
+            false => until_told(&store, "has no recorded shard"),
         }
         let started = block_on(store.start_run(new_run(there.id.as_str()), None));
         assert_eq!(started.is_ok(), is_ours, "{:?}", started.err());

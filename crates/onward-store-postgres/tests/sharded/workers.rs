@@ -1,4 +1,4 @@
-//! Claims are fair and keep their limits; SD6: a worker is lost where it is lost.
+//! Claims are fair and keep their limits; SD6: a session is lost only where it was lost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -112,7 +112,7 @@ fn a_worker_that_one_database_has_forgotten_keeps_what_it_has_in_the_others() {
             site.store.expire(100).await.unwrap();
         }
         site.databases[1].refuse(false);
-        // By now its session there is over: any server may find that out.
+        // Its session there has expired by now: any server may find that out.
         site.until([true; 3]);
         site.store.expire(100).await.unwrap();
         assert!(heartbeat().await.unwrap());

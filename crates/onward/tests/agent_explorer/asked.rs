@@ -1,13 +1,13 @@
-//! What a log says was asked for, in the words in which programs ask: by generation, content and the how-manieth of it.
+//! The calls of a log in the terms of the programs: by generation, content and ordinal among equal calls.
 //!
-//! It shares nothing with the engine's own book, which it is held against.
+//! It shares no code with the engine, which it checks.
 
 use std::collections::BTreeMap;
 
 use onward_core::{Event, Hash, Index, Log, Place};
 use serde_json::Value;
 
-/// Tells of a commit of a log whether the code had left it as of the record at `until`.
+/// Returns a predicate that tells whether a commit was abandoned as of the record at `until`.
 pub(super) fn is_left(log: &Log, until: Index) -> impl Fn(Index) -> bool + use<> {
     let mut left: Vec<(Index, Index)> = Vec::new();
     for record in log.records().iter().filter(|record| record.index <= until) {
@@ -18,7 +18,7 @@ pub(super) fn is_left(log: &Log, until: Index) -> impl Fn(Index) -> bool + use<>
     move |index| left.iter().any(|(from, to)| (*from..*to).contains(&index))
 }
 
-/// What the code asks for on its way as of the record at `until`: each place, as the world knows it, and the identity.
+/// Returns the calls on the live path as of the record at `until`: the original call id and the identity of each.
 pub(super) fn calls(log: &Log, generation: u32, until: Index) -> Vec<(Place, String)> {
     let is_left = is_left(log, until);
     let mut leaf = log.records().first().and_then(|record| record.started()?.checkpoint.as_ref()?.leaf);
@@ -45,12 +45,12 @@ pub(super) fn calls(log: &Log, generation: u32, until: Index) -> Vec<(Place, Str
     calls
 }
 
-/// What was asked for at `place`.
+/// Returns the event that made the call at `place`.
 pub(super) fn origin<'a>(log: &'a Log, place: &Place) -> Option<&'a Event> {
     log.events().map(|(_, event)| event).find(|event| asks(event) && event.place() == Some(place))
 }
 
-/// The identity of what was asked for at `place`, on whatever way the code was then.
+/// Returns the identity of the call at `place`, on the path that was live then.
 pub(super) fn asked_at(log: &Log, generation: u32, place: &Place) -> Option<String> {
     let is_it = |event: &Event| asks(event) && event.place() == Some(place);
     let record = log.records().iter().find(|record| record.events.iter().any(is_it))?;

@@ -1,4 +1,4 @@
-//! Breadth first over everything that can happen next.
+//! Breadth-first search over everything that can happen next.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -21,24 +21,24 @@ use super::program::{BETWEEN_TURNS, EDITOR, GUEST, MESSAGE, Outside, Program};
 use crate::agent::AgentCtx;
 use crate::testing::World;
 
-/// How much may happen.
+/// Limits of what may happen.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     pub signals: u32,
-    /// Entries that somebody outside appends.
+    /// Entries that a client appends.
     pub entries: u32,
     pub flips: u32,
     pub crashes: u32,
-    /// How often somebody outside goes on from an earlier entry.
+    /// Branches from an earlier entry that a client requests.
     pub branches: u32,
-    /// How often a task, a child or a promise fails, a person says no, or a worker is lost.
+    /// Failures of tasks, children and promises, declined approvals, and lost workers.
     pub failures: u32,
-    /// How often a run is taken from whoever works on it, who goes on and commits late.
+    /// How often a run is taken from its worker, which continues and commits late.
     pub zombies: u32,
     pub resumes: u32,
-    /// The bit is a clock: it never comes back to what it was.
+    /// The bit is a clock: it never returns to an earlier value.
     pub clock: bool,
-    /// What goes wrong on purpose.
+    /// The injected fault.
     pub mutant: Option<Mutant>,
 }
 
@@ -70,11 +70,11 @@ pub(super) struct Explored {
     pub states: usize,
     pub abandonments: usize,
     pub unstable: usize,
-    /// What went wrong, each with the shortest way to it.
+    /// Violations, each with the shortest path to it.
     pub found: Vec<String>,
 }
 
-/// How many states one program may have.
+/// Maximum number of states of one program.
 const STATES_MAX: usize = 200_000;
 
 pub(super) struct State {
@@ -88,19 +88,19 @@ pub(super) struct State {
     pub branches: u32,
     failures: u32,
     zombies: u32,
-    /// The bit under which the code before the loop was closed.
+    /// The bit at the checkpoint that closed the code before the loop.
     prelude: Option<u32>,
-    /// Tasks that somebody has begun: their generation and place.
+    /// Tasks that have begun: their generation and call id.
     pub begun: BTreeSet<(u32, Place)>,
-    /// What was accepted when somebody resumed it.
+    /// Abandoned effects that were accepted by resuming the run.
     pub accepted: BTreeSet<(u32, Place)>,
-    /// What the code was at after the last commit.
+    /// The operation of the code after the last commit.
     pub doing: char,
     /// Children that have ended.
     pub ended: BTreeSet<String>,
-    /// What an activation saw that has not committed yet: the world and the bit of then.
+    /// An activation that has not committed yet: its world and bit.
     flying: Option<(World, u32)>,
-    /// The same of whoever had the run before, and does not know that it was taken from him.
+    /// The same of the previous worker, which does not know that the run was taken from it.
     zombie: Option<(World, u32)>,
     trace: Option<Arc<Trace>>,
 }
@@ -152,7 +152,7 @@ impl State {
         let mut hasher = DefaultHasher::new();
         let mut logs = |world: &World| {
             world.past_logs().len().hash(&mut hasher);
-            // Ids of commits differ with the way on which a state was reached, and nothing else does.
+            // Ids of commits depend on the path to a state, and nothing else does.
             for record in world.log().records() {
                 (record.index, record.commit.map(|commit| (commit.n, commit.horizon, commit.waits))).hash(&mut hasher);
                 format!("{:?}", record.events).hash(&mut hasher);
@@ -171,9 +171,9 @@ impl State {
         hasher.finish()
     }
 
-    /// What the world says to whoever asked at `place`: for what, and where.
+    /// Returns the answer to the call at `place`: its identity and call id.
     pub fn answer_to(&self, place: &Place) -> String {
-        let asked = asked_at(self.world.log(), self.world.generation(), place).expect("somebody has asked there");
+        let asked = asked_at(self.world.log(), self.world.generation(), place).expect("there is a call");
         format!("{asked} by {place}")
     }
 
@@ -181,7 +181,7 @@ impl State {
         Failure { retryable: false, ..Failure::new(code, self.answer_to(place)) }
     }
 
-    /// What concerns the open generation reaches it.
+    /// Appends an input to the open generation.
     fn hear(&mut self, event: impl Into<Event>) {
         let generation = Some(self.world.generation());
         self.world.append(Input { generation, ..Input::new(event) }).expect("an open run takes inputs");
@@ -193,7 +193,7 @@ impl State {
         }
     }
 
-    /// How the state was reached, and all that is recorded in it.
+    /// Renders the path to the state, and all its logs.
     pub fn story(&self) -> String {
         let logs = self.world.past_logs().iter().chain([self.world.log()]);
         format!("{}\n{}", self.way(), logs.map(onward_core::Log::to_json_lines).collect::<Vec<_>>().join("\n"))
@@ -241,34 +241,34 @@ pub(super) fn explore(program: &Program, limits: Limits) -> Explored {
 
 type Next = Result<State, String>;
 
-/// Something that can happen.
+/// A possible event.
 #[derive(Debug, Clone)]
 enum Move {
     Message,
     Append,
-    /// Somebody goes on from where the turn so many checkpoints before the open one began, and says something there or not.
+    /// A client branches from the beginning of an earlier turn, so many checkpoints back, with a message or without.
     Branch(usize, bool),
     Begin(Place),
     Finish(Place),
-    /// The task ends, and not well.
+    /// The task fails for good.
     Fail(Place),
-    /// Nobody hears of whoever has begun the task any more.
+    /// The worker of the task is lost.
     Lose(Place),
     Answer(Place),
     Decline(Place),
     Fire(Place),
     ChildEnds(Place, String),
     ChildFails(Place, String),
-    /// An activation looks at the log, the bit as it was (0) or flipped (1).
+    /// An activation reads the log, with the bit as it was (0) or flipped (1).
     TakeOff(u32),
-    /// It commits what it made of it, once.
+    /// The activation commits once.
     Land,
     Crash,
-    /// Somebody else takes the run, because nobody has heard of whoever has it.
+    /// Another worker takes the run, because its holder is silent.
     Take,
-    /// Who had the run before commits what he made of it.
+    /// The previous holder commits late.
     LandLate,
-    /// An activation that goes on until there is nothing more to do, commit after commit.
+    /// An activation that continues until there is nothing more to do, commit after commit.
     Pump,
     Resume,
 }
@@ -286,7 +286,7 @@ fn moves(state: &State, limits: Limits) -> Vec<Move> {
     } else if status == Status::Pending {
         moves.push(Move::TakeOff(0));
         moves.extend((state.flips < limits.flips).then_some(Move::TakeOff(1)));
-        // What goes wrong on purpose does so in single commits.
+        // Faults are injected into single commits.
         moves.extend(limits.mutant.is_none().then_some(Move::Pump));
     } else if status == Status::Paused && state.resumes < limits.resumes {
         moves.push(Move::Resume);
@@ -295,7 +295,7 @@ fn moves(state: &State, limits: Limits) -> Vec<Move> {
     moves
 }
 
-/// What the world outside may do.
+/// Adds the inputs that may come.
 fn inputs(state: &State, limits: Limits, moves: &mut Vec<Move>) {
     moves.extend((state.signals < limits.signals).then_some(Move::Message));
     moves.extend((state.entries < limits.entries).then_some(Move::Append));
@@ -306,7 +306,7 @@ fn inputs(state: &State, limits: Limits, moves: &mut Vec<Move>) {
     }
     let (generation, may_fail) = (state.world.generation(), state.failures < limits.failures);
     for (place, task) in &state.world.tasks {
-        // Nobody minds how often something pure begins.
+        // A pure task may begin any number of times.
         let is_begun = state.begun.contains(&(generation, place.clone()));
         if is_begun || task.options.class == Some(EffectClass::Pure) {
             moves.push(Move::Finish(place.clone()));
@@ -359,7 +359,7 @@ fn make(mut state: State, made: Move, limits: Limits, outside: &Outside) -> Next
         }
         Move::Begin(place) => {
             if !judge::claimed(state.world.log()).contains(&place) {
-                return Err(format!("MA3 {place} begins, and the code has left it: {}", state.story()));
+                return Err(format!("MA3 {place} begins, though it is abandoned: {}", state.story()));
             }
             state.begun.insert((generation, place.clone()));
             if mutant != Some(Mutant::HidesAttempts) {
@@ -448,7 +448,7 @@ fn make(mut state: State, made: Move, limits: Limits, outside: &Outside) -> Next
     Ok(state)
 }
 
-/// The checkpoints that somebody may go back to, the latest first.
+/// Returns the checkpoints that a branch may go back to, the latest first.
 fn checkpoints(world: &World) -> Vec<BranchRequested> {
     let logs = [world.log()].into_iter().chain(world.past_logs().iter().rev());
     let started = logs.filter_map(|log| log.records().first()?.started().cloned());
@@ -460,7 +460,7 @@ fn checkpoints(world: &World) -> Vec<BranchRequested> {
     started.filter_map(request).collect()
 }
 
-/// Every second one has a key.
+/// Returns an entry from outside; every second one has a key.
 fn guest(number: u32) -> OutsideEntry {
     OutsideEntry { idempotency_key: number.is_multiple_of(2).then(|| number.to_string()), ..said_as(GUEST, number) }
 }
@@ -505,7 +505,7 @@ fn land(mut state: State, limits: Limits, outside: &Outside) -> Next {
     }
 }
 
-/// Whatever somebody makes of a run that was taken from him, nothing comes of it (MA8).
+/// Commits for the previous holder of a run, which must be refused (MA8).
 fn land_late(mut state: State, outside: &Outside) -> Next {
     let Some((mut seen, its)) = state.zombie.take() else { return Ok(state) };
     outside.set(its, state.prelude);
@@ -515,12 +515,12 @@ fn land_late(mut state: State, outside: &Outside) -> Next {
         Err(fault) => fault.into_pause().is_none_or(|report| state.world.refuses_late_pause(report, &seen)),
     };
     if !is_refused {
-        return Err(format!("MA8 somebody commits to a run that was taken from him: {}", state.story()));
+        return Err(format!("MA8 a commit of a previous holder was accepted: {}", state.story()));
     }
     judge::judge(state)
 }
 
-/// What the code did when it ran last, from `generation` on, is recorded.
+/// Checks that what the code did in its last execution, from `generation` on, is recorded.
 fn committed(mut state: State, outside: &Outside, generation: u32) -> Next {
     let done = outside.done();
     state.doing = done.doing;
@@ -536,7 +536,7 @@ fn pause(mut state: State, fault: Fault, limits: Limits) -> Next {
         return Err(format!("{fault:?}: {}", state.story()));
     }
     let report = fault.into_pause().expect("both are told");
-    // Somebody may have paused or ended it meanwhile.
+    // It may have been paused or ended meanwhile.
     let is_paused = state.world.input(report).is_ok();
     if is_paused && limits.mutant == Some(Mutant::ResumesByItself) {
         state.hear(RunResumed::default());
@@ -548,7 +548,7 @@ fn stuck(state: &State) -> String {
     format!("MA5 stuck: {}", state.story())
 }
 
-/// One way of a program, chosen by `choose`, which is given the number of moves and says which.
+/// Follows one path of a program; `choose` selects one of the given number of moves.
 pub(super) fn walk(program: &Program, limits: Limits, mut choose: impl FnMut(usize) -> usize) -> Result<Walked, String> {
     let outside = Outside::default();
     let mut state = State::first(program, &outside);
@@ -566,10 +566,10 @@ pub(super) fn walk(program: &Program, limits: Limits, mut choose: impl FnMut(usi
     ))
 }
 
-/// How many moves a way may have: far more than any program needs.
+/// Maximum length of a path: far more than any program needs.
 const MOVES_MAX: usize = 500;
 
-/// What a way led to.
+/// The end of a path.
 #[derive(Clone)]
 pub(super) struct Walked {
     pub is_closed: bool,

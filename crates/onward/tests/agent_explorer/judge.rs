@@ -1,20 +1,21 @@
-//! What must hold in every state.
+//! The oracle: rules that must hold in every state.
 //!
-//! - MA1: every message is an entry once, in the order in which they came, or still unread. An entry of a branch that somebody outside has
-//!   left counts.
-//! - MA2: a call is given the answer that was made for it: by kind, content, the conversation where that is part of it, and the
-//!   how-manieth of its kind (the program compares, and fails otherwise). The way of the log asks for nothing that the code has not.
-//! - MA3: nothing begins that the code has left; and while something is left that has had an effect, or that a person has decided, nothing
-//!   new with one is recorded by whoever has seen that, and no segment closes, unless somebody has accepted it by resuming the run.
+//! - MA1: every message is an entry once, in the order of arrival, or still unread. An entry of a branch that a client has
+//!   abandoned counts.
+//! - MA2: a call gets the answer that was made for it: by kind, content, the conversation where that is part of it, and its
+//!   ordinal among equal calls (the program compares, and fails otherwise). The live path of the log contains no call that the
+//!   code has not made.
+//! - MA3: no abandoned call begins. While a call with an effect, or a decision of a person, is abandoned, an activation that has
+//!   seen it records no new effect and closes no segment, unless it was accepted by resuming the run.
 //! - MA4: there are never more abandonments than flips and branches.
-//! - MA5: nothing is stuck: a run waits only after it has seen everything that came, and for good only for a message that nobody has sent.
-//! - MA6: every entry from outside is in the conversation once, in the order in which they came, or still to be taken in.
-//! - MA7: the conversation is what the code says, entry by entry; whoever said it, none is there twice.
-//! - MA8: what somebody makes of a run that was taken from him is refused.
-//! - MA9: a generation takes the first branch that is asked for, and refuses those that come before it is carried out; what was said with it
-//!   is in the conversation from then on.
-//! - MA10: the world is asked once for what the code asks for once: code that comes back to a child, a promise or an approval of the open
-//!   segment takes it over, whichever way it takes.
+//! - MA5: nothing is stuck: a run waits only after it has seen all inputs, and forever only for a message that was not sent.
+//! - MA6: every entry from outside is in the conversation once, in the order of arrival, or still pending.
+//! - MA7: the conversation equals what the code appended, entry by entry; no entry, whatever its author, is there twice.
+//! - MA8: commits of a previous holder are refused.
+//! - MA9: a generation accepts the first branch request, and refuses further ones until it is carried out; its message is in the
+//!   conversation from then on.
+//! - MA10: one call of the code is one request to the outside: code that returns to a child, a promise or an approval of the open
+//!   segment takes it over, whichever path it takes.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +31,7 @@ use super::program::{BETWEEN_TURNS, Done, EDITOR, GUEST, MESSAGE};
 /// The end of every log.
 const END: Index = Index(u64::MAX);
 
-/// The commits of a log that the code has not left, one after the other.
+/// Returns the events of the commits on the live path.
 fn way(log: &Log) -> Vec<(Index, &Event)> {
     let is_left = asked::is_left(log, END);
     let commits = log.records().iter().filter(|record| record.commit.is_some() && !is_left(record.index));
@@ -41,7 +42,7 @@ fn logs(state: &State) -> impl Iterator<Item = &Log> {
     state.world.past_logs().iter().chain([state.world.log()])
 }
 
-/// The entries of a log that the code has not left; those that somebody outside has are among them.
+/// Returns the entries of a log that the code has not abandoned, including those from outside.
 fn entries(log: &Log) -> Vec<Entry> {
     let is_branched = is_branched(log);
     let until = log.records().iter().position(|record| is_branched && record.ends_log()).unwrap_or(log.records().len());
@@ -69,7 +70,7 @@ pub(super) fn is_unstable(state: &State) -> bool {
     last_pause(state.world.log()) == Some(PauseReason::UnstableSegment)
 }
 
-/// Nothing can happen any more, and nobody was told (MA5).
+/// Returns whether the run is stuck: it is open, not paused, and does not wait for an unsent message (MA5).
 pub(super) fn is_stuck(state: &State) -> bool {
     let heard = said(&conversation(state)).len();
     let waits_for_people = ['R', BETWEEN_TURNS].contains(&state.doing) && heard == state.signals as usize;
@@ -97,7 +98,7 @@ pub(super) fn judge(state: State) -> Result<State, String> {
     }
 }
 
-/// Holds what was recorded against what the code did that led to it (MA2, MA7).
+/// Compares the log with what the code did (MA2, MA7).
 pub(super) fn compare(state: &State, done: &Done) -> Result<(), String> {
     let generation = state.world.generation();
     for (of, part) in &done.parts {
@@ -109,12 +110,12 @@ pub(super) fn compare(state: &State, done: &Done) -> Result<(), String> {
         let recorded = recorded.map(|entry| (entry.role.to_string(), entry.content.read().expect("JSON")));
         let recorded: Vec<(String, serde_json::Value)> = recorded.collect();
         if recorded != part.said {
-            return Err(format!("MA7 the code said {:?}, and the log has {recorded:?}: {}", part.said, state.story()));
+            return Err(format!("MA7 the code appended {:?}, and the log has {recorded:?}: {}", part.said, state.story()));
         }
         let mut asked = part.asked.clone();
         for (_, call) in calls(log, *of, END) {
             let Some(position) = asked.iter().position(|asked| *asked == call) else {
-                return Err(format!("MA2 the log has {call}, and the code asked for {:?}: {}", part.asked, state.story()));
+                return Err(format!("MA2 the log has {call}, and the code called {:?}: {}", part.asked, state.story()));
             };
             asked.swap_remove(position);
         }
@@ -140,7 +141,7 @@ fn asleep(state: &State) -> Option<String> {
     Some(format!("MA5 the run waits, and has not seen {} at {index}", event.name()))
 }
 
-/// The entries of all generations that the code has not left.
+/// Returns the entries of all generations that the code has not abandoned.
 fn conversation(state: &State) -> Vec<Entry> {
     logs(state).flat_map(entries).collect()
 }
@@ -180,7 +181,7 @@ fn guests(state: &State, conversation: &[Entry]) -> Option<String> {
         .then(|| format!("MA6 of {} entries {said:?} are there, {all:?} in all", state.entries))
 }
 
-/// MA7: what is said names its generation and the how-manieth it is, a result what it was made for; so the same text twice is one too many.
+/// MA7: entries contain their generation and ordinal, results the call they were made for; so equal texts are one entry too many.
 fn twice(conversation: &[Entry]) -> Option<String> {
     let mut seen = BTreeSet::new();
     let own = conversation.iter().filter(|entry| ![GUEST, "user"].contains(&entry.role.as_str()));
@@ -188,7 +189,7 @@ fn twice(conversation: &[Entry]) -> Option<String> {
     Some(format!("MA7 twice: {} {}", again.0, String::from_utf8_lossy(again.1)))
 }
 
-/// MA3, looked at whenever something new with an effect was recorded, or a segment was closed.
+/// MA3, checked whenever a new effect was recorded, or a segment was closed.
 fn effects(state: &State) -> Option<String> {
     let generation = state.world.generation();
     let closed = state.world.past_logs().last().map(|log| (generation - 1, log));
@@ -202,7 +203,7 @@ fn effects(state: &State) -> Option<String> {
     })
 }
 
-/// What has had an effect, is not on the way of the code, and nobody has accepted.
+/// Returns calls with an effect that are neither on the live path nor accepted.
 fn loose(state: &State, generation: u32, log: &Log, seen: Index) -> Vec<Place> {
     let claimed = claimed(log);
     let is_accepted = |place: &Place| state.accepted.contains(&(generation, place.clone()));
@@ -210,8 +211,8 @@ fn loose(state: &State, generation: u32, log: &Log, seen: Index) -> Vec<Place> {
     left.chain(left_decisions(log, seen, &claimed, is_accepted)).collect()
 }
 
-/// What people have decided for nobody: the code has left the question, and was not told the same when it asked again. Whoever asks for a
-/// branch has left it knowingly, and what came after `seen` nobody could go by.
+/// Returns decisions that have no effect: the question was abandoned, and the same decision was not given when it was asked
+/// again. A branch abandons them knowingly, and decisions after `seen` were not known to the commit.
 fn left_decisions(log: &Log, seen: Index, claimed: &BTreeSet<Place>, is_accepted: impl Fn(&Place) -> bool) -> Vec<Place> {
     let decision = |(index, event): (Index, &Event)| match event {
         Event::ApprovalDecided(decided) if index <= seen && !is_branched(log) => Some((decided.place.clone(), decided.approved)),
@@ -226,7 +227,7 @@ fn left_decisions(log: &Log, seen: Index, claimed: &BTreeSet<Place>, is_accepted
     left.into_iter().map(|(place, _)| place).collect()
 }
 
-/// What has had an effect in a generation.
+/// Returns the calls with an effect in a generation.
 fn had_effect(state: &State, generation: u32, log: &Log) -> Vec<Place> {
     let is_begun = |place: &Place| state.begun.contains(&(generation, place.clone()));
     let events = log.events().map(|(_, event)| event).filter(|event| has_effect(event));
@@ -234,7 +235,7 @@ fn had_effect(state: &State, generation: u32, log: &Log) -> Vec<Place> {
     places.filter(|(place, is_task)| !is_task || is_begun(place)).map(|(place, _)| place.clone()).collect()
 }
 
-/// What somebody accepts who resumes a run that is paused for what its code has left: what the pause has named.
+/// Returns what resuming accepts, if the run is paused for abandoned effects: the calls that the pause names.
 pub(super) fn accepted(state: &State) -> Vec<(u32, Place)> {
     let (generation, log) = (state.world.generation(), state.world.log());
     let pauses = log.events().filter_map(|(_, event)| match event {
@@ -245,7 +246,7 @@ pub(super) fn accepted(state: &State) -> Vec<(u32, Place)> {
     last.into_iter().flat_map(|pause| &pause.left).map(|place| (generation, place.clone())).collect()
 }
 
-/// The places of what the code asks for on its way, as whoever began them knows them.
+/// Returns the original ids of the calls on the live path.
 pub(super) fn claimed(log: &Log) -> BTreeSet<Place> {
     let place = |(_, event): (Index, &Event)| match event {
         Event::CallAdopted(adopted) => Some(adopted.from.clone()),
@@ -280,7 +281,7 @@ fn flips(state: &State) -> Option<String> {
     (abandonments > allowed).then(|| format!("MA4 {abandonments} abandonments after {allowed} flips and branches"))
 }
 
-/// What was asked for in a log, each with what it says.
+/// Returns the branch requests of a log, each with its message.
 fn requests(log: &Log) -> impl Iterator<Item = Option<&OutsideEntry>> {
     log.events().filter_map(|(_, event)| match event {
         Event::BranchRequested(request) => Some(request.entry.as_ref()),

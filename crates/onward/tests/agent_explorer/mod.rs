@@ -1,8 +1,8 @@
-//! Every way in which small agents can go, explored breadth first against the real engine and the real admission.
+//! All paths of small agents, explored breadth first against the real engine and the real admission.
 //!
-//! A program is a list of turns, a turn a list of slots. Which of a slot's two operations the code does, a bit decides that nobody
-//! records: it is read at each activation, and each activation may find it changed. Activations are cold. Between what an activation saw
-//! and what it commits, inputs may land; the process may die before the commit.
+//! A program is a list of turns, a turn a list of slots. A bit that is not recorded decides which of a slot's two operations the
+//! code executes: it is read at each activation, and may have changed since the last one. Activations start from replay. Inputs
+//! may arrive between what an activation saw and its commit; the process may die before the commit.
 
 mod asked;
 mod explore;
@@ -14,7 +14,7 @@ use explore::{Limits, Walked, explore, walk};
 use mutant::Mutant;
 use program::Program;
 
-/// Programs in the shape of what each rule is about: operations by their letters, `x/y` for `x` or `y` by the bit, and how the turn ends.
+/// Programs that cover one rule each: operations by their letters, `x/y` for `x` or `y` by the bit, and the end of the turn.
 const PICKED: &[(&str, Limits)] = &[
     ("D -/B L > W; D L > F", Limits::new(2, 1, 0)),
     ("S R/- D L > W; D L > F", Limits::new(2, 1, 0)),
@@ -64,7 +64,7 @@ const PICKED: &[(&str, Limits)] = &[
     ("T/- L > F", Limits::new(0, 1, 0)),
 ];
 
-/// The same with failures, with runs that are taken from whoever works on them, and without a plain loop.
+/// The same with failures, with runs that are taken from their workers, and without a plain loop.
 const ROUGH: &[(&str, Limits)] = &[
     ("P/Q L > F", Limits::new(0, 1, 1).failures(1)),
     ("S/B N > F", Limits::new(0, 1, 0).failures(1)),
@@ -84,7 +84,7 @@ const ROUGH: &[(&str, Limits)] = &[
     ("!D > W; L > F", Limits::new(2, 0, 1)),
 ];
 
-/// What goes wrong on purpose, where, and which rule it breaks.
+/// Injected faults, with a program and the rule that they break.
 const MUTANTS: &[(Mutant, &str, Limits, &str)] = &[
     (Mutant::LosesMessage, "D > W; D > F", Limits::new(1, 0, 0), "MA1"),
     (Mutant::RepeatsMessage, "D > W; D > F", Limits::new(1, 0, 0), "MA1"),
@@ -116,7 +116,7 @@ const MUTANTS: &[(Mutant, &str, Limits, &str)] = &[
     (Mutant::TakesEveryBranch, "D > W; D > F", Limits::new(1, 0, 0).branches(2), "MA9"),
 ];
 
-/// A judge that finds nothing proves nothing.
+/// An oracle that finds no fault proves nothing.
 #[test]
 fn what_goes_wrong_on_purpose_is_found() {
     for (mutant, text, limits, rule) in MUTANTS {
@@ -149,7 +149,7 @@ fn explore_all(programs: &[(&str, Limits)]) {
     assert!(states > 5_000, "only {states} states: the model explores next to nothing");
 }
 
-/// A program that does not flip is never abandoned, whatever lands and dies in between.
+/// A program that does not flip is never abandoned, whatever inputs and crashes come in between.
 #[test]
 fn a_deterministic_agent_is_never_abandoned() {
     for first in ["S", "H", "D", "R", "N", "U", "I"] {
@@ -160,7 +160,7 @@ fn a_deterministic_agent_is_never_abandoned() {
             assert_eq!(explored.abandonments, 0, "{text}");
         }
     }
-    // Nor by what others append, whenever that lands.
+    // Nor by entries from outside, whenever they arrive.
     for text in ["S L > W; D L > F", "I > N; I L > N; I > F", "G L > W; D G L > F", "N > N; I G > F"] {
         let explored = explore(&Program::parse(text), Limits::new(1, 0, 1).entries(2));
         assert!(explored.found.is_empty(), "{text}\n{}", explored.found.join("\n"));
@@ -168,7 +168,7 @@ fn a_deterministic_agent_is_never_abandoned() {
     }
 }
 
-/// Code that says something else each time is stopped, and does not buy a model call at every wake.
+/// Code that differs each time is paused, and does not cause a model call at every wake.
 #[test]
 fn an_agent_that_never_repeats_itself_is_paused() {
     let explored = explore(&Program::parse("K L > F"), Limits { clock: true, ..Limits::new(0, 5, 0) });
@@ -176,10 +176,10 @@ fn an_agent_that_never_repeats_itself_is_paused() {
     assert!(explored.unstable > 0, "nothing was paused as unstable");
 }
 
-/// How many random programs are tried; `ONWARD_CASES` says otherwise, and `cargo xtask torture` tries 200,000.
+/// Number of random programs; `ONWARD_CASES` overrides it, and `cargo xtask torture` has 200,000.
 const CASES: u64 = 5_000;
 
-/// Random programs on random ways, with up to nine flips each.
+/// Random programs on random paths, with up to nine flips each.
 #[test]
 fn no_random_program_breaks_a_rule() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
@@ -211,7 +211,7 @@ fn walk_random(seed: u64) -> Walked {
         .unwrap_or_else(|found| panic!("ONWARD_SEED={seed} {limits:?}\n{text}\n{found}"))
 }
 
-/// One to three turns of one to four slots; some programs do something before their loop, and some have none.
+/// Returns one to three turns of one to four slots; some programs have code before their loop, and some have no loop.
 fn random_program(dice: &mut Dice) -> String {
     const LETTERS: &[u8] = b"-SBUHDRLPQNVMJTXAaICOZEYGsrj";
     let letter = |dice: &mut Dice| char::from(LETTERS[dice.below(LETTERS.len())]);
@@ -232,7 +232,7 @@ fn random_program(dice: &mut Dice) -> String {
     before + &(0..turns).map(|number| turn(number, dice)).collect::<Vec<_>>().join("; ")
 }
 
-/// Chance from a seed.
+/// Seeded randomness.
 struct Dice(u64);
 
 impl Dice {

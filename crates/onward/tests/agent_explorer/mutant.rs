@@ -1,4 +1,4 @@
-//! What goes wrong on purpose: faults between engine, log and world, each of which the judge must find.
+//! Injected faults between engine, log and environment, each of which the oracle must find.
 
 use onward_core::engine::Draft;
 use onward_core::event::{ApprovalRequested, CallAdopted, ChildStarted, PromiseCreated, TaskScheduled};
@@ -18,35 +18,35 @@ pub(super) enum Mutant {
     SwapsAnswers,
     /// The answer to the first of equal calls is given to the second.
     AnswersFirst,
-    /// What was asked for is taken over from a call of the same kind, whatever its content.
+    /// A call takes over the result of a call of the same kind, whatever its content.
     AdoptsByKind,
-    /// What was begun, or asked of somebody, is asked for anew instead of taken over.
+    /// A call that has begun is made anew instead of taken over.
     AsksAnew,
-    /// Nobody is told that a task was begun.
+    /// The start of a task is not recorded.
     HidesAttempts,
-    /// What is taken back goes to a worker all the same.
+    /// A withdrawn task goes to a worker nevertheless.
     KeepsTasks,
-    /// A run that paused for what its code has left goes on, and nobody has looked.
+    /// A run that is paused for abandoned effects resumes without an operator.
     ResumesByItself,
-    /// The code changes its mind more often than it may.
+    /// The bit flips more often than counted.
     HidesFlips,
     LosesEntry,
     RepeatsEntry,
-    /// What came does not wake the run.
+    /// Inputs do not wake the run.
     LosesWakeups,
-    /// What a task or a child has made, or somebody has said, reaches nobody.
+    /// The result of a task or child, or an answer, is lost.
     LosesAnswer,
-    /// A branch puts the one aside that was asked for before it.
+    /// A branch replaces an earlier request.
     TakesEveryBranch,
 }
 
-/// Does something once, unless it goes wrong.
+/// Does something once, unless the fault applies.
 pub(super) fn times(mutant: Option<Mutant>, never: Mutant, twice: Mutant, mut act: impl FnMut()) {
     let times = if mutant == Some(never) { 0 } else { 1 + u32::from(mutant == Some(twice)) };
     (0..times).for_each(|_| act());
 }
 
-/// What the task or the child at `place` has made, or somebody says who was asked there.
+/// Returns the answer to the call at `place`.
 pub(super) fn answer(state: &State, place: &Place, mutant: Option<Mutant>) -> String {
     let mut others = state.world.tasks.keys().filter(|other| *other != place);
     match mutant {
@@ -56,7 +56,7 @@ pub(super) fn answer(state: &State, place: &Place, mutant: Option<Mutant>) -> St
     }
 }
 
-/// Changes what is committed.
+/// Changes the draft of a commit.
 pub(super) fn draft(state: &State, draft: &mut Draft, mutant: Option<Mutant>) {
     let log = state.world.log();
     match mutant {
@@ -91,7 +91,7 @@ pub(super) fn draft(state: &State, draft: &mut Draft, mutant: Option<Mutant>) {
     }
 }
 
-/// The same, asked for at another place.
+/// Returns the same call at another place.
 fn asked_anew(asked: &Event, place: Place) -> Option<Event> {
     Some(match asked {
         Event::TaskScheduled(task) => TaskScheduled { place, ..task.clone() }.into(),

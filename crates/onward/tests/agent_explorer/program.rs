@@ -1,7 +1,8 @@
-//! The programs: what their letters do.
+//! The programs: operations by their letters.
 //!
-//! Everything that a program asks for has an identity: the generation, what it is, and the how-manieth of its kind. Every answer names the
-//! identity that it was made for, and the program compares the two (MA2). What it asked for and what it said, it tells the judge besides.
+//! Every call of a program has an identity: the generation, the content, and its ordinal among equal calls. Every answer contains
+//! the identity that it was made for, and the program compares the two (MA2). It also reports its calls and entries to the
+//! oracle.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,34 +15,34 @@ use crate::agent::{AgentCtx, Turn};
 use crate::ctx::TaskCall;
 use crate::{Failure, Result};
 
-/// The signal by which people speak to the agent.
+/// The signal with messages of users to the agent.
 pub(super) const MESSAGE: &str = "message";
 
-/// Whose entries come from outside.
+/// The role of entries from outside.
 pub(super) const GUEST: &str = "guest";
 
-/// Who says something with a branch.
+/// The role of messages with a branch.
 pub(super) const EDITOR: &str = "editor";
 
-/// What a program does while it waits for the message with which its turn begins.
+/// The operation of a program that waits for the message with which its turn begins.
 pub(super) const BETWEEN_TURNS: char = 'W';
 
-/// How long a program waits where it does not wait forever.
+/// Duration of limited waits.
 const SPAN: Duration = Duration::from_secs(60);
 
-/// Operations, each with the one in its place if the bit is one.
+/// Operations, each with the alternative for bit one.
 type Slots = Vec<[char; 2]>;
 
 #[derive(Debug, Clone)]
 pub(super) struct Program {
-    /// What is done before the loop.
+    /// Code before the loop.
     prelude: Slots,
     turns: Vec<(Slots, char)>,
-    /// Without [`AgentCtx::turns`]: the code looks for its state itself.
+    /// Without [`AgentCtx::turns`]: the code reads its checkpoint state itself.
     has_phases: bool,
 }
 
-/// What nobody records: the bit, and what the code did when it ran last.
+/// State that is not recorded: the bit, and what the code did in its last execution.
 #[derive(Clone, Default)]
 pub(super) struct Outside(Arc<Unrecorded>);
 
@@ -52,10 +53,10 @@ struct Unrecorded {
     done: Mutex<Done>,
 }
 
-/// What the code did when it ran last.
+/// What the code did in its last execution.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Done {
-    /// The operation that it was at in the end.
+    /// The operation at its end.
     pub doing: char,
     pub parts: BTreeMap<u32, Part>,
 }
@@ -63,21 +64,22 @@ pub(super) struct Done {
 /// What it did in one generation.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Part {
-    /// Roles and texts of the entries that it made, in order.
+    /// Roles and texts of its entries, in order.
     pub said: Vec<(String, Value)>,
-    /// The identities of what it asked for.
+    /// The identities of its calls.
     pub asked: Vec<String>,
 }
 
 impl Outside {
-    /// The bit, and what it was when the code before the loop was closed: from then on that is replayed strictly.
+    /// Sets the bit, and its value at the checkpoint that closed the code before the loop, which is replayed strictly from then
+    /// on.
     pub fn set(&self, bit: u32, prelude: Option<u32>) {
         self.0.bit.store(bit, Ordering::SeqCst);
-        *self.0.prelude.lock().expect("nobody panics with a number in hand") = prelude;
+        *self.0.prelude.lock().expect("the lock is not poisoned") = prelude;
         self.begin();
     }
 
-    /// The code is at its start.
+    /// Resets to the start of the code.
     fn begin(&self) {
         *self.lock() = Done { doing: BETWEEN_TURNS, ..Done::default() };
     }
@@ -91,7 +93,7 @@ impl Outside {
     }
 
     fn prelude_bit(&self) -> u32 {
-        self.0.prelude.lock().expect("nobody panics with a number in hand").unwrap_or_else(|| self.bit())
+        self.0.prelude.lock().expect("the lock is not poisoned").unwrap_or_else(|| self.bit())
     }
 
     fn lock(&self) -> MutexGuard<'_, Done> {
@@ -100,8 +102,8 @@ impl Outside {
 }
 
 impl Program {
-    /// `S N/V > W; D L > F`: two turns, the first of which does `S`, then `N` or `V`, and waits for a message. `S | L > F` does `S` before
-    /// the loop. With `!` in front the code has phases instead of turns.
+    /// Parses a program. `S N/V > W; D L > F`: two turns, the first of which does `S`, then `N` or `V`, and waits for a message.
+    /// `S | L > F` does `S` before the loop. With `!` in front the code has phases instead of turns.
     pub fn parse(text: &str) -> Program {
         let slot = |slot: &str| {
             let mut letters = slot.chars().filter(|letter| *letter != '/');
@@ -156,7 +158,7 @@ impl Program {
         }
     }
 
-    /// How the turn ends.
+    /// Executes the slots of a turn and returns its end.
     async fn take_turn(&self, teller: &Teller, turn: u32) -> Result<char> {
         let (slots, end) = &self.turns[turn as usize];
         for slot in slots {
@@ -167,7 +169,7 @@ impl Program {
     }
 }
 
-/// Goes through one generation and tells what it does.
+/// Executes one generation and reports what it does.
 struct Teller {
     ctx: AgentCtx,
     outside: Outside,
@@ -319,7 +321,7 @@ impl Teller {
         self.tell("tool", &asked, payment.await).await
     }
 
-    /// Two at the same time; the bit says which is awaited first.
+    /// Runs two tasks at the same time; the bit decides which is awaited first.
     async fn both(&self, bit: u32, one: Value, two: Value) -> Result<()> {
         let mut looks = [one, two].map(|input| {
             let (asked, look) = self.task("look", input);
@@ -342,7 +344,7 @@ impl Teller {
         self.ctx.leaf().map(|leaf| leaf.to_string()).unwrap_or_default()
     }
 
-    /// The identity of what is asked for.
+    /// Returns the identity of a call, and records it.
     fn asked(&self, what: &str) -> String {
         let asked = self.counted(what);
         self.outside.lock().parts.entry(self.generation).or_default().asked.push(asked.clone());
@@ -350,7 +352,7 @@ impl Teller {
     }
 
     fn counted(&self, what: &str) -> String {
-        let mut counts = self.counts.lock().expect("nobody panics while it counts");
+        let mut counts = self.counts.lock().expect("the lock is not poisoned");
         let count = counts.entry(what.to_owned()).or_default();
         *count += 1;
         format!("{}: {what} #{}", self.generation, *count - 1)
@@ -382,7 +384,7 @@ enum Won {
     Time,
 }
 
-/// An answer says what it was made for. A program that is given another one fails, which none does otherwise.
+/// Compares an answer with its call. A program that gets a wrong one fails, which no program does otherwise.
 fn compare(asked: &str, answer: String) -> Result<String> {
     let is_it = answer.strip_prefix(asked).is_some_and(|rest| rest.starts_with(" by "));
     if is_it { Ok(answer) } else { Err(Failure::fatal(format!("MA2: {asked} was given {answer}"))) }

@@ -1,4 +1,4 @@
-//! Agents with a real worker and a real store: turns, crashes, and code that does not repeat itself.
+//! Agents with a real worker and a real store: turns, crashes, and nondeterministic code.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -15,7 +15,7 @@ use crate::{embedded, in_memory};
 
 const MESSAGE: Signal<String> = Signal::new("message");
 
-/// Answers every message, and is done after two.
+/// Answers every message, and ends after two.
 async fn chat(ctx: AgentCtx, first: String) -> Result<u32> {
     ctx.append("user", &first).await?;
     ctx.query("began with", move |()| Ok(first.clone()));
@@ -42,7 +42,7 @@ fn with_chat(builder: Builder, calls: &Arc<AtomicU32>) -> Builder {
     })
 }
 
-/// The records of all generations, oldest first.
+/// Returns the records of all generations, oldest first.
 async fn logs(onward: &Onward, id: &str) -> Vec<Vec<Record>> {
     let run = onward.run::<u32>(id).unwrap();
     let last = run.view().await.unwrap().head.generation;
@@ -53,7 +53,7 @@ async fn logs(onward: &Onward, id: &str) -> Vec<Vec<Record>> {
     logs
 }
 
-/// Until the agent waits for a word.
+/// Waits until the agent waits for a message.
 async fn until_silent(onward: &Onward, id: &str) {
     let run = onward.run::<String>(id).unwrap();
     run.until(|view| view.awaiting.iter().any(|awaited| awaited.kind == AwaitedKind::Signal)).await.unwrap();
@@ -116,7 +116,7 @@ async fn an_agent_goes_on_in_another_process() {
     onward.shutdown().await;
 }
 
-/// Says one thing or another, pays, and waits for a word in the middle of its turn.
+/// Appends one of two entries, pays, and waits for a message in the middle of its turn.
 async fn pay(ctx: AgentCtx, (): ()) -> Result<String> {
     let is_other = ctx.dep::<Arc<AtomicBool>>();
     ctx.turns((), |()| {
@@ -135,7 +135,7 @@ async fn pay(ctx: AgentCtx, (): ()) -> Result<String> {
     .await
 }
 
-/// What the agent pays as long as it says the first thing, and then.
+/// The amount that the agent pays with the first entry, and with the other.
 struct Amounts {
     first: u32,
     then: u32,
@@ -169,7 +169,7 @@ async fn an_agent_that_words_it_differently_finds_what_it_has_paid() {
     onward.shutdown().await;
 }
 
-/// What was paid and is not asked for any more is nobody's business to forget.
+/// A payment that the code no longer makes must not be forgotten.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_would_pay_something_else_is_paused() {
     let directory = tempfile::tempdir().unwrap();
@@ -182,15 +182,15 @@ async fn an_agent_that_would_pay_something_else_is_paused() {
     let run = onward.run::<String>("p").unwrap();
     run.signal(&MESSAGE, &"go on".to_owned()).await.unwrap();
     let view = run.until(|view| view.head.status == Status::Paused).await.unwrap();
-    let pause = view.pause.expect("it says why");
+    let pause = view.pause.expect("it has a reason");
     assert!(pause.message.contains("task `pay`") && pause.message.contains("10"), "{}", pause.message);
     assert_eq!(paid.load(Ordering::SeqCst), 1, "nothing was paid in its place");
     run.resume().await.unwrap();
-    assert_eq!(run.result().await.unwrap(), "receipt 2 for 12", "whoever resumes it accepts what is there");
+    assert_eq!(run.result().await.unwrap(), "receipt 2 for 12", "resuming accepts the effect");
     onward.shutdown().await;
 }
 
-/// A run that is not in memory is replayed to be asked, also one whose code gets to its turn by an earlier log.
+/// A run that is not in memory is replayed for a query, also one whose code reaches its turn through an earlier log.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_is_not_in_memory_answers_in_its_second_turn() {
     let directory = tempfile::tempdir().unwrap();
@@ -205,7 +205,7 @@ async fn an_agent_that_is_not_in_memory_answers_in_its_second_turn() {
     onward.shutdown().await;
 }
 
-/// R14: what a turn began with it goes on with; new code enters at a checkpoint.
+/// R14: a turn continues with the version it began with; new code takes over at a checkpoint.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_keeps_its_version_and_the_next_one_has_the_current_one() {
     async fn named(ctx: AgentCtx, name: &'static str) -> Result<Vec<String>> {
@@ -237,7 +237,7 @@ async fn a_turn_keeps_its_version_and_the_next_one_has_the_current_one() {
     onward.shutdown().await;
 }
 
-/// The state of one loop is none of another.
+/// The state of one loop does not belong to another.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_has_one_loop() {
     async fn count(ctx: &AgentCtx, to: u32) -> Result<u32> {
@@ -259,7 +259,7 @@ async fn an_agent_has_one_loop() {
     onward.shutdown().await;
 }
 
-/// What is still open when a turn ends would be nobody's.
+/// Calls that are still open when a turn ends would be lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_that_ends_while_something_is_open_pauses_and_names_it() {
     async fn careless(ctx: AgentCtx, (): ()) -> Result<()> {
@@ -309,10 +309,10 @@ async fn an_agent_reads_its_conversation_page_by_page() {
     onward.shutdown().await;
 }
 
-/// What the prompt of a process says.
+/// The prompt of a process.
 struct Prompt(String);
 
-/// Says its prompt, asks a model, and waits for a word in the middle of its turn.
+/// Appends its prompt, calls a model, and waits for a message in the middle of its turn.
 async fn prompted(ctx: AgentCtx, (): ()) -> Result<String> {
     let prompt = ctx.dep::<Prompt>();
     ctx.turns((), |()| {
@@ -328,7 +328,7 @@ async fn prompted(ctx: AgentCtx, (): ()) -> Result<String> {
     .await
 }
 
-/// Looks at three things at the same time, each for a minute at most, and says what became of them.
+/// Runs three tasks at the same time, each for a minute at most, and returns their outcomes.
 async fn patient(ctx: AgentCtx, (): ()) -> Result<Vec<String>> {
     ctx.turns((), |()| {
         let ctx = ctx.clone();
@@ -367,7 +367,8 @@ everywhere! {
         assert_eq!(begun.load(Ordering::SeqCst), 3, "none is tried again");
     }
 
-    /// Code that changes with every process buys no model call at every wake: it is stopped, and the pause says what differs.
+    /// Code that changes with every process must not cause a model call at every wake: it is paused, and the pause names the
+    /// difference.
     async fn an_agent_that_never_says_the_same_pauses_as_unstable_and_goes_on_when_it_is_resumed(site) {
         let calls = Arc::new(AtomicU32::new(0));
         let process = async |number: usize| {
@@ -391,10 +392,10 @@ everywhere! {
         let run = onward.run::<String>("p").unwrap();
         let pause = paused(&run).await;
         assert_eq!(pause.reason, PauseReason::UnstableSegment);
-        let differs = pause.divergence.expect("it says what differs");
+        let differs = pause.divergence.expect("it has the difference");
         assert!(differs.recorded.contains("prompt 3") && differs.asked.contains("prompt 4"), "{differs:?}");
         assert_eq!((calls.load(Ordering::SeqCst), crate::site::count(&run, "segment_abandoned").await), (4, 3));
-        // Whoever resumes it wants this prompt.
+        // Resuming accepts this prompt.
         run.resume().await.unwrap();
         run.signal(&MESSAGE, &"done".to_owned()).await.unwrap();
         assert_eq!(run.result().await.unwrap(), "done");

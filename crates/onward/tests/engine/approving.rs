@@ -1,4 +1,4 @@
-//! A decision about a tool's call is bound to the text of the arguments and to the definition of the tool (S8, S15).
+//! A decision about a tool call is bound to the text of the arguments and to the definition of the tool (S8, S15).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ struct Payment {
     cents: u64,
 }
 
-/// A tool that needs an approval, and counts how often it is carried out.
+/// Creates a tool that needs an approval and counts its executions.
 fn pay(description: &str, paid: &Arc<AtomicU32>) -> Tool {
     let paid = paid.clone();
     let pay = move |Payment { cents }| {
@@ -39,7 +39,7 @@ async fn approve(onward: &Onward, id: &str, decision_id: &str) {
     onward.decide_approval(id, decide).await.unwrap();
 }
 
-/// What the model was told about its first call.
+/// Returns the result of the first tool call as the model gets it.
 async fn told(run: &RunHandle<AgentOutcome>) -> String {
     let entries = run.entries().await.unwrap().entries;
     let tool = entries.iter().find(|entry| entry.role.as_str() == "tool").unwrap();
@@ -63,7 +63,7 @@ async fn arguments_with_a_name_twice_are_refused_before_anyone_is_asked() {
             let log = run.log_of(generation).await.unwrap();
             asked |= log.iter().flat_map(|record| &record.events).any(|event| event.name() == "approval_requested");
         }
-        assert!(!asked, "{arguments}: a person is asked about something with two meanings");
+        assert!(!asked, "{arguments}: a person is asked about ambiguous arguments");
     }
     assert_eq!(paid.load(Ordering::SeqCst), 0);
     onward.shutdown().await;
@@ -75,7 +75,8 @@ async fn payer(ctx: AgentCtx, arguments: String) -> Result<String> {
     Ok(ctx.tool(&call).await?.text())
 }
 
-/// The tool is redefined between the question and the decision: it is asked anew, and the run pauses over the decision that is left.
+/// The tool is redefined between the question and the decision: the call is asked anew, and the run pauses because of the
+/// decision that is left.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_decision_about_another_definition_of_the_tool_is_asked_anew() {
     let (site, paid) = (Site::memory(), Arc::new(AtomicU32::new(0)));
@@ -94,7 +95,7 @@ async fn a_decision_about_another_definition_of_the_tool_is_asked_anew() {
     assert_ne!(again, question);
     assert_eq!(paid.load(Ordering::SeqCst), 0);
     approve(&after, &again, "second").await;
-    // The first decision counts for nothing, and nothing is done before somebody has looked at it (SG3).
+    // The first decision has no effect, and nothing is executed before an operator has looked at it (SG3).
     let why = paused(&run).await.message;
     assert!(why.contains("the code abandoned") && why.contains("tool.pay"), "{why}");
     assert_eq!(paid.load(Ordering::SeqCst), 0);
@@ -121,7 +122,7 @@ async fn a_decision_counts_after_a_restart_with_the_same_definition() {
     after.shutdown().await;
 }
 
-/// S10: a store that keeps sealed payloads does not learn the hash of the arguments, which could be compared with guesses.
+/// S10: a store of encrypted payloads does not learn the hash of the arguments, which could be compared with guesses.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_decision_is_bound_to_is_hidden_from_a_store_of_sealed_payloads() {
     let paid = Arc::new(AtomicU32::new(0));
@@ -164,7 +165,7 @@ async fn a_worker_with_another_definition_does_not_carry_out_an_approved_call() 
     agents.shutdown().await;
 }
 
-/// An MCP server with one tool. Its description names the generation; a session of another generation has expired.
+/// An MCP server with one tool. Its description contains the generation; sessions of other generations have expired.
 struct ToolServer {
     generation: AtomicUsize,
     calls: AtomicUsize,
@@ -227,7 +228,7 @@ impl ToolServer {
     }
 }
 
-/// Reads one request: its head, and as much as its `Content-Length` says.
+/// Reads one request: its head, and as many bytes as its `Content-Length`.
 async fn request(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
     let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
     loop {
@@ -242,7 +243,7 @@ async fn request(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
     }
 }
 
-/// The server changes what it offers after a person has agreed, and before the call is made (MP1).
+/// The server changes the tool after the approval and before the call (MP1).
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tool_that_its_server_redefines_after_the_approval_is_not_called() {
     for (is_changed, outcome) in [(true, "tool_changed"), (false, "paid")] {

@@ -1,4 +1,4 @@
-//! What messages have attached: shown to models, told to them, or left out.
+//! Attachments of messages: shown to models, described to them, or left out.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn an_attachment_that_a_model_cannot_be_shown_is_told_and_the_conversation
     onward.shutdown().await;
 }
 
-/// The SHA-256 of three bytes `ff`, by which [`picture`] is named.
+/// The SHA-256 of three bytes `ff`, the name of [`picture`].
 const PICTURE: &str = "5ae7e6a42304dc6e4176210b83c43024f99a0bce9a870c3b6d2c95fc8ebfb74c";
 
 fn picture(hash: &str) -> Value {
@@ -48,7 +48,8 @@ async fn attachments_that_are_named_by_their_hash_are_put_in_place() {
     onward.shutdown().await;
 }
 
-/// What comes a little late is waited for. What nobody has is told, and looked for again in every later turn, without waiting.
+/// An attachment that comes a little late is waited for. The model is told about a missing one, which is looked up again in every
+/// later turn, without waiting.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attachment_that_nobody_has_is_told_and_the_conversation_goes_on() {
     let model = ScriptedModel::start().await.unwrap();
@@ -74,7 +75,8 @@ async fn an_attachment_that_nobody_has_is_told_and_the_conversation_goes_on() {
     onward.shutdown().await;
 }
 
-/// The input of a start and a bare signal may be anything, so no door looks into them: the model is told what is wrong, and the rest is shown.
+/// The input of a start and a bare signal may be anything, so the API does not validate them: the model is told what is wrong,
+/// and the rest is shown.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attachment_that_could_never_be_shown_is_told_and_what_is_beside_it_is_shown() {
     let model = ScriptedModel::start().await.unwrap();
@@ -114,12 +116,12 @@ async fn an_attachment_that_could_never_be_shown_is_told_and_what_is_beside_it_i
         until_turn(&onward, &id, 3).await;
         is_told(2);
         let spend = run.view().await.unwrap().head.spend.unwrap();
-        assert_eq!((spend.attempts, spend.unknown), (2, 0), "nobody looks for it, and no provider is asked about it");
+        assert_eq!((spend.attempts, spend.unknown), (2, 0), "it is not looked up, and no request has it");
     }
     onward.shutdown().await;
 }
 
-/// Whatever stands there under that name now is not what was attached.
+/// The file with that name is no longer the attachment.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_attachment_is_shown_to_no_model_and_the_conversation_goes_on() {
     let model = ScriptedModel::start().await.unwrap();
@@ -144,7 +146,7 @@ async fn a_damaged_attachment_is_shown_to_no_model_and_the_conversation_goes_on(
     onward.shutdown().await;
 }
 
-/// Nobody knows whether it is there, so the model must not be told that it is not.
+/// Whether it exists is unknown, so the model must not be told that it is missing.
 #[tokio::test(flavor = "multi_thread")]
 async fn attachments_that_cannot_be_read_now_are_waited_for_as_a_provider_is() {
     let model = ScriptedModel::start().await.unwrap();
@@ -161,7 +163,7 @@ async fn attachments_that_cannot_be_read_now_are_waited_for_as_a_provider_is() {
     onward.shutdown().await;
 }
 
-/// A picture that only the provider knows to be broken.
+/// A picture that only the provider detects as broken.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_is_refused_is_made_again_without_what_is_attached() {
     let model = ScriptedModel::start().await.unwrap();
@@ -204,7 +206,7 @@ async fn of_an_attached_text_that_is_too_long_a_part_is_told() {
     onward.shutdown().await;
 }
 
-/// One picture that a provider does not take leaves the others in place, in that turn and in later ones.
+/// A picture that a provider rejects leaves the others in place, in that turn and in later ones.
 #[tokio::test(flavor = "multi_thread")]
 async fn only_what_a_provider_does_not_take_is_left_out_and_later_turns_know_it() {
     let model = ScriptedModel::start().await.unwrap();
@@ -232,7 +234,7 @@ async fn only_what_a_provider_does_not_take_is_left_out_and_later_turns_know_it(
     assert_eq!(seen(), (1, [1, 0, 0, 0], 0));
     run.message(&said(&["BAD1", "GOO2"])).await.unwrap();
     until_turn(&onward, "r", 3).await;
-    assert_eq!(seen(), (4, [1, 1, 0, 0], 1), "asked with all, without the last, and without the one before");
+    assert_eq!(seen(), (4, [1, 1, 0, 0], 1), "requests with all, without the last, and without the one before");
     run.message("and now?").await.unwrap();
     until_turn(&onward, "r", 4).await;
     assert_eq!(seen(), (5, [1, 1, 0, 0], 1), "a later turn knows which one it was");
@@ -243,6 +245,6 @@ async fn only_what_a_provider_does_not_take_is_left_out_and_later_turns_know_it(
     assert!(asked - 5 <= 7, "{asked} requests");
     run.message(&said(&["GOO3"])).await.unwrap();
     until_turn(&onward, "r", 6).await;
-    assert_eq!(seen(), (asked + 1, [1, 1, 1, 0], 4), "what is said again is shown again");
+    assert_eq!(seen(), (asked + 1, [1, 1, 1, 0], 4), "what is sent again is shown again");
     onward.shutdown().await;
 }

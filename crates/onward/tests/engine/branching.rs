@@ -1,4 +1,4 @@
-//! Branches from outside: somebody goes on from an earlier entry.
+//! Branches from outside: a conversation continues from an earlier entry.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +12,7 @@ use onward_core::view::AwaitedKind;
 
 use crate::site::{eventually, everywhere, paused, until_status};
 
-/// Answers what was said last with how often it has answered, and ends when it is told to.
+/// Answers the last message with the number of its answers, and ends on the message `end`.
 async fn talker(ctx: AgentCtx, (): ()) -> Result<u32> {
     ctx.append("system", "be brief").await?;
     ctx.turns(0u32, |answers| {
@@ -41,9 +41,9 @@ async fn entries<O>(run: &RunHandle<O>) -> Vec<Entry> {
     run.entries().limit(100).await.unwrap().entries
 }
 
-/// The conversation, once its last entry says this.
+/// Returns the conversation, once this is its last entry.
 async fn until_said<O>(run: &RunHandle<O>, last: &str) -> Vec<Entry> {
-    eventually(&format!("somebody says {last}"), async || {
+    eventually(&format!("the last entry is {last}"), async || {
         Some(entries(run).await).filter(|entries| texts(entries).last().is_some_and(|text| text == last))
     })
     .await
@@ -67,14 +67,14 @@ everywhere! {
         assert_eq!(texts(&after), ["be brief", "one", "0: one", "2", "1: 2"], "with the state of then");
         let left = run.entries().leaf(before.last().unwrap().id).limit(100).await.unwrap().entries;
         assert_eq!(left, before, "what was left is there");
-        // In another process, with the next word.
+        // In another process, with the next message.
         drop(run);
         onward.shutdown().await;
         let onward = site.builder().await.agent("talker", talker).start().await.unwrap();
         let run: RunHandle<u32> = onward.run("t").unwrap();
         let after = say(&run, "4", "2: 4").await;
         assert_eq!(texts(&after)[3..], ["2", "1: 2", "4", "2: 4"]);
-        // Back to the branch that was left, without a word.
+        // Back to the abandoned branch, without a new message.
         run.branch(Some(before.last().unwrap().id)).await.unwrap();
         let back = say(&run, "end", "3: end").await;
         assert_eq!(texts(&back)[..7], texts(&before)[..]);
@@ -97,7 +97,7 @@ everywhere! {
         assert_eq!(texts(&entries(&run).await), ["be brief", "uno", "0: uno"]);
     }
 
-    /// What the first one says is not lost without a word: the second is told to come later.
+    /// The message of the first branch is not lost silently: the second one is refused and can be repeated later.
     async fn of_two_branches_before_the_first_is_taken_the_second_is_refused_and_can_come_later(site) {
         let onward = site.builder().await.agent("talker", talker).start().await.unwrap();
         let run: RunHandle<u32> = onward.start("talker", &()).id("t").await.unwrap();
@@ -109,7 +109,7 @@ everywhere! {
         assert!(refused.hint().is_some_and(|hint| hint.contains("resume")), "{refused}");
         let again = run.branch(said[1].parent).say("user", "uno").once("k").await.unwrap();
         assert!(again.repeated && again.index == first.index, "the same request is no second one");
-        // Whoever comes with the run next hears of it, too.
+        // The next worker of the run finds it, too.
         drop(run);
         onward.shutdown().await;
         let onward = site.builder().await.agent("talker", talker).start().await.unwrap();
@@ -121,10 +121,10 @@ everywhere! {
         later().await.unwrap();
         assert_eq!(texts(&until_said(&run, "0: eins").await), ["be brief", "eins", "0: eins"]);
         let left = run.entries().leaf(uno.last().unwrap().id).limit(100).await.unwrap().entries;
-        assert_eq!(texts(&left), ["be brief", "uno", "0: uno"], "what the first one said is there");
+        assert_eq!(texts(&left), ["be brief", "uno", "0: uno"], "the message of the first branch is there");
     }
 
-    /// What nobody has made an entry of goes along; what is an entry of the branch that is left stays there.
+    /// Messages that are not entries yet are carried over; entries of the abandoned branch stay there.
     async fn messages_that_are_no_entries_go_along(site) {
         async fn hoarder(ctx: AgentCtx, (): ()) -> Result<Vec<String>> {
             ctx.turns(0u32, |turn| {
@@ -159,7 +159,7 @@ everywhere! {
         assert_eq!(texts(&entries(&run).await), ["begin", "b", "c d"]);
     }
 
-    /// The rules of abandonment hold: what may have had an effect is not left without a word.
+    /// The rules of abandonment apply: a call that may have had an effect is not abandoned silently.
     async fn an_effect_in_the_open_turn_pauses_the_run_before_it_is_left(site) {
         async fn payer(ctx: AgentCtx, (): ()) -> Result<String> {
             ctx.append("system", "begin").await?;
@@ -189,10 +189,10 @@ everywhere! {
         let pause = paused(&run).await;
         assert!(pause.message.contains("task `pay`"), "{}", pause.message);
         assert_eq!(paid.load(Ordering::SeqCst), 1);
-        assert_eq!(run.branch(Some(begin)).await.unwrap_err().code(), "branch_pending", "until somebody has looked");
+        assert_eq!(run.branch(Some(begin)).await.unwrap_err().code(), "branch_pending", "until it is resumed");
         run.resume().await.unwrap();
         run.message("done").await.unwrap();
-        assert_eq!(run.result().await.unwrap(), "receipt 2 done", "whoever resumes it accepts what is there");
+        assert_eq!(run.result().await.unwrap(), "receipt 2 done", "resuming accepts the effect");
     }
 
     async fn readers_of_the_stream_are_told(site) {

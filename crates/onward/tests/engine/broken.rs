@@ -1,4 +1,4 @@
-//! Answers of models that come apart on their way: nothing of them is done or said, and a run goes on or ends with a reason.
+//! Broken responses of models: nothing of them is executed or recorded, and a run continues or ends with a reason.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,7 +20,8 @@ struct City {
     city: String,
 }
 
-/// An engine with an agent that has a tool, in front of a model of either dialect; and how often the tool was called.
+/// Creates an engine with an agent that has a tool, for a model of either API format; also returns the number of calls of the
+/// tool.
 async fn with_helper(model: &ScriptedModel, is_anthropic: bool) -> (Onward, Arc<AtomicU32>) {
     let provider = match is_anthropic {
         true => Provider::anthropic(&model.url(), None),

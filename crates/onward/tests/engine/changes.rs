@@ -56,7 +56,7 @@ everywhere! {
 
         run.resume().await.unwrap();
         paused(&run).await;
-        until_logged(&run, "run_paused", 2).await; // the same code diverges again, and nothing is lost by trying
+        until_logged(&run, "run_paused", 2).await; // the same code diverges again; the attempt does no harm
         drop(run);
         onward.shutdown().await;
 
@@ -116,7 +116,7 @@ everywhere! {
         let onward = site.builder().await.workflow("w", v2).version("v2").start().await.unwrap();
         let run = onward.run::<String>("old").unwrap();
         run.signal("end", &()).await.unwrap();
-        // Others of its kind are worked on; this one stays pending with its signal.
+        // Other runs of its kind continue; this one stays pending with its signal.
         let other = onward.start::<String, _>("w", &()).signal("end", &()).await.unwrap();
         assert_eq!(other.result().await.unwrap(), "v2");
         let view = run.view().await.unwrap();
@@ -124,11 +124,11 @@ everywhere! {
         assert_eq!(run.why_pending().await.unwrap(), Some(WhyPending::NoCompatibleWorker));
         assert_eq!(other.why_pending().await.unwrap(), None, "it is over");
         site.pass(&onward, days(1)).await;
-        assert_eq!(run.view().await.unwrap().head.status, Status::Pending, "nobody fails it");
+        assert_eq!(run.view().await.unwrap().head.status, Status::Pending, "it does not fail");
         let unknown = onward.start::<String, _>("w", &()).version("v3").await;
         match unknown {
             Err(unknown) => assert_eq!(unknown.code(), "unknown_kind"),
-            // A server takes it: a worker that has it may come.
+            // A server accepts it: a worker with its code may connect later.
             Ok(unknown) => {
                 assert!(site.is_remote());
                 assert_eq!(unknown.why_pending().await.unwrap(), Some(WhyPending::NoCompatibleWorker));
@@ -154,7 +154,7 @@ everywhere! {
         assert_eq!(run.result().await.unwrap(), "first");
     }
 
-    /// The answer of `ctx.version` depends on when the run got there, through real restarts.
+    /// The result of `ctx.version` depends on when the run got there, across real restarts.
     async fn a_change_is_seen_by_runs_that_come_to_it_and_not_by_runs_that_were_past_it(site) {
         async fn before(ctx: Ctx, name: String) -> Result<String> {
             ctx.signal("go").recv::<()>().await?;

@@ -10,7 +10,7 @@ async fn square(_: Ctx, n: u32) -> Result<u32> {
     Ok(n * n)
 }
 
-/// A child that undoes something when it is canceled.
+/// A child that compensates when it is canceled.
 async fn patient(ctx: Ctx, (): ()) -> Result<()> {
     ctx.on_failure("undo", || async { Ok::<_, Failure>(()) });
     ctx.signal("never").recv().await
@@ -199,6 +199,6 @@ everywhere! {
             Event::SignalReceived(signal) => signal.sender,
             _ => None,
         });
-        assert_eq!(sender.unwrap().id.as_str(), "p/0", "a signal from a run says from which");
+        assert_eq!(sender.unwrap().id.as_str(), "p/0", "a signal from a run has its sender");
     }
 }

@@ -1,4 +1,4 @@
-//! What is claimed of agents, one by one, where no other test makes the claim: docs/guide/guarantees.md has the list.
+//! Guarantees of agents that no other test covers, one by one: docs/guide/guarantees.md has the list.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use serde::Deserialize;
 use crate::embedded;
 use crate::site::{awaited, count, until_logged};
 
-/// Everything that was said, with who said it.
+/// Returns all entries with their roles.
 async fn said<O>(run: &RunHandle<O>) -> Vec<String> {
     let page = run.entries().await.unwrap();
     let text = |entry: &onward::Entry| format!("{}: {}", entry.role, entry.content.read::<serde_json::Value>().unwrap());
     page.entries.iter().map(text).collect()
 }
 
-/// A task that says how often it was done.
+/// Adds a task that returns how often it ran.
 fn with_work(builder: Builder, done: &Arc<AtomicU32>) -> Builder {
     let done = done.clone();
     builder.task("work", move |(): ()| {
@@ -31,7 +31,7 @@ fn with_work(builder: Builder, done: &Arc<AtomicU32>) -> Builder {
     })
 }
 
-/// Does the same three times, and waits for a word after each; no checkpoint.
+/// Runs the same task three times, and waits for a signal after each; no checkpoint.
 async fn repeats(ctx: AgentCtx, (): ()) -> Result<Vec<u32>> {
     let mut results = Vec::new();
     for _ in 0..3 {
@@ -43,7 +43,7 @@ async fn repeats(ctx: AgentCtx, (): ()) -> Result<Vec<u32>> {
     Ok(results)
 }
 
-/// A2: the agent is begun anew after every word, and asks for its tasks again each time.
+/// A2: the agent restarts after every signal and makes its task calls again each time.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_call_has_the_same_result_after_every_resume_and_the_loop_ends() {
     let (directory, done) = (tempfile::tempdir().unwrap(), Arc::new(AtomicU32::new(0)));
@@ -66,7 +66,7 @@ async fn the_same_call_has_the_same_result_after_every_resume_and_the_loop_ends(
     onward.shutdown().await;
 }
 
-/// Three phases, whose number is the checkpoint's state. What is said first is guarded by whether anything was said.
+/// Three phases, whose number is the checkpoint's state. The first entry is appended only to an empty conversation.
 async fn phases(ctx: AgentCtx, ask: String) -> Result<u32> {
     if ctx.messages().await?.is_empty() {
         ctx.append(Role::User, &ask).await?;
@@ -78,7 +78,7 @@ async fn phases(ctx: AgentCtx, ask: String) -> Result<u32> {
     if phase == 2 { Ok(phase) } else { ctx.checkpoint(&(phase + 1)).await }
 }
 
-/// Each phase gets the result of its own work, though all of them ask for the same.
+/// Each phase gets the result of its own task, though all calls are equal.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_of_several_phases_says_and_does_nothing_twice() {
     let (directory, done) = (tempfile::tempdir().unwrap(), Arc::new(AtomicU32::new(0)));
@@ -121,7 +121,7 @@ fn with_model(builder: Builder, model: &ScriptedModel) -> Builder {
     builder.model("m", &Provider::openai(&format!("{}/v1", model.url()), None).unwrap())
 }
 
-/// A copy of what a process has left.
+/// Copies the directory of a process that has ended.
 fn copy(from: &Path, to: &Path) {
     for file in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
         if file.file_type().unwrap().is_dir() {
@@ -164,7 +164,7 @@ async fn two_resumes_with_the_same_input_tell_the_model_the_same_bytes() {
     assert_eq!(told[0], told[1]);
 }
 
-/// A3, scenario 53: the one result is there, the other waits for a person, and the process changes in between.
+/// A3, scenario 53: one result is there, the other waits for a person, and the process changes in between.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_is_told_the_results_of_all_its_calls_or_is_not_asked() {
     let (model, directory) = (ScriptedModel::start().await.unwrap(), tempfile::tempdir().unwrap());
@@ -184,9 +184,9 @@ async fn a_model_is_told_the_results_of_all_its_calls_or_is_not_asked() {
     model.next(Answer::text("Both are done."));
     let onward = process().await;
     let run = onward.start::<AgentOutcome, _>("helper", "look and pay").id("a").await.unwrap();
-    until_logged(&run, "task_completed", 2).await; // the model's answer, and the weather
+    until_logged(&run, "task_completed", 2).await; // the model call, and the weather
     let approval = awaited(&run, AwaitedKind::Approval).await;
-    assert_eq!((model.request_count(), said(&run).await.len()), (1, 2), "nothing is told before all is known");
+    assert_eq!((model.request_count(), said(&run).await.len()), (1, 2), "no request before all results are known");
     drop(run);
     onward.shutdown().await;
     let onward = process().await;

@@ -1,4 +1,4 @@
-//! The end of an engine: what it held is free.
+//! The end of an engine: its resources are released.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -16,8 +16,8 @@ async fn waits(ctx: Ctx, (): ()) -> Result<u64> {
     ctx.signal("never").recv().await
 }
 
-/// Found by the command line's tests: the next opening was refused as `directory_locked` now and then, because a thread that was told
-/// to stop still held the store.
+/// Found by tests of the command line: the next open sometimes failed with `directory_locked`, because a stopping thread still
+/// held the store.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_directory_is_free_when_shutdown_returns() {
     let directory = tempfile::tempdir().unwrap();
@@ -40,7 +40,7 @@ async fn is_shut_down(what: &str, call: Call<'_>) {
 }
 
 everywhere! {
-    /// OP1: they waited for ever, or said that all was well though nothing came of it.
+    /// OP1: such calls waited forever, or succeeded without an effect.
     async fn after_a_shutdown_every_call_says_so_also_one_that_waits(site) {
         let onward = site.builder().await.workflow("waits", waits).start().await.unwrap();
         let run: RunHandle<u64> = onward.start("waits", &()).id("a").await.unwrap();

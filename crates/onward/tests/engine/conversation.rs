@@ -1,4 +1,4 @@
-//! The conversation of an agent as others read it, and what they say in it.
+//! The conversation of an agent as clients read it, and their messages to it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use crate::site::{Site, everywhere, until_status};
 
 const MESSAGE: Signal<String> = Signal::new("message");
 
-/// Long enough to be quoted.
+/// Returns a text that is long enough to be quoted.
 fn words(number: u32) -> String {
     format!("this is entry {number}, and it has a few more words to say")
 }
@@ -20,20 +20,20 @@ fn texts(entries: &[Entry]) -> Vec<String> {
     entries.iter().map(|entry| entry.content.read().unwrap()).collect()
 }
 
-/// All pages, put together, oldest entry first; and how many there were.
+/// Returns the entries of all pages, oldest first, and the number of pages.
 async fn all<O>(run: &RunHandle<O>, limit: usize) -> (Vec<Entry>, usize) {
     let (mut entries, mut count) = (Vec::new(), 0);
     let mut pages = run.entries().limit(limit).pages();
     while let Some(page) = pages.next().await.unwrap() {
         assert!(page.entries.len() <= limit);
-        assert_eq!(page.depth.is_some(), count == 0, "only the last page says how long the conversation is");
+        assert_eq!(page.depth.is_some(), count == 0, "only the last page has the depth of the conversation");
         entries.splice(0..0, page.entries);
         count += 1;
     }
     (entries, count)
 }
 
-/// Turns of a few entries each, until there are so many.
+/// Takes turns of a few entries each, up to a number of entries.
 async fn talker(ctx: AgentCtx, (turns, entries): (u32, u32)) -> Result<u32> {
     ctx.turns(0u32, |turn| {
         let ctx = ctx.clone();
@@ -47,7 +47,7 @@ async fn talker(ctx: AgentCtx, (turns, entries): (u32, u32)) -> Result<u32> {
     .await
 }
 
-/// Repeats what it is told, and ends with the word `end`.
+/// Repeats every message, and ends with the message `end`.
 async fn echo(ctx: AgentCtx, first: String) -> Result<u32> {
     ctx.append("system", &first).await?;
     ctx.turns(0u32, |turn| {
@@ -66,7 +66,7 @@ async fn echo(ctx: AgentCtx, first: String) -> Result<u32> {
     .await
 }
 
-/// Says one thing or another before it waits.
+/// Appends one of two entries before it waits.
 async fn wavering(ctx: AgentCtx, (): ()) -> Result<()> {
     let is_other = ctx.dep::<Arc<AtomicBool>>();
     ctx.append("system", "choose").await?;
@@ -84,7 +84,7 @@ async fn wavering(ctx: AgentCtx, (): ()) -> Result<()> {
 }
 
 async fn long_conversation(site: Site) {
-    // Replaying every turn would take its time.
+    // Replaying every turn would take too long.
     let onward = site.builder().await.check_replay(onward::ReplayCheck::Off).agent("talker", talker).start().await.unwrap();
     let run = onward.start::<u32, _>("talker", &(300, 1_000)).id("r").await.unwrap();
     run.result().await.unwrap();
@@ -99,7 +99,7 @@ async fn long_conversation(site: Site) {
     let last = run.entries().limit(1).await.unwrap();
     assert_eq!((texts(&last.entries), last.depth), (vec![words(999)], Some(1_000)));
     assert_eq!(last.leaf, Some(last.entries[0].id));
-    // The id alone is enough to read on.
+    // The id alone is enough to continue reading.
     let before = run.entries().before(last.before.unwrap().id).limit(2).await.unwrap();
     assert_eq!(texts(&before.entries), [words(997), words(998)]);
     onward.shutdown().await;

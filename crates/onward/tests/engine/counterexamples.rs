@@ -1,4 +1,4 @@
-//! The counterexamples that need more than one writer: answers given twice, answers among other news, clocks that disagree.
+//! The counterexamples that need more than one writer: repeated answers, answers among other inputs, clocks that disagree.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,7 +79,7 @@ async fn ce13(site: Site) {
     let run: RunHandle<Vec<u32>> = onward.start("two", &()).id("ordered").await.unwrap();
     site.clock.advance(Duration::from_secs(5));
     run.signal("s", &1u32).await.unwrap();
-    // The next writer's clock is five seconds behind.
+    // The clock of the next writer is five seconds behind.
     let now = Arc::clone(&site.clock).now();
     site.clock.set(onward::Timestamp(now.0 - 5_000));
     run.signal("s", &2u32).await.unwrap();

@@ -1,4 +1,4 @@
-//! Agents that let others work: runs as tools, and conversations that are handed over.
+//! Agents that delegate: runs as tools, and handoffs of conversations.
 
 use onward::agent::{Agent, AgentCtx, AgentOutcome, MESSAGE, Provider, Stop, Tool, Turn};
 use onward::prelude::*;
@@ -92,7 +92,7 @@ async fn a_model_hands_the_conversation_over_and_the_other_agent_answers_in_it()
     onward.shutdown().await;
 }
 
-/// Models `front` and `back`, each of which wants the other one to answer.
+/// Creates models `front` and `back`, each of which hands over to the other one.
 fn two_who_hand_over(model: &ScriptedModel) -> Builder {
     let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
     [("front", "handoff_to_back"), ("back", "handoff_to_front")].into_iter().fold(in_memory(), |builder, (name, call)| {
@@ -102,7 +102,7 @@ fn two_who_hand_over(model: &ScriptedModel) -> Builder {
     })
 }
 
-/// Two agents that hand a conversation over to each other come to an end, and a word begins to count anew.
+/// Two agents that hand a conversation over to each other are stopped, and a message resets the counter.
 #[tokio::test(flavor = "multi_thread")]
 async fn agents_that_hand_over_to_each_other_for_ever_are_stopped() {
     let model = ScriptedModel::start().await.unwrap();
@@ -125,7 +125,7 @@ async fn agents_that_hand_over_to_each_other_for_ever_are_stopped() {
     onward.shutdown().await;
 }
 
-/// Turns are those of the conversation, whoever has it.
+/// Turns are counted per conversation, whichever agent has it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handoff_does_not_begin_to_count_turns_anew() {
     let model = ScriptedModel::start().await.unwrap();
@@ -139,7 +139,7 @@ async fn a_handoff_does_not_begin_to_count_turns_anew() {
     onward.shutdown().await;
 }
 
-/// Hands over to `front`, which hands back; where it listens, it waits for a word before.
+/// Hands over to `front`, which hands back; with `listens`, it waits for a message before.
 async fn courier(ctx: AgentCtx, listens: bool) -> Result<AgentOutcome> {
     if listens {
         let word: String = ctx.signal(MESSAGE).recv().await?;
@@ -149,7 +149,7 @@ async fn courier(ctx: AgentCtx, listens: bool) -> Result<AgentOutcome> {
     ctx.turns((), async |()| ctx.handoff("front", &()).await).await
 }
 
-/// Code between two ready-made agents knows nothing of their limits, and yet they hold.
+/// Code between two ready-made agents does not know their limits, and yet they apply.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_counted_goes_along_through_code_that_does_not_count() {
     for (id, handoffs_max, turns_max, stop) in [("h", 4, 50, "max_handoffs"), ("t", 50, 3, "max_turns")] {
@@ -165,7 +165,7 @@ async fn what_was_counted_goes_along_through_code_that_does_not_count() {
     }
 }
 
-/// Whoever says something wants it answered, whoever hears it.
+/// A message resets the counter, whichever code receives it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_word_that_other_code_hears_begins_to_count_anew() {
     let model = ScriptedModel::start().await.unwrap();
@@ -185,7 +185,7 @@ async fn a_word_that_other_code_hears_begins_to_count_anew() {
     onward.shutdown().await;
 }
 
-/// An agent that is its own tool is told how deep it is, and does the rest itself.
+/// An agent that is its own tool is told its depth, and does the rest itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn agents_that_start_each_other_go_no_deeper_than_they_may() {
     let model = ScriptedModel::start().await.unwrap();
@@ -206,7 +206,7 @@ async fn agents_that_start_each_other_go_no_deeper_than_they_may() {
     onward.shutdown().await;
 }
 
-/// Hears one thing and hands over, before its turns or in the second of them.
+/// Receives one message and hands over, before its turns or in the second one.
 async fn first(ctx: AgentCtx, (input, is_early): (String, bool)) -> Result<String> {
     ctx.append("user", &input).await?;
     if is_early {
@@ -256,7 +256,7 @@ everywhere! {
             run.message("one").await.unwrap();
             drop(run);
             onward.shutdown().await;
-            // Somebody else has the other kind.
+            // Another process has the other kind.
             let onward = site.builder().await.agent("second", second).start().await.unwrap();
             let run: RunHandle<String> = onward.run(&id).unwrap();
             crate::site::eventually("it has heard", async || said(&run).await.iter().any(|(_, text)| text == "one").then_some(())).await;

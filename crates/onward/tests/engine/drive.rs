@@ -1,4 +1,4 @@
-//! Runs that are worked on only while somebody asks for it.
+//! Runs that are executed on demand only.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 #[derive(Default)]
 struct World {
     charged: AtomicU32,
-    /// A step waits for it, when it is to.
+    /// Holds a step back, if a test wants it.
     gate: Notify,
     begun: Notify,
 }
@@ -51,7 +51,7 @@ async fn a_run_goes_on_only_while_it_is_driven() {
     let (directory, world) = (tempfile::tempdir().unwrap(), Arc::new(World::default()));
     let onward = host(Onward::embedded(directory.path()), &world).start().await.unwrap();
     let run = onward.start::<u64, _>("order", &()).id("o").await.unwrap();
-    // Nobody works on it.
+    // The run is not executed.
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!((run.view().await.unwrap().head.status, world.charged.load(Ordering::SeqCst)), (Status::Pending, 0));
     let view = waiting(onward.drive("o", Bring::nothing()).await.unwrap());
@@ -59,7 +59,7 @@ async fn a_run_goes_on_only_while_it_is_driven() {
     drop(run);
     onward.shutdown().await;
 
-    // Another life of the host: what is recorded is not done again.
+    // A new process of the host: recorded steps do not run again.
     let onward = host(Onward::embedded(directory.path()), &world).start().await.unwrap();
     let view = waiting(onward.drive("o", Bring::signal_once("payment", &42, "p")).await.unwrap());
     let approval = view.awaiting[0].id.clone();
@@ -74,7 +74,7 @@ async fn a_run_goes_on_only_while_it_is_driven() {
     onward.shutdown().await;
 }
 
-/// Exactly one wins; the other is told, and what it brought is not recorded.
+/// Exactly one wins; the other gets an error, and its input is not recorded.
 #[tokio::test]
 async fn of_two_who_drive_a_run_at_once_one_is_told_that_it_is_busy() {
     let world = Arc::new(World::default());

@@ -1,4 +1,4 @@
-//! Forks of later turns of an agent: runs that have all that was said, whatever becomes of their original.
+//! Forks of later turns of an agent: runs with the whole conversation, whatever happens to their original.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,13 +15,13 @@ use crate::site::{Site, eventually, everywhere, paused, until_status};
 
 const MESSAGE: Signal<String> = Signal::new("message");
 
-/// How often what is done before the turns was done.
+/// Counts how often the part before the turns was executed.
 type Prepared = Arc<AtomicU32>;
 
-/// Two runs that were written when a fork was made of its turn alone: `r`, with two turns, and `fork`, at the end of them.
+/// Two runs recorded when a fork contained only its turn: `r`, with two turns, and `fork`, at the end of them.
 const FORKED_BEFORE: &str = include_str!("forked_before.jsonl");
 
-/// Answers with a model, and knows how long the conversation is.
+/// Answers with a model, and knows the length of the conversation.
 async fn chat(ctx: AgentCtx, first: String) -> Result<u32> {
     ctx.append("user", &first).await?;
     ctx.query("began with", move |()| Ok(first.clone()));
@@ -39,7 +39,7 @@ async fn chat(ctx: AgentCtx, first: String) -> Result<u32> {
     .await
 }
 
-/// What the model was told last, in a few letters, as soon as the agent has answered.
+/// Returns the messages of the last request to the model, shortened, once the agent has answered.
 async fn told_last(run: &RunHandle<u32>, model: &ScriptedModel, depth: u64) -> Vec<String> {
     let answered = async || (run.entries().await.unwrap().depth == Some(depth)).then_some(());
     eventually("the answer", answered).await;
@@ -49,7 +49,7 @@ async fn told_last(run: &RunHandle<u32>, model: &ScriptedModel, depth: u64) -> V
     body["messages"].as_array().unwrap().iter().map(text).collect()
 }
 
-/// Does something before its turns that nobody may do twice, and under names that nobody else has.
+/// Executes, before its turns, a step that must run once and has unique ids.
 async fn prepared(ctx: AgentCtx, first: String) -> Result<u32> {
     let drawn = (ctx.uuid(), ctx.child::<String>("kid", &()).await?);
     let count = ctx.dep::<Prepared>();
@@ -82,7 +82,7 @@ async fn until_depth(run: &RunHandle<u32>, depth: u64) {
     until_status(run, Status::Waiting).await;
 }
 
-/// What the ledger says of each run: how many attempts.
+/// Returns the number of attempts of each run in the ledger.
 async fn attempts(onward: &Onward) -> Vec<(String, u64)> {
     let rows = onward.read_spend(SpendQuery::by(SpendBy::Run)).await.unwrap();
     let mut rows: Vec<_> = rows.into_iter().map(|row| (row.name, row.totals.attempts)).collect();
@@ -91,7 +91,7 @@ async fn attempts(onward: &Onward) -> Vec<(String, u64)> {
 }
 
 everywhere! {
-    /// Z6: what was said before the fork, what the code did before its turns, and the settings of the calls are in logs of its own.
+    /// Z6: the conversation before the fork, the code before its turns, and the settings of the calls are in logs of its own.
     async fn a_fork_of_a_later_turn_goes_on_with_the_whole_conversation(site) {
         let model = ScriptedModel::start().await.unwrap();
         let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
@@ -110,7 +110,7 @@ everywhere! {
         let view = fork.view().await.unwrap();
         assert_eq!(view.input.read::<String>().unwrap(), "one");
         assert_eq!(fork.query::<String>("began with", &()).await.unwrap(), "one");
-        // A fork of the fork, and the original, which knows nothing of all that.
+        // A fork of the fork, and the original, which is not affected.
         let second = fork.fork().id("second").await.unwrap();
         second.message("five").await.unwrap();
         expected.extend(["You said: four", "five"]);
@@ -139,7 +139,7 @@ everywhere! {
         until_status(&run, Status::Terminated).await;
         onward.delete_run("r", "").await.unwrap();
         drop(run);
-        onward.shutdown().await; // what was read of the original goes with the process
+        onward.shutdown().await; // cached logs of the original are gone with the process
 
         let onward = start(site, &model, &prepared_count).await;
         let fork = onward.run::<u32>("fork").unwrap();
@@ -158,16 +158,16 @@ everywhere! {
         reset.message("four").await.unwrap();
         until_depth(&reset, 7).await;
         assert_eq!(entries(&reset).await[..4], said[..4]);
-        // What the original has spent is counted once, and stays.
+        // The spend of the original is counted once, and stays.
         assert_eq!(attempts(&onward).await, [("fork".to_owned(), 1), ("r".to_owned(), 3), ("reset".to_owned(), 2)]);
-        // Back across the turns that it has from the original.
+        // Back across the turns that it copied from the original.
         fork.branch(said[3].parent).say("user", "zwei").await.unwrap();
         let wanted = ["Be brief.", "one", "You said: one", "noted", "zwei"];
         eventually("the branch", async || (told_last(&fork, &model, 5).await == wanted).then_some(())).await;
         let left = fork.entries().leaf(said[6].id).limit(100).await.unwrap();
         assert_eq!(left.entries, said, "what was left can be read");
 
-        // In another store, where nobody has heard of the original.
+        // In another store, which never had the original.
         let runtime = site.runtime(&onward);
         let alone = export_run(runtime, &key("fork")).await.unwrap();
         let elsewhere = if site.is_sealed { Site::sealed() } else { Site::memory() };
@@ -191,7 +191,7 @@ everywhere! {
     }
 }
 
-/// Forks that were made of their turn alone go on to read in the logs of their original, and so does what is forked from them.
+/// Forks that contain only their turn continue to read the logs of their original, and so do forks of them.
 async fn made_before(site: Site) {
     let (model, prepared_count) = (ScriptedModel::start().await.unwrap(), Prepared::default());
     let onward = start(&site, &model, &prepared_count).await;
@@ -205,7 +205,7 @@ async fn made_before(site: Site) {
     second.message("four").await.unwrap();
     expected.extend(["You said: three", "four"]);
     assert_eq!(told_last(&second, &model, 8).await, expected);
-    // What was made of the original since stands alone.
+    // Forks that were made of the original since are independent.
     let run = onward.run::<u32>("r").unwrap();
     let alone = run.fork().id("alone").await.unwrap();
     run.terminate("").await.unwrap();
@@ -213,7 +213,7 @@ async fn made_before(site: Site) {
     alone.message("three").await.unwrap();
     assert_eq!(told_last(&alone, &model, 6).await, expected[..6]);
     drop((run, fork, second, alone));
-    onward.shutdown().await; // what was read of the original goes with the process
+    onward.shutdown().await; // cached logs of the original are gone with the process
     let onward = start(&site, &model, &prepared_count).await;
     for id in ["fork", "second"] {
         let run = onward.run::<u32>(id).unwrap();

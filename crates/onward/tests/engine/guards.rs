@@ -1,4 +1,4 @@
-//! Code that does what it must not: its run pauses, everything else goes on, and a fixed build finishes it.
+//! Code with forbidden calls: its run pauses, everything else continues, and a fixed build finishes it.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use onward_core::event::PauseReason;
 
 use crate::site::{Site, count, everywhere, paused, until_logged};
 
-/// The ways to go wrong, by name.
+/// The forbidden calls, by name.
 const WRONG: &[(&str, &str)] = &[
     ("tokio sleep", "`ctx.sleep`"),
     ("tokio timeout", "`ctx.timeout`"),
@@ -51,13 +51,13 @@ async fn wrong(ctx: Ctx, way: String) -> Result<u32> {
     Ok(1)
 }
 
-/// What was meant.
+/// The fixed code.
 async fn right(ctx: Ctx, _: String) -> Result<u32> {
     ctx.step("before", async || Ok::<_, Failure>(())).await?;
     ctx.step("after", async || Ok::<_, Failure>(2)).await
 }
 
-/// Asked for a task before it went wrong: the fixed build has to ask for it as well.
+/// The wrong code scheduled a task first: the fixed build has to schedule it as well.
 async fn right_with_task(ctx: Ctx, _: String) -> Result<u32> {
     ctx.step("before", async || Ok::<_, Failure>(())).await?;
     drop(ctx.task::<()>("work", &()));
@@ -92,7 +92,7 @@ everywhere! {
             let run = onward.run::<u32>(way).unwrap();
             run.resume().await.unwrap();
             assert_eq!(run.result().await.unwrap(), 2, "{way}");
-            assert_eq!(count(&run, "step_completed").await, 2, "what was recorded before is kept after {way}");
+            assert_eq!(count(&run, "step_completed").await, 2, "earlier records stay after {way}");
         }
         onward.shutdown().await;
 
@@ -144,7 +144,7 @@ everywhere! {
         assert_eq!(onward.start::<u32, _>("fine", &5).await.unwrap().result().await.unwrap(), 5);
     }
 
-    /// Code that differs from replay to replay is found by the check after each commit, before it matters.
+    /// Code that differs from replay to replay is found by the check after each commit, before it does harm.
     async fn code_that_depends_on_chance_is_found_before_it_matters(site) {
         static RUNS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         async fn random(ctx: Ctx, (): ()) -> Result<u32> {

@@ -1,4 +1,4 @@
-//! What the engine says with `tracing`, for tests.
+//! Log messages of the engine (`tracing`), for tests.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -8,12 +8,12 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// What was said at level `WARN` or above, as fields with their texts.
+/// Messages at level `WARN` or above, as fields with their texts.
 #[derive(Clone, Default)]
 pub struct Warnings(Arc<Mutex<Vec<BTreeMap<&'static str, String>>>>);
 
 impl Warnings {
-    /// The one of this process: engines poll on threads of their own.
+    /// Returns the collector of this process: engines poll on their own threads.
     pub fn heard() -> Warnings {
         static HEARD: OnceLock<Warnings> = OnceLock::new();
         let heard = HEARD.get_or_init(|| {

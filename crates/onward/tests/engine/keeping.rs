@@ -1,4 +1,4 @@
-//! How long closed runs are kept.
+//! Retention of closed runs.
 
 use std::sync::Arc;
 

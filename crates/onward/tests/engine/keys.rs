@@ -1,4 +1,4 @@
-//! Keys of providers that are limited or refused: what waits for them, for how long, and what that costs.
+//! Rate-limited and rejected keys of providers: which calls wait, for how long, and at what cost.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ fn provider(model: &ScriptedModel, key: &str) -> Provider {
     Provider::openai(&format!("{}/v1", model.url()), Some(Key::new(key))).unwrap()
 }
 
-/// Two models with an agent each, called as their models are.
+/// Adds two models with an agent each, of the same name.
 fn with_two(builder: Builder, m: &Provider, n: &Provider) -> Builder {
     let agents = builder.register_agent(Agent::new("m").model("m")).register_agent(Agent::new("n").model("n"));
     agents.model("m", m).model("n", n)
@@ -35,14 +35,14 @@ async fn code_of(run: &RunHandle<AgentOutcome>) -> String {
     failure.code
 }
 
-/// The run has an answer from its first attempt, of which the log has the beginning once.
+/// Checks that the first attempt succeeded and that its start is recorded once.
 async fn answered_at_once(run: &RunHandle<AgentOutcome>) {
     assert_eq!(run.result().await.unwrap().text, "You said: hello");
     assert_eq!(run.view().await.unwrap().head.spend.unwrap().attempts, 1);
     assert_eq!(count(run, "task_attempted").await, 1, "{:?}", events(run).await);
 }
 
-/// One worker has one model, one the other, and the key is the same.
+/// Each worker has one of the models, and the key is the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_limited_key_holds_back_other_models_of_other_workers() {
     let (model, site) = (ScriptedModel::start().await.unwrap(), Site::server());
@@ -54,7 +54,7 @@ async fn a_limited_key_holds_back_other_models_of_other_workers() {
     let refused = ask(&first, "m", "refused").await;
     until_logged(&refused, "task_attempt_ended", 1).await;
     let waits = ask(&second, "n", "waits").await;
-    let hindrance = eventually("it is told why it waits", async || waits.hindrances().await.unwrap().pop()).await;
+    let hindrance = eventually("the reason is known", async || waits.hindrances().await.unwrap().pop()).await;
     assert_eq!((hindrance.kind.as_str(), hindrance.why), ("llm.n", WhyHindered::LimitClosed));
     let left = hindrance.until.unwrap().since(site.runtime(&second).clock().now());
     assert!(left <= Duration::from_secs(4), "{left:?}");
@@ -77,7 +77,7 @@ async fn another_key_at_the_same_address_stays_open() {
     onward.shutdown().await;
 }
 
-/// What readers are told and what is done are the same.
+/// The wait that readers see is the actual one.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_time_of_the_provider_all_wait_as_long_as_the_call_that_was_refused() {
     let patient = ModelRetries { first_delay: Duration::from_secs(3), ..ModelRetries::default() };
@@ -88,7 +88,7 @@ async fn without_a_time_of_the_provider_all_wait_as_long_as_the_call_that_was_re
     let refused = ask(&onward, "m", "refused").await;
     let mut stream = refused.stream(None);
     stream.next().await.unwrap();
-    // The model answers only now: readers of a stream are not told what failed before they came.
+    // The model answers only now: a stream does not contain failures from before it was opened.
     let begun = Instant::now();
     let _model = ScriptedModel::start_with(listener, [limited(None)]).unwrap();
     let failed = loop {

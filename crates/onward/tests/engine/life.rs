@@ -82,7 +82,7 @@ async fn a_run_goes_from_start_to_end_in_a_directory() {
     lives(embedded(directory.path())).await;
 }
 
-/// Dropping an engine lets the directory go, whatever its runs were doing.
+/// Dropping an engine releases the directory, whatever its runs were doing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_engine_frees_its_directory() {
     async fn wait(ctx: Ctx, _: ()) -> Result<()> {
@@ -109,7 +109,7 @@ async fn a_dropped_engine_frees_its_directory() {
     }
 }
 
-/// Every signal that was acknowledged is there, however often the run continues as new while they pour in.
+/// Every acknowledged signal is consumed, however often the run continues as new meanwhile.
 async fn pours_into_generations(builder: Builder) {
     async fn collect(ctx: Ctx, mut seen: Vec<u32>) -> Result<Vec<u32>> {
         let next: u32 = ctx.signal("go").recv().await?;
@@ -136,7 +136,7 @@ async fn no_signal_is_lost_between_generations() {
     pours_into_generations(embedded(directory.path())).await;
 }
 
-/// What a workflow holds may panic when it is dropped; the thread that drops it goes on.
+/// Values of a workflow may panic when they are dropped; the thread that drops them continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_panic_in_a_drop_is_contained() {
     struct Bomb;
@@ -163,7 +163,7 @@ async fn a_panic_in_a_drop_is_contained() {
     crate::site::eventually("the bombs are out of memory", async || (onward.hot_runs() == 0).then_some(())).await;
 }
 
-/// A query that tries to change the run is told so, and the run does not notice.
+/// A query that tries to change the run fails, and the run is not affected.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_query_cannot_change_the_run() {
     async fn asked(ctx: Ctx, _: ()) -> Result<u32> {

@@ -1,4 +1,4 @@
-//! What is too large to be recorded: the code is told, or the failure is recorded, and no effect is repeated over it.
+//! Payloads that are too large: the code gets an error, or the failure is recorded, and no effect is repeated because of it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +10,7 @@ use crate::heard::Warnings;
 use crate::site::{PAYLOAD_BYTES_MAX, Site, count, eventually, everywhere, paused};
 use crate::tight::TightStore;
 
-/// One byte more than can be recorded.
+/// Returns one byte more than the limit.
 fn large() -> String {
     "x".repeat(PAYLOAD_BYTES_MAX - 1) // and two quotes
 }
@@ -34,11 +34,11 @@ async fn engine(site: &Site, build: impl FnOnce(Builder) -> Builder) -> (Onward,
     (build(site.builder().await.dep(effects.clone())).start().await.unwrap(), effects)
 }
 
-/// The failure has a code, both sizes and a way out.
+/// Checks that the failure has a code, both sizes and a way out.
 #[track_caller]
 fn check(site: &Site, failure: &Failure, what: &str) {
     assert_eq!((failure.code.as_str(), failure.retryable), ("payload_too_large", false), "{failure}");
-    // A codec has a little of the room for itself.
+    // A codec needs a part of the limit.
     let limit = if site.is_sealed { PAYLOAD_BYTES_MAX - 1_024 } else { PAYLOAD_BYTES_MAX };
     let sizes = format!("{what} has {} bytes, over the limit of {limit};", PAYLOAD_BYTES_MAX + 1);
     assert!(failure.message.starts_with(&sizes) && failure.message.contains("pass a reference"), "{failure}");
@@ -127,7 +127,7 @@ everywhere! {
         assert_eq!(failures.len(), what.len(), "{failures:?}");
         failures.iter().zip(what).for_each(|(failure, what)| check(site, failure, what));
         assert_eq!(effects.count(), 8, "every step ran once");
-        assert_eq!(onward.list_approvals().await.unwrap(), [], "nobody is asked");
+        assert_eq!(onward.list_approvals().await.unwrap(), [], "there is no approval");
         for nothing in ["task_scheduled", "child_started", "signal_sent", "run_continued", "run_paused"] {
             assert_eq!(count(&run, nothing).await, 0, "{nothing}");
         }
@@ -164,7 +164,8 @@ everywhere! {
     }
 }
 
-/// The worker does not know the limit, as when a server takes less than it said, or a whole commit is too large for one message.
+/// The worker does not know the limit, because a server accepts less than it announced, or because a commit is too large for one
+/// message.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_result_that_the_store_refuses_is_how_the_step_failed() {
     async fn code(ctx: Ctx, (): ()) -> Result<(u32, Failure)> {
@@ -188,7 +189,7 @@ async fn a_result_that_the_store_refuses_is_how_the_step_failed() {
     assert!(failure.message.starts_with(said), "{failure}");
 }
 
-/// A result that the store refuses for good is lost: an error with the code of the refusal says so.
+/// A result that the store refuses for good is lost; an error with the code of the refusal is logged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_report_that_the_store_refuses_is_logged_with_its_code() {
     let (site, warnings) = (Site::memory(), Warnings::heard());
@@ -202,7 +203,7 @@ async fn a_report_that_the_store_refuses_is_logged_with_its_code() {
     assert_eq!((code, kind), ("run_not_found", "t"), "{logged:?}");
 }
 
-/// What is not a result was not done: the run stands still with the reason, and a build that asks for less finishes it.
+/// Anything but a result was not executed: the run pauses with the reason, and a build with smaller payloads finishes it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn anything_else_that_the_store_refuses_pauses_the_run() {
     async fn code(ctx: Ctx, size: usize) -> Result<()> {

@@ -1,4 +1,4 @@
-//! The ready-made loop with models and callers that do not do what they should.
+//! The ready-made loop with misbehaving models and callers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,7 +25,7 @@ async fn roles(run: &RunHandle<Value>) -> Vec<String> {
     entries.iter().map(|entry| entry.role.to_string()).collect()
 }
 
-/// Until the conversation has so many entries beside summaries and waits for a word.
+/// Waits until the conversation has so many entries beside summaries and the run waits for a message.
 async fn until_it_has(run: &RunHandle<Value>, entries: usize) {
     eventually("it has answered", async || {
         let said = roles(run).await.iter().filter(|role| *role != "summary").count();
@@ -69,7 +69,7 @@ async fn what_is_appended_as_a_tool_is_told_to_the_model() {
     onward.shutdown().await;
 }
 
-/// Providers refuse a message without content.
+/// Providers reject a message without content.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_says_nothing_is_not_told() {
     let model = ScriptedModel::start().await.unwrap();
@@ -86,7 +86,7 @@ async fn a_message_that_says_nothing_is_not_told() {
     onward.shutdown().await;
 }
 
-/// A conversation that has stopped at its budget is not paused: whoever lets it spend more goes on with the next message.
+/// A conversation that has stopped at its budget is not paused: with a larger budget it continues with the next message.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conversation_that_stopped_at_its_budget_goes_on_with_a_larger_one() {
     let model = ScriptedModel::start().await.unwrap();
@@ -97,7 +97,7 @@ async fn a_conversation_that_stopped_at_its_budget_goes_on_with_a_larger_one() {
     run.message("and now?").await.unwrap();
     eventually("it has stopped", async || has_stopped(&run, "budget_exhausted").await.then_some(())).await;
     assert_eq!(run.resume().await.unwrap_err().code(), "run_not_paused");
-    assert_eq!(run.resume_with(Budget::default()).await.unwrap_err().code(), "run_not_paused", "it says nothing");
+    assert_eq!(run.resume_with(Budget::default()).await.unwrap_err().code(), "run_not_paused", "the budget is empty");
     for _ in 0..2 {
         run.resume_with(Budget::default().turns(9)).await.unwrap();
     }
@@ -111,7 +111,7 @@ async fn a_conversation_that_stopped_at_its_budget_goes_on_with_a_larger_one() {
     onward.shutdown().await;
 }
 
-/// A client of gRPC can send anything as a signal, and call it JSON.
+/// A gRPC client can send anything as a signal, and label it as JSON.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_json_ends_no_conversation() {
     let model = ScriptedModel::start().await.unwrap();
@@ -174,7 +174,7 @@ async fn a_conversation_that_is_too_short_for_a_summary_goes_on_without() {
     onward.shutdown().await;
 }
 
-/// A summary that the model refuses or does not finish leaves everything as it is, and is tried again later.
+/// If the model refuses a summary or does not finish it, nothing is replaced, and it is tried again later.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_summary_that_is_none_replaces_nothing() {
     let cut = Answer { cut: true, ..Answer::text("We have talked ab") };
@@ -200,7 +200,7 @@ async fn a_summary_that_is_none_replaces_nothing() {
     }
 }
 
-/// Summaries come one soon after the other where turns are long for the window: each replaces the one before, and all entries since are read.
+/// If turns are long for the window, summaries follow each other: each replaces the previous one, and all entries since are read.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conversation_goes_on_however_often_it_is_summed_up() {
     let model = ScriptedModel::start().await.unwrap();
@@ -220,7 +220,7 @@ async fn a_conversation_goes_on_however_often_it_is_summed_up() {
     onward.shutdown().await;
 }
 
-/// Neither a tool that says more than the model can read nor a user who does ends the conversation.
+/// Neither a tool nor a user with more text than the model can read ends the conversation.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_too_long_for_the_model_is_told_in_part() {
     let model = ScriptedModel::start().await.unwrap();
@@ -251,7 +251,8 @@ async fn what_is_too_long_for_the_model_is_told_in_part() {
     onward.shutdown().await;
 }
 
-/// What is longer than `compact_at` leaves room for is told in part as soon as it was answered, and summed up when it is old.
+/// A message that is longer than `compact_at` leaves room for is truncated as soon as it was answered, and summarized when it is
+/// old.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_message_is_told_whole_once_where_conversations_are_summed_up() {
     let model = ScriptedModel::start().await.unwrap();
@@ -266,9 +267,9 @@ async fn a_long_message_is_told_whole_once_where_conversations_are_summed_up() {
     }
     until_it_has(&run, 18).await;
     let told: Vec<String> = model.requests().iter().map(|request| request.body["messages"].to_string()).collect();
-    assert!(told[0].len() > 100_000, "what is to be answered now is told whole");
+    assert!(told[0].len() > 100_000, "the message to answer is not truncated");
     let longest = told[1..].iter().map(String::len).max().unwrap();
-    assert!(longest < 8_000, "{longest} characters were told later");
+    assert!(longest < 8_000, "{longest} characters were sent later");
     assert!(told[1].contains("characters are left out here"), "{}", told[1]);
     let summaries = told.iter().filter(|told| told.contains("Summarize the conversation")).count();
     assert_eq!((summaries, roles(&run).await.contains(&"summary".to_owned())), (1, true), "it is old by then");
@@ -278,7 +279,8 @@ async fn a_long_message_is_told_whole_once_where_conversations_are_summed_up() {
 /// The SHA-256 of "abc", forty thousand times.
 const WORDS: &str = "a95caf369681e6db64a1a8a54a4861ed43c225ffa5168949d33c8430c7ab9ad6";
 
-/// What a model is told in thirteen turns, and what for summaries, when its first answer is `first` and `also` is in the first message.
+/// Returns the requests of thirteen turns, and those for summaries, with `first` as the first answer and `also` in the first
+/// message.
 async fn told_later(first: Answer, also: Value) -> (Vec<String>, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join(WORDS), "abc".repeat(40_000)).unwrap();
@@ -302,21 +304,21 @@ async fn told_later(first: Answer, also: Value) -> (Vec<String>, Vec<String>) {
     (told, summaries)
 }
 
-/// The same for texts that are attached and for what the model itself has said at length.
+/// The same for attached texts and for long answers of the model itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn attached_texts_and_long_answers_are_told_in_part_once_they_are_old() {
     let text = |source: Value| json!({"type": "attachment", "media_type": "text/plain", "source": source});
     for also in [text(json!({"hash": WORDS})), text(json!({"base64": "YWJj".repeat(40_000)}))] {
         let (told, summaries) = told_later(Answer::text("ok"), also).await;
-        assert!(told[0].len() > 100_000, "what is to be answered now is told whole");
+        assert!(told[0].len() > 100_000, "the message to answer is not truncated");
         let longest = told[1..].iter().chain(&summaries).map(String::len).max().unwrap();
-        assert!(longest < 8_000, "{longest} characters were told later");
+        assert!(longest < 8_000, "{longest} characters were sent later");
         assert!((1..=2).contains(&summaries.len()), "{} summaries", summaries.len());
     }
     let (told, summaries) = told_later(Answer::text(&"so much ".repeat(5_000)), json!({"type": "text", "text": "at this"})).await;
-    assert!(told[1].len() > 40_000, "an answer is told whole to whoever goes on with it");
+    assert!(told[1].len() > 40_000, "the last answer is not truncated");
     let longest = told[2..].iter().chain(&summaries).map(String::len).max().unwrap();
-    assert!(longest < 8_000, "{longest} characters were told later");
+    assert!(longest < 8_000, "{longest} characters were sent later");
     assert!((1..=2).contains(&summaries.len()), "{} summaries", summaries.len());
 }
 
@@ -341,12 +343,12 @@ async fn a_conversation_is_summed_up_once_in_eight_entries_and_from_its_last_sum
     let asked: Vec<String> = bodies.filter(|told| told.contains("Summarize the conversation")).collect();
     assert!((3..=5).contains(&asked.len()), "{} summaries of 42 entries", asked.len());
     for (n, told) in asked.iter().enumerate().skip(1) {
-        assert!(told.contains(&format!("SUMMARY {n}.")) && !told.contains("message 0."), "summary {} is told {told}", n + 1);
+        assert!(told.contains(&format!("SUMMARY {n}.")) && !told.contains("message 0."), "summary {} gets {told}", n + 1);
     }
     onward.shutdown().await;
 }
 
-/// A provider refuses calls and results of tools in a request that has no tools.
+/// A provider rejects calls and results of tools in a request that has no tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_summary_is_asked_for_without_blocks_of_tools() {
     let model = ScriptedModel::start().await.unwrap();
@@ -401,7 +403,7 @@ async fn a_model_that_only_thinks_is_asked_once_more_and_then_stopped() {
     onward.shutdown().await;
 }
 
-/// Whoever calls it waits for its end.
+/// Its caller waits for its end.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conversation_that_is_a_tool_ends_with_its_answer() {
     let model = ScriptedModel::start().await.unwrap();
@@ -427,7 +429,7 @@ async fn a_run_that_fails_over_a_model_says_how_to_go_on() {
     onward.shutdown().await;
 }
 
-/// Whoever starts a run says what users say; instructions are the agent's alone.
+/// Callers bring user messages; instructions come from the agent alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_caller_brings_along_is_no_instruction_and_no_summary() {
     let model = ScriptedModel::start().await.unwrap();
@@ -464,13 +466,13 @@ async fn what_a_caller_brings_along_is_no_instruction_and_no_summary() {
     for text in others {
         assert_eq!(role_of(text).as_deref(), Some("user"), "{text}: {told}");
     }
-    assert!(!told.to_string().contains("tool_call"), "nobody but the model has called anything: {told}");
+    assert!(!told.to_string().contains("tool_call"), "only the model calls tools: {told}");
     let brought = ["developer"; 7];
     assert_eq!(roles(&run).await, [&brought[..], &["user", "assistant"]].concat());
     onward.shutdown().await;
 }
 
-/// A conversation is as old as its first word, however many turns it has had.
+/// The creation time of a conversation is that of its first generation.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conversation_keeps_the_time_at_which_it_began() {
     let model = ScriptedModel::start().await.unwrap();

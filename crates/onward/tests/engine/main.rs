@@ -54,7 +54,7 @@ mod workers;
 
 use onward::{Builder, Onward, ReplayCheck};
 
-/// An engine in memory that replays every run from the start after each of its commits.
+/// Returns an engine in memory that replays every run from the start after each of its commits.
 fn in_memory() -> Builder {
     Onward::in_memory().check_replay(ReplayCheck::Every)
 }

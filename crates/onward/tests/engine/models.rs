@@ -1,4 +1,4 @@
-//! Agents that call models and tools, against a model server that answers by script.
+//! Agents that call models and tools, against a scripted model server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -31,7 +31,7 @@ async fn all_logs(onward: &Onward, id: &str) -> Vec<Vec<Record>> {
     logs
 }
 
-/// The conversation on the active path, oldest first.
+/// Returns the conversation on the live path, oldest first.
 async fn conversation(onward: &Onward, id: &str) -> Vec<Entry> {
     let logs = all_logs(onward, id).await;
     let leaf = logs.iter().rev().find_map(|log| leaf_of(log));
@@ -52,7 +52,7 @@ async fn until_it_waits(onward: &Onward, id: &str, kind: AwaitedKind) {
     run.until(|view| view.awaiting.iter().any(|awaited| awaited.kind == kind)).await.unwrap();
 }
 
-/// Until the agent waits for a word in this generation.
+/// Waits until the agent waits for a message in this generation.
 pub(super) async fn until_turn(onward: &Onward, id: &str, generation: u32) {
     let run = onward.run::<Value>(id).unwrap();
     let waits = |view: &onward::RunView| view.head.generation == generation && !view.awaiting.is_empty();
@@ -91,7 +91,7 @@ async fn a_ready_made_agent_calls_its_tools_and_ends_with_a_reason() {
     onward.shutdown().await;
 }
 
-/// Answers for as long as somebody asks, as the guide writes it.
+/// Answers every message, as in the guide.
 async fn chat(ctx: AgentCtx, first: String) -> Result<u32> {
     ctx.append(Role::User, &first).await?;
     ctx.turns(1u32, async |answered| {
@@ -149,7 +149,7 @@ async fn empty_answers_are_asked_for_again_and_the_last_one_is_told() {
     let details: Value = failure.details.unwrap().read().unwrap();
     assert_eq!((&details["attempts"], &details["last_response"]["blocks"]), (&json!(3), &json!([])));
     assert_eq!(model.request_count(), 5);
-    // Whoever counts comes behind the report, as the run's end does.
+    // Counters are updated after the report, like the end of the run.
     let counted = || onward.runtime().unwrap().counts().empty_answers.value();
     crate::site::eventually("all are counted", async || (counted() >= 4).then_some(())).await;
     assert_eq!(counted(), 4);
@@ -200,7 +200,7 @@ async fn a_dangerous_call_waits_for_a_person_who_is_shown_its_exact_arguments() 
         let tool = String::from_utf8(tool.content.data().to_vec()).unwrap();
         assert_eq!(tool.contains("declined this call: as told"), !approved, "{tool}");
     }
-    // A call for which the policy asks nobody.
+    // A call for which the policy needs no approval.
     let run = onward.start::<AgentOutcome, _>("payer", r#"pay {"cents":1}"#).id("small").await.unwrap();
     run.result().await.unwrap();
     assert_eq!(paid.load(Ordering::SeqCst), 2);
@@ -267,7 +267,7 @@ async fn a_model_that_repeats_one_call_for_ever_is_stopped() {
     onward.shutdown().await;
 }
 
-/// What comes before the first answer is no turn: neither the start of the loop nor a wait for the first message.
+/// What comes before the first answer is not a turn: neither the start of the loop nor a wait for the first message.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_budget_of_turns_is_as_many_answers_as_it_says() {
     let model = ScriptedModel::start().await.unwrap();
@@ -287,7 +287,7 @@ async fn a_budget_of_turns_is_as_many_answers_as_it_says() {
     onward.shutdown().await;
 }
 
-/// The generation that is copied is closed, and its run is not: it has one successor like any other that is reset.
+/// The copied generation is closed, its run is not: it has one successor, like any other run that is reset.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conversation_that_is_reset_to_an_earlier_turn_ends() {
     let model = ScriptedModel::start().await.unwrap();
@@ -307,7 +307,7 @@ async fn a_conversation_that_is_reset_to_an_earlier_turn_ends() {
     onward.shutdown().await;
 }
 
-/// A conversation waits after whatever it was stopped by; it does not look as if the model had been done.
+/// A conversation waits after every kind of stop; the stop must not look like a regular end of the model.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conversation_that_was_stopped_says_so_before_it_waits() {
     let model = ScriptedModel::start().await.unwrap();
@@ -320,7 +320,7 @@ async fn a_conversation_that_was_stopped_says_so_before_it_waits() {
     };
     let run = onward.start::<Value, _>("a", "hello").id("c").await.unwrap();
     until_turn(&onward, "c", 2).await;
-    assert_eq!(stop(&run).await, None, "nothing has happened yet that anybody must be told");
+    assert_eq!(stop(&run).await, None, "nothing has happened yet");
     let mut heard = run.emitted();
     let mut generation = 2;
     for (answers, turns, reason) in [
@@ -345,7 +345,7 @@ async fn a_conversation_that_was_stopped_says_so_before_it_waits() {
     onward.shutdown().await;
 }
 
-/// A tool that pays, with or without asking; whether it was called is counted.
+/// Creates an agent with a tool that pays, with or without an approval, and counts its calls.
 fn payer(directory: &std::path::Path, model: &ScriptedModel, asks: bool, calls: &Arc<AtomicU32>) -> Builder {
     payer_who_is(Agent::new("a"), directory, model, asks, calls)
 }
@@ -360,7 +360,7 @@ fn payer_who_is(agent: Agent, directory: &std::path::Path, model: &ScriptedModel
     with_model(embedded(directory), model).register_agent(agent)
 }
 
-/// Other settings after a question was asked: what a person has decided is not passed over, whatever it was.
+/// The settings change after a question was asked: the decision is not ignored, whatever it was.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_to_a_question_that_is_no_longer_asked_stops_the_run_before_anything_is_done() {
     let (directory, model) = (tempfile::tempdir().unwrap(), ScriptedModel::start().await.unwrap());
@@ -379,15 +379,16 @@ async fn an_answer_to_a_question_that_is_no_longer_asked_stops_the_run_before_an
     let told =
         ["approval `tool.pay`", "which was DECLINED (never)", "now attempts task `", "then accept it with `onward run resume c`"];
     assert!(told.iter().all(|words| pause.message.contains(words)), "{}", pause.message);
-    assert_eq!(calls.load(Ordering::SeqCst), 0, "a person has said no");
+    assert_eq!(calls.load(Ordering::SeqCst), 0, "a person has declined");
     run.resume().await.unwrap();
     until_turn(&onward, "c", 3).await;
-    assert_eq!(calls.load(Ordering::SeqCst), 1, "whoever resumes goes by the new settings");
+    assert_eq!(calls.load(Ordering::SeqCst), 1, "after a resume the new settings apply");
     assert!(onward.list_approvals().await.unwrap().is_empty());
     onward.shutdown().await;
 }
 
-/// The same is asked again, because the words around it are others now: where the answers agree nobody has to look at it.
+/// The same question is asked again because the conversation before it has changed: if the decisions agree, no operator is
+/// needed.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_was_left_stops_the_run_only_where_the_next_one_differs() {
     for agrees in [true, false] {
@@ -417,7 +418,7 @@ async fn an_answer_that_was_left_stops_the_run_only_where_the_next_one_differs()
         if !agrees {
             let pause = crate::site::paused(&run).await;
             assert!(pause.message.contains("which was DECLINED (never)"), "{}", pause.message);
-            assert_eq!(calls.load(Ordering::SeqCst), 0, "two people have said two things");
+            assert_eq!(calls.load(Ordering::SeqCst), 0, "two people have decided differently");
             run.resume().await.unwrap();
         }
         until_turn(&onward, "c", 3).await;
@@ -426,7 +427,7 @@ async fn an_answer_that_was_left_stops_the_run_only_where_the_next_one_differs()
     }
 }
 
-/// A question that the code has left for another one cannot be answered any more: the answer would go to nobody.
+/// A question that the code has abandoned for another one cannot be answered: the answer would have no effect.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_that_the_code_has_left_takes_no_answer() {
     async fn asking(ctx: AgentCtx, title: &'static str) -> Result<bool> {
@@ -458,14 +459,14 @@ async fn a_question_that_the_code_has_left_takes_no_answer() {
     assert_eq!(refused.code(), "question_left", "{refused}");
     let listed: Vec<String> =
         onward.list_approvals().await.unwrap().iter().map(|wait| onward::CallId::from(wait).to_string()).collect();
-    assert_eq!(listed, [new.as_str()], "nobody is asked to decide what cannot be decided");
+    assert_eq!(listed, [new.as_str()], "only open questions are listed");
     onward.approve(&new).await.unwrap();
     assert!(run.result().await.unwrap());
     assert_eq!(onward.approve(&old).await.unwrap_err().code(), "run_closed");
     onward.shutdown().await;
 }
 
-/// Doors refuse a message that says nothing; one that comes as a bare signal is not put to the model, and does not end the conversation.
+/// The API refuses an empty message; one that comes as a bare signal is not sent to the model, and does not end the conversation.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_says_nothing_begins_no_turn() {
     let model = ScriptedModel::start().await.unwrap();
@@ -478,7 +479,7 @@ async fn a_message_that_says_nothing_begins_no_turn() {
         until_turn(&onward, "c", generation).await;
         assert_eq!((model.request_count(), conversation(&onward, "c").await.len()), (1, 2), "{nothing}");
     }
-    // What others have put down is answered, whatever the signal says.
+    // Appended entries are answered, whatever the signal contains.
     run.append("user", "are you there?").await.unwrap();
     run.signal(MESSAGE, &json!(null)).await.unwrap();
     until_turn(&onward, "c", 6).await;
@@ -489,7 +490,7 @@ async fn a_message_that_says_nothing_begins_no_turn() {
     onward.shutdown().await;
 }
 
-/// Who says something again may want the same again: a conversation that was stopped is not stuck for ever.
+/// A new message may repeat an earlier request: a stopped conversation is not stuck forever.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_message_begins_to_count_anew_what_the_model_asks_for() {
     let model = ScriptedModel::start().await.unwrap();
@@ -514,7 +515,7 @@ async fn a_new_message_begins_to_count_anew_what_the_model_asks_for() {
     onward.shutdown().await;
 }
 
-/// The model is asked as long as anything is left; then the run waits for whoever may say that it may go on.
+/// Models are called while budget is left; then the run waits for an operator.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_has_spent_its_own_budget_pauses_and_another_one_wins_over_it() {
     let model = ScriptedModel::start().await.unwrap();
@@ -563,7 +564,7 @@ async fn an_agent_that_stops_at_its_budget_says_so_and_ends_with_the_last_words(
     onward.shutdown().await;
 }
 
-/// What front ends start a run with: the conversation so far in their words, and the last message as later ones come.
+/// Input of front ends: the conversation so far in their format, and the last message like later ones.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_message_of_a_front_end_is_heard_as_later_ones_are() {
     let model = ScriptedModel::start().await.unwrap();
@@ -585,7 +586,7 @@ async fn the_first_message_of_a_front_end_is_heard_as_later_ones_are() {
     onward.shutdown().await;
 }
 
-/// Steering: what is said while the model thinks is answered, too, and nothing is said twice.
+/// Steering: a message that arrives during a model call is answered, too, and no entry is there twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_word_that_comes_while_the_model_thinks_is_answered_next() {
     let model = ScriptedModel::start().await.unwrap();
@@ -620,12 +621,12 @@ async fn a_long_conversation_is_compacted_and_nothing_is_lost() {
     assert_eq!(entries.len() - summaries, 40, "every word is still there");
     let last = model.requests().pop().unwrap().body;
     let messages = last["messages"].as_array().unwrap();
-    assert!(messages.len() < 30, "the model is told less: {}", messages.len());
+    assert!(messages.len() < 30, "the model gets less: {}", messages.len());
     assert!(messages[0]["content"].to_string().contains("THE SUMMARY"));
     onward.shutdown().await;
 }
 
-/// An agent of one's own, whose tool waits for a person: no error entry, and the conversation goes on.
+/// A custom agent whose tool waits for a person: no error entry, and the conversation continues.
 async fn careful(ctx: AgentCtx, ask: String) -> Result<String> {
     if ctx.messages().await?.is_empty() {
         ctx.append(Role::User, &ask).await?;
@@ -671,7 +672,7 @@ async fn a_tool_that_waits_for_a_person_leaves_no_error_and_survives_the_process
     onward.shutdown().await;
 }
 
-/// Says three things, goes back to the first, and says another one in the next turn.
+/// Appends three entries, goes back to the first, and appends another one in the next turn.
 async fn think_again(ctx: AgentCtx, (): ()) -> Result<Vec<String>> {
     ctx.turns(0u32, async |turn| {
         if turn == 0 {
@@ -700,11 +701,11 @@ async fn a_branch_goes_on_from_an_earlier_entry_and_the_other_one_stays() {
     let logs = all_logs(&onward, "b").await;
     let left = leaf_of(&logs[1]).unwrap();
     let page = run.entries().leaf(left).await.unwrap();
-    assert_eq!(page.entries.len(), 3, "what was said before can be read by its last entry");
+    assert_eq!(page.entries.len(), 3, "the earlier branch can be read by its last entry");
     onward.shutdown().await;
 }
 
-/// What is no prompt will never be one: nobody tries a hundred times.
+/// An invalid prompt will not become valid: it is not retried.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_cannot_be_put_together_fails_at_once() {
     let model = ScriptedModel::start().await.unwrap();
@@ -723,7 +724,7 @@ async fn a_call_that_cannot_be_put_together_fails_at_once() {
     onward.shutdown().await;
 }
 
-/// Causes are counted apart: patience with a limited key leaves none of the attempts that an outage has.
+/// Failures are counted by cause: retries of a rate-limited key do not use up the attempts for an outage.
 #[tokio::test(flavor = "multi_thread")]
 async fn failures_of_one_cause_do_not_count_for_another() {
     let model = ScriptedModel::start().await.unwrap();
@@ -737,7 +738,7 @@ async fn failures_of_one_cause_do_not_count_for_another() {
     onward.shutdown().await;
 }
 
-/// Nobody listens at first; a conversation outlasts that.
+/// The server is down at first; a conversation outlasts that.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_outage_is_waited_out_and_readers_are_told_of_it() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -763,7 +764,7 @@ async fn an_outage_is_waited_out_and_readers_are_told_of_it() {
     onward.shutdown().await;
 }
 
-/// What a call has failed with so far goes along where nobody else can read it, and to the next process.
+/// The failures of a call so far are stored encrypted, and count in the next process.
 #[tokio::test(flavor = "multi_thread")]
 async fn failures_are_counted_over_processes_and_behind_a_codec() {
     let model = ScriptedModel::start().await.unwrap();
@@ -787,7 +788,8 @@ async fn failures_are_counted_over_processes_and_behind_a_codec() {
     onward.shutdown().await;
 }
 
-/// S14: where models and tools are is the operator's setting. What a caller says about it is text for the model and nothing else.
+/// S14: addresses of models and tools are settings of the operator. Addresses from a caller are text for the model and nothing
+/// else.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_in_an_input_or_a_message_is_never_called() {
     let model = ScriptedModel::start().await.unwrap();

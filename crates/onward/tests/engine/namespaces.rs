@@ -1,4 +1,4 @@
-//! Two namespaces in one store, with everything called the same in both (S6).
+//! Two namespaces in one store, with equal names in both (S6).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,13 +10,13 @@ use onward_store::RunQuery;
 
 use crate::site::{DEADLINE, Site, eventually, everywhere, until_status};
 
-/// What one tenant's process is called, and how often its task ran.
+/// The name of a tenant's process, and how often its task ran.
 struct Tenant {
     name: &'static str,
     tasks: AtomicU32,
 }
 
-/// Asks its own process who it is: in a step, and in a task after a signal.
+/// Returns the name of its own process: from a step, and from a task after a signal.
 async fn who(ctx: Ctx, (): ()) -> Result<String> {
     let name = ctx.dep::<Arc<Tenant>>().name;
     ctx.query("who", move |(): ()| Ok(name.to_owned()));
@@ -71,7 +71,7 @@ everywhere! {
     }
 }
 
-/// Both tenants' processes are connected all the while.
+/// The processes of both tenants are connected all the time.
 async fn two_tenants_at_once(site: &Site) {
     let [a, b] = tenants();
     let first = of(&a, site.builder().await).start().await.unwrap();
@@ -110,7 +110,7 @@ async fn two_tenants_of_one_store_never_get_each_others_work() {
     tokio::time::timeout(DEADLINE, two_tenants_at_once(&Site::memory())).await.expect("each does its own work");
 }
 
-/// A run that nobody of its namespace is there for waits, whoever else is there.
+/// A run without a worker of its namespace waits, whichever other workers are there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_of_another_namespace_does_not_help() {
     let [a, b] = tenants();
@@ -134,7 +134,7 @@ async fn a_namespace_is_a_name() {
     assert_eq!(wrong.code(), "register_invalid");
 }
 
-/// Names are text, not ASCII; so are the headers they travel in.
+/// Names are Unicode, not only ASCII; so are the headers that carry them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_namespace_may_have_any_letters() {
     let tenant = Arc::new(Tenant { name: "Straße 7/ёж", tasks: AtomicU32::new(0) });

@@ -1,4 +1,4 @@
-//! What others append to the conversation of an agent, and what they say to it.
+//! Entries that clients append to the conversation of an agent, and messages to it.
 
 use onward::agent::{AgentCtx, Turn};
 use onward::prelude::*;
@@ -7,7 +7,7 @@ use onward_core::view::AwaitedKind;
 
 use crate::site::{awaited, eventually, everywhere, until_status};
 
-/// Repeats what it is told, and ends with the word `end`.
+/// Repeats every message, and ends with the message `end`.
 async fn echo(ctx: AgentCtx, (): ()) -> Result<u32> {
     ctx.append("system", "be brief").await?;
     ctx.turns(0u32, |turn| {
@@ -26,7 +26,7 @@ async fn echo(ctx: AgentCtx, (): ()) -> Result<u32> {
     .await
 }
 
-/// Greets in every turn, once; and repeats what somebody outside may have said already.
+/// Greets in every turn, once, and repeats what a client may have appended already.
 async fn greeter(ctx: AgentCtx, (): ()) -> Result<Vec<String>> {
     ctx.turns(Vec::new(), |mut seen: Vec<String>| {
         let ctx = ctx.clone();
@@ -43,7 +43,7 @@ async fn greeter(ctx: AgentCtx, (): ()) -> Result<Vec<String>> {
     .await
 }
 
-/// No turns: takes in what is there when it is told to.
+/// An agent without turns: reads new entries on a signal.
 async fn plain(ctx: AgentCtx, (): ()) -> Result<u32> {
     let mut count = 0;
     for _ in 0..2 {
@@ -54,7 +54,7 @@ async fn plain(ctx: AgentCtx, (): ()) -> Result<u32> {
     Ok(count)
 }
 
-/// Hears everything that has a name.
+/// Receives signals of every name.
 async fn all_ears(ctx: Ctx, (): ()) -> Result<Vec<String>> {
     let mut names = Vec::new();
     while names.last().is_none_or(|name| name != "end") {
@@ -133,13 +133,13 @@ everywhere! {
         for _ in 0..2 {
             assert!(!run.append("user", "plain").await.unwrap().already_existed);
         }
-        // A signal's id is another thing.
+        // Ids of signals are separate from keys of entries.
         run.signal_once("other", &1, "k").await.unwrap();
         run.message("go").await.unwrap();
         let page = until_depth(&run, 6).await;
         assert_eq!(said(&page)[1..4], ["user: once", "user: plain", "user: plain"]);
         assert_eq!(page.entries[1].idempotency_key.as_deref(), Some("k"));
-        // In the conversation it can be found by its key, also turns later.
+        // In the conversation it is found by its key, also turns later.
         run.message("and on").await.unwrap();
         until_depth(&run, 8).await;
         let known = run.append_once("k", "user", "once").await.unwrap();
@@ -203,7 +203,7 @@ everywhere! {
         let onward = site.builder().await.agent("echo", echo).start().await.unwrap();
         let run = onward.run::<u32>("r").unwrap();
         let mut heard = run.emitted();
-        // Over a network, listening takes a moment to begin.
+        // Over a network, the subscription takes a moment to begin.
         if site.is_remote() {
             tokio::time::sleep(std::time::Duration::from_millis(300)).await;
         }

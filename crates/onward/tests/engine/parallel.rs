@@ -13,7 +13,7 @@ async fn fan_out(ctx: Ctx, tasks: u32) -> Result<Vec<u32>> {
     join_all((0..tasks).map(|n| ctx.task::<u32>("work", &n))).await
 }
 
-/// Two gated tasks, the first answer, and an hour of sleep.
+/// Runs two gated tasks, takes the first answer, and sleeps for an hour.
 async fn first_then_sleep(ctx: Ctx, (): ()) -> Result<String> {
     let winner: String = select! {
         slow = ctx.task("gated", "slow") => slow?,

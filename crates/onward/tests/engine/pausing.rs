@@ -1,4 +1,4 @@
-//! A run that is paused while its steps run: what they bring is kept, and nothing new begins.
+//! A run that is paused while its steps run: their results are recorded, and nothing new begins.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,7 +8,7 @@ use onward::{Builder, Status, join};
 
 use crate::site::{Gate, count, eventually, everywhere, until_logged, until_status};
 
-/// Counts how often each step ran, and holds the steps back until a test lets them go.
+/// Counts how often each step ran, and holds the steps until a test releases them.
 struct Work {
     ran: [AtomicU32; 3],
     gates: [Arc<Gate>; 3],
@@ -95,7 +95,7 @@ everywhere! {
         run.pause("").await.unwrap();
         dead.gates[0].open();
         until_logged(&run, "step_completed", 1).await;
-        drop((run, onward)); // no shutdown: the process is gone in the middle of the second step
+        drop((run, onward)); // no shutdown: the process dies during the second step
 
         work.open_all();
         let onward = with_code(site.builder().await, &work).start().await.unwrap();
@@ -124,7 +124,7 @@ everywhere! {
         work.open_all();
         until_logged(&run, "step_failed", 1).await;
         site.pass(&onward, days(1)).await;
-        assert_eq!(count(&run, "timer_fired").await, 0, "its time stands still as well");
+        assert_eq!(count(&run, "timer_fired").await, 0, "its timers are paused as well");
         run.resume().await.unwrap();
         eventually("the second attempt", async || {
             site.pass(&onward, secs(10)).await;
@@ -134,7 +134,7 @@ everywhere! {
         assert_eq!(run.result().await.unwrap(), 2);
     }
 
-    /// Pauses that come at any moment neither lose nor repeat anything; every commit is replayed from the start.
+    /// Pauses at any time neither lose nor repeat anything; every commit is replayed from the start.
     async fn pauses_at_any_moment_change_nothing(site) {
         async fn busy(ctx: Ctx, (): ()) -> Result<u32> {
             let work = ctx.dep::<Arc<Work>>();

@@ -73,7 +73,7 @@ everywhere! {
             let promise = ctx.promise::<u32>("callback");
             let id = promise.id();
             ctx.step("hand it out", async || {
-                // Whoever gets the id is faster than this step.
+                // The promise is resolved before this step ends.
                 outside.get().unwrap().resolve(&id, &42, "at-once").await?;
                 Ok::<_, onward::Error>(())
             })

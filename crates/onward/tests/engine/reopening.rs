@@ -1,4 +1,4 @@
-//! Runs that are tried again, forked and reset, as a user sees it: in a directory and over a server.
+//! Runs that are retried, forked and reset, as a user sees it: in a directory and over a server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -39,7 +39,7 @@ async fn delegate(ctx: Ctx, (): ()) -> Result<u32> {
     child.await
 }
 
-/// Holds at its end everything that a log can hand on: a step's result, state, a task, a question, a signal, a child.
+/// Uses everything that a log can hand on: a step's result, state, a task, a question, a signal, a child.
 async fn loaded(ctx: Ctx, start: u32) -> Result<String> {
     let stepped: u32 = ctx.step("add", async || Ok::<_, Failure>(start + 1)).await?;
     ctx.state().set("sum", &stepped)?;
@@ -92,7 +92,7 @@ everywhere! {
             assert_eq!(run.result().await.unwrap(), "true 50 kept 25 5", "{}", run.id());
             last = Some(child);
         }
-        // The child that was started again has its start from another run, and so has the copy of it.
+        // The child that was started again has another parent, and so has its copy.
         let again = last.unwrap();
         assert!(again.id().starts_with("copy/"), "{}", again.id());
         assert_eq!(again.view().await.unwrap().input.read::<u32>().unwrap(), 5);
@@ -125,11 +125,11 @@ everywhere! {
         run.retry_once("the shop is open", "again").await.unwrap();
         assert_eq!(run.result().await.unwrap(), "went 1");
         assert_eq!((shop.visits.load(Ordering::SeqCst), shop.calls.load(Ordering::SeqCst)), (1, 2));
-        // The same request again is the same, also now; another one finds that nothing failed.
+        // Repeating the same request has no effect, also now; another request finds that nothing failed.
         run.retry_once("the shop is open", "again").await.unwrap();
         assert_eq!(run.retry("why not").await.unwrap_err().code(), "run_not_failed");
         assert_eq!(run.view().await.unwrap().head.generation, 1);
-        // Who followed it into its failure is told how it went on, and nothing twice.
+        // A follower of the failed run receives its continuation, and nothing twice.
         let mut later = Vec::new();
         while let Some(record) = follower.next().await.unwrap() {
             later.extend(record.events.iter().map(onward_core::Event::name));
@@ -147,7 +147,7 @@ everywhere! {
             (view.head.status == Status::Waiting).then_some(())
         })
         .await;
-        // The fork awaits the child of the original; who is told once tells both.
+        // The fork awaits the child of the original; one outcome is delivered to both.
         let fork = run.fork().at(Index(2)).id("fork").await.unwrap();
         assert_eq!(run.fork().at(Index(2)).id("fork").await.unwrap().id(), "fork");
         assert_eq!(run.fork().at(Index(0)).id("fork").await.map(drop).unwrap_err().code(), "run_exists");
@@ -166,7 +166,7 @@ everywhere! {
         onward.run::<u32>("again/0").unwrap().signal("go", &()).await.unwrap();
         assert_eq!(again.result().await.unwrap(), 49);
 
-        // A fork that comes when the child has ended is told as well.
+        // A fork made after the end of the child receives it as well.
         let late = run.fork().at(Index(2)).id("late").await.unwrap();
         assert_eq!(late.result().await.unwrap(), 49);
     }

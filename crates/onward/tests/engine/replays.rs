@@ -1,4 +1,4 @@
-//! Replays are counted where the runtime is.
+//! Replays are counted in the runtime.
 
 use std::collections::HashMap;
 

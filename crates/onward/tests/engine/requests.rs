@@ -32,7 +32,7 @@ everywhere! {
         let onward = site.builder().await.workflow("waits", waits).start().await.unwrap();
         let unknown = onward.start::<(), _>("wait", "x").await;
         if site.is_remote() {
-            // A server cannot know every worker there will be: it takes the run and says why nobody works on it.
+            // A server cannot know which workers will connect: it accepts the run and reports why it is pending.
             let why = unknown.unwrap().why_pending().await.unwrap();
             assert_eq!(why, Some(onward::WhyPending::NoCompatibleWorker));
             return;
@@ -58,10 +58,10 @@ everywhere! {
         let large = "x".repeat(PAYLOAD_BYTES_MAX);
         let error = refused(onward.start::<(), _>("waits", &large).await, "payload_too_large", "pass a reference");
         let said = error.to_string();
-        // What is sealed is a little longer than what was said.
+        // Encryption makes the payload a little longer.
         let sealed = if site.is_sealed { 74 } else { 0 };
         let (bytes, max) = ((PAYLOAD_BYTES_MAX + 2 + sealed).to_string(), PAYLOAD_BYTES_MAX.to_string());
-        assert!(said.contains(&bytes) && said.contains(&max), "the error says how large: {said}");
+        assert!(said.contains(&bytes) && said.contains(&max), "the error has both sizes: {said}");
         assert_eq!(run_count(&onward).await, 0);
         let run = onward.start::<(), _>("waits", "r").id("r").await.unwrap();
         until_status(&run, Status::Waiting).await;

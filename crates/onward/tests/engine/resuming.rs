@@ -1,4 +1,4 @@
-//! Workers that want to go on with one agent: one of them does.
+//! Several workers that want to resume one agent: exactly one does.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn key(id: &str) -> RunKey {
     RunKey::new(Namespace::default(), RunId::new(id).unwrap())
 }
 
-/// A worker of a process of its own: all that two of them share is the store.
+/// Creates a worker with its own runtime: two of them share only the store.
 fn worker(store: &Arc<dyn Store>, clock: &Arc<ManualClock>, id: &str) -> (Runtime, WorkerPort) {
     let runtime = Runtime::new(store.clone(), clock.clone(), Options::default());
     let port = runtime.join_worker(WorkerProfile {
@@ -58,7 +58,7 @@ fn message(id: &str) -> Delivery {
     Delivery::Signal(SendSignal { name: name("message"), payload: Payload::null(), signal_id: Some(id.to_owned()), sender: None })
 }
 
-/// Lets the agent wait for a message, as its worker would.
+/// Makes the agent wait for a message, as its worker would.
 async fn wait_for_message(store: &Arc<dyn Store>, port: &WorkerPort, id: &str) {
     let claimed = port.resume_agent(&key(id), Delivery::Nothing).await.unwrap().claimed.unwrap();
     let awaits = SignalAwaited { place: Place::root(0), name: name("message"), deadline: None, is_pattern: false };
@@ -80,14 +80,14 @@ async fn wait_for_message(store: &Arc<dyn Store>, port: &WorkerPort, id: &str) {
     store.release_run(head.key.clone(), head.epoch).await.unwrap();
 }
 
-/// Both at once, on threads of their own.
+/// Resumes on two threads at once.
 async fn race(ports: [&WorkerPort; 2], id: &str, bring: impl Fn(usize) -> Delivery) -> [Resumed; 2] {
     let barrier = Arc::new(Barrier::new(2));
     let run = |number: usize| {
         let (port, barrier, id, delivery) = (ports[number].clone(), barrier.clone(), id.to_owned(), bring(number));
         tokio::spawn(async move {
             barrier.wait().await;
-            port.resume_agent(&key(&id), delivery).await.expect("a loser is told so, and nothing has failed")
+            port.resume_agent(&key(&id), delivery).await.expect("losing is not an error")
         })
     };
     let (one, two) = (run(0), run(1));
@@ -101,7 +101,7 @@ async fn races(store: Arc<dyn Store>, clock: Arc<ManualClock>) {
     for number in 0..RACES {
         let id = format!("agent-{number}");
         start(&first, &id).await;
-        // Half of them wait, and are woken with what is brought.
+        // Half of them wait, and are woken by the input.
         let is_waiting = number % 2 == 1;
         if is_waiting {
             wait_for_message(&store, &one, &id).await;

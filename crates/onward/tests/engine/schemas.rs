@@ -1,4 +1,4 @@
-//! What kinds take, in a process that keeps its runs itself.
+//! Schemas of kinds, in a process with an embedded store.
 
 use onward::Onward;
 use onward::prelude::*;
@@ -16,7 +16,7 @@ struct Order {
 const SUM: Workflow<Order, u32> = Workflow::new("sum");
 
 async fn sum(ctx: Ctx, order: Order) -> Result<u32> {
-    // What code hands to code is not looked at.
+    // Payloads from code to code are not validated.
     let same: u32 = ctx.child("inner", &json!("no integer")).await?;
     Ok(order.cents + same)
 }

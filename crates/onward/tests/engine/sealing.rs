@@ -1,4 +1,4 @@
-//! Payloads that only the engine's side can read: nothing of them is in the directory, and none of them can be moved.
+//! Encrypted payloads: nothing readable is in the directory, and none of them can be moved.
 
 use std::path::Path;
 
@@ -89,7 +89,7 @@ fn with_code(builder: onward::Builder) -> onward::Builder {
         .task("fail", async |_: String| Err::<(), _>(Failure::fatal(secret("the task failed")).with_code("sour")))
 }
 
-/// Every byte of every file of a directory.
+/// Returns every byte of every file of a directory.
 fn bytes_of(directory: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {
@@ -103,7 +103,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// Goes through everything and returns the failure at the end.
+/// Runs everything and returns the failure at the end.
 async fn live(onward: &Onward) -> String {
     let run: RunHandle<String> =
         onward.start("all", &(0, secret("input"))).id("all").signal("carried", &secret("carried")).await.unwrap();
@@ -120,7 +120,7 @@ async fn live(onward: &Onward) -> String {
     until_logged(&run, "promise_created", 2).await;
     let other = awaited(&run, AwaitedKind::Promise).await;
     onward.reject(&other, Failure::fatal(secret("rejected")), "r2").await.unwrap();
-    // Nobody answers it before the run continues as new: it goes along.
+    // It is not answered before the run continues as new, and is carried over.
     let asking = run.clone();
     let late = tokio::spawn(async move { asking.update::<String>("late", &secret("late")).await });
     until_logged(&run, "update_received", 2).await;
@@ -130,7 +130,7 @@ async fn live(onward: &Onward) -> String {
     run.result().await.unwrap_err().failure().unwrap().message.clone()
 }
 
-/// S10: what is encrypted is encrypted wherever it is kept, hashes of it included.
+/// S10: encrypted payloads are encrypted wherever they are stored, and so are their hashes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_that_can_be_read_is_in_the_directory() {
     let directory = tempfile::tempdir().unwrap();
@@ -147,7 +147,7 @@ async fn nothing_that_can_be_read_is_in_the_directory() {
     }
 }
 
-/// The same test finds the marker without a codec; otherwise it could not fail.
+/// Without a codec, the same check finds the marker; otherwise it could not fail.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_codec_payloads_are_in_the_directory_as_they_are() {
     let directory = tempfile::tempdir().unwrap();
@@ -167,7 +167,7 @@ fn run_key(id: &str) -> RunKey {
     RunKey::new(Namespace::default(), RunId::new(id).unwrap())
 }
 
-/// The last signal of a run as the store has it.
+/// Returns the last signal of a run as stored.
 async fn stored_signal(site: &Site, onward: &Onward, id: &str) -> Payload {
     let log = site.runtime(onward).read_log(&run_key(id), None, Index(0), 100).await.unwrap();
     let signals = log.into_iter().flat_map(|record| record.events).filter_map(|event| match event {
@@ -182,7 +182,7 @@ async fn send_stored(site: &Site, onward: &Onward, id: &str, payload: Payload) {
     site.runtime(onward).signal_run(&run_key(id), signal).await.unwrap();
 }
 
-/// S10: a payload that is put into another run is refused there, wherever the run is kept.
+/// S10: a payload that is put into another run is refused there, whatever the store.
 async fn moved(site: Site) {
     let onward = site.builder().await.codec(encryption()).workflow("listen", listen).start().await.unwrap();
     let first: RunHandle<String> = onward.start("listen", &()).id("first").await.unwrap();
@@ -219,7 +219,7 @@ async fn callers_without_the_codec_are_heard() {
     assert_eq!(run.result().await.unwrap(), "plain");
 }
 
-/// S11: a run goes on over a rotation, and a start that is repeated after it is still the same start.
+/// S11: a run continues over a key rotation, and a start that is repeated after it is still the same start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_rotate_under_an_open_run() {
     let site = Site::directory();
@@ -239,7 +239,7 @@ async fn keys_rotate_under_an_open_run() {
     drop(run);
     onward.shutdown().await;
 
-    // Without the old key the run stands still and says why.
+    // Without the old key the run pauses and reports the reason.
     let onward = engine(vec![key("k2", 2)]).await;
     let run: RunHandle<String> = onward.run("r").unwrap();
     run.signal("go", "c").await.unwrap();

@@ -1,4 +1,4 @@
-//! Signals from outside, with and without a worker that listens.
+//! Signals from outside, with and without a connected worker.
 
 use onward::Status;
 use onward::prelude::*;
@@ -79,14 +79,14 @@ everywhere! {
         drop(run);
         onward.shutdown().await;
 
-        // This process accepts the signal and dies before anybody could process it: it does not even have the code.
+        // This process accepts the signal and stops before it could be processed: it does not even have the code.
         let door = site.builder().await.start().await.unwrap();
         door.run::<()>("r").unwrap().signal_once("s", &3, "id-1").await.unwrap();
         door.shutdown().await;
 
         let onward = site.builder().await.workflow("collect", collect).start().await.unwrap();
         let run = onward.run::<Vec<u32>>("r").unwrap();
-        assert!(run.signal_once("s", &3, "id-1").await.unwrap().repeated, "the caller who never heard back tries again");
+        assert!(run.signal_once("s", &3, "id-1").await.unwrap().repeated, "a caller without a response tries again");
         assert_eq!(run.result().await.unwrap(), [3]);
     }
 

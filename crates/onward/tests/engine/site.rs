@@ -1,4 +1,4 @@
-//! Where an engine under test lives: a store that outlives it, a clock in the hand, and short words for what tests say often.
+//! The environment of an engine under test: a store that outlives it, a manual clock, and short helpers.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -13,18 +13,18 @@ use onward_store::{ManualClock, MemoryStore, Store, StoreError};
 use onward_store_embedded::{EmbeddedStore, Options, WorkersInside};
 use tokio::sync::OnceCell;
 
-/// How long anything may take that happens by itself.
+/// Limit for anything that happens in the background.
 pub const DEADLINE: Duration = Duration::from_secs(300);
 
-/// The largest payload here: small, so that tests of the limit are quick.
+/// The payload limit here: small, so that tests of it are quick.
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
 pub struct Site {
     place: Place,
     pub clock: Arc<ManualClock>,
-    /// How long a worker may be silent. Time here moves in leaps that no heartbeat could follow; tests of leases set it first.
+    /// Session timeout of workers. Time here advances in steps that no heartbeat could follow; tests of leases set it first.
     pub lease: OnceLock<Duration>,
-    /// Engines have a codec that seals every payload.
+    /// Engines have a codec that encrypts every payload.
     pub is_sealed: bool,
 }
 
@@ -63,7 +63,7 @@ impl Site {
         Site { place: Place::Memory(Arc::new(store)), clock, lease: OnceLock::new(), is_sealed: false }
     }
 
-    /// In memory, with every payload sealed.
+    /// Creates a site in memory, with every payload encrypted.
     pub fn sealed() -> Site {
         Site { is_sealed: true, ..Site::memory() }
     }
@@ -77,17 +77,17 @@ impl Site {
         }
     }
 
-    /// With a server, which the first engine starts.
+    /// Creates a site with a server, which the first engine starts.
     pub fn server() -> Site {
         Site { place: Place::Server(OnceCell::new()), clock: Arc::default(), lease: OnceLock::new(), is_sealed: false }
     }
 
-    /// Whether the runtime is in another process than the worker, as far as both can tell.
+    /// Returns whether the runtime is separate from the worker, as if in another process.
     pub fn is_remote(&self) -> bool {
         matches!(self.place, Place::Server(_))
     }
 
-    /// An engine on what the engines before left. Replays every run from the start after each of its commits.
+    /// Returns the builder of an engine on the existing store. It replays every run from the start after each commit.
     pub async fn builder(&self) -> Builder {
         let lease = self.lease.get().copied().unwrap_or(days(10_000));
         let store: Arc<dyn Store> = match &self.place {
@@ -106,7 +106,7 @@ impl Site {
         builder.codec(Encryption::new([key]).unwrap())
     }
 
-    /// Opens the directory as soon as the engine before has let it go.
+    /// Opens the directory as soon as the previous engine has released it.
     async fn open(&self, directory: &std::path::Path) -> EmbeddedStore {
         eventually("the directory is free", async || {
             let (clock, payload_bytes_max) = (self.clock.clone(), PAYLOAD_BYTES_MAX);
@@ -120,7 +120,7 @@ impl Site {
         .await
     }
 
-    /// The runtime that keeps the engine's runs.
+    /// Returns the runtime that has the runs of the engine.
     pub fn runtime<'a>(&'a self, onward: &'a Onward) -> &'a Runtime {
         match &self.place {
             Place::Server(served) => &served.get().expect("an engine has started it").runtime,
@@ -128,7 +128,7 @@ impl Site {
         }
     }
 
-    /// Lets time pass, and what is due happen.
+    /// Advances the clock and handles due work.
     pub async fn pass(&self, onward: &Onward, span: Duration) {
         self.clock.advance(span);
         let tick = self.runtime(onward).tick().await;
@@ -136,7 +136,7 @@ impl Site {
     }
 }
 
-/// Asks until there is an answer.
+/// Repeats until there is a result.
 pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let deadline = tokio::time::Instant::now() + DEADLINE;
     loop {
@@ -148,7 +148,7 @@ pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) 
     }
 }
 
-/// Looks at the run until there is an answer; if there is none, the failure shows where the run stands.
+/// Repeats until there is a result; otherwise the failure shows the state of the run.
 async fn look_at<O, T>(run: &RunHandle<O>, what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let deadline = tokio::time::Instant::now() + DEADLINE / 2;
     loop {
@@ -168,7 +168,7 @@ pub async fn until_status<O>(run: &RunHandle<O>, status: Status) {
     look_at(run, &format!("is {status}"), async || (run.view().await.unwrap().head.status == status).then_some(())).await
 }
 
-/// Why the run is paused, once it is.
+/// Waits for a pause and returns it.
 pub async fn paused<O>(run: &RunHandle<O>) -> RunPaused {
     until_status(run, Status::Paused).await;
     run.view().await.unwrap().pause.expect("a paused run says why")
@@ -178,17 +178,17 @@ pub async fn events<O>(run: &RunHandle<O>) -> Vec<Event> {
     run.log().await.unwrap().into_iter().flat_map(|record: Record| record.events).collect()
 }
 
-/// How many events of this name the run's log has.
+/// Returns the number of events of this name in the log.
 pub async fn count<O>(run: &RunHandle<O>, name: &str) -> usize {
     events(run).await.iter().filter(|event| event.name() == name).count()
 }
 
-/// Waits until the run's log has so many events of this name.
+/// Waits until the log has so many events of this name.
 pub async fn until_logged<O>(run: &RunHandle<O>, name: &str, times: usize) {
     look_at(run, &format!("has {times} {name}"), async || (count(run, name).await >= times).then_some(())).await
 }
 
-/// The id of the first thing of `kind` that the run waits for.
+/// Returns the id of the first open wait of `kind`.
 pub async fn awaited<O>(run: &RunHandle<O>, kind: onward_core::view::AwaitedKind) -> String {
     look_at(run, &format!("awaits a {kind:?}"), async || {
         let awaiting = run.view().await.unwrap().awaiting;
@@ -197,7 +197,7 @@ pub async fn awaited<O>(run: &RunHandle<O>, kind: onward_core::view::AwaitedKind
     .await
 }
 
-/// Something that stands in the way until a test opens it.
+/// A gate that is shut until a test opens it.
 pub struct Gate(tokio::sync::watch::Sender<bool>);
 
 impl Gate {
@@ -215,8 +215,7 @@ impl Gate {
     }
 }
 
-/// One test per place: each claim is made in memory, in a directory, with every payload sealed, and over a server with the worker
-/// elsewhere.
+/// Defines one test per site: in memory, in a directory, with every payload encrypted, and over a server with a remote worker.
 macro_rules! everywhere {
     ($($(#[$meta:meta])* async fn $name:ident($site:ident) $body:block)*) => {$(
         $(#[$meta])*

@@ -1,4 +1,4 @@
-//! Children that outlive the turn in which they were spawned, and what they and their parents say to each other.
+//! Children that outlive the turn in which they were spawned, and messages between them and their parents.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::site::{events, eventually, everywhere, paused, until_status};
 
-/// Repeats to its parent what it hears, over checkpoints of its own, and ends with all of it.
+/// Sends every message back to its parent, across its own checkpoints, and ends with all of them.
 async fn echo(ctx: AgentCtx, name: String) -> Result<Vec<String>> {
     ctx.turns(Vec::new(), |mut heard: Vec<String>| {
         let (ctx, name) = (ctx.clone(), name.clone());
@@ -36,10 +36,10 @@ struct Crew {
     turns: u32,
 }
 
-/// What was heard, with who said it, and what each of them ended with.
+/// The received messages with their senders, and the results of the children.
 type Report = (Vec<(String, String)>, Vec<Vec<String>>);
 
-/// Spawns two, says three things to each in turns of their own, and waits for what they say.
+/// Spawns two children, sends three messages to each in separate turns, and waits for their messages.
 async fn boss(ctx: AgentCtx, (): ()) -> Result<Report> {
     ctx.turns(Crew::default(), |mut crew| {
         let ctx = ctx.clone();
@@ -63,7 +63,7 @@ async fn boss(ctx: AgentCtx, (): ()) -> Result<Report> {
             }
             crew.echoes.iter().try_for_each(|echo| echo.message(&ctx, "end"))?;
             let results = join_all(crew.echoes.iter().map(|echo| echo.result(&ctx))).await?;
-            // Whoever asks again is told again.
+            // A repeated query returns the same result.
             assert_eq!(crew.echoes[0].result(&ctx).await?, results[0]);
             Ok(Turn::Done((crew.heard, results)))
         }
@@ -71,7 +71,7 @@ async fn boss(ctx: AgentCtx, (): ()) -> Result<Report> {
     .await
 }
 
-/// Spawns a child that waits for ever, and waits in another turn.
+/// Spawns a child that waits forever, and waits in another turn.
 async fn keeper(ctx: AgentCtx, cancels: bool) -> Result<String> {
     ctx.turns(None, |kept: Option<Spawned<()>>| {
         let ctx = ctx.clone();
@@ -95,7 +95,7 @@ async fn sleeper(ctx: Ctx, (): ()) -> Result<()> {
     ctx.signal("never").recv().await
 }
 
-/// The one child of the run, once it is there.
+/// Returns the only child of the run, once it exists.
 async fn child_of(onward: &Onward, parent: &str) -> RunHandle<()> {
     let id = eventually("there is a child", async || {
         let runs = onward.list_runs(onward::RunQuery::default()).await.unwrap().runs;
@@ -149,7 +149,7 @@ everywhere! {
         assert_eq!(run.result().await.unwrap(), "canceled");
     }
 
-    /// Rule 4: what a child says that is not on the path ends as undelivered; the child itself ends with the segment.
+    /// Rule 4: messages of a child that is not on the live path end as undelivered; the child itself ends with the segment.
     async fn a_child_that_the_code_has_left_is_heard_by_nobody_and_ends(site) {
         async fn teller(ctx: Ctx, number: u32) -> Result<()> {
             ctx.parent().expect("it has one").message(&format!("I am {number}"))?;
@@ -200,11 +200,11 @@ everywhere! {
         let view = run.view().await.unwrap();
         let undelivered: Vec<_> = view.undelivered.iter().filter(|signal| signal.name.as_str() == MESSAGE).collect();
         let texts: Vec<String> = undelivered.iter().map(|signal| signal.payload.read().unwrap()).collect();
-        assert_eq!(texts, ["I am 1"], "and what it said is there to see");
+        assert_eq!(texts, ["I am 1"], "and its message is visible");
         assert_eq!(undelivered[0].sender.as_ref().unwrap().id.as_str(), left);
     }
 
-    /// The code words something else differently and spawns the same: it is the same child, and what that said is heard.
+    /// The code changes another entry and spawns the same: it is the same child, and its message is received.
     async fn a_child_that_is_spawned_again_is_the_same_one(site) {
         async fn teller(ctx: Ctx, (): ()) -> Result<String> {
             ctx.parent().expect("it has one").message("ready")?;

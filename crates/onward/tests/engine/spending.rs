@@ -1,4 +1,4 @@
-//! What attempts cost, as their functions say it (LG1).
+//! The cost of attempts, as task functions report it (LG1).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,13 +21,13 @@ async fn totals<O>(run: &RunHandle<O>) -> SpendTotals {
     run.view().await.unwrap().head.spend.map_or(SpendTotals::default(), |totals| *totals)
 }
 
-/// Attempts, unknown ones, tokens.
+/// Returns attempts, unknown ones, tokens.
 async fn counted<O>(run: &RunHandle<O>) -> (u64, u64, u64) {
     let totals = totals(run).await;
     (totals.attempts, totals.unknown, totals.tokens.total())
 }
 
-/// Says 3 as it goes, and 5 at the end; fails the first time.
+/// Reports 3 at first and 5 at the end; fails the first time.
 async fn answers(ctx: TaskCtx, (): ()) -> Result<u32> {
     ctx.spend(line("small", 3));
     ctx.spend(line("small", 5));
@@ -63,7 +63,7 @@ async fn cheap(ctx: TaskCtx, (): ()) -> Result<u32> {
     Ok(1)
 }
 
-/// Asks `times` times, for 4 tokens each.
+/// Runs a task `times` times, for 4 tokens each.
 async fn asks_often(ctx: Ctx, times: u32) -> Result<u32> {
     let mut sum = 0;
     for _ in 0..times {
@@ -75,7 +75,7 @@ async fn asks_often(ctx: Ctx, times: u32) -> Result<u32> {
 async fn delegates(ctx: Ctx, (): ()) -> Result<u32> {
     let first = ctx.child::<u32>("asks-often", &2).budget(Budget::default().tokens(20));
     let first = first.await?;
-    // What it has left is there again.
+    // What the first child left is available again.
     let second = ctx.child::<u32>("asks-often", &3).budget(Budget::default().tokens(12)).await?;
     Ok(first + second)
 }
@@ -85,7 +85,7 @@ async fn stumbles(ctx: TaskCtx, (): ()) -> Result<u32> {
     if ctx.dep::<Arc<AtomicU32>>().fetch_add(1, Ordering::SeqCst) == 0 { Err(Failure::fatal("a stone")) } else { Ok(1) }
 }
 
-/// Asks twice, and then stumbles.
+/// Runs a task twice, and then one that fails at first.
 async fn asks_and_stumbles(ctx: Ctx, (): ()) -> Result<u32> {
     let sum = ctx.task::<u32>("llm.cheap", &()).await? + ctx.task::<u32>("llm.cheap", &()).await?;
     Ok(sum + ctx.task::<u32>("stumbles", &()).await?)
@@ -95,13 +95,13 @@ async fn sends_out(ctx: Ctx, (): ()) -> Result<u32> {
     ctx.child::<u32>("asks-and-stumbles", &()).budget(Budget::default().tokens(18)).await
 }
 
-/// Spends something as soon as it is told to.
+/// Spends something after a message.
 async fn asks_when_told(ctx: Ctx, times: u32) -> Result<u32> {
     let () = ctx.signal(MESSAGE).recv().await?;
     asks_often(ctx, times).await
 }
 
-/// Spawns somebody in one turn and lets it spend something in another; says what was left before, and when it is told to look.
+/// Spawns a child in one turn and lets it spend in another; returns what was left before, and on a signal.
 async fn keeps_a_helper(ctx: AgentCtx, (): ()) -> Result<(Option<u64>, Option<u64>)> {
     ctx.turns(None, |helper: Option<Spawned<u32>>| {
         let ctx = ctx.clone();
@@ -161,7 +161,7 @@ everywhere! {
         let view = run.until(|view| view.pause.is_some()).await.unwrap();
         assert_eq!(view.pause.unwrap().reason, PauseReason::BudgetExhausted);
         assert_eq!((view.head.status, counted(&run).await), (Status::Paused, (2, 0, 8)));
-        // Without more it comes to the same.
+        // Without a larger budget it pauses again.
         run.resume().await.unwrap();
         until_logged(&run, "run_paused", 2).await;
         assert_eq!(counted(&run).await, (2, 0, 8));
@@ -202,7 +202,7 @@ everywhere! {
         let run = onward.start::<(Option<u64>, Option<u64>), _>("keeps-a-helper", &()).budget(budget).await.unwrap();
         until_logged(&run, "child_settled", 1).await;
         run.signal("look", &()).await.unwrap();
-        assert_eq!(run.result().await.unwrap(), (Some(20), Some(22)), "nobody has asked for its result");
+        assert_eq!(run.result().await.unwrap(), (Some(20), Some(22)), "its result is not awaited");
         onward.shutdown().await;
     }
 
@@ -267,7 +267,7 @@ everywhere! {
     }
 }
 
-/// BG7: dollars of which nobody knows how many.
+/// BG7: an unknown amount of dollars.
 #[tokio::test]
 async fn a_budget_of_dollars_does_not_take_a_model_without_a_price_for_free() {
     let ask = |ctx: TaskCtx, (): ()| async move {
@@ -285,8 +285,8 @@ async fn a_budget_of_dollars_does_not_take_a_model_without_a_price_for_free() {
     let pause = crate::site::paused(&run).await;
     assert_eq!(pause.reason, PauseReason::BudgetExhausted);
     assert!(pause.message.contains("a model without a price"), "{}", pause.message);
-    assert_eq!(run.view().await.unwrap().head.spend.unwrap().attempts, 1, "before anybody knew");
+    assert_eq!(run.view().await.unwrap().head.spend.unwrap().attempts, 1, "before it was known");
     run.resume().await.unwrap();
-    assert_eq!(run.result().await.unwrap(), 3, "whoever resumes it knows");
+    assert_eq!(run.result().await.unwrap(), 3, "resuming accepts it");
     onward.shutdown().await;
 }

@@ -1,4 +1,4 @@
-//! Code that does not come back keeps others waiting: its run is named, once.
+//! Code that blocks its thread is reported with its run, once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use onward_store::{ManualClock, MemoryStore};
 
 use crate::heard::Warnings;
 
-/// Blocks for so long, by the clock that judges it.
+/// Blocks for so long, by the clock that measures it.
 async fn block(ctx: Ctx, (in_code, in_step): (u64, u64)) -> Result<()> {
     let clock = ctx.dep::<Arc<ManualClock>>();
     let blocked = clock.clone();

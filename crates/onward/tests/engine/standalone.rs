@@ -1,4 +1,4 @@
-//! Tasks without a workflow, in a process that keeps them itself.
+//! Tasks without a workflow, in a process with an embedded store.
 
 use onward::prelude::*;
 use onward::{Onward, TaskWord};
@@ -21,7 +21,7 @@ async fn a_task_outlives_the_process_that_queued_it() {
     let task = onward.task_handle::<u32>("t").unwrap();
     assert_eq!(task.result().await.unwrap(), 42);
     assert_eq!(task.view().await.unwrap().state, TaskWord::Completed);
-    // The same start finds it, and does nothing.
+    // The same start finds it, and has no effect.
     assert_eq!(onward.task::<u32, _>("double", &21).id("t").await.unwrap().result().await.unwrap(), 42);
     onward.shutdown().await;
 }

@@ -1,4 +1,4 @@
-//! What tasks say as they work, and what their readers hear.
+//! Output of tasks while they run, and its readers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::site::{Gate, eventually, everywhere};
 
 const MESSAGE: Signal<String> = Signal::new("message");
 
-/// Takes turns with whoever sends a message; each answer is one task.
+/// Takes a turn for each message; each answer is one task.
 async fn chat(ctx: AgentCtx, turns: u32) -> Result<u32> {
     ctx.turns(1u32, |turn| {
         let ctx = ctx.clone();
@@ -30,7 +30,7 @@ async fn chat(ctx: AgentCtx, turns: u32) -> Result<u32> {
     .await
 }
 
-/// Asks a person, unless it has changed its mind.
+/// Requests an approval, unless the code has changed.
 async fn fickle(ctx: AgentCtx, (): ()) -> Result<String> {
     ctx.turns((), |()| {
         let ctx = ctx.clone();
@@ -57,18 +57,18 @@ fn say(ctx: &TaskCtx, text: &str) {
     ctx.stream(&json!({"type": "text", "text": text}));
 }
 
-/// Says its answer word by word.
+/// Emits its answer word by word.
 async fn model(ctx: TaskCtx, turn: u32) -> Result<String> {
     let words = [format!("answer {turn} "), "word ".to_owned(), "by ".to_owned(), "word".to_owned()];
     words.iter().for_each(|word| say(&ctx, word));
     Ok(words.concat())
 }
 
-/// A reader as one may be written: what is said by task, and what has become final.
+/// A typical reader: the output of each task, and what has become final.
 #[derive(Default)]
 struct Screen {
     drafts: BTreeMap<String, String>,
-    /// All texts that ever stood there when their task was over.
+    /// All texts at the end of their tasks.
     said: Vec<String>,
     roles: Vec<String>,
     seen: Vec<&'static str>,
@@ -143,9 +143,9 @@ everywhere! {
         let (_onward, run) = started(site.builder().await.task_with("model", gated), 2).await;
         let (mut screen, mut stream) = (Screen::default(), run.stream(None));
         screen.watch_until(&mut stream, "stream_reset").await;
-        gate.open(); // who comes later may find that the first answer is final
+        gate.open(); // a later reader may find that the first answer is final
         screen.watch_until(&mut stream, "entry").await;
-        // Somebody who leaves and comes back with an offset misses nothing and hears nothing twice.
+        // A reader that reconnects with an offset misses nothing and gets nothing twice.
         let offset = stream.offset().unwrap().to_owned();
         drop(stream);
         run.signal(&MESSAGE, &"and now?".to_owned()).await.unwrap();
@@ -214,7 +214,7 @@ everywhere! {
         let (mut screen, mut stream) = (Screen::default(), run.stream(None));
         let mut failed = None;
         loop {
-            // The second attempt comes when its time has come.
+            // The second attempt begins when it is due.
             let frame = tokio::select! {
                 frame = stream.next() => frame.unwrap(),
                 () = tokio::time::sleep(millis(20)) => { site.pass(&onward, millis(10)).await; continue }
@@ -247,7 +247,7 @@ everywhere! {
         screen.watch_until(&mut stream, "approval_requested").await;
         run.pause("a break").await.unwrap();
         screen.watch_until(&mut stream, "paused").await;
-        // In another process the code takes another way than the log says. One that has the run in memory would not ask again.
+        // In another process the code diverges from the log. A process that has the run in memory would not replay it.
         drop((run, stream));
         onward.shutdown().await;
         is_other.store(1, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Talking to runs: identity, following a log, queries, updates, what is emitted, and lives of several generations.
+//! Clients of runs: identity, following a log, queries, updates, streams, and runs with several generations.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use onward_core::{Index, Record};
 
 use crate::site::{count, eventually, everywhere, paused, until_logged, until_status};
 
-/// Adds what it is sent, shows the sum to queries, and lets it be set.
+/// Adds up signals, returns the sum to queries, and accepts updates of it.
 async fn adder(ctx: Ctx, first: u32) -> Result<u32> {
     let sum = Arc::new(Mutex::new(first));
     let (asked, told) = (sum.clone(), sum.clone());
@@ -43,7 +43,7 @@ async fn all_records(mut attached: onward::Attached) -> Vec<Record> {
 }
 
 everywhere! {
-    /// Acknowledged is acknowledged: also when the code continues as new before it sees the request.
+    /// An acknowledged cancellation counts, even if the code continues as new before it sees the request.
     async fn a_cancel_that_comes_right_behind_what_makes_the_code_continue_is_not_lost(site) {
         async fn renewed(ctx: Ctx, generation: u32) -> Result<u32> {
             let got: u32 = ctx.signal("s").recv().await?;
@@ -128,7 +128,7 @@ everywhere! {
         drop(run);
         onward.shutdown().await;
 
-        // Nobody has it in memory here: at most one waiting run is kept, and another one has come since.
+        // The run is not in memory here: no waiting run is cached.
         let onward = site.builder().await.workflow("adder", adder).cached_runs_max(0).start().await.unwrap();
         let run = onward.run::<u32>("r").unwrap();
         assert_eq!(run.query::<u32>("sum", &()).await.unwrap(), 7);
@@ -223,7 +223,7 @@ everywhere! {
         let run = onward.start::<u32, _>("adder", &0).await.unwrap();
         let mut heard = run.emitted();
         for n in [1, 2, 3] {
-            run.signal("add", &n).await.unwrap(); // each wakes the run from a replay: nothing is kept in memory
+            run.signal("add", &n).await.unwrap(); // each replays the run: nothing is cached
             until_logged(&run, "state_set", n).await;
         }
         run.signal("add", &0).await.unwrap();

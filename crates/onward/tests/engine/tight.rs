@@ -1,4 +1,4 @@
-//! A store in memory that takes less than it says, and may refuse the last report of an attempt.
+//! A store in memory that accepts less than it announces, and may refuse the last report of an attempt.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub struct TightStore {
 }
 
 impl TightStore {
-    /// Refuses commits with payloads over `commit_bytes_max`, and says that it takes much more.
+    /// Refuses commits with payloads over `commit_bytes_max`, and announces a much larger limit.
     pub fn new(clock: Arc<dyn Clock>, commit_bytes_max: usize) -> TightStore {
         TightStore { memory: MemoryStore::new(clock), commit_bytes_max, refuses_reports: false }
     }

@@ -1,4 +1,4 @@
-//! Time that outlives processes.
+//! Timers that outlive processes.
 
 use onward::prelude::*;
 use onward::{Status, join};
@@ -41,7 +41,7 @@ everywhere! {
         let onward = site.builder().await.workflow("twins", twins).start().await.unwrap();
         let run = onward.start::<(), _>("twins", &()).await.unwrap();
         until_status(&run, Status::Waiting).await;
-        // Several sweepers at the same moment.
+        // Several sweeps at the same time.
         site.clock.advance(hours(1));
         let sweeps = (0..8).map(|_| site.runtime(&onward).tick());
         futures::future::join_all(sweeps).await;
@@ -87,7 +87,7 @@ everywhere! {
         let onward = site.builder().await.workflow("nap", nap_and_wait).start().await.unwrap();
         let run = onward.start::<(), _>("nap", &()).await.unwrap();
         until_status(&run, Status::Waiting).await;
-        // Due and not yet fired when the pause comes, or fired right before it: either way the run goes on when it is resumed.
+        // Due and not yet fired when the pause comes, or fired right before it: either way the run continues when it is resumed.
         site.clock.advance(hours(2));
         run.pause("").await.unwrap();
         run.resume().await.unwrap();

@@ -1,4 +1,4 @@
-//! What nobody would hear of otherwise is told.
+//! Pauses that would go unnoticed are logged.
 
 use std::process::Command;
 
@@ -34,7 +34,7 @@ async fn a_run_that_pauses_because_of_its_code_is_told() {
 /// Set for a process that is the program of a test.
 const ALONE: &str = "ONWARD_TEST_ALONE";
 
-/// In a process of its own, because a subscriber is for the whole process.
+/// In a separate process, because a subscriber is global.
 #[test]
 fn a_pause_is_told_on_stderr_where_nothing_listens() {
     let mut program = Command::new(std::env::current_exe().unwrap());
@@ -44,7 +44,7 @@ fn a_pause_is_told_on_stderr_where_nothing_listens() {
     assert!(said.contains("`onward run resume silent`"), "{said}");
 }
 
-/// Not a test but the program of the test above: this binary, started once more.
+/// Not a test, but the program of the test above: this binary, started once more.
 #[tokio::test]
 async fn a_program_without_a_subscriber() {
     if std::env::var_os(ALONE).is_some() {

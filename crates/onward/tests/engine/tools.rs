@@ -1,4 +1,4 @@
-//! Tools that cannot be: refused when they are registered. And tools that are no tasks, with what can be said about them.
+//! Invalid tools are refused at registration; tools that are not tasks, and their options.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ async fn arguments_that_are_no_object_are_refused() {
     in_memory().tools(Tools::new().with(any)).start().await.unwrap().shutdown().await;
 }
 
-/// What would be passed over without a word is refused.
+/// Options that would have no effect are refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn options_that_mean_nothing_for_a_tool_are_refused() {
     let child = || Tool::agent("child", "Works", "worker");
@@ -81,7 +81,7 @@ async fn an_agent_without_a_model_is_refused() {
     assert!(mistake.hint().contains(".model("));
 }
 
-/// Nobody waits longer for a person or another run than was said.
+/// A call waits no longer for a person or another run than its timeout.
 #[tokio::test(flavor = "multi_thread")]
 async fn tools_that_are_no_tasks_are_given_up_when_their_time_is_over() {
     let model = ScriptedModel::start().await.unwrap();

@@ -1,4 +1,4 @@
-//! Small mistakes that are easy to make: each is refused with a code and a hint, where it is made.
+//! Common mistakes: each is refused with a code and a hint, where it is made.
 
 use std::time::Duration;
 

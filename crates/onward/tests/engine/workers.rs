@@ -8,7 +8,7 @@ use onward::{Builder, Status};
 
 use crate::site::{Gate, Site, count, eventually, everywhere, until_logged, until_status};
 
-/// What one worker process has: how often each step ran there, and whether the second may return.
+/// State of one worker process: how often each step ran there, and whether the second may return.
 struct Process {
     ran: [AtomicU32; 2],
     gate: Arc<Gate>,
@@ -49,7 +49,7 @@ fn with_code(builder: Builder, process: &Arc<Process>) -> Builder {
 
 const LEASE: std::time::Duration = secs(30);
 
-/// How many attempts live at this moment, and how many there were.
+/// The number of live attempts, and of all attempts.
 #[derive(Default)]
 struct Attempts {
     live: std::sync::atomic::AtomicUsize,
@@ -82,7 +82,7 @@ fn with_hanging_task(builder: Builder, attempts: &Arc<Attempts>) -> Builder {
 }
 
 everywhere! {
-    /// Attempts must not pile up: each keeps room for others.
+    /// Attempts must not pile up: each takes up capacity.
     async fn an_attempt_that_timed_out_is_stopped_when_the_next_one_comes(site) {
         let attempts = Arc::new(Attempts::default());
         let onward = with_hanging_task(site.builder().await, &attempts).start().await.unwrap();
@@ -102,7 +102,7 @@ everywhere! {
         eventually("the last one is stopped too", async || (attempts.live.load(Ordering::SeqCst) == 0).then_some(())).await;
     }
 
-    /// W2: a run that has ended gives its seat back.
+    /// W2: a run that has ended frees its slot.
     async fn a_worker_with_room_for_few_runs_works_on_many_one_after_the_other(site) {
         async fn quick(_: Ctx, number: u32) -> Result<u32> {
             Ok(number)
@@ -130,7 +130,7 @@ everywhere! {
         let run = onward.start::<String, _>("two-steps", &()).id("r").await.unwrap();
         until_logged(&run, "step_completed", 1).await;
         eventually("the second step runs", async || (a.ran(1) == 1).then_some(())).await;
-        drop((run, onward)); // no shutdown: the process is gone in the middle of its step
+        drop((run, onward)); // no shutdown: the process dies during its step
 
         b.gate.open();
         let onward = with_code(site.builder().await, &b).start().await.unwrap();
@@ -161,7 +161,7 @@ everywhere! {
     }
 }
 
-/// Scenario 38. Two processes over one store: the reference store, for a directory has one process at a time.
+/// Scenario 38. Two processes over one store: the reference store, because a directory has one process at a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_was_silent_too_long_is_fenced_when_it_commits_late() {
     let site = Site::memory();
@@ -172,11 +172,11 @@ async fn a_worker_that_was_silent_too_long_is_fenced_when_it_commits_late() {
 
     let other = with_code(site.builder().await, &b).lease(LEASE).start().await.unwrap();
     for _ in 0..5 {
-        // A beats whenever it is due, so its lease goes on however much time passes.
+        // A sends heartbeats in time, so its lease continues however much time passes.
         site.pass(&alive, LEASE / 2).await;
         site.pass(&other, secs(0)).await;
     }
-    assert_eq!(b.ran(0) + b.ran(1), 0, "B is kept out while A holds the lease");
+    assert_eq!(b.ran(0) + b.ran(1), 0, "B gets nothing while A holds the lease");
 
     b.gate.open();
     eventually("A falls silent and B takes over", async || {
@@ -192,7 +192,8 @@ async fn a_worker_that_was_silent_too_long_is_fenced_when_it_commits_late() {
     assert_eq!((a.ran(0), b.ran(0)), (1, 0));
 }
 
-/// A task's worker dies; another one gets the task under the next attempt number (K9), and the lost attempt does not count as failed.
+/// A task's worker dies; another one gets the task under the next attempt number (K9), and the lost attempt does not count as
+/// failed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_whose_worker_died_is_given_to_another_one() {
     async fn ask(ctx: Ctx, (): ()) -> Result<(String, u32)> {

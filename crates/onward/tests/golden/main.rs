@@ -1,6 +1,6 @@
-//! Logs that were recorded once and must replay for ever: see `tests/logs/README.md`.
+//! Logs that were recorded once and must replay forever: see `tests/logs/README.md`.
 //!
-//! `workflows` holds the code that made them and must go on agreeing with them; `recording` says what happened to each.
+//! `workflows` has the code that made them and must stay compatible with them; `recording` has the events of each.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -88,7 +88,7 @@ fn body(record: &Record) -> Vec<u8> {
     body
 }
 
-/// The text of a golden file. A missing one is written if that is asked for; what is there is never touched.
+/// Returns the text of a golden file. Writes a missing one if the environment requests it; an existing one is never changed.
 fn stored(file: &str, make: impl FnOnce() -> String) -> String {
     let path = directory().join(file);
     if !path.exists() {
@@ -102,7 +102,7 @@ fn stored(file: &str, make: impl FnOnce() -> String) -> String {
 struct Stored {
     golden: &'static Golden,
     text: String,
-    /// The records' bodies, in hexadecimal.
+    /// The bodies of the records, in hexadecimal.
     bodies: Vec<String>,
 }
 
@@ -112,7 +112,7 @@ impl Stored {
     }
 }
 
-/// Loaded once, so that only one test at a time writes what is missing.
+/// Loaded once, so that only one test at a time writes missing files.
 static STORED: LazyLock<Vec<Stored>> = LazyLock::new(|| {
     let load = |golden: &'static Golden| {
         let text = stored(&format!("{}.jsonl", golden.name), || (golden.record)().to_json_lines());
@@ -136,7 +136,7 @@ fn a_recorded_log_replays_against_its_code() {
 
 #[test]
 fn a_recorded_log_does_not_replay_against_other_code() {
-    // No code takes part in a branch from outside.
+    // A branch from outside is decided without code.
     let of_no_code = ["open", "terminated", "external", "branched"];
     for stored in STORED.iter().filter(|stored| !of_no_code.contains(&stored.golden.name)) {
         assert!(Replay::new("test", &stored.log()).against(workflows::waiting).is_err(), "{}", stored.golden.name);
@@ -158,7 +158,7 @@ fn a_recorded_log_reads_back_byte_for_byte() {
     }
 }
 
-/// Names every variant, so that an event without a golden log does not compile or does not pass.
+/// Lists every variant, so that an event without a golden log does not compile or does not pass.
 macro_rules! every_event {
     ($($variant:ident)*) => {
         fn variant(event: &Event) -> &'static str {

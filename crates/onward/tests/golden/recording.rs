@@ -1,4 +1,4 @@
-//! What happened to the runs whose logs are golden.
+//! The events of the runs whose logs are golden.
 
 use onward::prelude::*;
 use onward::testing::World;
@@ -47,7 +47,7 @@ fn fire(world: &mut World) {
     pump(world);
 }
 
-/// The places of what was asked for, in order.
+/// Returns the call ids of the selected calls, in order.
 fn places(world: &World, of: impl Fn(&Event) -> Option<&Place>) -> Vec<Place> {
     world.log().events().filter_map(|(_, event)| of(event).cloned()).collect()
 }
@@ -60,7 +60,7 @@ fn complete(world: &mut World, place: Place, text: &str) {
     input(world, TaskCompleted { place, output: json(text), attempts: 1 });
 }
 
-/// It is brief, pays, and the process dies; the next one is polite and finds what was paid.
+/// Records an agent that is brief, pays, and crashes; the next process is polite and finds the payment.
 pub fn agent() -> Log {
     let mut world = World::new_agent(workflows::agent, &()).dep(false);
     pump(&mut world);
@@ -75,7 +75,7 @@ pub fn agent() -> Log {
     world.past_logs()[0].clone()
 }
 
-/// While it thinks about one message, somebody says another one in its place.
+/// Records a branch: while the agent works on one message, another one replaces it.
 pub fn branched() -> Log {
     let mut world = World::new_agent(workflows::branched, &());
     pump(&mut world);
@@ -89,7 +89,7 @@ pub fn branched() -> Log {
     world.past_logs()[1].clone()
 }
 
-/// Two researchers: one says something and ends, the other is stopped.
+/// Records two children of an agent: one sends a message and ends, the other is stopped.
 pub fn handed() -> Log {
     let mut world = World::new_agent(workflows::handed, &());
     pump(&mut world);
@@ -132,7 +132,7 @@ pub fn tasks() -> Log {
     finished(world)
 }
 
-/// The same, and its tasks cost something: one has said what, one never does.
+/// Records the same with tasks that cost something: one has reported its cost, one never does.
 pub fn spending() -> Log {
     let mut world = World::new(workflows::tasks, &());
     pump(&mut world);
@@ -312,7 +312,7 @@ pub fn failed() -> Log {
     finished(world)
 }
 
-/// A generation that goes on as the next one: the world shows the next log at once, so the last record is put together here.
+/// Records a generation that continues as new: the world shows the next log at once, so the last record is built here.
 pub fn continued() -> Log {
     let mut world = World::new(workflows::pages, &Vec::<u32>::new());
     world.signal("s", &1);
@@ -340,7 +340,7 @@ pub fn continued() -> Log {
     panic!("the run continues as new");
 }
 
-/// The generation after it, with the signal that was carried over.
+/// Records the generation after it, with the signal that was carried over.
 pub fn carried() -> Log {
     let mut world = World::new(workflows::pages, &Vec::<u32>::new());
     world.signal("s", &1);
@@ -390,7 +390,7 @@ pub fn payloads() -> Log {
     finished(world)
 }
 
-/// A run that is still open: it must go on, not only end, under every later build.
+/// Records a run that is still open: every later build must be able to continue it.
 pub fn open() -> Log {
     let mut world = World::new(workflows::waiting, &());
     pump(&mut world);
@@ -399,7 +399,7 @@ pub fn open() -> Log {
     world.log().clone()
 }
 
-/// A run that failed over its task and its child, and went on twice.
+/// Records a run that failed because of its task and its child, and was retried twice.
 pub fn retried() -> Log {
     let mut world = World::new(workflows::reopened, &());
     pump(&mut world);
@@ -425,7 +425,7 @@ pub fn retried() -> Log {
     finished(world)
 }
 
-/// A run that goes on from a copy of another one, with a signal that was kept.
+/// Records a run that continues from a copy of another one, with a signal that was carried over.
 pub fn forked() -> Log {
     let mut world = World::new(workflows::reopened, &());
     pump(&mut world);
@@ -443,7 +443,7 @@ fn external_key() -> RunKey {
     RunKey::new(Namespace::default(), RunId::new("run_1").expect("an id"))
 }
 
-/// A run whose log an outside engine kept: it was made, waited, went on and ended, and its engine said so before it appended it.
+/// Records an external run: created, waiting, continued and ended, each with a state from its engine.
 pub fn external() -> Log {
     let state =
         |status, text: &str| Some(ExternalState { kind: name("pipeline"), version: Some(name("v2")), status, data: json(text) });
@@ -470,7 +470,7 @@ pub fn external() -> Log {
     log
 }
 
-/// No code of ours replays it; what a store knows of it is still read from it.
+/// Checks the log of an external run, which is not replayed: the store derives its head from it.
 pub fn read_external(log: &Log) -> Result<(), Box<RunPaused>> {
     let head = RunHead::rebuild(external_key(), log.records()).expect("the log begins with a start");
     let external = head.external.expect("an outside engine keeps it");

@@ -1,11 +1,11 @@
-//! The code that made the golden logs. It may grow behind `ctx.version`; what it asked for then it must ask for always.
+//! The code that made the golden logs. It may grow after `ctx.version`; the recorded calls must stay the same forever.
 
 use onward::agent::AgentCtx;
 use onward::prelude::*;
 use onward::{Budget, Decision, OnParentClose, join, select, try_join};
 use onward_core::Name;
 
-/// Words its first entry by what nobody records, pays, and ends with a checkpoint.
+/// Chooses its first entry by configuration that is not recorded, pays, and ends with a checkpoint.
 pub async fn agent(ctx: AgentCtx, _: ()) -> Result<String> {
     let is_polite = *ctx.dep::<bool>();
     ctx.append("system", if is_polite { "be polite" } else { "be brief" }).await?;
@@ -14,7 +14,7 @@ pub async fn agent(ctx: AgentCtx, _: ()) -> Result<String> {
     ctx.checkpoint(&receipt).await
 }
 
-/// Answers one message, behind a checkpoint.
+/// Answers one message, after a checkpoint.
 pub async fn branched(ctx: AgentCtx, _: ()) -> Result<String> {
     if ctx.checkpointed::<u32>()?.is_none() {
         ctx.append("system", "be brief").await?;
@@ -27,7 +27,7 @@ pub async fn branched(ctx: AgentCtx, _: ()) -> Result<String> {
     Ok(answer)
 }
 
-/// Spawns two, waits for one, stops the other, and hands the conversation over.
+/// Spawns two children, waits for one, stops the other, and hands the conversation over.
 pub async fn handed(ctx: AgentCtx, _: ()) -> Result<String> {
     let first = ctx.spawn::<String>("researcher", "rivers")?;
     let second = ctx.spawn::<String>("researcher", "bridges")?;
@@ -64,7 +64,7 @@ pub async fn tasks(ctx: Ctx, _: ()) -> Result<Vec<String>> {
     Ok(settled.into_iter().chain([canceled]).map(said).collect())
 }
 
-/// Spends what nobody has limited, and goes by what is left.
+/// Spends under a budget that it sets itself, and branches by what is left.
 pub async fn budgets(ctx: Ctx, _: ()) -> Result<Vec<u64>> {
     ctx.set_budget(Budget::default().tokens(100).turns(9));
     let mut seen = Vec::new();
@@ -81,7 +81,7 @@ pub async fn budgets(ctx: Ctx, _: ()) -> Result<Vec<u64>> {
     Ok(seen)
 }
 
-/// Has somebody spawned that it never asks for a result.
+/// Spawns a child whose result it never awaits.
 pub async fn settled(ctx: Ctx, _: ()) -> Result<Vec<u64>> {
     ctx.set_budget(Budget::default().tokens(100));
     ctx.spawn_within::<u32>("helper", &(), Budget::default().tokens(40))?;
@@ -143,7 +143,7 @@ pub async fn children(ctx: Ctx, _: ()) -> Result<Vec<String>> {
     Ok(settled.into_iter().chain([canceled]).map(|answer| answer.unwrap_or_else(|failure| failure.message)).collect())
 }
 
-/// Chance goes into what is recorded, so that its derivation cannot change unseen.
+/// Records random values, so that their derivation cannot change unnoticed.
 pub async fn state(ctx: Ctx, _: ()) -> Result<(u32, Vec<String>)> {
     let mut count: u32 = 0;
     for turn in 0..3 {
@@ -212,7 +212,7 @@ pub async fn waiting(ctx: Ctx, _: ()) -> Result<()> {
     ctx.signal("end").recv().await
 }
 
-/// Joins in selects in joins: places with branches.
+/// Joins in selects in joins: call ids with branches.
 pub async fn branches(ctx: Ctx, _: ()) -> Result<String> {
     let one = async {
         select! {
@@ -229,7 +229,7 @@ pub async fn branches(ctx: Ctx, _: ()) -> Result<String> {
     Ok([one?, two?, three?].join(" "))
 }
 
-/// Text that JSON writes in several ways, and bytes that are no JSON at all.
+/// Text that JSON can encode in several ways, and bytes that are not JSON.
 pub async fn payloads(ctx: Ctx, input: serde_json::Value) -> Result<serde_json::Value> {
     let bytes_are_no_json = ctx.signal("bytes").recv::<String>().await.is_err();
     let text: String = ctx.signal("text").recv().await?;
@@ -238,7 +238,7 @@ pub async fn payloads(ctx: Ctx, input: serde_json::Value) -> Result<serde_json::
     Ok(serde_json::json!([bytes_are_no_json, text, number]))
 }
 
-/// Fails over a task or a child, and knows its own chance before and after.
+/// Fails because of a task or a child, and records its random values before and after.
 pub async fn reopened(ctx: Ctx, _: ()) -> Result<Vec<String>> {
     ctx.attributes().set("customer", "42");
     ctx.attributes().set("items", 3);

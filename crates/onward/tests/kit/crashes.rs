@@ -1,4 +1,4 @@
-//! A simulated crash loses what was in memory, and nothing that the world around the run has said.
+//! A simulated crash loses the memory of the run, and no input of its environment.
 
 use onward::prelude::*;
 use onward::testing::Script;

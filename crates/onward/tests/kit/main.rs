@@ -1,4 +1,4 @@
-//! The test kit itself: what a script plays must be what a run would live through.
+//! Tests of the test kit: a script must behave like a real run.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod crashes;

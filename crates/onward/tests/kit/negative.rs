@@ -1,4 +1,4 @@
-//! The checks of the test kit fail for code that breaks the rule they check, and say where.
+//! The checks of the test kit fail for code that breaks the rule they check, and name the position.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,7 +23,7 @@ fn assert_names(message: &str, parts: &[&str]) {
     }
 }
 
-/// What the code of a test must not depend on: a number that grows whenever it is read.
+/// Something that test code must not depend on: a number that grows whenever it is read.
 #[derive(Default)]
 struct Outside(AtomicU32);
 
@@ -44,7 +44,7 @@ fn code_that_asks_for_another_task_in_the_second_run_is_not_deterministic() {
         let kind = format!("kind-{}", ctx.dep::<Outside>().next() % 2);
         ctx.task(&kind, &()).await
     }
-    // Replaying the log after every commit finds this, too; here it is the comparison of two runs that does.
+    // Replaying the log after every commit finds this, too; here the comparison of two runs does.
     let script = Script::new(kind, &()).dep(Outside::default()).without_shadow_replay();
     let script = script.task("kind-0", |()| Ok(1)).task("kind-1", |()| Ok(1));
     let message = message_of(|| script.assert_deterministic());
@@ -53,7 +53,7 @@ fn code_that_asks_for_another_task_in_the_second_run_is_not_deterministic() {
     assert_names(&message_of(|| drop(replayed.run())), &["does not replay"]);
 }
 
-/// Every payload that code hands over is compared as a whole, also where its description is too long to be shown.
+/// Every payload is compared as a whole, also if its description is truncated in the message.
 #[test]
 fn code_that_hands_over_another_value_in_the_second_run_is_not_deterministic() {
     async fn value(ctx: Ctx, what: String) -> Result<u32> {
@@ -113,7 +113,7 @@ fn a_crash_finds_a_step_that_is_recorded_with_another_result() {
     assert_names(&message, &["after a crash before commit 1", "other steps are recorded"]);
 }
 
-/// What is kept in memory outside of the run is lost with the process, or is there twice.
+/// State in memory outside of the run is lost with the process, or counted twice.
 #[test]
 fn a_crash_finds_code_that_keeps_its_progress_outside_of_the_run() {
     async fn twice(ctx: Ctx, _: ()) -> Result<()> {
@@ -129,7 +129,7 @@ fn a_crash_finds_code_that_keeps_its_progress_outside_of_the_run() {
     );
 }
 
-/// Both signals come in the same second: which one is first is up to the schedule.
+/// Both signals come in the same second: the schedule decides which one is first.
 #[test]
 fn schedules_find_a_race_whose_winner_depends_on_the_order() {
     async fn first(ctx: Ctx, _: ()) -> Result<String> {

@@ -1,10 +1,10 @@
-//! Recorded logs are replayed as the run they were recorded from.
+//! Recorded logs are replayed with the identity of their run.
 
 use onward::prelude::*;
 use onward::testing::{Replay, Script};
 use onward::{Log, Onward};
 
-/// What the code is given from outside, and asks for on every replay.
+/// A dependency that the code reads on every replay.
 struct Prices {
     teapot: u64,
 }
@@ -13,7 +13,7 @@ async fn double(_: Ctx, cents: u64) -> Result<u64> {
     Ok(cents * 2)
 }
 
-/// Everything here depends on who the run is: its id, the ids of its child and its promise, the seed of its chance.
+/// A workflow in which everything depends on the run: its id, the ids of its child and its promise, its random seed.
 async fn order(ctx: Ctx, item: String) -> Result<String> {
     let cents = ctx.dep::<Prices>().teapot;
     let answer = ctx.promise::<String>("label");
@@ -30,7 +30,7 @@ async fn recorded_log() -> Log {
     let run = onward.start::<String, _>("order", "a teapot").id("order-42").await.unwrap();
     assert_eq!(run.result().await.unwrap(), "a teapot for 42");
     let log = Log::load(run.log().await.unwrap()).unwrap();
-    Log::from_json_lines(&log.to_json_lines()).unwrap() // as a fixture is kept
+    Log::from_json_lines(&log.to_json_lines()).unwrap() // as fixtures are stored
 }
 
 #[tokio::test]

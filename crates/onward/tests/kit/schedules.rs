@@ -1,4 +1,4 @@
-//! Random schedules: whatever order a busy world can bring, they bring some of the time.
+//! Random schedules: every order that can happen happens in some of them.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,7 +6,7 @@ use onward::prelude::*;
 use onward::testing::{Outcome, Script};
 use onward_core::Event;
 
-/// Sums up what is added until it is closed.
+/// Adds up numbers until it is closed.
 async fn total(ctx: Ctx, _: ()) -> Result<u64> {
     let total = Arc::new(Mutex::new(0));
     let shared = total.clone();
@@ -28,12 +28,12 @@ fn both_orders() -> [Script; 2] {
     ]
 }
 
-/// How many inputs the code was shown at once, at most.
+/// Returns the largest number of inputs that the code got at once.
 fn most_at_once(outcome: &Outcome) -> usize {
     let mut shown = vec![0];
     for record in outcome.log().records() {
         match record.commit {
-            // What came while it was on its way is shown with the next.
+            // Inputs that came while the commit was on its way are seen by the next one.
             Some(commit) => {
                 let overtaken = (record.index.0 - commit.horizon.0 - 1) as usize;
                 *shown.last_mut().unwrap() -= overtaken;
@@ -45,7 +45,7 @@ fn most_at_once(outcome: &Outcome) -> usize {
     shown.into_iter().max().unwrap()
 }
 
-/// Whether something came between an activation and its commit.
+/// Returns whether an input came between an activation and its commit.
 fn has_overtaken(outcome: &Outcome) -> bool {
     let commits = outcome.log().records().iter().filter_map(|record| Some((record.index.0, record.commit?.horizon.0)));
     commits.into_iter().any(|(index, horizon)| index > horizon + 1)
@@ -64,7 +64,7 @@ fn several_inputs_come_at_once_and_some_between_an_activation_and_its_commit() {
     assert!(at_once > 50 && overtaken > 20, "{at_once} of 400 at once, {overtaken} between");
 }
 
-/// An update that is acknowledged counts, and the schedules come to both: one that is answered, and one that comes too late.
+/// An acknowledged update counts, and the schedules cover both cases: one that is answered, and one that comes too late.
 #[test]
 fn schedules_find_the_update_that_comes_with_the_end_of_the_code() {
     let mut answered = [0, 0];

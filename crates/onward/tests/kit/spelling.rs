@@ -1,4 +1,4 @@
-//! A value that is the same is the same however it is spelled: hash maps have another order each time they are made.
+//! Equal values are equal in any encoding: hash maps have another order each time they are created.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +12,7 @@ fn map() -> Map {
     (0..20).map(|number| (format!("k{number}"), number)).collect()
 }
 
-/// A map in every payload that a workflow can hand over.
+/// A workflow with a map in every payload that it can hand over.
 async fn maps(ctx: Ctx, map: Map) -> Result<Map> {
     let sum: u32 = ctx.task("sum", &map).await?;
     ctx.state().set("map", &map)?;
@@ -36,7 +36,7 @@ fn hash_maps_in_payloads_are_no_divergence() {
     }
 }
 
-/// A set is an array, and the order of an array is part of it.
+/// A set is encoded as an array, whose order matters.
 #[test]
 fn a_hash_set_in_a_payload_is_a_divergence() {
     async fn sets(ctx: Ctx, set: HashSet<u32>) -> Result<u32> {

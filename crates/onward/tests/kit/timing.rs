@@ -65,7 +65,7 @@ fn a_task_that_nobody_works_on_times_out_in_the_queue() {
 #[test]
 fn a_task_that_somebody_works_on_does_not_time_out_in_the_queue() {
     async fn patient(ctx: Ctx, _: ()) -> Result<u32> {
-        // The pause between the attempts is longer than what the first one may wait.
+        // The pause between the attempts is longer than the queue timeout of the first one.
         ctx.task("work", &()).queued_timeout(secs(1)).retry(RetryPolicy::attempts(2).delay(secs(50))).await
     }
     let answer = |(), attempt| if attempt == 1 { Err(Failure::retryable("busy")) } else { Ok(attempt) };

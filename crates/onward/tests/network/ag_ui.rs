@@ -1,4 +1,4 @@
-//! AG-UI in front of the ready-made loop. Its own client, with approvals and with an agent that is written by hand, is in `tests/ag-ui`.
+//! AG-UI in front of the ready-made loop. Tests with the official client, approvals and a custom agent are in `tests/ag-ui`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,12 +28,12 @@ struct FrontEnd {
 }
 
 impl FrontEnd {
-    /// Says something, and returns the events of the turn.
+    /// Sends a text, and returns the events of the turn.
     async fn say(&mut self, text: &str) -> Vec<Value> {
         self.say_all(json!(text)).await
     }
 
-    /// The same, in words or in parts.
+    /// Sends a text or parts.
     async fn say_all(&mut self, content: Value) -> Vec<Value> {
         let number = self.messages.len();
         self.messages.push(json!({ "id": format!("u{number}"), "role": "user", "content": content }));
@@ -57,17 +57,17 @@ impl FrontEnd {
         assert!(events.last().is_some_and(is_end), "the turn has no end: {text}");
         for messages in events.iter().filter_map(|event| event["messages"].as_array()) {
             let ids: BTreeSet<&str> = messages.iter().filter_map(|message| message["id"].as_str()).collect();
-            assert_eq!(ids.len(), messages.len(), "a message stands there twice: {messages:?}");
+            assert_eq!(ids.len(), messages.len(), "a message is there twice: {messages:?}");
         }
         events
     }
 
-    /// The whole answer as it comes, up to the last event of the turn.
+    /// Returns the raw response up to the last event of the turn.
     async fn post_raw(&self, body: &str) -> String {
         self.post_until(body, |event| ["RUN_FINISHED", "RUN_ERROR"].iter().any(|end| event.contains(end))).await
     }
 
-    /// The answer as it comes, up to an event.
+    /// Returns the raw response up to an event.
     async fn post_until(&self, body: &str, is_last: impl Fn(&str) -> bool) -> String {
         let address = self.site.address;
         let mut stream = TcpStream::connect(address).await.unwrap();
@@ -92,7 +92,7 @@ impl FrontEnd {
     }
 }
 
-/// A front end of a conversation that nobody has begun, with the model and the worker behind it.
+/// Creates a front end with an empty conversation, and the model and worker behind it.
 async fn helped() -> (FrontEnd, ScriptedModel, Onward) {
     let (site, model) = (Site::memory().await, ScriptedModel::start().await.unwrap());
     let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
@@ -101,7 +101,7 @@ async fn helped() -> (FrontEnd, ScriptedModel, Onward) {
     (FrontEnd { site, messages: Vec::new() }, model, worker)
 }
 
-/// The text that was streamed.
+/// Returns the streamed text.
 fn text(events: &[Value]) -> String {
     let pieces = events.iter().filter(|event| event["type"] == "TEXT_MESSAGE_CONTENT");
     pieces.map(|event| event["delta"].as_str().unwrap()).collect()
@@ -111,7 +111,7 @@ fn has(events: &[Value], kind: &str) -> bool {
     events.iter().any(|event| event["type"] == kind)
 }
 
-/// The first turn starts the run with an object that has `messages`; the ready-made loop makes entries of them.
+/// The first turn starts the run with an object that has `messages`; the ready-made loop turns them into entries.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_front_end_takes_turns_with_the_ready_made_loop() {
     let (site, model) = (Site::memory().await, ScriptedModel::start().await.unwrap());
@@ -134,7 +134,7 @@ async fn a_front_end_takes_turns_with_the_ready_made_loop() {
     assert_eq!(text(&events), "weather says: sunny in Ulm");
     let entries = client.run::<Value>("helper:t").unwrap().entries().await.unwrap().entries;
     let roles: Vec<&str> = entries.iter().map(|entry| entry.role.as_str()).collect();
-    assert_eq!(roles, ["user", "assistant", "user", "assistant", "tool", "assistant"], "nothing is said twice");
+    assert_eq!(roles, ["user", "assistant", "user", "assistant", "tool", "assistant"], "no entry is there twice");
     assert_eq!(model.request_count(), 3);
 }
 
@@ -144,7 +144,7 @@ struct Payment {
     cents: Value,
 }
 
-/// What a person agrees to is what runs: neither the order of names nor a number is changed on the way to the front end.
+/// The approved arguments are the executed ones: neither the order of names nor a number changes on the way to the front end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_question_has_the_exact_bytes_of_the_arguments() {
     let (site, model) = (Site::memory().await, ScriptedModel::start().await.unwrap());
@@ -166,12 +166,12 @@ async fn a_question_has_the_exact_bytes_of_the_arguments() {
     assert_eq!(text, shown);
 }
 
-/// The interrupts with which a turn ended.
+/// Returns the interrupts with which a turn ended.
 fn interrupts(events: &[Value]) -> Vec<Value> {
     events.last().unwrap()["outcome"]["interrupts"].as_array().cloned().unwrap_or_default()
 }
 
-/// Lets `boss` be `helper`, with an agent below it that has an agent below it that pays.
+/// Registers `boss` as `helper`, with an agent below it that has an agent below it that pays.
 fn three_deep(model: &ScriptedModel, site: &Site) -> onward::Builder {
     let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
     let pay = Tool::new("pay", "Pays", |_: Payment| async move { Ok::<_, Failure>("paid") }).needs_approval();
@@ -182,7 +182,7 @@ fn three_deep(model: &ScriptedModel, site: &Site) -> onward::Builder {
     builder.register_agent(boss).register_agent(clerk).register_agent(teller)
 }
 
-/// People talk with one agent, and are asked by whoever works for it.
+/// Users talk with one agent, and get the questions of all agents that work for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_an_agent_below_asks_is_shown_to_the_byte_and_answered_in_the_thread() {
     let (site, model) = (Site::memory().await, ScriptedModel::start().await.unwrap());
@@ -193,7 +193,7 @@ async fn what_an_agent_below_asks_is_shown_to_the_byte_and_answered_in_the_threa
     model.next(Answer::call("pay", arguments));
     let mut front_end = FrontEnd { site, messages: Vec::new() };
     let events = front_end.say("pay the bill").await;
-    let [interrupt] = &interrupts(&events)[..] else { panic!("nobody asks: {:?}", events.last()) };
+    let [interrupt] = &interrupts(&events)[..] else { panic!("no question: {:?}", events.last()) };
     let shown = format!(r#"{{"tool":"pay","arguments":{arguments}}}"#);
     assert_eq!(interrupt["metadata"]["show_text"], shown);
     assert_eq!(interrupt["metadata"]["agent"], "teller");
@@ -211,7 +211,7 @@ async fn what_an_agent_below_asks_is_shown_to_the_byte_and_answered_in_the_threa
     assert_eq!(text(&events), "office says: bank says: pay says: paid");
 }
 
-/// A turn ends with a question when nothing is left that goes on by itself: what the others say is not missed.
+/// A turn ends with a question only when nothing else is running: output of the others is not missed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_turn_ends_with_the_question_of_an_agent_below_when_the_others_have_come_to_rest() {
     let site = Site::memory().await;
@@ -240,17 +240,17 @@ async fn a_turn_ends_with_the_question_of_an_agent_below_when_the_others_have_co
         }
     };
     tokio::select! {
-        events = &mut turn => panic!("it ended before anybody asked: {events:?}"),
+        events = &mut turn => panic!("it ended before the question: {events:?}"),
         () = asked => {}
     }
-    // The other one works: longer than it takes to look twice.
-    assert!(tokio::time::timeout(Duration::from_millis(600), &mut turn).await.is_err(), "it ended while somebody works");
+    // The other one works longer than it takes to check twice.
+    assert!(tokio::time::timeout(Duration::from_millis(600), &mut turn).await.is_err(), "it ended while a run works");
     open.add_permits(1);
     let asked = interrupts(&turn.await);
     assert_eq!((asked.len(), &asked[0]["metadata"]["agent"]), (1, &json!("asks")), "{asked:?}");
 }
 
-/// Why a conversation waits is told, if it is not because the model was done: a cut answer does not look like a whole one.
+/// The reason for a stop is shown unless the model was done: a truncated answer must not look complete.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_turn_that_was_stopped_says_why() {
     let (mut front_end, model, _worker) = helped().await;
@@ -262,7 +262,7 @@ async fn a_turn_that_was_stopped_says_why() {
     }
 }
 
-/// A thread whose run has failed can be taken up again, and whoever comes late is told how.
+/// A thread whose run has failed can be continued, and a later request explains how.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thread_that_has_failed_says_how_it_goes_on() {
     let site = Site::memory().await;
@@ -277,7 +277,7 @@ async fn a_thread_that_has_failed_says_how_it_goes_on() {
     assert!(refused.contains("continue the failed run with `onward run retry RUN`"), "{refused}");
 }
 
-/// A front end whose ids begin anew must be told: what it says would be taken for what was said.
+/// A front end that reuses ids must get an error: its message would count as the earlier one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_under_the_id_of_the_first_one_that_says_something_else_is_refused() {
     let (front_end, _model, _worker) = helped().await;
@@ -295,7 +295,7 @@ async fn a_message_under_the_id_of_the_first_one_that_says_something_else_is_ref
     front_end.post(&say("u", "hello")).await;
     assert!(has(&front_end.post(&say("v", "good bye")).await, "TEXT_MESSAGE_CONTENT"));
     let entries = client.run::<Value>("helper:t").unwrap().entries().await.unwrap().entries;
-    assert_eq!(entries.len(), 4, "nothing is lost, and nothing is said twice");
+    assert_eq!(entries.len(), 4, "nothing is lost, and nothing is there twice");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -313,11 +313,11 @@ async fn of_clients_that_begin_a_thread_at_once_each_is_heard() {
         let run = client.run::<Value>(&format!("helper:t{round}")).unwrap();
         let entries = run.entries().limit(100).await.unwrap().entries;
         let heard = entries.iter().filter(|entry| entry.role.as_str() == "user").count();
-        assert_eq!(heard, 8, "everybody was heard once");
+        assert_eq!(heard, 8, "every message arrived once");
     }
 }
 
-/// What a front end brings along as `system` stays in its conversation, and instructs nobody.
+/// `system` messages of a front end stay in its conversation, and are not instructions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_front_end_says_as_system_is_no_instruction() {
     let (site, model) = (Site::memory().await, ScriptedModel::start().await.unwrap());
@@ -338,7 +338,7 @@ async fn what_a_front_end_says_as_system_is_no_instruction() {
     assert_eq!((&told[0]["role"], told[0]["content"].to_string().contains("You obey.")), (&json!("user"), true), "{told}");
 }
 
-/// A run that waits for a model that nobody offers is told as one that nobody works on.
+/// A run that waits for a model without a worker is reported like a run without a worker.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_model_that_nobody_offers_is_told_to_the_front_end() {
     let site = Site::memory().await;
@@ -351,7 +351,7 @@ async fn a_model_that_nobody_offers_is_told_to_the_front_end() {
     assert!(last["message"].as_str().unwrap().contains("llm.gpt-5o"), "{last}");
 }
 
-/// A key that another run has closed: the person is told why nothing comes, until when, and that it is over.
+/// A key that another run has found rate-limited: the user sees why nothing comes, until when, and that it is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_front_end_is_told_what_its_turn_waits_for_and_when_that_is_over() {
     let (site, model) = (Site::memory().await, ScriptedModel::start().await.unwrap());
@@ -369,7 +369,7 @@ async fn a_front_end_is_told_what_its_turn_waits_for_and_when_that_is_over() {
     let mut front_end = FrontEnd { site, messages: Vec::new() };
     let events = front_end.say("hello").await;
     let told: Vec<&Value> = events.iter().filter(|event| event["name"] == "onward.hindrances").collect();
-    let [begins, is_over] = &told[..] else { panic!("it is told when it begins and when it is over: {events:?}") };
+    let [begins, is_over] = &told[..] else { panic!("it is shown when it begins and when it is over: {events:?}") };
     let hindrance = &begins["value"]["hindrances"][0];
     assert_eq!(
         (&begins["type"], &hindrance["why"], &hindrance["kind"]),
@@ -380,8 +380,8 @@ async fn a_front_end_is_told_what_its_turn_waits_for_and_when_that_is_over() {
     assert_eq!(text(&events), "You said: hello");
 }
 
-/// What worker after worker vanished over stands still until somebody looks at it: the person who talks with the agent is told, also where
-/// it is the work of a run below.
+/// A task that lost worker after worker is quarantined until an operator looks at it: the user of the agent sees that, also if it
+/// belongs to a run below.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_front_end_is_told_of_a_quarantine_here_and_below() {
     let site = Site::memory().await;
@@ -414,7 +414,7 @@ async fn a_front_end_is_told_of_a_quarantine_here_and_below() {
     worker.run::<Value>("helper:t").unwrap().terminate("it kills").await.unwrap();
 }
 
-/// What a tool says without being asked is told to the model, so people see what its answer is about.
+/// A report that a tool sends on its own goes to the model, so users see what the answer is about.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_tool_reports_from_outside_is_shown() {
     let (mut front_end, model, _worker) = helped().await;
@@ -424,7 +424,8 @@ async fn what_a_tool_reports_from_outside_is_shown() {
     run.append("tool", "The parcel has left Bremen.").await.unwrap();
     let events = front_end.say("and now?").await;
     let report = "A tool reports:\nThe parcel has left Bremen.";
-    // The agent may take it in, and even answer, before the stream of the turn begins: then it is in a snapshot, else it is streamed.
+    // The agent may read it, and even answer, before the stream of the turn begins: then it is in a snapshot, else it is
+    // streamed.
     let first = |text: &str| events.iter().position(|event| event.to_string().contains(text)).expect(text);
     let (told, answered) = (first("A tool reports:\\nThe parcel has left Bremen."), first("You said: and now?"));
     assert!(told <= answered, "it is shown before the answer: {events:?}");
@@ -441,12 +442,12 @@ async fn what_a_tool_reports_from_outside_is_shown() {
     assert!(told.to_string().contains("The parcel has left Bremen."), "{told}");
 }
 
-/// A picture as a front end says it.
+/// Returns a picture in the format of a front end.
 fn picture(text: &str, base64: &str) -> Value {
     json!([{ "type": "text", "text": text }, { "type": "image", "source": { "type": "data", "value": base64, "mimeType": "image/png" } }])
 }
 
-/// A client takes what it is told for what there is, and sends it back: pictures stay, and nothing is said twice.
+/// A client keeps the messages it got and sends them back: pictures stay, and no message is added twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_attached_is_told_and_comes_back_as_it_was() {
     let (mut front_end, model, _worker) = helped().await;
@@ -462,10 +463,11 @@ async fn what_is_attached_is_told_and_comes_back_as_it_was() {
     let contents: Vec<&Value> = front_end.messages.iter().step_by(2).map(|message| &message["content"]).collect();
     assert_eq!(contents, [&first, &second, &json!("and now?")]);
     let entries = client.run::<Value>("helper:t").unwrap().entries().await.unwrap().entries;
-    assert_eq!(entries.len(), 6, "nothing is said twice");
+    assert_eq!(entries.len(), 6, "nothing is there twice");
     let told = model.requests().pop().unwrap().body["messages"].to_string();
     assert!(told.contains("aGV5"), "the model is shown it as before: {told}");
-    // Another thread that begins with it: what the user said is what it was, and what the caller reports of the model is told as a report.
+    // Another thread that begins with them: user messages are unchanged, and alleged messages of the model become reports of the
+    // caller.
     let body = json!({ "threadId": "other", "runId": "r", "messages": front_end.messages[..5] }).to_string();
     let events = tokio::time::timeout(DEADLINE, front_end.post(&body)).await.unwrap();
     let shown = events.iter().rev().find_map(|event| event["messages"].as_array()).unwrap();
@@ -475,14 +477,14 @@ async fn what_is_attached_is_told_and_comes_back_as_it_was() {
     for at in [1, 3] {
         let mut reported = front_end.messages[at].clone();
         reported["name"] = json!("reported_by_caller");
-        assert_eq!(shown[at], reported, "it keeps its id, its role and its words, and says whose they are");
+        assert_eq!(shown[at], reported, "it keeps its id, role and text, and names its author");
     }
     let again = model.requests().pop().unwrap().body["messages"].clone();
     assert!(again.to_string().contains("aGV5"), "{again}");
     assert!(again.as_array().unwrap().iter().all(|message| message["role"] != "assistant"), "{again}");
 }
 
-/// A conversation is told whole, also where its pictures are more than is read of it at a time.
+/// A conversation is returned completely, also if its pictures exceed what is read at a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_pictures_push_nothing_out_of_the_conversation() {
     let site = Site::memory().await;
@@ -505,7 +507,7 @@ async fn large_pictures_push_nothing_out_of_the_conversation() {
     assert_eq!(sources, ["data", "data"]);
 }
 
-/// What was said at another door has no id but that of its entry; a client that sends it back does not say it.
+/// Messages from another API have no id but that of their entry; a client that sends them back does not add them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_others_have_said_and_nobody_has_answered_is_not_said_again() {
     let site = Site::memory().await;

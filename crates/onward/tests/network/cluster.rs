@@ -20,7 +20,7 @@ fn database() -> Database<'static> {
     Cluster::shared().database(None).unwrap()
 }
 
-/// Answers questions, and says aloud what it hears until it hears nothing.
+/// Answers queries, and emits the signals it receives until an empty one.
 async fn chatty(ctx: Ctx, (): ()) -> Result<u32> {
     let mut heard = 0;
     ctx.query("state", |(): ()| Ok::<_, Failure>("listening"));
@@ -40,10 +40,10 @@ async fn a_run_is_served_by_a_server_that_its_worker_is_not_connected_to() {
     let _worker = Onward::connect(there.url()).workflow("chatty", chatty).start().await.unwrap();
     let client = Onward::connect(here.url()).start().await.unwrap();
     let run: RunHandle<u32> = client.start("chatty", &()).id("r").await.unwrap();
-    // A question to code that only a worker of the other server has.
+    // A query for code that only a worker of the other server has.
     let asked: String = eventually("the code answers", async || run.query("state", &()).await.ok()).await;
     assert_eq!(asked, "listening");
-    // Inputs and what the run emits, on their ways through the database.
+    // Inputs and emitted values, through the database.
     let mut emitted = here.runtime().listen(&key("r"));
     let mut said = 0;
     let heard = eventually("it is heard here", async || {
@@ -128,7 +128,7 @@ async fn runs_are_spread_over_two_databases_and_found_from_any_server() {
     assert!(counts.iter().all(|count| *count > 0 && count % 2 == 0), "families stay together: {counts:?}");
 }
 
-/// Notes each step that it begins.
+/// Counts each step that it begins.
 async fn steady(ctx: Ctx, n: u64) -> Result<u64> {
     let began = ctx.dep::<Arc<AtomicU64>>();
     let mut sum = 0;
@@ -143,7 +143,7 @@ async fn steady(ctx: Ctx, n: u64) -> Result<u64> {
     Ok(sum)
 }
 
-/// Each write takes half of a lease (F20): everything takes longer, and nobody is taken for dead.
+/// Each write takes half of a lease (F20): everything takes longer, and no session expires.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_database_costs_time_and_no_lease() {
     let database = database();
@@ -167,7 +167,7 @@ async fn a_slow_database_costs_time_and_no_lease() {
     assert_eq!(began.load(Ordering::SeqCst), 40, "no step began twice, so no lease was lost");
 }
 
-/// Works for as long as nobody says that it is enough.
+/// A step that runs until it is notified.
 #[derive(Clone, Default)]
 struct Enough(std::sync::Arc<tokio::sync::Notify>);
 

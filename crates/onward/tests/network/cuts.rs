@@ -1,4 +1,4 @@
-//! Connections that are cut in the middle of everything.
+//! Connections that are cut at any point.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -64,7 +64,7 @@ async fn everything_finishes_and_nothing_is_lost_or_doubled_while_connections_ar
     .await;
 }
 
-/// A step that waits for a word before it returns, and one signal behind it.
+/// A step that waits for a notification before it returns, and one signal after it.
 async fn gated(ctx: Ctx, signals: u32) -> Result<u32> {
     let (gate, ran) = (ctx.dep::<Arc<tokio::sync::Notify>>(), ctx.dep::<Arc<AtomicU32>>());
     let times = ctx
@@ -101,7 +101,7 @@ impl Gated {
         Gated { site, proxy, worker, client, gate, ran }
     }
 
-    /// Lets the step return and loses the answer to the commit.
+    /// Lets the step return and loses the response to the commit.
     async fn lose_the_answer(&self, event: &str) {
         self.proxy.set(Faults { hold_down: true, ..Faults::default() });
         self.gate.notify_one();
@@ -124,10 +124,10 @@ async fn a_commit_whose_answer_was_lost_is_recognized_by_its_id() {
     assert_eq!(gated.site.count("r", "step_completed").await, 1);
 }
 
-/// The first commit of a run is its last, and the answer is lost.
+/// The first commit of a run is its last, and the response is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_did_not_hear_of_its_last_commit_lets_the_run_go() {
-    /// Holds its thread until it may return: a wait that is not recorded.
+    /// Blocks its thread until it may return: a wait that is not recorded.
     async fn at_once(ctx: Ctx, (): ()) -> Result<u32> {
         let may_return = ctx.dep::<Arc<AtomicBool>>();
         while !may_return.load(Ordering::SeqCst) {
@@ -152,7 +152,7 @@ async fn a_worker_that_did_not_hear_of_its_last_commit_lets_the_run_go() {
     assert_eq!(run.result().await.unwrap(), 7);
 }
 
-/// What came for a run while its worker had no connection.
+/// A signal that came while the worker of the run was disconnected.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_signal_that_came_between_two_connections_reaches_the_run() {
     let gated = Gated::new(2).await;
@@ -167,7 +167,7 @@ async fn a_signal_that_came_between_two_connections_reaches_the_run() {
     assert_eq!(run.result().await.unwrap(), 1);
 }
 
-/// Each run a worker is done with makes room for another.
+/// Each run that has ended frees its slot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_remote_worker_has_room_again_when_its_runs_have_ended() {
     async fn quick(_ctx: Ctx, n: u32) -> Result<u32> {
@@ -190,13 +190,13 @@ async fn a_remote_worker_has_room_again_when_its_runs_have_ended() {
     assert_eq!(onward.start::<u32, _>("quick", &7).await.unwrap().result().await.unwrap(), 7, "ended from outside, they go too");
 }
 
-/// A network that swallows everything, for longer than the lease.
+/// A network that drops everything, for longer than the lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_lost_its_lease_without_a_word_begins_anew() {
     let gated = Gated::new(0).await;
     gated.proxy.set(Faults { hold_up: true, hold_down: true, ..Faults::default() });
     eventually("the worker stops", async || (gated.worker.hot_runs() == 0).then_some(())).await;
-    tokio::time::sleep(LEASE).await; // the time that makes the difference
+    tokio::time::sleep(LEASE).await; // until the lease has expired at the server, too
     gated.proxy.heal();
     gated.gate.notify_one();
     assert_eq!(gated.client.run::<u32>("r").unwrap().result().await.unwrap(), 1);

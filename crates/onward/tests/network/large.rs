@@ -1,4 +1,4 @@
-//! F25: long logs, deep trees, wide fans and large payloads over a server. What they cost is counted in the `sizes` tests.
+//! F25: long logs, deep trees, wide fans and large payloads over a server. Their costs are measured in the `sizes` tests.
 
 use onward::Onward;
 use onward::prelude::*;
@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 use crate::site::{DEADLINE, Site, eventually};
 
-/// How many bytes a large payload has; limits of libraries that nobody thought of are often at four megabytes.
+/// Size of a large payload: unexpected limits of libraries are often at four megabytes.
 const LARGE: usize = 5_000_000;
 
 async fn long(ctx: Ctx, steps: u32) -> Result<u32> {
@@ -64,12 +64,12 @@ async fn a_deep_tree_and_a_wide_fan_come_to_their_ends() {
     assert_eq!(tokio::time::timeout(DEADLINE, wide.result()).await.expect("the fan ends").unwrap(), 2_999 * 1_500);
 }
 
-/// Something large that is not like anything else.
+/// Returns a large text that differs for each name.
 fn load(name: &str) -> String {
     name.repeat(LARGE / name.len() + 1)[..LARGE].to_owned()
 }
 
-/// Gets something large in every way there is, and ends with as much.
+/// Receives a large payload in every possible way, and ends with one.
 async fn heavy(ctx: Ctx, input: String) -> Result<String> {
     let made: String = ctx.step("make", async || Ok::<_, Failure>(load("made "))).await?;
     let back: String = ctx.task("back", &input).await?;
@@ -89,7 +89,7 @@ async fn porter(url: &str) -> Onward {
     Onward::connect(url).workflow("heavy", heavy).workflow("born", born).task("back", back).start().await.unwrap()
 }
 
-/// One request over HTTP; the answer must be a success.
+/// Sends one HTTP request; the response must be a success.
 async fn ask(site: &Site, method: &str, path: &str, body: &Value) -> Value {
     let (address, body) = (site.address, if body.is_null() { String::new() } else { body.to_string() });
     let mut stream = TcpStream::connect(address).await.unwrap();
@@ -105,7 +105,8 @@ async fn ask(site: &Site, method: &str, path: &str, body: &Value) -> Value {
     serde_json::from_str(body).unwrap_or_default()
 }
 
-/// Scenario 55: every payload is larger than four megabytes, and comes in by another door; the worker that goes on is not the one that began.
+/// Scenario 55: every payload is larger than four megabytes, and comes through another API; the worker that continues is not the
+/// first one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn payloads_of_five_megabytes_pass_every_door_and_are_replayed() {
     let site = Site::directory().await;
@@ -131,6 +132,6 @@ async fn payloads_of_five_megabytes_pass_every_door_and_are_replayed() {
     let result = tokio::time::timeout(DEADLINE, run.result()).await.expect("it ends").unwrap();
     assert!(result == load("done "));
     let told = ask(&site, "GET", "/v1/runs/h/result", &Value::Null).await;
-    assert!(told.to_string().contains(&result), "the other door tells the same");
+    assert!(told.to_string().contains(&result), "the other API returns the same");
     worker.shutdown().await;
 }

@@ -1,4 +1,4 @@
-//! Workers that go.
+//! Workers that shut down.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,7 +17,7 @@ async fn ask(ctx: Ctx, (): ()) -> Result<u32> {
     ctx.task("count", &()).await
 }
 
-/// Waits for ever at its first try; says which attempt it was later.
+/// Waits forever at its first attempt; returns the attempt number later.
 async fn count(ctx: TaskCtx, (): ()) -> Result<u32> {
     if ctx.dep::<Arc<AtomicU32>>().fetch_add(1, Ordering::SeqCst) == 0 {
         std::future::pending::<()>().await;
@@ -59,7 +59,7 @@ async fn a_task_that_must_not_be_done_twice_outlives_no_shutdown() {
     assert_eq!(began.load(Ordering::SeqCst), 1);
 }
 
-/// A server that is gone must not keep a worker from ending.
+/// An unreachable server must not keep a worker from ending.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shutdown_ends_although_the_server_cannot_be_reached() {
     async fn rest(ctx: Ctx, (): ()) -> Result<()> {

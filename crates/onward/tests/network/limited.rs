@@ -1,4 +1,4 @@
-//! A provider that limits a key is left alone by the workers of all processes.
+//! A rate-limited key is not used by the workers of any process.
 
 use std::time::{Duration, Instant};
 
@@ -9,20 +9,20 @@ use onward_testkit::Cluster;
 
 use crate::site::{Site, eventually};
 
-/// How long the provider wants to be left alone.
+/// The time for which the provider limits the key.
 const CLOSED: Duration = Duration::from_secs(5);
 
 const RUNS: u32 = 4;
 
-/// A worker with a model and an agent of the same name.
+/// Creates a worker with a model and an agent of the same name.
 fn worker(url: &str, model: &ScriptedModel, name: &str) -> Builder {
-    // A provider of its own, as in a process of its own: what one knows of the key the other does not.
+    // A separate provider, as in a separate process: they do not share what they know of the key.
     let provider = Provider::openai(&format!("{}/v1", model.url()), Some(Key::new("sk-secret"))).unwrap();
     Onward::connect(url).model(name, &provider).register_agent(Agent::new(name).model(name))
 }
 
-/// The first call is refused; whatever is started then waits until the key opens, wherever its worker is and whichever model of that key it
-/// calls, and begins with its first attempt.
+/// The first call is rejected; later runs wait until the limit is over, whichever worker and model of that key they use, and
+/// succeed with their first attempt.
 async fn all_wait(here: &str, there: &str, other: &str) {
     let model = ScriptedModel::start().await.unwrap();
     let first = worker(here, &model, "a").start().await.unwrap();
@@ -40,9 +40,9 @@ async fn all_wait(here: &str, there: &str, other: &str) {
     for number in 0..RUNS {
         runs.push(second.start::<AgentOutcome, _>(other, "hello").id(format!("r{number}")).await.unwrap());
     }
-    // The server that is asked has no worker with this model; those of the other say which key it is.
+    // This server has no worker with the model; those of the other server report which key it uses.
     let told = first.run::<AgentOutcome>("r0").unwrap();
-    eventually("it is told why it waits", async || {
+    eventually("the reason is known", async || {
         let found = told.hindrances().await.unwrap().pop();
         found.filter(|hindrance| hindrance.why == WhyHindered::LimitClosed)
     })

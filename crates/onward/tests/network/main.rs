@@ -1,4 +1,4 @@
-//! Workers and clients over a network that is not perfect.
+//! Workers and clients over an unreliable network.
 //!
 //! Each random case prints its seed; `ONWARD_SEED` runs that one alone.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -20,7 +20,7 @@ mod story;
 mod streams;
 mod zombie;
 
-/// Runs `case` with each seed, or with the one that `ONWARD_SEED` names.
+/// Runs `case` with each seed, or with that of `ONWARD_SEED`.
 async fn with_seeds(seeds: std::ops::Range<u64>, case: impl AsyncFn(u64)) {
     let named = std::env::var("ONWARD_SEED").ok().and_then(|seed| seed.parse().ok());
     for seed in named.map_or(seeds, |seed: u64| seed..seed + 1) {

@@ -1,4 +1,4 @@
-//! One connection and very many who wait on it.
+//! Very many waits on one connection.
 
 use std::time::Duration;
 
@@ -27,14 +27,15 @@ async fn connect(site: &Site) -> Onward {
     Onward::connect(format!("http://{}", site.address)).workflow("patient", patient).start().await.unwrap()
 }
 
-/// A thousand waits hold up neither each other nor anybody else on the connection, and each gets its own answer.
+/// A thousand waits block neither each other nor other calls on the connection, and each gets its own result.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_ends_are_awaited_at_once_over_one_connection() {
     let site = Site::memory().await;
     let onward = connect(&site).await;
     let runs = start_all(&onward).await;
     let waits: Vec<_> = runs.iter().cloned().map(|run| tokio::spawn(async move { run.result().await })).collect();
-    // While all of them wait, calls go through: they need streams too. A wait that held one would hold it for longer than this.
+    // While all of them wait, calls succeed: they need streams, too. A wait that occupied one would occupy it for longer than
+    // this.
     let calls = async {
         for run in runs.iter().rev().take(50) {
             run.view().await.unwrap();
@@ -58,7 +59,7 @@ async fn a_thousand_ends_are_awaited_at_once_over_one_connection() {
     onward.shutdown().await;
 }
 
-/// What was awaited is awaited still when the server comes back, and what ended meanwhile is told.
+/// Waits continue when the server comes back, and results from meanwhile are delivered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waits_survive_the_death_of_the_server() {
     let mut site = Site::directory().await;
@@ -79,7 +80,7 @@ async fn waits_survive_the_death_of_the_server() {
     onward.shutdown().await;
 }
 
-/// One run that is not there, and one that nobody waits for any more, do not disturb who waits.
+/// A wait for a missing run, and one that was dropped, do not affect the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_wait_that_fails_or_is_given_up_leaves_the_others_alone() {
     let site = Site::memory().await;
@@ -93,6 +94,6 @@ async fn one_wait_that_fails_or_is_given_up_leaves_the_others_alone() {
     assert_eq!(missing.result().await.unwrap_err().code(), "run_not_found");
     run.signal("go", &1).await.unwrap();
     assert_eq!(tokio::time::timeout(DEADLINE, kept).await.unwrap().unwrap(), 2);
-    assert_eq!(run.result().await.unwrap(), 2, "an end that is past is told too");
+    assert_eq!(run.result().await.unwrap(), 2, "a past end is delivered, too");
     onward.shutdown().await;
 }

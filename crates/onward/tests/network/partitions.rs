@@ -1,4 +1,4 @@
-//! Networks that carry one way only.
+//! Networks that work in one direction only.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -9,7 +9,7 @@ use onward::prelude::*;
 use crate::proxy::{Faults, Proxy};
 use crate::site::{LEASE, Site, eventually};
 
-/// A worker process: its name is the result of the step that began there, and whether that step was stopped.
+/// A worker process: its name is the result of the step that began there; records whether that step was stopped.
 struct Process {
     name: &'static str,
     may_return: tokio::sync::watch::Sender<bool>,
@@ -48,8 +48,8 @@ async fn start(url: &str, process: &Arc<Process>) -> Onward {
     Onward::connect(url).workflow("held-up", held_up).dep(process.clone()).start().await.unwrap()
 }
 
-/// A is cut off by `faults` in the middle of a step; B, who has another way, finishes the run after the lease. A has stopped by then,
-/// and is fenced if it comes back.
+/// A is cut off by `faults` in the middle of a step; B, which has another path, finishes the run after the lease. A has stopped
+/// by then, and is fenced if it comes back.
 async fn another_worker_finishes(faults: Faults) {
     let site = Site::memory().await;
     let (proxy, straight) = (Proxy::new(site.address, 0).await, format!("http://{}", site.address));
@@ -67,7 +67,7 @@ async fn another_worker_finishes(faults: Faults) {
     let log = site.log("r").await;
     a.may_return.send_replace(true);
     proxy.heal();
-    // A is a worker again, and has forgotten the run.
+    // A is a worker again, and has dropped the run.
     eventually("A is idle", async || (cut_off.hot_runs() == 0).then_some(())).await;
     assert_eq!(site.log("r").await, log, "nothing of A's comes late");
 }
@@ -87,7 +87,7 @@ async fn a_worker_that_hears_nothing_stops_before_another_has_its_run() {
     another_worker_finishes(Faults { hold_down: true, refuse: true, ..Faults::default() }).await;
 }
 
-/// The first attempt does not end; it says so when it is stopped.
+/// The first attempt does not end; it records when it is stopped.
 async fn stuck(ctx: TaskCtx, (): ()) -> Result<u32> {
     let process = ctx.dep::<Arc<Process>>();
     if process.began.fetch_add(1, Ordering::SeqCst) > 0 {
@@ -97,8 +97,8 @@ async fn stuck(ctx: TaskCtx, (): ()) -> Result<u32> {
     std::future::pending().await
 }
 
-/// Y4: for the server nothing has happened: it hears its worker all the time, and the connection is there. Only the worker knows that it
-/// has let its task go.
+/// Y4: the server notices nothing: it hears its worker all the time, and the connection is up. Only the worker knows that it has
+/// given up its task.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_that_a_worker_has_let_go_in_a_short_silence_is_given_out_again() {
     let site = Site::memory().await;
@@ -111,8 +111,8 @@ async fn a_task_that_a_worker_has_let_go_in_a_short_silence_is_given_out_again()
     eventually("the worker lets it go", async || process.stopped.load(Ordering::SeqCst).then_some(())).await;
     proxy.heal();
     let result = tokio::time::timeout(LEASE * 20, task.result()).await;
-    result.expect("somebody gets it again").unwrap();
+    result.expect("the task is given out again").unwrap();
     assert_eq!(process.began.load(Ordering::SeqCst), 2);
     let spend = site.head("t").await.unwrap().spend.unwrap();
-    assert_eq!(spend.attempts, 2, "LG1: nobody says that the first was never begun");
+    assert_eq!(spend.attempts, 2, "LG1: the first one was not reported as never begun");
 }

@@ -1,4 +1,4 @@
-//! Scenarios F22 and F23 with real processes: work that kills whoever does it.
+//! Scenarios F22 and F23 with real processes: work that kills its worker.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -10,7 +10,7 @@ use onward::{Onward, TaskWord};
 
 use crate::site::{DEADLINE, Site, eventually};
 
-/// Not a test but the worker process of those below, which run this binary again.
+/// Not a test, but the worker process of those below, which run this binary again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_worker_itself() {
     let Ok(url) = std::env::var("ONWARD_POISONED") else { return };
@@ -28,14 +28,14 @@ async fn the_worker_itself() {
     std::future::pending().await
 }
 
-/// Uses up the stack; the sum keeps the compiler from making a loop of it.
+/// Exhausts the stack; the sum keeps the compiler from turning it into a loop.
 #[allow(unconditional_recursion, reason = "that is the point")]
 fn deeper(n: u64) -> u64 {
     let page = std::hint::black_box([n; 512]);
     deeper(n + 1) + page[n as usize % 512]
 }
 
-/// Starts the worker again whenever it dies, as an init system does.
+/// Restarts the worker whenever it dies, like an init system.
 pub struct Supervisor {
     child: Arc<Mutex<Child>>,
     deaths: Arc<AtomicU32>,
@@ -77,7 +77,7 @@ impl Drop for Supervisor {
     }
 }
 
-/// F22: what panics fails after its attempts, what kills its process is taken off its queue, and the neighbors get their results.
+/// F22: work that panics fails after its attempts, work that kills its process is quarantined, and other work gets its results.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn work_that_kills_its_worker_is_taken_off_its_queue_and_its_neighbors_go_on() {
     let site = Site::memory().await;
@@ -89,7 +89,7 @@ async fn work_that_kills_its_worker_is_taken_off_its_queue_and_its_neighbors_go_
     let failed = tokio::time::timeout(DEADLINE, panics.result()).await.expect("attempts end").unwrap_err();
     assert!(failed.to_string().contains("poison"), "{failed}");
     assert_eq!(panics.view().await.unwrap().attempts, 3);
-    assert_eq!(supervisor.deaths.load(Ordering::SeqCst), 0, "a panic costs nobody else anything");
+    assert_eq!(supervisor.deaths.load(Ordering::SeqCst), 0, "a panic does not kill the process");
 
     for poison in ["aborts", "overflows"] {
         let before = supervisor.deaths.load(Ordering::SeqCst);
@@ -109,7 +109,7 @@ async fn work_that_kills_its_worker_is_taken_off_its_queue_and_its_neighbors_go_
             let done = tokio::time::timeout(DEADLINE, task.result()).await.expect("neighbors go on").unwrap();
             assert_eq!(done, n as u32 + 1);
         }
-        // Somebody has looked at it: it is tried again, or ended.
+        // An operator has looked at it: it is retried, or ended.
         let queues = site.runtime().list_queues(&Default::default()).await.unwrap();
         assert!(queues.iter().any(|queue| queue.count.kind.as_str() == poison && queue.count.quarantined == 1), "{queues:?}");
         killer.cancel("a bug").await.unwrap();
@@ -117,7 +117,7 @@ async fn work_that_kills_its_worker_is_taken_off_its_queue_and_its_neighbors_go_
     }
 }
 
-/// F22: an attempt that never ends is given up after its time, and its worker does other things meanwhile.
+/// F22: an attempt that never ends times out, and its worker does other work meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn work_that_never_ends_is_given_up_after_its_time() {
     let site = Site::memory().await;
@@ -131,7 +131,7 @@ async fn work_that_never_ends_is_given_up_after_its_time() {
     assert_eq!((hangs.view().await.unwrap().attempts, supervisor.deaths.load(Ordering::SeqCst)), (2, 0));
 }
 
-/// F23: a workflow that kills its process takes nothing with it but that process; the server and other kinds go on.
+/// F23: a workflow that kills its process affects only that process; the server and other kinds continue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_workflow_that_kills_its_process_leaves_the_server_and_the_others_alone() {
     let site = Site::memory().await;
@@ -141,9 +141,9 @@ async fn a_workflow_that_kills_its_process_leaves_the_server_and_the_others_alon
     let killer = client.start::<(), _>("kills", &()).await.unwrap();
     eventually("it kills", async || (supervisor.deaths.load(Ordering::SeqCst) >= 2).then_some(())).await;
     let good = client.task::<u32, _>("good", &1).await.unwrap();
-    killer.terminate("it kills whoever works on it").await.unwrap();
+    killer.terminate("it kills its worker").await.unwrap();
     assert_eq!(good.result().await.unwrap(), 2);
     let deaths = supervisor.deaths.load(Ordering::SeqCst);
     assert_eq!(client.task::<u32, _>("good", &2).await.unwrap().result().await.unwrap(), 3);
-    assert!(supervisor.deaths.load(Ordering::SeqCst) <= deaths + 1, "nobody dies of it any more");
+    assert!(supervisor.deaths.load(Ordering::SeqCst) <= deaths + 1, "no worker dies of it any more");
 }

@@ -11,14 +11,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// What is wrong with the network now.
+/// The current faults of the network.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Faults {
-    /// Each connection is cut at some byte before this one, in the middle of whatever it carries.
+    /// Each connection is cut at some byte before this one.
     pub cut_before: Option<u64>,
-    /// Each piece waits for up to so many milliseconds.
+    /// Each chunk is delayed by up to so many milliseconds.
     pub delay_ms: u64,
-    /// Nothing gets through to the server; it is not lost, only late.
+    /// Nothing gets to the server; it is not lost, only late.
     pub hold_up: bool,
     /// Nothing gets back from the server.
     pub hold_down: bool,
@@ -26,7 +26,7 @@ pub struct Faults {
     pub refuse: bool,
 }
 
-/// Dropped, the network is gone with all its connections.
+/// A network that ends with all its connections when it is dropped.
 pub struct Proxy {
     pub url: String,
     shared: Arc<Shared>,
@@ -36,13 +36,13 @@ pub struct Proxy {
 struct Shared {
     server: SocketAddr,
     faults: watch::Sender<Faults>,
-    /// Counts how often everything was cut.
+    /// Counts how often all connections were cut.
     cuts: watch::Sender<u64>,
     random: Mutex<Random>,
     connections: AtomicU64,
 }
 
-/// Splitmix: enough chance for a network.
+/// Splitmix: sufficient randomness for a network.
 pub struct Random(u64);
 
 impl Random {
@@ -74,17 +74,17 @@ impl Proxy {
         self.shared.faults.send_replace(faults);
     }
 
-    /// Cuts every connection there is.
+    /// Cuts every connection.
     pub fn cut(&self) {
         self.shared.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// The faults are over: what was held back gets through, and so does everything new.
+    /// Ends the faults: held data is delivered, and so is everything new.
     pub fn heal(&self) {
         self.set(Faults::default());
     }
 
-    /// How many connections there were.
+    /// Returns the number of connections so far.
     pub fn connections(&self) -> u64 {
         self.shared.connections.load(Ordering::SeqCst)
     }
@@ -100,14 +100,14 @@ impl Drop for Proxy {
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     while let Ok((near, _)) = listener.accept().await {
         if shared.faults.borrow().refuse {
-            continue; // dropped: as refused as a listener can do it
+            continue; // dropped: the closest that a listener gets to a refusal
         }
         shared.connections.fetch_add(1, Ordering::SeqCst);
         tokio::spawn(carry(near, shared.clone()));
     }
 }
 
-/// One connection, until either side or the network ends it.
+/// Forwards one connection until either side or the network ends it.
 async fn carry(near: TcpStream, shared: Arc<Shared>) {
     let mut cuts = shared.cuts.subscribe();
     cuts.mark_unchanged();

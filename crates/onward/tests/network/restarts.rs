@@ -42,7 +42,7 @@ async fn workers_come_back_to_a_server_that_was_killed_and_nothing_is_lost() {
     .await;
 }
 
-/// Q7: what a worker is at outlives the server that gave it out.
+/// Q7: running tasks of a worker outlive the server that assigned them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_that_was_running_when_the_server_died_is_done_once() {
     static ATTEMPTS: AtomicU32 = AtomicU32::new(0);
@@ -64,7 +64,7 @@ async fn a_task_that_was_running_when_the_server_died_is_done_once() {
     eventually("the task runs", async || (ATTEMPTS.load(Ordering::SeqCst) == 1).then_some(())).await;
     site.kill().await;
     site.revive().await;
-    // Longer than a lease, so that a task that nobody keeps would be given out again.
+    // Longer than a lease, so that a task without a holder would be given out again.
     tokio::time::sleep(LEASE * 2).await;
     go_on.notify_waiters();
     assert_eq!(task.result().await.unwrap(), "sent");

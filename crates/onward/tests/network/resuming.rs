@@ -1,4 +1,4 @@
-//! Two workers that want one agent, each at a server of its own, on one PostgreSQL database.
+//! Two workers that want one agent, each at its own server, on one PostgreSQL database.
 
 use std::net::SocketAddr;
 
@@ -29,23 +29,23 @@ async fn post(address: SocketAddr, path: &str, body: &Value) -> (String, Value) 
     (head.split(' ').nth(1).unwrap().to_owned(), serde_json::from_str(body).unwrap())
 }
 
-/// The only worker of a server, as its hello has named it. The server's own name for it has namespace and connection around that.
+/// Returns the only worker of a server by its own id. The server's id for it adds namespace and connection.
 async fn worker_of(site: &Site) -> String {
     let workers = async || site.runtime().list_workers(&Namespace::default()).pop();
     let worker = eventually("the worker is there", workers).await;
     worker.id.as_str().split(':').nth(2).unwrap().to_owned()
 }
 
-/// What people say is a text, what models say has blocks.
+/// Returns the text of an entry: user messages are texts, answers of models have blocks.
 fn text(entry: &onward::Entry) -> String {
     let content: Value = entry.content.read().unwrap();
     content.as_str().or(content["blocks"][0]["text"].as_str()).unwrap().to_owned()
 }
 
-/// What was said, once the agent waits after so many words.
+/// Returns the entries, once the agent waits after so many of them.
 async fn said(site: &Site, client: &Onward, id: &str, words: usize) -> Vec<String> {
     let run: RunHandle<AgentOutcome> = client.run(id).unwrap();
-    eventually(&format!("{id} has {words} words"), async || {
+    eventually(&format!("{id} has {words} entries"), async || {
         site.head(id).await.filter(|head| head.status == Status::Waiting)?;
         let entries = run.entries().limit(100).await.ok()?.entries;
         (entries.len() >= words).then(|| entries.iter().map(|entry| format!("{}: {}", entry.role, text(entry))).collect())
@@ -53,7 +53,7 @@ async fn said(site: &Site, client: &Onward, id: &str, words: usize) -> Vec<Strin
     .await
 }
 
-/// Scenario 51: each agent waits without a worker when two workers bring it the same message at the same time. It answers once.
+/// Scenario 51: each agent waits, and is not in memory, when two workers resume it with the same message at the same time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_workers_that_resume_a_waiting_agent_one_does_and_it_answers_once() {
     let database = Cluster::shared().database(None).unwrap();
@@ -72,7 +72,7 @@ async fn of_two_workers_that_resume_a_waiting_agent_one_does_and_it_answers_once
         said(&sites[0], &client, id, 2).await;
     }
     first.shutdown().await;
-    eventually("nobody works here", async || sites[0].runtime().list_workers(&Namespace::default()).is_empty().then_some(()))
+    eventually("no worker is left", async || sites[0].runtime().list_workers(&Namespace::default()).is_empty().then_some(()))
         .await;
     let mut hosts = Vec::new();
     for site in &sites {

@@ -1,4 +1,4 @@
-//! A server that can die and come back, on a port that stays.
+//! A server that can die and come back, on a fixed port.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use onward_store_embedded::EmbeddedStore;
 use onward_store_postgres::PostgresStore;
 use onward_store_postgres::sharded::{Database, Pace, ShardedStore};
 
-/// How long anything may take that happens by itself.
+/// Limit for anything that happens in the background.
 pub const DEADLINE: Duration = Duration::from_secs(300);
 
 /// Long enough for a busy machine, short enough to wait for.
@@ -24,16 +24,16 @@ pub struct Site {
     life: Option<Life>,
 }
 
-/// Where the runs are kept.
+/// The storage of the runs.
 #[derive(Clone)]
 enum Place {
     Memory,
     Directory(Arc<tempfile::TempDir>),
-    /// PostgreSQL databases that other servers use too.
+    /// PostgreSQL databases that other servers use, too.
     Databases(Vec<String>),
 }
 
-/// One life of the server process, with threads of its own that end with it.
+/// One incarnation of the server process, with its own threads that end with it.
 struct Life {
     runtime: Runtime,
     threads: tokio::runtime::Runtime,
@@ -48,7 +48,7 @@ impl Site {
         Site::start(Place::Directory(Arc::new(tempfile::tempdir().unwrap()))).await
     }
 
-    /// One of the servers on a database, or on several.
+    /// Starts one of the servers on a database, or on several.
     pub async fn on(urls: Vec<String>) -> Site {
         Site::start(Place::Databases(urls)).await
     }
@@ -64,14 +64,14 @@ impl Site {
         Site { address, life: Some(Life::begin(&place, address).await), place }
     }
 
-    /// Ends the server in the middle of whatever it does.
+    /// Kills the server at whatever point it is.
     pub async fn kill(&mut self) {
         let Life { runtime, threads } = self.life.take().expect("the server lives");
         drop(runtime);
         tokio::task::spawn_blocking(move || threads.shutdown_timeout(DEADLINE)).await.unwrap();
     }
 
-    /// A new process on the same directory and port.
+    /// Starts a new process on the same directory and port.
     pub async fn revive(&mut self) {
         self.life = Some(Life::begin(&self.place, self.address).await);
     }
@@ -84,11 +84,11 @@ impl Site {
         self.runtime().store().read_run(key(run), None).await.unwrap()
     }
 
-    /// The run's log, read past any network.
+    /// Reads the log of the run directly from the store.
     pub async fn log(&self, run: &str) -> Vec<Record> {
         let mut records: Vec<Record> = Vec::new();
         loop {
-            // A page ends early where its records are large.
+            // A page ends early if its records are large.
             let from = records.last().map_or(onward_core::Index(0), Record::next_index);
             let page = self.runtime().store().read_log(key(run), None, from, 10_000).await.unwrap();
             if page.is_empty() {
@@ -165,7 +165,7 @@ pub fn key(run: &str) -> RunKey {
     RunKey::new(Namespace::default(), RunId::new(run).unwrap())
 }
 
-/// Asks until there is an answer.
+/// Repeats until there is a result.
 pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let deadline = tokio::time::Instant::now() + DEADLINE;
     loop {
@@ -177,7 +177,7 @@ pub async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) 
     }
 }
 
-/// Asks again until the network lets it through; only what may be asked twice is asked like this.
+/// Repeats until the network delivers a response. For idempotent requests only.
 pub async fn insist<T, E: std::fmt::Debug>(mut ask: impl AsyncFnMut() -> Result<T, E>) -> T {
     loop {
         match tokio::time::timeout(LEASE, ask()).await {

@@ -1,4 +1,4 @@
-//! A run that does a little of everything, and what must be true of its log afterwards.
+//! A run that uses a little of everything, and the checks of its log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ impl Ran {
     }
 }
 
-/// How many signals each run waits for.
+/// Number of signals that each run waits for.
 pub const SIGNALS: u64 = 3;
 
 async fn story(ctx: Ctx, n: u64) -> Result<u64> {
@@ -87,7 +87,7 @@ pub async fn tell(client: &Onward, n: u64) {
     }
 }
 
-/// Waits for run `n` and looks at everything it left.
+/// Waits for run `n` and checks everything it left.
 pub async fn check(site: &Site, client: &Onward, ran: &Ran, n: u64) {
     let id = format!("run-{n}");
     let signals: u64 = (0..SIGNALS).sum();

@@ -1,4 +1,4 @@
-//! What tasks say, heard at another server than that of their worker, and over a network that cuts.
+//! Output of tasks, read at another server than that of their worker, and over a network with cuts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +56,7 @@ async fn shown(run: Arc<RunHandle<u32>>, heard: watch::Sender<u32>) -> (String, 
     (text, seen)
 }
 
-/// Waits until all of them have read so many words.
+/// Waits until all readers have so many words.
 async fn hears(readers: &mut [watch::Receiver<u32>], words: u32) {
     for reader in readers {
         tokio::time::timeout(DEADLINE, reader.wait_for(|heard| *heard >= words)).await.unwrap().unwrap();
@@ -73,7 +73,7 @@ async fn who_reads_at_another_server_hears_the_answer_from_its_first_word() {
     let _worker = worker.start().await.unwrap();
     let client = Onward::connect(here.url()).start().await.unwrap();
     let run: Arc<RunHandle<u32>> = Arc::new(client.start("ask", &()).id("r").await.unwrap());
-    // Half of it was said when somebody begins to read, and once more when others do, elsewhere and at the worker's own server.
+    // The first reader begins after half of the output; others begin later, elsewhere and at the worker's own server.
     gate.send_replace(WORDS / 2);
     let (heard, first_hears) = watch::channel(0);
     let first = tokio::spawn(shown(run.clone(), heard));
@@ -90,7 +90,7 @@ async fn who_reads_at_another_server_hears_the_answer_from_its_first_word() {
     }
     hears(&mut hear, 1).await;
     gate.send_replace(WORDS);
-    // The end is read from the log and may overtake words that another server passes on: those are dropped (SB3).
+    // The end is read from the log and may overtake words that another server forwards: those are dropped (SB3).
     hears(&mut hear, WORDS).await;
     gate.send_replace(WORDS + 1);
     assert_eq!(run.result().await.unwrap(), WORDS);

@@ -1,4 +1,4 @@
-//! Scenario F13 with a real process: stopped past its lease, and continued when another has done its work.
+//! Scenario F13 with a real process: stopped past its lease, and continued after another one has done its work.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -9,10 +9,10 @@ use onward::prelude::*;
 
 use crate::site::{Site, eventually};
 
-/// In the zombie: its step has begun. It may be stopped in the next moment, so nobody there can count on seeing the run at work.
+/// In the zombie: its step has begun. The process may be stopped right after that, so it cannot rely on observing the run.
 static BEGAN: AtomicBool = AtomicBool::new(false);
 
-/// Says who did it, and for the zombie only after a word from outside.
+/// Returns the name of its process; in the zombie only after an input line.
 async fn slow(ctx: Ctx, (): ()) -> Result<String> {
     let name = ctx.dep::<String>();
     ctx.step("slow", async || {
@@ -33,7 +33,7 @@ fn say(word: &str) {
     std::io::stdout().flush().unwrap();
 }
 
-/// Not a test but the worker process of the one below, which runs this binary again.
+/// Not a test, but the worker process of the one below, which runs this binary again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_zombie_itself() {
     let Ok(url) = std::env::var("ONWARD_ZOMBIE") else { return };
@@ -83,7 +83,7 @@ async fn a_process_that_was_stopped_past_its_lease_commits_nothing_when_it_goes_
     assert_eq!(run.result().await.unwrap(), "other", "another one has it after the lease");
     let log = site.log("r").await;
 
-    // Its step returns in the moment in which it wakes, before it can know what happened.
+    // Its step returns as soon as it wakes, before it can know what happened.
     word.write_all(b"\n").unwrap();
     zombie.signal("-CONT");
     hear("idle");

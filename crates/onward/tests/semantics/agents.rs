@@ -1,4 +1,4 @@
-//! Agents: what a worker may not get wrong about their logs.
+//! Agents: rules that a worker must keep about their logs.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use onward::testing::{Replay, World};
 use onward_core::event::{ApprovalDecided, TaskCompleted};
 use onward_core::{Event, Payload, Place, Status};
 
-/// Says one thing or another, looks something up, hears what there is, and is done.
+/// Appends a message that depends on configuration, runs a task, drains the mailbox and ends.
 async fn wordy(ctx: AgentCtx, _: ()) -> Result<Vec<u32>> {
     ctx.append("system", if *ctx.dep::<bool>() { "be polite" } else { "be brief" }).await?;
     let _: String = ctx.task("look", &1).pure().await?;
@@ -22,7 +22,8 @@ fn look_done(world: &mut World) {
     world.input(TaskCompleted { place: Place::root(1), output, attempts: 1 }).unwrap();
 }
 
-/// R11: whoever leaves a log is refused until it has seen everything. That says nothing about how often it has tried to end (R5).
+/// R11: a commit that abandons a part of the log is refused until it has seen everything. That does not count as an attempt to
+/// end (R5).
 #[test]
 fn a_log_that_was_hard_to_leave_does_not_end_over_unread_signals() {
     let mut world = World::new_agent(wordy, &()).dep(false);
@@ -50,7 +51,7 @@ fn a_log_that_was_hard_to_leave_does_not_end_over_unread_signals() {
     assert_eq!((world.status(), world.output().as_str()), (Status::Completed, "[0,1,2,3,4]"));
 }
 
-/// Waits for a word or an hour, says one thing or another, and looks something up.
+/// Waits for a signal or an hour, appends a message that depends on configuration, and runs a task.
 async fn patient(ctx: AgentCtx, _: ()) -> Result<String> {
     let heard = onward::select! {
         word = ctx.signal("s").recv::<String>() => word?,
@@ -61,7 +62,7 @@ async fn patient(ctx: AgentCtx, _: ()) -> Result<String> {
     Ok(heard)
 }
 
-/// SG5: the timer was given up because of the word, which the code hears again where it leaves the log.
+/// SG5: the timer was canceled because of the signal, which the code receives again where it diverges from the log.
 #[test]
 fn a_timer_that_lost_in_what_the_code_has_left_does_not_win_as_canceled() {
     let mut world = World::new_agent(patient, &()).dep(false);
@@ -81,7 +82,7 @@ fn a_timer_that_lost_in_what_the_code_has_left_does_not_win_as_canceled() {
     assert_eq!((world.status(), world.output().as_str()), (Status::Completed, "\"hello\""));
 }
 
-/// Asks a person in a conversation that has begun, and may look something up before.
+/// Requests an approval in a conversation that has begun, and may run a task before.
 async fn asks(ctx: AgentCtx, _: ()) -> Result<bool> {
     ctx.append("user", "hello").await?;
     ctx.turns((), async |()| {
@@ -93,7 +94,7 @@ async fn asks(ctx: AgentCtx, _: ()) -> Result<bool> {
     .await
 }
 
-/// SG1: the question was the first thing that the turn did.
+/// SG1: the approval was the first call of the turn.
 #[test]
 fn a_question_that_the_code_comes_back_to_is_not_asked_twice() {
     let mut world = World::new_agent(asks, &()).dep(false);
@@ -126,7 +127,7 @@ async fn two_turns(ctx: AgentCtx, name: String) -> Result<String> {
     .await
 }
 
-/// Says how much was said before.
+/// Returns how many messages came before.
 async fn counts(ctx: AgentCtx, name: String) -> Result<String> {
     ctx.append("user", &name).await?;
     ctx.turns(0u32, async |turn| {
@@ -162,7 +163,7 @@ fn the_log_of_a_turn_replays_behind_its_prelude_and_says_so_without() {
     }
 }
 
-/// Draws by lot, under the names of whoever draws, before its turns and in each of them.
+/// Draws random values under the id of its run, before its turns and in each of them.
 async fn draws(ctx: AgentCtx, (): ()) -> Result<Vec<String>> {
     let first = format!("{} {}", ctx.run_id(), ctx.uuid());
     ctx.append("system", &first).await?;
@@ -178,7 +179,7 @@ async fn draws(ctx: AgentCtx, (): ()) -> Result<Vec<String>> {
     .await
 }
 
-/// J2, Z6: the fork comes to its turn as the original did, and draws for itself behind it. Worlds replay every log strictly.
+/// J2, Z6: the fork reaches its turn like the original, and draws its own values after it. Worlds replay every log strictly.
 #[test]
 fn a_fork_of_a_later_turn_has_the_logs_before_it_and_replays_them_under_the_names_of_then() {
     let go_on = |world: &mut World| {

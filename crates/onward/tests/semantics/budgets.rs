@@ -1,4 +1,4 @@
-//! Budgets as the code sees them: the same in every replay, whatever it crashed behind (BG5).
+//! Budgets as the code sees them: the same in every replay, wherever it crashed (BG5).
 
 use onward::Budget;
 use onward::agent::AgentCtx;
@@ -11,7 +11,7 @@ use onward_core::{Event, Payload, Place, Status};
 
 use super::count;
 
-/// Something that happens to a run.
+/// An event of a run.
 #[derive(Clone, Copy)]
 enum Beat {
     Begins,
@@ -20,7 +20,7 @@ enum Beat {
     ChildEnds(u64),
 }
 
-/// The place of the last call of this kind.
+/// Returns the id of the last call of this kind.
 fn last(world: &World, of: impl Fn(&Event) -> Option<&Place>) -> Place {
     world.log().events().filter_map(|(_, event)| of(event).cloned()).last().expect("it was asked for")
 }
@@ -54,7 +54,7 @@ fn happens(world: &mut World, beat: Beat) {
     world.input(event).unwrap();
 }
 
-/// Plays the beats, with a crash behind each number of them that is in `crashes`, before and after the code goes on.
+/// Plays the events, with a crash after each position that is in `crashes`, before and after the code continues.
 fn play(mut world: World, beats: &[Beat], crashes: impl Fn(usize) -> bool) -> World {
     world.pump().unwrap();
     for (position, beat) in beats.iter().enumerate() {
@@ -71,7 +71,7 @@ fn play(mut world: World, beats: &[Beat], crashes: impl Fn(usize) -> bool) -> Wo
     world
 }
 
-/// Asks as long as there is much left, then sends somebody out, and says what it saw.
+/// Runs tasks while much of the budget is left, then starts a child, and returns what it saw.
 async fn thrifty(ctx: Ctx, _: ()) -> Result<Vec<u64>> {
     ctx.set_budget(Budget::default().tokens(100));
     let mut seen = Vec::new();
@@ -100,7 +100,7 @@ fn code_that_goes_by_what_is_left_goes_the_same_way_after_every_crash() {
     assert_eq!(often.output(), plain.output());
 }
 
-/// The same as an agent, which begins with what nobody has recorded.
+/// The same as an agent, whose first call depends on configuration that is not recorded.
 async fn frugal(ctx: AgentCtx, _: ()) -> Result<Vec<u64>> {
     ctx.set_budget(Budget::default().tokens(100));
     ctx.append("system", if *ctx.dep::<bool>() { "be polite" } else { "be brief" }).await?;
@@ -115,7 +115,7 @@ async fn frugal(ctx: AgentCtx, _: ()) -> Result<Vec<u64>> {
     }
 }
 
-/// What an abandoned part of the log has cost is gone for good, and seen in the order in which it came.
+/// The cost of an abandoned segment stays spent, and is seen in the order of the log.
 #[test]
 fn an_agent_that_has_left_a_part_of_its_log_sees_what_that_has_cost_after_every_crash() {
     use Beat::{Begins, Costs, Ends};
@@ -124,11 +124,11 @@ fn an_agent_that_has_left_a_part_of_its_log_sees_what_that_has_cost_after_every_
         world.crash();
         world.dep(true)
     };
-    // What was begun is taken over, and answered.
+    // The call that had begun is taken over, with its answer.
     let beats = [Ends, Begins, Costs(40), Ends];
     let plain = play(left(), &beats, |_| false);
     assert_eq!((count(&plain, "segment_abandoned"), plain.output().as_str()), (1, "[1000,70,50,10]"));
-    assert_eq!(count(&plain, "budget_set"), 2, "the second one is of no account");
+    assert_eq!(count(&plain, "budget_set"), 2, "the second one has no effect");
     for crash in 0..beats.len() {
         let crashed = play(left(), &beats, |position| position == crash);
         assert_eq!((crashed.output(), crashed.event_names()), (plain.output(), plain.event_names()), "behind beat {crash}");
@@ -136,7 +136,7 @@ fn an_agent_that_has_left_a_part_of_its_log_sees_what_that_has_cost_after_every_
     Replay::new("test", plain.log()).dep(true).against_agent(frugal).unwrap();
 }
 
-/// Goes one way or another in its second generation, by what the first has left.
+/// Branches in its second generation by what the first has left.
 async fn two_pages(ctx: Ctx, page: u32) -> Result<u64> {
     if page == 0 {
         ctx.set_budget(Budget::default().tokens(100).seconds(3_600));
@@ -149,7 +149,7 @@ async fn two_pages(ctx: Ctx, page: u32) -> Result<u64> {
     Ok(ctx.budget_left().tokens.unwrap_or_default())
 }
 
-/// What is copied was decided by what the original had left then, and what comes after by what the fork has: the same (BG6).
+/// The copied part was decided by what the original had left then, the rest by what the fork has: the same (BG6).
 #[test]
 fn a_fork_goes_the_way_of_its_original_up_to_where_it_begins() {
     use Beat::{Begins, Costs, Ends};
@@ -192,7 +192,7 @@ fn a_budget_that_the_code_sets_stands_once_and_newer_code_may_say_another() {
     Replay::new("test", world.log()).against(sets_more).unwrap();
 }
 
-/// BG5: a signal can be taken before it is delivered; what was granted before it came is seen with it.
+/// BG5: a signal can be consumed before it is delivered; a grant before it is seen with it.
 #[test]
 fn code_that_takes_a_signal_sees_what_was_granted_before_it() {
     async fn looks(ctx: Ctx, _: ()) -> Result<Vec<Option<u64>>> {

@@ -1,4 +1,4 @@
-//! A request to stop: it meets open waits once, never a running step, and leaves room to compensate.
+//! Cancellation: it interrupts open waits once, never a running step, and leaves room to compensate.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -32,10 +32,10 @@ fn a_request_interrupts_every_open_wait_at_once() {
     cancel(&mut world, "enough");
     crash_and_pump(&mut world);
     assert_eq!(world.output(), r#"["canceled","canceled","canceled","canceled"]"#);
-    assert_eq!((count(&world, "wait_canceled"), count(&world, "task_canceled")), (3, 1), "and takes what was asked for back");
+    assert_eq!((count(&world, "wait_canceled"), count(&world, "task_canceled")), (3, 1), "and withdraws open calls");
 }
 
-/// An undo that is interrupted would be left out: the run is ending already.
+/// An interrupted compensation would be skipped: the run is ending already.
 #[test]
 fn a_request_that_comes_while_the_run_undoes_its_work_leaves_nothing_undone() {
     static TRIES: AtomicU32 = AtomicU32::new(0);
@@ -126,7 +126,7 @@ fn a_running_step_is_not_interrupted_and_its_result_is_recorded() {
     assert!(world.activate().unwrap().is_none(), "the step runs");
     cancel(&mut world, "hurry");
     world.pump().unwrap();
-    assert_eq!(world.output(), "open", "nobody could say whether the step happened");
+    assert_eq!(world.output(), "open", "whether the step happened is unknown");
     open.send(9).unwrap();
     world.pump().unwrap();
     assert_eq!(count(&world, "step_completed"), 1);
@@ -194,7 +194,7 @@ fn code_that_watches_for_the_request_handles_it_by_itself() {
 
 type Door = Arc<Mutex<Option<tokio::sync::oneshot::Receiver<u32>>>>;
 
-/// A run whose first step is running when the request comes, and goes on with `code` when the step is over.
+/// Runs a workflow whose first step is running when the cancellation comes; continues with `code` when the step is over.
 fn canceled_in_a_step<F>(code: impl Fn(Ctx) -> F + Send + Sync + 'static, before_its_end: impl FnOnce(&mut World)) -> World
 where
     F: Future<Output = Result<String>> + Send + 'static,
@@ -241,7 +241,7 @@ fn nothing_is_interrupted_any_more_when_the_code_has_seen_the_request_by_watchin
     assert_eq!(world.output(), "\"the run was canceled: stop\"");
 }
 
-/// Whatever stands beside the watcher, in whichever order, and whatever is there for it.
+/// Whatever is awaited beside the watcher, in either order, and whatever has arrived for it.
 #[test]
 fn a_request_that_has_met_nobody_goes_to_who_watches_and_not_to_what_is_awaited_beside() {
     async fn watch(ctx: Ctx, way: u32) -> Result<String> {
@@ -280,7 +280,7 @@ fn a_request_that_has_met_nobody_goes_to_who_watches_and_not_to_what_is_awaited_
     }
 }
 
-/// The signal stands before the request in the log; the next thing the code waits for meets the request then.
+/// The signal precedes the request in the log; the request then interrupts the next wait.
 #[test]
 fn a_request_that_a_watcher_did_not_get_to_see_meets_the_next_wait() {
     async fn read_first(ctx: Ctx, _: ()) -> Result<String> {
@@ -323,7 +323,8 @@ fn a_run_that_is_canceled_before_it_has_begun_runs_no_step() {
     }
 }
 
-/// N9: what follows from the interruption begins only when it is recorded, for another process would not know that nothing had begun.
+/// N9: what follows from the interruption begins only when it is recorded, since another process would not know that nothing had
+/// begun.
 #[test]
 fn a_step_that_is_interrupted_before_it_began_is_recorded_as_such_before_another_one_begins() {
     async fn in_turn(ctx: Ctx, ran: Arc<Mutex<Vec<&'static str>>>) -> Result<String> {
@@ -348,7 +349,7 @@ fn a_step_that_is_interrupted_before_it_began_is_recorded_as_such_before_another
         world.signal("go", &());
         cancel(&mut world, "stop");
         if !is_hot {
-            // A process that is gone may have seen the signal, and not the request.
+            // A process that died may have seen the signal, but not the request.
             world.crash();
         }
         let draft = world.activate().unwrap().unwrap();
@@ -392,7 +393,7 @@ fn a_signal_set_aside_for_an_interrupted_wait_goes_back_to_the_mailbox() {
     assert_eq!(world.output(), "[4]");
 }
 
-/// The request is delivered in the batch in which the code has ended, and finds a task that nobody awaits.
+/// The request is delivered in the batch in which the code has ended, and finds a task that is not awaited.
 #[test]
 fn a_request_that_comes_with_the_signal_that_ends_the_run_does_not_keep_it_from_ending() {
     async fn forgetful(ctx: Ctx, _: ()) -> Result<u32> {

@@ -1,4 +1,4 @@
-//! The counterexamples that kill every simpler way of replaying signals, one test each.
+//! The counterexamples that rule out every simpler way of replaying signals, one test each.
 
 use onward::prelude::*;
 use onward::select;
@@ -11,7 +11,7 @@ use onward_core::{Name, Namespace, Payload, RunId, RunKey, Status};
 
 use crate::{complete, complete_last, crash_and_pump, fire, last_task, task_inputs};
 
-/// The seed's agent loop: steering while it works, then a durable wait.
+/// An agent loop: steering while it works, then a durable wait.
 async fn chat(ctx: Ctx, follow_ups: usize) -> Result<Vec<String>> {
     let mut messages: Vec<String> = Vec::new();
     let mut turn = 0;
@@ -89,7 +89,7 @@ fn ce04_a_signal_that_lands_while_an_activation_runs_is_seen_by_the_next_poll_on
     crash_and_pump(&mut world);
     assert_eq!(task_inputs(&world), ["[]"]);
 
-    // With one more round the poll that follows sees it as steering.
+    // With one more round, the poll that follows sees it as steering.
     async fn two_rounds(ctx: Ctx, _: ()) -> Result<Vec<bool>> {
         let first = ctx.signal("message").has();
         ctx.task::<String>("model", &first).await?;
@@ -329,7 +329,7 @@ fn signal_event(value: u32) -> SignalReceived {
     SignalReceived { name: Name::new("s").unwrap(), payload: Payload::json(&value).unwrap(), signal_id: None, sender: None }
 }
 
-/// The values of the signals that a closed run has not consumed.
+/// Returns the values of the signals that a closed run has not consumed.
 fn undelivered(world: &World) -> Vec<u32> {
     let key = RunKey::new(Namespace::default(), RunId::new("test").unwrap());
     let head = Projection::of(key, world.log().records()).unwrap().head;
@@ -402,7 +402,7 @@ fn steering_that_lands_while_a_task_runs_is_seen_before_the_next_task_on_every_r
     assert_eq!(world.output(), r#"["a0","s1","a1","while a1 runs","a2"]"#);
 }
 
-/// The step was asked for once more during replay, which must not make the run look busy when it comes to rest.
+/// The step was called once more during replay, which must not make the run look busy when it comes to rest.
 #[test]
 fn a_run_that_looks_or_asks_after_a_restart_waits_when_it_comes_to_rest() {
     async fn flow(ctx: Ctx, _: ()) -> Result<bool> {

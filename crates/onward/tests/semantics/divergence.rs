@@ -1,4 +1,4 @@
-//! Code that no longer asks for what its log says: a report that a person can act on, and nothing committed.
+//! Code that no longer makes the calls of its log: a report that a person can act on, and nothing committed.
 
 use onward::prelude::*;
 use onward::testing::{Replay, World};
@@ -16,7 +16,7 @@ async fn recorded(ctx: Ctx, _: ()) -> Result<u32> {
     Ok(0)
 }
 
-/// The log of a run that waits for its child.
+/// Returns the log of a run that waits for its child.
 fn recorded_log() -> Log {
     let mut world = World::new(recorded, &());
     world.pump().unwrap();
@@ -63,7 +63,7 @@ fn another_task_kind_is_reported_with_what_was_recorded_and_what_was_asked() {
     assert_eq!(report.nearest.as_deref(), Some("step `reserve` at 0"));
 }
 
-/// Scenario 25: a change in values is a divergence too.
+/// Scenario 25: a change in values is a divergence, too.
 #[test]
 fn another_task_input_is_reported() {
     let report = diverges(|ctx: Ctx, ()| async move {
@@ -96,8 +96,8 @@ fn another_child_kind_or_id_is_reported() {
     assert_eq!(id.asked, r#"child `audit` (my-audit) at 3 with input "x""#);
 }
 
-/// The id of a child whose parent's id is too long to be extended was another one before there were families: logs of then replay, and
-/// the id that they have is the child's.
+/// Before there were root runs, a parent with an id too long to be extended gave its child another id: such logs replay, and the
+/// child keeps the recorded id.
 #[test]
 fn a_log_from_before_families_has_its_childs_old_id() {
     async fn parent(ctx: Ctx, _: ()) -> Result<String> {
@@ -204,7 +204,7 @@ fn code_that_asks_for_more_than_was_recorded_is_reported_where_it_does() {
     assert_eq!(report.asked, r#"state `phase` = "begun" at 0"#);
 }
 
-/// Keys alone are not enough: code that sets another value has gone another way.
+/// Keys alone are not enough: code that sets another value has diverged.
 #[test]
 fn another_value_of_state_an_attribute_or_a_sent_signal_is_reported() {
     async fn with_value(ctx: Ctx, (what, value): (&str, u32)) -> Result<u32> {

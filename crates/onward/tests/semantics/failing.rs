@@ -12,7 +12,7 @@ fn fail_nth(world: &mut World, nth: usize, message: &str) {
     world.input(TaskFailed { place, failure: Failure::fatal(message), attempts: 1 }).unwrap();
 }
 
-/// Both were answered before anybody awaits them: the log says who failed first, not the list.
+/// Both were answered before they are awaited: the log decides which failed first, not the list.
 #[test]
 fn join_all_fails_with_what_failed_first_in_the_log() {
     async fn plain(ctx: Ctx, _: ()) -> Result<Vec<u32>> {
@@ -20,7 +20,7 @@ fn join_all_fails_with_what_failed_first_in_the_log() {
         ctx.signal("go").recv::<()>().await?;
         join_all(tasks).await
     }
-    /// The same behind async blocks, of which the log says nothing by itself.
+    /// The same inside async blocks, which the log does not show.
     async fn hidden(ctx: Ctx, _: ()) -> Result<Vec<u32>> {
         let tasks: Vec<_> = (0..3).map(|n| ctx.task::<u32>("t", &n)).collect();
         ctx.signal("go").recv::<()>().await?;

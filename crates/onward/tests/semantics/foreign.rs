@@ -1,4 +1,4 @@
-//! Awaiting what is not ours: each way pauses the run with a message that says where it was, and what to use instead.
+//! Awaiting foreign futures: each case pauses the run with a message that names the position and what to use instead.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use onward::testing::World;
 
 use crate::misuse::{paused, says};
 
-/// What stands around the offending await in each of these.
+/// The calls around the offending await in each of these.
 const NEIGHBORS: &str = "after step `charge` (#1, call id 0), before the next call (call id ";
 
-/// The ways to await something foreign: with the runtime of tokio around the test and without, for its timers and sockets notice the
-/// difference. Each names its neighbors and what to use instead.
+/// Foreign futures, with a tokio runtime around the test and without one, since timers and sockets of tokio behave differently.
+/// Each message names the neighboring calls and what to use instead.
 const FOREIGN: &[(&str, &str)] = &[
     ("sleep", "`ctx.sleep`"),
     ("interval", "`ctx.sleep`"),
@@ -25,7 +25,7 @@ const FOREIGN: &[(&str, &str)] = &[
     ("reactor", "inside `ctx.step`"),
 ];
 
-/// Like the future of an HTTP client with a reactor of its own: it keeps the waker, and a thread would wake it.
+/// Acts like the future of an HTTP client with its own reactor: it keeps the waker, and a thread would wake it.
 fn from_a_reactor() -> impl Future<Output = ()> {
     let mut kept: Vec<std::task::Waker> = Vec::new();
     std::future::poll_fn(move |cx| {

@@ -1,7 +1,7 @@
 //! Random small programs under random schedules and crashes, compared with a plain model that reads the same log.
 //!
-//! The model is written without futures, wakers or engine: branches are explicit, inputs are fed one by one. What it says
-//! the code must have seen is what the code must have returned.
+//! The model has no futures, wakers or engine: branches are explicit, inputs are fed one by one. The code must return what the
+//! model derives.
 
 mod model;
 mod mutants;
@@ -21,7 +21,7 @@ use onward_core::{Event, Log, Name, Payload, Place, Status};
 use model::Model;
 use mutants::Mutant;
 
-/// How many cases the ordinary run has: ten times as many as the mutant needs that is found last. `cargo xtask torture` has 200,000.
+/// Number of cases of the ordinary run: ten times as many as the last mutant needs. `cargo xtask torture` has 200,000.
 const CASES: u64 = 5_000;
 
 #[derive(Debug, Clone)]
@@ -41,17 +41,17 @@ enum Op {
     Drain(usize),
     SignalOrTask(usize),
     SignalOrSleep(usize),
-    /// A look in disguise: a signal, or what needs no answer.
+    /// A hidden poll: a signal, or a future that is ready at once.
     SignalOrNothing(usize),
-    /// Asks a person, for a second.
+    /// An approval with a timeout of one second.
     Approval,
-    /// A step of its own for each version of a change.
+    /// A different step for each version of a change.
     VersionedStep(usize),
     /// Registers the handler of updates, which may have come before.
     Handle,
-    /// What the updates have changed.
+    /// Reads what the updates have changed.
     Updated,
-    /// Watches for a request to cancel, for a second.
+    /// Watches for a cancellation, for a second.
     WatchOrSleep,
     Both(Vec<Op>, Vec<Op>),
     /// Two tasks that may fail, a second in which they may be answered, and then both together.
@@ -76,16 +76,16 @@ const CHANGES: [&str; 2] = ["change", "other-change"];
 const NAMES: [&str; 2] = ["x", "y"];
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What the code of a case knows from outside of its run.
+/// State of a case outside of its run.
 struct Build {
     /// One program for each generation.
     programs: Vec<Vec<Op>>,
-    /// Which steps are recorded: none may run again.
+    /// Recorded steps: none may run again.
     recorded: Mutex<BTreeSet<String>>,
-    /// Which steps have run: each must be recorded in the end, for it followed only from what was durable (N2).
+    /// Steps that have run: each must be recorded in the end, since it depended only on durable state (N2).
     ran: Mutex<BTreeSet<String>>,
-    /// Which steps were running when the process died before anything was recorded. Nobody knows of them, and a request to cancel meets
-    /// them as if they had not begun (N9).
+    /// Steps that were running when the process died before anything was recorded. They are unknown to the log, and a
+    /// cancellation interrupts them as if they had not begun (N9).
     lost: Mutex<BTreeSet<String>>,
     /// The newest version of every change; grows when the process dies.
     newest: AtomicU32,
@@ -102,10 +102,10 @@ impl Build {
 
 type Seen = Vec<String>;
 
-/// What the lines of a run share with the handler of its updates.
+/// State that the lines of a run share with the handler of its updates.
 type Updates = Arc<Mutex<Vec<u64>>>;
 
-/// Runs the programs on the real context, one in each generation. What was seen before goes along.
+/// Runs the programs on the real context, one in each generation, and passes on what was seen before.
 async fn interpret(ctx: Ctx, (generation, before): (usize, Seen), build: Arc<Build>) -> Result<Seen> {
     let program = build.programs[generation].clone();
     let seen = line(ctx.clone(), program, build.clone(), Updates::default(), format!("g{generation}m")).await?;
@@ -113,7 +113,7 @@ async fn interpret(ctx: Ctx, (generation, before): (usize, Seen), build: Arc<Bui
     if generation + 1 < build.programs.len() { ctx.continue_as_new(&(generation + 1, seen)).await } else { Ok(seen) }
 }
 
-/// What is seen of an outcome. Everything that was canceled goes on.
+/// Renders an outcome. Code that was canceled continues.
 fn text(what: &str, outcome: Result<impl ToString>) -> Result<String> {
     match outcome {
         Ok(value) => Ok(format!("{what} {}", value.to_string()).trim_end().to_owned()),
@@ -122,7 +122,7 @@ fn text(what: &str, outcome: Result<impl ToString>) -> Result<String> {
     }
 }
 
-/// Every third update is refused, without a change.
+/// Handles an update; every third one is refused, without a change.
 fn handle(updates: &Mutex<Vec<u64>>, value: u64) -> Result<usize> {
     if value.is_multiple_of(3) {
         return Err(Failure::fatal("refused"));
@@ -144,7 +144,7 @@ async fn step(ctx: &Ctx, build: &Build, id: String) -> Result<String> {
     text("step", step.await)
 }
 
-/// What is seen of a failure: who failed, where the failures of several could be confused.
+/// Renders a failure, with its origin where several could be confused.
 fn told(failure: Failure) -> String {
     if failure.code == "failed" { format!("failed {}", failure.message) } else { failure.code }
 }
@@ -161,7 +161,7 @@ async fn together(ctx: &Ctx, id: &str, combinator: Combinator) -> Result<String>
 
 type Pair = std::pin::Pin<Box<dyn Future<Output = String> + Send>>;
 
-/// Two tasks that may fail, as one future that can be kept.
+/// Returns two tasks that may fail as one future that can be kept.
 fn pair(ctx: &Ctx, id: &str, combinator: Combinator) -> Pair {
     let tasks = [ctx.task::<u64>("risky", id), ctx.task::<u64>("risky", id)];
     Box::pin(async move {
@@ -323,16 +323,16 @@ fn program(random: &mut Random, length: u64, nested: bool) -> Vec<Op> {
         .collect()
 }
 
-/// Everything the world still owes the run.
+/// The outside world: everything that a run waits for.
 struct Outside {
     next_value: u64,
-    /// Tasks, children and approvals that were answered, by generation, so that each is once.
+    /// Tasks, children and approvals that were answered, by generation, so that each is answered once.
     answered: BTreeSet<(u32, Place)>,
-    /// A run is asked to stop in its last generation only: what becomes of a request when a run continues as new is not said here.
+    /// A run is canceled in its last generation only: this test does not cover a cancellation that meets continue-as-new.
     may_cancel_in: u32,
 }
 
-/// How something open is answered.
+/// Kind of answer that an open call waits for.
 #[derive(Clone, Copy, PartialEq)]
 enum Owed {
     Task,
@@ -348,7 +348,7 @@ impl Outside {
         world.signal(NAMES[name], &self.next_value);
     }
 
-    /// The open tasks, children and approvals.
+    /// Returns the open tasks, children and approvals.
     fn owed(&self, world: &World) -> Vec<(Place, Owed)> {
         let mut owed = BTreeMap::new();
         for (_, event) in world.log().events() {
@@ -359,7 +359,7 @@ impl Outside {
                 }
                 Event::ChildStarted(child) => drop(owed.insert(child.place.clone(), Owed::Child)),
                 Event::ApprovalRequested(approval) => drop(owed.insert(approval.place.clone(), Owed::Decision)),
-                // A question that has expired or was withdrawn has no answer; a task that was taken back may have one.
+                // An expired or withdrawn question has no answer; a canceled task may have one.
                 Event::TimerFired(timer) => drop(owed.remove(&timer.place)),
                 Event::WaitCanceled(wait) => drop(owed.remove(&wait.place)),
                 _ => {}
@@ -393,7 +393,7 @@ impl Outside {
         world.input(UpdateReceived { update_id, name: Name::new("u").unwrap(), payload }).unwrap();
     }
 
-    /// Something random happens outside.
+    /// Makes something random happen.
     fn happen(&mut self, world: &mut World, random: &mut Random) {
         world.advance_time(Duration::from_millis(random.below(3)));
         match random.below(8) {
@@ -418,7 +418,7 @@ impl Outside {
     }
 }
 
-/// One program under one schedule; panics when anything is wrong.
+/// Runs one program under one schedule; panics if anything is wrong.
 fn case(seed: u64) {
     let (world, build) = play(seed, Harness::default());
     check(&world, &build, None);
@@ -427,16 +427,16 @@ fn case(seed: u64) {
     }
 }
 
-/// What the harness does wrong on purpose, to see that its own checks find it.
+/// Faults of the harness itself, to test its own checks.
 #[derive(Default, Clone, Copy, PartialEq)]
 struct Harness {
-    /// A step counts as run when it is asked for: as if it did not wait until what the code has seen is durable.
+    /// A step counts as run when it is called, as if it did not wait until what the code has seen is durable.
     steps_are_eager: bool,
-    /// A step counts as recorded when its commit is on its way: as if a commit that was acknowledged could be lost.
+    /// A step counts as recorded before its commit is acknowledged, as if an acknowledged commit could be lost.
     commits_are_lost: bool,
 }
 
-/// Plays one program under one schedule to its end.
+/// Runs one program under one schedule to its end.
 fn play(seed: u64, harness: Harness) -> (World, Arc<Build>) {
     let mut random = Random::new(seed);
     let programs = match random.below(4) {
@@ -449,7 +449,7 @@ fn play(seed: u64, harness: Harness) -> (World, Arc<Build>) {
     let mut world = World::new(move |ctx: Ctx, input| interpret(ctx, input, in_run.clone()), &(0, Seen::new()));
     let mut outside = Outside { next_value: 0, answered: BTreeSet::new(), may_cancel_in: last };
     for round in 0..400 {
-        // At first the world is wild; later it only does what the run waits for, so that every program can end.
+        // At first anything may happen; later only what the run waits for, so that every program ends.
         let wild = round < 12;
         if wild && random.below(2) == 0 {
             outside.happen(&mut world, &mut random);
@@ -486,7 +486,7 @@ fn play(seed: u64, harness: Harness) -> (World, Arc<Build>) {
     (world, build)
 }
 
-/// Compares a run that was played with the model, in which `mutant` breaks a rule; panics when they differ.
+/// Compares a finished run with the model, in which `mutant` breaks a rule; panics if they differ.
 fn check(world: &World, build: &Build, mutant: Option<Mutant>) {
     let programs = &build.programs;
     assert_eq!(world.status(), Status::Completed, "the run did not end: {programs:?}\n{}", world.log().to_json_lines());
@@ -522,7 +522,7 @@ fn check(world: &World, build: &Build, mutant: Option<Mutant>) {
     }
 }
 
-/// The updates that a generation has from the one before.
+/// Returns the updates that a generation got from the previous one.
 fn carried_updates(log: &Log) -> Vec<String> {
     match log.events().next() {
         Some((_, Event::RunStarted(started))) => started.updates.iter().map(|update| update.update_id.clone()).collect(),
@@ -530,7 +530,7 @@ fn carried_updates(log: &Log) -> Vec<String> {
     }
 }
 
-/// The process dies. What goes on in its place may be newer.
+/// Kills the process. Its successor may have newer code.
 fn crash(world: &mut World, build: &Build, random: &mut Random) {
     world.crash();
     if world.log().records().iter().all(|record| record.commit.is_none()) {
@@ -558,13 +558,13 @@ fn note_recorded(world: &World, build: &Build) {
     build.recorded.lock().unwrap().extend(world.log().events().filter_map(|(_, event)| name(event)));
 }
 
-/// No step is recorded twice, no signal consumed twice, no version chosen twice.
+/// Checks that no step is recorded twice, no signal consumed twice and no version chosen twice.
 fn check_records(log: &Log) {
     let mut once = BTreeSet::new();
     for (index, event) in log.events() {
         let fact = match event {
             Event::StepCompleted(step) => format!("step {}", step.place),
-            // What was carried over from the generation before has the index of the start.
+            // Signals carried over from the previous generation have the index of the start.
             Event::SignalConsumed(signal) if signal.index.0 > 0 => format!("signal {}", signal.index),
             Event::TimerStarted(timer) => format!("timer {}", timer.place),
             Event::TaskScheduled(task) => format!("task {}", task.place),

@@ -1,4 +1,4 @@
-//! Long lives: a run that goes on as new, and code that changes while runs are open.
+//! Long runs: continue-as-new, and code that changes while runs are open.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use onward_core::{Event, Log, Name, Payload, Status};
 
 use crate::{count, crash_and_pump, fire_next};
 
-/// Takes one signal per generation; what is left goes along.
+/// Takes one signal per generation; the rest is carried over.
 async fn one_each(ctx: Ctx, seen: Vec<u32>) -> Result<Vec<u32>> {
     let mut seen = seen;
     seen.push(ctx.signal("s").recv().await?);
@@ -39,7 +39,7 @@ fn a_signal_that_lands_while_the_run_continues_goes_along() {
     assert_eq!(world.output(), "[0,1,2,3]");
 }
 
-/// The wait that lost the select is still alive when the run continues, with the signal set aside for it.
+/// The wait that lost the select still exists when the run continues, with the signal set aside for it.
 #[test]
 fn a_signal_set_aside_for_a_wait_goes_along_when_the_run_continues() {
     async fn keep_waiting(ctx: Ctx, generation: u32) -> Result<Vec<u32>> {
@@ -48,7 +48,7 @@ fn a_signal_set_aside_for_a_wait_goes_along_when_the_run_continues() {
         }
         let mut recv = ctx.signal("s").recv::<u32>();
         select! {
-            _ = &mut recv => return Err(Failure::fatal("the timer stands before the signal")),
+            _ = &mut recv => return Err(Failure::fatal("the timer comes before the signal")),
             fired = ctx.sleep(secs(1)) => fired?,
         }
         let result = ctx.continue_as_new(&1).await;
@@ -62,7 +62,7 @@ fn a_signal_set_aside_for_a_wait_goes_along_when_the_run_continues() {
     crash_and_pump(&mut world);
     assert_eq!(world.output(), "[7]");
 
-    // The same when the signal lands while the continuing commit is on its way.
+    // The same when the signal arrives while the continuing commit is on its way.
     let mut world = World::new(keep_waiting, &0);
     world.pump().unwrap();
     fire_next(&mut world);
@@ -73,7 +73,7 @@ fn a_signal_set_aside_for_a_wait_goes_along_when_the_run_continues() {
     assert_eq!(world.output(), "[7]");
 }
 
-/// A request to cancel that comes behind the event that makes the code continue is the next generation's.
+/// A cancellation that comes after the event that makes the code continue belongs to the next generation.
 #[test]
 fn a_cancel_that_the_code_had_no_chance_to_see_reaches_the_next_generation() {
     async fn twice(ctx: Ctx, generation: u32) -> Result<u32> {
@@ -95,7 +95,7 @@ fn a_cancel_that_the_code_had_no_chance_to_see_reaches_the_next_generation() {
     assert_eq!(world.status(), Status::Canceled);
     assert_eq!(count(&world, "step_completed"), 1, "it could clean up");
 
-    // The same when the request lands while the continuing commit is on its way.
+    // The same when the request arrives while the continuing commit is on its way.
     let mut world = World::new(twice, &1);
     world.pump().unwrap();
     world.signal("s", &1);
@@ -105,7 +105,7 @@ fn a_cancel_that_the_code_had_no_chance_to_see_reaches_the_next_generation() {
     world.pump().unwrap();
     assert_eq!(world.status(), Status::Canceled);
 
-    // Over a generation that looks at nothing, the request goes on and on.
+    // Through a generation that waits for nothing, the request is carried on.
     async fn hasty(ctx: Ctx, generation: u32) -> Result<u32> {
         match generation {
             0 => {
@@ -165,7 +165,7 @@ fn answered_in(world: &World, id: &str) -> Vec<usize> {
     world.past_logs().iter().chain([world.log()]).map(answers).collect()
 }
 
-/// N8: the code's end has not seen it, so its successor answers it, once.
+/// N8: the end of the code has not seen it, so the successor answers it, once.
 #[test]
 fn an_update_that_the_code_had_no_chance_to_answer_is_answered_by_the_next_generation() {
     for crash in [false, true] {
@@ -184,7 +184,7 @@ fn an_update_that_the_code_had_no_chance_to_answer_is_answered_by_the_next_gener
         assert_eq!(world.generation(), 1);
         world.signal("next", &true);
         crash_and_pump(&mut world);
-        assert_eq!(world.output(), "7", "every change is there, whoever answered it");
+        assert_eq!(world.output(), "7", "every change is there, whichever generation answered it");
         for (id, answered) in [("u1", [1, 0]), ("u2", [0, 1]), ("u3", [0, 1])] {
             assert_eq!(answered_in(&world, id), answered, "{id}");
         }
@@ -225,7 +225,7 @@ fn time_and_chance_differ_between_generations() {
     assert!(drawn[0] != drawn[1] && drawn[1] != drawn[2] && drawn[0] != drawn[2], "{drawn:?}");
 }
 
-/// A workflow in three builds: without the change, with it, and without support for the old way.
+/// A workflow in three builds: without the change, with it, and without support for the old branch.
 async fn evolving(ctx: Ctx, build: u32) -> Result<String> {
     ctx.step("before", async || Ok::<_, Failure>(())).await?;
     let way = match build {
@@ -268,7 +268,7 @@ fn a_run_that_comes_to_the_change_takes_the_newest_version_and_keeps_it() {
 fn a_version_that_the_code_has_forgotten_pauses_the_run_and_says_which() {
     let (mut world, _) = evolving_world(0);
     world.pump().unwrap();
-    // The old run counts as version 2 for code whose oldest version is 2, and then asks for another step than it recorded.
+    // The old run counts as version 2 for code whose oldest version is 2, and then makes another call than the recorded step.
     Replay::new("test", world.log()).against(|ctx, ()| evolving(ctx, 2)).unwrap_err();
 
     let (mut world, _) = evolving_world(1);
@@ -285,7 +285,7 @@ fn a_version_that_the_code_has_forgotten_pauses_the_run_and_says_which() {
     assert!(report.hint.contains("restore the code for version 2 of `new-mail`"), "{}", report.hint);
 }
 
-/// Somebody has rolled back.
+/// After a rollback of the code.
 #[test]
 fn a_version_that_the_code_does_not_know_yet_pauses_the_run_and_says_that_the_code_is_older() {
     let (mut world, _) = evolving_world(1);
@@ -316,10 +316,10 @@ fn a_version_is_durable_before_a_step_follows_from_it() {
     assert!(commits[chosen].events.iter().all(|event| !event.is_step_result()), "in a commit before the step's");
 }
 
-/// What the code saw of the mailbox, it saw without the signal that kept it from continuing at once.
+/// The code polled the mailbox without the signal that kept it from continuing at once.
 #[test]
 fn a_run_that_looked_before_it_continued_saw_the_same_on_every_replay() {
-    /// Looks in one of three ways and goes on with what it saw.
+    /// Polls in one of three ways and continues with what it saw.
     async fn look_and_continue(ctx: Ctx, (way, seen): (u32, Option<usize>)) -> Result<(usize, Vec<u32>)> {
         if let Some(seen) = seen {
             return Ok((seen, ctx.signal("s").drain()?));

@@ -10,7 +10,7 @@ use onward::{join, select};
 
 use crate::fire_next;
 
-/// What is kept in the tests below: two signals together, in one way or another.
+/// What the tests below keep: two signals together, in one combinator or another.
 #[derive(Debug, Clone, Copy, serde::Serialize, serde::Deserialize)]
 enum Kept {
     JoinAll,
@@ -78,7 +78,7 @@ fn a_combinator_that_is_kept_is_woken_in_whichever_select_it_is_polled() {
     }
 }
 
-/// Keeps two signals over a select and then awaits them in another way.
+/// Keeps two signals over a select and then awaits them in another combinator.
 async fn then(ctx: Ctx, (kept, way): (Kept, u32)) -> Result<Vec<u32>> {
     let mut both = two(&ctx, kept);
     select! {
@@ -154,7 +154,7 @@ fn a_step_in_a_combinator_that_is_kept_is_polled_when_it_makes_progress() {
     assert_eq!(world.output(), "[7]");
 }
 
-/// Gives two signals five seconds, looks away for twenty, and comes back.
+/// Awaits two signals for five seconds, does not poll them for twenty, and awaits them again.
 async fn looked_away(ctx: Ctx, way: u32) -> Result<String> {
     let signal = || ctx.signal("a").recv::<u32>();
     let mut limited: Pin<Box<dyn Future<Output = String> + Send>> = match way {

@@ -1,4 +1,4 @@
-//! Signals: first in first out, none lost, patterns, and questions that are answered from the log.
+//! Signals: first in first out, none lost; patterns, and polls that are answered from the log.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -84,7 +84,7 @@ fn a_signal_of_the_wrong_type_is_an_error_of_the_code_that_reads_it_and_is_consu
     assert_eq!(world.output(), "[true,3]");
 }
 
-/// What came before the unreadable one is not lost with its error, and neither is what came after it.
+/// Signals before the unreadable one are not lost with its error, and neither are those after it.
 #[test]
 fn draining_stops_before_what_cannot_be_read_and_fails_with_it_the_next_time() {
     async fn drain(ctx: Ctx, _: ()) -> Result<(Vec<u32>, bool, Vec<u32>, usize)> {
@@ -183,8 +183,7 @@ fn an_update_that_came_before_its_handler_waits_for_it() {
     assert_eq!(world.output(), "4");
 }
 
-/// Found as a hang once in some hundred runs: the code takes all its signals at its start and has ended before the update is delivered
-/// that came with them.
+/// Once a rare hang: the code takes all its signals at its start and ends before an update that came with them is delivered.
 #[test]
 fn an_update_that_comes_with_the_signals_that_end_the_run_changes_nothing_and_does_not_keep_it_from_ending() {
     let mut world = World::new(adding, &());
@@ -197,7 +196,7 @@ fn an_update_that_comes_with_the_signals_that_end_the_run_changes_nothing_and_do
     assert_eq!(world.event_names().last(), Some(&"run_completed"));
 }
 
-/// N8: the handler would change what nobody looks at any more.
+/// N8: the handler would change state that is no longer read.
 #[test]
 fn an_update_behind_the_signal_that_ends_the_run_is_not_answered_by_code_that_has_ended() {
     for meanwhile in [false, true] {
@@ -217,7 +216,7 @@ fn an_update_behind_the_signal_that_ends_the_run_is_not_answered_by_code_that_ha
     }
 }
 
-/// N8: what was recorded before it was known stays as it is.
+/// N8: logs recorded before this rule stay valid.
 #[test]
 fn an_answer_that_code_had_recorded_behind_its_end_still_replays() {
     let mut world = World::new(adding, &());
@@ -236,7 +235,7 @@ fn an_answer_that_code_had_recorded_behind_its_end_still_replays() {
     Replay::new("test", &Log::load(records).unwrap()).against(adding).unwrap();
 }
 
-/// A step that runs until it is let go.
+/// A step that runs until it is released.
 #[derive(Clone, Default)]
 struct Gate {
     open: Arc<AtomicBool>,
@@ -251,7 +250,7 @@ impl Gate {
     }
 }
 
-/// Waits for a signal by looking for it, beside a step.
+/// Waits for a signal by polling for it, beside a step.
 async fn look_beside_a_step(ctx: Ctx, gate: Gate, by_hand: bool) -> Result<(u32, u32)> {
     let looked_for = ctx.signal("s");
     let look = std::future::poll_fn(|_| if looked_for.has() { Poll::Ready(()) } else { Poll::Pending });
@@ -260,7 +259,7 @@ async fn look_beside_a_step(ctx: Ctx, gate: Gate, by_hand: bool) -> Result<(u32,
     Ok((stepped?, ctx.signal("s").recv().await?))
 }
 
-/// Each look led to a commit, each commit to a poll, and each poll to a look; or the step never began.
+/// Regression: each poll caused a commit, and each commit a poll; or the step never began.
 #[test]
 fn looking_for_a_signal_beside_a_step_commits_once_for_each_thing_that_may_have_changed_the_answer() {
     for by_hand in [true, false] {
@@ -287,7 +286,7 @@ fn looking_for_a_signal_beside_a_step_commits_once_for_each_thing_that_may_have_
     }
 }
 
-/// A wait that is given up at once is a look: what follows from it must not start before it is durable (N2).
+/// A wait that is dropped at once is a poll: what follows from it must not start before it is durable (N2).
 #[test]
 fn a_wait_that_is_given_up_at_once_is_durable_before_a_step_follows_from_it() {
     async fn look_in_disguise(ctx: Ctx, way: u32) -> Result<bool> {

@@ -1,6 +1,6 @@
 //! What code observes, live and on every replay. No store, no runtime: the engine, real workflow code and a log.
 //!
-//! Every world replays its whole log after each commit, strictly, so a test that passes has passed on every prefix.
+//! Every world replays its whole log strictly after each commit, so a test that passes has passed on every prefix.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod agents;
@@ -46,7 +46,7 @@ fn fire(world: &mut World, place: &str) {
     world.input(TimerFired { place: Place::parse(place).unwrap() }).unwrap();
 }
 
-/// The inputs of all tasks in the order they were scheduled.
+/// Returns the inputs of all tasks in the order of scheduling.
 fn task_inputs(world: &World) -> Vec<String> {
     let input = |event: &Event| match event {
         Event::TaskScheduled(task) => Some(format!("{:?}", task.input)),
@@ -55,12 +55,12 @@ fn task_inputs(world: &World) -> Vec<String> {
     world.log().events().filter_map(|(_, event)| input(event)).collect()
 }
 
-/// The place of the task that was scheduled last.
+/// Returns the call id of the task that was scheduled last.
 fn last_task(world: &World) -> String {
     task_places(world).pop().unwrap()
 }
 
-/// The places of all tasks in the order they were scheduled.
+/// Returns the call ids of all tasks in the order of scheduling.
 fn task_places(world: &World) -> Vec<String> {
     let place = |event: &Event| match event {
         Event::TaskScheduled(task) => Some(task.place.to_string()),
@@ -69,7 +69,7 @@ fn task_places(world: &World) -> Vec<String> {
     world.log().events().filter_map(|(_, event)| place(event)).collect()
 }
 
-/// How often an event of this name occurs.
+/// Returns how often an event of this name occurs.
 fn count(world: &World, name: &str) -> usize {
     world.event_names().iter().filter(|other| **other == name).count()
 }
@@ -80,7 +80,7 @@ fn fire_next(world: &mut World) {
     world.fire_timer(&place);
 }
 
-/// The process dies, and the run goes on in another one.
+/// Kills the process and continues the run in another one.
 fn crash_and_pump(world: &mut World) {
     world.crash();
     world.pump().unwrap();

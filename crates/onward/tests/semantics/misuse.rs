@@ -1,4 +1,4 @@
-//! What workflow code must not do: each pauses the run with a message that names what to use instead.
+//! Misuse in workflow code: each case pauses the run with a message that names what to use instead.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use onward_core::event::PauseReason;
 
 use crate::crash_and_pump;
 
-/// What the run is paused with when it runs `code`.
+/// Returns the message with which the run is paused when it runs `code`.
 #[track_caller]
 pub fn paused<F, Fut>(code: F) -> String
 where
@@ -127,7 +127,7 @@ fn forty_calls_under_a_foreign_join_all_name_ours() {
 
 #[test]
 fn a_foreign_select_over_ours_is_polled_like_ours_or_named() {
-    // A small one holds on to nothing and is allowed; who wins is then up to the order of its arms.
+    // A small one holds nothing and is allowed; the winner then depends on the order of its arms.
     let mut world = World::new(
         |ctx: Ctx, ()| async move {
             let (a, b) = (ctx.signal("a").recv::<u32>(), ctx.signal("b").recv::<u32>());
@@ -203,7 +203,7 @@ fn a_missing_dependency_names_the_builder() {
     says(&message, &["no dependency of type `alloc::string::String`", "`.dep(..)`"]);
 }
 
-/// Before the handler is there as well as after: the first update waits for it.
+/// Both before the handler is registered and after: the first update waits for it.
 #[test]
 fn a_panic_in_an_update_handler_answers_the_update_and_the_run_goes_on_with_what_was_changed() {
     let code = |ctx: Ctx, ()| async move {
@@ -403,7 +403,7 @@ fn an_input_of_another_type_fails_the_run_and_says_so() {
     says(&failure.message, &["the input does not fit the workflow", "expected u32"]);
 }
 
-/// Live it would wait for ever, or never win a `select!` again.
+/// Live, it would wait forever, or never win a `select!` again.
 #[test]
 fn a_future_that_is_polled_after_it_was_ready_pauses_the_run_with_its_name() {
     async fn again(ctx: Ctx, way: u32) -> Result<()> {

@@ -1,4 +1,4 @@
-//! What is recorded is what replay sees: state, time, chance, steps and their attempts.
+//! Recorded values are what replay sees: state, time, randomness, steps and their attempts.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -86,7 +86,7 @@ fn time_and_chance_are_the_same_on_every_replay() {
     assert_eq!(chances[0].0.len(), 36);
 }
 
-/// A step that fails `failures` times, and how often its closure ran.
+/// A workflow with a step that fails `failures` times; counts the runs of its closure.
 async fn flaky(ctx: Ctx, ran: Arc<AtomicU32>, failures: u32, failure: Failure) -> Result<u32> {
     let outcome = ctx
         .step_with("flaky", async |attempt: Attempt| {
@@ -218,8 +218,8 @@ fn every_attempt_gets_the_same_key_and_other_steps_get_others() {
     assert!(seen[0] == seen[1] && seen[2] == seen[3] && seen[0] != seen[2], "{seen:?}");
 }
 
-/// The commit that records the failed attempt leaves the run pending, for it may have more to do; another one must say that it waits.
-/// A run that stays pending is claimed again and again.
+/// The commit that records the failed attempt leaves the run pending, since it may have more to do; another one must record that
+/// it waits. A run that stays pending is claimed again and again.
 #[test]
 fn a_run_whose_step_pauses_before_its_next_attempt_waits() {
     let (mut world, _) = flaky_world(1, Failure::retryable("busy"));
@@ -274,7 +274,7 @@ async fn a_script_runs_what_steps_await_in_an_async_test() {
     a_script_runs_what_steps_await();
 }
 
-/// JSON makes a null of it, which reads back as nothing.
+/// JSON turns it into null, which reads back as `None`.
 #[test]
 fn a_float_that_is_not_a_number_is_a_final_failure_wherever_it_would_be_recorded() {
     async fn step(ctx: Ctx, _: ()) -> Result<Option<f64>> {
@@ -313,7 +313,7 @@ fn the_float_a_step_returns_is_the_float_that_every_replay_sees() {
     world.outcome().unwrap().unwrap();
 }
 
-/// JSON has one null: what is in an option would be read as the option's `None`.
+/// JSON has one null: the inner option would be read as the outer option's `None`.
 #[test]
 fn an_option_in_an_option_is_a_final_failure_wherever_it_would_be_recorded() {
     async fn step(ctx: Ctx, _: ()) -> Result<bool> {

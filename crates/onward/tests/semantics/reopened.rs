@@ -1,4 +1,4 @@
-//! Runs that go on from a copy of a log: tried again after a failure, or forked from a point.
+//! Runs that continue from a copy of a log: retried after a failure, or forked from a point.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ fn fail_task(world: &mut World, place: &str) {
     world.input(TaskFailed { place, failure: Failure::fatal("no paper"), attempts: 1 }).unwrap();
 }
 
-/// A step that fails while `broken` is not zero.
+/// A workflow with a step that fails while `broken` is not zero.
 async fn fragile(ctx: Ctx, broken: Arc<AtomicU32>, keys: Arc<Mutex<Vec<String>>>) -> Result<String> {
     let before: u64 = ctx.step("before", async || Ok::<_, Failure>(1)).await?;
     let step = ctx.step_with("charge", async |attempt: Attempt| {
@@ -43,7 +43,7 @@ fn a_failed_step_is_done_again_and_what_was_recorded_before_is_not() {
     world.pump().unwrap();
     assert_eq!((world.output().as_str(), world.generation()), ("\"42\"", 2));
     assert_eq!(world.event_names().iter().filter(|name| **name == "step_completed").count(), 2);
-    // It is the same call, so whoever has done it already can say so.
+    // It is the same call, so an external service can recognize it by its idempotency key.
     let keys = keys.lock().unwrap();
     assert_eq!(keys.len(), 3);
     assert!(keys.iter().all(|key| *key == keys[0]), "{keys:?}");
@@ -154,7 +154,7 @@ fn code_that_failed_by_itself_is_asked_again_with_everything_it_had() {
         let fixed = in_run.clone();
         async move {
             let value: u64 = ctx.task("measure", &1).await?;
-            // A mistake of the code, which the next deployment does not have.
+            // A bug that the next deployment does not have.
             if fixed.load(Ordering::SeqCst) == 0 { Err(Failure::fatal("cannot be")) } else { Ok(value) }
         }
     };
@@ -179,7 +179,7 @@ fn only_a_failed_run_is_retried() {
     assert!(matches!(world.retry(), Err(Refusal::NotFailed { .. })));
 }
 
-/// What the code knows of itself before and after a task.
+/// Returns the ids and random values that the code sees before and after a task.
 async fn names(ctx: Ctx, (): ()) -> Result<Vec<String>> {
     let own = |ctx: &Ctx| format!("{} {} {}", ctx.run_id(), ctx.uuid(), ctx.random());
     let before = own(&ctx);
@@ -306,7 +306,7 @@ fn decide(world: &mut World, place: &str, approved: bool) {
     world.input(ApprovalDecided { place, approved, feedback: None, decided_by: None, decision_id }).unwrap();
 }
 
-/// Pays once somebody agrees, and says so.
+/// Pays after an approval, and reports it.
 async fn pays(ctx: Ctx, (): ()) -> Result<u64> {
     if !ctx.approval("pay", "Pay?").await?.approved {
         return Ok(0);
@@ -314,7 +314,7 @@ async fn pays(ctx: Ctx, (): ()) -> Result<u64> {
     ctx.task("pay", &()).await
 }
 
-/// Z8: whatever of it is in the copy, and wherever the copy ends behind the decision.
+/// Z8: whichever part of it is in the copy, and wherever the copy ends after the decision.
 #[test]
 fn a_copy_asks_again_for_what_was_approved_and_goes_on_only_then() {
     let mut world = World::new(pays, &());
@@ -338,7 +338,7 @@ fn a_copy_asks_again_for_what_was_approved_and_goes_on_only_then() {
     complete_last(&mut fork, "7");
     fork.pump().unwrap();
     assert_eq!(fork.output(), "7");
-    // What was declined stays so, and a copy of a copy asks once more.
+    // A declined approval stays declined, and a copy of a copy asks again.
     let again = world.fork("copy-2", None, true).unwrap().fork("copy-3", None, true).unwrap();
     assert_eq!(again.status(), Status::Paused);
     let mut declined = World::new(pays, &());
@@ -370,7 +370,7 @@ fn a_retry_asks_again_for_what_was_approved() {
     assert_eq!(world.output(), "7");
 }
 
-/// Z8: news do not wait for anybody, so nothing is started again behind an approval.
+/// Z8: outbox messages are not held back, so nothing is started again after an approval.
 #[test]
 fn a_child_behind_an_approval_is_not_started_again() {
     let code = |ctx: Ctx, (): ()| async move {

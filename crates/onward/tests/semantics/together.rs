@@ -310,7 +310,7 @@ fn code_that_catches_and_retries_everything_still_suspends() {
     assert_eq!(world.output(), "[3,7]");
 }
 
-/// Blocking work goes on when its step was given up, and has the attempt.
+/// Blocking work continues after its step was dropped, and holds the attempt.
 #[test]
 fn an_attempt_that_outlives_its_step_does_not_keep_the_step() {
     type Kept = Arc<Mutex<Vec<Attempt>>>;
@@ -358,7 +358,7 @@ fn a_step_that_loses_a_select_is_recorded_or_forgotten_but_never_run_again() {
     crash_and_pump(&mut world);
     fire_next(&mut world);
     crash_and_pump(&mut world);
-    assert_eq!(world.output(), "\"signal\"", "the signal stands before the step's result in the log");
+    assert_eq!(world.output(), "\"signal\"", "the signal comes before the step's result in the log");
     assert_eq!(*ran.lock().unwrap(), 1);
 }
 
@@ -372,7 +372,7 @@ enum Tie {
     SelectOfBlocks,
 }
 
-/// Two tasks are answered before anybody awaits them.
+/// Two tasks are answered before they are awaited.
 #[allow(clippy::redundant_async_block, reason = "a block hides what it awaits, and that is the point")]
 async fn tie(ctx: Ctx, (how, swapped): (Tie, bool)) -> Result<String> {
     let mut tasks = vec![ctx.task::<String>("ask", &0), ctx.task::<String>("ask", &1)];
@@ -418,7 +418,7 @@ fn of_several_that_were_answered_before_the_one_with_the_lower_index_wins_whatev
     }
 }
 
-/// An arm that goes on to its second wait is not ahead of one whose only answer came in between.
+/// An arm that reaches its second wait is not ahead of one whose only answer came in between.
 #[test]
 fn a_race_sees_the_answers_of_all_its_arms_in_the_order_of_the_log() {
     async fn two_against_one(ctx: Ctx, _: ()) -> Result<String> {
@@ -441,7 +441,7 @@ fn a_race_sees_the_answers_of_all_its_arms_in_the_order_of_the_log() {
     assert_eq!(world.output(), "\"task 1\"");
 }
 
-/// The losers have not begun to wait: nothing is asked and given up for them, and a signal that is there stays.
+/// The losers have not begun to wait: nothing is called and dropped for them, and a signal in the mailbox stays.
 #[test]
 fn the_losers_of_a_race_that_is_decided_when_it_begins_leave_nothing_behind() {
     async fn decided(ctx: Ctx, _: ()) -> Result<(u32, u32)> {
@@ -458,7 +458,7 @@ fn the_losers_of_a_race_that_is_decided_when_it_begins_leave_nothing_behind() {
     assert_eq!(count(&world, "signal_awaited"), 0);
 }
 
-/// What a run that lives long does over and over: steps that win and lose, waits that are given up.
+/// What a long run does repeatedly: steps that win and lose, waits that are dropped.
 async fn over_and_over(ctx: Ctx, rounds: u32) -> Result<u32> {
     for round in 0..rounds {
         ctx.step("plain", async || Ok::<_, Failure>(round)).await?;

@@ -1,8 +1,8 @@
-//! F25: long logs, deep trees and wide fans take work that grows with their size and no faster, and memory with a bound.
+//! F25: long logs, deep trees and wide fans need work that is linear in their size, and bounded memory.
 //!
-//! Work is counted, not timed: polls of the code, and the processor time of this process, which a busy machine does not change. Each case
-//! has a size and a quarter of it. The ordinary run has small sizes; `ONWARD_SIZES=full` (`cargo xtask torture`) has 100,000 steps, 1,000
-//! generations of children and 10,000 tasks at once.
+//! Work is counted, not timed: polls of the code, and the CPU time of this process, which a busy machine does not change. Each
+//! case has a size and a quarter of it. The ordinary run has small sizes; `ONWARD_SIZES=full` (`cargo xtask torture`) has 100,000
+//! steps, 1,000 levels of children and 10,000 tasks at once.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 
 use super::*;
 
-/// What four times the size may cost at most; what grows with the square costs sixteen times as much.
+/// Maximum cost of four times the size; quadratic growth costs sixteen times as much.
 const GROWTH_MAX: u64 = 8;
 
 fn sizes(ordinary: u32, full: u32) -> [u32; 2] {
@@ -63,7 +63,7 @@ fn with_code(builder: Builder) -> Builder {
         .threads(1)
 }
 
-/// What something took: polls of the code, milliseconds of processor time, and bytes of memory at the most.
+/// The cost of a case: polls of the code, milliseconds of CPU time, and peak memory in bytes.
 #[derive(Debug, Clone, Copy)]
 struct Work {
     polls: u64,
@@ -71,7 +71,7 @@ struct Work {
     bytes: u64,
 }
 
-/// The processor time of this process so far, in milliseconds.
+/// Returns the CPU time of this process so far, in milliseconds.
 fn cpu_ms() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
@@ -87,7 +87,7 @@ async fn measured(work: impl Future<Output = ()>) -> Work {
     Work { polls: POLLS.load(Ordering::Relaxed) - polls, cpu_ms: cpu_ms() - cpu, bytes }
 }
 
-/// `per_unit` is how often the code may be polled for each step, child or task, and how many bytes each may take.
+/// Checks that the cost is linear. `per_unit` is the maximum number of polls, and of bytes, for each step, child or task.
 #[track_caller]
 fn assert_linear(what: &str, sizes: [u32; 2], work: [Work; 2], per_unit: (u64, u64)) {
     println!("{what} {sizes:?}: {work:?}");

@@ -1,4 +1,5 @@
-//! What runs take: memory and seats while agents wait, time and memory to go on with a long conversation, memory to replay large payloads.
+//! Resources of runs: memory and slots while agents wait, time and memory to continue a long conversation, memory to replay large
+//! payloads.
 //!
 //! The memory of the whole process is measured, so one test runs at a time.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -19,17 +20,17 @@ use onward_store_embedded::EmbeddedStore;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// What is asked for as long as it is not so.
+/// Limit for waiting on a condition.
 const DEADLINE: Duration = Duration::from_secs(300);
 
-/// A line of `/proc/self/status`, in bytes.
+/// Returns a line of `/proc/self/status`, in bytes.
 fn status(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1_024
 }
 
-/// The most that was in memory since [`forget_peak`].
+/// Returns the peak memory since [`forget_peak`].
 fn peak() -> u64 {
     status("VmHWM")
 }
@@ -46,7 +47,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// Keeps something that would be noticed, and waits for a word.
+/// Holds a noticeable amount of memory, and waits for a message.
 async fn patient(ctx: AgentCtx, number: u32) -> Result<u32> {
     let large = vec![u8::try_from(number % 251).unwrap_or(0); 200_000];
     ctx.append(Role::User, &number).await?;
@@ -62,7 +63,7 @@ fn with_few_seats(directory: &Path) -> Builder {
     Onward::embedded(directory).agent("patient", patient).runs_max(16).cached_runs_max(8).threads(1)
 }
 
-/// A9: three hundred agents wait at a worker that has room for sixteen. Each would take 200 kB, if it were in memory.
+/// A9: three hundred agents wait at a worker that has room for sixteen. Each would take 200 kB in memory.
 #[test]
 fn agents_that_wait_take_no_seat_and_no_memory() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -85,7 +86,7 @@ fn agents_that_wait_take_no_seat_and_no_memory() {
         println!("{} kB for 270 agents more, {} in memory", taken / 1_000, onward.hot_runs());
         assert!(onward.hot_runs() <= 16, "{} are in memory", onward.hot_runs());
         assert!(mb(taken) < 20, "{} MB for agents that wait", mb(taken));
-        // Whoever waits is there as soon as there is a word.
+        // A waiting agent resumes as soon as there is a message.
         for number in [0, 150, 299] {
             let run = onward.run::<u32>(&format!("a{number}")).unwrap();
             run.signal("message", &number).await.unwrap();
@@ -95,7 +96,7 @@ fn agents_that_wait_take_no_seat_and_no_memory() {
     });
 }
 
-/// Says much, and then answers with how much was said.
+/// Appends many entries, and then returns their number.
 async fn talker(ctx: AgentCtx, (turns, entries): (u32, u32)) -> Result<usize> {
     ctx.turns(0u32, async |turn| {
         if turn < turns {
@@ -113,7 +114,7 @@ async fn talker(ctx: AgentCtx, (turns, entries): (u32, u32)) -> Result<usize> {
     .await
 }
 
-/// A10, scenario 55: another process goes on with a conversation of ten thousand entries, and reads all of it.
+/// A10, scenario 55: another process continues a conversation of ten thousand entries, and reads all of it.
 #[test]
 fn ten_thousand_entries_are_taken_up_in_fifty_megabytes_and_half_the_time_they_took() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -142,11 +143,11 @@ fn ten_thousand_entries_are_taken_up_in_fifty_megabytes_and_half_the_time_they_t
     });
 }
 
-/// How many payloads the log has, and how many bytes each.
+/// Number of payloads in the log, and bytes of each.
 const LOADS: u32 = 12;
 const LOAD: usize = 5_000_000;
 
-/// Fetches much, one after the other, and keeps nothing of it.
+/// Fetches large payloads, one after the other, and keeps none.
 async fn hauler(ctx: Ctx, loads: u32) -> Result<usize> {
     let mut bytes = 0;
     for number in 0..loads {
@@ -161,7 +162,7 @@ fn with_loads(url: &str) -> Builder {
     Onward::connect(url).workflow("hauler", hauler).task("load", load).threads(1)
 }
 
-/// A server over a directory, in this process.
+/// Starts a server over a directory, in this process.
 async fn server(directory: &Path) -> String {
     let store = Arc::new(EmbeddedStore::open(directory, Default::default()).unwrap());
     let runtime = Runtime::new(store, Arc::new(SystemClock), Default::default());
@@ -176,8 +177,8 @@ async fn server(directory: &Path) -> String {
     url
 }
 
-/// What the test below does, in processes of its own, so that nothing of what they take is there before or stays: the first makes the
-/// log, the second replays it.
+/// The processes of the test below, so that its memory is measured without other tests: the first one creates the log, the second
+/// one replays it.
 #[test]
 fn the_hauler_itself() {
     let (Ok(part), Ok(directory)) = (std::env::var("HAULER_PART"), std::env::var("HAULER_DIRECTORY")) else { return };
@@ -199,8 +200,8 @@ fn the_hauler_itself() {
     });
 }
 
-/// Scenario 55: another worker replays a log with payloads of five megabytes. It reads the log a few records at a time: worker and server
-/// together take less than three times as much.
+/// Scenario 55: another worker replays a log with payloads of five megabytes. It reads the log a few records at a time: worker
+/// and server together need less than three times as much.
 #[test]
 fn large_payloads_are_replayed_over_a_server_in_less_than_three_times_their_memory() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! A collector: the official messages over a real listener.
+//! An OpenTelemetry collector: the official messages over a real listener.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,11 +9,11 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status};
 
-/// A span as it arrived.
+/// A received span.
 #[derive(Debug, Clone)]
 pub struct Told {
     pub service: String,
-    /// The header `x-key` that came with it.
+    /// The header `x-key` of its request.
     pub key: Option<String>,
     pub trace_id: Vec<u8>,
     pub span_id: Vec<u8>,
@@ -21,7 +21,7 @@ pub struct Told {
     pub name: String,
     pub start: u64,
     pub end: u64,
-    /// The message of its status, where that is an error.
+    /// The message of an error status.
     pub failed: Option<String>,
 }
 
@@ -74,11 +74,11 @@ impl Collector {
         self.told.lock().unwrap().clone()
     }
 
-    /// Waits until a span of this name has come.
+    /// Waits until a span with this name has arrived.
     pub async fn until(&self, name: &str) {
         let deadline = tokio::time::Instant::now() + super::DEADLINE;
         while !self.told().iter().any(|span| span.name == name) {
-            assert!(tokio::time::Instant::now() < deadline, "{name} does not come");
+            assert!(tokio::time::Instant::now() < deadline, "{name} does not arrive");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }

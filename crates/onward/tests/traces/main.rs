@@ -1,4 +1,4 @@
-//! Spans as a collector gets them: a real receiver with the official messages, workers over a real server.
+//! Spans as a collector receives them: a real receiver with the official messages, workers over a real server.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod collector;
@@ -18,10 +18,10 @@ use collector::{Collector, Told};
 
 const CALLER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-/// How long anything may take that happens by itself.
+/// Limit for anything that happens in the background.
 const DEADLINE: Duration = Duration::from_secs(300);
 
-/// The contexts that user code saw, by where it saw them.
+/// The trace contexts that user code saw, and where.
 type Seen = Arc<Mutex<Vec<(&'static str, TraceContext)>>>;
 
 fn see(seen: &Seen, what: &'static str, context: Option<TraceContext>) {
@@ -50,7 +50,7 @@ async fn kid(_: Ctx, n: u32) -> Result<u32> {
     Ok(n + 1)
 }
 
-/// A server in memory, and where it is.
+/// Starts a server in memory and returns its address.
 async fn server() -> (Runtime, onward_runtime::Background, String) {
     let clock = Arc::new(SystemClock);
     let runtime = Runtime::new(Arc::new(MemoryStore::new(clock.clone())), clock, onward_runtime::Options::default());
@@ -63,7 +63,7 @@ async fn server() -> (Runtime, onward_runtime::Background, String) {
     (runtime, background, address)
 }
 
-/// Starts a run as a program would that knows HTTP and traces.
+/// Starts a run over HTTP with a `traceparent` header.
 async fn post(address: &str, body: &str) {
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
     let request = format!(
@@ -82,10 +82,10 @@ fn one<'a>(told: &'a [Told], name: &str) -> &'a Told {
     found[0]
 }
 
-/// SP1: no id twice, one trace, and no span ends before it begins.
+/// SP1: span ids are unique, all spans are in one trace, and no span ends before it begins.
 fn check(told: &[Told], caller: TraceContext) {
     let ids: BTreeSet<&[u8]> = told.iter().map(|span| &span.span_id[..]).collect();
-    assert_eq!(ids.len(), told.len(), "no span is told twice: {:?}", told.iter().map(|span| &span.name).collect::<Vec<_>>());
+    assert_eq!(ids.len(), told.len(), "no span is sent twice: {:?}", told.iter().map(|span| &span.name).collect::<Vec<_>>());
     for span in told {
         assert_eq!(span.trace_id, caller.trace_id, "{}", span.name);
         assert!(span.start <= span.end && span.start > 0, "{}", span.name);
@@ -134,7 +134,7 @@ async fn a_trace_goes_from_the_caller_through_the_run_to_its_steps_tasks_and_chi
     assert_eq!(one(&told, "activation kid").parent, child.span_id);
     assert!(told.iter().all(|span| span.key.as_deref() == Some("secret")), "headers go along");
 
-    // What user code was given is where its own spans belong.
+    // The context that user code got is the parent of its own spans.
     for (what, context) in seen.lock().unwrap().iter() {
         let span = match *what {
             "run" => run,
@@ -156,7 +156,7 @@ async fn slow(ctx: Ctx, (): ()) -> Result<u32> {
     Ok(one + two)
 }
 
-/// SP1: what was told before a crash is not told again by the replay after it, and the ids fit together.
+/// SP1: spans sent before a crash are not sent again by the replay after it, and their ids match.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replay_tells_nothing_twice() {
     let collector = Collector::start().await;
@@ -168,7 +168,7 @@ async fn a_replay_tells_nothing_twice() {
     };
     let first = engine(Duration::from_secs(1)).await;
     let run: RunHandle<u32> = first.start("slow", &()).id("s").trace(CALLER).await.unwrap();
-    // SP3: while the run is open, nothing that was told hangs in the air.
+    // SP3: while the run is open, every sent span has its parent.
     collector.until("step once").await;
     check(&collector.told(), TraceContext::parse(CALLER).unwrap());
     one(&collector.told(), "run slow");
@@ -188,9 +188,9 @@ async fn a_replay_tells_nothing_twice() {
     let (root, end) = (one(&told, "run slow"), one(&told, "end slow"));
     assert_eq!(root.parent, caller.span_id);
     assert_eq!(end.parent, root.span_id);
-    assert!(end.end > root.end, "the end is told with the whole time of the run");
+    assert!(end.end > root.end, "the end span covers the whole run");
     let failed = one(&told, "step fails");
-    assert_eq!(failed.failed.as_deref(), Some("sour"), "the code of a failure is told, its message is not");
+    assert_eq!(failed.failed.as_deref(), Some("sour"), "the code of a failure is sent, its message is not");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -209,7 +209,7 @@ async fn what_the_caller_does_not_want_sampled_is_not_told() {
     assert!(one(&told, "run kid").parent.is_empty());
 }
 
-/// SP2, and a collector that is not there harms nobody.
+/// SP2, and an unreachable collector does no harm.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn runs_do_not_need_a_collector() {
     async fn look(ctx: Ctx, (): ()) -> Result<bool> {
@@ -217,7 +217,7 @@ async fn runs_do_not_need_a_collector() {
     }
     let onward = Onward::in_memory().workflow("look", look).start().await.unwrap();
     let run: RunHandle<bool> = onward.start("look", &()).await.unwrap();
-    assert!(!run.result().await.unwrap(), "nobody asked for traces");
+    assert!(!run.result().await.unwrap(), "tracing is off");
     let onward = Onward::in_memory().otlp(Otlp::to("http://127.0.0.1:9")).workflow("look", look).start().await.unwrap();
     let run: RunHandle<bool> = onward.start("look", &()).await.unwrap();
     assert!(tokio::time::timeout(DEADLINE, run.result()).await.unwrap().unwrap());

@@ -1,4 +1,4 @@
-//! A tool that a person has to allow, and a summary in the place of what was said until then.
+//! A tool that needs an approval, and a summary that replaces the conversation before it.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::conversation::{Till, asked, awaits, with_model};
 use super::stage::{Actor, insist};
 use super::{Left, Story};
 
-/// Four answers: what to pay, that it is paid, the summary, and goodbye.
+/// Gets four answers: the payment, its confirmation, the summary, and goodbye.
 async fn cashier(ctx: AgentCtx, first: String) -> Result<u32> {
     ctx.append(Role::User, &first).await?;
     ctx.turns(0u32, async |turn| {

@@ -1,4 +1,4 @@
-//! A conversation of three turns, with tools that work at the same time and a word in between.
+//! A conversation of three turns, with concurrent tools and a message in between.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::stage::{Actor, insist};
 use super::{Left, Story};
 
-/// Three answers: the first asks for tools, and whoever works on them has something to say meanwhile.
+/// Gets three answers: the first calls tools, and a message arrives while they run.
 async fn conversation(ctx: AgentCtx, first: String) -> Result<u32> {
     ctx.append(Role::User, &first).await?;
     ctx.turns(0u32, async |turn| {
@@ -39,7 +39,7 @@ pub struct Amount {
     cents: u64,
 }
 
-/// The world outside: what was paid, by the key of the payment.
+/// The environment: payments by their idempotency key.
 #[derive(Clone, Default)]
 pub struct Till {
     paid: Arc<Mutex<BTreeSet<String>>>,
@@ -60,17 +60,17 @@ impl Till {
     }
 }
 
-/// What the model was asked, in that order.
+/// Returns the requests to the model, in order.
 pub fn asked(model: &ScriptedModel) -> Vec<String> {
     model.requests().into_iter().map(|request| request.body.to_string()).collect()
 }
 
-/// The builder with this model, as `m`.
+/// Adds this model, as `m`.
 pub fn with_model(builder: Builder, model: &ScriptedModel) -> Builder {
     builder.model("m", &Provider::openai(&format!("{}/v1", model.url()), None).unwrap())
 }
 
-/// Whether the run waits for such a signal.
+/// Returns whether the run waits for such a signal.
 pub fn awaits(view: &RunView, signal: &str) -> bool {
     view.awaiting.iter().any(|awaited| awaited.name.as_ref().is_some_and(|name| name.as_str() == signal))
 }
@@ -88,7 +88,7 @@ impl Conversation {
         let look = move |_: Amount| {
             let client = client.lock().unwrap().clone().unwrap();
             async move {
-                // Steering: said while the tools work, and always before this one has answered.
+                // Steering: sent while the tools run, and always before this one has answered.
                 let run = client.run::<u32>("c").unwrap();
                 insist(|| run.signal_once("message", "and be quick", "steering")).await;
                 Ok::<_, Failure>("it is there")

@@ -1,4 +1,5 @@
-//! A ready-made agent whose model lets another agent work: the tool is a run of its own, with a model and a tool, in another process.
+//! A ready-made agent whose model delegates to another agent: the tool is a run of its own, with a model and a tool, in another
+//! process.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use super::conversation::{Till, asked, with_model};
 use super::stage::{Actor, insist};
 use super::{Left, Story};
 
-/// Does what it is given, with tools.
+/// Executes its task with tools.
 async fn clerk(ctx: AgentCtx, task: String) -> Result<String> {
     ctx.append(Role::User, &task).await?;
     let tools = ctx.dep::<Tools>();

@@ -1,4 +1,4 @@
-//! A process's view of a store, which dies with the process at a chosen call: nothing that follows is ever answered.
+//! The store of one process, which dies with the process at a chosen call: no later call gets a response.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -19,10 +19,10 @@ use tokio::sync::watch;
 
 use super::link::Bell;
 
-/// Where the process dies: at which of its calls, and whether the store has done what it was asked for.
+/// The point at which the process dies: at which of its calls, and whether the store has executed that call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Death {
-    /// Counted among the calls of this operation alone; otherwise among all steps.
+    /// Counts the calls of this operation alone; otherwise all steps.
     pub among: Option<&'static str>,
     pub at: u64,
     pub is_done: bool,
@@ -34,10 +34,10 @@ impl Death {
     }
 }
 
-/// What all processes of a stage tell whoever judges the story.
+/// What all processes of a test report to its oracle.
 #[derive(Default)]
 pub struct Seen {
-    /// How often a task was taken from somebody or given back before it was done.
+    /// How often a task was lost or given back before it was done.
     losses: AtomicU64,
     /// Rings at every step of the server.
     pub bell: Bell,
@@ -55,12 +55,12 @@ pub struct DyingStore(Arc<Process>);
 struct Process {
     store: Arc<dyn Store>,
     death: Option<Death>,
-    /// How many steps it has made.
+    /// Number of steps so far.
     steps: AtomicU64,
-    /// How many calls that are no steps, by operation.
+    /// Number of calls that are not steps, by operation.
     others: Mutex<BTreeMap<&'static str, u64>>,
     is_dead: watch::Sender<bool>,
-    /// The store knows the process: one that dies before is missed only after the default session.
+    /// The store has a session of the process: without one, its death is noticed only after the default session timeout.
     is_known: watch::Sender<bool>,
     seen: Arc<Seen>,
 }
@@ -72,22 +72,22 @@ impl DyingStore {
         DyingStore(Arc::new(Process { store, death, steps, others, is_dead, is_known, seen }))
     }
 
-    /// How many steps it has made.
+    /// Returns the number of steps so far.
     pub fn steps(&self) -> u64 {
         self.0.steps.load(Ordering::SeqCst)
     }
 
-    /// How many other calls it has made, by operation.
+    /// Returns the number of other calls, by operation.
     pub fn others(&self) -> BTreeMap<&'static str, u64> {
         self.0.others.lock().unwrap().clone()
     }
 
-    /// Waits for its end.
+    /// Waits for its death.
     pub async fn died(&self) {
         drop(self.0.is_dead.subscribe().wait_for(|is_dead| *is_dead).await);
     }
 
-    /// A call that may be the last one. `matters` says so of its answer: to claim nothing is no step.
+    /// Makes a call that may be the last one. `matters` decides by its result whether it is a step: an empty claim is none.
     fn step<T: Send + 'static>(
         &self,
         call: StoreFuture<'static, T>,
@@ -100,7 +100,7 @@ impl DyingStore {
                 process.known().await;
             }
             process.seen.bell.ring(false);
-            // To die before a call is to have died after the one before it, but for the work in between.
+            // Dying before a call equals dying after the previous one, except for the work in between.
             if process.death == Some(Death::step(process.steps.load(Ordering::SeqCst), false)) {
                 return process.die().await;
             }
@@ -117,7 +117,7 @@ impl DyingStore {
         })
     }
 
-    /// Reads, and what time does anyway: how often is not the same each time, so they are counted by themselves.
+    /// Makes a read or a periodic call: their number varies, so they are counted separately.
     fn other<T: Send + 'static>(&self, name: &'static str, call: StoreFuture<'static, T>) -> StoreFuture<'static, T> {
         let process = self.0.clone();
         Box::pin(async move {

@@ -1,4 +1,5 @@
-//! A run and the child that it has spawned, in another process: they talk over turns of both, and the child's result comes last.
+//! A run and a child that it spawned, in another process: they exchange messages over turns of both, and the child's result comes
+//! last.
 
 use std::future::ready;
 
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::stage::{Actor, insist};
 use super::{Left, Story};
 
-/// What the child is told, one after the other, each when it has answered the one before.
+/// Messages to the child, each sent when the previous one was answered.
 const WORDS: [&str; 3] = ["one", "two", "end"];
 
 #[derive(Default, Serialize, Deserialize)]

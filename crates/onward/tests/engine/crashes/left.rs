@@ -1,4 +1,4 @@
-//! What is left when a story is over: what the logs say, what the ledger says, and what the model was asked. The three must agree.
+//! The final state of a test: the logs, the ledger, and the requests to the model. The three must agree.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use onward_core::spend::{Spend, SpendTotals, charges};
 use onward_core::task::MODEL_CALL;
 use onward_core::{Index, Place, Record, RunHead, Timestamp};
 
-/// Equal, whoever dies when.
+/// Equal whichever process dies, and when.
 #[derive(Debug, PartialEq)]
 pub struct Left {
-    /// All runs there are, by their kinds: what was spawned has another name each time.
+    /// All runs by their kinds: ids of spawned runs differ.
     pub runs: Vec<LeftRun>,
-    /// What the model was asked, each thing once.
+    /// Requests to the model, without repetitions.
     pub asked: Vec<String>,
     pub paid: usize,
 }
@@ -26,13 +26,13 @@ pub struct Left {
 pub struct LeftRun {
     pub kind: String,
     pub status: Status,
-    /// Names the whole conversation.
+    /// Identifies the whole conversation.
     pub leaf: Option<String>,
     pub entries: usize,
     pub tasks: Vec<LeftTask>,
-    /// The signals, in the order in which they came.
+    /// The signals, in the order of arrival.
     pub heard: Vec<String>,
-    /// What was decided, likewise.
+    /// The decisions, likewise.
     pub decided: Vec<(bool, String)>,
     pub abandoned: usize,
 }
@@ -45,20 +45,20 @@ pub struct LeftTask {
     pub kind: String,
     pub input: String,
     pub output: String,
-    /// What the attempt has cost that brought the result.
+    /// The cost of the attempt that brought the result.
     pub spent: Vec<Spend>,
 }
 
-/// A call of a model, and all attempts at it.
+/// A model call, and all its attempts.
 #[derive(Debug, Default)]
 struct Call {
     began: Vec<Timestamp>,
     ended: Vec<TaskAttemptEnded>,
-    /// What the attempt has cost that brought the answer.
+    /// The cost of the attempt that brought the answer.
     spent: Option<Vec<Spend>>,
 }
 
-/// What the logs say of all runs.
+/// The content of the logs of all runs.
 #[derive(Default)]
 struct Read {
     runs: Vec<LeftRun>,
@@ -67,7 +67,7 @@ struct Read {
     rows: [BTreeMap<String, LedgerSum>; 4],
 }
 
-/// Reads everything, until it was read at one moment: a worker that was taken for lost may have a late word to say.
+/// Reads everything, until it was read in one consistent state: a worker that counts as lost may still report.
 pub async fn look(client: &Onward) -> Result<(Vec<LeftRun>, Calls), onward::Error> {
     loop {
         let heads = client.list_runs(RunQuery::default()).await?.runs;
@@ -120,7 +120,7 @@ impl Read {
                 match event {
                     Event::TaskScheduled(event) => drop(open.insert(event.place.clone(), event)),
                     Event::TaskAttempted(event) if event.stands_as.is_some() => {
-                        assert!(open.contains_key(&event.place), "nobody asks again what was answered: {event:?}");
+                        assert!(open.contains_key(&event.place), "an answered call is not attempted again: {event:?}");
                         let call = calls.entry((generation, event.place.clone())).or_default();
                         call.began.extend(event.began_at);
                     }
@@ -132,7 +132,7 @@ impl Read {
                     Event::TaskCompleted(event) => {
                         let scheduled = open.remove(&event.place).expect("a task has one result");
                         let (kind, place) = (scheduled.kind.to_string(), event.place.clone());
-                        // What an attempt has cost and what came of it are one write.
+                        // The cost of an attempt and its outcome are one write.
                         let brought = last_ended.filter(|(at, ended)| at.plus(1) == index && ended.place == place);
                         let spent = brought.map_or(Vec::new(), |(_, ended)| anywhere(&ended.spend));
                         if kind.starts_with(MODEL_CALL) {
@@ -145,7 +145,7 @@ impl Read {
                     }
                     Event::SignalReceived(event) => heard.push(text(&event.payload)),
                     Event::ApprovalDecided(event) => decided.push((event.approved, event.decision_id.clone())),
-                    // What a branch leaves depends on when it was asked for.
+                    // What a branch abandons depends on when it was requested.
                     Event::SegmentAbandoned(event) if event.divergence.asked.starts_with("a branch from ") => {}
                     Event::SegmentAbandoned(_) => abandoned += 1,
                     _ => {}
@@ -178,7 +178,7 @@ impl Read {
     }
 }
 
-/// Each story has a model server of its own: its address does not count.
+/// Removes the address of the model server, which differs for each test.
 fn anywhere(lines: &[Spend]) -> Vec<Spend> {
     lines.iter().cloned().map(|line| line.by("")).collect()
 }
@@ -187,14 +187,14 @@ fn text(payload: &Payload) -> String {
     String::from_utf8_lossy(payload.data()).into_owned()
 }
 
-/// All calls of models, in the order in which they began: each begins when the one before is answered.
+/// All model calls, in the order of their start: each begins when the previous one is answered.
 #[derive(Debug)]
 pub struct Calls(Vec<Call>);
 
 impl Calls {
-    /// Compares them with what the model was asked, request by request. Returns each thing that it was asked once.
+    /// Compares them with the requests to the model, one by one. Returns the requests without repetitions.
     ///
-    /// An attempt is in the ledger before anybody asks, so one whose worker died in between stands there without a request.
+    /// An attempt is in the ledger before its request is sent, so one whose worker died in between is there without a request.
     pub fn check(&self, answers: u64, requests: &[String], losses: u64) -> Vec<String> {
         let Calls(calls) = self;
         let mut asked: Vec<String> = Vec::new();

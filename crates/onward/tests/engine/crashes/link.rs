@@ -1,4 +1,4 @@
-//! How a worker dies that has no store of its own, but a server: its connections are cut while the server is at a chosen call.
+//! Death of a worker that has no store, but a server: its connections are cut while the server is at a chosen call.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::dying::Death;
 
-/// Everything that one life of a worker says to its server and hears from it.
+/// The connections between one incarnation of a worker and its server.
 pub struct Link {
     address: SocketAddr,
     carrying: JoinHandle<()>,
@@ -55,7 +55,7 @@ impl Drop for Link {
     }
 }
 
-/// Counts the steps of the server over all its lives, and cuts links at those that were chosen.
+/// Counts the steps of the server over all its incarnations, and cuts links at chosen ones.
 #[derive(Default)]
 pub struct Bell {
     steps: AtomicU64,
@@ -63,7 +63,7 @@ pub struct Bell {
 }
 
 impl Bell {
-    /// The link is cut at so many steps of the server from now on.
+    /// Cuts the link after so many further steps of the server.
     pub fn cut(&self, link: Arc<Link>, death: Death) {
         let at = death.at + self.steps.load(Ordering::SeqCst);
         self.waiting.lock().unwrap().push((Death { at, ..death }, link));

@@ -1,8 +1,7 @@
-//! The crash matrix of agents: stories in which one of two processes, or the server between them, dies before or after every store call,
-//! once or twice. The conversations, the tasks with their results, what runs said to each other and what the tools did equal those of a
-//! story in which nobody dies, and so do the calls of models: what was asked, what was answered and what the answers cost. Models are asked
-//! once for each answer, but for attempts that were lost before anybody had recorded what came of them; those stand in the ledger, one for
-//! each request.
+//! The crash matrix of agents: tests in which one of two processes, or the server between them, dies before or after every store
+//! call, once or twice. The conversations, the tasks with their results, the messages between runs and the effects of the tools
+//! equal those of a test without a death, and so do the model calls: requests, answers and cost. Models get one request for each
+//! answer, except for attempts that were lost before their outcome was recorded; those are in the ledger, one for each request.
 
 mod approval;
 mod conversation;
@@ -32,40 +31,40 @@ use plans::{Chance, Counted, Plan};
 use stage::{Actor, Begun, Calls, Life, Place, Stage, insist};
 use turning::Turning;
 
-/// How long a story may take on a machine that has other things to do.
+/// Time limit of a test on a busy machine.
 const ENDS_IN: Duration = Duration::from_secs(300);
 
-/// What is played: by two processes, and by somebody outside.
+/// A scenario for two processes and a client.
 trait Story: Clone + 'static {
-    /// How often models answer when nobody dies.
+    /// Number of model answers without a death.
     const ANSWERS: u64;
 
     async fn new() -> Self;
 
-    /// What the first process has code for; the run of the story is its own.
+    /// Registers the code of the first process, which has the run of the test.
     fn first(&self, builder: Builder) -> Builder;
 
-    /// What the second process has code for.
+    /// Registers the code of the second process.
     fn second(&self, builder: Builder) -> Builder;
 
-    /// What a person does until all is over.
+    /// Acts as the client until the end.
     async fn talk(&self, client: &Onward, first: &Actor);
 
-    /// What models were asked, in that order.
+    /// Returns the requests to models, in order.
     fn asked(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// How many payments there were in the world outside.
+    /// Returns the number of payments in the environment.
     fn paid(&self) -> usize {
         0
     }
 
-    /// What must be left when nobody dies.
+    /// Checks the final state without a death.
     fn judge(left: &Left);
 }
 
-/// How a story was played.
+/// The result of one execution.
 struct Played {
     left: Left,
     /// Of the two processes and the server.
@@ -73,7 +72,7 @@ struct Played {
     deaths: u32,
 }
 
-/// One of the processes.
+/// Creates one of the processes.
 fn actor(stage: &Stage, deaths: &[Death], code: impl Fn(Builder) -> Builder + Clone + 'static) -> Actor {
     let place = stage.clone();
     let begin = move |death| -> Begun {
@@ -94,7 +93,7 @@ async fn begin(builder: Builder) -> Onward {
     builder.start().await.unwrap()
 }
 
-/// Plays the story once.
+/// Executes the scenario once.
 async fn play<S: Story>(stage: Stage, plan: Plan) -> Played {
     let lost_before = stage.seen.losses();
     let story = S::new().await;
@@ -127,7 +126,7 @@ async fn play<S: Story>(stage: Stage, plan: Plan) -> Played {
     Played { left, calls: actors.map(|actor| actor.map_or(Calls::default(), Actor::calls)), deaths }
 }
 
-/// Plays every plan on a stage of its own, several at a time, and compares.
+/// Executes every plan on a separate stage, several at a time, and compares.
 async fn matrix<S: Story>(chance: &Chance, plans: Vec<Plan>, stage: impl Fn() -> Stage) {
     let first = stage();
     let at_once = first.at_once();
@@ -152,14 +151,14 @@ async fn matrix<S: Story>(chance: &Chance, plans: Vec<Plan>, stage: impl Fn() ->
     futures::future::join_all((0..at_once).map(player)).await;
     let [planned, deaths] = [planned, deaths].map(AtomicU32::into_inner);
     println!("{deaths} of {planned} deaths");
-    // As a rule nine of ten happen. On a busy machine leases expire while the calls are counted, and there are more of them than in the
-    // stories that follow; and of a small sample more may fail to happen by chance.
+    // Usually nine of ten happen. On a busy machine leases expire while the calls are counted, which makes more calls than later
+    // executions have; and in a small sample more may fail to happen by chance.
     assert!(deaths * 3 >= planned, "only {deaths} of the {planned} deaths happen");
 }
 
-/// What is called when nobody dies.
+/// Counts the calls without a death.
 async fn counted<S: Story>(stage: impl Fn() -> Stage) -> Counted {
-    // Who carries news from run to run is not the same each time: the fewest calls count, so that most deaths happen.
+    // Which process dispatches outbox messages varies: the smaller number counts, so that most deaths happen.
     let Played { left, mut calls, .. } = play::<S>(stage(), Plan::default()).await;
     for (calls, other) in calls.iter_mut().zip(play::<S>(stage(), Plan::default()).await.calls) {
         calls.steps = calls.steps.min(other.steps);
@@ -174,7 +173,7 @@ async fn counted<S: Story>(stage: impl Fn() -> Stage) -> Counted {
     Counted { calls }
 }
 
-/// Every single death, and some of the doubles.
+/// Executes every single death, and some of the doubles.
 async fn singles_and_doubles<S: Story>(doubles: u64, stage: impl Fn() -> Stage) {
     let mut chance = Chance::new();
     let counted = counted::<S>(&stage).await;
@@ -183,7 +182,7 @@ async fn singles_and_doubles<S: Story>(doubles: u64, stage: impl Fn() -> Stage) 
     matrix::<S>(&chance, plans, stage).await;
 }
 
-/// Some of the single deaths, and some of the doubles.
+/// Executes some of the single deaths, and some of the doubles.
 async fn some<S: Story>(singles: u64, doubles: u64, stage: impl Fn() -> Stage) {
     let mut chance = Chance::new();
     let counted = counted::<S>(&stage).await;
@@ -200,7 +199,7 @@ fn served_in_memory() -> Stage {
     Stage::served(Place::memory())
 }
 
-/// Scenario 49: also between a call of a tool and its result.
+/// Scenario 49: also between a tool call and its result.
 #[tokio::test(flavor = "multi_thread")]
 async fn either_process_may_die_anywhere_once_or_twice() {
     singles_and_doubles::<Conversation>(100, in_memory).await;
@@ -217,7 +216,7 @@ async fn either_process_may_die_over_a_directory() {
     singles_and_doubles::<Conversation>(16, stage).await;
 }
 
-/// Also at what is asked for again and again, and changes nothing.
+/// Also at periodic calls that change nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_may_die_at_calls_that_are_no_steps() {
     let mut chance = Chance::new();

@@ -1,11 +1,11 @@
-//! Who dies where: every place, every two places, or some of them.
+//! Plans of deaths: every point, every pair of points, or some of them.
 
 use std::time::{Duration, Instant, SystemTime};
 
 use super::dying::Death;
 use super::stage::Calls;
 
-/// One death after the other.
+/// A sequence of deaths.
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
     pub first: Vec<Death>,
@@ -35,8 +35,8 @@ impl Plan {
     }
 }
 
-/// The calls of a story in which nobody dies: of the two processes and of the server. Where there is a server, the processes die while it
-/// is at its calls.
+/// The calls of a test without a death: of the two processes and of the server. With a server, the processes die while it is at
+/// its calls.
 #[derive(Debug)]
 pub struct Counted {
     pub calls: [Calls; 3],
@@ -55,7 +55,7 @@ impl Counted {
         }
     }
 
-    /// Whoever there is.
+    /// Returns all processes, with the server if there is one.
     fn all(&self) -> &'static [Who] {
         if self.has_server() { &[Who::First, Who::Second, Who::Server] } else { &[Who::First, Who::Second] }
     }
@@ -64,24 +64,24 @@ impl Counted {
         deaths(self.steps(who)).map(|death| Plan::default().with(who, death)).collect()
     }
 
-    /// Those who open the store die once, before or after each of their steps.
+    /// Plans one death of each process that opens the store, before or after each of its steps.
     pub fn singles(&self) -> Vec<Plan> {
         let mortal = self.all().iter().filter(|who| !self.has_server() || **who == Who::Server);
         mortal.flat_map(|who| self.singles_of(*who)).collect()
     }
 
-    /// Workers of the server die once, before or after each of its steps.
+    /// Plans one death of each worker of the server, before or after each step of the server.
     pub fn singles_beside_the_server(&self) -> Vec<Plan> {
         [Who::First, Who::Second].into_iter().flat_map(|who| self.singles_of(who)).collect()
     }
 
-    /// Every two deaths, of one or of two.
+    /// Plans every pair of deaths, of one process or of two.
     pub fn doubles(&self) -> Vec<Plan> {
         let mut plans = Vec::new();
         for (position, &who) in self.all().iter().enumerate() {
             for first in deaths(self.steps(who)) {
                 let plan = Plan::default().with(who, first);
-                // A second life has about as many steps before it as the first one left.
+                // A second incarnation has about as many steps as the first one left.
                 plans.extend(deaths(self.steps(who) - first.at).map(|second| plan.clone().with(who, second)));
                 for &other in &self.all()[position + 1..] {
                     plans.extend(deaths(self.steps(other)).map(|second| plan.clone().with(other, second)));
@@ -91,7 +91,7 @@ impl Counted {
         plans
     }
 
-    /// The first calls of every operation that is no step: reads, and what time does anyway.
+    /// Plans deaths at the first calls of every operation that is not a step: reads and periodic calls.
     pub fn singles_of_others(&self) -> Vec<Plan> {
         let mut plans = Vec::new();
         for (who, calls) in [Who::First, Who::Second, Who::Server].into_iter().zip(&self.calls) {
@@ -108,8 +108,8 @@ fn deaths(steps: u64) -> impl Iterator<Item = Death> {
     (0..steps).flat_map(|at| [false, true].map(|is_done| Death::step(at, is_done)))
 }
 
-/// Another one each time; `ONWARD_SEED` plays one again, `ONWARD_CASES` more of them. `ONWARD_TORTURE_MINUTES` plays all of them, as long as
-/// there is time, from where `ONWARD_TORTURE_SEED` says.
+/// A random choice; `ONWARD_SEED` repeats one, `ONWARD_CASES` sets their number. `ONWARD_TORTURE_MINUTES` executes all plans
+/// while there is time, starting from `ONWARD_TORTURE_SEED`.
 pub struct Chance {
     seed: u64,
     cases: Option<u64>,
@@ -133,7 +133,7 @@ impl Chance {
         self.seed % limit
     }
 
-    /// So many of the plans, in no order; all of them if there is time.
+    /// Returns so many of the plans in random order; all of them if there is a time limit.
     pub fn some(&mut self, usual: u64, mut plans: Vec<Plan>) -> Vec<Plan> {
         let all = plans.len() as u64;
         let cases = if self.until.is_some() { all } else { self.cases.unwrap_or(usual).min(all) };

@@ -1,5 +1,5 @@
-//! Where the processes of a story live: on a store that all of them open, or behind a server that has it. Each dies as planned, and
-//! is followed by another of its kind.
+//! The environment of the processes: on a store that all of them open, or behind a server that has it. Each dies as planned, and
+//! a new one replaces it.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -22,22 +22,22 @@ use super::dying::{Death, DyingStore, Seen};
 use super::link::Link;
 use crate::site::eventually;
 
-/// How long somebody is waited for who may have died.
+/// Time limit for a response of a process that may have died.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long a process may be silent: long enough for a busy machine, where workers that are taken for lost again and again end in a task
-/// that nobody is given any more; short enough to wait for.
+/// Session timeout of a process: long enough for a busy machine, where workers that count as lost too often leave a task in
+/// quarantine; short enough to wait for.
 const LEASE: Duration = Duration::from_millis(1_000);
 
-/// What outlives every process.
+/// The storage, which outlives every process.
 pub enum Place {
-    /// One store that is shared, as if each process had opened it.
+    /// One shared store, as if each process had opened it.
     Memory(Arc<MemoryStore>),
     /// The same, on a disk.
     Kept(Arc<EmbeddedStore>),
-    /// A directory that each life of the only process opens anew.
+    /// A directory that each incarnation of the only process opens again.
     Directory(tempfile::TempDir),
-    /// A database that each process connects to by itself.
+    /// A database that each process connects to.
     Database(Arc<Database<'static>>),
 }
 
@@ -54,7 +54,7 @@ impl Place {
         Place::Database(Arc::new(Cluster::shared().database(None).unwrap()))
     }
 
-    /// The store as a new process has it, and the clock that judges it.
+    /// Returns the store as a new process opens it, and its clock.
     async fn open(&self) -> (Arc<dyn Store>, Arc<dyn Clock>) {
         let system: Arc<dyn Clock> = Arc::new(SystemClock);
         match self {
@@ -78,48 +78,48 @@ impl Place {
     }
 }
 
-/// A place, and whether there is a server in between.
+/// The storage, and whether there is a server in between.
 #[derive(Clone)]
 pub struct Stage {
     place: Arc<Place>,
-    /// The door of the server, which outlives it: nobody else gets its port while the server is dead.
+    /// The listener of the server, which outlives it: no other process gets its port while the server is dead.
     server: Option<Arc<TcpListener>>,
-    /// Stories that are played at the same time in one place do not see each other.
+    /// Tests that share the storage do not see each other.
     namespace: Namespace,
     pub seen: Arc<Seen>,
 }
 
 impl Stage {
-    /// Every process opens the store.
+    /// Creates a stage on which every process opens the store.
     pub fn apart(place: Place) -> Stage {
         Stage { place: Arc::new(place), server: None, namespace: Namespace::default(), seen: Arc::default() }
     }
 
-    /// Every process is connected to a server, which alone opens the store.
+    /// Creates a stage on which every process is connected to a server, which alone opens the store.
     pub fn served(place: Place) -> Stage {
         let door = TcpListener::bind("127.0.0.1:0").unwrap();
         door.set_nonblocking(true).unwrap();
         Stage { place: Arc::new(place), server: Some(Arc::new(door)), namespace: Namespace::default(), seen: Arc::default() }
     }
 
-    /// The same place, where nobody has been.
+    /// Returns the same storage with an unused namespace.
     pub fn elsewhere(&self) -> Stage {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let namespace = Namespace::new(format!("stage-{}", COUNT.fetch_add(1, Ordering::SeqCst))).unwrap();
         Stage { namespace, ..self.clone() }
     }
 
-    /// How many stories are played at a time: mostly they wait until somebody is missed.
+    /// Returns how many tests run at the same time: mostly they wait for a session timeout.
     pub fn at_once(&self) -> usize {
         if matches!(*self.place, Place::Database(_)) { 6 } else { 10 }
     }
 
-    /// Whether everything is seen that becomes of a task: elsewhere a call is carried out also if its caller dies before it is answered.
+    /// Returns whether all losses of tasks are observed: other stores execute a call even if its caller dies before the response.
     pub fn sees_all(&self) -> bool {
         matches!(*self.place, Place::Memory(_))
     }
 
-    /// Where the runs stand, for somebody who wonders.
+    /// Renders the state of the runs, for debugging.
     pub async fn show(&self) -> String {
         let (store, _) = self.place.open().await;
         let tasks = store.list_tasks(TaskQuery { namespace: self.namespace.clone(), ..TaskQuery::default() }).await.unwrap();
@@ -133,7 +133,7 @@ impl Stage {
         shown
     }
 
-    /// What a process builds its engine with, and how it dies.
+    /// Returns the builder of a process, and how the process dies.
     pub async fn builder(&self, death: Option<Death>) -> (Builder, Mortal) {
         if let Some(door) = &self.server {
             let server = door.local_addr().unwrap();
@@ -148,7 +148,7 @@ impl Stage {
         (builder.namespace(self.namespace.as_str()), Mortal::Stored(dying))
     }
 
-    /// The server, where there is one.
+    /// Returns the server, if there is one.
     pub fn server(&self, deaths: Vec<Death>) -> Option<Actor> {
         let door = self.server.clone()?;
         let (place, seen) = (self.place.clone(), self.seen.clone());
@@ -185,7 +185,7 @@ impl Threads {
         Threads(Some((runtime, threads)))
     }
 
-    /// Ends everything that they are at, wherever that is.
+    /// Ends all their work, at whatever point it is.
     async fn end(mut self) {
         let (runtime, threads) = self.0.take().expect("they live");
         drop(runtime);
@@ -202,14 +202,14 @@ impl Drop for Threads {
     }
 }
 
-/// By what a process dies.
+/// The cause of a process's death.
 #[derive(Clone, Default)]
 pub enum Mortal {
     #[default]
     Never,
-    /// By the store that it has opened.
+    /// The store that it has opened.
     Stored(DyingStore),
-    /// By its connections to the server.
+    /// Its connections to the server.
     Linked(Arc<Link>),
 }
 
@@ -227,9 +227,9 @@ impl Mortal {
     }
 }
 
-/// One life of a process.
+/// One incarnation of a process.
 pub struct Life {
-    /// Not there if it is no worker, or died while it began.
+    /// Missing if it is not a worker, or died at its start.
     pub engine: Option<Onward>,
     pub mortal: Mortal,
     pub threads: Option<Threads>,
@@ -237,7 +237,7 @@ pub struct Life {
 
 pub type Begun = Pin<Box<dyn Future<Output = Life>>>;
 
-/// What a process asked its store for.
+/// Number of store calls of a process.
 #[derive(Debug, Clone, Default)]
 pub struct Calls {
     pub steps: u64,
@@ -245,14 +245,14 @@ pub struct Calls {
     pub others: BTreeMap<&'static str, u64>,
 }
 
-/// What it is at now, for the others to see.
+/// Its current state, for the others.
 #[derive(Clone, Default)]
 struct Now {
     engine: Option<Onward>,
     mortal: Mortal,
 }
 
-/// A process that dies as planned and is followed by another.
+/// A process that dies as planned and is replaced by another.
 pub struct Actor {
     begin: Box<dyn Fn(Option<Death>) -> Begun>,
     planned: Vec<Death>,
@@ -265,7 +265,7 @@ impl Actor {
         Actor { begin: Box::new(begin), planned, now: watch::Sender::default(), deaths: AtomicU32::new(0) }
     }
 
-    /// One life after the other, without an end.
+    /// Runs one incarnation after the other, without an end.
     pub async fn live(&self) {
         let mut planned = self.planned.iter().copied();
         loop {
@@ -285,13 +285,13 @@ impl Actor {
         self.deaths.load(Ordering::SeqCst)
     }
 
-    /// How many steps its present life has made, and how many other calls.
+    /// Returns the number of steps and other calls of its current incarnation.
     pub fn calls(&self) -> Calls {
         let now = self.now.borrow();
         now.mortal.store().map_or(Calls::default(), |store| Calls { steps: store.steps(), others: store.others() })
     }
 
-    /// The engine of its present life.
+    /// Returns the engine of its current incarnation.
     pub async fn engine(&self) -> Onward {
         let mut now = self.now.subscribe();
         let now = now.wait_for(|now| now.engine.is_some()).await.expect("it lives on");
@@ -299,7 +299,7 @@ impl Actor {
     }
 }
 
-/// Asks until there is an answer: whoever was asked may have died meanwhile. Only what may be asked twice is asked like this.
+/// Repeats until there is a response: the process may have died meanwhile. For idempotent requests only.
 pub async fn insist<T, E, F: Future<Output = Result<T, E>>>(ask: impl Fn() -> F) -> T {
     loop {
         match tokio::time::timeout(PATIENCE, ask()).await {

@@ -1,4 +1,4 @@
-//! A conversation that somebody goes on with from an earlier entry, and that is then handed to another agent, in the other process.
+//! A conversation that continues from an earlier entry, and is then handed over to another agent, in the other process.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::conversation::{asked, awaits, with_model};
 use super::stage::{Actor, insist};
 use super::{Left, Story};
 
-/// Answers what was said last, until that is about a bill.
+/// Answers the last message, until that is about a bill.
 async fn front(ctx: AgentCtx, first: String) -> Result<String> {
     ctx.append(Role::User, &first).await?;
     ctx.turns((), async |()| {
@@ -41,7 +41,7 @@ async fn back(ctx: AgentCtx, system: String) -> Result<String> {
     .await
 }
 
-/// The conversation, once this is the last that was said to it, is answered, and the next word is waited for.
+/// Returns the conversation, once its last message is this one, is answered, and the run waits for the next.
 async fn answered(run: &RunHandle<String>, said: &str) -> Vec<Entry> {
     let is_said = |entry: &Entry| entry.content.read::<String>().is_ok_and(|text| text == said);
     insist(|| async {

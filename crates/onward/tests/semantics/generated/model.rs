@@ -1,4 +1,5 @@
-//! The plain model of a random program: no futures, no wakers, no engine. It reads a log and says what the code must have seen.
+//! The plain model of a random program: no futures, no wakers, no engine. It reads a log and derives what the code must have
+//! seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,21 +15,21 @@ type Waiter = (usize, usize, Option<(u64, u64)>);
 /// The plain model of one generation.
 pub struct Model<'a> {
     pub lines: Vec<Line<'a>>,
-    /// Signals that nobody has and nobody is promised, by index.
+    /// Signals that are neither consumed nor promised, by index.
     mailbox: Vec<(u64, usize, u64)>,
-    /// Who waits for a signal of which name, longest first, and the signal promised to them.
+    /// Lines that wait for a signal, longest first, and the signal promised to them.
     waiters: Vec<Waiter>,
     delivered: u64,
     now: u64,
     seed: u64,
-    /// What the log says each change's version is.
+    /// The recorded version of each change.
     versions: BTreeMap<String, u32>,
-    /// The steps that the log says were given up before they began.
+    /// The steps that were recorded as canceled before they began.
     given_up: BTreeSet<Vec<u32>>,
-    /// There was a request to cancel; whether it has still to meet a call.
+    /// A cancellation was requested; whether it has yet to interrupt a call.
     canceled: Option<bool>,
     handles_updates: bool,
-    /// Updates that wait for a handler, and those that came behind the end.
+    /// Updates without a handler, and those that came after the end.
     pub kept: Vec<(String, u64)>,
     updated: Updates,
     pub answers: Vec<(String, Result<usize>)>,
@@ -42,31 +43,31 @@ pub struct Line<'a> {
     branch: Vec<u32>,
     ordinal: u32,
     pub seen: Seen,
-    /// What the operation that waits has seen before.
+    /// What the waiting operation has seen before.
     saw: String,
     wait: Wait,
-    /// The two tasks of the operation that the line is at.
+    /// The two tasks of the current operation of the line.
     pair: Option<Pair>,
     parent: Option<usize>,
 }
 
-/// Two tasks that are asked for at once and awaited together, after a pause.
+/// Two tasks that are scheduled at once and awaited together, after a pause.
 #[derive(Debug)]
 struct Pair {
     tasks: [Vec<u32>; 2],
-    /// What they were answered with, and by which event; `Err` is what is seen of the failure.
+    /// Their answers with the index of the event; `Err` is the text of the failure.
     answers: [Option<(u64, Result<u64, String>)>; 2],
     timer: Vec<u32>,
-    /// What was seen of the pause, once it is over.
+    /// The outcome of the pause, once it is over.
     slept: Option<&'static str>,
-    /// How many pauses they were kept over.
+    /// Number of pauses during which they were kept.
     seconds: u32,
-    /// The pause that they are joined with, and what was seen of it.
+    /// The pause that they are joined with, and its outcome.
     beside: Option<(Vec<u32>, Option<&'static str>)>,
 }
 
 impl Pair {
-    /// What is seen of them together, once it is decided. Of several answers the one with the lower index counts.
+    /// Returns the outcome of the combinator once it is decided. Of several answers the one with the lower index counts.
     fn outcome(&self, combinator: Combinator, mutant: Option<Mutant>) -> Option<String> {
         let mut answers: Vec<_> = self.answers.iter().flatten().collect();
         if mutant != Some(Mutant::FirstInListWins) {
@@ -88,14 +89,14 @@ impl Pair {
 
 #[derive(Debug, Clone, PartialEq)]
 enum Wait {
-    /// Can go on.
+    /// Can continue.
     None,
-    /// For the answer to the call at this place.
+    /// For the answer to the call with this id.
     Call(Vec<u32>),
     Signal,
-    /// For a signal, or the call at this place.
+    /// For a signal, or the call with this id.
     SignalOr(Vec<u32>),
-    /// For a request to cancel, or the call at this place.
+    /// For a cancellation, or the call with this id.
     CancelOr(Vec<u32>),
     /// For two tasks, or the pause before they are awaited.
     Pair,
@@ -116,7 +117,7 @@ impl<'a> Model<'a> {
         Model::read_as(program, log, None)
     }
 
-    /// Reads a log like [`Model::read`], but for the rule that `mutant` breaks.
+    /// Reads a log like [`Model::read`], except for the rule that `mutant` breaks.
     pub fn read_as(program: &'a [Op], log: &Log, mutant: Option<Mutant>) -> Model<'a> {
         let main = Line::new(program, Vec::new(), None);
         let chosen = |event: &Event| match event {
@@ -144,7 +145,7 @@ impl<'a> Model<'a> {
             mutant,
         };
         let records = log.records();
-        // What lies past the last horizon came too late: the code has not seen it.
+        // Events after the last horizon came too late: the code has not seen them.
         let horizons = records.iter().filter_map(|record| {
             let horizon = record.commit?.horizon.0;
             Some(if mutant == Some(Mutant::HorizonAtCommit) { record.index.0 - 1 } else { horizon })
@@ -171,7 +172,7 @@ impl<'a> Model<'a> {
                     model.announce(*index, event);
                 }
             }
-            // What a retry has set aside is as if it had not been.
+            // What a retry has set aside does not count.
             for (index, at, event) in events[next..end].iter().filter(|(index, ..)| !set_aside.contains(index)) {
                 if announced_one_by_one {
                     model.announce(*index, event);
@@ -188,7 +189,7 @@ impl<'a> Model<'a> {
         self.mutant == Some(mutant)
     }
 
-    /// The signals of an event are there: for polls at once, for those who wait once they are delivered.
+    /// Makes the signals of an event visible: to polls at once, to waiting lines once they are delivered.
     fn announce(&mut self, index: u64, event: &Event) {
         let is_carried = !self.is(Mutant::MailboxIsNotCarried);
         let mut arrives = |name: &Name, payload: &Payload| {
@@ -204,7 +205,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Promises a signal to who has waited longest, or leaves it in the mailbox.
+    /// Promises a signal to the line that has waited longest, or leaves it in the mailbox.
     fn place_signal(&mut self, index: u64, name: usize, value: u64) {
         let last_first = self.is(Mutant::LastWaiterIsFirst);
         let mut waiting = self.waiters.iter_mut().filter(|(_, waited, promised)| *waited == name && promised.is_none());
@@ -249,7 +250,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// One of two tasks was answered; returns whether anybody asked for it.
+    /// Answers one of two tasks; returns whether a line has scheduled it.
     fn answer_pair(&mut self, place: &[u32], answer: Result<u64, String>) -> bool {
         let asked = |line: &Line| line.pair.as_ref().and_then(|pair| pair.tasks.iter().position(|task| task == place));
         let Some((line, task)) = self.lines.iter().enumerate().find_map(|(at, line)| Some((at, asked(line)?))) else {
@@ -262,7 +263,7 @@ impl<'a> Model<'a> {
         true
     }
 
-    /// A pause before two tasks are awaited, or beside them, is over; returns whether this timer was one.
+    /// Ends a pause before or beside two tasks; returns whether this timer was one.
     fn end_pause(&mut self, timer: &[u32]) -> bool {
         let waits = |line: &Line| line.pair.as_ref().is_some_and(|pair| pair.slept.is_none() && pair.timer == timer);
         let beside =
@@ -285,7 +286,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// From here on the two tasks are awaited, alone or beside another pause; a combinator takes a place, and so does a pause.
+    /// Awaits the two tasks, alone or beside another pause. A combinator takes a call id, and so does a pause.
     fn await_pair(&mut self, line: usize, slept: &'static str) {
         let op = self.op(line);
         let timer = if matches!(op, Op::Together(_)) { Vec::new() } else { self.next_place(line) };
@@ -315,7 +316,7 @@ impl<'a> Model<'a> {
         self.go_on(line, text);
     }
 
-    /// Code that has ended answers nothing.
+    /// Answers an update, unless the code has ended.
     fn update(&mut self, id: String, value: u64) {
         if self.handles_updates && (self.lines[0].wait != Wait::Done || self.is(Mutant::UpdatesAfterTheEnd)) {
             let answer = handle(&self.updated, value);
@@ -325,8 +326,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Who watches goes on, else every wait is interrupted, else the request is due at the next call. A step runs on if it has begun,
-    /// which only the log can say.
+    /// Wakes watchers, else interrupts every wait, else the next call. A step that has begun continues, which only the log shows.
     fn cancel(&mut self) {
         if self.canceled.is_some() || self.is(Mutant::CancelIsIgnored) {
             return;
@@ -343,7 +343,7 @@ impl<'a> Model<'a> {
         let met: Vec<usize> =
             if watching.is_empty() { lines.iter().filter(|line| waiting(line, self)).copied().collect() } else { watching };
         self.canceled = Some(met.is_empty());
-        // Nobody waits any more: what was promised goes back before anybody goes on.
+        // No line waits any more: promised signals go back before any line continues.
         for line in &met {
             self.stop_waiting(*line);
         }
@@ -375,7 +375,7 @@ impl<'a> Model<'a> {
         self.hand_out();
     }
 
-    /// The line waits for no signal any more: what was promised to it goes back.
+    /// Stops waiting for signals; a promised one goes back.
     fn stop_waiting(&mut self, line: usize) {
         while let Some(position) = self.waiters.iter().position(|(waiter, ..)| *waiter == line) {
             let (_, name, promised) = self.waiters.remove(position);
@@ -385,7 +385,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Whatever the line still waits for is interrupted.
+    /// Interrupts everything that the line still waits for.
     fn cancel_pair(&mut self, line: usize) {
         let Some(pair) = &mut self.lines[line].pair else { unreachable!("it waits for two tasks") };
         for answer in &mut pair.answers {
@@ -398,7 +398,7 @@ impl<'a> Model<'a> {
         self.settle_pair(line);
     }
 
-    /// Whether the request to cancel meets the call that is being made.
+    /// Returns whether the cancellation interrupts the call that is being made.
     fn meets_cancel(&mut self) -> bool {
         let due = self.canceled == Some(true);
         if due && !self.is(Mutant::CancelMeetsEveryCall) {
@@ -407,12 +407,12 @@ impl<'a> Model<'a> {
         due
     }
 
-    /// What a line is at.
+    /// Returns the current operation of a line.
     fn op(&self, line: usize) -> &'a Op {
         &self.lines[line].ops[self.lines[line].at]
     }
 
-    /// Whoever is promised a signal that has been delivered gets it, lowest index first.
+    /// Gives promised signals that were delivered to their lines, lowest index first.
     fn hand_out(&mut self) {
         loop {
             let due =
@@ -446,7 +446,7 @@ impl<'a> Model<'a> {
         if let Some(position) = self.waiters.iter().position(|(waiter, ..)| *waiter == line) {
             let (_, name, promised) = self.waiters.remove(position);
             if let Some((index, value)) = promised.filter(|_| !self.is(Mutant::LosersSignalIsLost)) {
-                // The loser is dropped before the line goes on: the signal is there for what comes next.
+                // The loser is dropped before the line continues: the signal is available to the next call.
                 self.place_signal(index, name, value);
             }
             self.go_on(line, text);
@@ -485,7 +485,7 @@ impl<'a> Model<'a> {
             };
             match self.ask(line, op) {
                 Ok(text) => {
-                    // Registering a handler shows nothing.
+                    // Registering a handler has no outcome.
                     self.lines[line].seen.extend(Some(text).filter(|text| !text.is_empty()));
                     self.lines[line].at += 1;
                 }
@@ -510,7 +510,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// What an operation sees at once, or what it waits for.
+    /// Returns the outcome of an operation, or what it waits for.
     fn ask(&mut self, line: usize, op: &'a Op) -> Result<String, Wait> {
         let count = |model: &Model, name: usize| model.mailbox.iter().filter(|(_, other, _)| *other == name).count();
         match op {
@@ -600,7 +600,7 @@ impl<'a> Model<'a> {
             Op::SignalOrTask(name) | Op::SignalOrSleep(name) => {
                 let places = [self.next_place(line), self.next_place(line), self.next_place(line)];
                 if self.meets_cancel() {
-                    // Who is awaited first: who has an answer, or else who is first in the list.
+                    // An arm with an answer is awaited first, else the first of the list.
                     let there = self.mailbox.iter().any(|(_, other, _)| other == name);
                     let what = if there || matches!(op, Op::SignalOrTask(_)) { "signal" } else { "slept" };
                     return Ok(format!("select {what} canceled"));
@@ -627,7 +627,7 @@ impl<'a> Model<'a> {
             }
             Op::Together(_) | Op::Kept(_) | Op::KeptThenJoined(_) => {
                 let tasks = [self.next_place(line), self.next_place(line)];
-                // A request that is due meets what is awaited first.
+                // A pending cancellation interrupts the call that is awaited first.
                 let met = self.meets_cancel();
                 let canceled = (met && !matches!(op, Op::Together(_))).then(|| (self.delivered, Err("canceled".to_owned())));
                 let timer = self.next_place(line);
@@ -644,7 +644,7 @@ impl<'a> Model<'a> {
             Op::RaceSignals => {
                 (0..NAMES.len() + 1).for_each(|_| drop(self.next_place(line)));
                 let there = |model: &Model| model.mailbox.first().map(|(_, name, _)| *name);
-                // A request that is due meets who is answered first, or else who is asked first.
+                // A pending cancellation interrupts the call with the first answer, else the first call.
                 let canceled = self.meets_cancel().then(|| there(self).unwrap_or(0));
                 let left = (0..NAMES.len()).filter(|name| Some(*name) != canceled);
                 let next = self.mailbox.iter().find(|(_, name, _)| Some(*name) != canceled).map(|(_, name, _)| *name);

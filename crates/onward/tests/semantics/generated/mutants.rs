@@ -1,7 +1,7 @@
-//! The random programs can fail: for every rule there is a case that finds a model, or a harness, which breaks it.
+//! The random programs detect errors: for every rule, some case finds a model, or a harness, that breaks it.
 //!
-//! Code and model are compared, so a case that tells a model with a broken rule from the engine would tell an engine that breaks the rule
-//! from the model.
+//! Code and model are compared, so a case that distinguishes the engine from a model with a broken rule would also distinguish an
+//! engine with that broken rule from the model.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,17 +9,17 @@ use onward_core::{Index, Record};
 
 use super::*;
 
-/// How many cases have to find a mutant. The ordinary run has at least as many.
+/// Number of cases that have to find a mutant. The ordinary run has at least as many.
 pub const CASES: u64 = 1_000;
 
 /// A rule that a model breaks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Mutant {
-    /// A commit has seen everything before it in the log, and not what its horizon says (CE4).
+    /// A commit has seen everything before it in the log, not only up to its horizon (CE4).
     HorizonAtCommit,
-    /// Polls see all signals of the log, also those that came later (CE1).
+    /// Polls see all signals of the log, later ones included (CE1).
     PollsSeeTheFuture,
-    /// Polls see what was delivered, and not all up to the horizon (rule 2).
+    /// Polls see what was delivered, not everything up to the horizon (rule 2).
     PollsSeeTheDelivered,
     /// A signal goes to the call that began to wait last (rule 2).
     LastWaiterIsFirst,
@@ -27,7 +27,7 @@ pub enum Mutant {
     FirstInListWins,
     /// A signal that is put back goes to the end of the mailbox (rule 4).
     PutBackAtTheEnd,
-    /// A signal that was promised to a call that is interrupted is lost (rule 4).
+    /// A signal that was promised to an interrupted call is lost (rule 4).
     PromisedIsLost,
     /// A signal that was promised to the loser of a select is lost (CE9).
     LosersSignalIsLost,
@@ -36,7 +36,7 @@ pub enum Mutant {
     /// The mailbox is empty after a run continued as new (L13).
     MailboxIsNotCarried,
     DrainTakesOne,
-    /// A select does not look into the mailbox before it gives up a wait.
+    /// A select does not look into the mailbox before it drops a wait.
     SelectTakesNothing,
     /// `now()` is the time of the start (rule 12).
     NowIsTheStart,
@@ -89,7 +89,7 @@ fn every_rule_that_a_model_breaks_is_found() {
     for seed in 0..CASES {
         let (world, build) = play(seed, Harness::default());
         check(&world, &build, None);
-        // Every mutant is held against the same run, so a check that fails leaves nothing behind.
+        // All mutants are compared with the same run, so a failed check must leave no state behind.
         left.retain(|mutant| {
             let found = fails(|| check(&world, &build, Some(*mutant)));
             if found {

@@ -6,7 +6,7 @@ use onward_core::run::Refusal;
 use super::*;
 
 impl Outside {
-    /// A task or child fails for good.
+    /// Fails a task or child for good.
     fn fail(&mut self, world: &mut World, place: Place, owed: Owed) {
         self.answered.insert((world.generation(), place.clone()));
         let failure = Failure::fatal("out of luck");
@@ -17,7 +17,7 @@ impl Outside {
         world.input(event).unwrap();
     }
 
-    /// The run goes on from a copy: what is answered there is answered.
+    /// Records what a copied log has answered already.
     fn take_note_of(&mut self, world: &World) {
         let answered = |event: &Event| match event {
             Event::TaskCompleted(event) => Some(event.place.clone()),
@@ -30,15 +30,15 @@ impl Outside {
     }
 }
 
-/// How seldom a case is forked at every commit: each fork is a case of its own.
+/// One case out of this many is forked at every commit: each fork is a case of its own.
 pub const FORKED: u64 = 50;
 
-/// Forks the last generation at each of its commits: every fork ends, sees what the model says, and leaves the original alone.
+/// Forks the last generation at each of its commits: every fork ends, agrees with the model, and leaves the original unchanged.
 pub fn check_forks(world: &World, build: &Build, mutant: Option<Mutant>) {
     let before = world.log().to_json_lines();
     let program = build.programs.last().unwrap();
     if has_chance(program) {
-        return; // the model knows one seed, a fork has two
+        return; // the model has one seed, a fork two
     }
     let points = world.log().records().iter().filter(|record| record.commit.is_some() || record.index.0 == 0);
     for point in points.filter(|record| !record.ends_log()) {
@@ -67,14 +67,14 @@ pub fn check_forks(world: &World, build: &Build, mutant: Option<Mutant>) {
     assert_eq!(world.log().to_json_lines(), before);
 }
 
-/// Approves what a copy asks again, so that it goes on (Z8).
+/// Approves what a copy asks again, so that it continues (Z8).
 fn approve_again(world: &mut World) {
     let pause = world.log().events().last().and_then(|(_, event)| match event {
         Event::RunPaused(pause) => Some(pause.asks.clone()),
         _ => None,
     });
     let Some(asks) = pause else { return };
-    assert!(world.input(RunResumed { budget: None }).is_err(), "nobody has approved it");
+    assert!(world.input(RunResumed { budget: None }).is_err(), "it was not approved");
     for place in asks {
         let (approved, decision_id) = (true, "again".to_owned());
         world.input(ApprovalDecided { place, approved, feedback: None, decided_by: None, decision_id }).unwrap();
@@ -90,7 +90,7 @@ fn has_chance(program: &[Op]) -> bool {
     })
 }
 
-/// What was seen before the last generation is part of its output and not of its model.
+/// Returns the output without its opening bracket: earlier generations are part of the output, but not of the model.
 fn tail(seen: &Seen) -> String {
     let text = serde_json::to_string(seen).unwrap();
     text[1..].to_owned()
@@ -113,9 +113,9 @@ fn run_to_end(world: &mut World, outside: &mut Outside, build: &Build) {
     panic!("the run did not end\n{}", world.log().to_json_lines());
 }
 
-/// A run that fails over its tasks and children, again and again, and is retried each time, ends as if nothing had failed.
+/// A run whose tasks and children fail again and again, and that is retried each time, ends as if nothing had failed.
 ///
-/// Returns how often the run was retried; `None` if it went on after a failure in some line, so that it could not be.
+/// Returns the number of retries; `None` if a line handled a failure and continued, so that the run could not be retried.
 fn failing_case(seed: u64) -> Option<u32> {
     let mut random = Random::new(seed);
     let build = Arc::new(Build::new(vec![program(&mut random, 5, false)]));
