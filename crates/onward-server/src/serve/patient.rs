@@ -1,4 +1,4 @@
-//! A stream whose other side must take what is sent to it within some time: an answer that nobody reads must not stay for ever.
+//! TCP stream with a write timeout, so that a response that the client does not read cannot stay open for ever.
 
 use std::future::Future;
 use std::io;
@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep};
 pub(super) struct Patient {
     stream: TcpStream,
     patience: Duration,
-    /// Runs while a write waits for the other side.
+    /// Timeout of the pending write.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
