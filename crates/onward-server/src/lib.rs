@@ -12,7 +12,7 @@
 //! # async fn example(onward: onward::Onward) -> std::io::Result<()> {
 //! use onward_server::{Options, Server, router, serve};
 //!
-//! let server = Server::new(onward.runtime().expect("it is in this process").clone(), Options::default());
+//! let server = Server::new(onward.runtime().expect("the engine runs in this process").clone(), Options::default());
 //! let listener = tokio::net::TcpListener::bind("127.0.0.1:7400").await?;
 //! serve(&server, listener, router(server.clone()), std::future::pending()).await;
 //! # Ok(())

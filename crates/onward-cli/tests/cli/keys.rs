@@ -129,7 +129,7 @@ fn a_server_does_not_start_without_keys_that_work() {
     }
     let missing = ran(onward().args(["server", "--store", "memory:", "--listen", "127.0.0.1:0", "--keys", "/nowhere/keys.json"]));
     assert_eq!(missing.code, 1);
-    assert!(missing.err.contains("it is not there") && missing.err.contains("hint: `onward key create`"), "{}", missing.err);
+    assert!(missing.err.contains("it does not exist") && missing.err.contains("hint: `onward key create`"), "{}", missing.err);
     assert!(!directory.path().join("onward.db").exists(), "nothing was opened");
 }
 

@@ -125,7 +125,7 @@ impl Keys {
                 let why = error.to_string();
                 // Logged once per reason, as the file is checked every second.
                 if !matches!(&*known.keys, Found::Broken(before) if *before == why) {
-                    self.trace.say(Level::Error, "the key file is not usable, nobody is let in", &[("error", &why)]);
+                    self.trace.say(Level::Error, "the key file is not usable; all requests are refused", &[("error", &why)]);
                 }
                 (known.keys, known.stamp) = (Arc::new(Found::Broken(why)), None);
             }

@@ -26,7 +26,7 @@ impl FileTrouble {
 
     fn unreadable(error: &std::io::Error) -> FileTrouble {
         let missing = error.kind() == ErrorKind::NotFound;
-        let why = if missing { "it is not there".to_owned() } else { error.to_string() };
+        let why = if missing { "it does not exist".to_owned() } else { error.to_string() };
         FileTrouble::Unusable { why, missing }
     }
 }
@@ -82,13 +82,13 @@ impl WholeFile {
         let unreadable = |error| FileTrouble::unreadable(&error);
         // Reading something else, such as a pipe, may block or never end.
         if !std::fs::metadata(&self.path).map_err(unreadable)?.is_file() {
-            return Err(FileTrouble::unusable("it is not a file"));
+            return Err(FileTrouble::unusable("it is not a regular file"));
         }
         let mut file = File::open(&self.path).map_err(unreadable)?;
         let metadata = file.metadata().map_err(unreadable)?;
         // Write access to the file is enough to add a key.
         if metadata.mode() & 0o022 != 0 {
-            return Err(FileTrouble::unusable("others may write it; chmod 600 says who may"));
+            return Err(FileTrouble::unusable("it is writable by others; run chmod 600"));
         }
         if metadata.size() > FILE_BYTES_MAX {
             return Err(FileTrouble::unusable("it is too large"));

@@ -43,7 +43,7 @@ pub(super) async fn serve(server: Server, stream: TcpStream, router: Router, cro
                 Some(Ok(stream)) => talk(server, stream, router, crowd).await,
                 Some(Err(error)) => {
                     server.metrics().tls_refused.add(1);
-                    server.trace().say(Level::Debug, "no TLS", &[("error", &error)]);
+                    server.trace().say(Level::Debug, "TLS handshake failed", &[("error", &error)]);
                 }
                 None => server.metrics().tls_refused.add(1),
             }

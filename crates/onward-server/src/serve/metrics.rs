@@ -116,16 +116,16 @@ impl Metrics {
         let mut page = Page::default();
         page.counter("onward_runs_started_total", "Runs started, children included", &[("", self.runs_started.value())]);
         page.labeled("onward_inputs_total", "Events from outside, by name", "event", &read(&self.inputs));
-        page.counter("onward_commits_total", "Commits of workers", &[("", self.commits.value())]);
+        page.counter("onward_commits_total", "Commits by workers", &[("", self.commits.value())]);
         page.labeled("onward_logs_ended_total", "Logs that ended, by their last event", "event", &read(&self.ends));
         let outcomes = [("ok", runtime.replays_ok()), ("diverged", self.replays_diverged.value())];
-        page.labeled("onward_replays_total", "Replays, by how they compared with the log", "outcome", &BTreeMap::from(outcomes));
+        page.labeled("onward_replays_total", "Replays, by their comparison with the log", "outcome", &BTreeMap::from(outcomes));
         let counts = runtime.counts();
         for (name, help, count) in [
-            ("onward_signals_dropped_total", "Signals from run to run that no run could take", &counts.signals_dropped),
-            ("onward_agent_entry_duplicates_prevented_total", "Entries whose key was there already", &counts.entries_repeated),
-            ("onward_agent_llm_empty_responses_total", "Answers of models that had nothing in them", &counts.empty_answers),
-            ("onward_agent_resume_conflicts_total", "Resumes of an agent that lost to another", &counts.resumes_lost),
+            ("onward_signals_dropped_total", "Signals between runs whose target could not accept them", &counts.signals_dropped),
+            ("onward_agent_entry_duplicates_prevented_total", "Entries whose key existed already", &counts.entries_repeated),
+            ("onward_agent_llm_empty_responses_total", "Empty responses of models", &counts.empty_answers),
+            ("onward_agent_resume_conflicts_total", "Resumes of an agent that lost to a concurrent one", &counts.resumes_lost),
         ] {
             page.counter(name, help, &[("", count.value())]);
         }
@@ -133,7 +133,7 @@ impl Metrics {
         page.calls(&read(&self.calls));
         page.gauge("onward_http_connections", "Open connections", self.connections.value());
         let refused = self.tls_refused.value();
-        page.counter("onward_tls_refused_total", "Connections that ended before TLS was agreed on", &[("", refused)]);
+        page.counter("onward_tls_refused_total", "Connections without a complete TLS handshake", &[("", refused)]);
         page.gauge("onward_attached_readers", "Readers attached to a run", self.attached.value());
         store.iter().for_each(|figure| page.figure(figure));
         page.0

@@ -67,7 +67,7 @@ pub async fn serve(server: &Server, listener: TcpListener, router: Router, shutd
                 connections.spawn(admit(server.clone(), stream_of(stream), router.clone(), crowd.clone()));
             }
             Err(error) => {
-                server.trace().say(Level::Warn, "cannot accept", &[("error", &error)]);
+                server.trace().say(Level::Warn, "cannot accept a connection", &[("error", &error)]);
                 crowd.leave.notify_one();
                 tokio::time::sleep(SOCKETS_PAUSE).await;
             }
@@ -83,7 +83,7 @@ pub async fn serve(server: &Server, listener: TcpListener, router: Router, shutd
 /// Waits for a slot and serves the connection; runs as a task of its own, so accepting continues meanwhile (SV2).
 async fn admit(server: Server, stream: TcpStream, router: Router, crowd: Arc<Crowd>) {
     let Some(_place) = crowd.find_place().await else {
-        server.trace().say(Level::Warn, "no place for another connection", &[]);
+        server.trace().say(Level::Warn, "connection refused: too many open connections", &[]);
         return;
     };
     connection::serve(server, stream, router, crowd).await;

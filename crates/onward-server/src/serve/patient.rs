@@ -34,7 +34,7 @@ impl Patient {
         let until = Instant::now() + self.patience;
         let waiting = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
         ready!(waiting.as_mut().poll(cx));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "write timeout: the client does not read the response")))
     }
 }
 

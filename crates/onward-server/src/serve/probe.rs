@@ -74,9 +74,9 @@ impl Probe for EmbeddedStore {
         let stats = self.stats();
         let counters = [
             ("onward_store_batches_total", "Transactions, each with one sync", stats.batches as f64),
-            ("onward_store_operations_total", "Operations in these transactions", stats.operations as f64),
+            ("onward_store_operations_total", "Operations in transactions", stats.operations as f64),
             ("onward_store_records_total", "Records appended to logs", stats.events as f64),
-            ("onward_store_record_bytes_total", "Their size", stats.event_bytes as f64),
+            ("onward_store_record_bytes_total", "Size of the records appended to logs", stats.event_bytes as f64),
             ("onward_store_checkpoints_total", "Copies of the write-ahead log into the database", stats.checkpoints as f64),
             ("onward_store_write_seconds_total", "Time spent deciding and writing rows", stats.sql.as_secs_f64()),
             ("onward_store_sync_seconds_total", "Time spent writing pages and syncing", stats.sync.as_secs_f64()),

@@ -99,7 +99,7 @@ impl Files {
     fn read(&self, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
         let chain = pem(&self.cert, |text| CertificateDer::pem_slice_iter(text).collect::<Result<Vec<_>, _>>())?;
         if chain.is_empty() {
-            return Err(TlsError::new(&self.cert, "there is no certificate in it"));
+            return Err(TlsError::new(&self.cert, "it contains no certificate"));
         }
         let key = pem(&self.key, PrivateKeyDer::from_pem_slice)?;
         // An error here concerns both files: usually the key belongs to another certificate.
@@ -115,7 +115,7 @@ fn pem<T>(file: &Path, read: impl FnOnce(&[u8]) -> Result<T, pki_types::pem::Err
     }
     let text = std::fs::read(file).map_err(told)?;
     read(&text).map_err(|error| match error {
-        pki_types::pem::Error::NoItemsFound => TlsError::new(file, "there is nothing of this kind in it, or it is not PEM"),
+        pki_types::pem::Error::NoItemsFound => TlsError::new(file, "it contains no private key in PEM format"),
         error => TlsError::new(file, error),
     })
 }
@@ -154,13 +154,13 @@ impl Followed {
         match self.files.read(&self.provider) {
             Ok(certified) => {
                 *known = Known { stamp, certified: Arc::new(certified), looked: known.looked, trouble: None };
-                self.trace.say(Level::Info, "certificate read again", &[]);
+                self.trace.say(Level::Info, "certificate reloaded", &[]);
             }
             Err(error) => {
                 // TL2. Logged once per reason, as the files are checked every second.
                 let why = error.to_string();
                 if known.trouble.as_ref() != Some(&why) {
-                    self.trace.say(Level::Error, "the certificate before stays in use", &[("error", &why)]);
+                    self.trace.say(Level::Error, "certificate not reloaded; the previous one stays in use", &[("error", &why)]);
                     known.trouble = Some(why);
                 }
             }

@@ -124,7 +124,7 @@ fn write_lines(mut out: Out, format: Format, queue: &Receiver<String>, lost: &At
     let mut write = |line: String| drop(out.write_all(line.as_bytes()).and_then(|()| out.flush()));
     let told = || match lost.swap(0, Ordering::Relaxed) {
         0 => None,
-        lines => Some(line(format, Level::Warn, "lines were lost: nobody read them", &[("lines", &lines)])),
+        lines => Some(line(format, Level::Warn, "log lines lost: the reader of the log is too slow", &[("lines", &lines)])),
     };
     while let Ok(line) = queue.recv() {
         write(line);
@@ -151,7 +151,7 @@ fn pretty(level: Level, message: &str, fields: &[(&str, &dyn Display)]) -> Strin
 }
 
 fn json(level: Level, message: &str, fields: &[(&str, &dyn Display)]) -> String {
-    let text = |text: &str| serde_json::to_string(text).expect("a text is plain data");
+    let text = |text: &str| serde_json::to_string(text).expect("a string serializes");
     let mut line = format!(r#"{{"at":"{}","level":"{}","message":{}"#, SystemClock.now(), level.as_str(), text(message));
     for (name, value) in fields {
         let _ = write!(line, ",{}:{}", text(name), text(&clipped(value)));

@@ -352,7 +352,7 @@ mod tests {
         std::fs::write(file.path(), &whole).unwrap();
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o620);
         std::fs::set_permissions(file.path(), open).unwrap();
-        assert!(file.read().unwrap_err().to_string().contains("others may write it"));
-        assert!(KeyFile::at(directory.path()).read().unwrap_err().to_string().contains("not a file"));
+        assert!(file.read().unwrap_err().to_string().contains("it is writable by others"));
+        assert!(KeyFile::at(directory.path()).read().unwrap_err().to_string().contains("not a regular file"));
     }
 }
