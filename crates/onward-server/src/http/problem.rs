@@ -1,6 +1,6 @@
-//! How an error is told over HTTP: RFC 9457 problem documents with our own stable codes.
+//! HTTP errors: RFC 9457 problem documents with stable codes.
 //!
-//! Owns the one table from codes to statuses, and the mistakes that only this door can find. Must never tell a payload.
+//! Owns the table from codes to statuses, and the errors that only the HTTP API has. Must never contain a payload.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -10,7 +10,7 @@ use onward_runtime::{RuntimeError, Violation};
 use onward_store::StoreError;
 use serde::Serialize;
 
-/// A mistake in how something was asked, found before anything was done.
+/// Error of a request that was found before anything was done.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
     #[error("there is nothing at this path")]
@@ -77,11 +77,11 @@ pub enum RequestError {
     StoreStopped { why: String },
 }
 
-/// What a body must be that is kept byte for byte.
+/// Required content type of a body that is stored byte for byte.
 pub(crate) const PLAIN_BYTES: &str = "plain bytes";
 
 impl RequestError {
-    /// Stable name; has a page `docs/errors/<code>.md`. Never reused, never renamed.
+    /// Returns the stable error code; has a page `docs/errors/<code>.md`. Never reused, never renamed.
     pub fn code(&self) -> &'static str {
         match self {
             RequestError::RouteNotFound => "route_not_found",
@@ -114,7 +114,7 @@ impl RequestError {
         }
     }
 
-    /// What to do about it: none is without.
+    /// Returns what to do about the error; every error has a hint.
     fn hint(&self) -> &'static str {
         match self {
             RequestError::RouteNotFound => "GET /openapi.json lists every route",
@@ -171,9 +171,9 @@ impl RequestError {
     }
 }
 
-/// The status of every documented code; `None` for a word that is none.
+/// Returns the status of a documented code; `None` for an unknown code.
 ///
-/// Codes that only the library or the command line can give are here too, so that no page of `docs/errors` is without an answer.
+/// Includes the codes that only the library or the command line returns, so that every page of `docs/errors` has a status.
 pub fn status_of(code: &str) -> Option<StatusCode> {
     let status = match code {
         "json_invalid"
@@ -244,7 +244,7 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "branch_pending"
         | "update_unanswered"
         | "query_unanswered"
-        | "no_compatible_worker" // of its workers, not of the server
+        | "no_compatible_worker" // a condition of the run's workers, not of the server
         | "lease_lost"
         | "hello_overtaken"
         | "hello_missing"
@@ -301,16 +301,16 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
     StatusCode::from_u16(status).ok()
 }
 
-/// What a client gets instead of what it asked for.
+/// Error response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     pub status: StatusCode,
     pub code: &'static str,
     pub detail: String,
     pub hint: Option<&'static str>,
-    /// What is wrong with an input, each with its place.
+    /// Violations of the input's schema, each with its path.
     pub violations: Vec<Violation>,
-    /// Where the log of an outside engine goes on, when it is not where its engine believed.
+    /// Next index of an external run's log, if the engine appended at another one.
     pub next_index: Option<u64>,
 }
 
@@ -336,19 +336,19 @@ struct ViolationDocument<'a> {
 }
 
 impl Problem {
-    /// A problem with one of the documented codes.
+    /// Creates a problem with one of the documented codes.
     pub fn new(code: &'static str, detail: String, hint: Option<&'static str>) -> Problem {
         let status = status_of(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         Problem { status, code, detail, hint, violations: Vec::new(), next_index: None }
     }
 
-    /// The document, also for an event stream.
+    /// Returns the document, for a response or an event stream.
     pub fn to_json(&self) -> String {
         document(self.code, &self.detail, self.hint, self.next_index, &self.violations)
     }
 }
 
-/// The document of a problem with any code, for doors that speak of errors in the same way.
+/// Returns the document of a problem with any code, for other parts of the program that report errors in this format.
 pub fn to_json(code: &str, detail: &str, hint: Option<&str>) -> String {
     document(code, detail, hint, None, &[])
 }
@@ -402,13 +402,13 @@ impl IntoResponse for Problem {
         if self.status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        // For whoever counts and traces the answer.
+        // For metrics and the log.
         response.extensions_mut().insert(Told(self.code));
         response
     }
 }
 
-/// The code of the problem that a response tells.
+/// Error code of a response.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Told(pub &'static str);
 
@@ -416,7 +416,7 @@ pub(crate) struct Told(pub &'static str);
 mod tests {
     use super::*;
 
-    /// Codes of failures that runs record and no request is refused with.
+    /// Codes of recorded failures that no response has.
     const RECORDED: [&str; 1] = ["outcome_unknown"];
 
     #[test]

@@ -1,5 +1,5 @@
-//! Every route: what it is called, the scope it needs, what it takes and gives. The router and the OpenAPI document are made from
-//! this one table, so neither can know a route that the other does not.
+//! Table of all routes: path, scope, parameters, body and responses. The router and the OpenAPI document are made from this
+//! table, so they have the same routes.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -24,11 +24,11 @@ type Handler = fn(Request) -> HandlerFuture;
 /// One route.
 pub struct Route {
     pub verb: Verb,
-    /// The template: `{id}` stands for any text.
+    /// Path template: `{id}` stands for any text.
     pub path: &'static str,
-    /// What a caller must be allowed to do; `None` is for everybody.
+    /// Required scope; `None` is a public route.
     pub scope: Option<Scope>,
-    /// Whether the scope must be held for all namespaces.
+    /// The scope is required for all namespaces.
     pub server_wide: bool,
     pub summary: &'static str,
     pub query: &'static [Parameter],
@@ -65,11 +65,11 @@ impl Verb {
     }
 }
 
-/// A parameter of the query.
+/// Query parameter.
 #[derive(Debug, Clone, Copy)]
 pub struct Parameter {
     pub name: &'static str,
-    /// The name of its type in JSON Schema, or of one of our schemas.
+    /// Name of its JSON Schema type, or of one of our schemas.
     pub kind: &'static str,
     pub text: &'static str,
     pub repeats: bool,
@@ -80,7 +80,7 @@ impl Parameter {
         Parameter { name, kind, text, repeats: false }
     }
 
-    /// Whether a name in a query is this parameter's; `NAME` at its end stands for any text.
+    /// Returns whether `name` is this parameter; `NAME` at the end of the parameter's name stands for any text.
     pub(crate) fn fits(&self, name: &str) -> bool {
         match self.name.strip_suffix("NAME") {
             Some(prefix) => name.len() > prefix.len() && name.starts_with(prefix),
@@ -93,7 +93,7 @@ impl Parameter {
     }
 }
 
-/// The schema of a body.
+/// Schema of a body.
 #[derive(Debug, Clone, Copy)]
 pub struct BodyShape {
     pub content_type: &'static str,
@@ -101,12 +101,12 @@ pub struct BodyShape {
     pub required: bool,
 }
 
-/// An answer that is no problem.
+/// Response that is not a problem.
 #[derive(Debug, Clone, Copy)]
 pub struct Answer {
     pub status: u16,
     pub text: &'static str,
-    /// The content type and the schema, where there is a body.
+    /// Content type and schema of the body, if there is one.
     pub content: &'static [(&'static str, &'static str)],
 }
 
@@ -151,7 +151,7 @@ impl Route {
 }
 
 const PROBLEM: &str = "application/problem+json";
-/// The input does not fit, or the request is wrong in another way.
+/// Response to an input that does not fit its schema; other invalid requests have the same status.
 const UNFIT: Answer = answer(400, "The input does not fit the schema of its kind", &[(PROBLEM, "InputProblem")]);
 const APPENDED: &[Answer] = &[answer(202, "Recorded; the run takes note of it", &[(JSON, "Appended")])];
 const FORKED: &[Answer] =
