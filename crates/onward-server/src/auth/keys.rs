@@ -136,7 +136,7 @@ impl Keys {
         let found = self.look();
         let keys = match &*found {
             Found::Nothing => return Ok(Caller::default()),
-            Found::Broken(_) => return Err(Refusal::Unavailable { why: "its keys cannot be read".to_owned() }),
+            Found::Broken(_) => return Err(Refusal::Unavailable { why: "the API keys cannot be read".to_owned() }),
             Found::Keys(keys) => keys,
         };
         let now = self.clock.now();

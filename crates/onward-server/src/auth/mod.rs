@@ -116,7 +116,7 @@ impl From<Refusal> for Problem {
             Refusal::Unauthenticated => RequestError::Unauthenticated.into(),
             Refusal::Scope { scope } => RequestError::NotAllowed { what: format!("the scope `{scope}`") }.into(),
             Refusal::Namespace { namespace } => RequestError::NotAllowed { what: format!("the namespace `{namespace}`") }.into(),
-            Refusal::ServerWide => RequestError::NotAllowed { what: "all namespaces, which this concerns".to_owned() }.into(),
+            Refusal::ServerWide => RequestError::NotAllowed { what: "all namespaces, which the request needs".to_owned() }.into(),
             Refusal::Kind { kind } => RequestError::NotAllowed { what: format!("the kind `{kind}`") }.into(),
             Refusal::EveryKind => RequestError::NotAllowed { what: "runs of every kind".to_owned() }.into(),
             Refusal::Queue { queue } if queue.is_empty() => {

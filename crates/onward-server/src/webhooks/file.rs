@@ -21,13 +21,13 @@ const VERSION: u32 = 1;
 /// Reason why webhooks cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum HookFileError {
-    #[error("the hook file {} is not usable: {why}", path.display())]
+    #[error("the webhook file {} is not usable: {why}", path.display())]
     Unusable { path: PathBuf, why: String, missing: bool },
-    #[error("the hook file {} cannot be written", path.display())]
+    #[error("the webhook file {} cannot be written", path.display())]
     NotWritten { path: PathBuf, source: std::io::Error },
-    #[error("there is no hook `{name}`")]
+    #[error("webhook `{name}` not found")]
     NotFound { name: Name },
-    #[error("there is a hook `{name}` already")]
+    #[error("webhook `{name}` exists already")]
     Exists { name: Name },
     #[error("the secret is not usable: {why}")]
     SecretInvalid { why: &'static str },
@@ -47,9 +47,9 @@ impl HookFileError {
 
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
-            HookFileError::Unusable { missing: true, .. } => "`onward hook create` makes it",
-            HookFileError::NotFound { .. } => "`onward hook list` shows them",
-            HookFileError::Exists { .. } => "`onward hook rotate` changes its secret; to change more, delete it first",
+            HookFileError::Unusable { missing: true, .. } => "create it with `onward hook create`",
+            HookFileError::NotFound { .. } => "list webhooks with `onward hook list`",
+            HookFileError::Exists { .. } => "change its secret with `onward hook rotate`; for other changes, delete it first",
             _ => return None,
         })
     }
@@ -162,7 +162,7 @@ impl HookFile {
             Err(error) => return Err(error),
         };
         let changed = change(&mut hooks)?;
-        let text = serde_json::to_string_pretty(&Document { version: VERSION, hooks }).expect("hooks are plain data") + "\n";
+        let text = serde_json::to_string_pretty(&Document { version: VERSION, hooks }).expect("webhooks serialize") + "\n";
         self.file.write(text.as_bytes()).map_err(|trouble| self.told(trouble))?;
         Ok(changed)
     }
@@ -178,14 +178,14 @@ impl HookFile {
 
 /// Parses the file. Errors contain a position and never the text, which may be a secret (HK4).
 fn parse(bytes: &[u8]) -> Result<Vec<HookEntry>, String> {
-    let wrong = |error: serde_json::Error| format!("line {} column {} is not what it should be", error.line(), error.column());
+    let wrong = |error: serde_json::Error| format!("line {} column {} does not match the format", error.line(), error.column());
     let document: Document = serde_json::from_slice(bytes).map_err(wrong)?;
     if document.version != VERSION {
-        return Err(format!("it has version {}, and this program knows version {VERSION}", document.version));
+        return Err(format!("it has version {}; this program supports version {VERSION}", document.version));
     }
     let names: BTreeSet<&Name> = document.hooks.iter().map(|hook| &hook.name).collect();
     if names.len() != document.hooks.len() {
-        return Err("two hooks have the same name".to_owned());
+        return Err("two webhooks have the same name".to_owned());
     }
     Ok(document.hooks)
 }
@@ -199,7 +199,7 @@ const SECRET_BYTES_MIN: usize = 16;
 
 fn secret_for(format: &Format, given: Option<Secret>, now: Timestamp) -> Result<HookSecret, HookFileError> {
     let secret = given.unwrap_or_else(|| new_secret(format));
-    let key = signature::key_of(format, &secret).ok_or(HookFileError::SecretInvalid { why: "it is not whsec_ and base64" })?;
+    let key = signature::key_of(format, &secret).ok_or(HookFileError::SecretInvalid { why: "it is not valid base64" })?;
     if key.len() < SECRET_BYTES_MIN {
         return Err(HookFileError::SecretInvalid { why: "it is shorter than 16 bytes" });
     }

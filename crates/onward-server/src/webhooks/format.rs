@@ -75,7 +75,7 @@ impl Format {
             encoding: Encoding::Hex,
             prefix: "v1=".to_owned(),
             timestamp: Some(TimestampAt::Field("t=".to_owned())),
-            id: IdAt::Pointer(Pointer::try_from("/id".to_owned()).expect("it begins with a slash")),
+            id: IdAt::Pointer(Pointer::try_from("/id".to_owned()).expect("the pointer begins with a slash")),
         }))
     }
 

@@ -92,7 +92,7 @@ impl Hooks {
         }
         match self.file.read_with_stamp() {
             Ok((hooks, stamp)) => {
-                self.trace.say(Level::Info, "hooks read", &[("hooks", &hooks.len())]);
+                self.trace.say(Level::Info, "webhooks read", &[("hooks", &hooks.len())]);
                 let hooks = hooks.into_iter().map(|hook| (hook.name.clone(), hook)).collect();
                 (known.hooks, known.stamp) = (Arc::new(Found::Hooks(hooks)), Some(stamp));
             }
@@ -103,7 +103,7 @@ impl Hooks {
             Err(error) => {
                 let why = error.to_string();
                 if !matches!(&*known.hooks, Found::Broken(before) if *before == why) {
-                    self.trace.say(Level::Error, "the hook file is not usable, no hook is let through", &[("error", &why)]);
+                    self.trace.say(Level::Error, "the webhook file is not usable; all webhooks are refused", &[("error", &why)]);
                 }
                 (known.hooks, known.stamp) = (Arc::new(Found::Broken(why)), None);
             }
@@ -114,7 +114,7 @@ impl Hooks {
     fn find(&self, name: &str) -> Result<Option<HookEntry>, Problem> {
         match &*self.look() {
             Found::Hooks(hooks) => Ok(Name::new(name).ok().and_then(|name| hooks.get(&name)).cloned()),
-            Found::Broken(_) => Err(RequestError::NotReady { why: "its hooks cannot be read".to_owned() }.into()),
+            Found::Broken(_) => Err(RequestError::NotReady { why: "the webhooks cannot be read".to_owned() }.into()),
         }
     }
 }

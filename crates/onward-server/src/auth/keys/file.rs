@@ -28,7 +28,7 @@ pub enum KeyFileError {
     Unusable { path: PathBuf, why: String, missing: bool },
     #[error("the key file {} cannot be written", path.display())]
     NotWritten { path: PathBuf, source: std::io::Error },
-    #[error("there is no key {id}")]
+    #[error("key {id} not found")]
     NotFound { id: String },
     #[error("the key {id} is {state}")]
     Ended { id: String, state: &'static str },
@@ -47,9 +47,9 @@ impl KeyFileError {
 
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
-            KeyFileError::Unusable { missing: true, .. } => "`onward key create` makes it",
-            KeyFileError::NotFound { .. } => "`onward key list` shows the ids",
-            KeyFileError::Ended { .. } => "`onward key create` makes a new one",
+            KeyFileError::Unusable { missing: true, .. } => "create it with `onward key create`",
+            KeyFileError::NotFound { .. } => "list the ids with `onward key list`",
+            KeyFileError::Ended { .. } => "create a new one with `onward key create`",
             _ => return None,
         })
     }
@@ -129,10 +129,10 @@ impl KeyFile {
     fn parse(&self, bytes: &[u8]) -> Result<Vec<KeyEntry>, KeyFileError> {
         // Only the position of the error: the message of serde_json quotes the unexpected text, which may be a secret (G4).
         let wrong =
-            |error: serde_json::Error| format!("line {} column {} is not what it should be", error.line(), error.column());
+            |error: serde_json::Error| format!("line {} column {} does not match the format", error.line(), error.column());
         let document: Document = serde_json::from_slice(bytes).map_err(|error| self.unusable(&wrong(error)))?;
         if document.version != VERSION {
-            return Err(self.unusable(&format!("it has version {}, and this program knows version {VERSION}", document.version)));
+            return Err(self.unusable(&format!("it has version {}; this program supports version {VERSION}", document.version)));
         }
         let ids: BTreeSet<&str> = document.keys.iter().map(|entry| entry.id.as_str()).collect();
         if ids.len() != document.keys.len() {
@@ -198,7 +198,7 @@ impl KeyFile {
             Err(error) => return Err(error),
         };
         let changed = change(&mut keys)?;
-        let text = serde_json::to_string_pretty(&Document { version: VERSION, keys }).expect("keys are plain data") + "\n";
+        let text = serde_json::to_string_pretty(&Document { version: VERSION, keys }).expect("keys serialize") + "\n";
         self.file.write(text.as_bytes()).map_err(|trouble| self.told(trouble))?;
         Ok(changed)
     }

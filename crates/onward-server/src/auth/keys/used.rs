@@ -52,7 +52,7 @@ static WRITING: Mutex<()> = Mutex::new(());
 fn write(keys: &KeyFile, times: &Mutex<Times>) {
     let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     let text = serde_json::to_string_pretty(&*times.lock().unwrap_or_else(PoisonError::into_inner));
-    let text = text.expect("times are plain data") + "\n";
+    let text = text.expect("times serialize") + "\n";
     let unfinished = keys.beside(&format!("{SUFFIX}.{}", std::process::id()));
     drop(write_whole(&keys.beside(SUFFIX), &unfinished, text.as_bytes()));
 }
