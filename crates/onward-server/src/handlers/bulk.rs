@@ -1,4 +1,4 @@
-//! `POST /v1/bulk` and `POST /v1/bulk/delete`: one verb for the runs that a filter finds, batch by batch.
+//! `POST /v1/bulk` and `POST /v1/bulk/delete`: one verb for the runs that a filter matches, in batches.
 
 use std::collections::BTreeMap;
 
@@ -75,7 +75,7 @@ pub(crate) async fn act(mut request: Request) -> Result<Response, Problem> {
     answer(request, body, verb).await
 }
 
-/// Deleting needs another scope, hence a route of its own.
+/// Handles `POST /v1/bulk/delete`, a separate route because deletion needs another scope.
 pub(crate) async fn delete(mut request: Request) -> Result<Response, Problem> {
     let body: BulkBody = request.json().await?;
     if body.verb.as_deref().is_some_and(|verb| verb != "delete") {

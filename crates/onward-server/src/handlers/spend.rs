@@ -1,4 +1,4 @@
-//! What was spent: `GET /v1/spend`.
+//! `GET /v1/spend`: sums of what was spent.
 
 use axum::http::StatusCode;
 use axum::response::Response;

@@ -65,7 +65,7 @@ pub(crate) fn wants_stream(headers: &HeaderMap) -> bool {
     accepted.map(|kind| kind.split(';').next().unwrap_or_default().trim()).any(|kind| kind == "text/event-stream")
 }
 
-/// A place that no event of the run had is a mistake in the header, and says nothing about whether there is such a run.
+/// Fails if the run has no such generation: an error in the header, not a missing run.
 async fn expect_generation(runtime: &Runtime, key: &RunKey, at: LogPosition) -> Result<(), Problem> {
     if at.generation <= runtime.read_head(key).await?.generation {
         return Ok(());
@@ -74,7 +74,7 @@ async fn expect_generation(runtime: &Runtime, key: &RunKey, at: LogPosition) -> 
     Err(RequestError::HeaderInvalid { name: "Last-Event-ID", why }.into())
 }
 
-/// Where to go on: behind the event whose id, `GENERATION:INDEX`, the reader saw last.
+/// Returns the position after the event in `Last-Event-ID`, `GENERATION:INDEX`.
 pub(crate) fn last_event_id(headers: &HeaderMap) -> Result<Option<LogPosition>, RequestError> {
     let Some(value) = headers.get("last-event-id") else { return Ok(None) };
     let parse = |text: &str| {
