@@ -1,6 +1,6 @@
-//! What this server offers, told to programs that have no `.proto` file: `grpc.reflection.v1`, and `v1alpha` for older ones.
+//! Server reflection for clients without a `.proto` file: `grpc.reflection.v1`, and `v1alpha` for older clients.
 //!
-//! Tells what the binary knows and nothing about runs, like `/openapi.json`; so nobody is asked for a key.
+//! Serves only descriptors that are part of the binary, like `/openapi.json`, so it needs no key.
 
 use axum::Router;
 use tonic_reflection::server::Builder;
