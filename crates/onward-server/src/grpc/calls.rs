@@ -282,7 +282,7 @@ async fn bulk(server: Server, asker: Asker, request: api::BulkRequest, may: fn(B
     let api::BulkRequest { verb, filter, all, dry_run, bulk_id, reason, include_outcome_unknown } = request;
     let budget_max = ceilings::of_copy(&asker.namespace, &asker.caller, &server);
     let known = BulkVerb::from_word(&verb).filter(|verb| may(*verb));
-    let verb = known.ok_or_else(|| malformed(format!("`{verb}` is no verb of this method")))?;
+    let verb = known.ok_or_else(|| malformed(format!("`{verb}` is not a verb of this method")))?;
     let filter = run_query(asker.namespace, filter);
     bound(asker.caller.bounds.check_filter(filter.kind.as_ref()))?;
     let bulk = Bulk { verb, filter, all, dry_run, bulk_id, reason, include_outcome_unknown, budget_max };

@@ -22,7 +22,7 @@ pub(super) async fn drive_run(server: Server, asker: Asker, request: api::DriveR
             let decided_by = asker.caller.name.clone().or(decided_by);
             Delivery::Decision(call, Decide { approved, feedback, decided_by, decision_id })
         }
-        _ => return Err(malformed("a signal or a decision, not both".to_owned())),
+        _ => return Err(malformed("send a signal or a decision, not both".to_owned())),
     };
     if let Some(scope) = scope_of(&delivery) {
         asker.pass.check_also(scope, &server).await.map_err(|refusal| status_of(&refusal.into()))?;

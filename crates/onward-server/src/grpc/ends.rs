@@ -113,7 +113,7 @@ impl Awaited {
             if run.namespace != self.namespace {
                 refused.push(end(run.clone(), Err(StoreError::RunNotFound { key: run }.into()))); // S6
             } else if self.runs.len() >= AWAITED_MAX {
-                let why = format!("this caller awaits {AWAITED_MAX} runs already");
+                let why = format!("this stream awaits {AWAITED_MAX} runs already");
                 let problem = of_problem(&RequestError::NotReady { why }.into());
                 refused.push(End { run, outcome: None, problem: Some(problem) });
             } else if !self.runs.contains_key(&run) {

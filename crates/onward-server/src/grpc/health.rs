@@ -87,7 +87,7 @@ fn said(status: ServingStatus) -> HealthCheckResponse {
 impl Health for Readiness {
     async fn check(&self, request: Request<HealthCheckRequest>) -> Result<Response<HealthCheckResponse>, Status> {
         if !SERVICES.contains(&request.get_ref().service.as_str()) {
-            return Err(Status::not_found("there is no service of this name"));
+            return Err(Status::not_found("unknown service"));
         }
         Ok(Response::new(said(self.status().await)))
     }

@@ -64,7 +64,7 @@ where
     S: Service<Request, Response = axum::http::Response<tonic::body::Body>, Error = Infallible>,
 {
     let Ok(place) = places.0.clone().try_acquire_owned() else {
-        return refuse(Status::resource_exhausted("too many of these calls are open"));
+        return refuse(Status::resource_exhausted("too many calls of public services are open"));
     };
     let end = match life {
         Life::Open => None,
@@ -75,7 +75,7 @@ where
         None => answered.await,
         Some(end) => match tokio::time::timeout_at(end, answered).await {
             Ok(answered) => answered,
-            Err(_) => return refuse(Status::deadline_exceeded("the request did not come in time")),
+            Err(_) => return refuse(Status::deadline_exceeded("the request did not arrive in time")),
         },
     };
     let Ok(response) = answered;

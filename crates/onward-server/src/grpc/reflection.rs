@@ -18,7 +18,7 @@ fn builder() -> Builder<'static> {
 }
 
 pub(super) fn routes(server: &Server, places: &Places) -> Router {
-    const SOUND: &str = "our own descriptors can be read";
+    const SOUND: &str = "the built-in descriptors are valid";
     let (v1, v1_alpha) = (builder().build_v1().expect(SOUND), builder().build_v1alpha().expect(SOUND));
     let life = Life::AtMost(WAIT_MAX);
     Router::new()

@@ -36,7 +36,7 @@ pub(crate) async fn put(mut request: Request) -> Result<Response, Problem> {
 pub(crate) async fn keep(server: &Server, data: Bytes) -> Result<KeptAttachment, RequestError> {
     let folder = server.options().attachments.clone().ok_or(RequestError::AttachmentsNotKept)?;
     if data.is_empty() {
-        return Err(RequestError::JsonInvalid { why: "it has no bytes".to_owned() });
+        return Err(RequestError::JsonInvalid { why: "the attachment is empty".to_owned() });
     }
     let bytes = data.len() as u64;
     let kept = tokio::task::spawn_blocking(move || write(&folder, &data)).await;

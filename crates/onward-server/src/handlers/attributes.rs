@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Value in a request body.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "an attribute is a text, a whole number, true, false, or {\"time\": \"2026-11-15T05:00:00Z\"}")]
+#[serde(untagged, expecting = "an attribute must be a text, an integer, true, false, or {\"time\": \"2026-11-15T05:00:00Z\"}")]
 pub(crate) enum GivenValue {
     Text(String),
     Int(i64),

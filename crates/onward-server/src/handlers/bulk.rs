@@ -70,7 +70,7 @@ struct Refused<'a> {
 pub(crate) async fn act(mut request: Request) -> Result<Response, Problem> {
     let body: BulkBody = request.json().await?;
     let verb = body.verb.as_deref().and_then(BulkVerb::from_word).filter(|verb| *verb != BulkVerb::Delete);
-    let why = || "`verb` is one of cancel, terminate, pause, resume, retry".to_owned();
+    let why = || "`verb` must be one of cancel, terminate, pause, resume, retry".to_owned();
     let verb = verb.ok_or_else(|| RequestError::JsonInvalid { why: why() })?;
     answer(request, body, verb).await
 }
@@ -79,7 +79,7 @@ pub(crate) async fn act(mut request: Request) -> Result<Response, Problem> {
 pub(crate) async fn delete(mut request: Request) -> Result<Response, Problem> {
     let body: BulkBody = request.json().await?;
     if body.verb.as_deref().is_some_and(|verb| verb != "delete") {
-        return Err(RequestError::JsonInvalid { why: "`verb` is `delete` here".to_owned() }.into());
+        return Err(RequestError::JsonInvalid { why: "`verb` must be `delete`".to_owned() }.into());
     }
     answer(request, body, BulkVerb::Delete).await
 }
@@ -88,7 +88,7 @@ async fn answer(request: Request, body: BulkBody, verb: BulkVerb) -> Result<Resp
     let bulk_id = body.bulk_id.unwrap_or_else(new_id::request_id);
     let limit = body.limit.unwrap_or_default();
     if limit > BULK_MAX {
-        return Err(RequestError::JsonInvalid { why: format!("`limit` is at most {BULK_MAX}") }.into());
+        return Err(RequestError::JsonInvalid { why: format!("`limit` must be at most {BULK_MAX}") }.into());
     }
     let filter = body.filter;
     let version = |version: Option<String>| version.map(Name::new).transpose();

@@ -110,7 +110,7 @@ fn read(body: DriveBody, request: &Request) -> Result<Delivery, Problem> {
             Delivery::Decision(call, Decide { approved, feedback, decided_by, decision_id })
         }
         (Some(_), Some(_)) => {
-            return Err(RequestError::JsonInvalid { why: "it takes `signal` or `approval`, not both".to_owned() }.into());
+            return Err(RequestError::JsonInvalid { why: "send `signal` or `approval`, not both".to_owned() }.into());
         }
     })
 }

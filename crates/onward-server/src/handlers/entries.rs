@@ -116,7 +116,7 @@ pub(crate) fn branch_entry(role: Option<Name>, content: Option<Payload>) -> Resu
     match (role, content) {
         (None, None) => Ok(None),
         (Some(role), content) => Ok(Some(BranchEntry { role, content: content.unwrap_or_else(Payload::null) })),
-        (None, Some(_)) => Err(RequestError::JsonInvalid { why: "a content needs a role".to_owned() }.into()),
+        (None, Some(_)) => Err(RequestError::JsonInvalid { why: "`content` needs a `role`".to_owned() }.into()),
     }
 }
 
@@ -125,9 +125,9 @@ pub(crate) async fn message(mut request: Request) -> Result<Response, Problem> {
     let key = request.key()?;
     let MessageBody { text, content, message_id, signal } = request.json().await?;
     let payload = match (text, content) {
-        (Some(text), None) => Payload::json(&text).expect("a text is JSON"),
+        (Some(text), None) => Payload::json(&text).expect("a string serializes"),
         (None, Some(content)) => payload(Some(content)),
-        _ => return Err(RequestError::JsonInvalid { why: "it takes `text` or `content`, one of them".to_owned() }.into()),
+        _ => return Err(RequestError::JsonInvalid { why: "send either `text` or `content`".to_owned() }.into()),
     };
     Runtime::check_message(&payload)?;
     let name = Name::new(signal.as_deref().unwrap_or(MESSAGE))?;

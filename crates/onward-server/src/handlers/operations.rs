@@ -94,7 +94,7 @@ fn up_or_down(databases: &[DatabaseState]) -> Option<Figure> {
         value: if database.down.is_none() { 1.0 } else { 0.0 },
         ..Sample::default()
     };
-    let (name, help) = ("onward_database_up", "Whether the database answers and takes writes");
+    let (name, help) = ("onward_database_up", "1 if the database answers and accepts writes");
     (!databases.is_empty()).then(|| Figure { name, help, kind: "gauge", samples: databases.iter().map(sample).collect() })
 }
 

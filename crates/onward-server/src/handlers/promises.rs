@@ -42,7 +42,7 @@ impl ResolveBody {
         let answer = match (self.result, self.failure) {
             (Some(result), None) => Ok(payload(Some(result))),
             (None, Some(failure)) => Err(failure.read()),
-            _ => return Err(RequestError::JsonInvalid { why: "it needs either `result` or `failure`".to_owned() }),
+            _ => return Err(RequestError::JsonInvalid { why: "send either `result` or `failure`".to_owned() }),
         };
         Ok((answer, self.resolution_id))
     }

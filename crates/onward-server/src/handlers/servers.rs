@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// Returns the entry of this server, which the others reach at `url`.
 pub(crate) fn introduce(clock: &dyn Clock, url: String) -> ServerInfo {
-    let id = Name::new(format!("server-{:016x}", new_id::random_u64())).expect("hex digits are a name");
+    let id = Name::new(format!("server-{:016x}", new_id::random_u64())).expect("hex digits are a valid name");
     let now = clock.now();
     let version = env!("CARGO_PKG_VERSION").to_owned();
     ServerInfo { id, url, version, started_at: now, heard_at: now, roster: Vec::new() }
@@ -66,7 +66,7 @@ fn workers(server: &Server) -> WorkersSaid {
 
 fn tell(server: &Server, announced: Result<(), StoreError>) {
     if let Err(error) = announced {
-        server.trace().say(Level::Warn, "the other servers cannot be told that this one is there", &[("error", &error)]);
+        server.trace().say(Level::Warn, "cannot announce this server in the store", &[("error", &error)]);
     }
 }
 

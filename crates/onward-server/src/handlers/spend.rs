@@ -29,6 +29,6 @@ pub(crate) async fn read(request: Request) -> Result<Response, Problem> {
 fn by(text: &str) -> Result<SpendBy, RequestError> {
     SpendBy::parse(text).ok_or_else(|| {
         let known: Vec<&str> = SpendBy::ALL.iter().map(|by| by.as_str()).collect();
-        RequestError::QueryInvalid { why: format!("`by` is one of {}", known.join(", ")) }
+        RequestError::QueryInvalid { why: format!("`by` must be one of {}", known.join(", ")) }
     })
 }

@@ -36,7 +36,7 @@ struct TaskBody {
 #[derive(Deserialize)]
 #[serde(
     untagged,
-    expecting = "`retry` is a number of attempts, or an object with `attempts_max` and perhaps `first_delay_ms`, `growth_percent`, `delay_max_ms`"
+    expecting = "`retry` must be a number of attempts, or an object with `attempts_max` and optionally `first_delay_ms`, `growth_percent`, `delay_max_ms`"
 )]
 enum RetryBody {
     Attempts(u32),

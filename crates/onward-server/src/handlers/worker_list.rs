@@ -33,7 +33,7 @@ pub(crate) async fn tasks(request: Request) -> Result<Response, Problem> {
         Some("running") => Some(TaskState::Leased),
         Some("quarantined") => Some(TaskState::Quarantined),
         Some(_) => {
-            let why = "`state` is one of queued, running, quarantined".to_owned();
+            let why = "`state` must be one of queued, running, quarantined".to_owned();
             return Err(RequestError::QueryInvalid { why }.into());
         }
     };

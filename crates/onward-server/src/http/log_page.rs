@@ -67,7 +67,7 @@ impl LogPage {
             let commit = record.commit.map(|commit| commit.n);
             let (generation, at) = (at.generation, record.at);
             let json = serde_json::value::to_raw_value(&LoggedEvent { generation, index, at, commit, event });
-            let json = json.expect("an event is plain data");
+            let json = json.expect("events serialize");
             bytes += json.get().len();
             self.lines.push(Line { generation, index, json });
             self.next = match event {

@@ -64,9 +64,9 @@ fn host_of(request: &Request) -> Result<Option<Authority>, RequestError> {
     }
     let invalid = |why: &str| RequestError::HeaderInvalid { name: "Host", why: why.to_owned() };
     match (first, second) {
-        (_, Some(_)) => Err(invalid("there are two")),
+        (_, Some(_)) => Err(invalid("it is sent twice")),
         (None, None) => Ok(None),
-        (Some(host), None) => Ok(Some(Authority::try_from(host.as_bytes()).map_err(|_| invalid("it names no host"))?)),
+        (Some(host), None) => Ok(Some(Authority::try_from(host.as_bytes()).map_err(|_| invalid("it is not a host name"))?)),
     }
 }
 

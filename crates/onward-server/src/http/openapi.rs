@@ -45,7 +45,7 @@ pub fn document() -> String {
             },
         },
     });
-    serde_json::to_string_pretty(&document).expect("documents are plain data") + "\n"
+    serde_json::to_string_pretty(&document).expect("documents serialize") + "\n"
 }
 
 fn operation(route: &Route) -> Value {

@@ -101,7 +101,7 @@ pub(crate) fn namespace(headers: &HeaderMap) -> Result<Namespace, Problem> {
     let invalid = |why: &str| RequestError::HeaderInvalid { name: "Onward-Namespace", why: why.to_owned() };
     match (given.next(), given.next()) {
         (None, _) => Ok(Namespace::default()),
-        (Some(_), Some(_)) => Err(invalid("there are two").into()),
+        (Some(_), Some(_)) => Err(invalid("it is sent twice").into()),
         (Some(value), None) => {
             let text = std::str::from_utf8(value.as_bytes()).map_err(|_| invalid("it is not UTF-8"))?;
             Ok(Namespace::new(text).map_err(|error| invalid(&error.to_string()))?)

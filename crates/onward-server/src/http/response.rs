@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// Returns a JSON response that must not be cached.
 pub(crate) fn json(status: StatusCode, document: &impl Serialize) -> Response {
-    let text = serde_json::to_string(document).expect("documents are plain data");
+    let text = serde_json::to_string(document).expect("documents serialize");
     typed(status, "application/json", text)
 }
 

@@ -153,7 +153,7 @@ async fn a_reader_that_does_not_read_is_let_go_with_the_place_to_go_on_from() {
     tokio::time::sleep(Duration::from_millis(600)).await;
     let read = sleeper.rest().await;
     let farewell = read.last().unwrap().comment.clone().expect("the stream ends with a comment");
-    let place = farewell.strip_prefix("too slow; go on with Last-Event-ID: ").unwrap();
+    let place = farewell.strip_prefix("too slow; resume with Last-Event-ID: ").unwrap();
     assert_eq!(ids(&read).last(), Some(&place), "it is the last event that was sent");
     let mut resumed = Stream::open(site.address, "/v1/runs/a/events", &format!("Last-Event-ID: {place}\r\n")).await;
     let rest = resumed.rest().await;
@@ -190,5 +190,5 @@ async fn readers_are_told_when_the_server_stops() {
     stream.until("signal_awaited").await;
     site.stop().await;
     let last = stream.rest().await.pop().unwrap();
-    assert_eq!(last.comment.as_deref(), Some("the server stops; go on with Last-Event-ID: 0:1"));
+    assert_eq!(last.comment.as_deref(), Some("the server stops; resume with Last-Event-ID: 0:1"));
 }

@@ -102,7 +102,7 @@ async fn a_reader_that_falls_asleep_is_let_go_and_told_what_it_missed() {
     assert!(types(&all).iter().filter(|kind| *kind == "page").count() > 250, "{}", all.len());
     let read = sleeper.rest().await;
     let farewell = read.last().unwrap().comment.clone().expect("the stream ends with a comment");
-    let place = farewell.strip_prefix("too slow; go on with Last-Event-ID: ").unwrap();
+    let place = farewell.strip_prefix("too slow; resume with Last-Event-ID: ").unwrap();
     let mut resumed = Stream::open(site.address, "/v1/runs/a/stream", &format!("Last-Event-ID: {place}\r\n")).await;
     let rest = types(&resumed.rest().await);
     assert_eq!((rest.first().map(String::as_str), rest.last().map(String::as_str)), (Some("stream_reset"), Some("end")));
@@ -117,7 +117,7 @@ async fn readers_of_a_stream_are_told_when_the_server_stops() {
     let first = stream.next().await.unwrap();
     site.stop().await;
     let last = stream.rest().await.pop().unwrap();
-    assert_eq!(last.comment, Some(format!("the server stops; go on with Last-Event-ID: {}", first.id.unwrap())));
+    assert_eq!(last.comment, Some(format!("the server stops; resume with Last-Event-ID: {}", first.id.unwrap())));
 }
 
 #[tokio::test]

@@ -163,7 +163,7 @@ impl Tail {
         let outcome = records.last().and_then(outcome);
         let outcome = outcome.as_ref().map(Outcome::from);
         let document = RunResult { id: &self.key.id, status: head.status.as_str(), outcome };
-        let text = serde_json::to_string(&document).expect("documents are plain data");
+        let text = serde_json::to_string(&document).expect("documents serialize");
         Ok(self.sink.send(event("end", &text), None).await?)
     }
 
@@ -183,7 +183,7 @@ impl Tail {
         }
         let document =
             Standstill { status: view.head.status.as_str(), awaiting: &view.awaiting, pause: view.pause.as_ref(), next: here };
-        let text = serde_json::to_string(&document).expect("documents are plain data");
+        let text = serde_json::to_string(&document).expect("documents serialize");
         self.sink.send(event("pause", &text), None).await?;
         Ok(true)
     }

@@ -39,7 +39,7 @@ fn take(page: &mut LogPage, record: &Record, from: Index, limit: usize) -> (usiz
             return (bytes, false);
         }
         let json = serde_json::value::to_raw_value(&ExternalEvent { index, at: record.at, event: raw(event) });
-        let json = json.expect("an event is plain data");
+        let json = json.expect("events serialize");
         bytes += json.get().len();
         page.lines.push(Line { generation: 0, index, json });
     }
@@ -50,5 +50,5 @@ fn take(page: &mut LogPage, record: &Record, from: Index, limit: usize) -> (usiz
 pub(crate) fn raw(payload: &Payload) -> Box<RawValue> {
     let text = std::str::from_utf8(payload.data()).ok().filter(|_| payload.is_json());
     let raw = text.and_then(|text| RawValue::from_string(text.to_owned()).ok());
-    raw.unwrap_or_else(|| serde_json::value::to_raw_value(payload).expect("a payload is plain data"))
+    raw.unwrap_or_else(|| serde_json::value::to_raw_value(payload).expect("payloads serialize"))
 }

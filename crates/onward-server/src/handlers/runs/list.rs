@@ -63,6 +63,6 @@ pub(crate) async fn versions(request: Request) -> Result<Response, Problem> {
 pub(crate) fn status(text: &str) -> Result<Status, RequestError> {
     STATUSES.into_iter().find(|status| status.as_str() == text).ok_or_else(|| {
         let known: Vec<&str> = STATUSES.iter().map(|status| status.as_str()).collect();
-        RequestError::QueryInvalid { why: format!("`status` is one of {}", known.join(", ")) }
+        RequestError::QueryInvalid { why: format!("`status` must be one of {}", known.join(", ")) }
     })
 }

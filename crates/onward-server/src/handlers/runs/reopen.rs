@@ -82,7 +82,7 @@ pub(crate) async fn reset(mut request: Request) -> Result<Response, Problem> {
 fn only(point: Option<u64>, other: &str, given: Option<u64>) -> Result<Option<u64>, RequestError> {
     match given {
         None => Ok(point),
-        Some(_) => Err(RequestError::JsonInvalid { why: format!("`{other}` belongs to the other one of `fork` and `reset`") }),
+        Some(_) => Err(RequestError::JsonInvalid { why: format!("unknown `{other}`; a fork has `from`, a reset `to`") }),
     }
 }
 

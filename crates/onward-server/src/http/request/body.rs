@@ -196,7 +196,7 @@ impl Request {
         if coding.is_none() && found.as_deref().is_some_and(|found| is_type(found, wanted)) {
             return Ok(());
         }
-        let found = found.as_deref().unwrap_or("nothing");
+        let found = found.as_deref().unwrap_or("untyped");
         let found = coding.map_or(found.to_owned(), |coding| format!("{found} encoded as {coding}"));
         Err(RequestError::ContentTypeUnsupported { wanted, found: found.chars().take(100).collect() })
     }
@@ -225,7 +225,7 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RequestError
     }
     // serde would accept a list for a struct, field by field.
     if bytes.trim_ascii_start().first() == Some(&b'[') {
-        return Err(RequestError::JsonInvalid { why: "expected an object, and not a list".to_owned() });
+        return Err(RequestError::JsonInvalid { why: "expected an object, not a list".to_owned() });
     }
     serde_json::from_slice(bytes).map_err(|error| RequestError::JsonInvalid { why: in_words(&error.to_string()) })
 }

@@ -41,7 +41,7 @@ impl Query {
     }
 
     pub fn number<N: FromStr>(&self, name: &str) -> Result<Option<N>, RequestError> {
-        let parse = |text: &str| text.parse().map_err(|_| invalid(&format!("`{name}` is not a number that fits")));
+        let parse = |text: &str| text.parse().map_err(|_| invalid(&format!("`{name}` is not a valid number")));
         self.get(name).map(parse).transpose()
     }
 
@@ -50,7 +50,7 @@ impl Query {
         match self.number("limit")? {
             None => Ok(default),
             Some(limit) if (1..=max).contains(&limit) => Ok(limit),
-            Some(_) => Err(invalid(&format!("`limit` is from 1 to {max}"))),
+            Some(_) => Err(invalid(&format!("`limit` must be from 1 to {max}"))),
         }
     }
 
@@ -67,7 +67,7 @@ impl Query {
         match self.number("wait_ms")?.map(Duration::from_millis) {
             None => Ok(default),
             Some(wait) if wait <= WAIT_MAX => Ok(wait),
-            Some(_) => Err(invalid(&format!("`wait_ms` is at most {}", WAIT_MAX.as_millis()))),
+            Some(_) => Err(invalid(&format!("`wait_ms` must be at most {}", WAIT_MAX.as_millis()))),
         }
     }
 }
@@ -80,7 +80,7 @@ fn unknown(name: &str, known: &[Parameter]) -> RequestError {
     let name: String = name.chars().take(100).collect();
     let known: Vec<String> = known.iter().map(|parameter| format!("`{}`", parameter.name)).collect();
     match known.is_empty() {
-        true => invalid(&format!("`{name}` is unknown: there are no parameters here")),
+        true => invalid(&format!("`{name}` is unknown: this route has no parameters")),
         false => invalid(&format!("`{name}` is unknown; known are {}", known.join(", "))),
     }
 }

@@ -11,7 +11,7 @@ pub(crate) fn document(key: &RunKey, frame: &StreamFrame) -> Box<RawValue> {
     let mut document = said(key, &frame.said);
     document.insert("offset".to_owned(), json!(frame.offset));
     document.insert("at".to_owned(), json!(frame.at));
-    to_raw_value(&document).expect("a frame is plain data")
+    to_raw_value(&document).expect("frames serialize")
 }
 
 fn said(key: &RunKey, said: &StreamSaid) -> Map<String, Value> {
