@@ -55,7 +55,7 @@ struct Asked<'a> {
 
 impl Finished<'_> {
     pub fn event(&self) -> String {
-        serde_json::to_string(self).expect("it has texts and values alone")
+        serde_json::to_string(self).expect("the event serializes")
     }
 }
 

@@ -59,7 +59,7 @@ impl Resume {
             return Ok((false, Some("canceled".to_owned())));
         }
         let approved = self.payload.as_bool().or(self.payload["approved"].as_bool()).ok_or_else(|| {
-            let why = format!("`payload` of the answer to {} has no `approved`, which is true or false", self.interrupt_id);
+            let why = format!("`payload` of the response to {} has no boolean `approved`", self.interrupt_id);
             RequestError::JsonInvalid { why }
         })?;
         Ok((approved, self.payload["feedback"].as_str().map(str::to_owned)))
@@ -86,7 +86,7 @@ impl UserMessage {
             Value::Array(parts) => {
                 unreadable = parts.iter().find(|part| parts::block(part).is_none()).map(|part| {
                     let kind = part["type"].as_str().unwrap_or_default();
-                    format!("message `{id}` has a part of type `{kind}` that cannot be taken: say texts, and others with their bytes or an address")
+                    format!("message `{id}` has an unsupported part of type `{kind}`: send a text, data or a URL")
                 });
                 let text: String = parts.iter().filter_map(|part| part["text"].as_str()).collect();
                 let is_text = parts.iter().all(|part| part["type"] == "text");
@@ -150,16 +150,16 @@ fn of_user(message: &Value) -> Option<UserMessage> {
 fn misshapen(message: &Value) -> Option<String> {
     const ROLES: [&str; 7] = ["user", "assistant", "system", "developer", "tool", "activity", "reasoning"];
     let Some(role) = message["role"].as_str().filter(|role| ROLES.contains(role)) else {
-        return Some(format!("a message has none of the roles {}", ROLES.join(", ")));
+        return Some(format!("the role of a message must be one of {}", ROLES.join(", ")));
     };
     if role != "user" {
         return None;
     }
     let Some(id) = message["id"].as_str().filter(|id| !id.is_empty()) else {
-        return Some("a message of a user has no `id` that is a text".to_owned());
+        return Some("a user message has no `id`".to_owned());
     };
     let is_said = message["content"].is_string() || message["content"].is_array();
-    (!is_said).then(|| format!("message `{id}` has no `content` that is a text or a list of parts"))
+    (!is_said).then(|| format!("`content` of message `{id}` must be a text or a list of parts"))
 }
 
 /// Returns a message of the thread's first request in the format of the run's input, with its parts as blocks.
@@ -186,7 +186,7 @@ impl RunAgentInput {
             true => format!("{kind}:{thread}"),
             false => format!("{kind}:{}", onward_core::Hash::of_parts(&[b"thread", thread.as_bytes()])),
         };
-        RunId::new(named).map_err(|error| RequestError::JsonInvalid { why: format!("the thread has no run: {error}") })
+        RunId::new(named).map_err(|error| RequestError::JsonInvalid { why: format!("invalid `threadId`: {error}") })
     }
 
     /// Returns the user messages since the last response. Invalid messages are skipped: a client keeps a refused message, such as
@@ -204,7 +204,7 @@ impl RunAgentInput {
         let mut known: BTreeMap<String, Value> = BTreeMap::new();
         for UserMessage { id, content, .. } in self.messages.iter().filter_map(of_user) {
             if known.insert(id.clone(), content.clone()).is_some_and(|first| first != content) {
-                let why = format!("two messages that say different things have the id `{id}`");
+                let why = format!("two messages with different content have the id `{id}`");
                 return Err(RequestError::JsonInvalid { why }.into());
             }
         }

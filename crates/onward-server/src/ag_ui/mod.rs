@@ -85,7 +85,7 @@ impl Asked {
             // After a handoff the run has another kind; requests to its first kind still reach it.
             Ok(head) if head.kind == *kind || head.first_kind() == kind => Ok(true),
             Ok(head) => {
-                let why = format!("run {} is of the kind `{}`", self.key.id, head.kind);
+                let why = format!("run {} has the kind `{}`", self.key.id, head.kind);
                 Err(RequestError::JsonInvalid { why }.into())
             }
             Err(RuntimeError::Store(StoreError::RunNotFound { .. })) => Ok(false),
@@ -162,7 +162,7 @@ impl Asked {
         for (resume, (approved, feedback)) in decisions.collect::<Result<Vec<_>, RequestError>>()? {
             let call = CallId::parse(&self.key.namespace, &resume.interrupt_id)?;
             if !self.runtime().is_below(&call.run, &self.key).await? {
-                let why = format!("the interrupt {} is of another thread", resume.interrupt_id);
+                let why = format!("interrupt {} belongs to another thread", resume.interrupt_id);
                 return Err(RequestError::JsonInvalid { why }.into());
             }
             let decision_id = format!("{}/{}", self.input.run_id, resume.interrupt_id);

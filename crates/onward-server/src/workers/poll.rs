@@ -72,7 +72,7 @@ pub(crate) async fn frames(mut request: Request) -> Result<Response, Problem> {
 /// Replaces the hint: the OpenAPI document does not contain the schema of frames.
 fn hint_at_protocol(problem: Problem) -> Problem {
     match problem.code {
-        "json_invalid" => Problem { hint: Some("docs/protocol.md says what frames a worker sends"), ..problem },
+        "json_invalid" => Problem { hint: Some("see docs/protocol.md for the frames of workers"), ..problem },
         _ => problem,
     }
 }

@@ -329,7 +329,7 @@ pub(super) fn known_as(namespace: &Namespace, worker: &WorkerId, credential: Opt
     WorkerId::new(whole).unwrap_or_else(|_| {
         // The combined id may be too long for a name.
         let both = Hash::of_parts(&[namespace.as_str().as_bytes(), worker.as_str().as_bytes()]);
-        WorkerId::new(format!("both:{both}:{owner}{session:016x}")).expect("hex digits are a name")
+        WorkerId::new(format!("both:{both}:{owner}{session:016x}")).expect("hex digits are a valid name")
     })
 }
 
