@@ -22,7 +22,7 @@ pub fn document() -> String {
         "info": {
             "title": "Onward",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Durable execution: start runs, watch them, answer them. Every error is an RFC 9457 problem with a stable `code`.",
+            "description": "Durable execution: start runs, follow them, answer their questions. Every error is an RFC 9457 problem with a stable `code`.",
             "license": {"name": "MIT OR Apache-2.0"},
         },
         "servers": [{"url": "http://localhost:7400"}],
@@ -31,7 +31,7 @@ pub fn document() -> String {
             "schemas": schemas,
             "responses": {
                 "Problem": {
-                    "description": "Nothing was done; `code` says why",
+                    "description": "The request failed; `code` is the reason",
                     "content": {"application/problem+json": {"schema": reference("Problem")}},
                 },
             },
@@ -39,7 +39,7 @@ pub fn document() -> String {
                 "Namespace": {
                     "name": "Onward-Namespace",
                     "in": "header",
-                    "description": "The namespace; `default` otherwise",
+                    "description": "Namespace; default `default`",
                     "schema": reference("NamespaceName"),
                 },
             },
