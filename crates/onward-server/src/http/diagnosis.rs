@@ -49,7 +49,7 @@ struct OneFailure {
     diagnosis: Option<String>,
 }
 
-/// `GET /v1/runs/{id}/failures`.
+/// Handles `GET /v1/runs/{id}/failures`.
 pub(crate) async fn list(request: Request) -> Result<Response, Problem> {
     let (runtime, key) = (request.server.runtime(), request.key()?);
     let generation = match request.query.number("generation")? {

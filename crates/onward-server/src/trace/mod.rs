@@ -93,7 +93,7 @@ impl Trace {
         Trace { to: Some(Arc::new(To { format, level, lines, lost, written: Mutex::new(written) })) }
     }
 
-    /// Also writes the engine's `tracing` events from now on: failed model calls, paused runs, lost signals. Does nothing if the
+    /// Writes the engine's `tracing` events, too, from now on: failed model calls, paused runs, lost signals. Does nothing if the
     /// process already has a global subscriber.
     pub fn hear(&self) {
         if let Some(to) = &self.to {

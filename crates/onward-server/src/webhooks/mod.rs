@@ -126,7 +126,7 @@ fn decoy() -> Hmac<Sha256> {
     Hmac::new_from_slice(&bits).expect("a key may have any length")
 }
 
-/// `POST /v1/hooks/{name}`.
+/// Handles `POST /v1/hooks/{name}`.
 pub(crate) async fn receive(mut request: Request) -> Result<Response, Problem> {
     // Without a webhook file there are no names to hide, so the body is not read.
     let Some(hooks) = request.server.options().hooks.clone() else { return Err(RequestError::HookRefused.into()) };
