@@ -167,7 +167,7 @@ impl Tail {
         Ok(self.sink.send(event("end", &text), None).await?)
     }
 
-    /// Returns whether the stream ends here: the reader asked for it, the run waits or is paused, and all its events were sent.
+    /// Returns whether the stream ends here: the reader requested it, the run waits or is paused, and all its events were sent.
     async fn stands_still(&mut self) -> Result<bool, Failed> {
         if self.until == Until::End {
             return Ok(false);
