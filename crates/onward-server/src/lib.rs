@@ -1,18 +1,18 @@
-//! The HTTP door over a runtime: every verb under `/v1`, attach as server-sent events, health, metrics, OpenAPI.
+//! HTTP and gRPC API of a runtime: every verb under `/v1`, attach as server-sent events, health, metrics, OpenAPI.
 //!
-//! A door translates and never decides: what may be done is decided below, what is said is decided in [`document`] and [`problem`].
-//! Nothing here holds a lease or runs workflow code.
+//! This crate translates requests and makes no decisions about runs: the runtime decides what is admitted, [`document`] and
+//! [`problem`] define the response bodies. No code here holds a lease or runs workflow code.
 //!
-//! Reading order: [`ROUTES`] (what there is), `router` (what happens around every handler), `runs` (the handlers), `attach`, `ag_ui`,
-//! [`problem`] (how errors are told), `serve` (connections and their limits).
+//! Reading order: [`ROUTES`] (the table of routes), `router` (middleware around every handler), `handlers`, `attach`, `ag_ui`,
+//! [`problem`] (error responses), `serve` (connections and their limits).
 //!
-//! An engine that lives in your own program gets this door in a few lines:
+//! Example: serve the engine of your own program:
 //!
 //! ```no_run
 //! # async fn example(onward: onward::Onward) -> std::io::Result<()> {
 //! use onward_server::{Options, Server, router, serve};
 //!
-//! let server = Server::new(onward.runtime().expect("it is in this process").clone(), Options::default());
+//! let server = Server::new(onward.runtime().expect("the engine runs in this process").clone(), Options::default());
 //! let listener = tokio::net::TcpListener::bind("127.0.0.1:7400").await?;
 //! serve(&server, listener, router(server.clone()), std::future::pending()).await;
 //! # Ok(())

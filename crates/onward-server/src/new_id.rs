@@ -1,4 +1,4 @@
-//! Ids and seeds that nobody else has.
+//! Unique ids and random seeds.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -8,7 +8,7 @@ pub(crate) fn random_u64() -> u64 {
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }
 
-/// A run's id, which sorts by time.
+/// Returns a new run id; ids sort by time.
 pub(crate) fn run_id(now: Timestamp) -> String {
     const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
     let bits = (u128::from(now.0) & ((1 << 48) - 1)) << 80 | u128::from(random_u64()) << 16 | u128::from(random_u64() & 0xffff);
@@ -16,7 +16,7 @@ pub(crate) fn run_id(now: Timestamp) -> String {
     format!("run_{}", (0..26).rev().map(digit).collect::<String>())
 }
 
-/// For a caller who does not care whether a repeat is one.
+/// Returns a new idempotency key for a request that came without one.
 pub(crate) fn request_id() -> String {
     format!("request_{:016x}{:016x}", random_u64(), random_u64())
 }

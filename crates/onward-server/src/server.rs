@@ -1,4 +1,4 @@
-//! What all requests share. Cheap to clone: all clones are one server.
+//! State that all requests share. Clones are cheap and refer to the same server.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::trace::Trace;
 use crate::webhooks::Hooks;
 use crate::workers::Sessions;
 
-/// The doors of one runtime.
+/// HTTP and gRPC API of one runtime.
 #[derive(Clone)]
 pub struct Server {
     shared: Arc<Shared>,
@@ -37,24 +37,24 @@ struct Shared {
     closing: watch::Sender<bool>,
 }
 
-/// How a server behaves.
+/// Settings of a server.
 #[derive(Clone)]
 pub struct Options {
     pub limits: Limits,
-    /// Where the other servers of a shared store would reach it; shown to whoever looks at them.
+    /// URL under which the other servers of a shared store reach this one; part of the list of servers.
     pub url: String,
-    /// The names it answers to.
+    /// Host names that requests may name.
     pub hosts: Hosts,
     pub auth: Arc<dyn Authenticate>,
-    /// The webhooks it takes in.
+    /// Webhooks that the server accepts.
     pub hooks: Option<Arc<Hooks>>,
-    /// The folder of attachments that messages name by their hash.
+    /// Folder of the attachments that messages name by their hash.
     pub attachments: Option<PathBuf>,
     pub trace: Trace,
     pub probe: Option<Arc<dyn Probe>>,
-    /// With a certificate, nothing but TLS is spoken.
+    /// Certificate; with one, the server accepts only TLS.
     pub tls: Option<Tls>,
-    /// What callers may let runs spend at most.
+    /// Upper limits of the budgets that callers may set.
     pub ceilings: Ceilings,
 }
 
@@ -76,7 +76,7 @@ impl Default for Options {
 }
 
 impl Server {
-    /// Counts what happens in the runtime's store from now on.
+    /// Creates a server that counts the changes of the runtime's store from now on.
     pub fn new(runtime: Runtime, options: Options) -> Server {
         let metrics = Arc::new(Metrics::default());
         runtime.store().subscribe(metrics.clone());
@@ -117,22 +117,22 @@ impl Server {
         &self.shared.hook_memory
     }
 
-    /// What this server says of itself.
+    /// Returns this server's entry in the list of servers.
     pub(crate) fn own(&self) -> &ServerInfo {
         &self.shared.own
     }
 
-    /// The workers elsewhere, whichever way they come.
+    /// Returns the sessions of connected workers, over HTTP and gRPC.
     pub(crate) fn sessions(&self) -> &Sessions {
         &self.shared.sessions
     }
 
-    /// Ends everything that would go on for as long as its client likes: attached readers and long waits.
+    /// Ends attached readers and long waits, which would otherwise last as long as their clients stay.
     pub fn close(&self) {
         self.shared.closing.send_replace(true);
     }
 
-    /// Returns when the server is being closed.
+    /// Returns once the server is closing.
     pub async fn closed(&self) {
         let mut closing = self.shared.closing.subscribe();
         // The sender lives as long as `self`.

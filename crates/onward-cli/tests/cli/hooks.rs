@@ -38,7 +38,7 @@ fn a_hook_is_shown_once_listed_rotated_and_deleted() {
     assert!(hooks["hooks"][0].get("secret").is_none());
     run(directory.path(), ["hook", "delete", "pay"]).says(0, "pay: deleted");
     run(directory.path(), ["hook", "rotate", "pay"])
-        .says(4, "! error[hook_not_found]: there is no hook `pay`\n! hint: `onward hook list` shows them");
+        .says(4, "! error[hook_not_found]: webhook `pay` not found\n! hint: list webhooks with `onward hook list`");
     assert_eq!(run(directory.path(), ["hook", "create", "gh", "--start", "x"]).code, 6);
     for wrong in [
         &["x"][..],
@@ -76,5 +76,5 @@ fn a_server_follows_its_hooks_and_tells_no_secret() {
     std::fs::write(directory.path().join(HOOKS), "{").unwrap();
     let refused = run(directory.path(), ["dev", "--port", "0"]);
     assert_eq!(refused.code, 1);
-    assert!(refused.err.starts_with("error[hook_file_unusable]: the hook file "), "{}", refused.err);
+    assert!(refused.err.starts_with("error[hook_file_unusable]: the webhook file "), "{}", refused.err);
 }

@@ -55,9 +55,9 @@ fn a_key_is_shown_once_listed_rotated_and_revoked() {
     assert_eq!(states, ["revoked", "usable"]);
     assert!(keys["keys"][0].get("key").is_none());
     run(directory.path(), ["key", "rotate", &id])
-        .says(6, &format!("! error[key_ended]: the key {id} is revoked\n! hint: `onward key create` makes a new one"));
+        .says(6, &format!("! error[key_ended]: the key {id} is revoked\n! hint: create a new one with `onward key create`"));
     run(directory.path(), ["key", "revoke", "nobody"])
-        .says(4, "! error[key_not_found]: there is no key nobody\n! hint: `onward key list` shows the ids");
+        .says(4, "! error[key_not_found]: key nobody not found\n! hint: list the ids with `onward key list`");
     for wrong in [
         &["--scope", "fly"][..],
         &["--scope", ""],
@@ -129,7 +129,7 @@ fn a_server_does_not_start_without_keys_that_work() {
     }
     let missing = ran(onward().args(["server", "--store", "memory:", "--listen", "127.0.0.1:0", "--keys", "/nowhere/keys.json"]));
     assert_eq!(missing.code, 1);
-    assert!(missing.err.contains("it is not there") && missing.err.contains("hint: `onward key create`"), "{}", missing.err);
+    assert!(missing.err.contains("it does not exist") && missing.err.contains("with `onward key create`"), "{}", missing.err);
     assert!(!directory.path().join("onward.db").exists(), "nothing was opened");
 }
 

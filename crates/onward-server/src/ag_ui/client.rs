@@ -1,8 +1,8 @@
-//! What a client knows of the conversation.
+//! Messages that the client has.
 //!
-//! A client that is told the whole conversation keeps the messages it has where they stand, drops those that are not named, and puts new
-//! ones last. So it is told under the ids that it has, and where that would leave it with another order, what stands in the way is taken
-//! out first.
+//! On a `MESSAGES_SNAPSHOT` an AG-UI client keeps its messages in their order, drops those that are missing from the snapshot,
+//! and appends new ones. Therefore snapshots use the ids that the client has, and if the result would have another order, a
+//! shorter snapshot removes the messages in the way first.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use super::messages::Said;
 
 pub(super) struct Client {
-    /// The messages that it has, in its order; without those that no conversation of ours has.
+    /// Ids of the client's messages, in its order, without streamed reasoning.
     ids: Vec<String>,
-    /// What it came with, to find its words for our entries.
+    /// Messages of the request, to find the client's ids of our entries.
     came_with: Vec<Value>,
 }
 
@@ -24,12 +24,12 @@ impl Client {
         Client { ids, came_with: messages.to_vec() }
     }
 
-    /// Finds the ids under which the client knows entries: in their order, by the id that a user gave it, or else by what they say.
+    /// Finds the ids that the client uses for entries: in their order, by the id that a user gave, otherwise by equal content.
     pub fn recognize(&self, conversation: &[Said], names: &mut BTreeMap<Hash, String>) {
         let mut known = self.came_with.iter();
         for said in conversation {
             let ours = said.role.as_str();
-            // What a client brings along as `system` is no instruction to the ready-made loop, which calls it another name.
+            // A caller's `system` message is not an instruction of the agent loop; its entry has another role.
             let is_role = |role: &Value| match &said.reported_as {
                 Some(reported_as) => role == reported_as.as_str(),
                 None => role == ours || (role == "system" && ours == "developer"),
@@ -47,7 +47,7 @@ impl Client {
         }
     }
 
-    /// Takes note of an event that is sent.
+    /// Records the message that an event creates at the client.
     pub fn hear(&mut self, event: &Value) {
         let id = match event["type"].as_str() {
             Some("TEXT_MESSAGE_START" | "TOOL_CALL_RESULT") => &event["messageId"],
@@ -61,7 +61,7 @@ impl Client {
         }
     }
 
-    /// What to send so that the client has these messages, in this order.
+    /// Returns the events after which the client has these messages, in this order.
     pub fn replace(&mut self, messages: &[Value]) -> Vec<Value> {
         let wanted: Vec<&str> = messages.iter().filter_map(|message| message["id"].as_str()).collect();
         let kept: Vec<&String> = self.ids.iter().filter(|id| wanted.contains(&id.as_str())).collect();
@@ -94,7 +94,7 @@ mod tests {
     use super::super::messages::tests::of_user;
     use super::*;
 
-    /// A client as the library has it.
+    /// Applies snapshots like the client library.
     fn apply(has: &[&str], events: &[Value]) -> Vec<String> {
         let mut has: Vec<String> = has.iter().map(|id| (*id).to_owned()).collect();
         for event in events {

@@ -1,7 +1,7 @@
-//! The last event of a turn: how it ended, and what people are asked.
+//! The last event of a turn: its outcome and the open approvals.
 //!
-//! Invariant AG4: what a person is asked to agree to is told byte for byte, and once more as a text: a client that reads JSON may change
-//! numbers and drop names that come twice.
+//! Invariant AG4: what a person is asked to approve is sent byte for byte, and once more as a text: a JSON parser of a client may
+//! change numbers and drop duplicate names.
 
 use onward_core::run::Wait;
 use onward_core::{Name, Payload, RunKey};
@@ -29,7 +29,7 @@ pub(super) enum Outcome<'a> {
     Interrupt { interrupts: Vec<Interrupt<'a>> },
 }
 
-/// A question, as AG-UI asks it.
+/// Open approval as an AG-UI interrupt.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Interrupt<'a> {
@@ -45,7 +45,7 @@ pub(super) struct Interrupt<'a> {
 #[derive(Serialize)]
 struct Asked<'a> {
     name: &'a str,
-    /// Who asks: the kind of the run, and the run.
+    /// Kind of the run that asks.
     agent: &'a str,
     run: &'a str,
     description: Option<&'a str>,
@@ -55,12 +55,12 @@ struct Asked<'a> {
 
 impl Finished<'_> {
     pub fn event(&self) -> String {
-        serde_json::to_string(self).expect("it has texts and values alone")
+        serde_json::to_string(self).expect("the event serializes")
     }
 }
 
 impl Outcome<'_> {
-    /// `key` is the thread's own run, and each question has the kind of the run that asks.
+    /// Returns an interrupt with the open approvals, each with the kind of its run. `key` is the run of the thread.
     pub fn asking<'a>(key: &RunKey, questions: &'a [(Name, Wait)]) -> Outcome<'a> {
         Outcome::Interrupt { interrupts: questions.iter().map(|(agent, wait)| Interrupt::new(key, agent, wait)).collect() }
     }
@@ -72,7 +72,7 @@ impl<'a> Interrupt<'a> {
         Interrupt {
             id: CallId::from(wait).to_string(),
             reason: "approval",
-            // Whoever talks with one agent is told when another one asks.
+            // The approval of a run below names its agent.
             message: if wait.run == *key { wait.title.clone() } else { format!("{agent} asks: {}", wait.title) },
             response_schema: json!({
                 "type": "object",

@@ -1,4 +1,4 @@
-//! What an AG-UI client sends, and what an agent is given of it.
+//! Request of an AG-UI client, and the part of it that an agent gets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +11,10 @@ use super::messages::Said;
 use super::parts::{self, Room};
 use crate::http::problem::{Problem, RequestError};
 
-/// The longest id of a thread that is a part of the run's id as it is.
+/// Longest thread id that is used in the run id unchanged; longer ones are hashed.
 const THREAD_BYTES_MAX: usize = 128;
 
-/// AG-UI's `RunAgentInput`. What a later version adds is passed over.
+/// AG-UI's `RunAgentInput`. Unknown fields are ignored.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RunAgentInput {
@@ -34,7 +34,7 @@ pub(super) struct RunAgentInput {
     pub resume: Vec<Resume>,
 }
 
-/// The answer to an interrupt.
+/// Response to an interrupt.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Resume {
@@ -52,28 +52,28 @@ enum ResumeStatus {
 }
 
 impl Resume {
-    /// Whether it is approved, and what is said with it. What is canceled is not approved; what is resolved says so in so many words:
-    /// nothing is done because an answer could not be read.
+    /// Returns whether it is approved, and the feedback. A canceled interrupt is not approved; a resolved one must contain
+    /// `approved`, so that an unreadable response approves nothing.
     pub fn decision(&self) -> Result<(bool, Option<String>), RequestError> {
         if self.status == ResumeStatus::Cancelled {
             return Ok((false, Some("canceled".to_owned())));
         }
         let approved = self.payload.as_bool().or(self.payload["approved"].as_bool()).ok_or_else(|| {
-            let why = format!("`payload` of the answer to {} has no `approved`, which is true or false", self.interrupt_id);
+            let why = format!("`payload` of the response to {} has no boolean `approved`", self.interrupt_id);
             RequestError::JsonInvalid { why }
         })?;
         Ok((approved, self.payload["feedback"].as_str().map(str::to_owned)))
     }
 }
 
-/// Something that a person says.
+/// Message of a user.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct UserMessage {
     pub id: String,
     pub text: String,
-    /// What an agent is given: `{id, text}`, or `{id, blocks}` if there is more than text.
+    /// Content for the agent: `{id, text}`, or `{id, blocks}` if there is more than text.
     pub content: Value,
-    /// A part that cannot be taken, in words: the message is refused, for nobody would be told of it.
+    /// Error about a part that is not supported; the message is refused, because the agent would not get that part.
     pub unreadable: Option<String>,
 }
 
@@ -86,7 +86,7 @@ impl UserMessage {
             Value::Array(parts) => {
                 unreadable = parts.iter().find(|part| parts::block(part).is_none()).map(|part| {
                     let kind = part["type"].as_str().unwrap_or_default();
-                    format!("message `{id}` has a part of type `{kind}` that cannot be taken: say texts, and others with their bytes or an address")
+                    format!("message `{id}` has an unsupported part of type `{kind}`: send a text, data or a URL")
                 });
                 let text: String = parts.iter().filter_map(|part| part["text"].as_str()).collect();
                 let is_text = parts.iter().all(|part| part["type"] == "text");
@@ -101,14 +101,14 @@ impl UserMessage {
         Some(UserMessage { id, text, content, unreadable })
     }
 
-    /// One of those that a run was started with.
+    /// Reads a message from the recorded input of a run.
     fn recorded(message: &Value) -> Option<UserMessage> {
         let Some(blocks) = message["content"]["blocks"].as_array() else { return UserMessage::read(message) };
         let (id, text) = (message["id"].as_str()?.to_owned(), blocks.iter().filter_map(|block| block["text"].as_str()).collect());
         Some(UserMessage { content: json!({"id": id, "blocks": blocks}), id, text, unreadable: None })
     }
 
-    /// Its content as the client is told it: as it said it.
+    /// Returns the content in the client's format.
     pub fn told(&self) -> Value {
         let blocks = self.content["blocks"].as_array();
         blocks.map_or_else(|| Value::String(self.text.clone()), |blocks| parts::content(blocks, &mut Room::endless()))
@@ -118,7 +118,7 @@ impl UserMessage {
         Payload::from_json_text(self.content.to_string())
     }
 
-    /// Whether an entry is this message: it has its id, or no id at all and its words.
+    /// Returns whether an entry is this message: it has the same id, or no id and the same text.
     pub fn is_said_by(&self, said: &Said) -> bool {
         match &said.id {
             Some(id) => *id == self.id,
@@ -146,23 +146,23 @@ fn of_user(message: &Value) -> Option<UserMessage> {
     UserMessage::read(message).filter(|_| message["role"] == "user")
 }
 
-/// What is wrong with the form of a message: nobody would be told it, and whoever sent it would not know.
+/// Returns an error about the form of a message. It is refused, because ignoring it would go unnoticed.
 fn misshapen(message: &Value) -> Option<String> {
     const ROLES: [&str; 7] = ["user", "assistant", "system", "developer", "tool", "activity", "reasoning"];
     let Some(role) = message["role"].as_str().filter(|role| ROLES.contains(role)) else {
-        return Some(format!("a message has none of the roles {}", ROLES.join(", ")));
+        return Some(format!("the role of a message must be one of {}", ROLES.join(", ")));
     };
     if role != "user" {
         return None;
     }
     let Some(id) = message["id"].as_str().filter(|id| !id.is_empty()) else {
-        return Some("a message of a user has no `id` that is a text".to_owned());
+        return Some("a user message has no `id`".to_owned());
     };
     let is_said = message["content"].is_string() || message["content"].is_array();
-    (!is_said).then(|| format!("message `{id}` has no `content` that is a text or a list of parts"))
+    (!is_said).then(|| format!("`content` of message `{id}` must be a text or a list of parts"))
 }
 
-/// A message of those that a thread begins with, as an agent is given it: what is said in parts as it is said later.
+/// Returns a message of the thread's first request in the format of the run's input, with its parts as blocks.
 fn brought_along(message: &Value) -> Value {
     let mut message = message.clone();
     if let Some(parts) = message["content"].as_array() {
@@ -174,7 +174,7 @@ fn brought_along(message: &Value) -> Value {
 }
 
 impl RunAgentInput {
-    /// The run that the thread is.
+    /// Returns the id of the thread's run.
     pub fn run(&self, kind: &str) -> Result<RunId, RequestError> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
         let thread = &self.thread_id;
@@ -186,17 +186,17 @@ impl RunAgentInput {
             true => format!("{kind}:{thread}"),
             false => format!("{kind}:{}", onward_core::Hash::of_parts(&[b"thread", thread.as_bytes()])),
         };
-        RunId::new(named).map_err(|error| RequestError::JsonInvalid { why: format!("the thread has no run: {error}") })
+        RunId::new(named).map_err(|error| RequestError::JsonInvalid { why: format!("invalid `threadId`: {error}") })
     }
 
-    /// What people have said since anybody answered. A client keeps a message that was refused, because it says nothing for example, and
-    /// sends it again with the next one: it is passed over then.
+    /// Returns the user messages since the last response. Invalid messages are skipped: a client keeps a refused message, such as
+    /// an empty one, and sends it again with the next one.
     pub fn new_messages(&self) -> Vec<UserMessage> {
         self.since_answered().filter(|message| !message.is_refused()).collect()
     }
 
-    /// Refuses messages that AG-UI does not know; two messages of one id that say different things, as it is refused where they come one
-    /// after the other; and what says nothing: a message that begins a turn has something to be answered.
+    /// Refuses messages that are not valid in AG-UI, two messages with the same id and different content, and a last message
+    /// without content, because a turn needs something to respond to.
     pub fn check(&self) -> Result<(), Problem> {
         if let Some(why) = self.messages.iter().find_map(misshapen) {
             return Err(RequestError::JsonInvalid { why }.into());
@@ -204,7 +204,7 @@ impl RunAgentInput {
         let mut known: BTreeMap<String, Value> = BTreeMap::new();
         for UserMessage { id, content, .. } in self.messages.iter().filter_map(of_user) {
             if known.insert(id.clone(), content.clone()).is_some_and(|first| first != content) {
-                let why = format!("two messages that say different things have the id `{id}`");
+                let why = format!("two messages with different content have the id `{id}`");
                 return Err(RequestError::JsonInvalid { why }.into());
             }
         }
@@ -218,7 +218,7 @@ impl RunAgentInput {
         self.messages[from..].iter().filter_map(of_user).filter(move |message| known.insert(message.id.clone()))
     }
 
-    /// What the run of a new thread is started with: the last thing that was said, as the signal would bring it, and all the rest.
+    /// Returns the input of a new thread's run: the last message, in the format of the signal, and the rest of the request.
     pub fn start(&self, last: &UserMessage) -> Payload {
         let mut input = last.content.clone();
         let is_refused = |message: &&Value| of_user(message).is_some_and(|message| message.is_refused());
@@ -236,18 +236,18 @@ impl RunAgentInput {
     }
 }
 
-/// The messages that a run was started with.
+/// Messages that a run was started with.
 #[derive(Default)]
 pub(super) struct Started {
     messages: Vec<Value>,
 }
 
-/// Whether a run was started with a message.
+/// Relation of a message to the ones that a run was started with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Again {
     New,
     Same,
-    /// With another one under its id.
+    /// Another message has the same id.
     Other,
 }
 
@@ -260,7 +260,7 @@ impl Started {
     pub fn says(&self, message: &UserMessage) -> Again {
         let Some(known) = self.messages.iter().find(|known| known["id"] == message.id.as_str()) else { return Again::New };
         let known = UserMessage::recorded(known).filter(|_| known["role"] == "user");
-        // A client that was told the conversation may know the text of a message alone.
+        // A client that got the conversation from us may have only the text of a message.
         let is_it = |known: &UserMessage| known.content == message.content || (message.is_text() && known.text == message.text);
         if known.as_ref().is_some_and(is_it) { Again::Same } else { Again::Other }
     }

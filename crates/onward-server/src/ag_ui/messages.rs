@@ -1,4 +1,4 @@
-//! The conversation as an AG-UI client keeps it.
+//! The conversation as messages of an AG-UI client.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::parts::{self, Room};
 
-/// The conversation that ends in `leaf`, oldest first: the last [`ENTRIES_MAX`] entries of it, in which `room` is for what is attached.
-/// What nobody has answered is told whole: a client that sends it back says it once more, and has to say the same.
+/// Returns the last [`ENTRIES_MAX`] entries of the conversation that ends in `leaf`, oldest first; `room` limits the attachments.
+/// Entries after the last response are returned whole: a client sends them again, and the content must be the same.
 pub(super) async fn conversation(
     runtime: &Runtime,
     key: &RunKey,
@@ -20,7 +20,7 @@ pub(super) async fn conversation(
 ) -> Result<Vec<Said>, RuntimeError> {
     let (mut said, mut is_answered) = (Vec::new(), false);
     let mut next = leaf.map(EntryCursor::from);
-    // The latest page comes first; none is held longer than it takes to read it.
+    // The latest page comes first; only one page is in memory at a time.
     while let Some(leaf) = next.filter(|_| said.len() < ENTRIES_MAX) {
         let query = EntryQuery { leaf: Some(leaf), before: None, limit: ENTRIES_MAX - said.len() };
         let page = runtime.read_entries(key, query).await?;
@@ -35,7 +35,7 @@ pub(super) async fn conversation(
     Ok(said)
 }
 
-/// One entry.
+/// Reads one entry.
 pub(super) async fn entry(
     runtime: &Runtime,
     key: &RunKey,
@@ -47,7 +47,7 @@ pub(super) async fn entry(
     Ok(runtime.read_entries(key, query).await?.entries.pop().map(|entry| Said::read(&entry, &mut room)))
 }
 
-/// Whether the conversation has had an entry with the id of a message: the client was told it under that id.
+/// Returns whether the message id is the id of an entry: then the client got the message from us.
 pub(super) async fn is_entry(runtime: &Runtime, key: &RunKey, message: &str) -> Result<bool, RuntimeError> {
     let Some(id) = Hash::parse(message) else { return Ok(false) };
     let query = EntryQuery { leaf: Some(id.into()), before: None, limit: 1 };
@@ -57,21 +57,21 @@ pub(super) async fn is_entry(runtime: &Runtime, key: &RunKey, message: &str) -> 
     }
 }
 
-/// What an entry says.
+/// Content of an entry.
 pub(super) struct Said {
     pub entry: Hash,
     pub role: Name,
     pub text: String,
-    /// The texts and what is attached to them, in the words of the client; a text if nothing is.
+    /// Text and attachments as parts of the client's format; a plain text if there are no attachments.
     pub content: Value,
     pub reasoning: String,
     /// Id, name and arguments.
     pub calls: Vec<(String, String, String)>,
-    /// Id of the call, and what came of it.
+    /// Call id and result.
     pub results: Vec<(String, Value)>,
-    /// The id that whoever said it gave it.
+    /// Id that the sender gave the message.
     pub id: Option<String>,
-    /// The role in which a caller brought it along, who may not speak in that role: the model is told it as a report.
+    /// Role that the caller gave a message without the right to it; the model gets the message as a report.
     pub reported_as: Option<String>,
 }
 
@@ -115,14 +115,14 @@ impl Said {
         self.role.as_str() == role
     }
 
-    /// The id under which a client knows it.
+    /// Returns the id that the client uses for the entry.
     pub fn name(&self, names: &BTreeMap<Hash, String>) -> String {
         let given = names.get(&self.entry).or_else(|| self.id.as_ref().filter(|_| self.is_of("user")));
         given.cloned().unwrap_or_else(|| self.entry.to_string())
     }
 
-    /// What a tool says beside its results, with the id of that message: the model is told it as a report. Clients show what tools say only
-    /// below the calls that asked for it, so it is shown as something that comes from the agent.
+    /// Returns the text of a tool entry beside its results, with the id of its message. Clients show tool messages only below
+    /// their calls, so the text is sent as a message of the agent.
     pub fn report(&self, entry: &str) -> Option<(String, String)> {
         let id = if self.results.is_empty() { entry.to_owned() } else { format!("{entry}-report") };
         (!self.text.trim().is_empty()).then(|| (id, format!("A tool reports:\n{}", self.text)))
@@ -143,18 +143,18 @@ impl Said {
     }
 }
 
-/// The messages of a conversation; `names` has the ids under which the client knows entries.
+/// Returns the messages of a conversation; `names` has the client's ids of entries.
 pub(super) fn messages(conversation: Vec<Said>, names: &BTreeMap<Hash, String>) -> Vec<Value> {
     conversation.into_iter().flat_map(|said| message(said, names)).collect()
 }
 
-/// The `name` of messages that a caller brought along as the agent's. Whoever reads the thread can tell them from what the agent has said.
+/// `name` of messages that a caller provided as messages of the agent, to distinguish them from real ones.
 const REPORTED: &str = "reported_by_caller";
 
 fn message(said: Said, names: &BTreeMap<Hash, String>) -> Vec<Value> {
     let id = said.name(names);
     if let Some(role) = &said.reported_as {
-        // No call of ours belongs to a result that is reported, and clients show results below their calls alone.
+        // A reported result belongs to no call of ours, and clients show results only below their calls.
         let text = if role == "tool" { format!("A tool reports:\n{}", said.text) } else { said.text };
         return vec![json!({"id": id, "role": "assistant", "name": REPORTED, "content": text})];
     }
@@ -190,7 +190,7 @@ fn call_of((id, name, arguments): &(String, String, String)) -> Value {
     json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
 }
 
-/// The id of a message that says one of an entry's results.
+/// Returns the id of the message for one result of an entry.
 pub(super) fn result_id(entry: &str, at: usize) -> String {
     if at == 0 { entry.to_owned() } else { format!("{entry}-{at}") }
 }
@@ -201,7 +201,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// What a user has said, as an entry has it.
+    /// Returns an entry of a user.
     pub fn of_user(content: &Value) -> Said {
         let content = Payload::from_json_text(content.to_string());
         let entry = Entry {

@@ -1,9 +1,8 @@
-//! AG-UI: an agent for front ends that speak that protocol. `POST /v1/agents/{kind}/ag-ui` takes what a person said and answers with the
-//! events of one turn.
+//! AG-UI: `POST /v1/agents/{kind}/ag-ui` takes the messages of a user and responds with the events of one turn.
 //!
-//! A thread is a run of the kind, found by the thread's id; it is started with the first thing that is said. What is said later is sent as
-//! signals whose ids are those of the messages, so that a request that is repeated says nothing twice. A reader only reads: the run goes on
-//! without it, and the same request again finds it where it is.
+//! A thread is a run of the kind, found by the thread's id and started with the first message. Later messages are signals with
+//! the ids of the messages, so that a repeated request sends nothing twice. A reader only reads: the run continues without it,
+//! and a repeated request attaches to it again.
 
 mod client;
 mod finish;
@@ -58,7 +57,7 @@ pub(crate) async fn run(mut request: Request) -> Result<Response, Problem> {
     Ok(events.into_response())
 }
 
-/// What is asked, and by whom.
+/// Request with its caller.
 struct Asked {
     server: Server,
     by: Caller,
@@ -73,7 +72,7 @@ impl Asked {
         self.server.runtime()
     }
 
-    /// What is brought along needs its own scope.
+    /// Checks the scope that a part of the request needs.
     async fn also(&self, scope: Scope) -> Result<(), Problem> {
         if let Some(pass) = &self.pass {
             pass.check_also(scope, &self.server).await?;
@@ -83,10 +82,10 @@ impl Asked {
 
     async fn is_there(&self, kind: &Name) -> Result<bool, Problem> {
         match self.runtime().read_head(&self.key).await {
-            // Whoever a conversation was handed over to answers for the one it began with.
+            // After a handoff the run has another kind; requests to its first kind still reach it.
             Ok(head) if head.kind == *kind || head.first_kind() == kind => Ok(true),
             Ok(head) => {
-                let why = format!("run {} is of the kind `{}`", self.key.id, head.kind);
+                let why = format!("run {} has the kind `{}`", self.key.id, head.kind);
                 Err(RequestError::JsonInvalid { why }.into())
             }
             Err(RuntimeError::Store(StoreError::RunNotFound { .. })) => Ok(false),
@@ -94,8 +93,8 @@ impl Asked {
         }
     }
 
-    /// Starts the run of a new thread. Two requests that come at once are one if they say the same; where the other one has begun it with
-    /// something else, this says no, and its words are a message to that run.
+    /// Starts the run of a new thread. Concurrent requests with the same content are one start. Returns false if another request
+    /// started the run with other content; then this one is a message to that run.
     async fn start(&self, kind: Name, last: &UserMessage) -> Result<bool, Problem> {
         let start = StartRun {
             key: self.key.clone(),
@@ -114,8 +113,8 @@ impl Asked {
         }
     }
 
-    /// What the run was not started with. A message under the id of one that says something else is refused before anything is done, as a
-    /// signal would be: the client would take it for said.
+    /// Returns the messages that the run was not started with. Fails if a message has the id of another one with different
+    /// content, as a signal would; otherwise the client would assume that it was delivered.
     async fn not_told(&self) -> Result<Vec<UserMessage>, Problem> {
         let messages = self.input.new_messages();
         if messages.is_empty() {
@@ -131,7 +130,7 @@ impl Asked {
         }
         let mut not_told = Vec::new();
         for (message, said) in messages.into_iter().zip(said) {
-            // What came in at another door is known to the client by its entry.
+            // The client has messages that were sent outside of AG-UI under the ids of their entries.
             if said == Again::New && !is_entry(self.runtime(), &self.key, &message.id).await? {
                 not_told.push(message);
             }
@@ -153,17 +152,17 @@ impl Asked {
         Ok(())
     }
 
-    /// Decides the approvals that the client was told of as interrupts. The same answer again is the same decision.
+    /// Decides the approvals that the client got as interrupts. A repeated response is the same decision.
     async fn decide(&self) -> Result<(), Problem> {
         if !self.input.resume.is_empty() {
             self.also(Scope::Approve).await?;
         }
-        // All of them are read before one is carried out.
+        // All decisions are validated before the first one is applied.
         let decisions = self.input.resume.iter().map(|resume| Ok((resume, resume.decision()?)));
         for (resume, (approved, feedback)) in decisions.collect::<Result<Vec<_>, RequestError>>()? {
             let call = CallId::parse(&self.key.namespace, &resume.interrupt_id)?;
             if !self.runtime().is_below(&call.run, &self.key).await? {
-                let why = format!("the interrupt {} is of another thread", resume.interrupt_id);
+                let why = format!("interrupt {} belongs to another thread", resume.interrupt_id);
                 return Err(RequestError::JsonInvalid { why }.into());
             }
             let decision_id = format!("{}/{}", self.input.run_id, resume.interrupt_id);

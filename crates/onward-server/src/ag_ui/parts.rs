@@ -1,9 +1,9 @@
-//! What is said beside words: parts of messages at the client, blocks here.
+//! Attachments: parts of messages at the client, blocks in the log.
 //!
-//! Owns how one becomes the other. Bytes that the log names by their hash are a file of ours at the client, which shows that they are there
-//! and sends the name back.
+//! Owns the conversion between the two. Bytes that the log names by their hash are a file with our provider name at the client,
+//! which shows it and sends the name back.
 //!
-//! Invariant AG5: a part that a client was told and sends back is the same block.
+//! Invariant AG5: a part that was sent to a client and comes back is the same block.
 
 use base64::Engine;
 use base64::alphabet::STANDARD;
@@ -11,14 +11,15 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-/// Whose file it is that a hash names.
+/// Provider name of files that a hash names.
 const PROVIDER: &str = "onward";
 
-/// Attachments are taken with and without padding.
+/// Base64 decoder that accepts input with and without padding.
 const BASE64: GeneralPurpose =
     GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent));
 
-/// How much of what is attached a client is given: it sends all of it back with the next request. What there is no room for is named.
+/// Size limit of the attachments that a client gets, as it sends them back with the next request. Attachments beyond it are sent
+/// by hash.
 pub(super) struct Room(usize);
 
 impl Room {
@@ -26,7 +27,7 @@ impl Room {
         Room(usize::MAX)
     }
 
-    /// In a request of at most so many bytes there has to be room for something new, too.
+    /// Returns half of the size of a request, so that there is room for something new.
     pub fn within(request_bytes: usize) -> Room {
         Room(request_bytes / 2)
     }
@@ -38,7 +39,7 @@ impl Room {
     }
 }
 
-/// A part of a message as a block.
+/// Converts a part of a message to a block.
 pub(super) fn block(part: &Value) -> Option<Value> {
     if part["type"] == "text" {
         return Some(json!({"type": "text", "text": part["text"]}));
@@ -49,19 +50,19 @@ pub(super) fn block(part: &Value) -> Option<Value> {
         let given = match (said("data"), said("url"), said("id")) {
             (Some(data), _, _) => json!({"base64": data}),
             (None, Some(url), _) => json!({"url": url}),
-            (None, None, hash) => json!({"hash": hash?}), // as the upload of attachments names it
+            (None, None, hash) => json!({"hash": hash?}), // hash that the upload returned
         };
         return Some(json!({"type": "attachment", "media_type": media_type, "source": given}));
     }
     let source = &part["source"];
-    // Whoever is given an address looks for itself what is there.
+    // The media type of a URL is only a default; the provider that fetches it determines the real one.
     let is_picture = part["type"] == "image" && source["type"] == "url";
     let media_type = source["mimeType"].as_str().unwrap_or(if is_picture { "image/png" } else { "application/octet-stream" });
     let given = match source["type"].as_str()? {
         "data" => json!({"base64": source["value"]}),
         "url" => json!({"url": source["value"]}),
         "file" if source["provider"] == PROVIDER => json!({"hash": source["value"]}),
-        _ => return None, // bytes that only their provider knows
+        _ => return None, // file of another provider
     };
     Some(json!({"type": "attachment", "media_type": media_type, "source": given}))
 }
@@ -70,7 +71,7 @@ pub(super) fn is_attachment(block: &Value) -> bool {
     block["type"] == "attachment"
 }
 
-/// The content of a message that says these blocks: a text, or parts if there is more than text.
+/// Returns the content of a message with these blocks: a text, or parts if there are attachments.
 pub(super) fn content(blocks: &[Value], room: &mut Room) -> Value {
     if !blocks.iter().any(is_attachment) {
         return blocks.iter().filter_map(|block| block["text"].as_str()).collect::<String>().into();
@@ -98,7 +99,7 @@ fn part(block: &Value, room: &mut Room) -> Option<Value> {
     Some(json!({"type": sort, "source": source}))
 }
 
-/// What the bytes would be called if they were kept elsewhere.
+/// Returns the hash that an upload of the bytes would return.
 fn hash(base64: &str) -> Option<String> {
     let bytes = BASE64.decode(base64).ok()?;
     Some(Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect())

@@ -1,12 +1,12 @@
-//! A stream of ours in the words of AG-UI.
+//! Translates the stream of a run to AG-UI events.
 //!
-//! Owns which messages and calls are open at the client, and what an entry is called there. Must never wait: what has to be read is asked
-//! for.
+//! Owns which messages and calls are open at the client, and the client's ids of entries. Must not block: it returns what has to
+//! be read.
 //!
 //! Invariants:
-//! - AG1: everything that is begun is ended before anything replaces it, and before the answer ends.
-//! - AG2: what a task has said and takes back is gone at the client before anything else of it is shown.
-//! - AG3: an entry whose text was shown as it arrived is not shown again; one that was not, is shown.
+//! - AG1: every message and call that is started is ended before something replaces it, and before the response ends.
+//! - AG2: output of an attempt that was reset is removed at the client before more of the task is shown.
+//! - AG3: an entry whose text was streamed is not shown again; an entry that was not streamed is shown.
 
 use std::collections::BTreeMap;
 
@@ -17,26 +17,26 @@ use serde_json::{Value, json};
 use super::input::UserMessage;
 use super::messages::{Said, result_id};
 
-/// What the translator has to be given before it goes on.
+/// Data that the translator needs before it continues.
 #[derive(Debug, PartialEq)]
 pub(super) enum Want {
     Nothing,
-    /// The whole conversation, up to [`Translator::leaf`].
+    /// The whole conversation up to [`Translator::leaf`].
     Snapshot,
-    /// What this entry says.
+    /// The content of this entry.
     Entry(EntrySaid),
 }
 
-/// What a task has said so far.
+/// Output of a task so far.
 #[derive(Default)]
 struct Draft {
     id: String,
-    /// A client is not told which thoughts are taken back: each attempt has its own.
+    /// AG-UI cannot take back reasoning, so each attempt has a message of its own.
     reasoning_id: String,
     text: String,
     is_text_open: bool,
     is_reasoning_open: bool,
-    /// The calls that are open, by their number in the answer.
+    /// Open calls by their number in the response.
     calls: BTreeMap<u64, String>,
     model: Option<String>,
     usage: Option<Value>,
@@ -44,24 +44,24 @@ struct Draft {
 
 #[derive(Default)]
 pub(super) struct Translator {
-    /// The run: clients take messages of one thread into another one.
+    /// Run id, part of message ids because clients may copy messages to other threads.
     run: String,
-    /// The last entry that is final, as of what was taken.
+    /// Last final entry, as of the frames that were taken.
     pub leaf: Option<Hash>,
     drafts: BTreeMap<(u32, Place), Draft>,
-    /// What tasks have said that are over, and that no entry has taken up yet.
+    /// Output of ended tasks that no entry contains yet.
     whole: Vec<Draft>,
-    /// How often a task has taken back what it said.
+    /// Number of resets per task.
     resets: BTreeMap<(u32, Place), u32>,
-    /// The ids under which the client knows entries.
+    /// The client's ids of entries.
     pub names: BTreeMap<Hash, String>,
-    /// What was said to the agent and is not in its conversation yet.
+    /// Messages that were sent to the agent and are not in its conversation yet.
     pub pending: Vec<UserMessage>,
     usage: Vec<Value>,
 }
 
 impl Translator {
-    /// `pending` is what was said to the agent and may not be in its conversation yet.
+    /// Creates a translator. `pending` has the messages that may not be in the conversation yet.
     pub fn new(run: &RunId, pending: Vec<UserMessage>) -> Translator {
         Translator { run: run.to_string(), pending, ..Translator::default() }
     }
@@ -125,7 +125,7 @@ impl Translator {
         draft.take(&frame, out);
     }
 
-    /// Shows what an entry says, as far as it was not shown.
+    /// Shows the content of an entry, except for what was streamed already.
     pub fn show(&mut self, said: &Said, out: &mut Vec<Value>) {
         match said.role.as_str() {
             "assistant" => self.show_answer(said, out),
@@ -151,7 +151,7 @@ impl Translator {
         }
     }
 
-    /// Whether something is being said.
+    /// Returns whether a task is producing output.
     pub fn is_speaking(&self) -> bool {
         !self.drafts.is_empty()
     }
@@ -177,7 +177,7 @@ impl Translator {
         self.drafts.values_mut().for_each(|draft| draft.close(out));
     }
 
-    /// What the calls of models have used, as far as they said.
+    /// Returns the token usage that model calls reported.
     pub fn usage(&self) -> Vec<Value> {
         self.usage.iter().cloned().chain(self.drafts.values().filter_map(Draft::usage)).collect()
     }
@@ -271,7 +271,7 @@ impl Draft {
     }
 }
 
-/// Something for which AG-UI has no word.
+/// Returns a custom event, for what AG-UI has no event for.
 pub(super) fn custom(name: &str, value: &Value) -> Value {
     json!({"type": "CUSTOM", "name": format!("onward.{name}"), "value": value})
 }

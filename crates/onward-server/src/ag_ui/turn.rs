@@ -1,7 +1,7 @@
-//! One turn for one client: from where the conversation is until the agent comes to rest.
+//! One turn for one client: from the current state of the conversation until the agent is idle.
 //!
-//! The runs below it count, too: an agent that waits for another one rests when that one does. What the runs below ask is asked here once
-//! nothing is left that goes on by itself; one that was spawned and works on does not keep a turn from ending.
+//! Child runs count, too: an agent that waits for a child is idle when the child is. Approvals of runs below are reported once
+//! nothing below makes progress by itself; a spawned run that is not awaited does not keep a turn open.
 
 use std::time::Duration;
 
@@ -28,17 +28,16 @@ use crate::http::problem::Problem;
 use crate::http::sse::{NOTHING_NEW, Over, Sink};
 use crate::server::Server;
 
-/// How long a run may be without a worker that has its code before the client is told.
+/// Time without a worker for the run's code before the client gets an error.
 const WORKER_PATIENCE: Duration = Duration::from_secs(3);
 
-/// How often it is looked whether a run below asks something, while the run waits for those below.
+/// Interval of checks for approvals of runs below, while the run waits for them.
 const LOOK_BELOW: Duration = Duration::from_millis(250);
 
-/// How often it is looked what keeps the run's tasks from being worked on, while nothing is said.
+/// Interval of checks what the run's tasks are blocked on, while there is no output.
 const LOOK_HINDERED: Duration = Duration::from_secs(1);
 
-/// How many runs below are looked at to find out whether one of them works, and what keeps them from it; with more, people are asked all
-/// the same.
+/// Maximum number of runs below that are checked for activity and for what blocks them; with more, approvals are reported anyway.
 const BELOW_MAX: usize = 100;
 
 pub(super) struct Turn {
@@ -48,22 +47,22 @@ pub(super) struct Turn {
     run_id: String,
     translator: Translator,
     offset: Option<String>,
-    /// What was shown of the run's state.
+    /// State of the run that was sent last.
     state: Option<Value>,
-    /// The first generation whose state was not shown to its end, and whether there is one.
+    /// First generation whose final state was not sent; valid once `has_looked` is set.
     generation: u32,
     has_looked: bool,
     client: Client,
-    /// Since when there is no worker that could take the run.
+    /// Time since which no worker can take the run.
     alone_since: Option<Instant>,
-    /// What the client was told to keep the run and those below it from going on, and when that was looked for below.
+    /// Blocked tasks of the run and the runs below that were sent last, and the time of the last check below.
     hindered: Vec<Hindered>,
     looked_below: Option<Instant>,
     out: Vec<Value>,
     sink: Sink,
 }
 
-/// What keeps a run from going on, with its kind.
+/// Blocked task, with its run and the kind of the run.
 #[derive(Serialize)]
 struct Hindered {
     agent: Name,
@@ -72,15 +71,15 @@ struct Hindered {
     hindrance: Hindrance,
 }
 
-/// Where the run stands.
+/// Progress of a run.
 enum Rest {
-    /// It goes on by itself.
+    /// Continues by itself.
     Busy,
-    /// Somebody has to say something.
+    /// Needs a signal or a promise.
     Waits,
-    /// Somebody has to decide something.
+    /// Needs a decision.
     Asks,
-    /// The runs below it have to come to an end, which may ask something.
+    /// Waits for runs below, which may need a decision.
     Below,
     Paused(RunPaused),
     Ended(Status),
@@ -127,7 +126,7 @@ impl Turn {
         }
     }
 
-    /// Tells until the agent rests or the client may not read any more, and says how it ended.
+    /// Sends events until the agent is idle or the credential is no longer valid; sends the error if there is one.
     pub async fn run(mut self, pass: Option<Pass>) {
         let server = self.server.clone();
         let failed = tokio::select! {
@@ -138,7 +137,7 @@ impl Turn {
             problem = auth::ended(pass.as_ref(), &server) => problem,
         };
         self.fail(failed.code, &failed.detail);
-        drop(self.flush().await); // a client that is gone needs no reason
+        drop(self.flush().await); // the client may be gone
     }
 
     fn runtime(&self) -> &Runtime {
@@ -150,7 +149,7 @@ impl Turn {
         self.out.push(json!({"type": "RUN_STARTED", "threadId": thread_id, "runId": run_id}));
         self.flush().await?;
         let mut watch = match self.runtime().watch_run(&self.key).await {
-            // Nobody has said anything in this thread.
+            // The thread has no messages yet.
             Err(RuntimeError::Store(StoreError::RunNotFound { .. })) => {
                 self.out.push(json!({"type": "MESSAGES_SNAPSHOT", "messages": []}));
                 return self.finish(Outcome::Success, None).await;
@@ -158,7 +157,7 @@ impl Turn {
             watch => watch?,
         };
         loop {
-            // What was said before the run came to rest is in its stream by the time that its rest is known.
+            // Frames are read after the view, so everything that was emitted before the run became idle is sent.
             let view = self.runtime().read_run(&self.key).await?;
             let rest = rest(&view);
             while self.take_frames().await? {}
@@ -170,7 +169,7 @@ impl Turn {
                 Rest::Waits | Rest::Asks | Rest::Below => {
                     let mut questions = self.questions().await?;
                     if matches!(rest, Rest::Below) && !questions.is_empty() {
-                        // Who came to rest last may have asked since.
+                        // The run that became idle last may have requested an approval since.
                         questions = if self.works_below(&view).await? { Vec::new() } else { self.questions().await? };
                     }
                     if !questions.is_empty() {
@@ -194,7 +193,7 @@ impl Turn {
         }
     }
 
-    /// A run that nobody can work on goes on when somebody can; the client is not kept until then.
+    /// Fails if no worker has had the run's code for a while. The run continues later; the client is not kept waiting.
     async fn expect_worker(&mut self, view: &RunView) -> Result<(), Failed> {
         let is_alone = self.runtime().why_pending_anywhere(&view.head).await == Some(WhyPending::NoCompatibleWorker);
         let missing =
@@ -210,8 +209,8 @@ impl Turn {
         Err(RuntimeError::NoCompatibleWorker { kind, version }.into())
     }
 
-    /// Says why nobody works on what the run and those below it wait for, when that begins, changes and is over: a key is limited, or a call is
-    /// in quarantine. That no worker has it, or when the next attempt is, the client is told otherwise.
+    /// Sends what the run and the runs below are blocked on, when it begins, changes and ends: rate-limited keys and quarantined
+    /// tasks. Missing workers and pending attempts are reported elsewhere.
     async fn show_hindrances(&mut self, view: &RunView, rest: &Rest) {
         let is_working = matches!(rest, Rest::Busy | Rest::Below) && !self.translator.is_speaking();
         let looks_below = is_working && awaits(view, AwaitedKind::Child);
@@ -219,10 +218,10 @@ impl Turn {
             return;
         }
         self.looked_below = looks_below.then(Instant::now);
-        // Where that cannot be asked, nothing new is known.
+        // If it cannot be read, the last report stays valid.
         let Ok(found) = (if is_working { self.find_hindrances(view).await } else { Ok(Vec::new()) }) else { return };
         let is_same = |(one, other): (&Hindered, &Hindered)| {
-            // The end of a limit is known as what is left of it.
+            // The end of a rate limit is computed from the remaining time, so it varies a little.
             let (one, other) = (&one.hindrance, &other.hindrance);
             let until = [one, other].map(|hindrance| hindrance.until.unwrap_or_default());
             let apart = until[0].since(until[1]).max(until[1].since(until[0]));
@@ -234,7 +233,7 @@ impl Turn {
         }
     }
 
-    /// What keeps the run from going on, and those that it waits for, and those that they wait for.
+    /// Returns what the run and the runs that it waits for, directly or indirectly, are blocked on.
     async fn find_hindrances(&self, view: &RunView) -> Result<Vec<Hindered>, RuntimeError> {
         let (mut found, mut open, mut looked) = (Vec::new(), vec![view.clone()], 0);
         while let Some(view) = open.pop() {
@@ -251,7 +250,7 @@ impl Turn {
                 }
                 looked += 1;
                 match self.runtime().read_run(&key).await {
-                    // It is to be started, or was deleted.
+                    // Not started yet, or deleted.
                     Err(RuntimeError::Store(StoreError::RunNotFound { .. })) => {}
                     view => open.push(view?),
                 }
@@ -261,7 +260,8 @@ impl Turn {
         Ok(found)
     }
 
-    /// A task that the run waits for and no worker has, a model that nobody offers for example. Who cannot be asked is taken to have it.
+    /// Returns a task that the run waits for and that no worker can execute, such as a call of a model that no worker serves.
+    /// Workers that cannot be listed count as able.
     async fn missing_task(&self, view: &RunView) -> Option<(Name, Option<Name>)> {
         let tasks =
             view.awaiting.iter().filter(|awaited| awaited.kind == AwaitedKind::Task).filter_map(|awaited| awaited.name.clone());
@@ -275,7 +275,7 @@ impl Turn {
         missing.into_iter().find(|task| !has(&anywhere, task)).map(|task| (task, None))
     }
 
-    /// Waits until something happens to the run, and passes on what is said meanwhile; false when the server stops.
+    /// Waits for a change of the run and sends its output meanwhile; returns false when the server stops.
     async fn wait(&mut self, watch: &mut RunWatch, looks_at: Option<Instant>) -> Result<bool, Failed> {
         loop {
             let keep_alive = self.server.limits().keep_alive;
@@ -297,7 +297,7 @@ impl Turn {
         }
     }
 
-    /// Takes what there is of the stream; returns whether there was anything.
+    /// Processes the available frames of the stream; returns whether there were any.
     async fn take_frames(&mut self) -> Result<bool, Failed> {
         let page = self.runtime().read_stream(&self.key, self.offset.as_deref(), Duration::ZERO).await?;
         let has_some = !page.frames.is_empty();
@@ -333,12 +333,12 @@ impl Turn {
         Room::within(self.server.limits().body_bytes_max)
     }
 
-    /// Replaces what the client knows of the conversation. What was said and is not in it yet comes last.
+    /// Replaces the client's conversation. Messages that are not in the conversation yet come last.
     async fn show_messages(&mut self, leaf: Option<Hash>) -> Result<(), Failed> {
         let conversation = conversation(self.runtime(), &self.key, leaf, self.room()).await?;
         self.client.recognize(&conversation, &mut self.translator.names);
         for said in conversation.iter().filter(|said| said.is_of("user")) {
-            // Sent before, or found in the input of the run, and taken up under an id of the agent's own.
+            // The message was sent as a signal or was part of the run's input, and its entry has an id of the agent's own.
             if let Some(at) = self.translator.pending.iter().position(|message| message.is_said_by(said))
                 && !self.translator.names.contains_key(&said.entry)
             {
@@ -346,7 +346,7 @@ impl Turn {
                 self.translator.names.insert(said.entry, message.id);
             }
         }
-        // Also under a name that the client knew before.
+        // The client may also know the entry under an id from before.
         let names = &self.translator.names;
         self.translator.pending.retain(|message| !conversation.iter().any(|said| names.get(&said.entry) == Some(&message.id)));
         let mut shown = messages(conversation, &self.translator.names);
@@ -356,7 +356,7 @@ impl Turn {
         Ok(())
     }
 
-    /// Shows the state of the run. It goes with the log that it was set in: what an earlier one had at its end is shown too.
+    /// Sends the state of the run. State belongs to a generation, so the final state of earlier generations is sent, too.
     async fn show_states(&mut self, view: &RunView) -> Result<(), Failed> {
         let last = view.head.generation;
         let earlier = if self.has_looked { self.generation } else { last.saturating_sub(1) };
@@ -376,20 +376,20 @@ impl Turn {
         let value = |payload: &Payload| payload.read::<Value>().unwrap_or_default();
         let state: Map<String, Value> = view.state.iter().map(|(key, payload)| (key.to_string(), value(payload))).collect();
         let state = Value::Object(state);
-        // Of a log that sets nothing, nothing follows for what an earlier one has set.
+        // A generation that sets no state leaves the state of an earlier one as it is.
         if !view.state.is_empty() && self.state.as_ref() != Some(&state) {
             self.out.push(json!({"type": "STATE_SNAPSHOT", "snapshot": state}));
             self.state = Some(state);
         }
     }
 
-    /// The questions that are open here and below, each with the kind of the run that asks.
+    /// Returns the open approvals of the run and the runs below, each with the kind of its run.
     async fn questions(&self) -> Result<Vec<(Name, Wait)>, Failed> {
         let (namespace, run) = (self.key.namespace.clone(), Some(self.key.clone()));
         let query = WaitQuery { namespace, run, below: true, limit: PAGE_DEFAULT, ..WaitQuery::default() };
         let mut questions = Vec::new();
         for wait in self.runtime().list_approvals(query).await? {
-            // A run that was deleted meanwhile asks nothing.
+            // A run that was deleted meanwhile has no approvals.
             if let Some(head) = self.runtime().store().read_run(wait.run.clone(), None).await.map_err(RuntimeError::from)? {
                 questions.push((head.kind, wait));
             }
@@ -397,7 +397,7 @@ impl Turn {
         Ok(questions)
     }
 
-    /// Whether one of the runs that the run waits for, or that those wait for, goes on by itself.
+    /// Returns whether a run that this run waits for, directly or indirectly, continues by itself.
     async fn works_below(&self, view: &RunView) -> Result<bool, Failed> {
         let (mut open, mut looked) = (awaited_children(view), 0);
         while let Some(key) = open.pop()
@@ -405,12 +405,12 @@ impl Turn {
         {
             looked += 1;
             let view = match self.runtime().read_run(&key).await {
-                // It is to be started, or was deleted.
+                // Not started yet, or deleted.
                 Err(RuntimeError::Store(StoreError::RunNotFound { .. })) => return Ok(true),
                 view => view?,
             };
             match rest(&view) {
-                // An end that the one above has not heard of brings that one on.
+                // The parent of an ended run continues once it gets the result.
                 Rest::Busy | Rest::Ended(_) => return Ok(true),
                 Rest::Below => open.extend(awaited_children(&view)),
                 Rest::Waits | Rest::Asks | Rest::Paused(_) => {}
@@ -419,7 +419,7 @@ impl Turn {
         Ok(false)
     }
 
-    /// The last word about the conversation, and how the turn ended.
+    /// Sends the final conversation and the outcome of the turn.
     async fn end(&mut self, outcome: Outcome<'_>, result: Option<Value>) -> Result<(), Failed> {
         self.translator.close_all(&mut self.out);
         let last = EntryQuery { limit: 1, ..EntryQuery::default() };
@@ -462,7 +462,7 @@ impl Turn {
         }
     }
 
-    /// Says what went wrong; nothing follows that.
+    /// Sends an error, which is the last event.
     fn fail(&mut self, code: &str, message: &str) {
         self.translator.close_all(&mut self.out);
         self.out.push(json!({"type": "RUN_ERROR", "message": message, "code": code}));
@@ -497,7 +497,7 @@ fn awaits(view: &RunView, kind: AwaitedKind) -> bool {
     view.awaiting.iter().any(|awaited| awaited.kind == kind)
 }
 
-/// Whether a run goes on by itself, or somebody else has to do something first.
+/// Returns whether a run continues by itself, or what it needs.
 fn rest(view: &RunView) -> Rest {
     match view.head.status {
         Status::Pending | Status::Running => return Rest::Busy,
@@ -515,6 +515,6 @@ fn rest(view: &RunView) -> Rest {
     if awaits(AwaitedKind::Approval) {
         return Rest::Asks;
     }
-    // A plain timer brings the run on by itself.
+    // A timer lets the run continue by itself.
     if awaits(AwaitedKind::Signal) || awaits(AwaitedKind::Promise) { Rest::Waits } else { Rest::Busy }
 }

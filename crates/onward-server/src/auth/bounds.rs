@@ -1,9 +1,9 @@
-//! What a key is bound to: kinds and queues.
+//! Kinds and queues to which an API key is bound.
 //!
 //! Invariants:
-//! - BK1 (S4): with a key that is bound to kinds, only runs and tasks of these kinds are started, worked on, signaled, decided about and
-//!   operated. What their own code starts is not the caller's act. Reading is for the whole namespace.
-//! - BK2 (S4): with a key that is bound to queues, only tasks of these queues are started and worked on.
+//! - BK1 (S4): a key that is bound to kinds can start, work on, signal, decide about and operate only runs and tasks of these
+//!   kinds. What the code of such a run starts is not restricted. Reading is allowed in the whole namespace.
+//! - BK2 (S4): a key that is bound to queues can start and work on only tasks of these queues.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::auth::{Caller, Refusal, Scope};
 use crate::http::problem::Problem;
 use crate::server::Server;
 
-/// The kinds and queues that a key is for; `None` is all of them.
+/// Kinds and queues that a key is for; `None` is all of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bounds {
@@ -28,12 +28,12 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Whether it is bound to nothing.
+    /// Returns whether there are no bounds.
     pub fn is_none(&self) -> bool {
         *self == Bounds::default()
     }
 
-    /// Refuses a kind that it is not for. A standalone task has the kind of its task.
+    /// Refuses a kind outside the bounds. A standalone task has the kind of its task.
     pub fn check_kind(&self, kind: &Name) -> Result<(), Refusal> {
         let plain = kind.as_str().strip_prefix(TASK_KIND_PREFIX).unwrap_or(kind.as_str());
         match &self.kinds {
@@ -42,7 +42,7 @@ impl Bounds {
         }
     }
 
-    /// Refuses a queue that it is not for; the empty text is the default queue.
+    /// Refuses a queue outside the bounds; the empty text is the default queue.
     pub fn check_queue(&self, queue: &str) -> Result<(), Refusal> {
         match &self.queues {
             Some(queues) if !queues.contains(queue) => Err(Refusal::Queue { queue: queue.to_owned() }),
@@ -50,7 +50,7 @@ impl Bounds {
         }
     }
 
-    /// Refuses a filter that may find runs of other kinds.
+    /// Refuses a filter that may match runs of other kinds.
     pub fn check_filter(&self, kind: Option<&Name>) -> Result<(), Refusal> {
         match (&self.kinds, kind) {
             (Some(_), None) => Err(Refusal::EveryKind),
@@ -59,7 +59,7 @@ impl Bounds {
         }
     }
 
-    /// Refuses a worker that wants runs or tasks of other kinds or queues.
+    /// Refuses a worker that offers other kinds or queues.
     pub fn check_hello(&self, hello: &Hello) -> Result<(), Refusal> {
         hello.kinds.iter().map(|offer| &offer.kind).chain(&hello.task_kinds).try_for_each(|kind| self.check_kind(kind))?;
         hello.queues.iter().try_for_each(|queue| self.check_queue(queue))

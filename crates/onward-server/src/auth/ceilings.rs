@@ -1,9 +1,11 @@
-//! What callers may let runs spend: ceilings of namespaces and of keys.
+//! Ceilings of namespaces and keys: upper limits of the budgets that callers set.
 //!
 //! Invariants:
-//! - CB1 (S17): no run is started or resumed with a limit above the ceiling of its namespace or of the caller's key, whatever the scope.
-//! - CB2: a run that is started without a limit has that of the ceiling.
-//! - CB3: a fork, a reset and a retry go on with the lower one of the run's limits and the ceiling, whatever the original may spend.
+//! - CB1 (S17): no run is started or resumed with a limit above the ceiling of its namespace or of the caller's key, whatever the
+//!   scope.
+//! - CB2: a run that is started without a limit gets the ceiling as its limit.
+//! - CB3: a fork, a reset and a retry continue with the lower one of the run's limits and the ceiling, whatever the original may
+//!   spend.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +16,10 @@ use crate::auth::{Caller, Pass, Scope};
 use crate::http::problem::{Problem, RequestError};
 use crate::server::Server;
 
-/// The ceilings of namespaces.
+/// Ceilings of all namespaces.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ceilings {
-    /// For every namespace.
+    /// Ceiling of every namespace.
     pub all: Budget,
     pub namespaces: BTreeMap<Namespace, Budget>,
 }
@@ -28,14 +30,14 @@ impl Ceilings {
     }
 }
 
-/// Returns what a run may spend that is started without a word about it.
+/// Returns the budget of a run that is started without limits of its own.
 pub(crate) fn of_namespace(namespace: &Namespace, server: &Server) -> Option<Allowance> {
     let limit = server.options().ceilings.of(namespace);
     (!limit.is_unlimited()).then_some(Allowance { limit, granted: Budget::default() })
 }
 
-/// Returns what a run may spend that the caller starts. Limits that the caller asks for are granted to operators, and otherwise never more
-/// than what the code of the run sets.
+/// Returns the budget of a run that the caller starts. Requested limits may exceed the ones that the run's code sets only if the
+/// caller has the scope `operate`. Fails if a requested limit is above the ceiling (CB1).
 pub(crate) async fn of_start(
     asked: Option<Budget>,
     namespace: &Namespace,
@@ -58,7 +60,7 @@ pub(crate) async fn of_start(
     Ok((!limit.is_unlimited()).then_some(Allowance { limit, granted }))
 }
 
-/// Returns the limits that a run is resumed with.
+/// Returns the limits that a run is resumed with. Fails if one is above the ceiling (CB1).
 pub(crate) fn of_resume(
     asked: Option<Budget>,
     namespace: &Namespace,
@@ -69,7 +71,7 @@ pub(crate) fn of_resume(
     Ok(asked)
 }
 
-/// Returns what a run may spend at most that goes on from a copy which the caller asks for; the copy has the lower limits (CB3).
+/// Returns the ceiling of a run that continues from a copy; the copy gets the lower limits (CB3).
 pub(crate) fn of_copy(namespace: &Namespace, caller: &Caller, server: &Server) -> Option<Budget> {
     Some(ceiling(namespace, caller, server)).filter(|ceiling| !ceiling.is_unlimited())
 }

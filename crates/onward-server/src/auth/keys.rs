@@ -1,15 +1,17 @@
-//! API keys: who may come in, by a file that the command line writes and a running server follows.
+//! API keys, from a file that the command line writes and a running server reads again after a change.
 //!
-//! The file holds no secret, only what a secret is recognized by. A server looks at the file again when a request comes and a second
-//! has passed, so a change is in force within seconds, and nothing runs while nobody asks.
+//! The file contains no secret, only hashes. A server checks the file when a request arrives, at most once a second, so a change
+//! is in force within seconds and no background task is needed.
 //!
 //! Invariants:
-//! - G1 (S3): a key that is unknown, wrong, revoked, expired or not a key at all gets one and the same answer, after the same work.
-//! - G2 (S1): a key file that cannot be read or understood lets nobody in; neither does one that was there and is gone.
-//! - G3 (S2): a key that is revoked or expired lets nobody in five seconds later, and what it had open has ended by then.
+//! - G1 (S3): a key that is unknown, wrong, revoked, expired or malformed gets the same response, after the same work.
+//! - G2 (S1): with a key file that cannot be read or parsed every request is refused; the same holds for a file that existed and
+//!   is gone.
+//! - G3 (S2): five seconds after a key was revoked or has expired, it is refused, and every stream and wait that it opened has
+//!   ended.
 //! - G4 (S2): a secret is in no file, no log line and no error.
-//! - G5: the file of keys has one kind of writer, the command line, one at a time; what a server learns goes into another file. So a
-//!   revocation cannot be undone by a server that had read the file before.
+//! - G5: only the command line writes the key file, one process at a time; a server writes to another file. So a server that read
+//!   the file earlier cannot undo a revocation.
 
 mod entry;
 mod file;
@@ -35,10 +37,10 @@ use used::Used;
 pub use entry::{Digest, KeyEntry, Reach};
 pub use file::{KEYS, KeyFile, KeyFileError, Made, NewKey};
 
-/// How old what we know of the file may be when a request comes (G3).
+/// Maximum age of the keys in memory when a request arrives (G3).
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
-/// The keys of one server.
+/// API keys of one server.
 pub struct Keys {
     file: KeyFile,
     clock: Arc<dyn Clock>,
@@ -49,28 +51,28 @@ pub struct Keys {
 
 struct Known {
     keys: Arc<Found>,
-    /// What the file looked like when it was read.
+    /// State of the file when it was read.
     stamp: Option<Stamp>,
     looked: Instant,
 }
 
-/// What the file says.
+/// Content of the key file.
 enum Found {
-    /// There is no file and there has been none: everybody may do everything.
+    /// There is no file and never was one: every request is allowed.
     Nothing,
     Keys(HashMap<String, KeyEntry>),
     Broken(String),
 }
 
 impl Keys {
-    /// The keys of this file, which must be usable now.
+    /// Opens the key file. Fails if it is not usable now.
     pub fn open(path: &Path, clock: Arc<dyn Clock>, trace: Trace) -> Result<Keys, KeyFileError> {
         let file = KeyFile::at(path);
         let (entries, stamp) = file.read_with_stamp()?;
         Ok(Keys::new(file, Found::Keys(by_id(entries)), Some(stamp), clock, trace))
     }
 
-    /// The keys of this file; until there is one, everybody may do everything. From then on there must be one (G2).
+    /// Opens the key file, which may be missing. Until it exists, every request is allowed; from then on it must exist (G2).
     pub fn open_or_await(path: &Path, clock: Arc<dyn Clock>, trace: Trace) -> Result<Keys, KeyFileError> {
         match std::fs::symlink_metadata(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -85,7 +87,7 @@ impl Keys {
         Keys { file, clock, trace, known: Mutex::new(Known { keys: Arc::new(found), stamp, looked: Instant::now() }), used }
     }
 
-    /// Whether somebody could come in with a key.
+    /// Returns whether there is a key that is neither revoked nor expired.
     pub fn has_usable(&self) -> bool {
         let now = self.clock.now();
         matches!(&*self.look(), Found::Keys(keys) if keys.values().any(|key| key.is_usable(now)))
@@ -95,7 +97,7 @@ impl Keys {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the file says, as it was at most a second ago. Looking is one question to the file system, which blocks for microseconds.
+    /// Returns the keys as of at most a second ago. A check is one `stat` call, which blocks for microseconds.
     fn look(&self) -> Arc<Found> {
         let mut known = self.lock();
         if known.looked.elapsed() >= LOOK_PAUSE {
@@ -109,7 +111,7 @@ impl Keys {
         let stamp = self.file.stamp();
         let broken = matches!(*known.keys, Found::Broken(_));
         match &stamp {
-            // Not yet there.
+            // The file does not exist yet.
             Err(error) if matches!(*known.keys, Found::Nothing) && error.is_missing() => return,
             Ok(stamp) if !broken && known.stamp.as_ref() == Some(stamp) => return,
             _ => {}
@@ -121,9 +123,9 @@ impl Keys {
             }
             Err(error) => {
                 let why = error.to_string();
-                // Once per reason: it is looked at every second.
+                // Logged once per reason, as the file is checked every second.
                 if !matches!(&*known.keys, Found::Broken(before) if *before == why) {
-                    self.trace.say(Level::Error, "the key file is not usable, nobody is let in", &[("error", &why)]);
+                    self.trace.say(Level::Error, "the key file is not usable; all requests are refused", &[("error", &why)]);
                 }
                 (known.keys, known.stamp) = (Arc::new(Found::Broken(why)), None);
             }
@@ -134,12 +136,12 @@ impl Keys {
         let found = self.look();
         let keys = match &*found {
             Found::Nothing => return Ok(Caller::default()),
-            Found::Broken(_) => return Err(Refusal::Unavailable { why: "its keys cannot be read".to_owned() }),
+            Found::Broken(_) => return Err(Refusal::Unavailable { why: "the API keys cannot be read".to_owned() }),
             Found::Keys(keys) => keys,
         };
         let now = self.clock.now();
         let key = recognize(keys, ask.headers, now).ok_or(Refusal::Unauthenticated)?;
-        // What needs `admin` asks for no kind: importing, deleting by a filter (BK1).
+        // Requests that need `admin`, such as imports and deletion by a filter, are not checked by kind (BK1).
         if !key.scopes.contains(&ask.scope) || (ask.scope == Scope::Admin && !key.bounds.is_none()) {
             return Err(Refusal::Scope { scope: ask.scope });
         }
@@ -155,7 +157,7 @@ impl Keys {
     }
 }
 
-/// The key that the headers hold, if it is one that may be used. Always hashes and always compares once (G1).
+/// Returns the usable key that the headers contain. Always hashes once and compares once (G1).
 fn recognize<'a>(keys: &'a HashMap<String, KeyEntry>, headers: &HeaderMap, now: Timestamp) -> Option<&'a KeyEntry> {
     let given = bearer(headers).and_then(|text| ApiKey::parse(text).ok());
     let digest = Digest::of(given.as_ref().map_or("", |key| key.secret()));
@@ -165,7 +167,7 @@ fn recognize<'a>(keys: &'a HashMap<String, KeyEntry>, headers: &HeaderMap, now: 
     found.filter(|key| same && key.is_usable(now))
 }
 
-/// What comes after `Bearer` in the one header Authorization.
+/// Returns the token after `Bearer`; `None` unless there is exactly one Authorization header.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut given = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (given.next(), given.next()) else { return None };

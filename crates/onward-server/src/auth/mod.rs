@@ -1,8 +1,8 @@
-//! Who may do what: the extension point for credentials.
+//! Authentication and scopes: the extension point for credentials.
 //!
-//! Every route and every gRPC method names the scope it needs (see [`crate::ROUTES`] and [`crate::METHODS`]) and is asked about here
-//! before its handler runs, and again for as long as it lasts ([`Pass`]). [`Open`] lets everybody in, which is why a server without
-//! keys listens on loopback only (S1); [`crate::auth::keys::Keys`] asks for a key.
+//! Every route and every gRPC method has a scope (see [`crate::ROUTES`] and [`crate::METHODS`]). It is checked before the handler
+//! runs, and again at intervals while the request lasts ([`Pass`]). [`Open`] allows every request, which is why a server without
+//! keys listens on loopback only (S1); [`crate::auth::keys::Keys`] requires a key.
 
 pub(crate) mod bounds;
 pub(crate) mod ceilings;
@@ -24,14 +24,14 @@ use crate::auth::bounds::Bounds;
 use crate::http::problem::{Problem, RequestError};
 use crate::server::Server;
 
-/// How often who has something open is asked about again.
+/// Time between two checks of the credential of an open request.
 pub(crate) const PASS_PAUSE: Duration = Duration::from_secs(2);
 
-/// What a credential may be good for.
+/// Right that a credential may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// Look at runs.
+    /// Read runs.
     Read,
     /// Start runs.
     Start,
@@ -41,7 +41,7 @@ pub enum Scope {
     Approve,
     /// Cancel, terminate, pause, resume.
     Operate,
-    /// Do the work: claim runs and tasks.
+    /// Claim runs and tasks as a worker.
     Work,
     /// Everything else, such as deleting.
     Admin,
@@ -66,47 +66,47 @@ impl fmt::Display for Scope {
     }
 }
 
-/// What somebody is about to do.
+/// Request that needs a decision.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask<'a> {
     pub scope: Scope,
     pub namespace: &'a Namespace,
-    /// Whether it concerns the whole server: a credential for some namespaces is not enough.
+    /// Concerns the whole server: a credential for some namespaces is not enough.
     pub server_wide: bool,
     pub headers: &'a HeaderMap,
 }
 
-/// Who asks, as far as that is known.
+/// Sender of a request, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Caller {
-    /// The name behind the credential. Where there is one, it and not the request says who decides an approval (S8).
+    /// Name of the credential. If there is one, it is recorded as the decider of an approval, not the name in the request (S8).
     pub name: Option<String>,
-    /// Identifies the credential; a key that was rotated keeps it. Sessions of workers are bound to it (S5).
+    /// Id of the credential; a rotated key keeps it. Sessions of workers are bound to it (S5).
     pub credential: Option<String>,
-    /// The most that a run may spend that is started or resumed with the credential.
+    /// Ceiling of the budgets of runs that are started or resumed with the credential.
     pub budget_max: Option<Budget>,
-    /// The kinds and queues that the credential is for.
+    /// Kinds and queues that the credential is for.
     pub bounds: Bounds,
 }
 
-/// Why somebody is not let in.
+/// Reason why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// Nobody knows who asks. One word for every reason, so that none can be told from another (S3).
+    /// No valid credential. One variant for every reason, so that they cannot be distinguished (S3).
     Unauthenticated,
-    /// It is known who asks, and they may not do this anywhere.
+    /// The credential does not have the scope.
     Scope { scope: Scope },
-    /// They may do it, but not in this namespace.
+    /// The credential is not for this namespace.
     Namespace { namespace: Namespace },
-    /// They may do it in some namespaces, and it concerns all of them.
+    /// The credential is for some namespaces, and the request concerns all of them.
     ServerWide,
     /// The credential is bound to other kinds.
     Kind { kind: String },
-    /// The credential is bound to some kinds, and it may concern others.
+    /// The credential is bound to some kinds, and the request may concern others.
     EveryKind,
     /// The credential is bound to other queues.
     Queue { queue: String },
-    /// It cannot be found out who asks.
+    /// The credential cannot be checked now.
     Unavailable { why: String },
 }
 
@@ -116,7 +116,7 @@ impl From<Refusal> for Problem {
             Refusal::Unauthenticated => RequestError::Unauthenticated.into(),
             Refusal::Scope { scope } => RequestError::NotAllowed { what: format!("the scope `{scope}`") }.into(),
             Refusal::Namespace { namespace } => RequestError::NotAllowed { what: format!("the namespace `{namespace}`") }.into(),
-            Refusal::ServerWide => RequestError::NotAllowed { what: "all namespaces, which this concerns".to_owned() }.into(),
+            Refusal::ServerWide => RequestError::NotAllowed { what: "all namespaces, which the request needs".to_owned() }.into(),
             Refusal::Kind { kind } => RequestError::NotAllowed { what: format!("the kind `{kind}`") }.into(),
             Refusal::EveryKind => RequestError::NotAllowed { what: "runs of every kind".to_owned() }.into(),
             Refusal::Queue { queue } if queue.is_empty() => {
@@ -130,17 +130,17 @@ impl From<Refusal> for Problem {
 
 pub type AuthFuture<'a> = Pin<Box<dyn Future<Output = Result<Caller, Refusal>> + Send + 'a>>;
 
-/// Decides whether a request goes on. Asked before its body is read, and every few seconds while it lasts; must fail closed.
+/// Decides whether a request is allowed: before its body is read, and every few seconds while it lasts. Must fail closed.
 pub trait Authenticate: Send + Sync {
     fn authenticate<'a>(&'a self, ask: Ask<'a>) -> AuthFuture<'a>;
 
-    /// Why nobody can be let in, if that is so. Told to everybody.
+    /// Returns why every request is refused, if that is so. The text is public.
     fn trouble(&self) -> Option<String> {
         None
     }
 }
 
-/// Lets everybody do everything.
+/// Allows every request.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Open;
 
@@ -150,7 +150,7 @@ impl Authenticate for Open {
     }
 }
 
-/// What somebody was let in with, kept for as long as what they asked for lasts.
+/// Credential and scope of an open request, kept so that they can be checked again.
 #[derive(Debug, Clone)]
 pub(crate) struct Pass {
     pub scope: Scope,
@@ -165,12 +165,12 @@ impl Pass {
         server.options().auth.authenticate(Ask { scope: *scope, namespace, server_wide: *server_wide, headers }).await
     }
 
-    /// What is brought along needs its own scope, as if it came alone (S7).
+    /// Checks another scope for the same request: a part of a request needs the scope that it would need alone (S7).
     pub async fn check_also(&self, scope: Scope, server: &Server) -> Result<Caller, Refusal> {
         Pass { scope, ..self.clone() }.check(server).await
     }
 
-    /// Returns when the pass is good no more: waits and streams end then (G3).
+    /// Returns when the credential is no longer valid; waits and streams end then (G3).
     pub async fn ended(&self, server: &Server) -> Problem {
         loop {
             tokio::time::sleep(PASS_PAUSE).await;
@@ -181,7 +181,7 @@ impl Pass {
     }
 }
 
-/// Like [`Pass::ended`]; for ever where nothing was asked for.
+/// Waits for [`Pass::ended`]; never returns without a pass.
 pub(crate) async fn ended(pass: Option<&Pass>, server: &Server) -> Problem {
     match pass {
         Some(pass) => pass.ended(server).await,

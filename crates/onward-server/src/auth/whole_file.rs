@@ -1,17 +1,18 @@
-//! A small file that is read as a whole and changed as a whole.
+//! Small file that is read and replaced as a whole.
 //!
-//! A change is written under another name, synced and renamed, so that a reader sees the old file or the new one. Who changes it holds
-//! the lock file beside it, so that of two changes none is lost. Nobody else may write it, and it is made for its owner alone.
+//! A change is written to another name, synced and renamed, so that a reader sees either the old or the new file. A writer holds
+//! the lock file beside it, so that concurrent changes are not lost. The file is created for its owner only and is refused if
+//! others may write it.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// What is longer is not one of ours.
+/// Maximum size of a file that is read.
 const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
-/// Why the file cannot be used.
+/// Reason why the file cannot be read or written.
 #[derive(Debug)]
 pub(crate) enum FileTrouble {
     Unusable { why: String, missing: bool },
@@ -25,12 +26,12 @@ impl FileTrouble {
 
     fn unreadable(error: &std::io::Error) -> FileTrouble {
         let missing = error.kind() == ErrorKind::NotFound;
-        let why = if missing { "it is not there".to_owned() } else { error.to_string() };
+        let why = if missing { "it does not exist".to_owned() } else { error.to_string() };
         FileTrouble::Unusable { why, missing }
     }
 }
 
-/// By what a change of the file is noticed. A changed file is another file, because it was renamed into its place.
+/// Metadata by which a change is detected. A changed file has another inode, because it was renamed into place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stamp {
     device: u64,
@@ -66,7 +67,7 @@ impl WholeFile {
         &self.path
     }
 
-    /// The path with something behind its name.
+    /// Returns the path with `suffix` appended to its name.
     pub fn beside(&self, suffix: &str) -> PathBuf {
         let mut name = self.path.clone().into_os_string();
         name.push(suffix);
@@ -79,15 +80,15 @@ impl WholeFile {
 
     pub fn read(&self) -> Result<(Vec<u8>, Stamp), FileTrouble> {
         let unreadable = |error| FileTrouble::unreadable(&error);
-        // What is not a plain file may never end, or never begin.
+        // Reading something else, such as a pipe, may block or never end.
         if !std::fs::metadata(&self.path).map_err(unreadable)?.is_file() {
-            return Err(FileTrouble::unusable("it is not a file"));
+            return Err(FileTrouble::unusable("it is not a regular file"));
         }
         let mut file = File::open(&self.path).map_err(unreadable)?;
         let metadata = file.metadata().map_err(unreadable)?;
-        // Who can write it can let themselves in.
+        // Write access to the file is enough to add a key.
         if metadata.mode() & 0o022 != 0 {
-            return Err(FileTrouble::unusable("others may write it; chmod 600 says who may"));
+            return Err(FileTrouble::unusable("it is writable by others; run chmod 600"));
         }
         if metadata.size() > FILE_BYTES_MAX {
             return Err(FileTrouble::unusable("it is too large"));
@@ -97,7 +98,8 @@ impl WholeFile {
         Ok((bytes, Stamp::of(&metadata)))
     }
 
-    /// Waits until nobody else changes it; until the lock is dropped, nobody does. With `may_make`, the file need not be there.
+    /// Waits for the exclusive lock, which is held until the returned file is dropped. Fails if the file is missing, unless
+    /// `may_make`.
     pub fn lock(&self, may_make: bool) -> Result<File, FileTrouble> {
         if may_make {
             make_directory(&self.path).map_err(FileTrouble::NotWritten)?;
@@ -110,7 +112,7 @@ impl WholeFile {
         Ok(lock)
     }
 
-    /// Replaces the file, whole and durable. The caller holds the lock.
+    /// Replaces the file atomically and durably. The caller holds the lock.
     pub fn write(&self, bytes: &[u8]) -> Result<(), FileTrouble> {
         write_whole(&self.path, &self.beside(".new"), bytes).map_err(FileTrouble::NotWritten)
     }
@@ -128,9 +130,9 @@ fn directory_of(file: &Path) -> &Path {
     file.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Replaces a file by another, whole and durable.
+/// Replaces a file atomically and durably, through the temporary file `unfinished`.
 pub(crate) fn write_whole(path: &Path, unfinished: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    // One that a crash left may have another mode.
+    // A temporary file that a crash left may have another mode.
     match std::fs::remove_file(unfinished) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}

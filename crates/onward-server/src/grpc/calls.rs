@@ -22,18 +22,18 @@ use crate::{Scope, Server, WAIT_MAX, auth::bounds, auth::ceilings, handlers::app
 
 pub(super) type Answer<T> = Result<T, Status>;
 
-/// How many records a page of a log has at most.
+/// Maximum number of records on a page of a log.
 const PAGE_MAX: usize = 1_000;
 
-/// Behind so many bytes of payloads a page of a log ends.
+/// Payload size after which a page of a log ends.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// No page of a list is longer than over HTTP; 0 is the store's default.
+/// Returns the page size, limited as over HTTP; 0 is the store's default.
 fn page(limit: u32) -> usize {
     (limit as usize).min(LIMIT_MAX)
 }
 
-/// A message that can be decoded and asks for nothing that there is.
+/// Returns the status for a message that can be decoded but is not valid.
 pub(super) fn malformed(why: String) -> Status {
     status_of(&RequestError::MessageInvalid { why }.into())
 }
@@ -42,7 +42,7 @@ pub(super) fn told(error: RuntimeError) -> Status {
     of_runtime(&error)
 }
 
-/// The key, if it is of the namespace that the caller may see; otherwise there is no such run (S6).
+/// Returns the key if it is in the caller's namespace; otherwise fails as if the run did not exist (S6).
 pub(super) fn own(asker: &Asker, key: RunKey) -> Answer<RunKey> {
     if key.namespace == asker.namespace {
         return Ok(key);
@@ -50,7 +50,7 @@ pub(super) fn own(asker: &Asker, key: RunKey) -> Answer<RunKey> {
     Err(told(StoreError::RunNotFound { key }.into()))
 }
 
-/// Returns the key if the caller may act on the run: it is of its namespace, and of a kind that its key is for.
+/// Returns the key if the caller may act on the run: it is in the caller's namespace, and its kind is within the key's bounds.
 pub(super) async fn acted_on(server: &Server, asker: &Asker, key: RunKey) -> Answer<RunKey> {
     let key = own(asker, key)?;
     bounds::check_run(server, asker.pass.scope, &asker.caller, &key).await.map_err(|problem| status_of(&problem))?;
@@ -64,7 +64,7 @@ pub(super) async fn call_acted_on(server: &Server, asker: &Asker, id: &str) -> A
     Ok(call)
 }
 
-/// A refusal by what the caller's key is bound to.
+/// Converts a refusal by the key's bounds to a status.
 pub(super) fn bound(checked: Result<(), Refusal>) -> Answer<()> {
     checked.map_err(|refusal| status_of(&refusal.into()))
 }
@@ -83,7 +83,7 @@ pub(super) async fn start_run(server: Server, asker: Asker, request: api::StartR
     let api::StartRequest { run, kind, version, input, seed, signal: with, attributes, trace, budget } = request;
     bound(asker.caller.bounds.check_kind(&kind))?;
     if with.is_some() {
-        // The run may be there already.
+        // The run may exist already.
         asker.pass.check_also(Scope::Signal, &server).await.map_err(|refusal| status_of(&refusal.into()))?;
     }
     let budget = ceilings::of_start(budget, &asker.namespace, &asker.caller, Some(&asker.pass), &server).await;
@@ -139,7 +139,7 @@ pub(super) async fn read_log(server: Server, asker: Asker, request: api::LogRequ
     Ok(api::LogReply { records, more })
 }
 
-/// Waits for news, for as long as the caller wants and the server allows.
+/// Waits for new events, at most `wait_ms` and the server's limit.
 pub(super) async fn watch_run(server: Server, asker: Asker, request: api::WatchRequest) -> Answer<api::WatchReply> {
     let api::WatchRequest { run, generation, next_index, wait_ms } = request;
     let key = own(&asker, run)?;
@@ -165,7 +165,7 @@ pub(super) async fn watch_run(server: Server, asker: Asker, request: api::WatchR
     Ok(api::WatchReply { generation: head.generation, next_index: head.next_index, status: head.status, outcome })
 }
 
-/// Waits for what is said next, for as long as the caller wants and the server allows.
+/// Waits for the next frames, at most `wait_ms` and the server's limit.
 pub(super) async fn read_stream(server: Server, asker: Asker, request: api::StreamRequest) -> Answer<api::StreamReply> {
     let api::StreamRequest { run, offset, wait_ms } = request;
     let key = own(&asker, run)?;
@@ -273,7 +273,7 @@ pub(super) async fn bulk_runs(server: Server, asker: Asker, request: api::BulkRe
     bulk(server, asker, request, |verb| verb != BulkVerb::Delete).await
 }
 
-/// Deleting needs another scope.
+/// Deletes runs; a separate method because it needs another scope.
 pub(super) async fn bulk_delete(server: Server, asker: Asker, request: api::BulkRequest) -> Answer<api::BulkReply> {
     bulk(server, asker, request, |verb| verb == BulkVerb::Delete).await
 }
@@ -282,7 +282,7 @@ async fn bulk(server: Server, asker: Asker, request: api::BulkRequest, may: fn(B
     let api::BulkRequest { verb, filter, all, dry_run, bulk_id, reason, include_outcome_unknown } = request;
     let budget_max = ceilings::of_copy(&asker.namespace, &asker.caller, &server);
     let known = BulkVerb::from_word(&verb).filter(|verb| may(*verb));
-    let verb = known.ok_or_else(|| malformed(format!("`{verb}` is no verb of this method")))?;
+    let verb = known.ok_or_else(|| malformed(format!("`{verb}` is not a verb of this method")))?;
     let filter = run_query(asker.namespace, filter);
     bound(asker.caller.bounds.check_filter(filter.kind.as_ref()))?;
     let bulk = Bulk { verb, filter, all, dry_run, bulk_id, reason, include_outcome_unknown, budget_max };
@@ -303,7 +303,7 @@ pub(super) async fn delete_run(server: Server, asker: Asker, request: api::Reaso
     Ok(api::DoneReply {})
 }
 
-/// Answers without an answer when it takes longer than a question may wait; the caller asks again with the same id.
+/// Sends an update. Replies without a result after the longest wait; the caller repeats the request with the same id.
 pub(super) async fn update_run(server: Server, asker: Asker, request: api::AskRequest) -> Answer<api::AnswerReply> {
     let api::AskRequest { run, name, payload, update_id } = request;
     let key = acted_on(&server, &asker, run).await?;
@@ -339,7 +339,7 @@ pub(super) async fn list_approvals(server: Server, asker: Asker, request: api::W
 pub(super) async fn decide_approval(server: Server, asker: Asker, request: api::DecideRequest) -> Answer<api::AppendReply> {
     let api::DecideRequest { namespace: _, approval, approved, feedback, decided_by, decision_id } = request;
     let call = call_acted_on(&server, &asker, &approval).await?;
-    // Where a credential has a name, it says who decides (S8).
+    // The name of the credential, if it has one, is recorded as the decider (S8).
     let decided_by = asker.caller.name.or(decided_by);
     let decide = Decide { approved, feedback, decided_by, decision_id };
     approvals::carry_out(&server, &call, decide).await.map(appended).map_err(told)

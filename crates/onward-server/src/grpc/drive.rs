@@ -1,4 +1,4 @@
-//! Driving one run over gRPC: the run itself travels on the worker's stream.
+//! Runs on demand over gRPC: the run itself is sent on the worker's stream.
 
 use onward_runtime::{Decide, Delivery};
 use onward_wire::api;
@@ -18,11 +18,11 @@ pub(super) async fn drive_run(server: Server, asker: Asker, request: api::DriveR
         (Some(with), None) => Delivery::Signal(signal(with)),
         (None, Some(api::DecideRequest { approval, approved, feedback, decided_by, decision_id, .. })) => {
             let call = call_acted_on(&server, &asker, &approval).await?;
-            // Where a credential has a name, it says who decides (S8).
+            // The name of the credential, if it has one, is recorded as the decider (S8).
             let decided_by = asker.caller.name.clone().or(decided_by);
             Delivery::Decision(call, Decide { approved, feedback, decided_by, decision_id })
         }
-        _ => return Err(malformed("a signal or a decision, not both".to_owned())),
+        _ => return Err(malformed("send a signal or a decision, not both".to_owned())),
     };
     if let Some(scope) = scope_of(&delivery) {
         asker.pass.check_also(scope, &server).await.map_err(|refusal| status_of(&refusal.into()))?;

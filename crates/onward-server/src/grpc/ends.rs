@@ -1,7 +1,6 @@
-//! The ends of many runs over one stream, so that a caller that awaits thousands needs no stream for each.
+//! Results of many runs over one stream, so that a caller that awaits thousands does not need a stream for each.
 //!
-//! A run that is named is awaited until it has ended, is forgotten, or the stream ends. Must never answer for a run twice without
-//! having been asked twice.
+//! A run is awaited until it has ended, the caller forgets it, or the stream ends. Each request for a run gets at most one reply.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -26,13 +25,13 @@ use crate::auth::Scope;
 use crate::http::diagnosis;
 use crate::http::problem::RequestError;
 
-/// How many runs one stream may await.
+/// Maximum number of runs that one stream may await.
 const AWAITED_MAX: usize = 100_000;
 
-/// How many messages wait for the network.
+/// Capacity of the queue to the network, in messages.
 const MESSAGES_MAX: usize = 2;
 
-/// Behind so many bytes of results a message ends.
+/// Size of results after which a message ends.
 const MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 
 type Outcome = Result<Result<Payload, Failure>, RuntimeError>;
@@ -69,16 +68,16 @@ impl tonic::server::StreamingService<AwaitFrame> for AwaitEnds {
             let problem = tokio::select! {
                 () = awaited.serve(request.into_inner(), &sender) => return,
                 () = sender.closed() => return,
-                () = server.closed() => return, // the caller asks another server, or this one when it is back
+                () = server.closed() => return, // the caller reconnects to another server, or to this one later
                 problem = asker.pass.ended(&server) => problem,
             };
-            drop(sender.try_send(Err(status_of(&problem)))); // one that does not read is cut off without a reason
+            drop(sender.try_send(Err(status_of(&problem)))); // dropped if the caller does not read
         });
         Box::pin(async move { Ok(tonic::Response::new(ReceiverStream::new(receiver))) })
     }
 }
 
-/// The runs that one stream awaits.
+/// Runs that one stream awaits.
 struct Awaited {
     server: Server,
     namespace: Namespace,
@@ -102,7 +101,7 @@ impl Awaited {
         }
     }
 
-    /// Awaits and forgets what the caller says; returns what can be answered at once.
+    /// Starts and stops waiting for the runs that a frame names; returns the ones that are refused at once.
     fn take(&mut self, frame: AwaitFrame, waits: &mut JoinSet<(RunKey, Outcome)>) -> Vec<End> {
         for run in frame.forget {
             if let Some(wait) = self.runs.remove(&run) {
@@ -114,7 +113,7 @@ impl Awaited {
             if run.namespace != self.namespace {
                 refused.push(end(run.clone(), Err(StoreError::RunNotFound { key: run }.into()))); // S6
             } else if self.runs.len() >= AWAITED_MAX {
-                let why = format!("this caller awaits {AWAITED_MAX} runs already");
+                let why = format!("this stream awaits {AWAITED_MAX} runs already");
                 let problem = of_problem(&RequestError::NotReady { why }.into());
                 refused.push(End { run, outcome: None, problem: Some(problem) });
             } else if !self.runs.contains_key(&run) {
@@ -126,11 +125,11 @@ impl Awaited {
         refused
     }
 
-    /// The run that has ended, and others that have by now, as far as there is room in a message.
+    /// Collects the run that has ended and others that have ended meanwhile, up to the size of a message.
     fn collect(&mut self, first: Result<(RunKey, Outcome), JoinError>, waits: &mut JoinSet<(RunKey, Outcome)>) -> Vec<End> {
         let (mut ends, mut bytes, mut next) = (Vec::new(), 0, Some(first));
         while let Some(done) = next {
-            // One that was forgotten gets no answer.
+            // A forgotten run gets no reply.
             if let Ok((run, outcome)) = done
                 && self.runs.remove(&run).is_some()
             {

@@ -1,6 +1,6 @@
-//! `grpc.health.v1`: whether this server is ready, asked once or watched. Says what `/readyz` says, to everybody.
+//! `grpc.health.v1`: readiness of this server, like `/readyz`, as a single check or a watch. Needs no key.
 //!
-//! However many ask, the store is asked once in a while: strangers must not be able to keep it busy.
+//! The result is cached for a short time, so that unauthenticated clients cannot load the store.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use crate::handlers::operations::readiness;
 const CHECK: &str = "/grpc.health.v1.Health/Check";
 const WATCH: &str = "/grpc.health.v1.Health/Watch";
 
-/// For how long an answer of the store is good, and how often those who watch look at it.
+/// Lifetime of the cached result, and interval at which watches look at it.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What may be asked about. All of it is ready together; the empty name is the whole server.
+/// Service names that can be checked. All have the same status; the empty name is the whole server.
 const SERVICES: [&str; 3] = ["", "onward.v1.Runs", "onward.v1.Workers"];
 
 pub(super) fn routes(server: &Server, places: &Places) -> Router {
@@ -38,12 +38,12 @@ pub(super) fn routes(server: &Server, places: &Places) -> Router {
 #[derive(Clone)]
 struct Readiness {
     server: Server,
-    /// When the store was asked last, and what came of it.
+    /// Time and result of the last check.
     seen: Arc<Mutex<Option<(Instant, ServingStatus)>>>,
 }
 
 impl Readiness {
-    /// One asks, the others wait for what it hears.
+    /// Returns the cached status or checks again; concurrent callers wait for the same check.
     async fn status(&self) -> ServingStatus {
         let mut seen = self.seen.lock().await;
         if let Some((at, status)) = *seen
@@ -59,7 +59,7 @@ impl Readiness {
         status
     }
 
-    /// Tells every change until nobody listens or the server goes.
+    /// Sends every change until the client is gone or the server closes.
     async fn tell(self, is_known: bool, told: mpsc::Sender<Result<HealthCheckResponse, Status>>) {
         let mut last = None;
         loop {
@@ -71,7 +71,7 @@ impl Readiness {
                 () = tokio::time::sleep(PAUSE) => {}
                 () = told.closed() => return,
                 () = self.server.closed() => {
-                    drop(told.send(Ok(said(ServingStatus::NotServing))).await); // who has gone need not know
+                    drop(told.send(Ok(said(ServingStatus::NotServing))).await); // the client may be gone
                     return;
                 }
             }
@@ -87,7 +87,7 @@ fn said(status: ServingStatus) -> HealthCheckResponse {
 impl Health for Readiness {
     async fn check(&self, request: Request<HealthCheckRequest>) -> Result<Response<HealthCheckResponse>, Status> {
         if !SERVICES.contains(&request.get_ref().service.as_str()) {
-            return Err(Status::not_found("there is no service of this name"));
+            return Err(Status::not_found("unknown service"));
         }
         Ok(Response::new(said(self.status().await)))
     }

@@ -1,4 +1,4 @@
-//! What is counted and said of a call: the same as of a request over HTTP.
+//! Metrics and log line of a gRPC call, as for an HTTP request.
 
 use std::fmt::Display;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use crate::Server;
 use crate::auth::Scope;
 use crate::trace::Level;
 
-/// A call that has begun.
+/// Call in progress.
 pub(super) struct Line {
     path: &'static str,
     scope: Scope,
@@ -22,7 +22,7 @@ impl Line {
         Line { path, scope, begun: Instant::now() }
     }
 
-    /// Says how a call ended, or for a stream how it began.
+    /// Records the end of a call; for a stream, its beginning.
     pub fn end(self, server: &Server, by: Option<&str>, response: Response) -> Response {
         let refused = refusal(&response);
         let status = refused.as_ref().map_or(Code::Ok, Status::code);
@@ -49,7 +49,7 @@ impl Line {
     }
 }
 
-/// Returns the status of a call that was refused. A call that went well says so behind its answer.
+/// Returns the status of a refused call. The status of a successful call is in the trailers, not in the headers.
 pub(super) fn refusal(response: &Response) -> Option<Status> {
     Status::from_header_map(response.headers()).filter(|status| status.code() != Code::Ok)
 }

@@ -1,7 +1,7 @@
-//! The gRPC door: the same verbs as over HTTP, and the workers' streams.
+//! The gRPC API: the verbs of the HTTP API, and the streams of workers.
 //!
-//! Every method names the scope it needs in one table ([`METHODS`]). Messages are those of `onward-wire`; a refusal travels in the
-//! details of the status. Health and reflection are there too, for everybody. Must never decide.
+//! Every method has its scope in one table ([`METHODS`]). Messages are those of `onward-wire`; an error is in the details of the
+//! status. Health and reflection are public. Makes no decisions about runs.
 
 mod calls;
 mod drive;
@@ -32,10 +32,10 @@ use crate::{Problem, Server, http::request};
 use line::Line;
 use problem::status_of;
 
-/// The largest message that is taken: some payloads of the largest size, and room around them.
+/// Maximum size of a message: some payloads of the largest size and their envelope.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Who asks, and about which namespace.
+/// Caller and namespace of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Asker {
     pub namespace: onward_core::Namespace,
@@ -43,7 +43,7 @@ pub(crate) struct Asker {
     pub pass: Pass,
 }
 
-/// One method: what it is called, the scope it needs, and how it is served.
+/// One method: its path, its scope and its handler.
 pub struct Method {
     /// `/onward.v1.Service/Method`.
     pub path: &'static str,
@@ -124,14 +124,14 @@ pub static METHODS: &[Method] = &[
     },
 ];
 
-/// The gRPC services, to be served beside HTTP ([`crate::router_with`]).
+/// Returns the gRPC services, to be served beside HTTP ([`crate::router_with`]).
 pub fn grpc(server: &Server) -> Router {
     let places = public::Places::new();
     let public = health::routes(server, &places).merge(reflection::routes(server, &places));
     METHODS.iter().fold(public, |router, method| router.route(method.path, (method.serve)(server.clone(), method.scope)))
 }
 
-/// Serves one method: who asks and whether they may comes first.
+/// Serves one method; checks the credential first.
 fn unary<M: onward_wire::grpc::Method, Fut>(
     server: Server,
     scope: Scope,
@@ -162,7 +162,7 @@ where
     })
 }
 
-/// Returns if the message is not there in time; what is done with it may take longer.
+/// Returns if the message does not arrive in time; processing it may take longer.
 async fn too_slow(server: &Server, came: oneshot::Receiver<()>) -> Problem {
     let timeout = server.limits().body_timeout;
     match tokio::time::timeout(timeout, came).await {
@@ -174,7 +174,7 @@ async fn too_slow(server: &Server, came: oneshot::Receiver<()>) -> Problem {
 struct Call<Q, Fut> {
     server: Server,
     asker: Asker,
-    /// Told when the message is there.
+    /// Notified when the message has arrived.
     arrived: Option<oneshot::Sender<()>>,
     call: fn(Server, Asker, Q) -> Fut,
 }
@@ -194,7 +194,7 @@ where
     }
 }
 
-/// Whether the caller may do what needs `scope`, in the namespace it names.
+/// Checks that the caller has `scope` in the namespace of the request.
 async fn admit(server: &Server, scope: Scope, headers: &axum::http::HeaderMap) -> Result<Asker, Status> {
     let namespace = request::namespace(headers).map_err(|problem| status_of(&problem))?;
     let pass = Pass { scope, namespace: namespace.clone(), server_wide: false, headers: Arc::new(headers.clone()) };
@@ -202,7 +202,7 @@ async fn admit(server: &Server, scope: Scope, headers: &axum::http::HeaderMap) -
     Ok(Asker { namespace, caller, pass })
 }
 
-/// A refusal before the call began.
+/// Returns the response to a call that was refused before it began.
 fn refuse(status: Status) -> Response {
     status.into_http::<axum::body::Body>().into_response()
 }

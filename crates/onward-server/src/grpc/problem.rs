@@ -1,4 +1,4 @@
-//! Refusals, as gRPC carries them: a status with an `onward.v1.Problem` among its details.
+//! Errors in gRPC: a status with an `onward.v1.Problem` in its details.
 
 use onward_runtime::RuntimeError;
 use onward_store::{Consequence, StoreError};
@@ -15,19 +15,19 @@ pub(super) fn of_runtime(error: &RuntimeError) -> Status {
     status(of_runtime_error(error))
 }
 
-/// A refusal that is one answer among others.
+/// Returns an error as part of a reply.
 pub(super) fn of_runtime_error(error: &RuntimeError) -> onward_wire::Problem {
     told(error.code(), sentence(error), error.hint(), error.consequence())
 }
 
-/// A refusal of this door itself.
+/// Returns the status of an error of the API itself.
 pub(super) fn status_of(problem: &Problem) -> Status {
     status(of_problem(problem))
 }
 
-/// A refusal of this door itself that is one answer among others.
+/// Returns an error of the API itself as part of a reply.
 pub(super) fn of_problem(problem: &Problem) -> onward_wire::Problem {
-    // What cannot be served now may be served later.
+    // 503 is temporary, so the client should retry.
     let consequence = if problem.status.as_u16() == 503 { Consequence::Retry } else { Consequence::TellCaller };
     told(problem.code, problem.detail.clone(), problem.hint, consequence)
 }
@@ -43,7 +43,7 @@ fn told(code: &str, message: String, hint: Option<&'static str>, consequence: Co
     onward_wire::Problem { code: code.to_owned(), message, hint: hint.map(str::to_owned), advice }
 }
 
-/// The error with its causes.
+/// Returns the message of the error with its causes.
 fn sentence(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -54,7 +54,7 @@ fn sentence(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// The conflicts in which something else is there already under the name that was given.
+/// Codes of conflicts with something that exists under the same name.
 const EXISTS: [&str; 4] = ["run_exists", "id_taken", "entry_key_taken", "hook_exists"];
 
 fn status(problem: onward_wire::Problem) -> Status {

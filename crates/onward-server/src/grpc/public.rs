@@ -1,7 +1,7 @@
 //! gRPC services that need no key: health and reflection.
 //!
-//! Nobody is asked who they are, so nobody may hold much: streams have their number and, where they need not last, their time.
-//! Otherwise strangers could fill all connections with streams that never rest (S25).
+//! Callers are unauthenticated, so the number of concurrent calls is limited and, where possible, their duration. Otherwise
+//! unauthenticated clients could fill all connections with streams that are never idle (S25).
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -24,18 +24,18 @@ use super::line::refusal;
 use super::refuse;
 use crate::Server;
 
-/// How many of these calls and streams there may be at a time, all together.
+/// Maximum number of concurrent calls and streams of all these services.
 const OPEN_MAX: usize = 64;
 
-/// How long one may last, where that is known.
+/// Maximum duration of a call.
 #[derive(Clone, Copy)]
 pub(super) enum Life {
-    /// Until it is over; the limit on their number is all.
+    /// No time limit; only the number of calls is limited.
     Open,
     AtMost(Duration),
 }
 
-/// The places that all of them share.
+/// Permits that all calls share.
 #[derive(Clone)]
 pub(super) struct Places(Arc<Semaphore>);
 
@@ -45,7 +45,7 @@ impl Places {
     }
 }
 
-/// Serves one method of a service of others.
+/// Serves one method of a service from another crate.
 pub(super) fn method<S>(server: &Server, places: &Places, path: &'static str, life: Life, service: S) -> MethodRouter
 where
     S: Service<Request, Response = axum::http::Response<tonic::body::Body>, Error = Infallible> + Clone + Send + Sync + 'static,
@@ -64,7 +64,7 @@ where
     S: Service<Request, Response = axum::http::Response<tonic::body::Body>, Error = Infallible>,
 {
     let Ok(place) = places.0.clone().try_acquire_owned() else {
-        return refuse(Status::resource_exhausted("too many of these calls are open"));
+        return refuse(Status::resource_exhausted("too many calls of public services are open"));
     };
     let end = match life {
         Life::Open => None,
@@ -75,7 +75,7 @@ where
         None => answered.await,
         Some(end) => match tokio::time::timeout_at(end, answered).await {
             Ok(answered) => answered,
-            Err(_) => return refuse(Status::deadline_exceeded("the request did not come in time")),
+            Err(_) => return refuse(Status::deadline_exceeded("the request did not arrive in time")),
         },
     };
     let Ok(response) = answered;
@@ -83,7 +83,7 @@ where
     response.map(|body| Body::new(Held { body: Body::new(body), end, _place: place })).into_response()
 }
 
-/// An answer that keeps its place until it is sent, given up or out of time.
+/// Response body that keeps its permit until it is sent, dropped or timed out.
 struct Held {
     body: Body,
     end: Option<Pin<Box<Sleep>>>,
@@ -122,7 +122,7 @@ mod tests {
 
     use super::{Life, OPEN_MAX, Places, answer};
 
-    /// Answers at once and then says nothing.
+    /// Service that sends headers at once and then nothing.
     #[derive(Clone)]
     struct Silent;
 

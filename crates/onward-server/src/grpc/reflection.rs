@@ -1,6 +1,6 @@
-//! What this server offers, told to programs that have no `.proto` file: `grpc.reflection.v1`, and `v1alpha` for older ones.
+//! Server reflection for clients without a `.proto` file: `grpc.reflection.v1`, and `v1alpha` for older clients.
 //!
-//! Tells what the binary knows and nothing about runs, like `/openapi.json`; so nobody is asked for a key.
+//! Serves only descriptors that are part of the binary, like `/openapi.json`, so it needs no key.
 
 use axum::Router;
 use tonic_reflection::server::Builder;
@@ -18,7 +18,7 @@ fn builder() -> Builder<'static> {
 }
 
 pub(super) fn routes(server: &Server, places: &Places) -> Router {
-    const SOUND: &str = "our own descriptors can be read";
+    const SOUND: &str = "the built-in descriptors are valid";
     let (v1, v1_alpha) = (builder().build_v1().expect(SOUND), builder().build_v1alpha().expect(SOUND));
     let life = Life::AtMost(WAIT_MAX);
     Router::new()

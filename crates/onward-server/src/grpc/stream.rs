@@ -1,4 +1,4 @@
-//! The streams: a worker's, and what a run emits.
+//! Streams over gRPC: the connection of a worker, and the values that a run emits.
 
 use std::pin::pin;
 
@@ -21,7 +21,7 @@ use super::{Asker, MESSAGE_BYTES_MAX, admit, refuse};
 use crate::Server;
 use crate::auth::Scope;
 
-/// How many messages wait for the network.
+/// Capacity of the queue to the network, in messages.
 const MESSAGES_MAX: usize = 2;
 
 type Sent<T> = ReceiverStream<Result<T, Status>>;
@@ -65,7 +65,7 @@ impl tonic::server::StreamingService<WorkerFrames> for Connect {
             let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
             frames.for_each(|frame| connection.handle(frame));
             tokio::spawn(async move {
-                // Ends with why the worker cannot be understood, if that is why.
+                // Returns the error if a message of the worker cannot be decoded.
                 let up = async {
                     loop {
                         match incoming.message().await {
@@ -76,7 +76,7 @@ impl tonic::server::StreamingService<WorkerFrames> for Connect {
                     }
                 };
                 let down = async {
-                    // Room first, frames then: what waits for the network is joined into one message.
+                    // Reserves capacity first, so that all frames that are ready go into one message.
                     while let Ok(room) = sender.reserve().await {
                         let Some(frames) = connection.next().await else { return };
                         room.send(Ok(ServerFrames { frames }));
@@ -84,21 +84,22 @@ impl tonic::server::StreamingService<WorkerFrames> for Connect {
                 };
                 let problem = tokio::select! {
                     refused = up => {
-                        drop(refused.map(|status| sender.try_send(Err(status)))); // who is gone does not read it
+                        drop(refused.map(|status| sender.try_send(Err(status)))); // the worker may be gone
                         return;
                     }
                     () = down => return,
                     () = connection.over() => return,
                     () = server.closed() => {
                         let goodbye = ServerFrames { frames: vec![ServerFrame::Goodbye(Goodbye {})] };
-                        drop(sender.try_send(Ok(goodbye))); // a worker that reads nothing notices without it
+                        drop(sender.try_send(Ok(goodbye))); // a worker that does not read notices the closed stream
                         return;
                     }
                     problem = asker.pass.ended(&server) => problem,
                 };
-                // A worker that does not read is cut off without a reason.
+                // Dropped if the worker does not read.
                 drop(sender.try_send(Err(status_of(&problem))));
-                // One whose key is good no more does not come back. Keys that cannot be read may be readable soon.
+                // A worker with an invalid key does not reconnect, so its session ends. An unreadable key file may be readable
+                // again soon.
                 if problem.status != StatusCode::SERVICE_UNAVAILABLE {
                     connection.end().await;
                 }
@@ -144,7 +145,7 @@ impl tonic::server::ServerStreamingService<RunRequest> for Listen {
                         () = sender.closed() => return,
                         () = server.closed() => return,
                         problem = &mut ended => {
-                            drop(sender.try_send(Err(status_of(&problem)))); // without a reason for who does not read
+                            drop(sender.try_send(Err(status_of(&problem)))); // dropped if the caller does not read
                             return;
                         }
                     };
@@ -154,7 +155,7 @@ impl tonic::server::ServerStreamingService<RunRequest> for Listen {
                                 return;
                             }
                         }
-                        // A slow listener misses what it had no room for; nothing of it is recorded anyway.
+                        // A slow listener misses values; they are not recorded anywhere.
                         Err(RecvError::Lagged(_)) => {}
                         Err(RecvError::Closed) => return,
                     }

@@ -1,4 +1,4 @@
-//! `POST /v1/agents/{run}/resume`: go on with an agent that nobody works on.
+//! `POST /v1/agents/{run}/resume`: claims an agent that no worker holds.
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -25,12 +25,12 @@ struct ResumeBody {
 #[derive(Serialize)]
 struct ResumedAgent<'a> {
     run: &'a RunId,
-    /// For everybody but the one who has it now it is false, and no error.
+    /// False, without an error, for every request but the one that claimed the agent.
     success: bool,
     why: Option<&'static str>,
     status: &'static str,
     worker: Option<&'a WorkerId>,
-    /// The beginning of the connection of a worker that was made for this; another gets the run with its next request.
+    /// First frames of a worker session that was created for this request; an existing worker gets the run with its next request.
     frames: &'a [ServerFrame],
     delivered: Option<Answer<'a>>,
 }

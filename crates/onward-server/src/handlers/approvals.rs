@@ -1,4 +1,4 @@
-//! Approvals: questions to people, decided once.
+//! Approvals: questions to people with one decision each.
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -15,14 +15,14 @@ use crate::http::response::json;
 use crate::server::Server;
 use crate::trace::Level;
 
-/// `GET /v1/approvals`.
+/// Handles `GET /v1/approvals`.
 pub(crate) async fn list(request: Request) -> Result<Response, Problem> {
     let runtime = request.server.runtime();
     let namespace = request.namespace.clone();
     let below = request.query.get("below");
     let run = below.or(request.query.get("run")).map(RunId::new).transpose()?.map(|id| RunKey::new(namespace.clone(), id));
     if let Some(key) = &run {
-        runtime.read_head(key).await?; // a run that is not there has no approvals, but that is not the answer
+        runtime.read_head(key).await?; // fails if the run does not exist
     }
     let limit = request.query.limit(PAGE_DEFAULT, LIMIT_MAX)?;
     let gaps = Gaps::default();
@@ -41,18 +41,18 @@ struct DecideBody {
     decision_id: String,
 }
 
-/// `POST /v1/approvals/{id}`.
+/// Handles `POST /v1/approvals/{id}`.
 pub(crate) async fn decide(mut request: Request) -> Result<Response, Problem> {
     let call = request.call()?;
     let DecideBody { approved, feedback, decided_by, decision_id } = request.json().await?;
-    // Who is known by a credential cannot decide in another's name.
+    // The name of the credential wins, so that a caller cannot decide in the name of another.
     let decided_by = request.caller.name.take().or(decided_by);
     let decide = Decide { approved, feedback, decided_by, decision_id };
     let appended = carry_out(&request.server, &call, decide).await?;
     Ok(json(StatusCode::OK, &Answer::new(&call.run.id, &appended)))
 }
 
-/// Decides an approval. A decision that came too late is in no log of a run, so it is traced with its id and who made it.
+/// Decides an approval. A decision that came too late is in no log of a run, so it is traced with its id and decider.
 pub(crate) async fn carry_out(server: &Server, call: &CallId, decide: Decide) -> Result<Appended, RuntimeError> {
     let (approved, decision_id, decided_by) = (decide.approved, decide.decision_id.clone(), decide.decided_by.clone());
     let decided = server.runtime().decide_approval(call, decide).await;

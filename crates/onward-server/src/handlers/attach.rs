@@ -1,10 +1,10 @@
-//! Attach: a run's log from an index on, and then as it grows, as server-sent events.
+//! Attach: a run's log from an index on and as it grows, as server-sent events.
 //!
-//! A reader only reads: it never drives the run, and nothing waits for it ([`crate::http::sse`]).
+//! A reader never drives the run, and the run does not wait for it ([`crate::http::sse`]).
 //!
 //! Invariants:
 //! - A1: a reader gets every event of the run from where it began, in order, each once, through all generations.
-//! - A2: the id of an event is its generation and index, and whoever comes back with it goes on behind it.
+//! - A2: the id of an event is its generation and index; a reader that reconnects with an id continues after that event.
 
 mod tail;
 
@@ -18,41 +18,41 @@ use crate::http::problem::Problem;
 use crate::http::sse;
 use crate::server::Server;
 
-/// Where a reader begins and ends.
+/// Start and end of a reader.
 pub(crate) struct Attach {
     pub key: RunKey,
-    /// The current one, if none is named.
+    /// Generation to begin with; `None` for the current one.
     pub generation: Option<u32>,
     pub from: Index,
     pub until: Until,
     pub reading: Reading,
-    /// What the reader was let in with; it reads for as long as that is good.
+    /// Credential of the reader; the stream ends when it is no longer valid.
     pub pass: Option<Pass>,
 }
 
-/// What of a log is read.
+/// Events that a reader gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reading {
-    /// The run's own events.
+    /// Events of the run.
     Log,
-    /// The events of its outside engine from this index on, as the engine counts.
+    /// Events of the external engine from this index on, as the engine counts.
     External { from: Index },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// The run has ended. What an outside engine says may follow that (X5): who reads its events goes when they like.
+    /// Until the run has ended. An external engine may append after that (X5), so a reader of its events stays attached.
     End,
-    /// The run has ended, waits or is paused.
+    /// Until the run has ended, waits or is paused.
     Pause,
 }
 
 pub(crate) async fn attach(server: &Server, attach: Attach) -> Result<Response, Problem> {
     let Attach { key, generation, from, until, reading, pass } = attach;
-    // First the ear, then the look: what is appended in between is heard.
+    // Subscribe before reading, so that no event in between is missed.
     let watch = server.runtime().watch_run(&key).await?;
     let at = LogPosition { generation: generation.unwrap_or(watch.generation()), from };
-    // A generation that is not there is an error of the request, and can be told only before the stream begins.
+    // A missing generation is an error of the request, which can be reported only before the stream begins.
     log_page::read(server.runtime(), &key, at, 1).await?;
     let (events, sink) = sse::channel(server);
     tokio::spawn(tail::Tail::new(server.clone(), key, watch, at, (until, reading), sink).run(pass));

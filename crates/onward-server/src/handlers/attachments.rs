@@ -1,7 +1,7 @@
-//! `POST /v1/attachments`: bytes that messages name by their hash, kept in the folder from which models are shown them.
+//! `POST /v1/attachments`: stores bytes that messages refer to by their hash, in the folder from which models get them.
 //!
-//! Owns how they are kept: under the SHA-256 of the bytes, whole, and durable before anybody is told the hash. Whoever knows a hash can let
-//! a model be shown its bytes, and nobody else can; so nobody is told whether bytes were there before.
+//! A file has the SHA-256 of its bytes as name, is written atomically and is durable before the hash is returned. The hash is the
+//! only credential for the bytes, so no response reveals whether they were stored before.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,15 +18,15 @@ use crate::http::problem::{Problem, RequestError};
 use crate::http::request::{Request, Rules};
 use crate::http::response::json;
 
-/// What is kept.
+/// Stored attachment.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct KeptAttachment {
-    /// What a message names it by.
+    /// Hash by which messages refer to it.
     pub hash: String,
     pub bytes: u64,
 }
 
-/// `POST /v1/attachments`.
+/// Handles `POST /v1/attachments`.
 pub(crate) async fn put(mut request: Request) -> Result<Response, Problem> {
     let rules = Rules::of(&request);
     let data = request.read_plain_bytes(rules).await?;
@@ -36,7 +36,7 @@ pub(crate) async fn put(mut request: Request) -> Result<Response, Problem> {
 pub(crate) async fn keep(server: &Server, data: Bytes) -> Result<KeptAttachment, RequestError> {
     let folder = server.options().attachments.clone().ok_or(RequestError::AttachmentsNotKept)?;
     if data.is_empty() {
-        return Err(RequestError::JsonInvalid { why: "it has no bytes".to_owned() });
+        return Err(RequestError::JsonInvalid { why: "the attachment is empty".to_owned() });
     }
     let bytes = data.len() as u64;
     let kept = tokio::task::spawn_blocking(move || write(&folder, &data)).await;
@@ -46,7 +46,8 @@ pub(crate) async fn keep(server: &Server, data: Bytes) -> Result<KeptAttachment,
     Ok(KeptAttachment { hash, bytes })
 }
 
-/// Whether these very bytes are there. It was renamed into its place, so it was whole once; a disk or a person may have changed it since.
+/// Returns whether exactly these bytes are stored. The file was complete when it was renamed into place; it may have been changed
+/// since.
 fn is_kept(path: &Path, data: &[u8]) -> bool {
     let has_size = std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() == data.len() as u64);
     has_size && std::fs::read(path).is_ok_and(|bytes| bytes == data)

@@ -1,13 +1,13 @@
-//! Attributes as documents have them: a text, a number, a yes or no, or `{"time": …}`.
+//! Attributes in documents: a text, an integer, a boolean, or `{"time": …}`.
 
 use std::collections::BTreeMap;
 
 use onward_core::{Attribute, AttributeMatch, AttributeValue, Name, NameError, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// A value as a body gives it.
+/// Value in a request body.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "an attribute is a text, a whole number, true, false, or {\"time\": \"2026-11-15T05:00:00Z\"}")]
+#[serde(untagged, expecting = "an attribute must be a text, an integer, true, false, or {\"time\": \"2026-11-15T05:00:00Z\"}")]
 pub(crate) enum GivenValue {
     Text(String),
     Int(i64),
@@ -26,7 +26,7 @@ impl From<GivenValue> for AttributeValue {
     }
 }
 
-/// A value as documents show it.
+/// Value in a response.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(crate) enum ShownValue<'a> {
@@ -51,7 +51,7 @@ pub(crate) fn attributes(given: BTreeMap<String, GivenValue>) -> Result<Vec<Attr
     given.into_iter().map(|(name, value)| Ok(Attribute { name: Name::new(name)?, value: value.into() })).collect()
 }
 
-/// Runs that have exactly these values.
+/// Returns a filter for runs that have exactly these values.
 pub(crate) fn matches(given: BTreeMap<String, GivenValue>) -> Result<Vec<AttributeMatch>, NameError> {
     let wanted = |attribute: Attribute| AttributeMatch { name: attribute.name, values: vec![attribute.value] };
     Ok(attributes(given)?.into_iter().map(wanted).collect())

@@ -1,4 +1,4 @@
-//! `POST /v1/bulk` and `POST /v1/bulk/delete`: one verb for the runs that a filter finds, batch by batch.
+//! `POST /v1/bulk` and `POST /v1/bulk/delete`: one verb for the runs that a filter matches, in batches.
 
 use std::collections::BTreeMap;
 
@@ -70,16 +70,16 @@ struct Refused<'a> {
 pub(crate) async fn act(mut request: Request) -> Result<Response, Problem> {
     let body: BulkBody = request.json().await?;
     let verb = body.verb.as_deref().and_then(BulkVerb::from_word).filter(|verb| *verb != BulkVerb::Delete);
-    let why = || "`verb` is one of cancel, terminate, pause, resume, retry".to_owned();
+    let why = || "`verb` must be one of cancel, terminate, pause, resume, retry".to_owned();
     let verb = verb.ok_or_else(|| RequestError::JsonInvalid { why: why() })?;
     answer(request, body, verb).await
 }
 
-/// Deleting needs another scope, hence a route of its own.
+/// Handles `POST /v1/bulk/delete`, a separate route because deletion needs another scope.
 pub(crate) async fn delete(mut request: Request) -> Result<Response, Problem> {
     let body: BulkBody = request.json().await?;
     if body.verb.as_deref().is_some_and(|verb| verb != "delete") {
-        return Err(RequestError::JsonInvalid { why: "`verb` is `delete` here".to_owned() }.into());
+        return Err(RequestError::JsonInvalid { why: "`verb` must be `delete`".to_owned() }.into());
     }
     answer(request, body, BulkVerb::Delete).await
 }
@@ -88,7 +88,7 @@ async fn answer(request: Request, body: BulkBody, verb: BulkVerb) -> Result<Resp
     let bulk_id = body.bulk_id.unwrap_or_else(new_id::request_id);
     let limit = body.limit.unwrap_or_default();
     if limit > BULK_MAX {
-        return Err(RequestError::JsonInvalid { why: format!("`limit` is at most {BULK_MAX}") }.into());
+        return Err(RequestError::JsonInvalid { why: format!("`limit` must be at most {BULK_MAX}") }.into());
     }
     let filter = body.filter;
     let version = |version: Option<String>| version.map(Name::new).transpose();

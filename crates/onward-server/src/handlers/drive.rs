@@ -1,6 +1,7 @@
-//! `POST /v1/drive/{run}`: for hosts that work on a run only while somebody asks them to.
+//! `POST /v1/drive/{run}`: runs on demand, for hosts that execute code only during a request.
 //!
-//! The caller becomes the run's worker, with a lease that ends by itself, and goes on with `POST /v1/workers/{worker}/frames`.
+//! The caller becomes the run's worker, with a lease that expires by itself, and continues with
+//! `POST /v1/workers/{worker}/frames`.
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -42,18 +43,18 @@ struct ApprovalBody {
 struct Driven<'a> {
     run: &'a RunId,
     status: &'static str,
-    /// Who the caller is from now on; none when there is nothing to do.
+    /// Id of the worker session of the caller; `None` if there is nothing to do.
     worker: Option<&'a WorkerId>,
-    /// The beginning of the worker's connection: `welcome` and `run`.
+    /// First frames of the session: `welcome` and `run`.
     frames: &'a [ServerFrame],
-    /// The answer to what was brought.
+    /// Receipt of the delivered signal or decision.
     delivered: Option<Answer<'a>>,
     awaiting: &'a [Awaited],
     pause: Option<&'a RunPaused>,
     outcome: Option<Outcome<'a>>,
 }
 
-/// What bringing it needs besides driving (S7).
+/// Returns the scope that the delivery needs in addition to driving (S7).
 pub(crate) fn scope_of(delivery: &Delivery) -> Option<Scope> {
     match delivery {
         Delivery::Nothing => None,
@@ -62,7 +63,7 @@ pub(crate) fn scope_of(delivery: &Delivery) -> Option<Scope> {
     }
 }
 
-/// `POST /v1/drive/{run}`.
+/// Handles `POST /v1/drive/{run}`.
 pub(crate) async fn drive(mut request: Request) -> Result<Response, Problem> {
     let key = request.key()?;
     let body: DriveBody = request.json_or_default().await?;
@@ -93,7 +94,7 @@ pub(crate) async fn drive(mut request: Request) -> Result<Response, Problem> {
     Ok(json(StatusCode::OK, &document))
 }
 
-/// A worker for one run, under a name that nobody else has.
+/// Returns a unique id for the worker of one run.
 pub(crate) fn new_worker() -> Result<WorkerId, Problem> {
     Ok(WorkerId::new(format!("drive-{:016x}{:016x}", new_id::random_u64(), new_id::random_u64()))?)
 }
@@ -103,13 +104,13 @@ fn read(body: DriveBody, request: &Request) -> Result<Delivery, Problem> {
         (None, None) => Delivery::Nothing,
         (Some(signal), None) => Delivery::Signal(signal.read()?),
         (None, Some(ApprovalBody { id, approved, feedback, decided_by, decision_id })) => {
-            // Where a credential has a name, it says who decides (S8).
+            // The name of the credential, if it has one, is recorded as the decider (S8).
             let decided_by = request.caller.name.clone().or(decided_by);
             let call = CallId::parse(&request.namespace, &id)?;
             Delivery::Decision(call, Decide { approved, feedback, decided_by, decision_id })
         }
         (Some(_), Some(_)) => {
-            return Err(RequestError::JsonInvalid { why: "it takes `signal` or `approval`, not both".to_owned() }.into());
+            return Err(RequestError::JsonInvalid { why: "send `signal` or `approval`, not both".to_owned() }.into());
         }
     })
 }

@@ -50,7 +50,7 @@ struct MessageBody {
     signal: Option<String>,
 }
 
-/// `GET /v1/runs/{id}/entries`.
+/// Handles `GET /v1/runs/{id}/entries`.
 pub(crate) async fn read(request: Request) -> Result<Response, Problem> {
     let key = request.key()?;
     let named = |name| request.query.get(name).map(cursor).transpose();
@@ -60,19 +60,19 @@ pub(crate) async fn read(request: Request) -> Result<Response, Problem> {
     Ok(json(StatusCode::OK, &Entries::new(&key.id, &page)))
 }
 
-/// Which entry is meant.
+/// Parses the cursor of an entry.
 pub(crate) fn cursor(text: &str) -> Result<EntryCursor, Problem> {
     let invalid = |_| RuntimeError::from(StoreError::CursorInvalid { cursor: text.chars().take(100).collect() });
     Ok(text.parse().map_err(invalid)?)
 }
 
-/// The entry behind which a conversation is to go on.
+/// Parses the entry after which a branch begins.
 pub(crate) fn branch_point(text: &str) -> Result<EntryCursor, Problem> {
     let why = || format!("`from` names no entry: `{}`", text.chars().take(100).collect::<String>());
     text.parse().map_err(|_| RequestError::JsonInvalid { why: why() }.into())
 }
 
-/// Asks for the scope that an entry of this role needs: who may send signals speaks as a user, and only operators speak as anything else.
+/// Checks the scope that an entry of this role needs: `signal` is enough for the role of a user, other roles need `operate`.
 pub(crate) async fn check_role(role: &Name, pass: Option<&Pass>, server: &Server) -> Result<(), Problem> {
     let Some(pass) = pass.filter(|_| !is_callers_role(role)) else { return Ok(()) };
     match pass.check_also(Scope::Operate, server).await {
@@ -84,7 +84,7 @@ pub(crate) async fn check_role(role: &Name, pass: Option<&Pass>, server: &Server
     }
 }
 
-/// `POST /v1/runs/{id}/entries`.
+/// Handles `POST /v1/runs/{id}/entries`.
 pub(crate) async fn append(mut request: Request) -> Result<Response, Problem> {
     let key = request.key()?;
     let EntryBody { role, content, idempotency_key } = request.json().await?;
@@ -95,7 +95,7 @@ pub(crate) async fn append(mut request: Request) -> Result<Response, Problem> {
     Ok(json(status, &EntryAnswer::new(&key.id, &appended)))
 }
 
-/// `POST /v1/runs/{id}/branch`.
+/// Handles `POST /v1/runs/{id}/branch`.
 pub(crate) async fn branch(mut request: Request) -> Result<Response, Problem> {
     let key = request.key()?;
     let BranchBody { from, entry, idempotency_key } = request.json().await?;
@@ -111,23 +111,23 @@ pub(crate) async fn branch(mut request: Request) -> Result<Response, Problem> {
     Ok(json(StatusCode::ACCEPTED, &Answer::new(&key.id, &appended)))
 }
 
-/// What is said at the beginning of a branch, as gRPC has it.
+/// Returns the first entry of a branch from the fields of a gRPC request.
 pub(crate) fn branch_entry(role: Option<Name>, content: Option<Payload>) -> Result<Option<BranchEntry>, Problem> {
     match (role, content) {
         (None, None) => Ok(None),
         (Some(role), content) => Ok(Some(BranchEntry { role, content: content.unwrap_or_else(Payload::null) })),
-        (None, Some(_)) => Err(RequestError::JsonInvalid { why: "a content needs a role".to_owned() }.into()),
+        (None, Some(_)) => Err(RequestError::JsonInvalid { why: "`content` needs a `role`".to_owned() }.into()),
     }
 }
 
-/// `POST /v1/runs/{id}/messages`.
+/// Handles `POST /v1/runs/{id}/messages`.
 pub(crate) async fn message(mut request: Request) -> Result<Response, Problem> {
     let key = request.key()?;
     let MessageBody { text, content, message_id, signal } = request.json().await?;
     let payload = match (text, content) {
-        (Some(text), None) => Payload::json(&text).expect("a text is JSON"),
+        (Some(text), None) => Payload::json(&text).expect("a string serializes"),
         (None, Some(content)) => payload(Some(content)),
-        _ => return Err(RequestError::JsonInvalid { why: "it takes `text` or `content`, one of them".to_owned() }.into()),
+        _ => return Err(RequestError::JsonInvalid { why: "send either `text` or `content`".to_owned() }.into()),
     };
     Runtime::check_message(&payload)?;
     let name = Name::new(signal.as_deref().unwrap_or(MESSAGE))?;

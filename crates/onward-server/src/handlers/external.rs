@@ -1,6 +1,6 @@
-//! `/v1/external`: runs of outside engines, which keep their logs here.
+//! `/v1/external`: external runs, whose engines store their logs here.
 //!
-//! Their events and states are JSON that nobody here reads; they go out as they came in.
+//! Their events and states are JSON that is not interpreted; it is returned as it was stored.
 
 mod page;
 mod write;
@@ -35,7 +35,7 @@ pub(crate) async fn delete(request: Request) -> Result<Response, Problem> {
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// A page of the engine's events, or attach.
+/// Returns a page of the engine's events, or attaches.
 pub(crate) async fn events(request: Request) -> Result<Response, Problem> {
     let key = request.key()?;
     let from = Index(request.query.number("from")?.unwrap_or(0));

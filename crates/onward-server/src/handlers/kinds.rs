@@ -1,4 +1,4 @@
-//! Kinds: what there is, what it takes and gives, and who has code for it.
+//! Kinds with their schemas and workers.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -26,7 +26,7 @@ struct Kind<'a> {
 #[derive(Serialize)]
 struct Version<'a> {
     version: Option<&'a Name>,
-    /// As it was registered.
+    /// Schema text as registered.
     input_schema: Option<&'a RawValue>,
     output_schema: Option<&'a RawValue>,
     registered_at: Option<Timestamp>,
@@ -52,18 +52,18 @@ impl<'a> From<&'a KindVersion> for Version<'a> {
     }
 }
 
-/// What was registered is JSON: it was compiled.
+/// Returns the schema as JSON; registered schemas were compiled, so they are JSON.
 fn schema(payload: &Payload) -> Option<&RawValue> {
     serde_json::from_slice(payload.data()).ok()
 }
 
-/// `GET /v1/kinds`.
+/// Handles `GET /v1/kinds`.
 pub(crate) async fn list(request: Request) -> Result<Response, Problem> {
     let views = request.server.runtime().list_kinds(&request.namespace).await?;
     Ok(json(StatusCode::OK, &Kinds { kinds: views.iter().map(Kind::from).collect() }))
 }
 
-/// `DELETE /v1/kinds/{kind}`: removes what workers have declared about it.
+/// Handles `DELETE /v1/kinds/{kind}`: removes the declarations of workers about it.
 pub(crate) async fn remove(request: Request) -> Result<Response, Problem> {
     let kind = Name::new(request.id.as_deref().unwrap_or_default())?;
     match request.server.runtime().forget_kind(&request.namespace, &kind).await? {
@@ -72,7 +72,7 @@ pub(crate) async fn remove(request: Request) -> Result<Response, Problem> {
     }
 }
 
-/// `GET /v1/kinds/{kind}`: a workflow and a task may have the same name.
+/// Handles `GET /v1/kinds/{kind}`: a workflow and a task may have the same name.
 pub(crate) async fn show(request: Request) -> Result<Response, Problem> {
     let kind = Name::new(request.id.as_deref().unwrap_or_default())?;
     let views = request.server.runtime().list_kinds(&request.namespace).await?;

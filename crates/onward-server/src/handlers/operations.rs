@@ -1,4 +1,4 @@
-//! For those who keep the server running: is it alive, is it ready, what has it done, what does it offer.
+//! Routes for operators: liveness, readiness, metrics, OpenAPI.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::http::response::{text, typed};
 use crate::serve::probe::{DatabaseState, Figure, Sample};
 use crate::server::Server;
 
-/// How long the store may take to answer before the server says that it is not ready.
+/// Time for the store to answer before the server is reported as not ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// `GET /`.
+/// Handles `GET /`.
 pub(crate) async fn index(_: Request) -> Result<Response, Problem> {
     let version = env!("CARGO_PKG_VERSION");
     Ok(text(
@@ -25,12 +25,12 @@ pub(crate) async fn index(_: Request) -> Result<Response, Problem> {
     ))
 }
 
-/// `GET /healthz`.
+/// Handles `GET /healthz`.
 pub(crate) async fn healthz(_: Request) -> Result<Response, Problem> {
     Ok(text(StatusCode::OK, "ok\n"))
 }
 
-/// `GET /readyz`. A database that is down is named in a line of its own; the others' runs go on.
+/// Handles `GET /readyz`. Each database that is down has a line of its own; runs in the other databases continue.
 pub(crate) async fn readyz(request: Request) -> Result<Response, Problem> {
     if let Some(why) = request.server.options().probe.as_ref().and_then(|probe| probe.stopped()) {
         return Err(RequestError::StoreStopped { why }.into());
@@ -40,8 +40,8 @@ pub(crate) async fn readyz(request: Request) -> Result<Response, Problem> {
     Ok(text(StatusCode::OK, format!("ready\n{lines}")))
 }
 
-/// Whether somebody could be let in, the store answers a question and takes writes; otherwise why not. Of several databases one that
-/// answers suffices, and those that do not are named.
+/// Checks that the keys are readable and that the store answers and accepts writes; returns the reason if not. One of several
+/// databases is enough; the ones that are down are returned.
 pub(crate) async fn readiness(server: &Server) -> Result<Vec<String>, String> {
     if let Some(why) = server.options().auth.trouble() {
         return Err(why);
@@ -77,7 +77,7 @@ async fn ask_the_store(server: &Server) -> Result<(), String> {
     }
 }
 
-/// `GET /metrics`.
+/// Handles `GET /metrics`.
 pub(crate) async fn metrics(request: Request) -> Result<Response, Problem> {
     let probe = request.server.options().probe.as_ref();
     let mut figures = probe.map(|probe| probe.figures()).unwrap_or_default();
@@ -94,11 +94,11 @@ fn up_or_down(databases: &[DatabaseState]) -> Option<Figure> {
         value: if database.down.is_none() { 1.0 } else { 0.0 },
         ..Sample::default()
     };
-    let (name, help) = ("onward_database_up", "Whether the database answers and takes writes");
+    let (name, help) = ("onward_database_up", "1 if the database answers and accepts writes");
     (!databases.is_empty()).then(|| Figure { name, help, kind: "gauge", samples: databases.iter().map(sample).collect() })
 }
 
-/// `GET /openapi.json`.
+/// Handles `GET /openapi.json`.
 pub(crate) async fn openapi(_: Request) -> Result<Response, Problem> {
     Ok(typed(StatusCode::OK, "application/json", document()))
 }

@@ -1,4 +1,4 @@
-//! Promises: ids that were handed out, each with one answer.
+//! Promises: ids that were handed out, each with one result.
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -25,14 +25,14 @@ struct ResolveBody {
 struct FailureBody {
     code: Option<String>,
     message: String,
-    /// Whether a retry may help; it is for the code to judge.
+    /// A retry may help; the code decides.
     #[serde(default)]
     retryable: bool,
     #[serde(default, deserialize_with = "present")]
     details: Option<Box<RawValue>>,
 }
 
-/// A field that is there, even if it says `null`.
+/// Returns `Some` for a field that is present, even if it is `null`.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
     Box::deserialize(deserializer).map(Some)
 }
@@ -42,7 +42,7 @@ impl ResolveBody {
         let answer = match (self.result, self.failure) {
             (Some(result), None) => Ok(payload(Some(result))),
             (None, Some(failure)) => Err(failure.read()),
-            _ => return Err(RequestError::JsonInvalid { why: "it needs either `result` or `failure`".to_owned() }),
+            _ => return Err(RequestError::JsonInvalid { why: "send either `result` or `failure`".to_owned() }),
         };
         Ok((answer, self.resolution_id))
     }
@@ -59,7 +59,7 @@ impl FailureBody {
     }
 }
 
-/// `POST /v1/promises/{id}`.
+/// Handles `POST /v1/promises/{id}`.
 pub(crate) async fn resolve(mut request: Request) -> Result<Response, Problem> {
     let call = request.call()?;
     let (result, resolution_id) = request.json::<ResolveBody>().await?.answer()?;

@@ -1,6 +1,7 @@
-//! The servers that share a store: each makes itself known, and shows them all (`/v1/servers`).
+//! Servers that share a store: each announces itself in the store and lists all of them (`/v1/servers`).
 //!
-//! A server that is not heard of for a lease is forgotten. Nothing hangs on this: which server has which run is decided by leases on runs.
+//! A server without a heartbeat for one lease is removed from the list. The list does not affect runs: leases on runs decide
+//! which server has which run.
 
 use std::time::Duration;
 
@@ -19,22 +20,22 @@ use crate::new_id;
 use crate::server::Server;
 use crate::trace::Level;
 
-/// How long a server is known that is not heard of, and how often it says that it is there.
+/// Time after which a server without a heartbeat is removed, and interval of heartbeats.
 const LEASE: Duration = Duration::from_secs(30);
 const PACE: Duration = Duration::from_secs(10);
 
-/// How soon it says that somebody else works for it now.
+/// Interval at which a change of the connected workers is detected and announced.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Who this server is, at `url` for the others.
+/// Returns the entry of this server, which the others reach at `url`.
 pub(crate) fn introduce(clock: &dyn Clock, url: String) -> ServerInfo {
-    let id = Name::new(format!("server-{:016x}", new_id::random_u64())).expect("hex digits are a name");
+    let id = Name::new(format!("server-{:016x}", new_id::random_u64())).expect("hex digits are a valid name");
     let now = clock.now();
     let version = env!("CARGO_PKG_VERSION").to_owned();
     ServerInfo { id, url, version, started_at: now, heard_at: now, roster: Vec::new() }
 }
 
-/// Says that the server is there until it closes, and then that it has gone.
+/// Announces the server until it closes, then withdraws it.
 pub(crate) async fn announce(server: Server) {
     let store = server.runtime().store().clone();
     if !store.is_shared() {
@@ -57,7 +58,7 @@ pub(crate) async fn announce(server: Server) {
     }
 }
 
-/// Who works for this server, for the others.
+/// Returns the workers that are connected to this server, for the other servers.
 fn workers(server: &Server) -> WorkersSaid {
     let names = server.sessions().names();
     server.runtime().say_workers(|id| names.get(id).cloned())
@@ -65,11 +66,11 @@ fn workers(server: &Server) -> WorkersSaid {
 
 fn tell(server: &Server, announced: Result<(), StoreError>) {
     if let Err(error) = announced {
-        server.trace().say(Level::Warn, "the other servers cannot be told that this one is there", &[("error", &error)]);
+        server.trace().say(Level::Warn, "cannot announce this server in the store", &[("error", &error)]);
     }
 }
 
-/// `GET /v1/servers`.
+/// Handles `GET /v1/servers`.
 pub(crate) async fn list(request: Request) -> Result<Response, Problem> {
     let server = &request.server;
     let mut servers = server.runtime().store().list_servers().await.map_err(RuntimeError::from)?;

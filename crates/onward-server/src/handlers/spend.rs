@@ -1,4 +1,4 @@
-//! What was spent: `GET /v1/spend`.
+//! `GET /v1/spend`: sums of what was spent.
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -29,6 +29,6 @@ pub(crate) async fn read(request: Request) -> Result<Response, Problem> {
 fn by(text: &str) -> Result<SpendBy, RequestError> {
     SpendBy::parse(text).ok_or_else(|| {
         let known: Vec<&str> = SpendBy::ALL.iter().map(|by| by.as_str()).collect();
-        RequestError::QueryInvalid { why: format!("`by` is one of {}", known.join(", ")) }
+        RequestError::QueryInvalid { why: format!("`by` must be one of {}", known.join(", ")) }
     })
 }

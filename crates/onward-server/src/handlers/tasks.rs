@@ -32,11 +32,11 @@ struct TaskBody {
     costs: bool,
 }
 
-/// A number of attempts, or the whole policy.
+/// Number of attempts, or the whole policy.
 #[derive(Deserialize)]
 #[serde(
     untagged,
-    expecting = "`retry` is a number of attempts, or an object with `attempts_max` and perhaps `first_delay_ms`, `growth_percent`, `delay_max_ms`"
+    expecting = "`retry` must be a number of attempts, or an object with `attempts_max` and optionally `first_delay_ms`, `growth_percent`, `delay_max_ms`"
 )]
 enum RetryBody {
     Attempts(u32),
@@ -124,7 +124,7 @@ impl<'a> TaskDocument<'a> {
     }
 }
 
-/// `POST /v1/tasks`.
+/// Handles `POST /v1/tasks`.
 pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
     let body: TaskBody = request.json().await?;
     let runtime = request.server.runtime();
@@ -153,7 +153,7 @@ pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
     Ok(json(status, &StartedTask { id, kind: &kind, created, created_at }))
 }
 
-/// `GET /v1/tasks/{id}`.
+/// Handles `GET /v1/tasks/{id}`.
 pub(crate) async fn show(request: Request) -> Result<Response, Problem> {
     let (runtime, key) = (request.server.runtime(), request.key()?);
     let view = runtime.read_task(&key).await?;
@@ -161,13 +161,13 @@ pub(crate) async fn show(request: Request) -> Result<Response, Problem> {
     Ok(json(StatusCode::OK, &TaskDocument::new(&view, &hindrances)))
 }
 
-/// `GET /v1/tasks/{id}/result`: that of its run.
+/// Handles `GET /v1/tasks/{id}/result`: the result of the task's run.
 pub(crate) async fn result(request: Request) -> Result<Response, Problem> {
     request.server.runtime().read_task(&request.key()?).await?;
     runs::result(request).await
 }
 
-/// `POST /v1/tasks/{id}/cancel`.
+/// Handles `POST /v1/tasks/{id}/cancel`.
 pub(crate) async fn cancel(mut request: Request) -> Result<Response, Problem> {
     let key = request.key()?;
     let body: ReasonBody = request.json_or_default().await?;

@@ -1,4 +1,4 @@
-//! Runs as lines of JSON: `GET /v1/runs/{id}/export`, `GET /v1/export`, `POST /v1/import`.
+//! Export and import of runs as lines of JSON: `GET /v1/runs/{id}/export`, `GET /v1/export`, `POST /v1/import`.
 
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
@@ -15,13 +15,13 @@ use crate::http::response::{json, typed};
 
 const LINES: &str = "application/x-ndjson";
 
-/// Where the next page of an export begins.
+/// Header with the cursor of the next page of an export.
 const NEXT: &str = "onward-next";
 
-/// How many runs a page of an export has at most.
+/// Maximum number of runs on a page of an export.
 const RUNS_MAX: usize = 1_000;
 
-/// A page of an export ends behind the run with which it has so many bytes.
+/// Size after which a page of an export ends with the current run.
 const PAGE_BYTES: usize = 8 * 1024 * 1024;
 
 const RUNS_DEFAULT: usize = 100;
@@ -47,7 +47,7 @@ pub(crate) async fn export_one(request: Request) -> Result<Response, Problem> {
 pub(crate) async fn export(request: Request) -> Result<Response, Problem> {
     let limit = request.query.limit(RUNS_DEFAULT, RUNS_MAX)?;
     let cursor = request.query.get("cursor").map(str::to_owned);
-    // One by one, so that a page can end behind any of them.
+    // One run at a time, so that a page can end after any of them.
     let mut query = RunQuery { limit: 1, cursor, ..filter(&request)? };
     let runtime = request.server.runtime();
     let (mut lines, mut count) = (transfer::header(), 0);
@@ -59,7 +59,7 @@ pub(crate) async fn export(request: Request) -> Result<Response, Problem> {
                     lines += &run.to_lines();
                     count += 1;
                 }
-                // It was deleted since it was listed.
+                // The run was deleted after it was listed.
                 Err(RuntimeError::Store(StoreError::RunNotFound { .. })) => {}
                 Err(error) if leaves_out(&error) => {
                     lines += &LeftOut { key: head.key.clone(), code: error.code().to_owned() }.to_line();

@@ -1,4 +1,4 @@
-//! Who works and what waits for them: `/v1/workers`, `/v1/queues`, `GET /v1/tasks`.
+//! Workers, queues and open tasks: `/v1/workers`, `/v1/queues`, `GET /v1/tasks`.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -12,19 +12,19 @@ use crate::http::problem::{Problem, RequestError};
 use crate::http::request::Request;
 use crate::http::response::json;
 
-/// `GET /v1/workers`.
+/// Handles `GET /v1/workers`.
 pub(crate) async fn workers(request: Request) -> Result<Response, Problem> {
     let workers = request.server.sessions().list(request.server.runtime(), &request.namespace).await?;
     Ok(json(StatusCode::OK, &Workers::from(&*workers)))
 }
 
-/// `GET /v1/queues`.
+/// Handles `GET /v1/queues`.
 pub(crate) async fn queues(request: Request) -> Result<Response, Problem> {
     let queues = request.server.runtime().list_queues(&request.namespace).await?;
     Ok(json(StatusCode::OK, &Queues::from(&*queues)))
 }
 
-/// `GET /v1/tasks`.
+/// Handles `GET /v1/tasks`.
 pub(crate) async fn tasks(request: Request) -> Result<Response, Problem> {
     let (namespace, run) = (request.namespace.clone(), run_of(&request)?);
     let state = match request.query.get("state") {
@@ -33,7 +33,7 @@ pub(crate) async fn tasks(request: Request) -> Result<Response, Problem> {
         Some("running") => Some(TaskState::Leased),
         Some("quarantined") => Some(TaskState::Quarantined),
         Some(_) => {
-            let why = "`state` is one of queued, running, quarantined".to_owned();
+            let why = "`state` must be one of queued, running, quarantined".to_owned();
             return Err(RequestError::QueryInvalid { why }.into());
         }
     };
@@ -44,14 +44,14 @@ pub(crate) async fn tasks(request: Request) -> Result<Response, Problem> {
     Ok(json(StatusCode::OK, &Partly::new(OpenTasks::from(&*tasks), &gaps)))
 }
 
-/// `POST /v1/tasks/{id}/retry`.
+/// Handles `POST /v1/tasks/{id}/retry`.
 pub(crate) async fn retry(request: Request) -> Result<Response, Problem> {
     let call = request.call()?;
     request.server.runtime().retry_task(&call).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// `GET /v1/deleted`.
+/// Handles `GET /v1/deleted`.
 pub(crate) async fn deleted(request: Request) -> Result<Response, Problem> {
     let (namespace, run) = (request.namespace.clone(), run_of(&request)?);
     let limit = request.query.limit(PAGE_DEFAULT, LIMIT_MAX)?;

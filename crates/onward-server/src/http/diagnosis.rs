@@ -1,7 +1,7 @@
-//! What callees outside said about failures: for operators alone.
+//! Diagnoses of failures: error texts of external services, visible to operators only.
 //!
-//! A provider of models may repeat what it was asked in its error. No document has that (it is never written as JSON), and what is sent over
-//! gRPC is without it, unless the caller may operate.
+//! A model provider may quote the request in its error. Therefore a diagnosis is in no JSON document except the list of failures,
+//! and is removed from gRPC messages unless the caller has the scope `operate`.
 //!
 //! Invariant DG1: a caller without the scope `operate` is shown no diagnosis.
 
@@ -14,10 +14,10 @@ use crate::http::problem::Problem;
 use crate::http::request::Request;
 use crate::http::response::json;
 
-/// How many records are read at a time.
+/// Number of records per read.
 const PAGE: usize = 1_000;
 
-/// How many failures are shown, the latest ones.
+/// Maximum number of failures in the response; the latest ones are returned.
 const FAILURES_MAX: usize = 100;
 
 pub(crate) fn hide(failure: &mut Failure) {
@@ -45,11 +45,11 @@ struct OneFailure {
     event: &'static str,
     code: String,
     message: String,
-    /// What the callee said.
+    /// Error text of the external service.
     diagnosis: Option<String>,
 }
 
-/// `GET /v1/runs/{id}/failures`.
+/// Handles `GET /v1/runs/{id}/failures`.
 pub(crate) async fn list(request: Request) -> Result<Response, Problem> {
     let (runtime, key) = (request.server.runtime(), request.key()?);
     let generation = match request.query.number("generation")? {

@@ -1,7 +1,7 @@
-//! The JSON documents: runs, answers and open questions as programs read them, over HTTP and from the command line alike.
+//! JSON documents: runs, responses and open approvals, for the HTTP API and the command line.
 //!
-//! Field names are those of the log; payloads are `{"json": …}` with their very text, or `{"base64": …, "type": …}` where they are
-//! not JSON. Structs and not `Value`s, because a `Value` would read numbers and sort keys.
+//! Field names are those of the log. Payloads are `{"json": …}` with their exact text, or `{"base64": …, "type": …}` if they are
+//! not JSON. The documents are structs and not `Value`s, because a `Value` would parse numbers and sort keys.
 
 mod entries;
 
@@ -24,7 +24,7 @@ use crate::handlers::attributes::ShownValue;
 
 pub use entries::{Entries, EntryAnswer};
 
-/// A run in a list.
+/// Run in a list.
 #[derive(Serialize)]
 pub struct Run<'a> {
     id: &'a RunId,
@@ -35,16 +35,16 @@ pub struct Run<'a> {
     generation: u32,
     event_count: Index,
     parent: Option<&'a ParentLink>,
-    /// Whether an outside engine keeps its log here.
+    /// An external engine stores its log here.
     external: bool,
     created_at: Timestamp,
     updated_at: Timestamp,
     paused_at: Option<Timestamp>,
     ended_at: Option<Timestamp>,
     attributes: BTreeMap<&'a Name, ShownValue<'a>>,
-    /// What its own attempts have cost, in all its generations.
+    /// Cost of its own attempts, in all generations.
     spend: Option<&'a SpendTotals>,
-    /// What it may spend, its children included.
+    /// Limits of what it may spend, its children included.
     budget: Option<&'a Budget>,
 }
 
@@ -71,15 +71,15 @@ impl<'a> From<&'a RunHead> for Run<'a> {
     }
 }
 
-/// A page of runs.
+/// Page of runs.
 #[derive(Serialize)]
 pub struct Runs<'a> {
     pub runs: Vec<Run<'a>>,
-    /// Where the next page begins.
+    /// Cursor of the next page.
     pub next: Option<&'a str>,
 }
 
-/// A list, with the databases whose rows are missing from it.
+/// List, with the databases whose rows are missing from it.
 #[derive(Serialize)]
 pub struct Partly<T> {
     #[serde(flatten)]
@@ -94,7 +94,7 @@ impl<T> Partly<T> {
     }
 }
 
-/// How many open runs need each version of the code.
+/// Numbers of open runs per version of the code.
 #[derive(Serialize)]
 pub struct Versions<'a> {
     versions: Vec<VersionDocument<'a>>,
@@ -115,23 +115,23 @@ impl<'a> From<&'a [VersionCount]> for Versions<'a> {
     }
 }
 
-/// What was spent.
+/// Sums of what was spent.
 #[derive(Serialize)]
 pub struct Spend<'a> {
     by: &'static str,
     rows: &'a [SpendRow],
-    /// There may be rows behind these.
+    /// There may be more rows.
     more: bool,
 }
 
 impl<'a> Spend<'a> {
-    /// The rows of a query with this limit.
+    /// Creates the document from the rows of a query with this limit.
     pub fn new(by: SpendBy, rows: &'a [SpendRow], limit: usize) -> Spend<'a> {
         Spend { by: by.as_str(), rows, more: rows.len() >= limit }
     }
 }
 
-/// Runs that were deleted by hand.
+/// Runs that were deleted by request.
 #[derive(Serialize)]
 pub struct DeletedRuns<'a> {
     deleted: Vec<Gone<'a>>,
@@ -159,17 +159,17 @@ impl<'a> From<&'a [DeletedRun]> for DeletedRuns<'a> {
     }
 }
 
-/// A whole run.
+/// Run with all details.
 #[derive(Serialize)]
 pub struct View<'a> {
     #[serde(flatten)]
     run: Run<'a>,
     input: &'a Payload,
     awaiting: &'a [Awaited],
-    /// Absent where a run is shown as of an earlier moment.
+    /// Absent if the run is shown as of an earlier time.
     #[serde(skip_serializing_if = "Option::is_none")]
     hindrances: Option<Vec<OneHindrance<'a>>>,
-    /// Absent where a run is shown as of an earlier moment; null where the run is not pending.
+    /// Absent if the run is shown as of an earlier time; null if the run is not pending.
     #[serde(skip_serializing_if = "Option::is_none")]
     why_pending: Option<Option<&'static str>>,
     state: &'a BTreeMap<Name, Payload>,
@@ -203,14 +203,14 @@ impl<'a> From<&'a RunView> for View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Adds what keeps the run and its tasks from being worked on now.
+    /// Adds what the run and its tasks are blocked on now.
     pub fn with(self, hindrances: &'a [Hindrance], why_pending: Option<WhyPending>) -> View<'a> {
         let why_pending = Some(why_pending.map(WhyPending::as_str));
         View { why_pending, hindrances: Some(hindrances.iter().map(OneHindrance::from).collect()), ..self }
     }
 }
 
-/// What keeps a task of a run from being worked on.
+/// Reason why a task of a run is blocked.
 #[derive(Serialize)]
 pub(crate) struct OneHindrance<'a> {
     task: String,
@@ -238,7 +238,7 @@ impl<'a> From<&'a Hindrance> for OneHindrance<'a> {
     }
 }
 
-/// How a run ended: `{"output": …}` or `{"failure": …}`.
+/// Result of a closed run: `{"output": …}` or `{"failure": …}`.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome<'a> {
@@ -255,7 +255,7 @@ impl<'a> From<&'a Result<Payload, Failure>> for Outcome<'a> {
     }
 }
 
-/// The answer to something that was appended to a run's log.
+/// Response to a request that appended to a run's log.
 #[derive(Serialize)]
 pub struct Answer<'a> {
     run: &'a RunId,
@@ -271,7 +271,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// An open question.
+/// Open approval.
 #[derive(Serialize)]
 pub struct Approval<'a> {
     id: String,
@@ -306,13 +306,13 @@ pub struct Approvals<'a> {
     pub approvals: Vec<Approval<'a>>,
 }
 
-/// A run that was started, now or before.
+/// Run that was started, now or earlier.
 #[derive(Serialize)]
 pub struct StartedRun<'a> {
     #[serde(flatten)]
     pub run: Run<'a>,
     pub created: bool,
-    /// The answer to the signal that came along.
+    /// Receipt of the signal that was sent with the start.
     pub signal: Option<Answer<'a>>,
 }
 
@@ -322,28 +322,28 @@ pub struct LoggedEvent<'a> {
     pub generation: u32,
     pub index: Index,
     pub at: Timestamp,
-    /// The number of the commit it is part of; inputs are part of none.
+    /// Number of its commit; inputs are part of none.
     pub commit: Option<u64>,
     pub event: &'a Event,
 }
 
-/// A page of a log.
+/// Page of a log.
 #[derive(Serialize)]
 pub struct EventPage<'a> {
     pub run: &'a RunId,
     pub events: Vec<&'a RawValue>,
-    /// Where to read on: also where nothing is yet. `None` after the last event of a closed run.
+    /// Position to continue from, also if there are no more events yet. `None` after the last event of a closed run.
     pub next: Option<LogPosition>,
 }
 
-/// A place in the logs of one run.
+/// Position in the logs of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct LogPosition {
     pub generation: u32,
     pub from: Index,
 }
 
-/// What an attached reader hears when the run waits or is paused.
+/// Event for an attached reader when the run waits or is paused.
 #[derive(Serialize)]
 pub struct Standstill<'a> {
     pub status: &'static str,
@@ -352,7 +352,7 @@ pub struct Standstill<'a> {
     pub next: LogPosition,
 }
 
-/// How a run stands, and how it ended if it did.
+/// Status of a run, and its outcome if it is closed.
 #[derive(Serialize)]
 pub struct RunResult<'a> {
     pub id: &'a RunId,
@@ -360,7 +360,7 @@ pub struct RunResult<'a> {
     pub outcome: Option<Outcome<'a>>,
 }
 
-/// The answer to an update; none yet is no outcome.
+/// Response to an update; without an outcome, it is not answered yet.
 #[derive(Serialize)]
 pub struct UpdateAnswer<'a> {
     pub run: &'a RunId,
@@ -368,14 +368,14 @@ pub struct UpdateAnswer<'a> {
     pub outcome: Option<Outcome<'a>>,
 }
 
-/// What became of runs that were to be deleted.
+/// Result of a request to delete runs.
 #[derive(Serialize)]
 pub struct Deleted<'a> {
     pub deleted: Vec<&'a str>,
     pub refused: Vec<&'a str>,
 }
 
-/// A run of an outside engine.
+/// External run.
 #[derive(Serialize)]
 pub struct ExternalView<'a> {
     id: &'a RunId,
@@ -383,9 +383,9 @@ pub struct ExternalView<'a> {
     kind: &'a Name,
     version: Option<&'a Name>,
     status: &'static str,
-    /// The index of its engine's next event.
+    /// Index of its engine's next event.
     next_index: Index,
-    /// Its engine's own words; `None` where it has only appended.
+    /// Data that its engine stored; `None` if it has only appended events.
     data: Option<Box<RawValue>>,
     created_at: Timestamp,
     updated_at: Timestamp,
@@ -410,7 +410,7 @@ impl<'a> ExternalView<'a> {
     }
 }
 
-/// One event of an outside engine.
+/// Event of an external engine.
 #[derive(Serialize)]
 pub struct ExternalEvent {
     pub index: Index,
@@ -418,18 +418,18 @@ pub struct ExternalEvent {
     pub event: Box<RawValue>,
 }
 
-/// A page of an outside engine's log.
+/// Page of an external engine's log.
 #[derive(Serialize)]
 pub struct ExternalEvents<'a> {
     pub run: &'a RunId,
     pub events: Vec<&'a RawValue>,
-    /// Where the next page begins; `None` when this one reaches the end.
+    /// First index of the next page; `None` on the last page.
     pub next: Option<Index>,
-    /// Where the log goes on.
+    /// Index of the engine's next event.
     pub next_index: Index,
 }
 
-/// The answer to an append of an outside engine.
+/// Response to an append by an external engine.
 #[derive(Serialize)]
 pub struct ExternalAnswer<'a> {
     run: &'a RunId,
@@ -446,7 +446,7 @@ impl<'a> ExternalAnswer<'a> {
     }
 }
 
-/// The queues of a namespace.
+/// Queues of a namespace.
 #[derive(Serialize)]
 pub struct Queues<'a> {
     queues: Vec<Queue<'a>>,
@@ -479,7 +479,7 @@ impl<'a> From<&'a [QueueInfo]> for Queues<'a> {
     }
 }
 
-/// Open tasks, of workflows or by themselves.
+/// Open tasks, of workflows and standalone.
 #[derive(Serialize)]
 pub struct OpenTasks<'a> {
     tasks: Vec<OpenTask<'a>>,
@@ -518,7 +518,7 @@ impl<'a> From<&'a [Task]> for OpenTasks<'a> {
     }
 }
 
-/// The servers that share a store.
+/// Servers that share a store.
 #[derive(Serialize)]
 pub struct Servers<'a> {
     servers: Vec<OneServer<'a>>,
@@ -531,7 +531,7 @@ struct OneServer<'a> {
     version: &'a str,
     started_at: Timestamp,
     heard_at: Timestamp,
-    /// The one that answers.
+    /// Is the server that responds.
     is_this: bool,
 }
 
@@ -549,7 +549,7 @@ impl<'a> Servers<'a> {
     }
 }
 
-/// The workers of a namespace.
+/// Workers of a namespace.
 #[derive(Serialize)]
 pub struct Workers<'a> {
     workers: Vec<Worker<'a>>,

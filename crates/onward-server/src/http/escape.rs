@@ -1,8 +1,8 @@
-//! Makes run data harmless: what others wrote must not move the cursor, fake a line or turn the reading order (S29).
+//! Escapes foreign text, so that it cannot move the cursor, fake a line or change the reading direction (S29).
 
 use std::borrow::Cow;
 
-/// One line of visible text: control characters, line ends and invisible direction marks are written out.
+/// Returns one line of visible text: control characters, line ends and invisible direction marks are escaped.
 pub fn text(text: &str) -> Cow<'_, str> {
     escaped(text, is_harmful, |harmful| match harmful {
         '\n' => "\\n".to_owned(),
@@ -12,12 +12,13 @@ pub fn text(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// Like [`text`] for text of several lines of our own.
+/// Escapes like [`text`], but keeps line ends, for texts of several lines that we composed.
 pub fn lines(text: &str) -> String {
     escaped(text, |c| is_harmful(c) && c != '\n', |harmful| format!("\\u{{{:x}}}", u32::from(harmful))).into_owned()
 }
 
-/// The same JSON with everything harmful as `\u…`. Outside of strings JSON has no such characters but line ends, which mean nothing.
+/// Escapes everything harmful in JSON text as `\u…`. Outside of strings JSON has no such characters except line ends, which
+/// become blanks.
 pub fn json(text: String) -> String {
     let escaped = escaped(&text, is_harmful, |harmful| match harmful {
         '\n' | '\r' | '\t' => " ".to_owned(),
@@ -37,7 +38,7 @@ fn escaped<'a>(text: &'a str, harmful: impl Fn(char) -> bool, replace: impl Fn(c
     Cow::Owned(out)
 }
 
-/// Control characters, marks that turn the direction of text, separators of lines, and blanks without width.
+/// Returns whether a character is a control character, direction mark, line separator or blank without width.
 fn is_harmful(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')

@@ -1,49 +1,48 @@
-//! How much a client may ask for, and how long it may take (S22, S25).
+//! Limits of requests and connections (S22, S25).
 
 use std::time::Duration;
 
 use onward_store::PAYLOAD_BYTES_MAX;
 
-/// The longest page of a list.
+/// Maximum number of rows on a page of a list.
 pub(crate) const LIMIT_MAX: usize = 1_000;
 
 pub use onward_runtime::JSON_DEPTH_MAX;
 
-/// The longest that a request may wait for something to happen.
+/// Longest time that a request may wait.
 pub const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// The limits of a server.
+/// Limits of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// The first line and all headers of a request.
+    /// Size of the request line and all headers.
     pub header_bytes_max: usize,
     pub headers_max: usize,
-    /// From the first byte of a connection, or of the next request on it, to the end of the headers.
+    /// Time from the first byte of a connection, or of the next request on it, to the end of the headers.
     pub header_timeout: Duration,
     pub body_bytes_max: usize,
     pub body_timeout: Duration,
-    /// Bytes in a second with which a body over 64 KiB arrives, at least.
+    /// Minimum rate in bytes per second of a body over 64 KiB.
     pub body_rate_min: u64,
-    /// Bytes of bodies over 64 KiB that are in memory at a time. A namespace holds at most as much as it leaves free; bodies beyond that
-    /// wait their turn.
+    /// Memory for bodies over 64 KiB, in bytes. One namespace may hold at most as much as is free; other bodies wait in a queue.
     pub body_memory_max: usize,
-    /// The same for bodies of hooks, which are read before their sender is known: they use no memory that others need.
+    /// Limits of webhook bodies, which are read before the sender is authenticated and therefore have memory of their own.
     pub hook_bytes_max: usize,
     pub hook_timeout: Duration,
     pub hook_memory_max: usize,
-    /// How long a connection may rest between two requests.
+    /// Maximum idle time between two requests on a connection.
     pub idle_timeout: Duration,
-    /// How long a client may leave what was sent to it unread.
+    /// Maximum time that a client may leave sent data unread.
     pub write_timeout: Duration,
-    /// When there are so many, the one that has rested longest makes place for the next.
+    /// Maximum number of connections; beyond it, the connection that has been idle longest is closed.
     pub connections_max: usize,
-    /// Requests at a time on one HTTP/2 connection.
+    /// Concurrent requests on one HTTP/2 connection.
     pub streams_max: u32,
-    /// How long an attached reader may keep an event waiting before it is let go.
+    /// Maximum time that an event waits for an attached reader before the reader is disconnected.
     pub slow_reader_timeout: Duration,
-    /// How often an attached reader hears that nothing happened.
+    /// Interval of keep-alive comments to an attached reader.
     pub keep_alive: Duration,
-    /// How long requests may go on after the server was told to stop.
+    /// Time for open requests to end after the server was asked to stop.
     pub shutdown_timeout: Duration,
 }
 
@@ -53,7 +52,7 @@ impl Default for Limits {
             header_bytes_max: 16 * 1024,
             headers_max: 100,
             header_timeout: Duration::from_secs(10),
-            // A whole payload and what is around it.
+            // The largest payload and the rest of its body.
             body_bytes_max: PAYLOAD_BYTES_MAX + 64 * 1024,
             body_timeout: Duration::from_secs(30),
             body_rate_min: 16 * 1024,

@@ -1,4 +1,4 @@
-//! Reading a part of a run's log, bounded in events and in bytes.
+//! Pages of a run's log, bounded in events and in bytes.
 
 use onward_core::lineage::behind_copy;
 use onward_core::{Index, Record, RunKey};
@@ -7,13 +7,13 @@ use serde_json::value::RawValue;
 
 use crate::http::documents::{LogPosition, LoggedEvent};
 
-/// How many records are read at a time; fewer where they are large.
+/// Number of records per read.
 pub(crate) const RECORDS: usize = 64;
 
-/// The size at which a page ends early.
+/// Size at which a page ends early.
 pub(crate) const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// An event as it is sent.
+/// Serialized event.
 pub(crate) struct Line {
     pub generation: u32,
     pub index: Index,
@@ -22,11 +22,11 @@ pub(crate) struct Line {
 
 pub(crate) struct LogPage {
     pub lines: Vec<Line>,
-    /// Where to read on; `None` behind the event that ends the run.
+    /// Position to continue from; `None` after the event that ends the run.
     pub next: Option<LogPosition>,
 }
 
-/// Up to `limit` events of one generation. Fewer do not mean that there are no more: only an empty page does.
+/// Reads up to `limit` events of one generation. A short page does not mean the end; an empty page does.
 pub(crate) async fn read(runtime: &Runtime, key: &RunKey, at: LogPosition, limit: usize) -> Result<LogPage, RuntimeError> {
     let mut page = LogPage { lines: Vec::new(), next: Some(at) };
     let mut bytes = 0;
@@ -42,14 +42,14 @@ pub(crate) async fn read(runtime: &Runtime, key: &RunKey, at: LogPosition, limit
             bytes += page.take(record, at, limit);
         }
     }
-    // A run that failed may have been retried since: it has not ended there.
+    // A failed run may have been retried since; then it has a next generation.
     if page.next.is_none() && runtime.read_head(key).await?.generation > at.generation {
         page.next = Some(next_log(runtime, key, at.generation).await?);
     }
     Ok(page)
 }
 
-/// Where it goes on behind the end of a generation that is not the last: a copy of what was read already is passed over.
+/// Returns where the next generation continues. A copy of events that were read already is skipped.
 pub(crate) async fn next_log(runtime: &Runtime, key: &RunKey, generation: u32) -> Result<LogPosition, RuntimeError> {
     let generation = generation + 1;
     let first = runtime.read_log(key, Some(generation), Index(0), 1).await?;
@@ -57,7 +57,7 @@ pub(crate) async fn next_log(runtime: &Runtime, key: &RunKey, generation: u32) -
 }
 
 impl LogPage {
-    /// Adds the events of a record from where the page goes on; returns their size.
+    /// Adds the events of a record from the page's position on; returns their size.
     fn take(&mut self, record: &Record, at: LogPosition, limit: usize) -> usize {
         let mut bytes = 0;
         for (index, event) in record.indexed().filter(|(index, _)| *index >= at.from) {
@@ -67,7 +67,7 @@ impl LogPage {
             let commit = record.commit.map(|commit| commit.n);
             let (generation, at) = (at.generation, record.at);
             let json = serde_json::value::to_raw_value(&LoggedEvent { generation, index, at, commit, event });
-            let json = json.expect("an event is plain data");
+            let json = json.expect("events serialize");
             bytes += json.get().len();
             self.lines.push(Line { generation, index, json });
             self.next = match event {

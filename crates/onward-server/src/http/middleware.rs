@@ -1,7 +1,7 @@
-//! What every request passes, whatever it asks for: the name it calls us by, the page it comes from, and the headers of the answer.
+//! Checks that every request passes, and headers that every response has.
 //!
-//! Protects a server on loopback from pages of other people that run in the same person's browser: one that made its own name point
-//! here is refused by the name (S20), one that posts from elsewhere by its origin (S19). No answer allows another origin to read it.
+//! Protects a server on loopback from foreign pages in a browser on the same machine: DNS rebinding is refused by the host name
+//! (S20), cross-site requests by their origin (S19). No response allows another origin to read it.
 
 use std::net::IpAddr;
 
@@ -17,16 +17,16 @@ use crate::http::problem::{Problem, RequestError};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The names a server answers to.
+/// Host names that a server accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hosts {
     /// `localhost` and addresses of the loopback network.
     Loopback,
-    /// Any: for servers that ask for credentials.
+    /// Any name: for servers that require credentials.
     Any,
 }
 
-/// Lets a request through, or not, and sets the headers of every answer (S21).
+/// Checks host and origin of a request and sets the headers of every response (S21).
 pub(crate) async fn watch(State(server): State<Server>, request: Request, next: Next) -> Response {
     let mut response = match check(&server.options().hosts, &request) {
         Ok(()) => next.run(request).await,
@@ -55,7 +55,7 @@ fn check(hosts: &Hosts, request: &Request) -> Result<(), RequestError> {
     check_origin(request.headers(), host.as_ref())
 }
 
-/// The name the client called: the authority of HTTP/2, or the one header Host.
+/// Returns the host that the client addressed: the `:authority` of HTTP/2, or the only Host header.
 fn host_of(request: &Request) -> Result<Option<Authority>, RequestError> {
     let mut named = request.headers().get_all(HOST).iter();
     let (first, second) = (named.next(), named.next());
@@ -64,9 +64,9 @@ fn host_of(request: &Request) -> Result<Option<Authority>, RequestError> {
     }
     let invalid = |why: &str| RequestError::HeaderInvalid { name: "Host", why: why.to_owned() };
     match (first, second) {
-        (_, Some(_)) => Err(invalid("there are two")),
+        (_, Some(_)) => Err(invalid("it is sent twice")),
         (None, None) => Ok(None),
-        (Some(host), None) => Ok(Some(Authority::try_from(host.as_bytes()).map_err(|_| invalid("it names no host"))?)),
+        (Some(host), None) => Ok(Some(Authority::try_from(host.as_bytes()).map_err(|_| invalid("it is not a host name"))?)),
     }
 }
 
@@ -75,7 +75,7 @@ fn is_loopback(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// A browser says where the page comes from that sends something; other clients do not.
+/// Refuses a request from a page of another origin. Browsers send these headers; other clients do not.
 fn check_origin(headers: &HeaderMap, host: Option<&Authority>) -> Result<(), RequestError> {
     let refused = |origin: &[u8]| Err(RequestError::OriginRefused { origin: String::from_utf8_lossy(origin).into_owned() });
     if let Some(origin) = headers.get(ORIGIN) {

@@ -1,7 +1,7 @@
-//! The OpenAPI 3.1 document, made from the table of routes.
+//! OpenAPI 3.1 document, generated from the table of routes.
 //!
-//! By hand and not by a derive: the types belong to crates that know no door, and the table is needed anyway, for the router and the
-//! scopes. The shapes of bodies are in `schemas.json`; tests compare them with what the server really says.
+//! Written by hand and not derived: the types belong to crates that know nothing of HTTP, and the router and the scopes need the
+//! table anyway. The schemas of bodies are in `schemas.json`; tests compare them with real responses.
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +9,7 @@ use crate::http::routes::{Answer, Parameter, ROUTES, Route};
 
 const SCHEMAS: &str = include_str!("openapi/schemas.json");
 
-/// The document as text, the same every time.
+/// Returns the document as text; the text is deterministic.
 pub fn document() -> String {
     let schemas: Value = serde_json::from_str(SCHEMAS).expect("the schemas are JSON");
     let mut paths: Map<String, Value> = Map::new();
@@ -22,7 +22,7 @@ pub fn document() -> String {
         "info": {
             "title": "Onward",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Durable execution: start runs, watch them, answer them. Every error is an RFC 9457 problem with a stable `code`.",
+            "description": "Durable execution: start runs, follow them, answer their questions. Every error is an RFC 9457 problem with a stable `code`.",
             "license": {"name": "MIT OR Apache-2.0"},
         },
         "servers": [{"url": "http://localhost:7400"}],
@@ -31,7 +31,7 @@ pub fn document() -> String {
             "schemas": schemas,
             "responses": {
                 "Problem": {
-                    "description": "Nothing was done; `code` says why",
+                    "description": "The request failed; `code` is the reason",
                     "content": {"application/problem+json": {"schema": reference("Problem")}},
                 },
             },
@@ -39,13 +39,13 @@ pub fn document() -> String {
                 "Namespace": {
                     "name": "Onward-Namespace",
                     "in": "header",
-                    "description": "The namespace; `default` otherwise",
+                    "description": "Namespace; default `default`",
                     "schema": reference("NamespaceName"),
                 },
             },
         },
     });
-    serde_json::to_string_pretty(&document).expect("documents are plain data") + "\n"
+    serde_json::to_string_pretty(&document).expect("documents serialize") + "\n"
 }
 
 fn operation(route: &Route) -> Value {
@@ -63,7 +63,7 @@ fn operation(route: &Route) -> Value {
     operation
 }
 
-/// `post_v1_runs_id_signals`.
+/// Returns the operation id, such as `post_v1_runs_id_signals`.
 fn operation_id(route: &Route) -> String {
     let words = route.path.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let method = route.verb.method().as_str().to_lowercase();
@@ -106,7 +106,7 @@ fn responses(route: &Route) -> Value {
     responses
 }
 
-/// What can be asked about a run that was started: for clients that follow links.
+/// Returns links from a started run to the operations on it.
 fn links_to_a_run() -> Value {
     let about = ROUTES.iter().filter(|route| route.path.starts_with("/v1/runs/{id}"));
     let link = |route| json!({"operationId": operation_id(route), "parameters": {"id": "$response.body#/id"}});
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(names.len(), ROUTES.len());
     }
 
-    /// The committed document is what clients are made from. `ONWARD_WRITE=1` writes it.
+    /// Clients are generated from the committed document. `ONWARD_WRITE=1` writes it.
     #[test]
     fn the_committed_document_is_the_generated_one() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");

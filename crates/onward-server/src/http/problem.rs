@@ -1,6 +1,6 @@
-//! How an error is told over HTTP: RFC 9457 problem documents with our own stable codes.
+//! HTTP errors: RFC 9457 problem documents with stable codes.
 //!
-//! Owns the one table from codes to statuses, and the mistakes that only this door can find. Must never tell a payload.
+//! Owns the table from codes to statuses, and the errors that only the HTTP API has. Must never contain a payload.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -10,78 +10,78 @@ use onward_runtime::{RuntimeError, Violation};
 use onward_store::StoreError;
 use serde::Serialize;
 
-/// A mistake in how something was asked, found before anything was done.
+/// Error of a request that was found before anything was done.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
-    #[error("there is nothing at this path")]
+    #[error("there is no route for this path")]
     RouteNotFound,
-    #[error("this path does not take {method}")]
+    #[error("this path does not support {method}")]
     MethodNotAllowed { method: String },
     #[error("the body must be {wanted}, not {found}")]
     ContentTypeUnsupported { wanted: &'static str, found: String },
-    #[error("the code of run {run} answers no query `{name}`")]
+    #[error("run {run} has no query `{name}`")]
     UnknownQuery { run: String, name: String },
-    #[error("the lines cannot be imported: {why}")]
+    #[error("cannot import the lines: {why}")]
     ImportInvalid { why: String },
-    #[error("run {run} is of another namespace than `{namespace}`, which this request is for")]
+    #[error("run {run} is not in the namespace `{namespace}` of this request")]
     ImportForeign { run: String, namespace: String },
-    #[error("the body is not what this route takes: {why}")]
+    #[error("invalid body: {why}")]
     JsonInvalid { why: String },
-    #[error("the message is not what this method takes: {why}")]
+    #[error("invalid message: {why}")]
     MessageInvalid { why: String },
     #[error("the body nests deeper than {max} levels, at line {line} column {column}")]
     JsonTooDeep { max: usize, line: usize, column: usize },
     #[error("the body has more than {max} bytes")]
     BodyTooLarge { max: usize },
-    #[error("the runs to import have more than {max} bytes together")]
+    #[error("the runs to import have more than {max} bytes")]
     ImportTooLarge { max: usize },
     #[error("the body did not arrive within {seconds} seconds")]
     BodyTooSlow { seconds: u64 },
-    #[error("the body arrives with less than {rate} bytes a second")]
+    #[error("the body arrives at less than {rate} bytes per second")]
     BodyStalled { rate: u64 },
     #[error("the connection broke while the body was read")]
     BodyBroken,
-    #[error("the query is not what this route takes: {why}")]
+    #[error("invalid query: {why}")]
     QueryInvalid { why: String },
-    #[error("the header {name} is not usable: {why}")]
+    #[error("invalid header {name}: {why}")]
     HeaderInvalid { name: &'static str, why: String },
-    #[error("this server does not answer to the name `{host}`")]
+    #[error("the host name `{host}` is not accepted")]
     HostRefused { host: String },
-    #[error("a page of {origin} may not change anything here")]
+    #[error("cross-origin request from {origin} refused")]
     OriginRefused { origin: String },
-    #[error("this server lets in who has a key, and this request has none that is good")]
+    #[error("missing or invalid API key")]
     Unauthenticated,
-    #[error("the key is not for {what}")]
+    #[error("the API key is not valid for {what}")]
     NotAllowed { what: String },
-    #[error("the limit of `{what}` is above what runs may spend here: {ceiling}")]
+    #[error("the limit of `{what}` is above the ceiling: {ceiling}")]
     BudgetTooLarge { what: &'static str, ceiling: String },
-    #[error("the worker speaks protocol {theirs}, this server {ours}")]
+    #[error("the worker uses protocol {theirs}, this server {ours}")]
     ProtocolUnsupported { theirs: u32, ours: u32 },
-    #[error("a later connection of worker `{worker}` has come already")]
+    #[error("worker `{worker}` has a newer connection")]
     HelloOvertaken { worker: String },
     #[error("worker id `{worker}` belongs to a session of another key")]
     WorkerIdTaken { worker: String },
-    #[error("worker `{worker}` has no connection here; it begins with hello")]
+    #[error("worker `{worker}` has no session on this server")]
     HelloMissing { worker: String },
-    #[error("there is no such hook, or the request is not signed for it")]
+    #[error("unknown webhook or invalid signature")]
     HookRefused,
-    #[error("the body has no text and no whole number at {pointer}")]
+    #[error("the body has no text and no integer at {pointer}")]
     HookUnroutable { pointer: String },
     #[error("there is no kind `{kind}`")]
     KindNotFound { kind: String },
-    #[error("this server keeps no attachments")]
+    #[error("this server stores no attachments")]
     AttachmentsNotKept,
-    #[error("the server cannot serve now: {why}")]
+    #[error("the server is not ready: {why}")]
     NotReady { why: String },
-    #[error("the server cannot serve any more: {why}")]
+    #[error("the store has stopped: {why}")]
     StoreStopped { why: String },
 }
 
-/// What a body must be that is kept byte for byte.
+/// Required content type of a body that is stored byte for byte.
 pub(crate) const PLAIN_BYTES: &str = "plain bytes";
 
 impl RequestError {
-    /// Stable name; has a page `docs/errors/<code>.md`. Never reused, never renamed.
+    /// Returns the stable error code; has a page `docs/errors/<code>.md`. Never reused, never renamed.
     pub fn code(&self) -> &'static str {
         match self {
             RequestError::RouteNotFound => "route_not_found",
@@ -114,66 +114,66 @@ impl RequestError {
         }
     }
 
-    /// What to do about it: none is without.
+    /// Returns what to do about the error; every error has a hint.
     fn hint(&self) -> &'static str {
         match self {
-            RequestError::RouteNotFound => "GET /openapi.json lists every route",
-            RequestError::MethodNotAllowed { .. } => "the header Allow says what it takes",
+            RequestError::RouteNotFound => "see GET /openapi.json for all routes",
+            RequestError::MethodNotAllowed { .. } => "use a method that the header Allow lists",
             RequestError::ContentTypeUnsupported { wanted: "application/x-ndjson", .. } => {
                 "send the header `Content-Type: application/x-ndjson`, in UTF-8 and without Content-Encoding"
             }
             RequestError::ContentTypeUnsupported { wanted: PLAIN_BYTES, .. } => {
-                "send the bytes as they are, without Content-Encoding: a model is shown what is kept"
+                "send the bytes as they are, without Content-Encoding: models get the stored bytes"
             }
             RequestError::ContentTypeUnsupported { .. } => {
                 "send the header `Content-Type: application/json`, in UTF-8 and without Content-Encoding"
             }
             RequestError::ImportForeign { .. } => {
-                "name the runs' own namespace with the header `Onward-Namespace`; runs do not change theirs"
+                "send the namespace of the runs in the header `Onward-Namespace`; an import does not change it"
             }
             RequestError::ImportTooLarge { .. } => {
-                "import fewer runs at a time; a run that is too large by itself comes in with the server stopped: `onward --data DIR import FILE`"
+                "import fewer runs at a time; for a single run that is too large, stop the server and use `onward --data DIR import FILE`"
             }
             RequestError::BodyTooLarge { .. } => "keep large data elsewhere and pass a reference",
-            RequestError::HostRefused { .. } => "call it by localhost or its address; a server on loopback knows no other name",
-            RequestError::Unauthenticated => "send the one header `Authorization: Bearer onw_…`; `onward key create` makes keys",
-            RequestError::BudgetTooLarge { .. } => "ask for less; ceilings are set per namespace in the settings and per key",
+            RequestError::HostRefused { .. } => "use localhost or its address; a server on loopback accepts no other name",
+            RequestError::Unauthenticated => "send one header `Authorization: Bearer onw_…`; create a key: `onward key create`",
+            RequestError::BudgetTooLarge { .. } => "set a lower limit; ceilings are per namespace in the settings and per key",
             RequestError::ProtocolUnsupported { .. } => "use an SDK of the server's version",
-            RequestError::UnknownQuery { .. } => "the workflow offers it with `ctx.query(name, ..)` once it has come that far",
-            RequestError::HookRefused => "docs/operations.md says how hooks are made and signed",
-            RequestError::HookUnroutable { .. } => "`onward hook list` shows where the hook looks for it",
-            RequestError::KindNotFound { .. } => "GET /v1/kinds lists what has schemas or workers here",
-            RequestError::OriginRefused { .. } => "browsers may act only from pages of this very server",
+            RequestError::UnknownQuery { .. } => "register it with `ctx.query(name, ..)`; the code must have reached that call",
+            RequestError::HookRefused => "see docs/operations.md for how to create and sign webhooks",
+            RequestError::HookUnroutable { .. } => "check the webhook's pointers with `onward hook list`",
+            RequestError::KindNotFound { .. } => "see GET /v1/kinds for the kinds with schemas or workers",
+            RequestError::OriginRefused { .. } => "send changes only from pages of this server",
             RequestError::ImportInvalid { .. } => "import whole lines, as `onward export` writes them",
-            RequestError::JsonInvalid { .. } => "GET /openapi.json has the shape of every body",
-            RequestError::MessageInvalid { .. } => "the .proto file says what each method takes; reflection serves it",
+            RequestError::JsonInvalid { .. } => "see GET /openapi.json for the schema of every body",
+            RequestError::MessageInvalid { .. } => "see the .proto file, which reflection serves",
             RequestError::JsonTooDeep { .. } => "keep deep structures elsewhere, or as text",
             RequestError::BodyTooSlow { .. } | RequestError::BodyStalled { .. } => {
-                "send the body at once; the limits of a server are settings"
+                "send the body faster, or change the limits in the server's settings"
             }
             RequestError::BodyBroken => "send the request again",
-            RequestError::QueryInvalid { .. } => "GET /openapi.json lists the parameters of every route",
-            RequestError::HeaderInvalid { .. } => "send it once, as docs/http.md describes it, or leave it out",
-            RequestError::NotAllowed { .. } => "`onward key create` makes a key with other scopes, namespaces, kinds and queues",
+            RequestError::QueryInvalid { .. } => "see GET /openapi.json for the parameters of every route",
+            RequestError::HeaderInvalid { .. } => "send it once, as described in docs/http.md, or omit it",
+            RequestError::NotAllowed { .. } => "create a key for other scopes, namespaces, kinds and queues: `onward key create`",
             RequestError::HelloOvertaken { .. } => "give every worker an id of its own",
             RequestError::WorkerIdTaken { .. } => {
                 "give every worker an id of its own; the session ends when its worker leaves or its lease expires"
             }
             RequestError::HelloMissing { .. } => "send hello again; a session ends with its server or its lease",
             RequestError::AttachmentsNotKept => {
-                "set `server.attachments` to a folder and start it again, or send the bytes within the message as `base64`"
+                "set `server.attachments` to a folder and restart the server, or send the bytes in the message as `base64`"
             }
-            RequestError::NotReady { .. } => "try again in a moment; GET /readyz says when it can",
+            RequestError::NotReady { .. } => "retry in a moment; GET /readyz reports when the server is ready",
             RequestError::StoreStopped { .. } => {
-                "it does not recover by itself: remove the cause, which the server's log has, and restart it"
+                "remove the cause, which is in the server's log, and restart the server; it does not recover by itself"
             }
         }
     }
 }
 
-/// The status of every documented code; `None` for a word that is none.
+/// Returns the status of a documented code; `None` for an unknown code.
 ///
-/// Codes that only the library or the command line can give are here too, so that no page of `docs/errors` is without an answer.
+/// Includes the codes that only the library or the command line returns, so that every page of `docs/errors` has a status.
 pub fn status_of(code: &str) -> Option<StatusCode> {
     let status = match code {
         "json_invalid"
@@ -244,7 +244,7 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "branch_pending"
         | "update_unanswered"
         | "query_unanswered"
-        | "no_compatible_worker" // of its workers, not of the server
+        | "no_compatible_worker" // a condition of the run's workers, not of the server
         | "lease_lost"
         | "hello_overtaken"
         | "hello_missing"
@@ -301,16 +301,16 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
     StatusCode::from_u16(status).ok()
 }
 
-/// What a client gets instead of what it asked for.
+/// Error response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     pub status: StatusCode,
     pub code: &'static str,
     pub detail: String,
     pub hint: Option<&'static str>,
-    /// What is wrong with an input, each with its place.
+    /// Violations of the input's schema, each with its path.
     pub violations: Vec<Violation>,
-    /// Where the log of an outside engine goes on, when it is not where its engine believed.
+    /// Next index of an external run's log, if the engine appended at another one.
     pub next_index: Option<u64>,
 }
 
@@ -336,19 +336,19 @@ struct ViolationDocument<'a> {
 }
 
 impl Problem {
-    /// A problem with one of the documented codes.
+    /// Creates a problem with one of the documented codes.
     pub fn new(code: &'static str, detail: String, hint: Option<&'static str>) -> Problem {
         let status = status_of(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         Problem { status, code, detail, hint, violations: Vec::new(), next_index: None }
     }
 
-    /// The document, also for an event stream.
+    /// Returns the document, for a response or an event stream.
     pub fn to_json(&self) -> String {
         document(self.code, &self.detail, self.hint, self.next_index, &self.violations)
     }
 }
 
-/// The document of a problem with any code, for doors that speak of errors in the same way.
+/// Returns the document of a problem with any code, for other parts of the program that report errors in this format.
 pub fn to_json(code: &str, detail: &str, hint: Option<&str>) -> String {
     document(code, detail, hint, None, &[])
 }
@@ -358,7 +358,7 @@ fn document(code: &str, detail: &str, hint: Option<&str>, next_index: Option<u64
     let status = status_of(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR).as_u16();
     let (r#type, title) = (format!("urn:onward:error:{code}"), code.replace('_', " "));
     let document = Document { r#type, title, status, detail, code, hint, next_index, violations: violations.collect() };
-    serde_json::to_string(&document).expect("texts and numbers are plain data")
+    serde_json::to_string(&document).expect("a problem serializes")
 }
 
 impl From<RequestError> for Problem {
@@ -402,13 +402,13 @@ impl IntoResponse for Problem {
         if self.status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        // For whoever counts and traces the answer.
+        // For metrics and the log.
         response.extensions_mut().insert(Told(self.code));
         response
     }
 }
 
-/// The code of the problem that a response tells.
+/// Error code of a response.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Told(pub &'static str);
 
@@ -416,7 +416,7 @@ pub(crate) struct Told(pub &'static str);
 mod tests {
     use super::*;
 
-    /// Codes of failures that runs record and no request is refused with.
+    /// Codes of recorded failures that no response has.
     const RECORDED: [&str; 1] = ["outcome_unknown"];
 
     #[test]

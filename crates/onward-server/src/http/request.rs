@@ -1,4 +1,4 @@
-//! A request as handlers see it: who asks, in which namespace, with which query and body. All of it is checked, none of it is done yet.
+//! Request as handlers see it: caller, namespace, query and body. Everything but the body is checked already.
 
 mod body;
 mod memory;
@@ -24,7 +24,7 @@ pub(crate) use query::Query;
 
 pub use onward_wire::grpc::NAMESPACE;
 
-/// The trace that a caller stands in, if its headers say so.
+/// Returns the `traceparent` header.
 pub(crate) fn trace(headers: &HeaderMap) -> Option<String> {
     headers.get("traceparent").and_then(|value| value.to_str().ok()).map(str::to_owned)
 }
@@ -33,38 +33,38 @@ pub(crate) struct Request {
     pub server: Server,
     pub namespace: Namespace,
     pub caller: Caller,
-    /// What the caller was let in with, where that was asked.
+    /// Credential of the caller; `None` for a route without a scope.
     pub pass: Option<Pass>,
-    /// Who asks without a pass is a stranger until the handler says otherwise.
+    /// Unauthenticated for a request without a pass, until the handler marks it as authenticated.
     pub standing: Option<Standing>,
     pub headers: Arc<HeaderMap>,
     pub query: Query,
-    /// What stands for `{id}` in the route's path.
+    /// Value of `{id}` in the route's path.
     pub id: Option<String>,
     pub body: Body,
-    /// The memory of a large body, counted while the request lasts.
+    /// Memory share of a large body, held while the request lasts.
     pub memory: Option<BodyShare>,
 }
 
 impl Request {
-    /// The run the path names.
+    /// Returns the run that the path names.
     pub fn key(&self) -> Result<RunKey, Problem> {
         let id = RunId::new(self.id.as_deref().unwrap_or_default())?;
         Ok(RunKey::new(self.namespace.clone(), id))
     }
 
-    /// The approval or promise the path names.
+    /// Returns the call id of the approval or promise that the path names.
     pub fn call(&self) -> Result<CallId, Problem> {
         Ok(CallId::parse(&self.namespace, self.id.as_deref().unwrap_or_default())?)
     }
 
-    /// The body as JSON of exactly this shape.
+    /// Parses the body as JSON; unknown fields are refused where `T` refuses them.
     pub async fn json<T: DeserializeOwned + Send + 'static>(&mut self) -> Result<T, Problem> {
         let bytes = self.read_body().await?;
         Ok(body::parse_aside(bytes).await?)
     }
 
-    /// Carries out what was asked. With a large body it takes long to check, hash and encode, and happens on a thread for that.
+    /// Runs `verb`. With a large body, checking, hashing and encoding take long, so it runs on a blocking thread.
     pub fn carry_out<T: Send + 'static, V: Future<Output = T> + Send + 'static>(
         &self,
         verb: V,
@@ -79,7 +79,7 @@ impl Request {
         }
     }
 
-    /// The body as lines of JSON: runs to import.
+    /// Reads the body as lines of JSON: runs to import.
     pub async fn lines(&mut self) -> Result<bytes::Bytes, Problem> {
         let read = self.read_body_of("application/x-ndjson").await;
         Ok(read.map_err(|error| match error {
@@ -88,20 +88,20 @@ impl Request {
         })?)
     }
 
-    /// Like [`Request::json`], where no body at all means the default.
+    /// Parses the body like [`Request::json`]; an empty body is the default.
     pub async fn json_or_default<T: DeserializeOwned + Default + Send + 'static>(&mut self) -> Result<T, Problem> {
         let bytes = self.read_body().await?;
         if bytes.is_empty() { Ok(T::default()) } else { Ok(body::parse_aside(bytes).await?) }
     }
 }
 
-/// The namespace of a request: its header, or the default one.
+/// Returns the namespace in the request's header, or the default one.
 pub(crate) fn namespace(headers: &HeaderMap) -> Result<Namespace, Problem> {
     let mut given = headers.get_all(NAMESPACE).iter();
     let invalid = |why: &str| RequestError::HeaderInvalid { name: "Onward-Namespace", why: why.to_owned() };
     match (given.next(), given.next()) {
         (None, _) => Ok(Namespace::default()),
-        (Some(_), Some(_)) => Err(invalid("there are two").into()),
+        (Some(_), Some(_)) => Err(invalid("it is sent twice").into()),
         (Some(value), None) => {
             let text = std::str::from_utf8(value.as_bytes()).map_err(|_| invalid("it is not UTF-8"))?;
             Ok(Namespace::new(text).map_err(|error| invalid(&error.to_string()))?)
@@ -109,8 +109,8 @@ pub(crate) fn namespace(headers: &HeaderMap) -> Result<Namespace, Problem> {
     }
 }
 
-/// User data out of a document. Line ends between its parts become blanks: they mean nothing in JSON, and a payload on one line is
-/// shown as JSON wherever it is shown.
+/// Converts user data to a payload. Line ends between tokens become blanks: they have no meaning in JSON, and a payload on one
+/// line can be shown as JSON everywhere.
 pub(crate) fn payload(json: Option<Box<RawValue>>) -> Payload {
     match json {
         None => Payload::null(),

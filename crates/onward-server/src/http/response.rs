@@ -1,13 +1,13 @@
-//! Turning documents into responses.
+//! Conversion of documents to responses.
 
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-/// A JSON document. Nobody keeps it: the next answer may be another.
+/// Returns a JSON response that must not be cached.
 pub(crate) fn json(status: StatusCode, document: &impl Serialize) -> Response {
-    let text = serde_json::to_string(document).expect("documents are plain data");
+    let text = serde_json::to_string(document).expect("documents serialize");
     typed(status, "application/json", text)
 }
 

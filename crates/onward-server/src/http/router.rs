@@ -1,4 +1,4 @@
-//! From the table of routes to a service, and what happens around every handler: scope, namespace, query, count and trace.
+//! Router made from the table of routes, with the steps around every handler: scope, namespace, query, metrics and log.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,13 +24,13 @@ use crate::serve::Standing;
 use crate::server::Server;
 use crate::trace::Level;
 
-/// The HTTP door.
+/// Returns the HTTP API.
 pub fn router(server: Server) -> Router {
     router_with(server, Router::new())
 }
 
-/// The HTTP door together with `others` on the same port: gRPC services, a console. They pass the same guard, and answer for their own
-/// scopes with [`crate::Authenticate`].
+/// Returns the HTTP API together with `others` on the same port, such as gRPC services. They pass the same middleware and check
+/// their own scopes with [`crate::Authenticate`].
 pub fn router_with(server: Server, others: Router) -> Router {
     let mut paths: BTreeMap<&str, MethodRouter> = BTreeMap::new();
     for route in ROUTES {
@@ -44,7 +44,7 @@ pub fn router_with(server: Server, others: Router) -> Router {
         router = router.route(path, methods);
     }
     let (nowhere, nohow) = (server.clone(), server.clone());
-    // The fallback comes last: the one of `others` would answer unknown paths with success.
+    // The fallback comes last: that of `others` would answer unknown paths with success.
     router
         .merge(others)
         .method_not_allowed_fallback(move |request: HttpRequest| refuse(nohow.clone(), request, true))
@@ -69,7 +69,7 @@ async fn answer(server: Server, route: &'static Route, request: HttpRequest) -> 
     let id = path_id(&mut parts).await;
     let shown = id.as_ref().ok().cloned().flatten();
     let standing = parts.extensions.remove::<Standing>();
-    // Until it is known who asks (SV1).
+    // Unauthenticated until the credential is checked (SV1).
     standing.iter().for_each(Standing::doubt);
     let (method, headers) = (parts.method.clone(), Arc::new(parts.headers));
     let prepared = prepare(&server, route, &headers, shown.as_deref(), parts.uri.query()).await;
@@ -130,7 +130,7 @@ struct Prepared {
     query: Query,
 }
 
-/// Everything that can be refused without looking at the body. Who may not do it is told first, and nothing else.
+/// Checks everything that does not need the body. The credential comes first, so that an unauthorized caller learns nothing else.
 async fn prepare(
     server: &Server,
     route: &Route,
@@ -152,8 +152,8 @@ async fn prepare(
     Ok(Prepared { namespace, caller, pass, query: Query::parse(query, route.query)? })
 }
 
-/// Returns the run that the path names and what is done with it, where the caller's key is bound to kinds (BK1). What a body names is
-/// checked where it is read.
+/// Returns the scope and the run that the path names, if the caller's key is bound to kinds (BK1). A run that the body names is
+/// checked where the body is read.
 fn acts_on(route: &Route, request: &Request) -> Result<Option<(Scope, RunKey)>, Problem> {
     let Some(scope) = route.scope.filter(|scope| *scope != Scope::Read) else { return Ok(None) };
     if request.caller.bounds.kinds.is_none() || request.id.is_none() {
@@ -167,14 +167,14 @@ fn acts_on(route: &Route, request: &Request) -> Result<Option<(Scope, RunKey)>, 
         Some("runs" | "drive" | "agents") => request.key()?,
         Some("tasks") if !route.path.ends_with("/retry") => request.key()?,
         Some("tasks" | "approvals" | "promises") => request.call()?.run,
-        Some("workers") => return Ok(None), // hello says which kinds
-        // The engine outside may give its run any kind.
+        Some("workers") => return Ok(None), // kinds are checked in hello
+        // An external engine may give its run any kind.
         _ => return Err(Refusal::EveryKind.into()),
     };
     Ok(Some((scope, run)))
 }
 
-/// A refusal as the route tells it: in a namespace that is not the caller's, what has an id is not there (S6).
+/// Converts a refusal to a problem: for an id in a namespace that the caller may not use, the response is "not found" (S6).
 fn refused(route: &Route, id: Option<&str>, refusal: Refusal) -> Problem {
     let (Refusal::Namespace { namespace }, Some(id)) = (&refusal, id) else { return refusal.into() };
     let run = match route.path.split('/').nth(2) {
@@ -193,15 +193,15 @@ fn refused(route: &Route, id: Option<&str>, refusal: Refusal) -> Problem {
     run.map_or_else(Problem::from, |key| RuntimeError::from(StoreError::RunNotFound { key }).into())
 }
 
-/// The id of what a request without one in its path has made: the last part of where it is now.
+/// Returns the id of what the request created: the last segment of the Location header.
 fn made(response: &Response) -> Option<String> {
     let place = response.headers().get(LOCATION)?.to_str().ok()?;
     let id = place.rsplit('/').next()?;
-    // There is no `+` in it but as `%2B`: a form's decoder reads it as it was written.
+    // The id has no plain `+`, only `%2B`, so a form decoder reads it correctly.
     form_urlencoded::parse(id.as_bytes()).next().map(|(id, _)| id.into_owned())
 }
 
-/// What stands for `{id}`, percent-decoded.
+/// Returns the percent-decoded value of `{id}`.
 async fn path_id(parts: &mut Parts) -> Result<Option<String>, Problem> {
     let params = RawPathParams::from_request_parts(parts, &()).await;
     let params = params.map_err(|_| Problem::new("name_invalid", "an id in the path is not UTF-8".to_owned(), None))?;

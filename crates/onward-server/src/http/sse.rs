@@ -1,7 +1,7 @@
-//! Server-sent events: the queue between whoever tells something and one reader.
+//! Server-sent events: the queue between a sender and one reader.
 //!
-//! Nobody waits for a reader: between the two is a short queue; who leaves it full for too long is let go with the place to go on from,
-//! and so is everybody when the server stops.
+//! The queue is short. A reader that leaves it full for too long is disconnected with the position to continue from; so is every
+//! reader when the server stops.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -20,32 +20,32 @@ use tokio::sync::mpsc;
 use crate::serve::metrics::Held;
 use crate::server::Server;
 
-/// How many texts wait for their reader.
+/// Number of texts in the queue.
 const QUEUE: usize = 4;
 
-/// Tells proxies in between to pass events on at once.
+/// Header that makes proxies forward events at once.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// What keeps a connection alive while nothing happens.
+/// Comment that keeps a connection alive while there are no events.
 pub(crate) const NOTHING_NEW: &str = ": nothing new\n\n";
 
-/// The reader's end: a body that ends when the sink does.
+/// Receiving end: a body that ends with its sink.
 pub(crate) struct Events {
     queue: mpsc::Receiver<Bytes>,
     farewell: Arc<Mutex<Option<Bytes>>>,
     _counted: Held,
 }
 
-/// The teller's end.
+/// Sending end.
 pub(crate) struct Sink {
     queue: mpsc::Sender<Bytes>,
     farewell: Arc<Mutex<Option<Bytes>>>,
     patience: Duration,
-    /// The id of the last event the reader will have when it has read what was queued.
+    /// Id of the last event that was queued.
     seen: Option<String>,
 }
 
-/// Why nothing more can be sent: the reader is gone, or was let go.
+/// The reader has disconnected or was disconnected.
 #[derive(Debug)]
 pub(crate) struct Over;
 
@@ -68,7 +68,7 @@ impl Events {
 }
 
 impl Sink {
-    /// Queues text; `last` is the id of the last event in it. A reader that takes nothing for too long is let go.
+    /// Queues text; `last` is the id of its last event. Disconnects a reader that reads nothing for too long.
     pub async fn send(&mut self, text: String, last: Option<String>) -> Result<(), Over> {
         match tokio::time::timeout(self.patience, self.queue.send(Bytes::from(text))).await {
             Ok(Ok(())) => {
@@ -83,11 +83,11 @@ impl Sink {
         }
     }
 
-    /// Leaves a last comment for a reader that may read again: why it was let go and where to go on.
+    /// Leaves a last comment for a slow reader: why it was disconnected and where to continue.
     pub fn bid_farewell(&self, why: &str) {
         let place = match &self.seen {
-            Some(id) => format!("; go on with Last-Event-ID: {id}"),
-            None => "; go on from the beginning".to_owned(),
+            Some(id) => format!("; resume with Last-Event-ID: {id}"),
+            None => "; resume from the beginning".to_owned(),
         };
         let text = Bytes::from(format!(": {why}{place}\n\n"));
         *self.farewell.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
@@ -99,7 +99,7 @@ impl Sink {
     }
 }
 
-/// The text of an event.
+/// Returns the text of an event.
 pub(crate) fn event(name: &str, data: &str) -> String {
     format!("event: {name}\ndata: {data}\n\n")
 }

@@ -1,4 +1,4 @@
-//! Whether a connection is in use: from the head of a request to the last byte of its answer, and whether those who use it are known.
+//! Use of a connection: which requests are open, from the head to the last byte of the response, and which are authenticated.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -11,28 +11,28 @@ use tokio::time::Instant;
 
 pub(super) struct Activity {
     state: Mutex<State>,
-    /// Rung when the connection begins or ceases to be one that may be sent away.
+    /// Notified when the connection becomes idle or closable, or ceases to be.
     changed: Notify,
 }
 
 struct State {
-    /// Requests that are being answered.
+    /// Requests without a complete response.
     open: usize,
-    /// Those of them whose sender has proved nothing.
+    /// Open requests that are not authenticated.
     strangers: usize,
-    /// Nothing was asked yet.
+    /// No request has arrived yet.
     fresh: bool,
-    /// When the last request ended.
+    /// Time at which the last request ended.
     since: Instant,
 }
 
-/// One request that is being answered.
+/// One open request.
 pub(super) struct Busy {
     activity: Arc<Activity>,
     stranger: Mutex<bool>,
 }
 
-/// Travels with a request, so that whoever finds out who sent it can say so.
+/// Request extension through which authentication marks the request.
 #[derive(Clone)]
 pub(crate) struct Standing(Weak<Busy>);
 
@@ -47,23 +47,23 @@ impl Activity {
         Arc::new(Busy { activity: self.clone(), stranger: Mutex::new(false) })
     }
 
-    /// Returns when whether the connection may be sent away has changed.
+    /// Returns when the connection has become idle or closable, or has ceased to be.
     pub async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Since when nothing is asked; `None` while something is.
+    /// Returns since when the connection is idle; `None` while a request is open.
     pub fn rests_since(&self) -> Option<Instant> {
         let state = self.state();
         (state.open == 0).then_some(state.since)
     }
 
-    /// Whether it may be sent away when others need its place: nobody who is known waits for an answer.
+    /// Returns whether the connection can be closed when its slot is needed: no authenticated request is open.
     pub fn may_leave(&self) -> bool {
         self.state().may_leave()
     }
 
-    /// Whether nothing was asked yet.
+    /// Returns whether no request has arrived yet.
     pub fn is_fresh(&self) -> bool {
         self.state().fresh
     }
@@ -105,12 +105,12 @@ impl Busy {
 }
 
 impl Standing {
-    /// Its sender has proved nothing yet: its connection makes place when others need it.
+    /// Marks the request as unauthenticated: its connection can be closed when its slot is needed.
     pub fn doubt(&self) {
         self.set(true);
     }
 
-    /// Its sender is known.
+    /// Marks the request as authenticated.
     pub fn believe(&self) {
         self.set(false);
     }
@@ -133,7 +133,7 @@ impl Drop for Busy {
     }
 }
 
-/// An answer that keeps its connection busy until it is sent or given up.
+/// Response body that keeps its request open until it is sent or dropped.
 pub(super) struct Answering {
     pub body: Body,
     pub _busy: Arc<Busy>,

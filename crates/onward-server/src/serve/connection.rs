@@ -1,4 +1,4 @@
-//! One connection: its protocol, its timeouts, its end.
+//! Serving of one connection: protocol, timeouts, shutdown.
 
 use std::future::Future;
 use std::pin::pin;
@@ -24,14 +24,14 @@ use crate::http::limits::Limits;
 use crate::server::Server;
 use crate::trace::Level;
 
-/// How long a connection that was asked to go may take to say goodbye.
+/// Time limit for the graceful shutdown of an idle connection.
 const GOODBYE: Duration = Duration::from_millis(500);
 
-/// How often HTTP/2 asks whether the other side is there, and how long it waits for a sign.
+/// Interval of HTTP/2 pings, and time to wait for the reply.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Serves one connection to its end.
+/// Serves one connection until it ends.
 pub(super) async fn serve(server: Server, stream: TcpStream, router: Router, crowd: Arc<Crowd>) {
     let _counted = server.metrics().connections.hold();
     let stream = Patient::new(stream, server.limits().write_timeout);
@@ -43,7 +43,7 @@ pub(super) async fn serve(server: Server, stream: TcpStream, router: Router, cro
                 Some(Ok(stream)) => talk(server, stream, router, crowd).await,
                 Some(Err(error)) => {
                     server.metrics().tls_refused.add(1);
-                    server.trace().say(Level::Debug, "no TLS", &[("error", &error)]);
+                    server.trace().say(Level::Debug, "TLS handshake failed", &[("error", &error)]);
                 }
                 None => server.metrics().tls_refused.add(1),
             }
@@ -51,7 +51,7 @@ pub(super) async fn serve(server: Server, stream: TcpStream, router: Router, cro
     }
 }
 
-/// Waits for the handshake, for as long as for the head of a request. Who is at it rests as far as others need the place (S25).
+/// Waits for the TLS handshake, at most the header timeout. A connection in its handshake can be closed like an idle one (S25).
 async fn greet<T>(server: &Server, handshake: impl Future<Output = T>, crowd: &Crowd) -> Option<T> {
     tokio::select! {
         greeted = handshake => Some(greeted),
@@ -74,11 +74,12 @@ where
         let rest = rest_until(&activity, limits);
         let (resting, may_leave) = (rest.is_some(), activity.may_leave());
         tokio::select! {
-            // Whatever broke, there is nobody left to tell.
+            // An error needs no handling: the connection is gone.
             _ = connection.as_mut() => return,
             () = activity.changed() => {}
             () = tokio::time::sleep_until(rest.unwrap_or_else(Instant::now)), if resting => break,
-            // Only who rests or is a stranger is in line to go: the one who has been there longest hears it first (S25).
+            // Only connections that are idle or unauthenticated wait here, so the one that has waited longest is closed first
+            // (S25).
             () = crowd.leave.notified(), if may_leave => break,
             () = server.closed() => {
                 connection.as_mut().graceful_shutdown();
@@ -87,14 +88,14 @@ where
             }
         }
     }
-    // What a stranger has asked for is not waited for: others need the place now.
+    // Unauthenticated requests are aborted: another connection needs the slot now.
     if activity.rests_since().is_some() {
         connection.as_mut().graceful_shutdown();
         drop(tokio::time::timeout(GOODBYE, connection).await);
     }
 }
 
-/// When a connection will have rested for too long; `None` while it is busy.
+/// Returns when the idle timeout of the connection expires; `None` while a request is open.
 fn rest_until(activity: &Activity, limits: &Limits) -> Option<Instant> {
     let patience = if activity.is_fresh() { limits.header_timeout } else { limits.idle_timeout };
     activity.rests_since().map(|since| since + patience)

@@ -1,7 +1,7 @@
-//! What is counted, and how Prometheus reads it.
+//! Counters and gauges, and their page in the Prometheus text format.
 //!
-//! Every name begins with `onward_` and has its unit; counters end in `_total`: `promtool check metrics` finds nothing.
-//! Every label comes from a list of our own (routes, statuses, event names), so that no client can make the page grow (S30).
+//! Every name begins with `onward_` and has its unit; counters end in `_total`; `promtool check metrics` reports no problems. The
+//! values of labels come from fixed lists (routes, statuses, event names), so clients cannot make the page grow (S30).
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,7 +16,7 @@ use tonic::Code;
 
 use crate::serve::probe::Figure;
 
-/// A number that only grows.
+/// Number that only grows.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -30,7 +30,7 @@ impl Counter {
     }
 }
 
-/// A number that goes up and down with those who hold it.
+/// Number of guards that are held.
 #[derive(Debug, Default)]
 pub struct Gauge(AtomicU64);
 
@@ -60,7 +60,7 @@ pub struct Metrics {
     pub commits: Counter,
     pub connections: Arc<Gauge>,
     pub attached: Arc<Gauge>,
-    /// Connections that ended before TLS was agreed on.
+    /// Connections that ended before the TLS handshake was complete.
     pub tls_refused: Counter,
     pub replays_diverged: Counter,
     /// By the event's name.
@@ -83,8 +83,8 @@ impl Metrics {
         count(&self.requests, (method, route, status));
     }
 
-    /// Counts a gRPC call by its method and its status, which HTTP does not know: refused calls have HTTP status 200, too. A stream is
-    /// counted when it begins.
+    /// Counts a gRPC call by method and gRPC status; the HTTP status of a refused call is 200. A stream is counted when it
+    /// begins.
     pub fn call(&self, path: &'static str, status: Code) {
         count(&self.calls, (path, status_name(status)));
     }
@@ -111,21 +111,21 @@ impl Metrics {
         }
     }
 
-    /// The page that Prometheus reads, with what the runtime counts.
+    /// Returns the page for Prometheus, with the counters of the runtime and the store.
     pub fn page(&self, runtime: &Runtime, store: &[Figure]) -> String {
         let mut page = Page::default();
         page.counter("onward_runs_started_total", "Runs started, children included", &[("", self.runs_started.value())]);
         page.labeled("onward_inputs_total", "Events from outside, by name", "event", &read(&self.inputs));
-        page.counter("onward_commits_total", "Commits of workers", &[("", self.commits.value())]);
+        page.counter("onward_commits_total", "Commits by workers", &[("", self.commits.value())]);
         page.labeled("onward_logs_ended_total", "Logs that ended, by their last event", "event", &read(&self.ends));
         let outcomes = [("ok", runtime.replays_ok()), ("diverged", self.replays_diverged.value())];
-        page.labeled("onward_replays_total", "Replays, by how they compared with the log", "outcome", &BTreeMap::from(outcomes));
+        page.labeled("onward_replays_total", "Replays, by their comparison with the log", "outcome", &BTreeMap::from(outcomes));
         let counts = runtime.counts();
         for (name, help, count) in [
-            ("onward_signals_dropped_total", "Signals from run to run that no run could take", &counts.signals_dropped),
-            ("onward_agent_entry_duplicates_prevented_total", "Entries whose key was there already", &counts.entries_repeated),
-            ("onward_agent_llm_empty_responses_total", "Answers of models that had nothing in them", &counts.empty_answers),
-            ("onward_agent_resume_conflicts_total", "Resumes of an agent that lost to another", &counts.resumes_lost),
+            ("onward_signals_dropped_total", "Signals between runs whose target could not accept them", &counts.signals_dropped),
+            ("onward_agent_entry_duplicates_prevented_total", "Entries whose key existed already", &counts.entries_repeated),
+            ("onward_agent_llm_empty_responses_total", "Empty responses of models", &counts.empty_answers),
+            ("onward_agent_resume_conflicts_total", "Resumes of an agent that lost to a concurrent one", &counts.resumes_lost),
         ] {
             page.counter(name, help, &[("", count.value())]);
         }
@@ -133,14 +133,14 @@ impl Metrics {
         page.calls(&read(&self.calls));
         page.gauge("onward_http_connections", "Open connections", self.connections.value());
         let refused = self.tls_refused.value();
-        page.counter("onward_tls_refused_total", "Connections that ended before TLS was agreed on", &[("", refused)]);
+        page.counter("onward_tls_refused_total", "Connections without a complete TLS handshake", &[("", refused)]);
         page.gauge("onward_attached_readers", "Readers attached to a run", self.attached.value());
         store.iter().for_each(|figure| page.figure(figure));
         page.0
     }
 }
 
-/// Hears of every record on the store's own thread.
+/// Called for every record on the store's own thread.
 impl Listener for Metrics {
     fn changed(&self, change: Change<'_>) {
         if let Change::Appended { record, .. } = change {
@@ -157,7 +157,7 @@ fn read<K: Ord + Clone>(counts: &Mutex<BTreeMap<K, u64>>) -> BTreeMap<K, u64> {
     counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Writing to a String cannot fail, so results are dropped here.
+/// Text of the page. Writing to a String cannot fail, so results are dropped.
 #[derive(Default)]
 struct Page(String);
 
@@ -212,7 +212,7 @@ impl Page {
     }
 }
 
-/// Returns the name of a status as the specification of gRPC writes it.
+/// Returns the name of a status as in the gRPC specification.
 fn status_name(status: Code) -> &'static str {
     match status {
         Code::Ok => "OK",
@@ -235,7 +235,7 @@ fn status_name(status: Code) -> &'static str {
     }
 }
 
-/// The value of a label as Prometheus reads it.
+/// Escapes the value of a label.
 fn label_value(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -1,12 +1,12 @@
-//! One port for everything: HTTP/1 and HTTP/2, told apart by their first bytes, with TLS where there is a certificate.
+//! Serves HTTP/1 and HTTP/2 on one port, with TLS if there is a certificate.
 //!
-//! A client cannot hold more than its share: headers, bodies, pauses and unread answers have their time, and when there are too many
-//! connections the one that has rested longest makes place (S25).
+//! The protocol is recognized by the first bytes. A client cannot hold a connection for ever: headers, bodies, idle time and
+//! unread responses have timeouts, and when there are too many connections, the one that has been idle longest is closed (S25).
 //!
 //! Invariants:
-//! - SV1 (S25): who has proved nothing holds no place that others need: a connection whose requests are all of strangers makes place
-//!   like one that rests, whatever it waits for.
-//! - SV2: nobody who wants to connect waits for another to be refused.
+//! - SV1 (S25): an unauthenticated client cannot occupy a connection slot that others need: a connection whose open requests are
+//!   all unauthenticated can be closed like an idle one, whatever it waits for.
+//! - SV2: accepting a connection does not wait until another one is refused.
 
 mod activity;
 mod connection;
@@ -31,26 +31,26 @@ use crate::handlers::servers;
 use crate::server::Server;
 use crate::trace::Level;
 
-/// How long to wait for a resting connection to make place, and how often.
+/// Time to wait for an idle connection to close, and number of attempts.
 const PLACE_TIMEOUT: Duration = Duration::from_millis(50);
 const PLACE_TRIES: usize = 20;
 
-/// How many may wait for a place at a time; those beyond are refused at once.
+/// Maximum number of connections that wait for a slot; more are refused at once.
 const LOBBY: usize = 256;
 
-/// How long to wait when the system has no more sockets.
+/// Delay after a failed accept, usually because the process has no more file descriptors.
 const SOCKETS_PAUSE: Duration = Duration::from_millis(50);
 
-/// Who is connected.
+/// Slots of open connections.
 struct Crowd {
     places: Arc<Semaphore>,
-    /// For those who wait for a place.
+    /// Permits of the connections that wait for a slot.
     lobby: Semaphore,
-    /// Asks one of the connections that may leave to go; the one that has been in line longest hears it.
+    /// Asks one connection that can be closed to close; waiters are notified in order of waiting time.
     leave: Notify,
 }
 
-/// Serves until `shutdown` returns, then lets requests end for a while.
+/// Serves until `shutdown` returns, then waits up to the shutdown timeout for open requests.
 pub async fn serve(server: &Server, listener: TcpListener, router: Router, shutdown: impl Future<Output = ()>) {
     let crowd = Arc::new(Crowd::new(server.limits().connections_max));
     let mut connections = JoinSet::new();
@@ -67,7 +67,7 @@ pub async fn serve(server: &Server, listener: TcpListener, router: Router, shutd
                 connections.spawn(admit(server.clone(), stream_of(stream), router.clone(), crowd.clone()));
             }
             Err(error) => {
-                server.trace().say(Level::Warn, "cannot accept", &[("error", &error)]);
+                server.trace().say(Level::Warn, "cannot accept a connection", &[("error", &error)]);
                 crowd.leave.notify_one();
                 tokio::time::sleep(SOCKETS_PAUSE).await;
             }
@@ -76,22 +76,22 @@ pub async fn serve(server: &Server, listener: TcpListener, router: Router, shutd
     drop(listener);
     server.close();
     let all = async { while connections.join_next().await.is_some() {} };
-    // Who is not done by then is cut off.
+    // Connections that are still open after the timeout are aborted.
     drop(tokio::time::timeout(server.limits().shutdown_timeout, all).await);
 }
 
-/// Finds a place and serves there; the next connection is accepted meanwhile (SV2).
+/// Waits for a slot and serves the connection; runs as a task of its own, so accepting continues meanwhile (SV2).
 async fn admit(server: Server, stream: TcpStream, router: Router, crowd: Arc<Crowd>) {
     let Some(_place) = crowd.find_place().await else {
-        server.trace().say(Level::Warn, "no place for another connection", &[]);
+        server.trace().say(Level::Warn, "connection refused: too many open connections", &[]);
         return;
     };
     connection::serve(server, stream, router, crowd).await;
 }
 
-/// Answers are small and awaited: none of them may wait for another to share its packet.
+/// Sets `TCP_NODELAY`: responses are small and clients wait for them.
 fn stream_of(stream: TcpStream) -> TcpStream {
-    drop(stream.set_nodelay(true)); // slower without, and still right
+    drop(stream.set_nodelay(true)); // without it, responses are only slower
     stream
 }
 
@@ -100,7 +100,8 @@ impl Crowd {
         Crowd { places: Arc::new(Semaphore::new(places)), lobby: Semaphore::new(LOBBY), leave: Notify::new() }
     }
 
-    /// A place for one more; if there is none, somebody who may leave is asked to go (SV1).
+    /// Returns a slot; if all are taken, asks a connection that can be closed to close (SV1). Returns `None` if none becomes
+    /// free.
     async fn find_place(&self) -> Option<OwnedSemaphorePermit> {
         if let Ok(place) = self.places.clone().try_acquire_owned() {
             return Some(place);

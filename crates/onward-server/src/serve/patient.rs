@@ -1,4 +1,4 @@
-//! A stream whose other side must take what is sent to it within some time: an answer that nobody reads must not stay for ever.
+//! TCP stream with a write timeout, so that a response that the client does not read cannot stay open for ever.
 
 use std::future::Future;
 use std::io;
@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep};
 pub(super) struct Patient {
     stream: TcpStream,
     patience: Duration,
-    /// Runs while a write waits for the other side.
+    /// Timeout of the pending write.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
@@ -34,7 +34,7 @@ impl Patient {
         let until = Instant::now() + self.patience;
         let waiting = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
         ready!(waiting.as_mut().poll(cx));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "write timeout: the client does not read the response")))
     }
 }
 

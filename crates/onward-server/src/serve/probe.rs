@@ -1,42 +1,42 @@
-//! What a store tells besides its port, for those who keep the server running: whether it works, and what it has done.
+//! Health and counters of a store, for operators.
 
 use std::future::{Future, ready};
 use std::pin::Pin;
 
 use onward_store_embedded::EmbeddedStore;
 
-/// What is asked of a store that is not about runs.
+/// Health checks and counters that are not part of the store port.
 pub trait Probe: Send + Sync {
-    /// Why it takes no writes any more, if it does not.
+    /// Returns why the store has stopped accepting writes for good; `None` if it has not.
     fn stopped(&self) -> Option<String> {
         None
     }
 
-    /// Why it takes no writes for now, if it does not: it may again, by itself.
+    /// Returns why the store does not accept writes at the moment; it may recover by itself.
     fn unwritable(&self) -> Pin<Box<dyn Future<Output = Option<String>> + Send + '_>> {
         Box::pin(ready(None))
     }
 
-    /// Asks its databases whether they answer and take writes, in a bounded time. Empty where the store is none of databases: then it is
-    /// asked as a whole.
+    /// Checks in a bounded time that each database answers and accepts writes. Returns an empty list for a store without
+    /// databases, which is then checked as a whole.
     fn databases(&self) -> Pin<Box<dyn Future<Output = Vec<DatabaseState>> + Send + '_>> {
         Box::pin(ready(Vec::new()))
     }
 
-    /// What it counts.
+    /// Returns the store's counters.
     fn figures(&self) -> Vec<Figure>;
 }
 
-/// How one of a store's databases is.
+/// Health of one database of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatabaseState {
-    /// The name that people know it by. Holds no password: everybody may read it.
+    /// Name of the database in messages. Contains no password: it is public.
     pub name: String,
-    /// Why it cannot be used, if it cannot.
+    /// Reason why the database cannot be used; `None` if it can.
     pub down: Option<String>,
 }
 
-/// Something that is counted, as the page of metrics has it. Labels are from lists of our own or of whoever runs the server (S30).
+/// One metric of the metrics page. Labels come from fixed lists or from the operator's configuration (S30).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
     pub name: &'static str,
@@ -48,14 +48,14 @@ pub struct Figure {
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Sample {
-    /// What stands behind the name; a histogram has samples of three kinds.
+    /// Suffix of the metric's name; the samples of a histogram have three.
     pub suffix: &'static str,
     pub labels: Vec<(&'static str, String)>,
     pub value: f64,
 }
 
 impl Figure {
-    /// One that has no labels.
+    /// Returns a metric with one sample and no labels.
     pub fn plain(name: &'static str, help: &'static str, kind: &'static str, value: f64) -> Figure {
         Figure { name, help, kind, samples: vec![Sample { value, ..Sample::default() }] }
     }
@@ -74,9 +74,9 @@ impl Probe for EmbeddedStore {
         let stats = self.stats();
         let counters = [
             ("onward_store_batches_total", "Transactions, each with one sync", stats.batches as f64),
-            ("onward_store_operations_total", "Operations in these transactions", stats.operations as f64),
+            ("onward_store_operations_total", "Operations in transactions", stats.operations as f64),
             ("onward_store_records_total", "Records appended to logs", stats.events as f64),
-            ("onward_store_record_bytes_total", "Their size", stats.event_bytes as f64),
+            ("onward_store_record_bytes_total", "Size of the records appended to logs", stats.event_bytes as f64),
             ("onward_store_checkpoints_total", "Copies of the write-ahead log into the database", stats.checkpoints as f64),
             ("onward_store_write_seconds_total", "Time spent deciding and writing rows", stats.sql.as_secs_f64()),
             ("onward_store_sync_seconds_total", "Time spent writing pages and syncing", stats.sync.as_secs_f64()),

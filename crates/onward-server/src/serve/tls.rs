@@ -1,11 +1,11 @@
-//! TLS: a certificate and its key from two files, which a running server follows.
+//! TLS: a certificate and its key from two files, which a running server reads again after a change.
 //!
-//! A server looks at the files again when somebody connects and a second has passed, so a renewed certificate is in use within
-//! seconds and nothing runs while nobody comes.
+//! The server checks the files when a client connects, at most once a second, so a renewed certificate is in use within seconds
+//! and no background task is needed.
 //!
 //! Invariants:
-//! - TL1: files that are not usable stop a server from starting; they never make it serve without TLS.
-//! - TL2: files that become unusable later, half of a renewal for instance, change nothing: the certificate before stays in use.
+//! - TL1: unusable files stop a server from starting; they never make it serve without TLS.
+//! - TL2: files that become unusable later, as in the middle of a renewal, change nothing: the previous certificate stays in use.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,13 +22,13 @@ use tokio_rustls::rustls::{ServerConfig, pki_types};
 
 use crate::trace::{Level, Trace};
 
-/// How old what we know of the files may be when somebody connects.
+/// Time between two checks of the files.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
-/// What is larger than this is no certificate and no key.
+/// Maximum size of a certificate or key file.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Why a certificate cannot be used.
+/// Reason why a certificate or key file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{file} cannot be used for TLS: {why}")]
 pub struct TlsError {
@@ -37,7 +37,7 @@ pub struct TlsError {
 }
 
 impl TlsError {
-    /// Stable name; has a page `docs/errors/<code>.md`. Never reused, never renamed.
+    /// Returns the stable error code; has a page `docs/errors/<code>.md`. Never reused, never renamed.
     pub fn code(&self) -> &'static str {
         "tls_files_unusable"
     }
@@ -47,14 +47,14 @@ impl TlsError {
     }
 }
 
-/// The certificate of one server.
+/// Certificate of one server.
 #[derive(Clone)]
 pub struct Tls {
     acceptor: TlsAcceptor,
 }
 
 impl Tls {
-    /// The certificate in `cert`, with its chain, and the key in `key`, both PEM; they must be usable now (TL1).
+    /// Reads the certificate with its chain in `cert` and the key in `key`, both PEM. Fails if they are not usable now (TL1).
     pub fn open(cert: &Path, key: &Path, trace: Trace) -> Result<Tls, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let files = Files { cert: cert.to_owned(), key: key.to_owned() };
@@ -85,7 +85,7 @@ struct Files {
     key: PathBuf,
 }
 
-/// What both files looked like: when they changed and how long they were.
+/// Modification time and size of both files.
 type Stamp = [Option<(SystemTime, u64)>; 2];
 
 impl Files {
@@ -99,10 +99,10 @@ impl Files {
     fn read(&self, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
         let chain = pem(&self.cert, |text| CertificateDer::pem_slice_iter(text).collect::<Result<Vec<_>, _>>())?;
         if chain.is_empty() {
-            return Err(TlsError::new(&self.cert, "there is no certificate in it"));
+            return Err(TlsError::new(&self.cert, "it contains no certificate"));
         }
         let key = pem(&self.key, PrivateKeyDer::from_pem_slice)?;
-        // Whatever is wrong now is wrong with both: most often the key belongs to another certificate.
+        // An error here concerns both files: usually the key belongs to another certificate.
         CertifiedKey::from_der(chain, key, provider)
             .map_err(|error| TlsError::new(&self.cert, format!("with the key in {}: {error}", self.key.display())))
     }
@@ -115,12 +115,12 @@ fn pem<T>(file: &Path, read: impl FnOnce(&[u8]) -> Result<T, pki_types::pem::Err
     }
     let text = std::fs::read(file).map_err(told)?;
     read(&text).map_err(|error| match error {
-        pki_types::pem::Error::NoItemsFound => TlsError::new(file, "there is nothing of this kind in it, or it is not PEM"),
+        pki_types::pem::Error::NoItemsFound => TlsError::new(file, "it contains no private key in PEM format"),
         error => TlsError::new(file, error),
     })
 }
 
-/// The files as they were when somebody last looked.
+/// The certificate in use, and the state of the files when they were last checked.
 struct Followed {
     files: Files,
     provider: Arc<CryptoProvider>,
@@ -132,7 +132,7 @@ struct Known {
     stamp: Stamp,
     certified: Arc<CertifiedKey>,
     looked: Instant,
-    /// Why the files as they are now are not in use.
+    /// Reason why the current files are not in use.
     trouble: Option<String>,
 }
 
@@ -154,13 +154,13 @@ impl Followed {
         match self.files.read(&self.provider) {
             Ok(certified) => {
                 *known = Known { stamp, certified: Arc::new(certified), looked: known.looked, trouble: None };
-                self.trace.say(Level::Info, "certificate read again", &[]);
+                self.trace.say(Level::Info, "certificate reloaded", &[]);
             }
             Err(error) => {
-                // TL2. Told once per reason: it is looked at every second.
+                // TL2. Logged once per reason, as the files are checked every second.
                 let why = error.to_string();
                 if known.trouble.as_ref() != Some(&why) {
-                    self.trace.say(Level::Error, "the certificate before stays in use", &[("error", &why)]);
+                    self.trace.say(Level::Error, "certificate not reloaded; the previous one stays in use", &[("error", &why)]);
                     known.trouble = Some(why);
                 }
             }

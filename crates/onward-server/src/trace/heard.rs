@@ -1,6 +1,6 @@
-//! What the parts of the engine say with `tracing`, as lines of the server's own.
+//! Subscriber that writes the `tracing` events of the engine to the server's log.
 //!
-//! Must never take a word of another crate: what they say is theirs, and may have anything in it.
+//! Must ignore the events of other crates: they may contain anything, payloads included.
 
 use std::fmt::{Debug, Display, Write as _};
 use std::sync::{Arc, Weak};
@@ -11,10 +11,10 @@ use tracing::{Event, Metadata, Subscriber};
 
 use super::{Level, To, Trace};
 
-/// How the names of our own crates begin.
+/// Prefix of the names of our own crates.
 const OURS: &str = "onward";
 
-/// Does not keep the lines from being written to their end.
+/// Holds a weak reference, so that the log can be flushed and closed.
 pub(super) struct Heard(Weak<To>);
 
 impl Heard {
@@ -37,7 +37,7 @@ impl Subscriber for Heard {
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1) // none is enabled
+        Id::from_u64(1) // no span is enabled
     }
 
     fn record(&self, _: &Id, _: &Record<'_>) {}
@@ -69,7 +69,7 @@ impl Visit for Said {
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         if field.name() == "message" {
-            let _ = write!(self.message, "{value:?}"); // a String takes everything
+            let _ = write!(self.message, "{value:?}"); // writing to a String cannot fail
         } else {
             self.fields.push((field.name(), format!("{value:?}")));
         }
@@ -108,7 +108,7 @@ mod tests {
         });
         drop(trace);
         let lines = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
-        let line: serde_json::Value = serde_json::from_str(&lines).unwrap(); // one
+        let line: serde_json::Value = serde_json::from_str(&lines).unwrap(); // one line
         assert_eq!((&line["level"], &line["message"]), (&"warn".into(), &"a call failed".into()));
         assert_eq!((&line["model"], &line["attempt"], &line["run"]), (&"small".into(), &"2".into(), &"r".into()));
     }

@@ -1,8 +1,9 @@
-//! What the server says about itself: one line per happening, for people or for machines.
+//! The server's own log: one line per occurrence, for people or for machines.
 //!
-//! Must never tell a payload, and never let what others wrote fake a line or move a cursor (S29).
+//! Must never contain a payload, and escapes foreign text, so that it cannot fake a line or move the cursor (S29).
 //!
-//! Invariant TR1: nobody waits for whoever reads the lines. A thread of its own writes them; what it cannot take is lost and counted.
+//! Invariant TR1: logging never waits for the reader of the log. A separate thread writes the lines; lines that do not fit its
+//! queue are dropped and counted.
 
 mod heard;
 
@@ -17,13 +18,13 @@ use onward_store::{Clock, SystemClock};
 
 use crate::http::escape;
 
-/// The longest value that is written out, in characters.
+/// Longest value that is written, in characters.
 const VALUE_CHARS_MAX: usize = 300;
 
-/// How many lines may wait to be written.
+/// Maximum number of queued lines.
 const LINES_MAX: usize = 4_096;
 
-/// How long the last lines may take at the end.
+/// Time limit for writing the queued lines at the end.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +54,7 @@ impl Level {
 
 type Out = Box<dyn std::io::Write + Send>;
 
-/// Where lines go.
+/// Destination of log lines.
 #[derive(Clone)]
 pub struct Trace {
     to: Option<Arc<To>>,
@@ -62,15 +63,15 @@ pub struct Trace {
 struct To {
     format: Format,
     level: Level,
-    /// There until the end.
+    /// Queue of the writing thread; `Some` until the end.
     lines: Option<SyncSender<String>>,
     lost: Arc<AtomicU64>,
-    /// Ends when everything is written.
+    /// Disconnects when everything is written.
     written: Mutex<Receiver<()>>,
 }
 
 impl Trace {
-    /// Says nothing.
+    /// Returns a destination that discards everything.
     pub fn silent() -> Trace {
         Trace { to: None }
     }
@@ -87,20 +88,20 @@ impl Trace {
         let counted = lost.clone();
         let write = move || write_lines(out, format, &queue, &counted, &done);
         let thread = std::thread::Builder::new().name("onward-log".to_owned()).spawn(write);
-        // Without a thread every line is lost, as the queue is closed; a server that cannot have one has other troubles.
+        // Without a thread every line counts as lost.
         let lines = thread.ok().map(|_| lines);
         Trace { to: Some(Arc::new(To { format, level, lines, lost, written: Mutex::new(written) })) }
     }
 
-    /// Writes what the engine says with `tracing` too, from now on: calls of models that failed, runs that pause, signals that are lost.
-    /// Whoever has chosen where that goes in this process is left alone.
+    /// Writes the engine's `tracing` events, too, from now on: failed model calls, paused runs, lost signals. Does nothing if the
+    /// process already has a global subscriber.
     pub fn hear(&self) {
         if let Some(to) = &self.to {
             let _ = tracing::subscriber::set_global_default(heard::Heard::new(to));
         }
     }
 
-    /// Writes one line, soon. That nobody reads it is no reason to fail or to wait (TR1).
+    /// Queues one line. Never fails and never waits (TR1).
     pub fn say(&self, level: Level, message: &str, fields: &[(&str, &dyn Display)]) {
         let Some(to) = self.to.as_ref().filter(|to| level <= to.level) else { return };
         let line = line(to.format, level, message, fields);
@@ -114,16 +115,16 @@ impl Drop for To {
     fn drop(&mut self) {
         drop(self.lines.take());
         let written = self.written.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let _ = written.recv_timeout(LAST_LINES); // nobody waits for ever for a reader
+        let _ = written.recv_timeout(LAST_LINES); // the reader may be stuck
     }
 }
 
 fn write_lines(mut out: Out, format: Format, queue: &Receiver<String>, lost: &AtomicU64, _done: &Sender<()>) {
-    // What cannot be written is nobody's fault here.
+    // Write errors are ignored: there is no other place to report them.
     let mut write = |line: String| drop(out.write_all(line.as_bytes()).and_then(|()| out.flush()));
     let told = || match lost.swap(0, Ordering::Relaxed) {
         0 => None,
-        lines => Some(line(format, Level::Warn, "lines were lost: nobody read them", &[("lines", &lines)])),
+        lines => Some(line(format, Level::Warn, "log lines lost: the reader of the log is too slow", &[("lines", &lines)])),
     };
     while let Ok(line) = queue.recv() {
         write(line);
@@ -150,7 +151,7 @@ fn pretty(level: Level, message: &str, fields: &[(&str, &dyn Display)]) -> Strin
 }
 
 fn json(level: Level, message: &str, fields: &[(&str, &dyn Display)]) -> String {
-    let text = |text: &str| serde_json::to_string(text).expect("a text is plain data");
+    let text = |text: &str| serde_json::to_string(text).expect("a string serializes");
     let mut line = format!(r#"{{"at":"{}","level":"{}","message":{}"#, SystemClock.now(), level.as_str(), text(message));
     for (name, value) in fields {
         let _ = write!(line, ",{}:{}", text(name), text(&clipped(value)));
@@ -179,7 +180,7 @@ mod tests {
         assert_eq!(value["run"], evil);
     }
 
-    /// Takes nothing until it is let go.
+    /// Writer that blocks until the sender is dropped.
     struct Stuck(Receiver<()>, Arc<Mutex<Vec<u8>>>);
 
     impl std::io::Write for Stuck {

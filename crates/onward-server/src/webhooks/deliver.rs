@@ -1,4 +1,4 @@
-//! What a request does that is believed: it starts a run, or becomes a signal.
+//! Delivery of a verified webhook request: starts a run or sends a signal.
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -19,11 +19,11 @@ use crate::http::response::json;
 use crate::new_id;
 use crate::server::Server;
 
-/// Says the same however often the same request comes (HK3).
+/// Response body; the same for every repeat of a request (HK3).
 #[derive(Serialize)]
 struct Taken<'a> {
     run: &'a RunId,
-    /// Where in the run's log the signal is.
+    /// Index of the signal in the run's log.
     #[serde(skip_serializing_if = "Option::is_none")]
     index: Option<Index>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,7 +50,7 @@ pub(super) async fn deliver(server: &Server, hook: &HookEntry, id: &str, body: &
                 signal: None,
                 attributes: Vec::new(),
                 budget: ceilings::of_namespace(&hook.namespace, server),
-                trace: None, // the sender's traces are not ours
+                trace: None, // traces of the sender are not continued
             };
             let started = runtime.start_run(start).await?;
             Ok(json(StatusCode::ACCEPTED, &Taken { run: &started.head.key.id, index: None, at: None }))
@@ -73,7 +73,7 @@ fn find(document: &Value, pointer: &Pointer) -> Result<String, RequestError> {
     text_at(document, pointer.as_str()).ok_or_else(|| RequestError::HookUnroutable { pointer: pointer.to_string() })
 }
 
-/// The parts with colons between them; what would be too long for a name is its hash instead.
+/// Joins the parts with colons; returns a hash of the text if it is too long for a name.
 fn joined(parts: &[&str]) -> String {
     let whole = parts.join(":");
     if whole.len() <= NAME_BYTES_MAX {

@@ -1,4 +1,4 @@
-//! One hook as the file has it: what it is called, how its requests are signed, and where they go.
+//! One webhook of the webhook file: its name, the format of its signatures and its target.
 
 use std::fmt;
 
@@ -10,13 +10,13 @@ use super::format::Format;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HookEntry {
-    /// Its place in the path.
+    /// Last segment of the URL path.
     pub name: Name,
-    /// Where its runs are.
+    /// Namespace of its runs.
     pub namespace: Namespace,
     pub format: Format,
     pub target: Target,
-    /// All that have not ended are good: an old one for as long as its sender may need to change.
+    /// Secrets; all that have not expired are valid, so that a sender can switch to the new one during the overlap.
     pub secrets: Vec<HookSecret>,
     pub created_at: Timestamp,
 }
@@ -41,7 +41,8 @@ impl HookSecret {
     }
 }
 
-/// What sender and server share. It signs, so it must be kept as it is; it is written into the hook file and nowhere else (HK4).
+/// Shared secret of sender and server. Stored in plain text because it is needed to verify signatures; it is in the webhook file
+/// and nowhere else (HK4).
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
@@ -51,7 +52,7 @@ impl Secret {
         Secret(text.into())
     }
 
-    /// For whoever just made it, and for signing.
+    /// Returns the text, to show it once after creation and to verify signatures.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -63,14 +64,14 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What a request does once it is believed. The body is the input or the payload, whole.
+/// Effect of a verified request. The whole body is the input or the payload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Target {
     Start {
         kind: Name,
         version: Option<Name>,
-        /// Where in the body the run's id is, as a JSON pointer; otherwise the id is the hook's name and the request's id.
+        /// JSON pointer to the run id in the body; otherwise the id consists of the webhook's name and the request's id.
         run_id: Option<Pointer>,
     },
     Signal {
@@ -79,7 +80,7 @@ pub enum Target {
     },
 }
 
-/// A name that is fixed, or is somewhere in the body.
+/// Fixed name, or a JSON pointer to a name in the body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Named {
@@ -87,7 +88,7 @@ pub enum Named {
     Pointer(Pointer),
 }
 
-/// A place in a JSON document (RFC 6901).
+/// JSON pointer (RFC 6901).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Pointer(String);
@@ -102,7 +103,7 @@ impl TryFrom<String> for Pointer {
     type Error = &'static str;
 
     fn try_from(text: String) -> Result<Pointer, &'static str> {
-        // A whole document is no id and no name.
+        // The empty pointer is the whole document, which is neither an id nor a name.
         if text.starts_with('/') { Ok(Pointer(text)) } else { Err("a JSON pointer begins with `/`, like /order/id") }
     }
 }

@@ -1,4 +1,4 @@
-//! The hook file, beside the key file and kept like it.
+//! The webhook file: beside the key file, read and replaced in the same way.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,29 +12,29 @@ use super::format::Format;
 use super::signature;
 use crate::auth::whole_file::{FileTrouble, Stamp, WholeFile};
 
-/// The name of the file in a data directory.
+/// Name of the file in a data directory.
 pub const HOOKS: &str = "onward.hooks.json";
 
-/// The only version there is.
+/// Version of the file format; there is only one.
 const VERSION: u32 = 1;
 
-/// Why hooks cannot be read or changed.
+/// Reason why webhooks cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum HookFileError {
-    #[error("the hook file {} is not usable: {why}", path.display())]
+    #[error("the webhook file {} is not usable: {why}", path.display())]
     Unusable { path: PathBuf, why: String, missing: bool },
-    #[error("the hook file {} cannot be written", path.display())]
+    #[error("the webhook file {} cannot be written", path.display())]
     NotWritten { path: PathBuf, source: std::io::Error },
-    #[error("there is no hook `{name}`")]
+    #[error("webhook `{name}` not found")]
     NotFound { name: Name },
-    #[error("there is a hook `{name}` already")]
+    #[error("webhook `{name}` exists already")]
     Exists { name: Name },
     #[error("the secret is not usable: {why}")]
     SecretInvalid { why: &'static str },
 }
 
 impl HookFileError {
-    /// Stable name; has a page `docs/errors/<code>.md`. Never reused, never renamed.
+    /// Returns the stable error code; has a page `docs/errors/<code>.md`. Never reused, never renamed.
     pub fn code(&self) -> &'static str {
         match self {
             HookFileError::Unusable { .. } => "hook_file_unusable",
@@ -47,27 +47,27 @@ impl HookFileError {
 
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
-            HookFileError::Unusable { missing: true, .. } => "`onward hook create` makes it",
-            HookFileError::NotFound { .. } => "`onward hook list` shows them",
-            HookFileError::Exists { .. } => "`onward hook rotate` changes its secret; to change more, delete it first",
+            HookFileError::Unusable { missing: true, .. } => "create it with `onward hook create`",
+            HookFileError::NotFound { .. } => "list webhooks with `onward hook list`",
+            HookFileError::Exists { .. } => "change its secret with `onward hook rotate`; for other changes, delete it first",
             _ => return None,
         })
     }
 
-    /// Whether there is no file at all.
+    /// Returns whether the file does not exist.
     pub fn is_missing(&self) -> bool {
         matches!(self, HookFileError::Unusable { missing: true, .. })
     }
 }
 
-/// What somebody wants a hook for.
+/// Properties of a webhook to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewHook {
     pub name: Name,
     pub namespace: Namespace,
     pub format: Format,
     pub target: Target,
-    /// The sender's, where the sender has made one up; a new one otherwise.
+    /// Secret that the sender chose; `None` to generate one.
     pub secret: Option<Secret>,
 }
 
@@ -78,7 +78,7 @@ struct Document {
     hooks: Vec<HookEntry>,
 }
 
-/// Where hooks are kept.
+/// Reader and writer of the webhook file.
 #[derive(Debug, Clone)]
 pub struct HookFile {
     file: WholeFile,
@@ -107,7 +107,7 @@ impl HookFile {
         Ok((hooks, stamp))
     }
 
-    /// Makes a hook, and the file with its directory if they are not there.
+    /// Creates a webhook, and the file with its directory if they do not exist.
     pub fn create(&self, wanted: NewHook, now: Timestamp) -> Result<HookEntry, HookFileError> {
         self.change(true, |hooks| {
             let NewHook { name, namespace, format, target, secret } = wanted;
@@ -121,7 +121,7 @@ impl HookFile {
         })
     }
 
-    /// Gives a hook another secret, and lets those before end after `overlap`. The new one is the last.
+    /// Adds a secret, which is the last one of the entry, and lets the earlier ones expire after `overlap`.
     pub fn rotate(
         &self,
         name: &Name,
@@ -162,7 +162,7 @@ impl HookFile {
             Err(error) => return Err(error),
         };
         let changed = change(&mut hooks)?;
-        let text = serde_json::to_string_pretty(&Document { version: VERSION, hooks }).expect("hooks are plain data") + "\n";
+        let text = serde_json::to_string_pretty(&Document { version: VERSION, hooks }).expect("webhooks serialize") + "\n";
         self.file.write(text.as_bytes()).map_err(|trouble| self.told(trouble))?;
         Ok(changed)
     }
@@ -176,16 +176,16 @@ impl HookFile {
     }
 }
 
-/// The position of a mistake, never the text: it may be a secret (HK4).
+/// Parses the file. Errors contain a position and never the text, which may be a secret (HK4).
 fn parse(bytes: &[u8]) -> Result<Vec<HookEntry>, String> {
-    let wrong = |error: serde_json::Error| format!("line {} column {} is not what it should be", error.line(), error.column());
+    let wrong = |error: serde_json::Error| format!("line {} column {} does not match the format", error.line(), error.column());
     let document: Document = serde_json::from_slice(bytes).map_err(wrong)?;
     if document.version != VERSION {
-        return Err(format!("it has version {}, and this program knows version {VERSION}", document.version));
+        return Err(format!("it has version {}; this program supports version {VERSION}", document.version));
     }
     let names: BTreeSet<&Name> = document.hooks.iter().map(|hook| &hook.name).collect();
     if names.len() != document.hooks.len() {
-        return Err("two hooks have the same name".to_owned());
+        return Err("two webhooks have the same name".to_owned());
     }
     Ok(document.hooks)
 }
@@ -194,19 +194,19 @@ fn find<'a>(hooks: &'a mut [HookEntry], name: &Name) -> Result<&'a mut HookEntry
     hooks.iter_mut().find(|hook| hook.name == *name).ok_or_else(|| HookFileError::NotFound { name: name.clone() })
 }
 
-/// The shortest secret that is taken from a sender, in bytes: shorter ones can be guessed.
+/// Minimum length of a sender's secret in bytes; shorter ones can be guessed.
 const SECRET_BYTES_MIN: usize = 16;
 
 fn secret_for(format: &Format, given: Option<Secret>, now: Timestamp) -> Result<HookSecret, HookFileError> {
     let secret = given.unwrap_or_else(|| new_secret(format));
-    let key = signature::key_of(format, &secret).ok_or(HookFileError::SecretInvalid { why: "it is not whsec_ and base64" })?;
+    let key = signature::key_of(format, &secret).ok_or(HookFileError::SecretInvalid { why: "it is not valid base64" })?;
     if key.len() < SECRET_BYTES_MIN {
         return Err(HookFileError::SecretInvalid { why: "it is shorter than 16 bytes" });
     }
     Ok(HookSecret { secret, created_at: now, expires_at: None })
 }
 
-/// 256 random bits, in the form that the format knows.
+/// Returns a secret of 256 random bits, encoded as the format requires.
 fn new_secret(format: &Format) -> Secret {
     use base64::Engine;
     let mut bits = [0; 32];

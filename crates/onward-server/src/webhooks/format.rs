@@ -1,10 +1,10 @@
-//! How requests are signed: where signature, time and id are, and what is signed.
+//! Signature formats: where signature, timestamp and id are, and what is signed.
 
 use serde::{Deserialize, Serialize};
 
 use super::entry::Pointer;
 
-/// A way to sign.
+/// Signature format of a webhook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
@@ -13,17 +13,17 @@ pub enum Format {
     Custom(Box<Custom>),
 }
 
-/// A signature by HMAC-SHA256 under a secret that is used as it is written.
+/// HMAC-SHA256 with the text of the secret as the key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Custom {
-    /// The header with the signature; several are separated by commas.
+    /// Header with the signatures, separated by commas.
     pub signature_header: String,
     pub encoding: Encoding,
-    /// What stands before each signature, such as `sha256=`; others are passed over.
+    /// Prefix of each signature, such as `sha256=`; fields without it are ignored.
     #[serde(default)]
     pub prefix: String,
-    /// Where the time is at which it was signed, in seconds since 1970. Without one a request is good for ever, but once.
+    /// Source of the time of signing, in seconds since 1970. Without one a request never expires, but is accepted once.
     pub timestamp: Option<TimestampAt>,
     pub id: IdAt,
 }
@@ -35,28 +35,29 @@ pub enum Encoding {
     Base64,
 }
 
-/// Where the time is. It is signed before the body, with a dot between them.
+/// Source of the timestamp. The signed text is the timestamp, a dot and the body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimestampAt {
     Header(String),
-    /// In the header of the signature, behind this word, such as `t=`.
+    /// Field of the signature header with this prefix, such as `t=`.
     Field(String),
 }
 
-/// Where the id is by which a request is taken once.
+/// Source of the id by which a request is deduplicated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IdAt {
-    /// In a header, as older files have it. No signature covers it, so it tells nothing: like [`IdAt::Body`] (HK3).
+    /// A header, in files of older versions. No signature covers it, so it is treated like [`IdAt::Body`] (HK3).
     Header(String),
     Pointer(Pointer),
-    /// There is none that is signed: the same body again is the same request.
+    /// No signed id: the hash of the body is the id.
     Body,
 }
 
 impl Format {
-    /// `X-Hub-Signature-256: sha256=<hex>` over the body. `X-GitHub-Delivery` is not signed and not believed (HK3).
+    /// Returns the format `X-Hub-Signature-256: sha256=<hex>` over the body. `X-GitHub-Delivery` is not signed and therefore
+    /// ignored (HK3).
     pub fn github() -> Format {
         Format::Custom(Box::new(Custom {
             signature_header: "X-Hub-Signature-256".to_owned(),
@@ -67,18 +68,18 @@ impl Format {
         }))
     }
 
-    /// `Stripe-Signature: t=<seconds>,v1=<hex>,…` over time and body; the id is in the body.
+    /// Returns the format `Stripe-Signature: t=<seconds>,v1=<hex>,…` over timestamp and body; the id is in the body.
     pub fn stripe() -> Format {
         Format::Custom(Box::new(Custom {
             signature_header: "Stripe-Signature".to_owned(),
             encoding: Encoding::Hex,
             prefix: "v1=".to_owned(),
             timestamp: Some(TimestampAt::Field("t=".to_owned())),
-            id: IdAt::Pointer(Pointer::try_from("/id".to_owned()).expect("it begins with a slash")),
+            id: IdAt::Pointer(Pointer::try_from("/id".to_owned()).expect("the pointer begins with a slash")),
         }))
     }
 
-    /// For people.
+    /// Returns the name of the format for people.
     pub fn name(&self) -> &'static str {
         match self {
             Format::Standard => "standard",

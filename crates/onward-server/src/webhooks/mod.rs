@@ -1,15 +1,17 @@
-//! Webhooks in: requests of others that are believed for their signature, and become a run or a signal.
+//! Incoming webhooks: requests that are authenticated by a signature and start a run or send a signal.
 //!
-//! A hook has a name, a namespace, secrets and a target, in a file that the command line writes and a running server follows, like keys
-//! (ADR 0026). No key is asked for: the signature is the credential.
+//! A webhook has a name, a namespace, secrets and a target. Like keys, webhooks are in a file that the command line writes and a
+//! running server reads again after a change (ADR 0026). Requests need no API key: the signature is the credential.
 //!
 //! Invariants:
-//! - HK1 (S3, S31): an unknown hook, a wrong or missing signature and a time outside of the window get one and the same answer, after
-//!   the same body and the same kind of work, and nothing is written. What is sent to an unknown hook is not kept while it arrives.
-//! - HK2 (S1): a hook file that cannot be read or understood lets no hook through.
-//! - HK3: a request that was taken is taken once: the same id again gets the first answer, for as long as its run is kept. An id is
-//!   part of what is signed, or made of it: nobody can give an old request a new one.
-//! - HK4 (S12): a secret is in the hook file, and once on the screen of whoever made it; in no other file, log line, error or answer.
+//! - HK1 (S3, S31): an unknown webhook, a wrong or missing signature and a timestamp outside the window get the same response,
+//!   after reading the same body and the same kind of work, and nothing is written. The body for an unknown webhook is not
+//!   buffered.
+//! - HK2 (S1): with a webhook file that cannot be read or parsed every webhook request is refused.
+//! - HK3: a request is accepted once: a repeat with the same id gets the first response, for as long as its run exists. The id is
+//!   part of the signed text or derived from it, so an old request cannot be given a new id.
+//! - HK4 (S12): a secret is in the webhook file and is shown once when it is created; it is in no other file, log line, error or
+//!   response.
 
 mod deliver;
 mod entry;
@@ -38,15 +40,15 @@ pub use entry::{HookEntry, HookSecret, Named, Pointer, Secret, Target};
 pub use file::{HOOKS, HookFile, HookFileError, NewHook};
 pub use format::{Custom, Encoding, Format, IdAt, TimestampAt};
 
-/// How old what we know of the file may be when a request comes.
+/// Maximum age of the webhooks in memory when a request arrives.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
-/// The hooks of one server.
+/// Webhooks of one server.
 pub struct Hooks {
     file: HookFile,
     trace: Trace,
     known: Mutex<Known>,
-    /// Stands for every hook that there is not.
+    /// Key for the HMAC of requests to unknown webhooks.
     decoy: Hmac<Sha256>,
 }
 
@@ -62,7 +64,7 @@ enum Found {
 }
 
 impl Hooks {
-    /// The hooks of this file; until there is one, there are none. A file that is there must be usable now.
+    /// Opens the webhook file, which may be missing: then there are no webhooks. Fails if it exists and is not usable.
     pub fn open(path: &Path, trace: Trace) -> Result<Hooks, HookFileError> {
         let file = HookFile::at(path);
         match file.read() {
@@ -73,7 +75,7 @@ impl Hooks {
         Ok(Hooks { file, trace, known: Mutex::new(known), decoy: decoy() })
     }
 
-    /// What the file says, as it was at most a second ago.
+    /// Returns the webhooks as of at most a second ago.
     fn look(&self) -> Arc<Found> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.looked.is_none_or(|looked| looked.elapsed() >= LOOK_PAUSE) {
@@ -90,43 +92,43 @@ impl Hooks {
         }
         match self.file.read_with_stamp() {
             Ok((hooks, stamp)) => {
-                self.trace.say(Level::Info, "hooks read", &[("hooks", &hooks.len())]);
+                self.trace.say(Level::Info, "webhooks read", &[("hooks", &hooks.len())]);
                 let hooks = hooks.into_iter().map(|hook| (hook.name.clone(), hook)).collect();
                 (known.hooks, known.stamp) = (Arc::new(Found::Hooks(hooks)), Some(stamp));
             }
-            // No file, no hooks: nobody is let in by that.
+            // A missing file means no webhooks, so no request is accepted.
             Err(error) if error.is_missing() => {
                 (known.hooks, known.stamp) = (Arc::new(Found::Hooks(HashMap::new())), None);
             }
             Err(error) => {
                 let why = error.to_string();
                 if !matches!(&*known.hooks, Found::Broken(before) if *before == why) {
-                    self.trace.say(Level::Error, "the hook file is not usable, no hook is let through", &[("error", &why)]);
+                    self.trace.say(Level::Error, "the webhook file is not usable; all webhooks are refused", &[("error", &why)]);
                 }
                 (known.hooks, known.stamp) = (Arc::new(Found::Broken(why)), None);
             }
         }
     }
 
-    /// The hook of that name, if there is one.
+    /// Returns the webhook with this name.
     fn find(&self, name: &str) -> Result<Option<HookEntry>, Problem> {
         match &*self.look() {
             Found::Hooks(hooks) => Ok(Name::new(name).ok().and_then(|name| hooks.get(&name)).cloned()),
-            Found::Broken(_) => Err(RequestError::NotReady { why: "its hooks cannot be read".to_owned() }.into()),
+            Found::Broken(_) => Err(RequestError::NotReady { why: "the webhooks cannot be read".to_owned() }.into()),
         }
     }
 }
 
-/// The work of a signature that nobody can make.
+/// Returns an HMAC with a random key, so that no signature can match it.
 fn decoy() -> Hmac<Sha256> {
     let mut bits = [0; 32];
     getrandom::fill(&mut bits).expect("the system has randomness");
     Hmac::new_from_slice(&bits).expect("a key may have any length")
 }
 
-/// `POST /v1/hooks/{name}`.
+/// Handles `POST /v1/hooks/{name}`.
 pub(crate) async fn receive(mut request: Request) -> Result<Response, Problem> {
-    // Without hooks there is nothing to hide, and no body to wait for.
+    // Without a webhook file there are no names to hide, so the body is not read.
     let Some(hooks) = request.server.options().hooks.clone() else { return Err(RequestError::HookRefused.into()) };
     let hook = hooks.find(request.id.as_deref().unwrap_or_default())?;
     let namespace = hook.as_ref().map(|hook| hook.namespace.clone()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Whether a request is signed with a hook's secret, and which request it is.
+//! Verification of signatures, and the ids of requests.
 //!
 //! Compares in constant time, and always with every secret (S3).
 
@@ -15,30 +15,31 @@ use sha2::{Digest, Sha256};
 use super::entry::{HookEntry, Secret};
 use super::format::{Custom, Encoding, Format, IdAt, TimestampAt};
 
-/// How far the time of a signature may be from ours, either way (S31).
+/// Maximum difference between the timestamp of a signature and the server's clock, in both directions (S31).
 pub const WINDOW: Duration = Duration::from_secs(300);
 
-/// How many signatures of one request are looked at: one for each secret in a rotation, and some.
+/// Maximum number of signatures of a request that are checked: one per secret of a rotation, and a reserve.
 const SIGNATURES_MAX: usize = 16;
 
 const STANDARD_ID: &str = "webhook-id";
 
-/// What stands before a secret of Standard Webhooks.
+/// Prefix of a Standard Webhooks secret.
 pub const WHSEC: &str = "whsec_";
 
-/// A request before it is believed.
+/// Request to verify.
 pub struct Signed<'a> {
     pub headers: &'a HeaderMap,
     pub body: &'a [u8],
 }
 
-/// The id of a request that one of the hook's secrets has signed, in time; `None` otherwise, whatever the reason.
+/// Returns the id of a request that was signed with one of the webhook's secrets within the time window; `None` for any other
+/// request.
 pub fn verify(hook: &HookEntry, request: &Signed<'_>, now: Timestamp) -> Option<String> {
     let parts = match &hook.format {
         Format::Standard => standard(request),
         Format::Custom(custom) => custom_parts(custom, request),
     };
-    // The work is done also where it is known to be in vain.
+    // The HMAC is computed even if the result is known, so that timing reveals nothing.
     let unreadable = parts.is_none();
     let Parts { signatures, timestamp, content } = parts.unwrap_or_default();
     let mut signed = false;
@@ -55,11 +56,11 @@ pub fn verify(hook: &HookEntry, request: &Signed<'_>, now: Timestamp) -> Option<
     if !signed || !in_time || unreadable {
         return None;
     }
-    // A name has limits, and the id becomes part of one.
+    // The id becomes part of a name and must fit its limits.
     id_of(&hook.format, request).filter(|id| Name::new(id).is_ok())
 }
 
-/// The id of a request that is believed.
+/// Returns the id of a verified request.
 fn id_of(format: &Format, request: &Signed<'_>) -> Option<String> {
     let at = match format {
         Format::Standard => return one(request.headers, STANDARD_ID).map(str::to_owned),
@@ -75,7 +76,7 @@ fn id_of(format: &Format, request: &Signed<'_>) -> Option<String> {
 struct Parts {
     signatures: Vec<Vec<u8>>,
     timestamp: Option<Timestamp>,
-    /// What was signed.
+    /// Signed text.
     content: Vec<u8>,
 }
 
@@ -112,7 +113,7 @@ fn custom_parts(custom: &Custom, request: &Signed<'_>) -> Option<Parts> {
     Some(Parts { signatures, timestamp, content })
 }
 
-/// The text or whole number at a place of a document.
+/// Returns the text or integer at `pointer`.
 pub fn text_at(document: &Value, pointer: &str) -> Option<String> {
     match document.pointer(pointer)? {
         Value::String(text) => Some(text.clone()),
@@ -121,7 +122,7 @@ pub fn text_at(document: &Value, pointer: &str) -> Option<String> {
     }
 }
 
-/// The one header of that name.
+/// Returns the value of the header; `None` unless there is exactly one.
 fn one<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let mut given = headers.get_all(name).iter();
     let (Some(value), None) = (given.next(), given.next()) else { return None };
@@ -141,7 +142,7 @@ fn hex(text: &str) -> Option<Vec<u8>> {
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
 }
 
-/// The bytes that a secret stands for; `None` for one that this format cannot use.
+/// Returns the bytes of the HMAC key; `None` if the secret does not fit the format.
 pub fn key_of(format: &Format, secret: &Secret) -> Option<Vec<u8>> {
     let text = secret.reveal();
     match format {

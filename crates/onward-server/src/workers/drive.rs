@@ -1,4 +1,4 @@
-//! A run that its worker has asked for by name.
+//! Claims of single runs by workers: drive and resume.
 
 use std::sync::Arc;
 
@@ -14,22 +14,22 @@ use crate::auth::{Caller, Pass};
 use crate::http::problem::RequestError;
 use crate::server::Server;
 
-/// What came of it.
+/// Result of a claim.
 pub(crate) struct Driven {
     pub head: RunHead,
-    /// The run is on its way to the worker.
+    /// The run is being sent to the worker.
     pub is_given: bool,
     pub appended: Option<Appended>,
-    /// Why a worker that wanted to go on with an agent does not.
+    /// Reason why an agent was not resumed.
     pub why: Option<NotResumed>,
 }
 
-/// How a run is asked for.
+/// Purpose of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// A run that somebody else works on is an error.
+    /// Fails if another worker holds the run.
     ToDrive,
-    /// That is an answer.
+    /// Reports it as a result if another worker holds the run.
     ToResume,
 }
 
@@ -44,8 +44,8 @@ impl Sessions {
 }
 
 impl Sessions {
-    /// Makes a worker for one run, which comes with requests, and gives it the run. When there is nothing to do, or the run is
-    /// somebody else's, there is no such worker; otherwise the frames are the beginning of its connection.
+    /// Creates a worker session for one run and claims the run for it. If there is nothing to do or another worker holds the run,
+    /// the session ends; otherwise returns the first frames of its connection.
     pub async fn drive_polled(
         &self,
         server: &Server,
@@ -72,7 +72,7 @@ impl Sessions {
     }
 }
 
-/// A worker that has code for nothing by itself.
+/// Returns the hello of a worker that offers no kinds.
 fn hello(worker: WorkerId) -> Hello {
     Hello {
         protocol: onward_wire::PROTOCOL,
@@ -99,7 +99,7 @@ impl Session {
         }
     }
 
-    /// Gives the worker an agent that nobody works on.
+    /// Gives the worker an agent that no worker holds.
     async fn resume(self: &Arc<Session>, run: &RunKey, delivery: Delivery) -> Result<Driven, RuntimeError> {
         let Resumed { head, appended, claimed } = self.port().resume_agent(run, delivery).await?;
         let why = match claimed {
@@ -112,7 +112,7 @@ impl Session {
         Ok(Driven { head, is_given: why.is_none(), appended, why })
     }
 
-    /// Gives the worker this very run, if it has something to do; asking for it is the credit for it (Q1).
+    /// Gives the worker this run, if it has something to do; no credit is needed for it (Q1).
     async fn drive(self: &Arc<Session>, run: &RunKey, delivery: Delivery) -> Result<Driven, RuntimeError> {
         let ClaimedOne { appended, head, claimed } = self.port().claim_run(run, delivery).await?;
         let is_given = claimed.is_some();

@@ -1,4 +1,4 @@
-//! Where the runtime puts what is for one run of a remote worker.
+//! Inbox of a run that a remote worker holds.
 
 use std::sync::Weak;
 
@@ -9,7 +9,7 @@ use onward_wire::worker::{Input, ServerFrame};
 use super::session::Session;
 
 pub(super) struct RemoteInbox {
-    /// The runtime holds the inbox, and the session holds the runtime.
+    /// Weak, because the runtime holds the inbox and the session holds the runtime.
     pub session: Weak<Session>,
     pub run: RunKey,
     pub epoch: Epoch,

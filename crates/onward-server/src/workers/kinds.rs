@@ -1,4 +1,4 @@
-//! What a worker says of its kinds when it begins.
+//! Kinds that a worker declares in its hello.
 
 use onward_core::{KindSchemas, Name, Namespace, Payload, Timestamp};
 use onward_runtime::Runtime;
@@ -8,12 +8,12 @@ use super::Sessions;
 use crate::Problem;
 use crate::auth::Caller;
 
-/// How many kinds with schemas one worker may have; each is compiled once to see whether it can be.
+/// Maximum number of kinds with schemas per worker; each schema is compiled once for validation.
 const SCHEMAS_MAX: usize = 1_000;
 
 impl Sessions {
-    /// Registers what the kinds of a worker take and give, when it comes for the first time: a connection that is lost and made again
-    /// must not overrule a newer worker.
+    /// Registers the schemas of a worker's kinds on its first connection only, so that a reconnect cannot overwrite the schemas
+    /// of a newer worker.
     pub async fn register(
         &self,
         runtime: &Runtime,
@@ -34,7 +34,7 @@ impl Sessions {
     }
 }
 
-/// A word about every kind and version of the worker, also where it says nothing.
+/// Returns an entry for every kind and version of the worker, also without schemas.
 fn said(namespace: &Namespace, hello: &Hello) -> Result<Vec<KindSchemas>, Problem> {
     let entry =
         |is_task: bool, kind: &Name, version: Option<Name>, schemas: (&Option<Payload>, &Option<Payload>), is_internal: bool| {

@@ -1,8 +1,8 @@
-//! Workers in other processes: one session each, which outlives its connections.
+//! Remote workers: one session each, which outlives its connections.
 //!
-//! A session is a member of the runtime like a worker inside the process; what a connection sends is handed to it, what it has for the
-//! worker waits in a queue that a connection empties. A worker that comes back within its lease goes on where it was.
-//! Must never decide about a run, and never wait for a worker: a queue that grows too long ends the connection.
+//! For the runtime a session is a worker like one inside the process. Frames from a connection go to the session; frames for the
+//! worker wait in a queue until a connection sends them. A worker that reconnects within its lease continues its work. Makes no
+//! decisions about runs, and never waits for a worker: if the queue grows too long, the connection is closed.
 
 mod drive;
 mod inbox;
@@ -29,15 +29,15 @@ use crate::Problem;
 use crate::auth::Caller;
 use crate::http::problem::RequestError;
 
-/// The sessions of one server.
+/// Sessions of one server.
 #[derive(Default)]
 pub(crate) struct Sessions {
     all: Mutex<HashMap<(Namespace, WorkerId), Arc<Session>>>,
-    /// The connections of workers that come with requests instead of a stream.
+    /// Connections of workers that poll over HTTP.
     polled: Mutex<HashMap<(Namespace, WorkerId), Polled>>,
 }
 
-/// Sessions end with their server. They keep the runtime alive, and what they wait for may never come.
+/// Stops all sessions, which would otherwise keep the runtime alive.
 impl Drop for Sessions {
     fn drop(&mut self) {
         let all = self.all.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -48,7 +48,7 @@ impl Drop for Sessions {
 }
 
 impl Sessions {
-    /// Takes a worker in, or takes it back.
+    /// Connects a worker to a new session or to its existing one.
     pub fn greet(&self, runtime: &Runtime, namespace: &Namespace, caller: &Caller, hello: Hello) -> Result<Connection, Problem> {
         if hello.protocol != onward_wire::PROTOCOL {
             return Err(RequestError::ProtocolUnsupported { theirs: hello.protocol, ours: onward_wire::PROTOCOL }.into());
@@ -57,7 +57,7 @@ impl Sessions {
         loop {
             match self.session(runtime, namespace, caller, &hello)?.connect(&hello) {
                 Ok(connection) => return Ok(connection),
-                Err(NotServed::Over) => {} // it ended just now: the worker begins anew
+                Err(NotServed::Over) => {} // it has just ended: begin a new session
                 Err(NotServed::Overtaken) => {
                     return Err(RequestError::HelloOvertaken { worker: hello.worker.to_string() }.into());
                 }
@@ -65,7 +65,7 @@ impl Sessions {
         }
     }
 
-    /// Whether the worker has a session that is not over.
+    /// Returns whether the worker has a session that is not over.
     fn knows(&self, namespace: &Namespace, worker: &WorkerId) -> bool {
         self.find(namespace, worker).is_some()
     }
@@ -75,8 +75,8 @@ impl Sessions {
         all.get(&(namespace.clone(), worker.clone())).filter(|session| !session.is_over()).cloned()
     }
 
-    /// The workers of a namespace at all servers, under the names they gave themselves. The store knows them by longer ones, which mean
-    /// nothing outside. One that has changed servers is where it was heard of last.
+    /// Returns the workers of a namespace at all servers, with the ids that they chose; the ids in the store are longer. A worker
+    /// that has changed servers is listed with the latest heartbeat.
     pub async fn list(&self, runtime: &Runtime, namespace: &Namespace) -> Result<Vec<WorkerInfo>, RuntimeError> {
         let mut workers = runtime.list_workers(namespace);
         let names = self.names();
@@ -86,14 +86,14 @@ impl Sessions {
             }
         }
         workers.extend(runtime.workers_elsewhere(namespace).await?);
-        // One inside of a process is never silent.
+        // Workers inside the process have no heartbeat and count as present.
         let silent_since = |worker: &WorkerInfo| worker.heard_at.unwrap_or(Timestamp(u64::MAX));
         workers.sort_by(|one, other| one.id.cmp(&other.id).then(silent_since(other).cmp(&silent_since(one))));
         workers.dedup_by(|later, first| later.id == first.id);
         Ok(workers)
     }
 
-    /// What each worker calls itself, by the id that the store knows it by.
+    /// Returns the id that each worker chose, by its id in the store.
     pub fn names(&self) -> HashMap<WorkerId, WorkerId> {
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().map(|((_, name), session)| (session.port().id().clone(), name.clone())).collect()

@@ -1,7 +1,7 @@
-//! The same frames over HTTP: `POST /v1/workers/{id}/frames`, for languages without gRPC.
+//! Worker protocol over HTTP: `POST /v1/workers/{id}/frames`, for languages without gRPC.
 //!
-//! A hello opens a connection; later requests bring frames to it and take what there is, waiting for a while if there is nothing. An
-//! answer that is lost is a lost connection: the worker says hello again.
+//! A hello opens a connection; later requests send frames and receive the ones that are ready, with an optional wait. A lost
+//! response is a lost connection: the worker sends hello again.
 
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
@@ -30,7 +30,7 @@ struct Taken {
     frames: Vec<ServerFrame>,
 }
 
-/// A connection of a worker that comes with requests, and what its latest one was let in with.
+/// Connection of a worker that polls, with the credential of its latest request.
 pub(super) struct Polled {
     connection: Arc<Connection>,
     pass: Option<Pass>,
@@ -69,10 +69,10 @@ pub(crate) async fn frames(mut request: Request) -> Result<Response, Problem> {
     }
 }
 
-/// The document of routes does not have the shape of frames.
+/// Replaces the hint: the OpenAPI document does not contain the schema of frames.
 fn hint_at_protocol(problem: Problem) -> Problem {
     match problem.code {
-        "json_invalid" => Problem { hint: Some("docs/protocol.md says what frames a worker sends"), ..problem },
+        "json_invalid" => Problem { hint: Some("see docs/protocol.md for the frames of workers"), ..problem },
         _ => problem,
     }
 }
@@ -91,7 +91,7 @@ impl Sessions {
         polled.retain(|_, polled| !polled.connection.is_over());
         let before = polled.insert(key.clone(), Polled { connection: connection.clone(), pass: pass.cloned() });
         drop(polled);
-        drop(before); // outside of the lock: it is no longer served
+        drop(before); // dropped outside of the lock
         if pass.is_some() {
             tokio::spawn(watch_pass(server.clone(), key, Arc::downgrade(&connection)));
         }
@@ -112,7 +112,7 @@ impl Sessions {
         Ok(known.connection.clone())
     }
 
-    /// What the latest request of this connection was let in with; `None` when it is over or another has come.
+    /// Returns the credential of the connection's latest request; `None` if the connection is over or was replaced.
     fn pass_of(&self, key: &(Namespace, WorkerId), connection: &Arc<Connection>) -> Option<Pass> {
         let polled = self.polled.lock().unwrap_or_else(PoisonError::into_inner);
         let current = polled.get(key).filter(|polled| Arc::ptr_eq(&polled.connection, connection));
@@ -128,8 +128,8 @@ impl Sessions {
     }
 }
 
-/// Ends the session of a worker whose key is good no more (G3), as the end of its stream would: what it holds goes to others at once. A
-/// request that is refused cannot do it, because anybody can send one.
+/// Ends the session of a worker whose key is no longer valid (G3), like the end of its stream: other workers get its work at
+/// once. A refused request must not do this, because anyone can send one.
 async fn watch_pass(server: Server, key: (Namespace, WorkerId), connection: Weak<Connection>) {
     loop {
         tokio::select! {
@@ -139,7 +139,7 @@ async fn watch_pass(server: Server, key: (Namespace, WorkerId), connection: Weak
         let Some(connection) = connection.upgrade() else { return };
         let Some(pass) = server.sessions().pass_of(&key, &connection) else { return };
         match pass.check(&server).await {
-            // Keys that cannot be read may be readable soon.
+            // An unreadable key file may be readable again soon.
             Ok(_) | Err(Refusal::Unavailable { .. }) => {}
             Err(_) => {
                 connection.end().await;

@@ -1,19 +1,19 @@
-//! One remote worker.
+//! Session of one remote worker.
 //!
 //! Invariants:
-//! - Q1 (V2): no more runs and tasks are sent than the worker has asked for on its present connection.
-//! - Q2 (S4): a worker commits, releases and pauses only runs that this session has given to it, and reports only such tasks. What
-//!   it repeats about a run that is closed gets the first answer.
-//! - Q3: of two connections of one worker the later one is served; the earlier one ends, and nothing that it brings or has counts.
+//! - Q1 (V2): no more runs and tasks are sent than the worker has requested on its current connection.
+//! - Q2 (S4): a worker commits, releases and pauses only runs that this session has given to it, and reports only such tasks. A
+//!   repeated commit of a closed run gets the first reply.
+//! - Q3: of two connections of one worker the later one is served; the earlier one ends, and its frames are ignored.
 //! - Q4: a worker that was silent for its lease has lost everything, whether it is connected or not (F13).
-//! - Q5 (S6): a worker belongs to the namespace of its connection; for what it says about runs of others, there is no such run.
-//! - Q6: whatever ends the worker's hold of a run also ends the runtime's: its seat is free and its inbox is closed (W2).
-//! - Q7: a task that a server gave to a worker stays the worker's over a restart of the server, as long as the store says so. One that
-//!   the worker's next hello no longer has goes back, also while it is being taken up. One that the worker has taken along to another
-//!   server is not this session's any more (K10), until the worker comes back with it.
+//! - Q5 (S6): a worker belongs to the namespace of its connection; a run of another namespace does not exist for it.
+//! - Q6: whatever ends the worker's hold of a run also ends the runtime's: its permit is released and its inbox is closed (W2).
+//! - Q7: a task that a server gave to a worker stays with the worker over a restart of the server, as long as the store has it
+//!   so. A task that the worker's next hello no longer lists is given back, also while it is being adopted. A task that the
+//!   worker has taken along to another server no longer belongs to this session (K10), until the worker comes back with it.
 //! - Q8: the store's leases on runs belong to the session and end with it, however long the worker lives.
-//! - Q9 (S5): a session belongs to the credential that has opened it. Another one gets no connection of it, and takes up no task and
-//!   releases no run that a session of this one was given, at whatever server and under whatever worker id.
+//! - Q9 (S5): a session belongs to the credential that opened it. Another credential gets no connection of it, adopts no task and
+//!   releases no run that a session of this one was given, at any server and under any worker id.
 
 mod asked;
 mod connection;
@@ -40,27 +40,28 @@ use crate::http::problem::RequestError;
 use crate::{Problem, new_id};
 use given::{give_questions, give_runs, give_tasks};
 
-/// How many frames may wait for a worker. One that does not read is cut off: it comes back and reads the log instead.
+/// Maximum number of frames in the queue. A worker that does not read is disconnected; after reconnecting it reads the log
+/// instead.
 const QUEUE_MAX: usize = 100_000;
 const QUEUE_BYTES_MAX: usize = 128 * 1024 * 1024;
 
-/// How many records are read at a time.
+/// Number of records per read.
 const PAGE: usize = 1_000;
 
 pub(crate) struct Session {
-    /// Tells it apart from other sessions of the same worker.
+    /// Distinguishes sessions of the same worker.
     id: u64,
     port: WorkerPort,
-    /// For what has to be done when the store's own thread tells something.
+    /// For tasks that are started from the store's own thread.
     tokio: tokio::runtime::Handle,
     namespace: Namespace,
-    /// The credential that has opened it (Q9).
+    /// Credential that opened the session (Q9).
     credential: Option<String>,
     state: Mutex<State>,
-    /// There is something to send, or the connection is over.
+    /// Notified when there are frames to send or the connection is over.
     outgoing: Notify,
     credit_came: Notify,
-    /// Another connection is served than before, or none.
+    /// Notified when another connection is served than before, or none.
     served_changed: Notify,
     next_question: AtomicU64,
     watching: OnceLock<AbortHandle>,
@@ -69,7 +70,7 @@ pub(crate) struct Session {
 impl Drop for Session {
     fn drop(&mut self) {
         if let Some(watching) = self.watching.get() {
-            watching.abort(); // it holds the membership
+            watching.abort(); // it holds the worker's port
         }
     }
 }
@@ -77,42 +78,42 @@ impl Drop for Session {
 #[derive(Default)]
 struct State {
     outgoing: VecDeque<ServerFrame>,
-    /// The bytes of the payloads in them.
+    /// Size of their payloads in bytes.
     outgoing_bytes: usize,
     runs: HashMap<RunKey, Epoch>,
     tasks: BTreeMap<TaskId, GivenTask>,
-    /// How many tasks were offered in this session, and up to which number the offers were handed to a connection for sending.
+    /// Number of tasks offered in this session, and the number of the last offer that was handed to a connection.
     offered: u64,
     sent: u64,
-    /// What the latest hello held and this session had not given: it may be taken up (Q7).
+    /// Tasks of the latest hello that this session had not given; they may be adopted (Q7).
     doubtful: BTreeSet<(TaskId, u64)>,
     run_credit: u32,
     task_credit: u32,
     questions: HashMap<u64, Question>,
     connections: u64,
-    /// The connection that is served, the latest (Q3). While there is none, nothing is kept for the worker: when it comes back it says
-    /// where it stands.
+    /// Number of the served connection, the latest (Q3). Without one, no frames are queued: the next hello of the worker contains
+    /// its state.
     served: Option<u64>,
-    /// The highest count that a hello brought.
+    /// Highest connection count that a hello contained.
     counted: u64,
     over: bool,
-    /// The session is over and has nothing more to say.
+    /// The session is over and will queue no more frames.
     finished: bool,
 }
 
-/// A task that the worker was given.
+/// Task that the worker was given.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct GivenTask {
     claim: u64,
-    /// The number of its offer; 0 for a task that an earlier session offered.
+    /// Number of its offer; 0 for a task that an earlier session offered.
     offer: u64,
 }
 
-/// Why a session ends.
+/// Reason for the end of a session.
 enum Ending {
-    /// The worker has said so, and which offers it has received.
+    /// The worker left, and reported which offers it had received.
     Left(Option<wire::Received>),
-    /// Its key is not valid any more, or it has nothing to do.
+    /// Its key is no longer valid, or it has nothing to do.
     Stopped,
     /// The worker was silent for its lease.
     Silent,
@@ -128,7 +129,7 @@ impl Session {
         for kind in &hello.kinds {
             knows.insert(kind.kind.clone(), kind.versions.iter().map(version).collect::<Result<Vec<_>, _>>()?);
         }
-        let id = new_id::random_u64() >> 11; // JSON readers have 53 bits for a number
+        let id = new_id::random_u64() >> 11; // JSON numbers have 53 bits in many parsers
         let profile = WorkerProfile {
             id: known_as(&namespace, &hello.worker, caller.credential.as_deref(), id),
             namespace: namespace.clone(),
@@ -170,7 +171,7 @@ impl Session {
         self.lock().over
     }
 
-    /// Refuses a caller with another credential than the one that has opened the session (Q9).
+    /// Refuses a caller with another credential than the one that opened the session (Q9).
     pub fn check_owner(&self, caller: &Caller, worker: &WorkerId) -> Result<(), RequestError> {
         if self.credential == caller.credential {
             return Ok(());
@@ -178,7 +179,7 @@ impl Session {
         Err(RequestError::WorkerIdTaken { worker: worker.to_string() })
     }
 
-    /// Whether the worker has a connection.
+    /// Returns whether the worker has a connection.
     pub fn is_served(&self) -> bool {
         self.lock().served.is_some()
     }
@@ -187,7 +188,7 @@ impl Session {
         &self.port
     }
 
-    /// The server ends: nothing more is given or taken. What the worker holds is lost with its lease.
+    /// Stops the session because the server ends. The worker's runs and tasks are lost when their leases expire.
     pub fn stop(&self) {
         self.lock().over = true;
         self.credit_came.notify_waiters();
@@ -201,12 +202,12 @@ impl Session {
     pub fn push(&self, frame: ServerFrame) {
         let mut state = self.lock();
         if state.served.is_none() {
-            return; // the next hello says what the worker has not got
+            return; // the next hello shows what the worker is missing
         }
         state.enqueue(frame);
         let too_many = state.outgoing.len() > QUEUE_MAX || state.outgoing_bytes > QUEUE_BYTES_MAX;
         if too_many {
-            // Whoever is connected ends, and begins again with what the log says.
+            // The connection ends; after reconnecting the worker reads the log.
             state.cut_off();
             self.port.set_present(false);
         }
@@ -225,8 +226,8 @@ impl Session {
         }
     }
 
-    /// The runtime has given the run up for the worker: tells it, and gives the lease back. The store may remember the worker for
-    /// longer than we do, and would keep the run from others until then.
+    /// Handles the loss of a run in the runtime: notifies the worker and releases the lease, which would otherwise keep the run
+    /// from other workers until it expires.
     pub fn lose(self: &Arc<Session>, run: &RunKey, epoch: Epoch) {
         self.forget(run, epoch);
         let (session, run) = (self.clone(), run.clone());
@@ -243,7 +244,7 @@ impl Session {
         held
     }
 
-    /// Sends a question to the worker; gives it back when nobody is connected.
+    /// Sends a question to the worker; returns it if there is no connection.
     pub fn ask(&self, question: Question) -> Result<(), Question> {
         let number = self.next_question.fetch_add(1, Ordering::Relaxed);
         let Question { run, name, input, .. } = &question;
@@ -252,7 +253,7 @@ impl Session {
         if state.served.is_none() {
             return Err(question);
         }
-        // Who no longer waits for an answer need not be remembered.
+        // Questions whose caller is gone are dropped.
         state.questions.retain(|_, question| !question.answer.is_closed());
         state.questions.insert(number, question);
         drop(state);
@@ -260,15 +261,15 @@ impl Session {
         Ok(())
     }
 
-    /// The worker is gone for good: what it held goes to others at once, and its attempts end: those that may have begun as such (V7).
-    /// Returns the runs it had not given back.
+    /// Ends the session for good: other workers get its runs and tasks at once. Attempts that may have begun are reported as
+    /// ended (V7). Returns the runs that the worker had not released.
     async fn end(&self, ending: Ending) -> HashMap<RunKey, Epoch> {
         let (runs, tasks, not_started) = {
             let mut state = self.lock();
             if std::mem::replace(&mut state.over, true) {
                 return HashMap::new();
             }
-            state.questions.clear(); // dropped, they are asked elsewhere
+            state.questions.clear(); // dropped questions are sent to another worker
             let received = if let Ending::Left(received) = &ending { received.as_ref() } else { None };
             let not_started = state.not_started(self.id, received);
             (std::mem::take(&mut state.runs), std::mem::take(&mut state.tasks), not_started)
@@ -288,7 +289,7 @@ impl Session {
         runs
     }
 
-    /// Lets the connection go once it has sent everything: whoever is still there begins anew (Q4).
+    /// Ends the connection once everything is sent; a worker that is still connected begins a new session (Q4).
     fn finish(&self) {
         self.lock().finished = true;
         self.outgoing.notify_waiters();
@@ -301,7 +302,7 @@ impl State {
         self.tasks.get(task).is_some_and(|given| given.claim == claim)
     }
 
-    /// Returns the tasks that the worker is known not to have started: their offers were never sent, or the worker says that they have
+    /// Returns the tasks that the worker cannot have started: their offers were never sent, or the worker reports that they have
     /// not arrived (V7).
     fn not_started(&self, session: u64, received: Option<&wire::Received>) -> BTreeSet<(TaskId, u64)> {
         let arrived = received.filter(|received| received.session == session).map_or(u64::MAX, |received| received.offer);
@@ -314,25 +315,25 @@ impl State {
         self.outgoing.clear();
         self.outgoing_bytes = 0;
         (self.run_credit, self.task_credit) = (0, 0);
-        // Dropped, they are asked once more, elsewhere.
+        // Dropped questions are sent again, to another worker.
         self.questions.clear();
     }
 }
 
-/// Returns what the store calls the worker in this session. It knows the workers of all namespaces by their ids; the same id in two
-/// namespaces, or of two credentials, is two workers (Q9). A session that ended with its server has leases that nothing renews: they
-/// must not last because the worker has another session (Q8).
+/// Returns the worker's id in the store for this session. The store has the workers of all namespaces; the same id in two
+/// namespaces, or with two credentials, is two workers (Q9). The session is part of the id, so that leases of a session that
+/// ended with its server expire even if the worker has another session (Q8).
 pub(super) fn known_as(namespace: &Namespace, worker: &WorkerId, credential: Option<&str>, session: u64) -> WorkerId {
     let owner = credential.map(|id| format!("{}:", Hash::of_parts(&[id.as_bytes()]))).unwrap_or_default();
     let whole = format!("{}:{namespace}:{worker}:{owner}{session:016x}", namespace.as_str().len());
     WorkerId::new(whole).unwrap_or_else(|_| {
-        // Names of which each is short enough may be too long together.
+        // The combined id may be too long for a name.
         let both = Hash::of_parts(&[namespace.as_str().as_bytes(), worker.as_str().as_bytes()]);
-        WorkerId::new(format!("both:{both}:{owner}{session:016x}")).expect("hex digits are a name")
+        WorkerId::new(format!("both:{both}:{owner}{session:016x}")).expect("hex digits are a valid name")
     })
 }
 
-/// Whether two ids of the store are those of one worker with one credential, in whatever sessions (Q9).
+/// Returns whether two ids in the store belong to one worker with one credential, in any sessions (Q9).
 pub(super) fn is_same_owner(one: &WorkerId, other: &WorkerId) -> bool {
     let owner = |id: &WorkerId| id.as_str().rsplit_once(':').map(|(owner, _)| owner.to_owned());
     owner(one).is_some() && owner(one) == owner(other)
@@ -343,7 +344,7 @@ async fn watch(session: Weak<Session>, port: WorkerPort) {
     port.fell_silent().await;
     let Some(session) = session.upgrade() else { return };
     for (run, epoch) in session.end(Ending::Silent).await {
-        session.push(ServerFrame::RunLost(wire::RunLost { run, epoch })); // perhaps it can hear us
+        session.push(ServerFrame::RunLost(wire::RunLost { run, epoch })); // it may still be connected
     }
     session.finish();
 }

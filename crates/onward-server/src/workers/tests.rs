@@ -1,5 +1,5 @@
-//! What one tenant's worker can say about another's runs (S6): it is a worker that lies, for ours says nothing of the kind. And hellos that
-//! come one behind the other.
+//! Frames of a malicious worker about runs of another namespace (S6), which our own workers never send, and hellos in quick
+//! succession.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,7 +81,7 @@ impl Site {
     }
 }
 
-/// The next frame that `wanted` knows.
+/// Returns the first result of `wanted` for the next frames.
 async fn next<T>(connection: &Connection, wanted: impl Fn(&ServerFrame) -> Option<T>) -> T {
     loop {
         let frames = connection.next().await.expect("the connection is open");
@@ -172,7 +172,7 @@ async fn a_worker_that_says_it_holds_a_run_of_another_namespace_is_told_that_it_
     assert_eq!(lost.await, run);
 }
 
-/// Q7: the worker comes back to a server that was started anew, is silent for too long, and comes once more without what it had.
+/// Q7: the worker reconnects to a restarted server, is silent for too long, and reconnects again without its task.
 #[tokio::test]
 async fn a_task_that_its_worker_has_let_go_meanwhile_is_not_taken_up_for_it() {
     let site = Site::new();
@@ -209,7 +209,7 @@ async fn a_task_that_its_worker_has_let_go_meanwhile_is_not_taken_up_for_it() {
         let hello = Hello { connection, tasks, ..hello(Vec::new()) };
         site.sessions.greet(&site.runtime, &namespace("ours"), &Caller::default(), hello).expect("a worker is taken in")
     };
-    // Nothing runs between the two: what the first one held is taken up behind the second.
+    // Nothing runs between the two: the task of the first hello is adopted after the second.
     let _connections = [greet(1, vec![held]), greet(2, Vec::new())];
     let again = async {
         loop {
@@ -223,7 +223,7 @@ async fn a_task_that_its_worker_has_let_go_meanwhile_is_not_taken_up_for_it() {
     assert_eq!(again, 2);
 }
 
-/// The store knows workers by their ids alone; of two namesakes, the lively one must not keep the silent one's leases.
+/// The store identifies workers by id alone: heartbeats of one worker must not renew the leases of another with the same name.
 #[test]
 fn the_same_id_in_two_namespaces_is_two_workers() {
     let known_as = |of: &str, id: &str| known_as(&namespace(of), &worker(id), None, 1);

@@ -1,4 +1,4 @@
-//! S8: who may decide an approval, and which clicks do not count.
+//! S8: who may decide an approval, and which decisions are refused.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use crate::keys::Locked;
 use crate::rights::{begin, result, until_status};
 use crate::site::DEADLINE;
 
-/// A worker whose runs ask: another person than the requester, anybody for a moment, a person behind a child.
+/// Returns a worker whose runs request approvals: of another person than the requester, of anyone for a moment, of a person
+/// behind a child.
 async fn worker(locked: &Locked, root: &ApiKey) -> Onward {
     let builder = Onward::connect(locked.url()).key(root.reveal());
     let builder = builder.workflow("careful", |ctx: Ctx, _: Value| async move {
@@ -37,7 +38,7 @@ async fn decide(locked: &Locked, key: &ApiKey, approval: &str, body: Value) -> R
     locked.send(key, "POST", &format!("/v1/approvals/{}", approval.replace('/', "%2F")), &body.to_string()).await
 }
 
-/// The open question of a run or of one below it.
+/// Returns the open approval of a run or of one below it.
 async fn open(locked: &Locked, root: &ApiKey, below: &str) -> String {
     let deadline = tokio::time::Instant::now() + DEADLINE;
     loop {
@@ -45,7 +46,7 @@ async fn open(locked: &Locked, root: &ApiKey, below: &str) -> String {
         if let Some(id) = listed["approvals"][0]["id"].as_str() {
             return id.to_owned();
         }
-        assert!(tokio::time::Instant::now() < deadline, "{below} asks nothing");
+        assert!(tokio::time::Instant::now() < deadline, "{below} has no open approval");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -62,7 +63,7 @@ async fn whoever_has_started_a_run_cannot_approve_what_another_must() {
         begin(&locked, &ada, kind, kind, Value::Null).await;
         let approval = open(&locked, &root, kind).await;
         for key in [&ada, &second] {
-            // The body cannot say who it is.
+            // The body cannot claim another decider.
             decide(&locked, key, &approval, click("1")).await.problem(403, "not_a_decider");
         }
         let client = Onward::connect(locked.url()).key(ada.reveal()).start().await.unwrap();
@@ -75,7 +76,7 @@ async fn whoever_has_started_a_run_cannot_approve_what_another_must() {
         locked.send(&ada, "POST", &format!("/v1/drive/{run}"), &brought).await.problem(403, "not_a_decider");
         decide(&locked, &bob, &approval, click("4")).await.expect(200);
         assert_eq!(result(&locked, &root, kind).await["output"]["json"], json!([true, "bob"]));
-        // The same click again is the same decision; another one has lost.
+        // The same decision id again is the same decision; another one has lost.
         assert_eq!(decide(&locked, &bob, &approval, click("4")).await.expect(200)["repeated"], true);
         decide(&locked, &bob, &approval, click("5")).await.problem(409, "signal_lost");
     }

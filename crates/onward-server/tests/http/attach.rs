@@ -1,4 +1,4 @@
-//! Attach: the log as it grows, for readers that come, go, come back and fall asleep.
+//! Attach: the log as it grows, for readers that connect, disconnect, reconnect and stop reading.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ async fn a_reader_begins_where_it_says_and_goes_on_where_it_was() {
     let mut stream = Stream::open(site.address, "/v1/runs/a/events?from=0", "Last-Event-ID: 0:2\r\n").await;
     assert_eq!(ids(&stream.rest().await), ["0:3", "0:4"], "the header goes before the query");
     let mut stream = Stream::open(site.address, "/v1/runs/a/events", "Last-Event-ID: 0:4\r\n").await;
-    assert_eq!(names(&stream.rest().await), ["end"], "who saw everything hears how it ended");
+    assert_eq!(names(&stream.rest().await), ["end"], "a reader that saw everything gets the end");
     let accept = "Accept: text/event-stream\r\n";
     let wrong = format!("{accept}Last-Event-ID: what\r\n");
     site.send("GET", "/v1/runs/a/events", &wrong, "").await.problem(400, "header_invalid");
@@ -87,7 +87,7 @@ async fn a_reader_that_wants_no_more_stops_when_the_run_waits() {
     assert_eq!(pause.event.as_deref(), Some("pause"));
     let data = pause.data.as_ref().unwrap();
     assert_eq!((&data["status"], &data["awaiting"][0]["name"]), (&json!("waiting"), &json!("payment")));
-    // The usual way: answer, then read on to the next question.
+    // The usual sequence: answer, then read on to the next approval.
     let next = data["next"]["from"].as_u64().unwrap();
     site.signal("a", "payment", json!(5)).await;
     let mut stream = Stream::open(site.address, &format!("/v1/runs/a/events?until=pause&from={next}"), "").await;
@@ -119,7 +119,7 @@ async fn two_readers_get_the_same_and_drive_nothing() {
         (one.next().await.unwrap().name(), other.next().await.unwrap().name()),
         ("cancel_requested".into(), "cancel_requested".into())
     );
-    assert_eq!(site.show("a").await["status"], "pending", "nobody has worked on it");
+    assert_eq!(site.show("a").await["status"], "pending", "no worker has claimed it");
     drop(one);
     site.post("/v1/runs/a/terminate", "").await.expect(202);
     assert_eq!(names(&other.rest().await), ["terminate_requested", "end"]);
@@ -146,14 +146,14 @@ async fn a_reader_that_does_not_read_is_let_go_with_the_place_to_go_on_from() {
     site.start("chatty", "a", json!(400)).await;
     let mut sleeper = Stream::open(site.address, "/v1/runs/a/events", "").await;
     site.signal("a", "talk", json!(null)).await;
-    // 20 MB for somebody who does not read: the run ends all the same, and a reader that reads gets everything meanwhile.
+    // 20 MB for a reader that does not read: the run still ends, and another reader gets everything meanwhile.
     let mut reader = Stream::open(site.address, "/v1/runs/a/events", "").await;
     let all = reader.rest().await;
     assert_eq!(all.last().unwrap().name(), "end");
     tokio::time::sleep(Duration::from_millis(600)).await;
     let read = sleeper.rest().await;
     let farewell = read.last().unwrap().comment.clone().expect("the stream ends with a comment");
-    let place = farewell.strip_prefix("too slow; go on with Last-Event-ID: ").unwrap();
+    let place = farewell.strip_prefix("too slow; resume with Last-Event-ID: ").unwrap();
     assert_eq!(ids(&read).last(), Some(&place), "it is the last event that was sent");
     let mut resumed = Stream::open(site.address, "/v1/runs/a/events", &format!("Last-Event-ID: {place}\r\n")).await;
     let rest = resumed.rest().await;
@@ -190,5 +190,5 @@ async fn readers_are_told_when_the_server_stops() {
     stream.until("signal_awaited").await;
     site.stop().await;
     let last = stream.rest().await.pop().unwrap();
-    assert_eq!(last.comment.as_deref(), Some("the server stops; go on with Last-Event-ID: 0:1"));
+    assert_eq!(last.comment.as_deref(), Some("the server stops; resume with Last-Event-ID: 0:1"));
 }

@@ -1,4 +1,4 @@
-//! Bytes that messages name by their hash.
+//! Attachments, which messages refer to by their hash.
 
 use onward_server::Options;
 use onward_wire::api;
@@ -49,7 +49,7 @@ async fn what_cannot_be_kept_is_refused() {
     site.send("POST", "/v1/attachments", "", "hello").await.problem(503, "not_ready");
 }
 
-/// Bytes that a model cannot be shown as what they are said to be.
+/// Models would get encoded bytes with the media type of the decoded ones.
 #[tokio::test]
 async fn bytes_that_are_encoded_for_the_way_are_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -71,7 +71,7 @@ async fn a_damaged_file_is_replaced_by_whoever_has_the_bytes() {
     assert_eq!(std::fs::read(folder.path().join(HASH)).unwrap(), b"hello");
 }
 
-/// What nobody could ever show to a model is refused where somebody can still do something about it.
+/// An attachment that no model could get is refused when it is sent, while the sender can still react.
 #[tokio::test]
 async fn an_attachment_that_is_none_is_refused_at_every_door() {
     let site = Site::open().await;

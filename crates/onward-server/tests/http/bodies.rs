@@ -1,4 +1,4 @@
-//! Large bodies of several tenants: what one of them leaves unfinished holds up none of the others.
+//! Large bodies of several namespaces: unfinished bodies of one namespace do not block the others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use tokio::net::TcpStream;
 use crate::client::raw;
 use crate::site::{Site, limits};
 
-/// Longer than any machine needs; only a hang is longer.
+/// Longer than any machine needs; only a deadlock takes longer.
 const HANG: Duration = Duration::from_secs(120);
 
-/// A site with a key for each of some namespaces.
+/// A site with a key for each of several namespaces.
 struct Tenants {
     site: Site,
     keys: Vec<(String, ApiKey)>,
@@ -56,7 +56,7 @@ impl Tenants {
         )
     }
 
-    /// A connection that has sent a part of a body.
+    /// Opens a connection and sends a part of a body.
     async fn stall(&self, namespace: &str, length: usize, sent: usize) -> TcpStream {
         let mut stream = TcpStream::connect(self.site.address).await.unwrap();
         let part = self.head(namespace, length) + &" ".repeat(sent);
@@ -68,7 +68,7 @@ impl Tenants {
         let body = start(id, length);
         let request = self.head(namespace, body.len()) + &body;
         let reply = tokio::time::timeout(HANG, raw(self.site.address, request.as_bytes())).await;
-        reply.unwrap_or_else(|_| panic!("{id} of {namespace} waits for another tenant")).expect(201);
+        reply.unwrap_or_else(|_| panic!("{id} of {namespace} waits for another namespace")).expect(201);
     }
 }
 
@@ -78,12 +78,12 @@ fn start(id: &str, length: usize) -> String {
     body + &blanks
 }
 
-/// Nothing runs out of time in these tests: who waits would wait until the test fails.
+/// Returns limits without timeouts, so that a blocked request waits until the test fails.
 fn patient(limits: Limits) -> Limits {
     Limits { body_timeout: Duration::from_secs(3_600), body_rate_min: 1, ..limits }
 }
 
-/// Whether a connection still waits for its answer.
+/// Returns whether a connection still waits for its response.
 async fn is_open(stream: &mut TcpStream) -> bool {
     let mut byte = [0];
     tokio::time::timeout(Duration::from_millis(1), stream.read(&mut byte)).await.is_err()
@@ -103,7 +103,7 @@ async fn unfinished_bodies_of_one_tenant_do_not_hold_up_another() {
     }
 }
 
-/// BM1 over a listener: one tenant has used all that it may have.
+/// BM1 over a listener: one namespace has used its whole share.
 #[tokio::test]
 async fn a_tenant_that_has_used_up_its_memory_leaves_room_for_others() {
     let tenants = Tenants::open(Limits { body_memory_max: 600_000, ..patient(limits()) }, &["a", "b", "c", "d"]).await;
@@ -120,7 +120,7 @@ async fn a_tenant_that_has_used_up_its_memory_leaves_room_for_others() {
     }
 }
 
-/// More bodies than there is memory for: they take turns, none waits for ever, and none is called slow for that it waited.
+/// With more bodies than memory, bodies take turns. None waits for ever, and waiting for memory does not count as slow.
 #[tokio::test]
 async fn bodies_beyond_the_memory_take_turns_and_all_arrive() {
     let memory = Limits { body_memory_max: 250_000, body_timeout: Duration::from_secs(60), ..limits() };
@@ -135,7 +135,7 @@ async fn bodies_beyond_the_memory_take_turns_and_all_arrive() {
     }
 }
 
-/// A large body that does not arrive is given up long before the time that a whole body has.
+/// A large body that stops arriving is refused long before the body timeout.
 #[tokio::test]
 async fn a_large_body_that_stops_arriving_is_refused_by_its_rate() {
     let limits = Limits { body_timeout: Duration::from_secs(3_600), body_rate_min: 1_000_000_000, ..limits() };

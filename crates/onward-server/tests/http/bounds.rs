@@ -1,4 +1,4 @@
-//! Keys that are bound to kinds and queues (S4), at every way in.
+//! Keys that are bound to kinds and queues (S4), over every API.
 
 use onward::Onward;
 use onward::prelude::*;
@@ -17,7 +17,8 @@ fn queues(queues: &[&str]) -> Bounds {
     Bounds { queues: Some(queues.iter().map(|queue| (*queue).to_owned()).collect()), ..Bounds::default() }
 }
 
-/// A site with a run and a standalone task of kinds that the bound key is not for: `theirs`, where it is for `own`.
+/// Returns a site with a run and a standalone task of the kind `theirs`, and a key that is bound to the kinds `own` and
+/// `own-task`.
 async fn site() -> (Locked, ApiKey, ApiKey) {
     let (locked, root) = Locked::open().await;
     let bound = locked.make_bound(kinds(&["own", "own-task"]));
@@ -29,7 +30,7 @@ async fn site() -> (Locked, ApiKey, ApiKey) {
     (locked, root, bound)
 }
 
-/// BK1: whatever route acts on a run by its id, in the path.
+/// BK1: every route that acts on a run by the id in its path.
 #[tokio::test]
 async fn every_route_that_acts_on_a_run_of_another_kind_is_refused() {
     let (locked, root, bound) = site().await;
@@ -38,7 +39,7 @@ async fn every_route_that_acts_on_a_run_of_another_kind_is_refused() {
     for route in ROUTES.iter().filter(|route| route.path.contains("{id}")) {
         let Some(scope) = route.scope.filter(|scope| *scope != Scope::Read) else { continue };
         let id = match route.path.split('/').nth(2).unwrap() {
-            "workers" => continue, // the hello says
+            "workers" => continue, // kinds are checked in hello
             "approvals" | "promises" => "r~0~0",
             "tasks" if route.path.ends_with("/retry") => "r~0~0",
             "tasks" => "t",
@@ -57,7 +58,7 @@ async fn every_route_that_acts_on_a_run_of_another_kind_is_refused() {
     locked.send(&bound, "POST", "/v1/runs/none/pause", "{}").await.problem(404, "run_not_found");
 }
 
-/// BK1: whatever is named in a body.
+/// BK1: runs, kinds and queues that a body names.
 #[tokio::test]
 async fn what_a_body_names_is_of_the_keys_kinds_and_queues() {
     let (locked, root, bound) = site().await;
@@ -70,12 +71,12 @@ async fn what_a_body_names_is_of_the_keys_kinds_and_queues() {
     refuse(&bound, "/v1/tasks", json!({"kind": "theirs-task"})).await;
     refuse(&bound, "/v1/bulk", json!({"verb": "pause", "all": true})).await;
     refuse(&bound, "/v1/bulk", json!({"verb": "retry", "filter": {"kind": "theirs"}})).await;
-    refuse(&bound, "/v1/bulk/delete", json!({"filter": {"kind": "own"}})).await; // needs `admin`, which a bound key has not
+    refuse(&bound, "/v1/bulk/delete", json!({"filter": {"kind": "own"}})).await; // needs `admin`, which a bound key does not have
     locked.send(&bound, "POST", "/v1/runs", &json!({"kind": "own"}).to_string()).await.expect(201);
     locked.send(&bound, "POST", "/v1/tasks", &json!({"kind": "own-task"}).to_string()).await.expect(201);
     let bulk = json!({"verb": "pause", "filter": {"kind": "own"}}).to_string();
     locked.send(&bound, "POST", "/v1/bulk", &bulk).await.expect(200);
-    // The id of a run of another kind, with a signal for it.
+    // The id of a run of another kind, with a signal.
     let start = json!({"kind": "own", "id": "r", "signal": {"name": "s"}}).to_string();
     locked.send(&bound, "POST", "/v1/runs", &start).await.problem(409, "run_exists");
     assert!(!locked.send(&root, "GET", "/v1/runs/r/events", "").await.body.contains("signal_received"));
@@ -134,7 +135,7 @@ async fn verbs_and_workers_over_grpc_have_the_same_bounds() {
     assert_eq!(run.terminate("enough").await.map(drop).map_err(code), not_allowed);
     assert_eq!(run.pause("enough").await.map(drop).map_err(code), not_allowed);
     assert_eq!(run.resume().await.map(drop).map_err(code), not_allowed);
-    run.view().await.unwrap(); // reading is not bound
+    run.view().await.unwrap(); // reading is not restricted
     onward.run::<()>("o").unwrap().signal("s", &()).await.unwrap();
     onward.shutdown().await;
 }

@@ -1,4 +1,4 @@
-//! What callers may let runs spend: an agent's own budget is a ceiling, and so are those of keys and namespaces.
+//! Ceilings of budgets: those of an agent's own code, of keys and of namespaces.
 
 use onward::prelude::*;
 use onward::{Budget, Onward};
@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use crate::keys::Locked;
 use crate::site::limits;
 
-/// Code with a budget of its own, as a ready-made agent has it.
+/// Code with a budget of its own, like a ready-made agent.
 async fn limited(ctx: Ctx, _: Value) -> Result<()> {
     ctx.set_budget(Budget::default().tokens(100).turns(5));
     ctx.signal("end").recv().await
 }
 
-/// Starts one of those with a budget that it asks for, and hands the child the whole of it.
+/// Starts such a run as a child with a larger budget.
 async fn parent(ctx: Ctx, _: Value) -> Result<()> {
     ctx.child::<()>("limited", &Value::Null).id("child").budget(Budget::default().tokens(1_000_000)).await
 }
@@ -34,7 +34,7 @@ fn key(locked: &Locked, scopes: &[Scope], budget_max: Option<Budget>) -> ApiKey 
     locked.file.create(wanted, SystemClock.now()).unwrap().key
 }
 
-/// The limits of a run once its code waits.
+/// Returns the limits of a run once its code waits.
 async fn limits_of(locked: &Locked, root: &ApiKey, id: &str) -> Value {
     loop {
         let view = locked.send(root, "GET", &format!("/v1/runs/{id}"), "").await;
@@ -49,7 +49,7 @@ fn body(id: &str, tokens: u64) -> String {
     json!({"kind": "limited", "id": id, "budget": {"tokens": tokens}}).to_string()
 }
 
-/// BG4, on every way in.
+/// BG4, over every API.
 #[tokio::test]
 async fn a_start_lowers_the_budget_of_an_agent_and_only_an_operator_raises_it() {
     let (locked, root) = Locked::open().await;
@@ -72,7 +72,7 @@ async fn a_start_lowers_the_budget_of_an_agent_and_only_an_operator_raises_it() 
     assert_eq!(limits_of(&locked, &root, "child").await, json!({"tokens": 100, "turns": 5}), "a child, too");
     locked.send(&operate, "POST", "/v1/runs", &body("more", much)).await.expect(201);
     assert_eq!(limits_of(&locked, &root, "more").await, json!({"tokens": much, "turns": 5}));
-    // Afterwards it needs the scope of those who resume.
+    // After the start it needs the scope `operate`.
     let raise = json!({"budget": {"tokens": 900}}).to_string();
     locked.send(&start, "POST", "/v1/runs/http/resume", &raise).await.problem(403, "not_allowed");
     locked.send(&operate, "POST", "/v1/runs/http/resume", &raise).await.expect(202);
@@ -86,7 +86,7 @@ async fn failing(_: Ctx, _: Value) -> Result<()> {
     Err(Failure::fatal("no"))
 }
 
-/// CB3: who may not start such a run may not copy it either.
+/// CB3: a caller that may not start such a run may not copy it either.
 #[tokio::test]
 async fn a_copy_has_the_limits_of_whoever_asks_for_it() {
     let (locked, root) = Locked::open().await;

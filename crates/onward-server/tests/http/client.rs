@@ -1,4 +1,4 @@
-//! A client that says exactly what a test wants said, right or wrong.
+//! HTTP client that sends exactly the bytes of a test, valid or not.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
-/// What came back.
+/// Response.
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
@@ -29,7 +29,7 @@ impl Reply {
         if self.body.is_empty() { Value::Null } else { self.json() }
     }
 
-    /// Checks that this is a problem of this code, well formed, and returns its detail.
+    /// Checks that this is a well-formed problem with this code, and returns its detail.
     #[track_caller]
     pub fn problem(self, status: u16, code: &str) -> String {
         assert_eq!(self.status, status, "{}", self.body);
@@ -42,7 +42,7 @@ impl Reply {
     }
 }
 
-/// Sends bytes on a connection of their own and reads to its end. That the server stops reading is no error.
+/// Sends bytes on a connection of their own and reads to its end. A server that stops reading is not an error.
 pub async fn raw(address: SocketAddr, bytes: &[u8]) -> Reply {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let (reader, mut writer) = stream.split();
@@ -100,7 +100,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// The name of the logged event, or what else the frame is.
+    /// Returns the name of the logged event, or the type of the frame.
     pub fn name(&self) -> String {
         match (&self.event, &self.data) {
             (Some(event), _) => event.clone(),
@@ -128,7 +128,7 @@ impl Stream {
         Stream { reader, text: String::new() }
     }
 
-    /// The next event, or `None` at the end.
+    /// Returns the next event, or `None` at the end.
     pub async fn next(&mut self) -> Option<Frame> {
         loop {
             if let Some((frame, rest)) = self.text.split_once("\n\n") {
@@ -158,7 +158,7 @@ impl Stream {
         frames
     }
 
-    /// Everything up to the event of this name.
+    /// Returns everything up to the event of this name.
     pub async fn until(&mut self, name: &str) -> Vec<Frame> {
         let mut frames = Vec::new();
         loop {
@@ -179,7 +179,7 @@ fn parse(text: &str) -> Frame {
             ("event", event) => frame.event = Some(event.to_owned()),
             ("data", data) => frame.data = Some(serde_json::from_str(data).unwrap()),
             ("", comment) => frame.comment = Some(comment.to_owned()),
-            other => panic!("a line that is nothing: {other:?}"),
+            other => panic!("unexpected line: {other:?}"),
         }
     }
     frame

@@ -1,4 +1,4 @@
-//! Hosts that drive runs of a server, with the crate.
+//! Hosts that run a server's runs on demand, with the crate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -52,7 +52,7 @@ async fn of_two_hosts_one_drives_the_run_and_the_other_goes_on_with_it_later() {
     assert_eq!(view.awaiting[0].name.as_ref().unwrap().as_str(), "payment");
     assert_eq!((first.hot_runs(), second.hot_runs()), (0, 0));
 
-    // The other host replays what is recorded and goes on.
+    // The other host replays the log and continues.
     let Driven::Ended(Ok(output)) = second.drive("p", Bring::signal_once("payment", &42, "a")).await.unwrap() else { panic!() };
     assert_eq!((output.read::<u64>().unwrap(), world.charged.load(Ordering::SeqCst)), (42, 1));
     assert_eq!(run.result().await.unwrap(), 42);

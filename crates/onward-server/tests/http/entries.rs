@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::site::{DEADLINE, Site};
 
-/// Reads the conversation until it has so many entries.
+/// Reads the conversation until it has `depth` entries.
 async fn until_depth(site: &Site, id: &str, depth: u64) -> Value {
     let deadline = tokio::time::Instant::now() + DEADLINE;
     loop {
@@ -104,7 +104,7 @@ async fn an_entry_from_outside_waits_until_the_agent_takes_it_in() {
         (&pending["role"], &pending["content"]["json"], &pending["idempotency_key"]),
         (&json!("tool"), &json!({"found": 7}), &json!("k"))
     );
-    // No key: two appends are two entries.
+    // Without a key, two appends are two entries.
     for _ in 0..2 {
         site.post_json(path, json!({"role": "user", "content": "plain"})).await.expect(202);
     }
@@ -152,7 +152,7 @@ async fn a_conversation_goes_on_from_an_earlier_entry() {
     site.post_json(path, json!({})).await.problem(409, "no_checkpoint");
     site.post_json(path, json!({"from": "00112233445566778899aabbccddeeff"})).await.problem(404, "entry_not_found");
     site.post_json(path, json!({"from": "what"})).await.problem(400, "json_invalid");
-    // One at a time: the second would put the first aside.
+    // One at a time: the second would replace the first.
     site.post_json("/v1/runs/c/pause", json!({})).await.expect(202);
     let pending = json!({"from": leaf, "entry": {"role": "user", "content": "3"}, "idempotency_key": "p"});
     site.post_json(path, pending.clone()).await.expect(202);
@@ -186,7 +186,7 @@ async fn what_is_no_entry_and_no_message_is_refused_and_nothing_is_written() {
     site.post_json("/v1/runs/c/signals", reserved.clone()).await.problem(400, "id_reserved");
     site.post_json("/v1/runs", json!({"kind": "chat", "id": "d", "signal": reserved})).await.problem(400, "id_reserved");
     assert_eq!(site.records(), before);
-    // Any name of a signal, and any content.
+    // Any signal name and any content are accepted.
     site.post_json(messages, json!({"content": {"text": "x"}, "signal": "steer"})).await.expect(202);
     site.signal("c", "message", json!("one")).await;
     site.post_json(messages, json!({"text": "two", "message_id": "m"})).await.expect(202);
@@ -218,7 +218,7 @@ async fn grpc_appends_and_says_the_same() {
     let page = until_depth(&site, "c", 4).await;
     let known = door.append_entry(key.clone(), entry("user", "one")).await.unwrap();
     assert_eq!(known.entry.map(|entry| json!(entry.to_string())), Some(page["entries"][1]["id"].clone()));
-    // Whoever asks the server to look gets the same answer.
+    // A request with `is_looked_up` gets the same reply.
     let request = api::AppendEntryRequest {
         run: key,
         role: Name::new("user").unwrap(),
@@ -259,7 +259,7 @@ async fn of_two_workers_that_resume_an_agent_over_grpc_one_succeeds() {
     assert_eq!(nobody.code(), tonic::Code::FailedPrecondition, "{nobody}");
 }
 
-/// Calls a method as any program does that has the `.proto` file.
+/// Calls a method like any program that has the `.proto` file.
 pub async fn call<M: onward_wire::grpc::Method>(
     channel: &tonic::transport::Channel,
     request: M::Request,

@@ -1,4 +1,4 @@
-//! Logs of outside engines: compare-and-set on the index, states, attach, and that neither form of run is taken for the other.
+//! External runs: compare-and-set on the index, states, attach, and the separation from other runs.
 
 use onward_core::external::EXTERNAL_KIND;
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ async fn events_are_appended_where_the_log_ends_and_nowhere_else() {
     let events: Vec<&Value> = page["events"].as_array().unwrap().iter().map(|event| &event["event"]).collect();
     assert_eq!(events, [&json!({"type": "A"}), &json!({"type": "B"}), &json!("c")]);
     assert_eq!((&page["next_index"], &page["next"]), (&json!(3), &Value::Null));
-    // An engine that believes in a log that is not there is told so, and none is made.
+    // An append to a log that does not exist fails, and creates none.
     let reply = site.post_json("/v1/external/y/events", append(1, json!([1]))).await;
     assert_eq!(reply.json()["next_index"], json!(0));
     reply.problem(409, "log_conflict");
@@ -66,7 +66,7 @@ async fn a_state_is_kept_as_it_was_said_and_shown_in_lists() {
     assert_eq!((&run["next_index"], &run["data"]["runId"]), (&json!(0), &json!("x")));
     let listed = site.get("/v1/runs?status=waiting&kind=pipeline").await.expect(200);
     assert_eq!((&listed["runs"][0]["id"], &listed["runs"][0]["external"]), (&json!("x"), &json!(true)));
-    // With the events it belongs to, in one write; and only if the log is where the engine believes.
+    // Together with its events in one write, and only if the log ends at the expected index.
     let mut body = append(0, json!([{"type": "RUN_FINISHED"}]));
     body["state"] = state("completed");
     site.post_json("/v1/external/x/events", body.clone()).await.expect(200);
@@ -115,7 +115,7 @@ async fn a_reader_attaches_at_any_index_and_hears_what_follows_the_end() {
     let mut stream = Stream::open(site.address, "/v1/external/x/events?from=1", "").await;
     let frame = stream.next().await.unwrap();
     assert_eq!((frame.id.as_deref(), &frame.data.as_ref().unwrap()["event"]), (Some("0:1"), &json!({"n": 1})));
-    // A state is nothing that an outside engine's log says.
+    // A state is not an event of the engine's log.
     site.put_json("/v1/external/x", state("completed")).await.expect(200);
     site.post_json("/v1/external/x/events", append(2, json!([{"n": 2}]))).await.expect(200);
     let frame = stream.next().await.unwrap();
@@ -181,7 +181,7 @@ async fn an_external_run_is_deleted_open_or_closed() {
         site.get("/v1/external/x").await.problem(404, "run_not_found");
     }
     site.send("DELETE", "/v1/external/x", "", "").await.problem(404, "run_not_found");
-    // Closed, it goes like any other run; open, only its engine may (above).
+    // A closed one is deleted like any other run; an open one only by its engine (above).
     site.put_json("/v1/external/x", state("completed")).await.expect(201);
     site.send("DELETE", "/v1/runs/x", "", "").await.expect(204);
 }

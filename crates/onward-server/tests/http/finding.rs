@@ -1,4 +1,4 @@
-//! Finding runs, acting on many of them, and moving them: attributes, versions, bulk, export and import.
+//! Listing runs, acting on many of them, and moving them: attributes, versions, bulk, export and import.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ fn ids(page: &Value) -> Vec<String> {
 }
 
 async fn start(site: &Site, id: &str, version: Option<&str>, attributes: Value) {
-    // No worker of the site has a version: the run stays as it is.
+    // No worker of the site has a version, so the run stays pending.
     let body = json!({"kind": "order", "id": id, "input": 1, "version": version, "attributes": attributes});
     site.post_json("/v1/runs", body).await.expect(201);
 }
@@ -66,7 +66,7 @@ async fn many_runs_are_counted_and_then_ended_batch_by_batch() {
     assert_eq!(done, 5);
     assert_eq!(site.show("other").await["status"], json!("pending"));
     assert_eq!(site.show("r0").await["status"], json!("terminated"));
-    // Done before: nothing is left to find.
+    // All were terminated before, so none is left.
     let again = json!({"verb": "terminate", "filter": filter, "bulk_id": "b-1"});
     assert_eq!(site.post_json("/v1/bulk", again).await.expect(200)["matched"], json!(0));
     let deleted = site.post_json("/v1/bulk/delete", json!({"filter": filter})).await.expect(200);
@@ -109,7 +109,7 @@ async fn a_run_is_exported_and_comes_into_another_server_as_it_was() {
     assert_eq!(import(&other, &lines.body).await.expect(200)["unchanged"], json!(["a"]));
     assert_eq!(other.get("/v1/runs/a/export").await.body, lines.body);
     assert_eq!(ids(&other.get("/v1/runs?attr.customer=42").await.expect(200)), ["a"]);
-    // The other has moved on: what comes now is another run.
+    // The run in the other server has changed, so the import conflicts with it.
     other.signal("a", "payment", json!(1)).await;
     let refused = import(&other, &lines.body).await.expect(200);
     assert_eq!(refused["refused"], json!([{"run": "a", "code": "run_exists"}]));
@@ -161,7 +161,7 @@ async fn a_page_of_an_export_ends_by_its_bytes_and_says_where_the_next_begins() 
     assert_eq!((found, pages), (all, 2));
 }
 
-/// A filter of statuses has one name, in a query and in a body.
+/// The status filter has the same name in a query and in a body.
 #[tokio::test]
 async fn a_list_and_a_bulk_filter_call_the_status_by_the_same_name() {
     let site = Site::open().await;
@@ -182,7 +182,7 @@ async fn a_list_and_a_bulk_filter_call_the_status_by_the_same_name() {
     assert_eq!(site.get("/v1/runs?statuses=waiting").await.status, 400);
 }
 
-/// A run that is pinned to a version that no worker has says so.
+/// A run that is pinned to a version without a worker reports it.
 #[tokio::test]
 async fn a_pending_run_says_why_it_is_pending() {
     let site = Site::open().await;

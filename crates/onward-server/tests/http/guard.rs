@@ -1,4 +1,4 @@
-//! Other people's pages in the same browser.
+//! Foreign pages in a browser on the same machine.
 
 use onward_server::{Hosts, Options};
 use serde_json::json;
@@ -10,7 +10,7 @@ async fn called(site: &Site, host: &str) -> Reply {
     raw(site.address, format!("GET /v1/runs HTTP/1.1\r\n{host}Connection: close\r\n\r\n").as_bytes()).await
 }
 
-/// S20: a name that somebody else made point here is not ours.
+/// S20: a foreign host name that resolves to this server is refused.
 #[tokio::test]
 async fn a_server_on_loopback_answers_to_names_of_this_machine_only() {
     let site = Site::open().await;
@@ -51,7 +51,7 @@ async fn only_pages_of_this_server_may_change_something() {
     site.send("POST", "/v1/runs", &headers, &body).await.expect(201);
 }
 
-/// S21: what every answer says about itself, and that nobody else may read it.
+/// S21: security headers of every response, and no access for other origins.
 #[tokio::test]
 async fn every_answer_has_the_same_guards() {
     let site = Site::open().await;

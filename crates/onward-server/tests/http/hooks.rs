@@ -1,4 +1,4 @@
-//! Webhooks in: believed for their signature, taken once, and otherwise all alike.
+//! Incoming webhooks: signatures, deduplication, and identical refusals.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -43,7 +43,7 @@ fn hmac_of(key: &[u8], content: &str) -> Vec<u8> {
     mac.finalize().into_bytes().to_vec()
 }
 
-/// The headers of a request that is signed as Standard Webhooks has it.
+/// Returns the headers of a request that is signed according to Standard Webhooks.
 fn signed(secret: &str, id: &str, seconds: u64, body: &str) -> String {
     let key = STANDARD.decode(secret.strip_prefix("whsec_").unwrap()).unwrap();
     let signature = STANDARD.encode(hmac_of(&key, &format!("{id}.{seconds}.{body}")));
@@ -63,7 +63,8 @@ impl Hooked {
         Hooked { site, file, _directory: directory }
     }
 
-    /// Makes a hook and returns its secret. The server may have looked a moment ago: hooks are made before the first request.
+    /// Creates a webhook and returns its secret. The server checks the file once a second, so webhooks are created before the
+    /// first request.
     fn create(&self, hook: &str, format: Format, target: Target) -> String {
         let wanted = NewHook { name: name(hook), namespace: Namespace::default(), format, target, secret: None };
         let made = self.file.create(wanted, onward_core::Timestamp(now() * 1_000)).unwrap();
@@ -93,7 +94,7 @@ async fn a_signed_request_starts_a_run_once() {
     let view = hooked.site.until_status("orders:msg_1", "waiting").await;
     assert_eq!((&view["kind"], &view["input"]["json"]), (&json!("order"), &json!("teapot")));
     let records = hooked.site.records();
-    // The sender tries again, with a new time: the same answer, and nothing happens (HK3).
+    // A retry of the sender with a new time gets the same response and writes nothing (HK3).
     assert_eq!(hooked.send("orders", &signed(&secret, "msg_1", at + 1, body), body).await.expect(202), first);
     assert_eq!(hooked.site.records(), records);
     hooked.send("orders", &signed(&secret, "msg_2", at, body), body).await.expect(202);
@@ -112,7 +113,7 @@ async fn a_signed_request_is_a_signal_to_the_run_that_its_body_names_once() {
     assert_eq!(first["run"], "o");
     let again = hooked.send("paid", &signed(&fixed, "a", now(), body), body).await.expect(202);
     assert_eq!(again, first, "index and time too");
-    // The same id of another hook is another request.
+    // The same id of another webhook is another request.
     assert_ne!(hooked.send("any", &signed(&named, "a", now(), body), body).await.expect(202)["index"], first["index"]);
     let events = hooked.site.get("/v1/runs/o/events").await.expect(200);
     let signals: Vec<&Value> =
@@ -120,13 +121,13 @@ async fn a_signed_request_is_a_signal_to_the_run_that_its_body_names_once() {
     let got: Vec<(&str, &Value)> =
         signals.iter().map(|e| (e["event"]["name"].as_str().unwrap(), &e["event"]["payload"]["json"]["cents"])).collect();
     assert_eq!(got, [("payment", &json!(42)), ("hello", &json!(42))]);
-    // A late repeat to a closed run is still a repeat; a new one is told.
+    // A late repeat to a closed run is still a repeat; a new request fails.
     hooked.site.post("/v1/runs/o/terminate", "").await.expect(202);
     assert_eq!(hooked.send("paid", &signed(&fixed, "a", now(), body), body).await.expect(202), first);
     hooked.send("paid", &signed(&fixed, "b", now(), body), body).await.problem(409, "run_closed");
 }
 
-/// IK1, KI4: a signature is believed for what it is, and opens nothing that callers may not do.
+/// IK1, KI4: a valid signature permits nothing that callers may not do.
 #[tokio::test]
 async fn a_hook_starts_no_internal_kind_and_sends_no_reserved_signal() {
     let hooked = Hooked::open().await;
@@ -146,7 +147,7 @@ async fn a_hook_starts_no_internal_kind_and_sends_no_reserved_signal() {
     worker.shutdown().await;
 }
 
-/// HK1: one answer, and nothing is written.
+/// HK1: one response, and nothing is written.
 #[tokio::test]
 async fn what_is_not_believed_is_refused_alike() {
     let hooked = Hooked::open().await;
@@ -177,7 +178,7 @@ async fn what_is_not_believed_is_refused_alike() {
     assert_eq!(answers.len(), 1, "{answers:?}");
     assert_eq!(hooked.site.records(), before);
     hooked.send("orders", &good, body).await.expect(202);
-    // A server without hooks says the same.
+    // A server without webhooks gives the same response.
     let bare = Site::open().await;
     assert_eq!(bare.send("POST", "/v1/hooks/orders", &good, body).await.body, answers[0]);
 }
@@ -214,7 +215,7 @@ async fn github_and_stripe_are_believed_as_they_sign() {
         hex(hmac_of(github.as_bytes(), body))
     );
     let first = hooked.send("github", &headers, body).await.expect(202);
-    // The delivery's name is not signed: a new one makes no new request of it (HK3).
+    // The delivery id is not signed: a new one does not make a new request (HK3).
     assert_eq!(hooked.send("github", &headers.replace("72d3162e", "other"), body).await.expect(202), first);
     hooked.send("stripe", &headers, body).await.problem(401, "hook_refused");
     let (at, body) = (now(), r#"{"id": "evt_1", "data": {"object": {"id": "ch_1"}}}"#);
@@ -226,7 +227,7 @@ async fn github_and_stripe_are_believed_as_they_sign() {
         .problem(401, "hook_refused");
 }
 
-/// While a secret is changed, both are good; a server follows its file, and believes nothing while it is broken (HK2).
+/// During a rotation both secrets are valid. A server follows its file, and refuses everything while the file is broken (HK2).
 #[tokio::test]
 async fn secrets_rotate_and_a_broken_file_lets_nothing_through() {
     let hooked = Hooked::open().await;
@@ -257,7 +258,7 @@ async fn secrets_rotate_and_a_broken_file_lets_nothing_through() {
     assert_eq!(status(&new, "g").await, 401);
 }
 
-/// The signature is the credential: a server that asks everybody else for a key asks a hook for none, and its namespace is its own.
+/// The signature is the credential: a webhook needs no key even if the server has keys, and stays in its own namespace.
 #[tokio::test]
 async fn a_hook_needs_no_key_and_stays_in_its_namespace() {
     let directory = tempfile::tempdir().unwrap();
@@ -287,7 +288,7 @@ async fn a_hook_needs_no_key_and_stays_in_its_namespace() {
     assert_eq!([show("team").await, show("elsewhere").await, show("default").await], [200, 404, 404]);
 }
 
-/// Sends the head of a request with so long a body, and the beginning of it; then nothing.
+/// Sends the head of a request with a body of `length` bytes, and the first `sent` bytes of it.
 async fn stall(hooked: &Hooked, path: &str, length: usize, sent: usize) -> TcpStream {
     let mut stream = TcpStream::connect(hooked.site.address).await.unwrap();
     let head = format!(
@@ -303,10 +304,10 @@ fn large_start(id: &str) -> String {
     body + &" ".repeat(100_000)
 }
 
-/// Longer than any test: who is answered did not wait for it.
+/// Longer than any test: a request that gets a response did not wait for it.
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// SV1: what strangers hold, nobody else needs.
+/// SV1: unauthenticated requests hold no memory that others need.
 #[tokio::test]
 async fn slow_bodies_of_strangers_hold_no_memory_that_others_need() {
     let limits = Limits { body_memory_max: 200_000, hook_timeout: HOUR, ..limits() };
@@ -320,7 +321,7 @@ async fn slow_bodies_of_strangers_hold_no_memory_that_others_need() {
     let begun = std::time::Instant::now();
     hooked.site.post("/v1/runs", &large_start("a")).await.expect(201);
     assert!(begun.elapsed() < DEADLINE, "{:?}", begun.elapsed());
-    // Where there is no hook at all, nobody is listened to.
+    // Without webhooks the body is not read.
     let bare = Site::with_limits(Limits { hook_timeout: HOUR, ..crate::site::limits() }).await;
     let begun = std::time::Instant::now();
     let head = "POST /v1/hooks/h HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 180000\r\n\r\n";
@@ -328,7 +329,7 @@ async fn slow_bodies_of_strangers_hold_no_memory_that_others_need() {
     assert!(begun.elapsed() < DEADLINE, "{:?}", begun.elapsed());
 }
 
-/// An unknown hook cannot be told by what happens to a body that does not come (HK1).
+/// An unknown webhook cannot be recognized by the handling of a body that does not arrive (HK1).
 #[tokio::test]
 async fn a_slow_body_is_cut_off_alike_for_every_hook() {
     let limits = Limits { hook_timeout: Duration::from_millis(300), ..limits() };
@@ -344,7 +345,7 @@ async fn a_slow_body_is_cut_off_alike_for_every_hook() {
     assert_eq!(said[0], said[1]);
 }
 
-/// SV1, SV2: strangers who send no body make place for whoever comes.
+/// SV1, SV2: unauthenticated connections that send no body are closed for new ones.
 #[tokio::test]
 async fn a_crowd_of_strangers_without_bodies_does_not_keep_others_out() {
     let limits = Limits { connections_max: 40, hook_timeout: HOUR, ..limits() };
@@ -361,7 +362,7 @@ async fn a_crowd_of_strangers_without_bodies_does_not_keep_others_out() {
     assert!(begun.elapsed() < DEADLINE, "{:?}", begun.elapsed());
 }
 
-/// CB2: who sends webhooks has no key, and the namespace has its ceiling.
+/// CB2: a webhook has no key, and its namespace has a ceiling.
 #[tokio::test]
 async fn a_run_that_a_hook_starts_has_the_ceiling_of_its_namespace() {
     let ceilings = Ceilings { all: Budget::default().tokens(700), ..Ceilings::default() };

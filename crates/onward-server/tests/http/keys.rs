@@ -1,4 +1,4 @@
-//! Keys as clients meet them: every way in, with every key.
+//! API keys over HTTP and gRPC: every route and method, with every kind of key.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -19,7 +19,7 @@ use serde_json::json;
 use crate::client::{Reply, Stream};
 use crate::site::{DEADLINE, Site, limits};
 
-/// A site that asks for keys, and its key file.
+/// A site that requires keys, and its key file.
 pub struct Locked {
     pub site: Site,
     pub file: KeyFile,
@@ -27,7 +27,7 @@ pub struct Locked {
     _directory: tempfile::TempDir,
 }
 
-/// What the server traced.
+/// Log of the server.
 #[derive(Clone, Default)]
 pub struct Said(Arc<Mutex<Vec<u8>>>);
 
@@ -46,7 +46,7 @@ impl Said {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 
-    /// What was said once so many lines have this: a thread of its own writes them.
+    /// Returns the log once `lines` lines contain `part`; a separate thread writes it.
     pub async fn once(&self, part: &str, lines: usize) -> String {
         let begun = Instant::now();
         while self.text().lines().filter(|line| line.contains(part)).count() < lines {
@@ -73,7 +73,7 @@ fn make_bound(file: &KeyFile, name: &str, namespace: &str, scopes: &[Scope], bou
 }
 
 impl Locked {
-    /// With one key for everything.
+    /// Returns a site and one key for everything.
     pub async fn open() -> (Locked, ApiKey) {
         Locked::with(Options { limits: limits(), ..Options::default() }).await
     }
@@ -93,7 +93,7 @@ impl Locked {
         make(&self.file, name, namespace, scopes).key
     }
 
-    /// A key for everything, with kinds and queues that it is bound to.
+    /// Creates a key for everything, with these bounds.
     pub fn make_bound(&self, bounds: Bounds) -> ApiKey {
         make_bound(&self.file, "bound", "*", &Scope::ALL, bounds).key
     }
@@ -107,14 +107,14 @@ impl Locked {
         self.site.send(method, path, &headers, body).await
     }
 
-    /// The gRPC status of a call without a message, if it was refused before the call began.
+    /// Returns the gRPC status of a call without a message, if it was refused before the call began.
     async fn grpc_status(&self, path: &str, headers: &str) -> Option<u8> {
         let headers = format!("{headers}Content-Type: application/grpc\r\nTE: trailers\r\n");
         let reply = self.site.send("POST", path, &headers, "").await;
         reply.header("grpc-status").map(|status| status.parse().unwrap())
     }
 
-    /// Asks until the answer is this, which must not take longer than five seconds (G3).
+    /// Repeats a request until it has this status, for at most five seconds (G3).
     pub async fn until(&self, key: &ApiKey, status: u16) {
         let begun = Instant::now();
         while self.send(key, "GET", "/v1/runs", "").await.status != status {
@@ -135,7 +135,7 @@ fn bearer(text: &str) -> String {
 const GRPC_NOT_ALLOWED: u8 = 7;
 const GRPC_UNAUTHENTICATED: u8 = 16;
 
-/// What tells of other namespaces, or of the server, is not for a key of one namespace, whatever its scopes.
+/// Routes about other namespaces or the server need a key for all namespaces, whatever the scopes.
 #[tokio::test]
 async fn what_concerns_all_namespaces_needs_a_key_for_all_of_them() {
     let (locked, root) = Locked::open().await;
@@ -157,7 +157,7 @@ async fn what_concerns_all_namespaces_needs_a_key_for_all_of_them() {
     locked.send(&operator, "GET", "/v1/servers", "").await.problem(403, "not_allowed");
 }
 
-/// S7: every way in needs its scope, and no other scope will do.
+/// S7: every route and method needs its own scope, and no other.
 #[tokio::test]
 async fn every_route_and_method_wants_its_own_scope() {
     let (locked, _) = Locked::open().await;
@@ -167,7 +167,7 @@ async fn every_route_and_method_wants_its_own_scope() {
         let (method, path) = (route.verb.method().to_string(), route.path.replace("{id}", "a~0~0"));
         let bare = locked.site.send(&method, &path, "", "").await;
         if route.path.starts_with("/v1/hooks/") {
-            bare.problem(401, "hook_refused"); // its signature is its credential
+            bare.problem(401, "hook_refused"); // the signature is the credential
             continue;
         }
         assert_eq!(bare.status == 401, route.scope.is_some(), "{method} {path}: {}", bare.body);
@@ -193,7 +193,7 @@ async fn every_route_and_method_wants_its_own_scope() {
     }
 }
 
-/// What the protocol declares is what is served, each with its scope.
+/// Exactly the methods that the protocol declares are served, each with its scope.
 #[test]
 fn every_declared_method_is_in_the_table() {
     let (mut service, mut declared) = ("", BTreeSet::new());
@@ -210,7 +210,7 @@ fn every_declared_method_is_in_the_table() {
     assert_eq!(served.len(), METHODS.len());
 }
 
-/// G1 (S3): whatever is wrong with a key, the answer is the same, byte for byte.
+/// G1 (S3): whatever is wrong with a key, the response is the same, byte for byte.
 #[tokio::test]
 async fn nobody_learns_what_is_wrong_with_a_key() {
     let (locked, root) = Locked::open().await;
@@ -219,7 +219,7 @@ async fn nobody_learns_what_is_wrong_with_a_key() {
     let expired = locked.make("expired", "*", &Scope::ALL);
     locked.file.rotate(expired.id(), Duration::ZERO, now()).unwrap();
     let unknown = ApiKey::new([1; 8], [2; 32]);
-    // The id is known, the secret is another's.
+    // A known id with another secret.
     let wrong = root.reveal().replace(root.secret(), unknown.secret());
     let wrong = rechecked(&wrong);
     let mistyped = format!("{}x", &root.reveal()[..root.reveal().len() - 1]);
@@ -232,7 +232,7 @@ async fn nobody_learns_what_is_wrong_with_a_key() {
     headers.push(format!("Authorization: Basic {}\r\n", root.reveal()));
     headers.push(format!("Authorization: {}\r\n", root.reveal()));
     headers.push(format!("X-Api-Key: {}\r\n", root.reveal()));
-    tokio::time::sleep(Duration::from_millis(1_100)).await; // the file is looked at again
+    tokio::time::sleep(Duration::from_millis(1_100)).await; // the file is checked again
     let mut answers = BTreeSet::new();
     for headers in &headers {
         let reply = locked.site.send("GET", "/v1/runs", headers, "").await;
@@ -242,13 +242,13 @@ async fn nobody_learns_what_is_wrong_with_a_key() {
     }
     assert_eq!(answers.len(), 1, "{answers:?}");
     assert_eq!(answers.first().unwrap().0, 401);
-    // A header that is too large is refused before anybody looks at it.
+    // A header that is too large is refused before authentication.
     let huge = locked.site.send("GET", "/v1/runs", &bearer(&"x".repeat(20_000)), "").await;
     assert_eq!(huge.status, 431);
     locked.site.send("GET", "/v1/runs", &format!("authorization: bearer  {}\r\n", root.reveal()), "").await.expect(200);
 }
 
-/// The text with the checksum that belongs to it.
+/// Returns the text with its valid checksum.
 fn rechecked(text: &str) -> String {
     let body = text.rsplit_once('_').unwrap().0;
     let digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz".as_bytes();
@@ -267,7 +267,7 @@ fn rechecked(text: &str) -> String {
     text
 }
 
-/// G1 (S3): and takes the same time to come to, as far as a test can see that.
+/// G1 (S3): and takes the same time, as far as a test can measure it.
 #[tokio::test]
 async fn a_wrong_secret_takes_no_longer_than_an_unknown_key() {
     let directory = tempfile::tempdir().unwrap();
@@ -302,14 +302,14 @@ async fn a_wrong_secret_takes_no_longer_than_an_unknown_key() {
     assert!(*most < *least * 3 / 2 + Duration::from_micros(2), "{medians:?}");
 }
 
-/// S6: two namespaces with the same ids know nothing of each other.
+/// S6: two namespaces with the same ids are independent.
 #[tokio::test]
 async fn the_same_ids_in_two_namespaces_are_two_worlds() {
     let (locked, root) = Locked::open().await;
     let ada = locked.make("ada", "a", &Scope::ALL);
     let bob = locked.make("bob", "b", &Scope::ALL);
     locked.until(&root, 200).await;
-    tokio::time::sleep(Duration::from_millis(1_100)).await; // the keys of both are known
+    tokio::time::sleep(Duration::from_millis(1_100)).await; // the server has read both keys
     let start = |input: &str| json!({"kind": "nobody-works-on-this", "id": "same", "input": input}).to_string();
     locked.send_in("a", &ada, "POST", "/v1/runs", &start("of a")).await.expect(201);
     locked.send_in("b", &bob, "POST", "/v1/runs", &start("of b")).await.expect(201);
@@ -320,11 +320,11 @@ async fn the_same_ids_in_two_namespaces_are_two_worlds() {
     assert_eq!((&sent["index"], &sent["repeated"]), (&json!(1), &json!(false)), "b's signal id is not a's");
     locked.send_in("a", &ada, "POST", "/v1/runs", &json!({"kind": "k", "id": "only-a"}).to_string()).await.expect(201);
     let page = locked.send_in("a", &ada, "GET", "/v1/runs?limit=1", "").await.expect(200);
-    // S36: where a's page ends is nothing to b.
+    // S36: a cursor of a is of no use to b.
     let cursor = page["next"].as_str().unwrap();
     let page = locked.send_in("b", &bob, "GET", &format!("/v1/runs?cursor={cursor}"), "").await;
     assert!(!page.body.contains("only-a") && !page.body.contains("of a"), "{}", page.body);
-    // What has an id is not there for a foreign key, whether it is there or not; everything else is not allowed.
+    // For a foreign key, everything with an id is not found, whether it exists or not; everything else is not allowed.
     for route in ROUTES.iter().filter(|route| route.scope.is_some() && route.path.starts_with("/v1/")) {
         let method = route.verb.method().to_string();
         let ask = async |key: &ApiKey, id: &str| {
@@ -334,14 +334,14 @@ async fn the_same_ids_in_two_namespaces_are_two_worlds() {
         };
         let (there, not_there) = (ask(&bob, "only-a").await, ask(&bob, "nothing").await);
         assert_eq!(there, not_there, "{method} {}", route.path);
-        // The id of a worker is its own: there is nothing of the namespace in it.
+        // The id of a worker contains nothing of the namespace.
         let has_id = route.path.contains("{id}") && !route.path.starts_with("/v1/workers/");
         assert_eq!(there.0, if has_id { 404 } else { 403 }, "{method} {}: {}", route.path, there.1);
         if method == "GET" && route.path.contains("{id}") {
-            assert_eq!(there, ask(&ada, "nothing").await, "a foreign run looks like one that is not there");
+            assert_eq!(there, ask(&ada, "nothing").await, "a foreign run looks like a missing one");
         }
     }
-    // Over gRPC the header names the namespace, and is refused as such.
+    // Over gRPC the header names the namespace, which is refused.
     let headers = format!("{}Onward-Namespace: a\r\n", bearer(bob.reveal()));
     for method in METHODS {
         assert_eq!(locked.grpc_status(method.path, &headers).await, Some(GRPC_NOT_ALLOWED), "{}", method.path);
@@ -349,7 +349,7 @@ async fn the_same_ids_in_two_namespaces_are_two_worlds() {
     locked.send_in("a", &root, "GET", "/v1/runs/only-a", "").await.expect(200);
 }
 
-/// The counters are of all tenants: a key of one of them does not read them.
+/// The metrics cover all namespaces: a key of one namespace cannot read them.
 #[tokio::test]
 async fn the_counters_of_the_server_are_for_keys_of_all_namespaces() {
     let (locked, root) = Locked::open().await;
@@ -364,7 +364,7 @@ async fn the_counters_of_the_server_are_for_keys_of_all_namespaces() {
     }
 }
 
-/// A worker that names a namespace of others is told that, and not that its own id was wrong.
+/// A worker that names a foreign namespace gets an error about the namespace, not about its id.
 #[tokio::test]
 async fn frames_for_a_foreign_namespace_are_refused_by_that_name() {
     let (locked, _) = Locked::open().await;
@@ -374,7 +374,7 @@ async fn frames_for_a_foreign_namespace_are_refused_by_that_name() {
     assert!(detail.contains("the namespace `b`"), "{detail}");
 }
 
-/// G3 (S2): a revoked key is refused within seconds, and what it had open ends.
+/// G3 (S2): a revoked key is refused within seconds, and its open streams end.
 #[tokio::test]
 async fn a_revoked_key_loses_what_it_had_open() {
     let (locked, root) = Locked::open().await;
@@ -399,7 +399,7 @@ async fn a_revoked_key_loses_what_it_had_open() {
     };
     assert_eq!((last.event.as_deref(), &last.data.unwrap()["code"]), (Some("error"), &json!("unauthenticated")));
     locked.until(&reader, 401).await;
-    // Others go on.
+    // Other keys are not affected.
     locked.send(&root, "POST", "/v1/runs/a/terminate", "").await.expect(202);
     loop {
         let frame = tokio::time::timeout(DEADLINE, other.next()).await.unwrap().unwrap();
@@ -409,7 +409,7 @@ async fn a_revoked_key_loses_what_it_had_open() {
     }
 }
 
-/// G2 (S1): a key file that is broken or gone lets nobody in, and is followed again when it is whole.
+/// G2 (S1): with a broken or missing key file every request is refused, until the file is valid again.
 #[tokio::test]
 async fn a_broken_key_file_lets_nobody_in() {
     let (locked, root) = Locked::open().await;
@@ -433,12 +433,12 @@ async fn a_broken_key_file_lets_nobody_in() {
         locked.until(&root, 200).await;
         assert_eq!(locked.site.get("/readyz").await.status, 200);
     }
-    let said = locked.said.once("nobody is let in", 3).await;
-    let lines: Vec<&str> = said.lines().filter(|line| line.contains("nobody is let in")).collect();
+    let said = locked.said.once("all requests are refused", 3).await;
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains("all requests are refused")).collect();
     assert_eq!(lines.len(), 3, "once per reason: {lines:?}");
 }
 
-/// G2: the first key locks a server that was open; from then on there is no way back.
+/// G2: the first key locks an open server for good.
 #[tokio::test]
 async fn the_first_key_locks_the_door() {
     let directory = tempfile::tempdir().unwrap();
@@ -456,7 +456,7 @@ async fn the_first_key_locks_the_door() {
     site.get("/v1/runs").await.problem(503, "not_ready");
 }
 
-/// A refused gRPC call has HTTP status 200: it is counted by the status that gRPC gives it.
+/// A refused gRPC call has the HTTP status 200: it is counted by its gRPC status.
 #[tokio::test]
 async fn grpc_calls_are_counted_by_their_status() {
     let (locked, root) = Locked::open().await;
@@ -468,7 +468,7 @@ async fn grpc_calls_are_counted_by_their_status() {
     assert!(!page.contains("method=\"GRPC\""), "{page}");
 }
 
-/// G4 (S2, S12): nothing that is written has the secret in it; when a key was used is kept to the minute.
+/// G4 (S2, S12): no file or log contains the secret; the time of the last use is stored to the minute.
 #[tokio::test]
 async fn a_secret_is_written_nowhere() {
     let (locked, root) = Locked::open().await;
@@ -480,7 +480,7 @@ async fn a_secret_is_written_nowhere() {
     let metrics = locked.send(&root, "GET", "/metrics", "").await.body;
     let begun = Instant::now();
     while !locked.file.last_used().contains_key(root.id()) {
-        assert!(begun.elapsed() < DEADLINE, "nobody wrote when it was used");
+        assert!(begun.elapsed() < DEADLINE, "the time of the last use was not written");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let used = locked.file.last_used()[root.id()];
@@ -496,7 +496,7 @@ async fn a_secret_is_written_nowhere() {
     }
 }
 
-/// S7: what a start brings along needs its own scope, over both doors.
+/// S7: a signal that is sent with a start needs its own scope, over HTTP and gRPC.
 #[tokio::test]
 async fn a_start_with_a_signal_wants_both_scopes() {
     let (locked, _) = Locked::open().await;
@@ -513,7 +513,7 @@ async fn a_start_with_a_signal_wants_both_scopes() {
     assert_eq!(locked.send(&both, "POST", "/v1/runs", &bringing.to_string()).await.expect(200)["signal"]["repeated"], false);
 }
 
-/// S8: who decides an approval is who the key says.
+/// S8: the name of the key is recorded as the decider.
 #[tokio::test]
 async fn the_key_says_who_decides() {
     let (locked, root) = Locked::open().await;
@@ -541,7 +541,7 @@ async fn hello(_: Ctx, (): ()) -> Result<String> {
     Ok("hello".to_owned())
 }
 
-/// S4: a key that may read is no worker's.
+/// S4: a key with the scope `read` does not allow a worker.
 #[tokio::test]
 async fn a_worker_needs_a_key_to_work() {
     let (locked, root) = Locked::open().await;
@@ -552,19 +552,19 @@ async fn a_worker_needs_a_key_to_work() {
     let connect = |key: &ApiKey| Onward::connect(locked.url()).key(key.reveal()).workflow("hello", hello).start();
     let refused = connect(&reading).await.err().unwrap();
     assert_eq!(refused.code(), "not_allowed", "{refused}");
-    // Who offers no code only asks, and needs no key to work.
+    // A client without code needs no key with the scope `work`.
     let ask = |key: &ApiKey| Onward::connect(locked.url()).key(key.reveal()).start();
     let reader = ask(&reading).await.unwrap();
     let run = reader.start::<String, _>("hello", &()).id("h").await.unwrap();
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(run.view().await.unwrap().head.status.as_str(), "pending", "nobody works");
+    assert_eq!(run.view().await.unwrap().head.status.as_str(), "pending", "there is no worker");
     let refused = run.cancel("no").await.unwrap_err();
     assert_eq!(refused.code(), "not_allowed", "{refused}");
     let worker = connect(&working).await.unwrap();
     assert_eq!(tokio::time::timeout(DEADLINE, run.result()).await.unwrap().unwrap(), "hello");
     let refused = worker.run::<String>("h").unwrap().view().await.unwrap_err();
     assert_eq!(refused.code(), "not_allowed", "{refused}");
-    // A worker whose key is revoked gets nothing more to do.
+    // A worker with a revoked key gets no more work.
     locked.file.revoke(working.id(), now()).unwrap();
     tokio::time::sleep(Duration::from_millis(4_000)).await;
     let run = reader.start::<String, _>("hello", &()).id("h2").await.unwrap();
@@ -582,7 +582,7 @@ async fn a_worker_needs_a_key_to_work() {
     }
 }
 
-/// G3: a worker that comes with requests loses what it holds with its key, like one with a stream, and nobody else can do that to it.
+/// G3: a worker that polls over HTTP loses its runs with its key, like one with a stream, and other callers cannot cause that.
 #[tokio::test]
 async fn a_worker_over_plain_http_loses_its_runs_with_its_key() {
     let (locked, root) = Locked::open().await;
@@ -609,7 +609,7 @@ async fn a_worker_over_plain_http_loses_its_runs_with_its_key() {
         }
     };
     until("running", DEADLINE).await;
-    // It goes on with the key that replaces its own, and a request with another one changes nothing (Q9).
+    // It continues with the rotated key, and a request with another key changes nothing (Q9).
     let beat = json!({"frames": [{"heartbeat": {"request": 0}}]}).to_string();
     locked.send(&other, "POST", "/v1/workers/w/frames", &beat).await.problem(409, "worker_id_taken");
     locked.send(&second, "POST", "/v1/workers/w/frames", &beat).await.expect(200);

@@ -1,4 +1,4 @@
-//! What kinds take: asked before anything begins, kept when their workers are gone.
+//! Schemas of kinds: checked before anything starts, and kept when their workers are gone.
 
 use onward::Onward;
 use onward::prelude::*;
@@ -72,7 +72,7 @@ async fn an_input_that_does_not_fit_begins_nothing_and_every_violation_is_told()
     assert_eq!(site.records(), before);
     site.get("/v1/runs/r").await.problem(404, "run_not_found");
 
-    // The crate over gRPC is told the same.
+    // The crate over gRPC gets the same error.
     let refused = onward.start::<Receipt, _>("sum", &wrong).await.map(drop).unwrap_err();
     assert_eq!(refused.code(), "input_invalid");
     assert_eq!(site.records(), before);
@@ -125,7 +125,7 @@ async fn kinds_are_listed_with_their_schemas_versions_and_workers() {
     assert_eq!(elsewhere, json!({"kinds": []}));
 }
 
-/// KI2, and L18: whoever repeats a start finds the run, whatever is said since.
+/// KI2, and L18: a repeated start finds its run, whatever schemas were registered since.
 #[tokio::test]
 async fn the_newest_worker_decides_and_a_repeated_start_finds_its_run() {
     let site = Site::open().await;
@@ -144,7 +144,7 @@ async fn the_newest_worker_decides_and_a_repeated_start_finds_its_run() {
     }
 }
 
-/// KI3: a worker that means ill is refused or bounded, and others are served meanwhile.
+/// KI3: a malicious worker is refused or bounded, and others are served meanwhile.
 #[tokio::test]
 async fn a_hostile_schema_does_not_hold_up_the_server() {
     let site = Site::open().await;

@@ -1,4 +1,4 @@
-//! How much and how long: one below each limit, at it, and one above.
+//! Limits of size and time: just below, at, and just above each limit.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use crate::client::{Stream, raw};
 use crate::site::{BODY_BYTES_MAX, DEADLINE, PAYLOAD_BYTES_MAX, Site, limits};
 
-/// A body of exactly so many bytes: blanks are as good as any.
+/// Returns a body of exactly `bytes` bytes, padded with blanks.
 fn body_of(bytes: usize) -> String {
     let body = r#"{"kind": "listener", "id": "a"}"#;
     body.to_owned() + &" ".repeat(bytes - body.len())
@@ -30,7 +30,7 @@ async fn a_body_has_a_largest_size() {
     raw(site.address, chunked(BODY_BYTES_MAX).as_bytes()).await.expect(200);
     raw(site.address, chunked(BODY_BYTES_MAX + 1).as_bytes()).await.problem(413, "body_too_large");
     let asked = format!("{head}Content-Length: 10000000000\r\nExpect: 100-continue\r\n\r\n");
-    // Who asks first is answered at once: after its time it would be too slow.
+    // With `Expect: 100-continue` the response comes at once: after the body timeout it would be too slow.
     raw(site.address, asked.as_bytes()).await.problem(413, "body_too_large");
 }
 
@@ -73,10 +73,10 @@ async fn headers_have_a_largest_size_and_number() {
     assert_eq!(site.send("GET", "/healthz", &many(110), "").await.status, 431);
 }
 
-/// Longer than any test: who is answered did not wait for it.
+/// Longer than any test: a request that gets a response did not wait for it.
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Waits until the server has closed the connection, whatever it said.
+/// Waits until the server has closed the connection; returns what it sent.
 async fn closed(stream: &mut TcpStream) -> String {
     let mut said = Vec::new();
     drop(tokio::time::timeout(DEADLINE, stream.read_to_end(&mut said)).await.expect("the connection is closed"));
@@ -92,7 +92,7 @@ async fn a_slow_client_is_not_waited_for() {
         ..limits()
     };
     let site = Site::with_limits(quick).await;
-    // Nothing at all; the first bytes of HTTP/2; a header that does not end; a byte now and then.
+    // Nothing at all; the first bytes of HTTP/2; a header that does not end; one byte at a time.
     for beginning in ["", "PRI * HT", "GET /healthz HTTP/1.1\r\nHost: local"] {
         let mut stream = TcpStream::connect(site.address).await.unwrap();
         stream.write_all(beginning.as_bytes()).await.unwrap();
@@ -125,7 +125,7 @@ async fn a_crowd_of_idle_connections_does_not_keep_others_out() {
     for _ in 0..200 {
         crowd.push(TcpStream::connect(site.address).await.unwrap());
     }
-    let answered = tokio::time::timeout(DEADLINE, site.get("/healthz")).await.expect("nobody waits for the idle");
+    let answered = tokio::time::timeout(DEADLINE, site.get("/healthz")).await.expect("idle connections make room");
     assert_eq!(answered.status, 200);
     assert!(site.server.metrics().connections.value() <= 51);
 }
@@ -142,11 +142,11 @@ async fn who_is_busy_does_not_make_place_and_who_rests_does() {
     for _ in 0..20 {
         crowd.push(TcpStream::connect(site.address).await.unwrap());
     }
-    let answered = tokio::time::timeout(DEADLINE, site.get("/healthz")).await.expect("nobody waits for the idle");
+    let answered = tokio::time::timeout(DEADLINE, site.get("/healthz")).await.expect("idle connections make room");
     assert_eq!(answered.status, 200);
     site.signal("a", "ping", json!(0)).await;
     for reader in &mut readers {
-        assert_eq!(reader.rest().await.pop().unwrap().name(), "end", "nobody who was busy was sent away");
+        assert_eq!(reader.rest().await.pop().unwrap().name(), "end", "no busy connection was closed");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The HTTP door as a client meets it: a real listener, a real directory, a worker beside it.
+//! The HTTP API as a client sees it: a real listener, a real directory, a worker beside it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod approving;

@@ -52,7 +52,7 @@ async fn what_happens_is_counted() {
     site.get("/v1/runs/b").await;
     site.get("/some/where").await;
     site.put_json("/v1/external/e", json!({"kind": "order", "status": "running"})).await;
-    // Who listens to a store is told behind the answer.
+    // Listeners of the store are called after the response.
     let counts = |page: &String| {
         page.contains("event=\"signal_received\"") && page.contains("onward_inputs_total{event=\"run_started\"} 2")
     };
@@ -65,7 +65,7 @@ async fn what_happens_is_counted() {
         page = site.get("/metrics").await.body;
     }
     for line in [
-        "onward_runs_started_total 2", // with the external one
+        "onward_runs_started_total 2", // including the external one
         "onward_inputs_total{event=\"run_started\"} 2",
         "onward_inputs_total{event=\"signal_received\"} 1",
         "onward_http_requests_total{method=\"POST\",route=\"/v1/runs\",status=\"201\"} 1",
@@ -78,12 +78,12 @@ async fn what_happens_is_counted() {
     assert!(!page.contains("onward_commits_total 0") && !page.contains("onward_store_batches_total 0"), "{page}");
 }
 
-/// Read by a parser of others: every line belongs to a metric that was introduced, and every value is a number.
+/// Checked with an independent parser: every sample belongs to a declared metric, and every value is a number.
 #[tokio::test]
 async fn the_metrics_are_prometheus_text() {
     let site = Site::open().await;
     site.start("order", "a", json!("x")).await;
-    // The parser ends labels at the first brace, also inside of quotes.
+    // The parser ends labels at the first brace, even inside of quotes.
     let page = site.get("/metrics").await.body.replace("{id}", "<id>");
     let lines = page.lines().map(|line| Ok(line.to_owned()));
     let scrape = prometheus_parse::Scrape::parse(lines).unwrap();
@@ -105,7 +105,7 @@ async fn the_metrics_are_prometheus_text() {
     let (all, before) = (names.len(), names.clone());
     names.sort();
     names.dedup();
-    assert_eq!(names.len(), all, "no two lines tell the same thing: {before:?}");
+    assert_eq!(names.len(), all, "there are duplicate lines: {before:?}");
     let find = |name: &str| scrape.samples.iter().find(|sample| sample.metric == name).unwrap();
     assert!(matches!(find("onward_runs_started_total").value, prometheus_parse::Value::Counter(1.0)));
     for name in [
@@ -129,7 +129,7 @@ async fn an_entry_that_was_there_already_is_counted() {
     assert!(page.lines().any(|line| line == "onward_agent_entry_duplicates_prevented_total 2"), "{page}");
 }
 
-/// S30: names that clients make up are no labels.
+/// S30: names that clients choose are not labels.
 #[tokio::test]
 async fn clients_cannot_make_the_metrics_grow() {
     let site = Site::open().await;
@@ -152,7 +152,7 @@ async fn the_document_and_the_router_know_the_same_routes() {
     for (path, methods) in document["paths"].as_object().unwrap() {
         for (method, operation) in methods.as_object().unwrap() {
             documented.push((method.to_uppercase(), path.clone()));
-            // A route that is there answers with something else than "no such route" or "not this method".
+            // An existing route responds with neither "no such route" nor "method not allowed".
             let reply = site.send(&method.to_uppercase(), &path.replace("{id}", "a"), "", "").await;
             assert!(!reply.body.contains("route_not_found") && reply.status != 405, "{method} {path}: {}", reply.body);
             assert!(operation["summary"].is_string());
@@ -169,7 +169,7 @@ async fn the_document_and_the_router_know_the_same_routes() {
     assert_eq!(documented, routed);
 }
 
-/// The fields of a schema, with those it takes over from others.
+/// Returns the fields of a schema, including the ones of referenced schemas.
 fn fields(document: &Value, schema: &Value) -> Vec<String> {
     if let Some(reference) = schema["$ref"].as_str() {
         return fields(document, &document["components"]["schemas"][reference.rsplit('/').next().unwrap()]);
@@ -190,7 +190,7 @@ async fn what_is_said_has_the_fields_that_are_documented() {
         let mut found: Vec<String> = said.as_object().unwrap_or_else(|| panic!("{schema}: {said}")).keys().cloned().collect();
         found.sort();
         let mut documented = fields(&document, &document["components"]["schemas"][schema]);
-        // A list that is whole does not say what is missing.
+        // A complete list does not have this field.
         documented.retain(|field| field != "missing_databases");
         assert_eq!(found, documented, "{schema}");
     };
@@ -232,7 +232,7 @@ async fn what_is_said_has_the_fields_that_are_documented() {
     check("UpdateAnswer", &site.post_json("/v1/runs/d/updates", update).await.expect(200));
 }
 
-/// Lets a caller do what its header says.
+/// Allows the scope that the header names.
 struct ByHeader;
 
 impl Authenticate for ByHeader {
@@ -245,7 +245,7 @@ impl Authenticate for ByHeader {
     }
 }
 
-/// S7: every route asks for its scope before it does anything.
+/// S7: every route checks its scope first.
 #[tokio::test]
 async fn every_route_asks_for_its_scope() {
     let options = Options { auth: Arc::new(ByHeader), limits: limits(), ..Options::default() };
@@ -278,7 +278,7 @@ async fn http_2_is_spoken_on_the_same_port() {
     assert_eq!(send("GET", "evil.test", "").await, 403);
 }
 
-/// Another door, with a fallback that answers everything, as gRPC's does.
+/// Another service whose fallback answers every path, as gRPC does.
 #[tokio::test]
 async fn other_services_share_the_port_and_the_guard() {
     let others = axum::Router::new()
@@ -305,7 +305,7 @@ impl Write for Lines {
     }
 }
 
-/// S29, S12: one harmless line per request, and no payload in it.
+/// S29, S12: one escaped line per request, without payloads.
 #[tokio::test]
 async fn requests_are_traced_without_their_payloads() {
     let lines = Lines::default();

@@ -1,4 +1,4 @@
-//! Approvals and promises: one answer each.
+//! Approvals and promises: one result each.
 
 use serde_json::json;
 

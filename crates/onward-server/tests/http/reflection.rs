@@ -1,4 +1,4 @@
-//! gRPC for programs that know nothing beforehand: health, and reflection.
+//! gRPC for clients without a `.proto` file: health and reflection.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ async fn channel(site: &Site) -> Channel {
     Channel::from_shared(format!("http://{}", site.address)).unwrap().connect().await.unwrap()
 }
 
-/// Asks one question after the other on one stream.
+/// Sends several reflection requests on one stream.
 async fn ask(channel: Channel, questions: Vec<MessageRequest>) -> Vec<MessageResponse> {
     let requests: Vec<ServerReflectionRequest> = questions
         .into_iter()
@@ -45,7 +45,7 @@ async fn ask(channel: Channel, questions: Vec<MessageRequest>) -> Vec<MessageRes
     told
 }
 
-/// Messages of a method that only its descriptor knows.
+/// Codec for messages of a method that is known only by its descriptor.
 struct Dynamic(MethodDescriptor);
 
 impl Codec for Dynamic {
@@ -81,7 +81,7 @@ impl Decoder for Dynamic {
     }
 }
 
-/// Finds a method by asking the server alone.
+/// Finds a method through reflection only.
 async fn find(channel: Channel, service: &str, method: &str) -> MethodDescriptor {
     let told = ask(channel, vec![MessageRequest::FileContainingSymbol(service.to_owned())]).await;
     let [MessageResponse::FileDescriptorResponse(files)] = &told[..] else { panic!("{told:?}") };
@@ -116,7 +116,7 @@ async fn what_reflection_tells_is_enough_to_list_runs() {
     assert!(said.contains("\"order\"") && said.contains("\"a\""), "{said}");
 }
 
-/// Every method of our services is told, by the table that serves them and by the descriptor.
+/// Reflection lists exactly the methods of the table.
 #[tokio::test]
 async fn reflection_knows_the_methods_that_are_served() {
     let site = Site::open().await;
@@ -159,7 +159,7 @@ async fn health_is_told_of_the_server_and_of_its_services() {
     assert_eq!(watched.message().await.unwrap().unwrap().status(), ServingStatus::ServiceUnknown);
 }
 
-/// Whoever watches hears that the keys are gone, that they are back, and that the server goes.
+/// A watch reports that the keys are unreadable, that they are back, and that the server stops.
 #[tokio::test]
 async fn health_follows_readiness() {
     let directory = tempfile::tempdir().unwrap();
@@ -180,9 +180,9 @@ async fn health_follows_readiness() {
     let mut watched = HealthClient::new(channel.clone()).watch(HealthCheckRequest::default()).await.unwrap().into_inner();
     let mut next = async || {
         let told = tokio::time::timeout(DEADLINE, watched.message()).await;
-        told.expect("a change is told").unwrap().expect("the stream goes on").status()
+        told.expect("a change is sent").unwrap().expect("the stream goes on").status()
     };
-    assert_eq!(next().await, ServingStatus::Serving, "nobody needs a key to ask");
+    assert_eq!(next().await, ServingStatus::Serving, "health needs no key");
     let (there, away) = (directory.path().join("keys.json"), directory.path().join("away.json"));
     std::fs::rename(&there, &away).unwrap();
     assert_eq!(next().await, ServingStatus::NotServing);
@@ -193,7 +193,7 @@ async fn health_follows_readiness() {
     assert_eq!((stopped, told), ((), ServingStatus::NotServing));
 }
 
-/// S25: strangers may not hold more of these streams than there are places, and `Check` tells them so.
+/// S25: the number of streams without a key is limited, and `Check` reports it.
 #[tokio::test]
 async fn streams_without_a_key_have_their_number() {
     let site = Site::open().await;
@@ -204,14 +204,14 @@ async fn streams_without_a_key_have_their_number() {
             Ok(watched) => held.push(watched.into_inner()),
             Err(status) => break status,
         }
-        assert!(held.len() < 1_000, "there is no end");
+        assert!(held.len() < 1_000, "the number of streams is not limited");
     };
     assert_eq!(refused.code(), Code::ResourceExhausted);
     assert_eq!(site.get("/healthz").await.body, "ok\n");
     drop(held);
     let deadline = tokio::time::Instant::now() + DEADLINE;
     while check(channel.clone(), "").await != Ok(ServingStatus::Serving) {
-        assert!(tokio::time::Instant::now() < deadline, "a place that was left is free again");
+        assert!(tokio::time::Instant::now() < deadline, "a permit is released when its stream ends");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

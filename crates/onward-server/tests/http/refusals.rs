@@ -1,4 +1,4 @@
-//! Requests that are wrong: what is said, and that nothing is written.
+//! Invalid requests: their errors, and that nothing is written.
 
 use serde_json::json;
 
@@ -26,7 +26,7 @@ async fn a_wrong_path_method_or_type_is_told() {
     site.send("POST", "/v1/runs", utf8, &body).await.expect(201);
     let identity = "Content-Type: application/json\r\nContent-Encoding: identity\r\n";
     site.send("POST", "/v1/runs", identity, &body).await.expect(201);
-    // Nothing is taken for plain text in UTF-8 that says it is not.
+    // A body that is declared as anything but UTF-8 without an encoding is refused.
     for (header, why) in [("; charset=utf-16\r\n", "utf-16"), ("\r\nContent-Encoding: gzip\r\n", "encoded as gzip")] {
         let headers = format!("Content-Type: application/json{header}");
         let detail = site.send("POST", "/v1/runs", &headers, &body).await.problem(415, "content_type_unsupported");

@@ -1,4 +1,4 @@
-//! Retry, fork and reset over HTTP: answers and refusals.
+//! Retry, fork and reset over HTTP: responses and refusals.
 
 use serde_json::json;
 
@@ -46,7 +46,7 @@ async fn a_reset_ends_the_original() {
     site.get("/v1/runs/a/result?wait_ms=10000").await.expect(200);
     let view = site.get("/v1/runs/a").await.expect(200);
     assert_eq!((&view["status"], &view["reset_to"]), (&json!("terminated"), &json!("b")));
-    // Z5: once more it finds its successor, to another one it is refused, and a fork is another thing.
+    // Z5: a repeat finds the successor, a reset to another run is refused, and a fork is independent.
     assert_eq!(site.post_json("/v1/runs/a/reset", json!({"id": "b"})).await.expect(200)["created"], json!(false));
     let detail = site.post_json("/v1/runs/a/reset", json!({"id": "c", "to": 0})).await.problem(409, "run_reset");
     assert!(detail.contains("run default/b goes on") || detail.contains("run b goes on"), "{detail}");
@@ -68,7 +68,7 @@ async fn many_who_reset_a_run_to_one_point_make_one_successor() {
     assert_eq!(site.get("/v1/runs/a").await.expect(200)["reset_to"], "a/reset-0");
 }
 
-/// A1: who was at the end of a generation that failed hears how the run went on.
+/// A1: a reader at the end of a failed generation gets the events of the retry.
 #[tokio::test]
 async fn a_reader_follows_a_run_through_its_retry() {
     let site = Site::open().await;

@@ -1,4 +1,4 @@
-//! Every verb about runs, as it answers when all is well and when it is not.
+//! Every verb on runs: responses and errors.
 
 use serde_json::{Value, json};
 

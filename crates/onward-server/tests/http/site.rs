@@ -1,4 +1,4 @@
-//! A server under test: a directory, a worker, a listener, and short words for what tests say often.
+//! A server under test: a directory, a worker, a listener, and helpers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::client::{Reply, raw};
 
 pub const DEADLINE: Duration = Duration::from_secs(300);
 
-/// Small, so that tests of the limits are quick.
+/// Small, so that tests of the limits are fast.
 pub const PAYLOAD_BYTES_MAX: usize = 100_000;
 pub const BODY_BYTES_MAX: usize = 200_000;
 
@@ -35,7 +35,7 @@ pub struct Site {
     _directory: tempfile::TempDir,
 }
 
-/// Waits in every way.
+/// Waits for a step, a signal and an approval.
 async fn order(ctx: Ctx, item: String) -> Result<String> {
     ctx.step("charge", async || Ok::<_, Failure>(42)).await?;
     ctx.state().set("stage", &"charged")?;
@@ -44,20 +44,20 @@ async fn order(ctx: Ctx, item: String) -> Result<String> {
     if ship.approved { Ok(format!("{item} shipped for {paid}")) } else { Err(Failure::fatal("rejected").with_code("rejected")) }
 }
 
-/// Waits for somebody who was given an id.
+/// Waits for a promise.
 async fn callback(ctx: Ctx, (): ()) -> Result<String> {
     let answer = ctx.promise::<String>("callback").await;
     Ok(answer.unwrap_or_else(|failure| format!("{}: {}", failure.code, failure.message)))
 }
 
-/// Goes on as new with every `next`, three times.
+/// Continues as new with every `next`, three times.
 async fn chapters(ctx: Ctx, chapter: u32) -> Result<u32> {
     ctx.state().set("chapter", &chapter)?;
     let () = ctx.signal("next").recv().await?;
     if chapter == 2 { Ok(chapter) } else { ctx.continue_as_new(&(chapter + 1)).await }
 }
 
-/// Lets a number be changed until it is told to stop.
+/// Accepts updates until it gets `stop`.
 async fn dial(ctx: Ctx, (): ()) -> Result<u32> {
     ctx.update("double", |n: u32| if n > 100 { Err(Failure::fatal("too much").with_code("too_much")) } else { Ok(n * 2) });
     let () = ctx.signal("stop").recv().await?;
@@ -74,7 +74,7 @@ async fn chatty(ctx: Ctx, count: u32) -> Result<u32> {
     Ok(count)
 }
 
-/// Fails when it is first tried.
+/// Fails at the first attempt.
 async fn fragile(ctx: Ctx, (): ()) -> Result<()> {
     static TRIED: AtomicBool = AtomicBool::new(false);
     let tried = async || if TRIED.swap(true, Ordering::SeqCst) { Ok(()) } else { Err(Failure::fatal("not yet")) };
@@ -82,7 +82,7 @@ async fn fragile(ctx: Ctx, (): ()) -> Result<()> {
     ctx.signal("end").recv().await
 }
 
-/// Hears `ping` for as long as it is sent.
+/// Receives `ping` until its payload is 0.
 async fn listener(ctx: Ctx, (): ()) -> Result<u32> {
     loop {
         let n: u32 = ctx.signal("ping").recv().await?;
@@ -92,7 +92,7 @@ async fn listener(ctx: Ctx, (): ()) -> Result<u32> {
     }
 }
 
-/// Repeats what it is told, and ends with `end`.
+/// Repeats every message, and ends with `end`.
 async fn chat(ctx: AgentCtx, first: String) -> Result<u32> {
     ctx.append("system", &first).await?;
     ctx.turns(0u32, |turn| {
@@ -128,7 +128,7 @@ impl Site {
         Site::with_others(options, axum::Router::new()).await
     }
 
-    /// The server and the worker have a runtime each: all they share is the store.
+    /// Opens a site. The server and the worker have separate runtimes and share only the store.
     pub async fn with_others(options: Options, others: axum::Router) -> Site {
         let directory = tempfile::tempdir().unwrap();
         let clock = Arc::new(SystemClock);
@@ -163,7 +163,7 @@ impl Site {
         Site { address, server, store, _onward: onward, stop: Some(stop), serving, _directory: directory }
     }
 
-    /// Tells the server to stop and waits until it has.
+    /// Stops the server and waits until it has ended.
     pub async fn stop(&mut self) {
         drop(self.stop.take());
         (&mut self.serving).await.unwrap();
@@ -213,7 +213,7 @@ impl Site {
         }
     }
 
-    /// How many records were ever written, to see that nothing was.
+    /// Returns the number of records ever written, to check that nothing was.
     pub fn records(&self) -> u64 {
         self.store.stats().events
     }

@@ -1,4 +1,4 @@
-//! Streams over HTTP: pages, readers that fall asleep, and what is refused. Answers of models are in `tests/ag-ui`.
+//! Streams over HTTP: pages, slow readers, refused requests. Responses of models are in `tests/ag-ui`.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ async fn tell(ctx: Ctx, frames: u32) -> Result<u32> {
     ctx.task("tell", &frames).await
 }
 
-/// Says a lot, slowly enough to be heard.
+/// Emits many frames, slowly enough for readers.
 async fn telling(ctx: TaskCtx, frames: u32) -> Result<u32> {
     for n in 0..frames {
         ctx.stream(&json!({"type": "page", "n": n, "text": "x".repeat(40_000), "task": "mine"}));
@@ -23,7 +23,7 @@ async fn telling(ctx: TaskCtx, frames: u32) -> Result<u32> {
     Ok(frames)
 }
 
-/// A worker that is connected to the site.
+/// Returns a worker that is connected to the site.
 async fn worker(site: &Site) -> Onward {
     let builder = Onward::connect(format!("http://{}", site.address));
     builder.workflow("tell", tell).task_with("tell", telling).start().await.unwrap()
@@ -95,14 +95,14 @@ async fn a_reader_that_falls_asleep_is_let_go_and_told_what_it_missed() {
     let _worker = worker(&site).await;
     site.post_json("/v1/runs", json!({"kind": "tell", "id": "a", "input": 300})).await.expect(201);
     let mut sleeper = Stream::open(site.address, "/v1/runs/a/stream", "").await;
-    // 12 MB for somebody who does not read: the run ends all the same, and a reader that reads gets it meanwhile.
+    // 12 MB for a reader that does not read: the run still ends, and another reader gets it meanwhile.
     let mut reader = Stream::open(site.address, "/v1/runs/a/stream", "").await;
     let all = reader.rest().await;
     assert_eq!(types(&all).last().unwrap(), "end");
     assert!(types(&all).iter().filter(|kind| *kind == "page").count() > 250, "{}", all.len());
     let read = sleeper.rest().await;
     let farewell = read.last().unwrap().comment.clone().expect("the stream ends with a comment");
-    let place = farewell.strip_prefix("too slow; go on with Last-Event-ID: ").unwrap();
+    let place = farewell.strip_prefix("too slow; resume with Last-Event-ID: ").unwrap();
     let mut resumed = Stream::open(site.address, "/v1/runs/a/stream", &format!("Last-Event-ID: {place}\r\n")).await;
     let rest = types(&resumed.rest().await);
     assert_eq!((rest.first().map(String::as_str), rest.last().map(String::as_str)), (Some("stream_reset"), Some("end")));
@@ -117,7 +117,7 @@ async fn readers_of_a_stream_are_told_when_the_server_stops() {
     let first = stream.next().await.unwrap();
     site.stop().await;
     let last = stream.rest().await.pop().unwrap();
-    assert_eq!(last.comment, Some(format!("the server stops; go on with Last-Event-ID: {}", first.id.unwrap())));
+    assert_eq!(last.comment, Some(format!("the server stops; resume with Last-Event-ID: {}", first.id.unwrap())));
 }
 
 #[tokio::test]
@@ -137,8 +137,8 @@ async fn a_turn_that_nobody_can_take_ends_with_an_error_and_what_is_refused_writ
     assert_eq!(site.records(), records);
     let alone = site.post_json("/v1/agents/nobody/ag-ui", turn("t", json!([message("1")]))).await;
     assert!(alone.body.contains(r#""code":"no_compatible_worker""#), "{}", alone.body);
-    assert_eq!(site.show("nobody:t").await["status"], "pending", "it waits for somebody");
-    // A thread of one kind is not one of another: the run of a plain workflow is not an agent's either, but it is found by its name alone.
+    assert_eq!(site.show("nobody:t").await["status"], "pending", "it waits for a worker");
+    // A run with the id of the thread but another kind is refused.
     site.start("listener", "order:t", json!(null)).await;
     site.post_json("/v1/agents/order/ag-ui", turn("t", json!([message("1")]))).await.problem(400, "json_invalid");
 }

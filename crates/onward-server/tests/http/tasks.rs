@@ -1,4 +1,4 @@
-//! Tasks without a workflow, over HTTP and over gRPC, with a worker elsewhere.
+//! Standalone tasks over HTTP and gRPC, with a remote worker.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,7 +20,7 @@ struct World {
     stopped: Arc<Notify>,
 }
 
-/// Tells when it is dropped in the middle.
+/// Notifies when it is dropped.
 struct Told(Arc<Notify>);
 
 impl Drop for Told {
@@ -70,7 +70,7 @@ async fn result(site: &Site, id: &str) -> Value {
 #[tokio::test]
 async fn a_task_is_queued_done_and_shown() {
     let site = Site::open().await;
-    // Nobody is there yet: it waits.
+    // Without a worker the task stays queued.
     let body = json!({"kind": "double", "input": 21, "id": "t", "queue": "gpu", "priority": 3});
     let started = site.post_json("/v1/tasks", body.clone()).await.expect(201);
     assert_eq!((&started["id"], &started["kind"], &started["created"]), (&json!("t"), &json!("double"), &json!(true)));
@@ -82,10 +82,10 @@ async fn a_task_is_queued_done_and_shown() {
     let shown = site.get("/v1/tasks/t").await.expect(200);
     assert_eq!((&shown["status"], &shown["attempts"]), (&json!("completed"), &json!(1)));
     assert!(shown["ended_at"].is_string() && shown["outcome"]["output"]["json"] == 42, "{shown}");
-    // The same again is the same; another input is another task.
+    // A repeat is the same task; another input is refused.
     assert_eq!(site.post_json("/v1/tasks", body).await.expect(200)["created"], false);
     site.post_json("/v1/tasks", json!({"kind": "double", "input": 1, "id": "t"})).await.problem(409, "run_exists");
-    // It is a run as well: listed, kept and deleted like one.
+    // It is a run as well: listed, stored and deleted like one.
     let log = site.get("/v1/runs/t/events").await.expect(200);
     let names: Vec<&Value> = log["events"].as_array().unwrap().iter().map(|event| &event["event"]["type"]).collect();
     assert_eq!(names, ["run_started", "run_completed"]);
@@ -110,7 +110,7 @@ async fn attempts_are_retried_counted_and_given_up_by_the_engine() {
     let shown = site.get("/v1/tasks/b").await.expect(200);
     assert_eq!((&shown["status"], &shown["attempts"]), (&json!("failed"), &json!(2)));
     site.post_json("/v1/tasks", json!({"kind": "nobody knows", "id": "c", "timeouts": {"queued_ms": 1}})).await.expect(201);
-    // The server's runtime does not tick by itself here; the worker's own does, over the same store.
+    // The server's runtime does not tick in this test; the worker's does, over the same store.
     assert_eq!(result(&site, "c").await["outcome"]["failure"]["code"], "timed_out");
     site.post_json("/v1/tasks", json!({"kind": "key", "id": "k", "idempotency_key": "mine"})).await.expect(201);
     assert_eq!(result(&site, "k").await["outcome"]["output"]["json"], "mine");
@@ -158,7 +158,7 @@ async fn a_canceled_task_ends_at_once_and_its_worker_stops() {
     assert_eq!((&shown["status"], &shown["outcome"]["failure"]["code"]), (&json!("canceled"), &json!("canceled")));
     tokio::time::timeout(DEADLINE, world.stopped.notified()).await.unwrap();
     site.post("/v1/tasks/s/cancel", "").await.problem(409, "run_closed");
-    // By its other name too.
+    // Also through the route of runs.
     site.post_json("/v1/tasks", json!({"kind": "nobody", "id": "n"})).await.expect(201);
     site.post("/v1/runs/n/cancel", "").await.expect(202);
     assert_eq!(site.get("/v1/tasks/n").await.expect(200)["status"], "canceled");

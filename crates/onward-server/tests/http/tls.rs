@@ -1,4 +1,4 @@
-//! TLS as clients meet it: both protocols, good and bad certificates, renewal, and clients that never finish their greeting.
+//! TLS as clients see it: both protocols, valid and invalid certificates, renewal, and incomplete handshakes.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::site::{DEADLINE, Site, limits};
 
-/// Somebody who vouches for servers.
+/// A certificate authority.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -35,7 +35,7 @@ impl Authority {
         self.0.pem()
     }
 
-    /// A certificate for this name, and its key, both PEM.
+    /// Issues a certificate for this name; returns it and its key, both PEM.
     fn vouch(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         change(&mut params);
@@ -74,7 +74,7 @@ async fn serve(files: &Files, limits: Limits) -> Site {
     Site::with(Options { tls, limits, hosts: Hosts::Any, ..Options::default() }).await
 }
 
-/// Greets as a client that believes this authority alone.
+/// Connects as a client that trusts only this authority.
 async fn greet(address: SocketAddr, root: &str, name: &str, protocols: &[&str]) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(root.as_bytes()).unwrap()).unwrap();
@@ -84,7 +84,7 @@ async fn greet(address: SocketAddr, root: &str, name: &str, protocols: &[&str]) 
     TlsConnector::from(Arc::new(config)).connect(ServerName::try_from(name.to_owned()).unwrap(), stream).await
 }
 
-/// Asks for the health over HTTP/1.1.
+/// Requests `/healthz` over HTTP/1.1.
 async fn healthz(stream: &mut TlsStream<TcpStream>) -> String {
     stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     let mut answer = String::new();
@@ -113,7 +113,7 @@ async fn both_protocols_are_agreed_on_over_one_port() {
     let request = hyper::Request::get("https://localhost/healthz").body(String::new()).unwrap();
     assert_eq!(sender.send_request(request).await.unwrap().status(), 200);
 
-    // Who speaks without TLS is not answered.
+    // A client without TLS gets no response.
     let mut plain = TcpStream::connect(site.address).await.unwrap();
     plain.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     let mut answer = Vec::new();
@@ -140,7 +140,7 @@ async fn a_worker_and_its_caller_come_over_tls() {
     assert_eq!(greeting, "hello ada");
 }
 
-/// S9: what does not vouch for the server under the name it was called by is not believed.
+/// S9: a certificate that is not valid for the requested name is refused.
 #[tokio::test]
 async fn a_certificate_that_does_not_fit_is_refused_by_the_client() {
     let (authority, other) = (Authority::new(), Authority::new());
@@ -149,7 +149,7 @@ async fn a_certificate_that_does_not_fit_is_refused_by_the_client() {
         let site = serve(&files, limits()).await;
         let url = format!("https://localhost:{}", site.address.port());
         let worker = Onward::connect(url).root_certificate(root.pem()).workflow("greet", async |_: Ctx, (): ()| Ok(()));
-        let Err(error) = worker.start().await else { panic!("it was believed") };
+        let Err(error) = worker.start().await else { panic!("the certificate was accepted") };
         assert_eq!(error.code(), "server_unreachable", "{error}");
         error.to_string()
     };
@@ -169,13 +169,13 @@ async fn a_root_that_is_no_certificate_is_told_at_once() {
     assert_eq!(error.code(), "server_url_invalid", "{error}");
 }
 
-/// The certificate that a new connection is shown.
+/// Returns the certificate that a new connection gets.
 async fn shown(address: SocketAddr, root: &str) -> Vec<u8> {
     let stream = greet(address, root, "localhost", &["http/1.1"]).await.unwrap();
     stream.get_ref().1.peer_certificates().unwrap()[0].to_vec()
 }
 
-/// TL2, and what is open goes on.
+/// TL2, and open connections continue.
 #[tokio::test]
 async fn a_renewed_certificate_is_shown_without_a_restart() {
     let authority = Authority::new();
@@ -185,7 +185,7 @@ async fn a_renewed_certificate_is_shown_without_a_restart() {
     let first = shown(site.address, &root).await;
     let mut open = greet(site.address, &root, "localhost", &["http/1.1"]).await.unwrap();
     let (cert, key) = authority.vouch("localhost", |_| ());
-    // Half of a renewal: the key does not belong to the certificate yet.
+    // The middle of a renewal: the key does not belong to the certificate yet.
     std::fs::write(files.cert(), cert).unwrap();
     let until = Instant::now() + Duration::from_millis(2_500);
     while Instant::now() < until {
@@ -195,7 +195,7 @@ async fn a_renewed_certificate_is_shown_without_a_restart() {
     std::fs::write(files.key(), key).unwrap();
     let deadline = Instant::now() + DEADLINE;
     while shown(site.address, &root).await == first {
-        assert!(Instant::now() < deadline, "the new certificate is not shown");
+        assert!(Instant::now() < deadline, "the new certificate is not used");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert!(healthz(&mut open).await.contains("200 OK"));
@@ -224,7 +224,7 @@ fn files_that_are_no_certificate_and_key_are_refused_with_a_reason() {
     assert!(gone.open().unwrap_err().contains("key.pem"));
 }
 
-/// S25: a greeting has its time.
+/// S25: the handshake has a timeout.
 #[tokio::test]
 async fn a_client_that_never_finishes_its_greeting_is_cut_off() {
     let authority = Authority::new();
@@ -234,7 +234,7 @@ async fn a_client_that_never_finishes_its_greeting_is_cut_off() {
     let mut slow = TcpStream::connect(site.address).await.unwrap();
     let begun = Instant::now();
     let dripping = async {
-        // The head of a greeting, and then one byte after the other.
+        // The head of a handshake, then one byte at a time.
         drop(slow.write_all(&[22, 3, 1, 2, 0, 1]).await);
         while slow.write_all(&[0]).await.is_ok() && begun.elapsed() < DEADLINE {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -245,7 +245,7 @@ async fn a_client_that_never_finishes_its_greeting_is_cut_off() {
     assert_eq!(site.server.metrics().tls_refused.value(), 2);
 }
 
-/// S25: silent connections make place for one that speaks, long before their time is over.
+/// S25: silent connections are closed for new ones, long before their timeout.
 #[tokio::test]
 async fn silent_connections_leave_room_for_those_that_speak() {
     let authority = Authority::new();

@@ -1,4 +1,4 @@
-//! V7, K6: what becomes of an attempt whose worker comes back without it, leaves or is silent.
+//! V7, K6: attempts whose worker reconnects without them, leaves or is silent.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use onward_wire::worker::*;
 use crate::raw::{DEADLINE, LEASE, Raw, Site, hello, key};
 use crate::sessions::{commit, credit};
 
-/// A worker that was offered a task, and what it knows of the offer.
+/// A worker that was offered a task, with the offer.
 struct Offered {
     site: Site,
     raw: Raw,
@@ -43,7 +43,7 @@ impl Offered {
         Some(Received { session: self.session, offer })
     }
 
-    /// Comes back, and takes another task if there is one.
+    /// Reconnects, and requests another task.
     async fn come_back(&mut self, received: Option<Received>, tasks: Vec<HeldTask>) {
         self.raw = self.site.welcome(Hello { received, tasks, ..hello(2) }).await;
         self.raw.send(credit(0, 1)).await;
@@ -56,7 +56,7 @@ impl Offered {
         self.raw.send(credit(0, 1)).await;
     }
 
-    /// The task is offered again, as an attempt of this number.
+    /// Checks that the task is offered again, as an attempt of this number.
     async fn is_offered_again(&mut self, attempt: u32) {
         let again = self.raw.task().await;
         assert_eq!((again.attempt, again.claim, again.lost_workers), (attempt, self.task.claim + 1, 0));
@@ -85,7 +85,7 @@ impl Offered {
     }
 }
 
-/// K10: the server that a worker has left loses the worker, and not the task that the worker has at another server.
+/// K10: a server loses a worker that has moved, but not the task that the worker holds at another server.
 #[tokio::test]
 async fn a_worker_that_moves_to_another_server_keeps_its_task() {
     for class in [EffectClass::AtMostOnce, EffectClass::AtLeastOnce] {
@@ -103,14 +103,14 @@ async fn a_worker_that_moves_to_another_server_keeps_its_task() {
             assert!(matches!(moved.said(request).await, Said::Done(_)));
             other.pass(Duration::ZERO).await;
         }
-        while offered.raw.next().await.is_some() {} // its session there is over
+        while offered.raw.next().await.is_some() {} // its session at the first server ends
         moved.send(report(9, TaskReport::Completed(Payload::null()))).await;
         assert!(matches!(moved.said(9).await, Said::Done(_)), "{class:?}");
         assert_eq!(offered.outcome().await, "completed");
     }
 }
 
-/// K10: a worker that was at another server in between has its task at the first one again, although that one never missed it.
+/// K10: a worker that was at another server in between adopts its task at the first one again, although that one had kept it.
 #[tokio::test]
 async fn a_worker_that_comes_back_from_another_server_keeps_its_task() {
     let offered = Offered::new(EffectClass::AtMostOnce).await;
@@ -140,7 +140,7 @@ async fn a_worker_that_comes_back_from_another_server_keeps_its_task() {
         assert!(matches!(back.said(request).await, Said::Done(_)));
         offered.site.pass(Duration::ZERO).await;
     }
-    while there.next().await.is_some() {} // its session there is over
+    while there.next().await.is_some() {} // its session at the other server ends
     back.send(report(9, TaskReport::Completed(Payload::null()))).await;
     assert!(matches!(back.said(9).await, Said::Done(_)));
     assert_eq!(offered.outcome().await, "completed");
@@ -176,7 +176,7 @@ async fn an_attempt_that_a_worker_has_let_go_may_have_begun() {
     }
 }
 
-/// What was said of another session says nothing of this one.
+/// Offers of another session are not compared with those of this one.
 #[tokio::test]
 async fn the_offers_of_another_session_are_not_compared() {
     let mut offered = Offered::new(EffectClass::AtMostOnce).await;

@@ -1,7 +1,7 @@
-//! Recorded conversations: what a server answers, frame by frame, to a worker in any language.
+//! Recorded conversations: the server's frames in reply to a worker in any language.
 //!
-//! Each line of a file is a frame with its direction, `up` or `down`, or something that happens meanwhile, `do`. The `up` and `do`
-//! lines are written by hand; `ONWARD_WRITE=1` has the answers recorded. A change in a recorded file is a change of the protocol.
+//! Each line of a file is a frame with its direction, `up` or `down`, or an action in between, `do`. The `up` and `do` lines are
+//! written by hand; `ONWARD_WRITE=1` records the replies. A change in a recorded file is a change of the protocol.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::raw::{Raw, Site};
 
-/// How long nothing must come before a recording goes on.
+/// Time without a frame after which a recording continues.
 const QUIET: Duration = Duration::from_millis(150);
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ pub enum Line {
     Do(Act),
 }
 
-/// What happens besides.
+/// Action between frames.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Act {
@@ -49,7 +49,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../onward-wire/tests/conversations")
 }
 
-/// The lines of a recorded conversation.
+/// Returns the lines of a recorded conversation.
 pub fn lines_of(name: &str) -> Vec<Line> {
     let text = std::fs::read_to_string(folder().join(name)).unwrap();
     let read = |(number, line): (usize, &str)| -> Line {
@@ -79,7 +79,7 @@ impl Talk {
                 assert_eq!(raw.next().await, None, "the server ends it");
             }
             Line::Do(Act::PassMs(span)) => self.site.pass(Duration::from_millis(*span)).await,
-            Line::Down(_) => unreachable!("only the server says that"),
+            Line::Down(_) => unreachable!("only the server sends that"),
         }
     }
 }
@@ -113,7 +113,7 @@ async fn replay(name: &str, lines: Vec<Line>) {
     }
 }
 
-/// Leaves out what differs from session to session.
+/// Removes what differs from session to session.
 pub fn steady(mut frame: ServerFrame) -> ServerFrame {
     if let ServerFrame::Welcome(welcome) = &mut frame {
         welcome.session = 0;

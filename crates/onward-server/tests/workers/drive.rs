@@ -1,4 +1,4 @@
-//! A host that knows nothing but HTTP and JSON, and works on one run while somebody asks it to.
+//! A host that uses only HTTP and JSON, and works on one run per request.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -28,7 +28,7 @@ async fn drive(site: &Site, run: &str, body: Value) -> Value {
     driven
 }
 
-/// Brings one frame and returns what is said to it.
+/// Sends one frame and returns the reply.
 async fn say(site: &Site, worker: &Value, frame: Value) -> Value {
     let path = format!("/v1/workers/{}/frames?wait_ms=5000", worker.as_str().unwrap());
     let mut bring = json!([frame]);
@@ -76,7 +76,7 @@ async fn a_host_drives_a_run_from_its_start_to_its_end_in_three_requests_of_othe
     assert_eq!(say(&site, worker, commit(&run, ask, true)).await["committed"]["status"], "waiting");
     say(&site, worker, leave()).await;
 
-    // Nothing to do: how it stands, and no worker.
+    // Nothing to do: the state of the run, and no worker.
     let driven = drive(&site, "r", json!({})).await;
     assert_eq!((&driven["status"], &driven["worker"]), (&json!("waiting"), &Value::Null));
     assert_eq!((&driven["awaiting"][0]["kind"], &driven["frames"]), (&json!("approval"), &json!([])));
@@ -97,7 +97,7 @@ async fn a_host_drives_a_run_from_its_start_to_its_end_in_three_requests_of_othe
     assert_eq!(driven["delivered"]["repeated"], true, "the same decision again is the same");
 }
 
-/// Of two hosts one wins; the other is told, and what it brought is not recorded.
+/// One of two hosts wins; the other gets an error, and its signal is not recorded.
 #[tokio::test]
 async fn a_run_that_a_host_drives_is_busy_until_the_host_lets_go_or_dies() {
     let site = Site::new().await;
@@ -109,9 +109,9 @@ async fn a_run_that_a_host_drives_is_busy_until_the_host_lets_go_or_dies() {
     statuses.sort_unstable();
     assert_eq!((statuses, &loser["code"]), ([200, 409], &json!("run_busy")));
     let log = site.runtime.read_log(&key("r"), None, onward_core::Index(0), 10).await.unwrap();
-    assert_eq!(log.len(), 2, "the loser's signal is not there: {log:?}");
+    assert_eq!(log.len(), 2, "the loser's signal is not recorded: {log:?}");
 
-    // The host dies: its lease ends by itself, and nothing that it says later is taken.
+    // The host dies: its lease expires, and its later frames are refused.
     site.pass(LEASE * 2).await;
     let path = format!("/v1/workers/{}/frames", winner["worker"].as_str().unwrap());
     let (status, said) = post(&site, &path, json!({"frames": []})).await;
@@ -146,7 +146,7 @@ async fn what_cannot_be_driven_is_told_and_nothing_is_written() {
     assert_eq!(log.len(), 2);
 }
 
-/// Of two who want to go on with an agent one does, and for the other that is an answer.
+/// One of two workers resumes the agent; the other gets a result, not an error.
 #[tokio::test]
 async fn of_two_who_resume_an_agent_one_succeeds_and_the_other_is_told_without_an_error() {
     let site = Site::new().await;
@@ -165,7 +165,7 @@ async fn of_two_who_resume_an_agent_one_succeeds_and_the_other_is_told_without_a
     assert_eq!(say(&site, worker, commit(&run, awaits, true)).await["committed"]["status"], "waiting");
     say(&site, worker, leave()).await;
 
-    // It waits: only who brings what wakes it gets it.
+    // It waits: only a request with a signal that wakes it gets it.
     let (_, waits) = post(&site, path, json!({})).await;
     assert_eq!((&waits["success"], &waits["why"], &waits["status"]), (&json!(false), &json!("waiting"), &json!("waiting")));
     let (status, woken) = post(&site, path, json!({"signal": {"name": "message", "payload": "hi", "signal_id": "m"}})).await;

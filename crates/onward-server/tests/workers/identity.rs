@@ -1,4 +1,4 @@
-//! Q9 (S5): what one key of a namespace can do with the sessions, tasks and runs of another key's worker.
+//! Q9 (S5): access of one key of a namespace to the sessions, tasks and runs of another key's worker.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::over_http;
 use crate::raw::{LEASE, Raw, Site, hello, key};
 use crate::sessions::{commit, credit};
 
-/// Every bearer is a credential of its own, for everything.
+/// Every bearer token is a credential of its own, with all scopes.
 struct Bearers;
 
 impl Authenticate for Bearers {
@@ -36,7 +36,7 @@ async fn welcome(site: &Site, bearer: &str, hello: Hello) -> Raw {
     raw
 }
 
-/// The worker `w` of key `a`, with a run `r` and its task.
+/// Returns the worker `w` of key `a`, with a run `r` and its task.
 async fn with_task(site: &Site) -> (Raw, Run, Task) {
     let mut raw = welcome(site, "a", hello(1)).await;
     raw.send(credit(1, 1)).await;
@@ -87,7 +87,7 @@ async fn another_key_cannot_take_over_a_live_session() {
     let (status, problem) = frames("b", json!([over_http::hello(2, json!([]))])).await;
     assert_eq!((status, &problem["code"]), (409, &json!("worker_id_taken")), "{problem}");
     is_still_held(&mut raw, &task).await;
-    // A connection of requests is bound too, and so is what names a worker to drive a run.
+    // Polled connections are bound to their key, too, and so are drive requests that name a worker.
     let (status, _) = frames("a", json!([over_http::hello(3, json!([]))])).await;
     assert_eq!(status, 200);
     let (status, problem) = frames("b", json!([{"heartbeat": {"request": 1}}])).await;
@@ -103,7 +103,7 @@ async fn another_key_cannot_take_over_a_live_session() {
 async fn a_task_is_reported_only_by_the_worker_that_holds_it() {
     let site = site().await;
     let (mut raw, _, task) = with_task(&site).await;
-    // Whatever it says of itself: it holds the task, or has held it.
+    // Whatever its hello claims: that it holds the task, or held it.
     let held = vec![HeldTask { task: task.id.clone(), claim: task.claim }];
     let mut lying = welcome(&site, "b", Hello { tasks: held.clone(), ..other(1) }).await;
     let over = TaskOver { task: task.id.clone(), claim: task.claim };
@@ -119,12 +119,12 @@ async fn a_task_is_reported_only_by_the_worker_that_holds_it() {
         lying.send(report(request, &task, task.claim, told.clone())).await;
         assert_eq!(code(lying.said(request).await), "task_attempt_over", "{told:?}");
     }
-    // Letting go what it never held ends no attempt.
+    // Giving up what it never held ends no attempt.
     drop(lying);
     let mut lying = welcome(&site, "b", other(2)).await;
     lying.send(WorkerFrame::Heartbeat(Heartbeat { request: 20 })).await;
     assert!(matches!(lying.said(20).await, Said::Done(_)));
-    // Neither does another worker of the same key.
+    // The same holds for another worker of the same key.
     let mut second = welcome(&site, "a", Hello { tasks: held, worker: WorkerId::new("second").unwrap(), ..hello(1) }).await;
     second.send(report(30, &task, task.claim, TaskReport::Completed(Payload::null()))).await;
     assert_eq!(code(second.said(30).await), "task_attempt_over");

@@ -1,4 +1,4 @@
-//! The server's side of the worker protocol, spoken to frame by frame.
+//! The server's side of the worker protocol, frame by frame.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod attempts;

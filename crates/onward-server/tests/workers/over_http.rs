@@ -1,4 +1,4 @@
-//! A worker that knows nothing but HTTP and JSON.
+//! A worker that uses only HTTP and JSON.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -6,7 +6,7 @@ use tokio::net::TcpStream;
 
 use crate::raw::{LEASE, Site, key};
 
-/// Brings frames and takes what comes; the status and the document.
+/// Sends frames; returns the status and the document.
 async fn post(site: &Site, wait_ms: u32, frames: Value) -> (u16, Value) {
     send(site, &format!("/v1/workers/w/frames?wait_ms={wait_ms}"), "", json!({"frames": frames})).await
 }
@@ -28,7 +28,7 @@ pub async fn send(site: &Site, path: &str, headers: &str, body: Value) -> (u16, 
     (head[9..12].parse().unwrap(), serde_json::from_str(body).unwrap())
 }
 
-/// The frames that come with what was brought, or soon after: `wanted` of them.
+/// Sends frames and polls until there are `wanted` frames in return.
 async fn talk(site: &Site, frames: Value, wanted: usize) -> Vec<Value> {
     let mut got = Vec::new();
     let mut bring = frames;
@@ -73,7 +73,7 @@ async fn a_worker_over_plain_http_does_a_run_and_survives_a_lost_answer() {
     assert_eq!(said[0]["reply"]["said"]["committed"]["status"], "waiting");
     site.signal("r", "s", onward_core::Payload::null()).await;
 
-    // Whatever the answer had is lost: as if the request had failed.
+    // The response is lost, as if the request had failed.
     let held = json!([{"run": run["head"]["key"], "generation": 0, "epoch": run["head"]["epoch"], "next_index": 2}]);
     let back = talk(&site, json!([hello(2, held)]), 2).await;
     assert_eq!(back[1]["input"]["record"]["index"], 2, "{back:?}");

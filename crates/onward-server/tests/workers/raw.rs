@@ -1,4 +1,4 @@
-//! A server with a clock in the hand, and a worker that is nothing but its frames.
+//! A server with a manual clock, and a worker that sends raw frames.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::{Status, Streaming};
 
-/// How long a frame may take that must come.
+/// Time limit for an expected frame.
 pub const DEADLINE: Duration = Duration::from_secs(300);
 
-/// By the clock in the hand; how often the server looks is short in real time.
+/// Lease by the manual clock; the server's polling interval is short in real time.
 pub const LEASE: Duration = Duration::from_millis(300);
 
 pub struct Site {
@@ -38,7 +38,7 @@ impl Site {
         Site::on(Arc::new(MemoryStore::new(clock.clone())), clock, served).await
     }
 
-    /// Another server on the same store.
+    /// Opens another server on the same store.
     pub async fn beside(&self) -> Site {
         Site::on(self.runtime.store().clone(), self.clock.clone(), onward_server::Options::default()).await
     }
@@ -72,7 +72,7 @@ impl Site {
         self.runtime.terminate_run(&key(run), "enough").await.unwrap();
     }
 
-    /// Lets time pass, and what is due happen.
+    /// Advances the clock and runs what is due.
     pub async fn pass(&self, span: Duration) {
         self.clock.advance(span);
         assert!(self.runtime.tick().await.error.is_none());
@@ -98,7 +98,7 @@ impl Site {
         Ok(Raw { up, down, ready: VecDeque::new() })
     }
 
-    /// A worker that knows one kind of runs and one of tasks, and was welcomed.
+    /// Connects a worker with one kind of runs and one of tasks, and reads the welcome.
     pub async fn welcome(&self, hello: Hello) -> Raw {
         let mut raw = self.connect(vec![WorkerFrame::Hello(hello)]).await.unwrap();
         assert!(matches!(raw.next().await, Some(ServerFrame::Welcome(_))));
@@ -147,15 +147,15 @@ pub struct Raw {
 
 impl Raw {
     pub async fn send(&self, frame: WorkerFrame) {
-        drop(self.up.send(WorkerFrames { frames: vec![frame] }).await); // the server may have ended it
+        drop(self.up.send(WorkerFrames { frames: vec![frame] }).await); // the server may have closed it
     }
 
-    /// The next frame; `None` when the server ended the connection.
+    /// Returns the next frame; `None` when the server ended the connection.
     pub async fn next(&mut self) -> Option<ServerFrame> {
         tokio::time::timeout(DEADLINE, self.take()).await.expect("a frame comes in time")
     }
 
-    /// The next frame, if there is one within `patience`.
+    /// Returns the next frame, if there is one within `patience`.
     pub async fn next_within(&mut self, patience: Duration) -> Option<ServerFrame> {
         tokio::time::timeout(patience, self.take()).await.unwrap_or(None)
     }
@@ -167,7 +167,7 @@ impl Raw {
         self.ready.pop_front()
     }
 
-    /// The answer to `request`; what came before it waits.
+    /// Returns the reply to `request`; earlier frames stay queued.
     pub async fn said(&mut self, request: u64) -> Said {
         let mut before = VecDeque::new();
         loop {
@@ -187,7 +187,7 @@ impl Raw {
         loop {
             match self.next().await {
                 Some(ServerFrame::Task(offer)) => return offer.task,
-                Some(ServerFrame::TaskOver(_)) => {} // of the claim before
+                Some(ServerFrame::TaskOver(_)) => {} // of the earlier claim
                 other => panic!("no task, but {other:?}"),
             }
         }

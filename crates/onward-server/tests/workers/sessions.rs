@@ -1,4 +1,4 @@
-//! What a session does when connections come and go.
+//! Sessions over several connections.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tonic::Code;
 
 use crate::raw::{LEASE, Raw, Site, hello, key};
 
-/// Long enough for a wrong frame to come.
+/// Long enough for a wrong frame to arrive.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 pub fn credit(runs: u32, tasks: u32) -> WorkerFrame {
@@ -58,11 +58,11 @@ async fn what_an_earlier_connection_brings_does_not_count() {
     earlier.send(credit(5, 5)).await;
     assert_eq!(earlier.next().await, None, "it ends");
     site.start("r", "pay").await;
-    assert_eq!(later.next_within(PATIENCE).await, None, "nobody has asked for a run");
+    assert_eq!(later.next_within(PATIENCE).await, None, "no run was requested");
     later.send(credit(1, 0)).await;
     assert_eq!(later.run().await.head.key, key("r"));
     site.start("another", "pay").await;
-    assert_eq!(later.next_within(PATIENCE).await, None, "one was asked for");
+    assert_eq!(later.next_within(PATIENCE).await, None, "one run was requested");
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn the_last_commit_of_a_run_is_recognized_when_it_is_repeated() {
     let mut raw = site.welcome(hello(2)).await;
     raw.send(commit(3, &run, vec![completed()])).await;
     assert_eq!(raw.said(3).await, first, "the first answer comes back (V3)");
-    // Somebody else's commit to the closed run is refused as ever.
+    // Another commit to the closed run is refused.
     let WorkerFrame::Commit(mut other) = commit(4, &run, vec![completed()]) else { unreachable!() };
     other.commit.commit_id = CommitId(78);
     raw.send(WorkerFrame::Commit(other)).await;
@@ -117,14 +117,14 @@ async fn a_worker_that_was_silent_past_its_lease_begins_anew_under_the_same_id()
     assert!(matches!(raw.said(10).await, Said::Committed(_)));
 }
 
-/// The frame was on its way when the connection broke.
+/// The frame was in transit when the connection broke.
 #[tokio::test]
 async fn a_run_that_did_not_arrive_is_given_again_to_whoever_asks() {
     let site = Site::new().await;
     let mut raw = site.welcome(hello(1)).await;
     raw.send(credit(1, 0)).await;
     site.start("r", "pay").await;
-    let lost = raw.run().await; // as if it had not come
+    let lost = raw.run().await; // as if it had not arrived
     drop(raw);
     let mut raw = site.welcome(hello(2)).await;
     raw.send(credit(1, 0)).await;
@@ -142,7 +142,7 @@ async fn a_worker_without_a_connection_is_given_nothing() {
     for n in 0..4 {
         other.send(credit(1, 0)).await;
         site.start(&format!("r-{n}"), "pay").await;
-        other.run().await; // no lease of the absent one has to run out
+        other.run().await; // no lease of the absent worker has to expire first
     }
 }
 
@@ -159,7 +159,7 @@ async fn a_run_that_ended_makes_room_for_another() {
     }
 }
 
-/// The same worker gets the same task again before the word of the claim before has gone around.
+/// The same worker gets the same task again before the end of the earlier claim is known everywhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_that_comes_back_to_the_worker_that_gave_it_back_can_be_reported() {
     let site = Site::new().await;

@@ -1,8 +1,8 @@
-//! F28: workers of other versions than the server's, byte by byte.
+//! F28: workers of other protocol versions, byte by byte.
 //!
-//! `onward-wire/tests/frames/protocol_1.hex` has the bytes of a worker of protocol 1, one message a line, for the conversation
-//! `a_run_from_start_to_end`. They are never made again for as long as the server serves that protocol: a server that cannot read them
-//! cannot serve workers that are deployed. `ONWARD_WRITE=1` writes them before the first release.
+//! `onward-wire/tests/frames/protocol_1.hex` has the bytes of a worker of protocol 1, one message per line, for the conversation
+//! `a_run_from_start_to_end`. They are not regenerated as long as the server supports that protocol: a server that cannot read
+//! them cannot serve deployed workers. `ONWARD_WRITE=1` writes them before the first release.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ use tonic::{Code, Status, Streaming};
 use crate::conversations::{Act, Line, lines_of, steady};
 use crate::raw::{DEADLINE, Site, hello};
 
-/// Sends bytes as they are, and reads what a server of today says.
+/// Sends raw bytes, and decodes the frames of the current server.
 #[derive(Default)]
 struct Bytes;
 
@@ -65,10 +65,10 @@ impl OldWorker {
         Ok(OldWorker { up, down, ready: Default::default() })
     }
 
-    /// The next frame; `None` at the end of the stream.
+    /// Returns the next frame; `None` at the end of the stream.
     async fn next(&mut self) -> Result<Option<ServerFrame>, Status> {
         while self.ready.is_empty() {
-            match tokio::time::timeout(DEADLINE, self.down.message()).await.expect("the server says something")? {
+            match tokio::time::timeout(DEADLINE, self.down.message()).await.expect("the server sends a frame")? {
                 Some(more) => self.ready.extend(more.frames),
                 None => return Ok(None),
             }
@@ -97,7 +97,7 @@ fn message(frame: &WorkerFrame) -> Vec<u8> {
     WorkerFrames { frames: vec![frame.clone()] }.to_bytes()
 }
 
-/// The bytes of the worker's messages, in the order of the conversation.
+/// Returns the bytes of the worker's messages, in the order of the conversation.
 fn recorded() -> Vec<Vec<u8>> {
     if std::env::var_os("ONWARD_WRITE").is_some() {
         let lines = conversation();
@@ -109,7 +109,7 @@ fn recorded() -> Vec<Vec<u8>> {
     std::fs::read_to_string(file()).unwrap().lines().map(bytes_of).collect()
 }
 
-/// Holds the conversation with a server of today; the worker's side is `messages`.
+/// Runs the conversation with the current server; `messages` is the worker's side.
 async fn converse(messages: Vec<Vec<u8>>) {
     let site = Site::new().await;
     let (mut messages, mut worker) = (messages.into_iter(), None);
@@ -127,7 +127,7 @@ async fn converse(messages: Vec<Vec<u8>>) {
             (line, _) => panic!("{line:?}"),
         }
     }
-    assert_eq!(messages.next(), None, "everything was said");
+    assert_eq!(messages.next(), None, "all messages were sent");
 }
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn a_worker_that_was_built_with_protocol_1_is_served() {
     converse(recorded()).await;
 }
 
-/// The message inside of a frame, and so of a field of the choice.
+/// Returns the message inside of a frame.
 fn inner(frame: &WorkerFrame) -> Vec<u8> {
     match frame {
         WorkerFrame::Hello(inner) => inner.to_bytes(),
@@ -147,7 +147,7 @@ fn inner(frame: &WorkerFrame) -> Vec<u8> {
     }
 }
 
-/// `bytes` with `extra` behind the message `inner`, which is somewhere in it.
+/// Returns `bytes` with `extra` appended to the message `inner`, which is somewhere in it.
 fn extended(bytes: &[u8], inner: &[u8], extra: &[u8]) -> Option<Vec<u8>> {
     if bytes == inner {
         return Some([inner, extra].concat());
@@ -168,7 +168,7 @@ fn extended(bytes: &[u8], inner: &[u8], extra: &[u8]) -> Option<Vec<u8>> {
     found.then_some(out)
 }
 
-/// What a later version might add: a number and a message, under numbers that nobody uses.
+/// Returns fields that a later version might add: a number and a message, under unused numbers.
 fn unknown_fields() -> Vec<u8> {
     let mut extra = Vec::new();
     put_number(900, 7, &mut extra);
@@ -189,25 +189,25 @@ async fn fields_that_a_newer_worker_adds_are_skipped() {
     converse(messages).await;
 }
 
-/// A frame that means something which the server does not know is not skipped: the worker would wait for what it asked for.
+/// A frame of an unknown kind is not skipped, because the worker would wait for a reply.
 #[tokio::test]
 async fn a_frame_of_an_unknown_kind_ends_the_stream_and_says_so() {
     let site = Site::new().await;
     let mut worker = OldWorker::connect(&site, message(&WorkerFrame::Hello(hello(1)))).await.unwrap();
     assert!(matches!(worker.next().await, Ok(Some(ServerFrame::Welcome(_)))));
-    // A frame as any, whose field of the choice has another number.
+    // A valid frame whose oneof field has another number.
     let heartbeat = message(&WorkerFrame::Heartbeat(Heartbeat { request: 3 }));
     let unknown = renumbered(&heartbeat, &inner(&WorkerFrame::Heartbeat(Heartbeat { request: 3 })), 900).unwrap();
     worker.up.send(unknown).await.unwrap();
     let refused = worker.next().await.expect_err("it is no frame of this protocol");
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused:?}");
     assert!(refused.message().contains("WorkerFrame"), "{refused:?}");
-    // It is served again without.
+    // Without the frame it is served again.
     let mut again = OldWorker::connect(&site, message(&WorkerFrame::Hello(hello(2)))).await.unwrap();
     assert!(matches!(again.next().await, Ok(Some(ServerFrame::Welcome(_)))));
 }
 
-/// `bytes` with the number of the field that holds the message `inner` changed.
+/// Returns `bytes` with another number for the field that holds the message `inner`.
 fn renumbered(bytes: &[u8], inner: &[u8], number: u32) -> Option<Vec<u8>> {
     let (mut reader, mut out, mut found) = (Reader::new(bytes), Vec::new(), false);
     while let Ok(Some((own, raw))) = reader.field() {
@@ -242,7 +242,7 @@ async fn a_worker_of_another_protocol_is_refused_and_told_both_versions() {
         let ours = onward_wire::PROTOCOL.to_string();
         assert!(said.contains(&protocol.to_string()) && said.contains(&ours), "{refused:?}");
     }
-    // Nobody is taken in.
+    // No worker was accepted.
     site.start("r", "pay").await;
     assert_eq!(site.runtime.list_workers(&Default::default()).len(), 0);
 }

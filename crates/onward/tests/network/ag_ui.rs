@@ -205,7 +205,7 @@ async fn what_an_agent_below_asks_is_shown_to_the_byte_and_answered_in_the_threa
         json!({ "threadId": thread, "runId": "again", "messages": front_end.messages, "resume": resume }).to_string()
     };
     let refused = tokio::time::timeout(DEADLINE, front_end.post_raw(&answer("other"))).await.unwrap();
-    assert!(refused.starts_with("HTTP/1.0 400") && refused.contains("of another thread"), "{refused}");
+    assert!(refused.starts_with("HTTP/1.0 400") && refused.contains("belongs to another thread"), "{refused}");
     let events = tokio::time::timeout(DEADLINE, front_end.post(&answer("t"))).await.unwrap();
     assert_eq!(events.last().unwrap()["outcome"], json!({ "type": "success" }));
     assert_eq!(text(&events), "office says: bank says: pay says: paid");

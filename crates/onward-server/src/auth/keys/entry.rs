@@ -1,4 +1,4 @@
-//! One key as the file has it: everything but its secret.
+//! One key of the key file: everything except its secret.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::auth::bounds::Bounds;
 #[serde(deny_unknown_fields)]
 pub struct KeyEntry {
     pub id: String,
-    /// Who holds it; said where somebody decides an approval.
+    /// Name of the holder; recorded with the approvals that are decided with this key.
     pub name: Name,
     pub sha256: Digest,
     pub namespace: Reach,
@@ -23,13 +23,13 @@ pub struct KeyEntry {
     pub created_at: Timestamp,
     pub expires_at: Option<Timestamp>,
     pub revoked_at: Option<Timestamp>,
-    /// The most that a run may spend that is started or resumed with it.
+    /// Ceiling of the budgets of runs that are started or resumed with the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_max: Option<Budget>,
-    /// The kinds and queues that it is for.
+    /// Kinds and queues that the key is for.
     #[serde(default, skip_serializing_if = "Bounds::is_none")]
     pub bounds: Bounds,
-    /// The id of the first key in its chain of rotations; none for a key that replaces no other.
+    /// Id of the first key in the chain of rotations; `None` for a key that replaces no other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
 }
@@ -39,7 +39,7 @@ impl KeyEntry {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|at| now < at)
     }
 
-    /// `usable`, `revoked` or `expired`.
+    /// Returns `usable`, `revoked` or `expired`.
     pub fn state(&self, now: Timestamp) -> &'static str {
         match self.revoked_at {
             Some(_) => "revoked",
@@ -49,7 +49,7 @@ impl KeyEntry {
     }
 }
 
-/// The namespaces a key is for. In text, `*` is all of them.
+/// Namespaces that a key is for. In text, `*` is all of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Namespace", into = "String")]
 pub enum Reach {
@@ -87,22 +87,22 @@ impl fmt::Display for Reach {
     }
 }
 
-/// What a secret is recognized by. In text, hexadecimal.
+/// SHA-256 of a secret. In text, hexadecimal.
 ///
-/// One round of SHA-256 is enough: a secret has 256 random bits, so there is nothing to guess that a slow hash would slow down.
+/// One round is enough: a secret has 256 random bits, so a slow hash would not make guessing harder.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// What no secret has.
+    /// Digest that no secret has.
     pub const NONE: Digest = Digest([0; 32]);
 
     pub fn of(secret: &str) -> Digest {
         Digest(sha2::Sha256::digest(secret.as_bytes()).into())
     }
 
-    /// Takes the same time wherever the two differ (G1).
+    /// Compares in constant time (G1).
     pub fn equals(&self, other: &Digest) -> bool {
         let difference = self.0.iter().zip(&other.0).fold(0, |difference, (a, b)| difference | (a ^ b));
         std::hint::black_box(difference) == 0

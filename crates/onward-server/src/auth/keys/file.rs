@@ -1,4 +1,4 @@
-//! The key file: read as a whole, changed as a whole, by one at a time (G5).
+//! The key file: read and replaced as a whole, by one writer at a time (G5).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -15,27 +15,27 @@ use crate::auth::Scope;
 use crate::auth::bounds::Bounds;
 use crate::auth::whole_file::{FileTrouble, Stamp, WholeFile};
 
-/// The name of the file in a data directory.
+/// Name of the file in a data directory.
 pub const KEYS: &str = "onward.keys.json";
 
-/// The only version there is.
+/// Version of the file format; there is only one.
 const VERSION: u32 = 1;
 
-/// Why keys cannot be read or changed.
+/// Reason why keys cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
     #[error("the key file {} is not usable: {why}", path.display())]
     Unusable { path: PathBuf, why: String, missing: bool },
     #[error("the key file {} cannot be written", path.display())]
     NotWritten { path: PathBuf, source: std::io::Error },
-    #[error("there is no key {id}")]
+    #[error("key {id} not found")]
     NotFound { id: String },
     #[error("the key {id} is {state}")]
     Ended { id: String, state: &'static str },
 }
 
 impl KeyFileError {
-    /// Stable name; has a page `docs/errors/<code>.md`. Never reused, never renamed.
+    /// Returns the stable error code; has a page `docs/errors/<code>.md`. Never reused, never renamed.
     pub fn code(&self) -> &'static str {
         match self {
             KeyFileError::Unusable { .. } => "key_file_unusable",
@@ -47,34 +47,34 @@ impl KeyFileError {
 
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
-            KeyFileError::Unusable { missing: true, .. } => "`onward key create` makes it",
-            KeyFileError::NotFound { .. } => "`onward key list` shows the ids",
-            KeyFileError::Ended { .. } => "`onward key create` makes a new one",
+            KeyFileError::Unusable { missing: true, .. } => "create it with `onward key create`",
+            KeyFileError::NotFound { .. } => "list the ids with `onward key list`",
+            KeyFileError::Ended { .. } => "create a new one with `onward key create`",
             _ => return None,
         })
     }
 
-    /// Whether there is no file at all.
+    /// Returns whether the file does not exist.
     pub fn is_missing(&self) -> bool {
         matches!(self, KeyFileError::Unusable { missing: true, .. })
     }
 }
 
-/// What somebody wants a key for.
+/// Properties of a key to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewKey {
     pub name: Name,
     pub namespace: Reach,
     pub scopes: BTreeSet<Scope>,
-    /// How long it is good for; for ever otherwise.
+    /// Time until the key expires; `None` for never.
     pub lifetime: Option<Duration>,
-    /// The most that a run may spend that is started or resumed with it; no limit otherwise.
+    /// Ceiling of the budgets of runs that are started or resumed with the key; `None` for no limit.
     pub budget_max: Option<Budget>,
-    /// The kinds and queues that it is for; all of them otherwise.
+    /// Kinds and queues that the key is for.
     pub bounds: Bounds,
 }
 
-/// A key that was just made. Nobody can show its secret again.
+/// New key. Its secret is stored nowhere and cannot be shown again.
 #[derive(Debug)]
 pub struct Made {
     pub key: ApiKey,
@@ -88,7 +88,7 @@ struct Document {
     keys: Vec<KeyEntry>,
 }
 
-/// Where keys are kept.
+/// Reader and writer of the key file.
 #[derive(Debug, Clone)]
 pub struct KeyFile {
     file: WholeFile,
@@ -103,7 +103,7 @@ impl KeyFile {
         self.file.path()
     }
 
-    /// The path with something behind its name.
+    /// Returns the path with `suffix` appended to its name.
     pub(super) fn beside(&self, suffix: &str) -> PathBuf {
         self.file.beside(suffix)
     }
@@ -112,7 +112,7 @@ impl KeyFile {
         self.read_with_stamp().map(|(entries, _)| entries)
     }
 
-    /// When each key was last used, to the minute.
+    /// Returns when each key was last used, to the minute.
     pub fn last_used(&self) -> BTreeMap<String, Timestamp> {
         used::read(self)
     }
@@ -127,12 +127,12 @@ impl KeyFile {
     }
 
     fn parse(&self, bytes: &[u8]) -> Result<Vec<KeyEntry>, KeyFileError> {
-        // The position and the kind of the mistake; serde_json also tells the text it did not expect, which may be anything (G4).
+        // Only the position of the error: the message of serde_json quotes the unexpected text, which may be a secret (G4).
         let wrong =
-            |error: serde_json::Error| format!("line {} column {} is not what it should be", error.line(), error.column());
+            |error: serde_json::Error| format!("line {} column {} does not match the format", error.line(), error.column());
         let document: Document = serde_json::from_slice(bytes).map_err(|error| self.unusable(&wrong(error)))?;
         if document.version != VERSION {
-            return Err(self.unusable(&format!("it has version {}, and this program knows version {VERSION}", document.version)));
+            return Err(self.unusable(&format!("it has version {}; this program supports version {VERSION}", document.version)));
         }
         let ids: BTreeSet<&str> = document.keys.iter().map(|entry| entry.id.as_str()).collect();
         if ids.len() != document.keys.len() {
@@ -141,7 +141,7 @@ impl KeyFile {
         Ok(document.keys)
     }
 
-    /// Makes a key, and the file with its directory if they are not there.
+    /// Creates a key, and the file with its directory if they do not exist.
     pub fn create(&self, wanted: NewKey, now: Timestamp) -> Result<Made, KeyFileError> {
         self.change(true, |entries| {
             let made = make(wanted, now);
@@ -150,7 +150,7 @@ impl KeyFile {
         })
     }
 
-    /// Ends a key. One that was revoked before stays as it was.
+    /// Revokes a key. A key that is revoked already keeps its time of revocation.
     pub fn revoke(&self, id: &str, now: Timestamp) -> Result<KeyEntry, KeyFileError> {
         self.change(false, |entries| {
             let entry = find(entries, id)?;
@@ -159,7 +159,7 @@ impl KeyFile {
         })
     }
 
-    /// Makes a key for the same purpose, and lets the old one end after `overlap`. Returns both.
+    /// Creates a key with the same properties and lets the old one expire after `overlap`. Returns both.
     pub fn rotate(&self, id: &str, overlap: Duration, now: Timestamp) -> Result<(Made, KeyEntry), KeyFileError> {
         self.change(false, |entries| {
             let old = find(entries, id)?;
@@ -198,7 +198,7 @@ impl KeyFile {
             Err(error) => return Err(error),
         };
         let changed = change(&mut keys)?;
-        let text = serde_json::to_string_pretty(&Document { version: VERSION, keys }).expect("keys are plain data") + "\n";
+        let text = serde_json::to_string_pretty(&Document { version: VERSION, keys }).expect("keys serialize") + "\n";
         self.file.write(text.as_bytes()).map_err(|trouble| self.told(trouble))?;
         Ok(changed)
     }
@@ -263,7 +263,7 @@ mod tests {
         }
     }
 
-    /// G4, G5: no secret, nobody else's business, nothing left over.
+    /// G4, G5: no secret in the file, private permissions, no temporary file left.
     #[test]
     fn the_file_is_whole_private_and_without_secrets() {
         let directory = tempfile::tempdir().unwrap();
@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(file.read().unwrap().len(), 2);
     }
 
-    /// G5: changes at the same time are all there.
+    /// G5: concurrent changes are all kept.
     #[test]
     fn no_change_is_lost_to_another() {
         let directory = tempfile::tempdir().unwrap();
@@ -352,7 +352,7 @@ mod tests {
         std::fs::write(file.path(), &whole).unwrap();
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o620);
         std::fs::set_permissions(file.path(), open).unwrap();
-        assert!(file.read().unwrap_err().to_string().contains("others may write it"));
-        assert!(KeyFile::at(directory.path()).read().unwrap_err().to_string().contains("not a file"));
+        assert!(file.read().unwrap_err().to_string().contains("it is writable by others"));
+        assert!(KeyFile::at(directory.path()).read().unwrap_err().to_string().contains("not a regular file"));
     }
 }

@@ -1,7 +1,7 @@
-//! When keys were last used, to the minute, in a file of the server's own (G5).
+//! Times at which keys were last used, to the minute, in a file that the server writes (G5).
 //!
-//! For people who look for keys that nobody needs. Losing it loses nothing else, so it is written without haste and a failure to write
-//! it stops nobody.
+//! Helps to find keys that are no longer used. Nothing depends on the file, so it is written in the background and write errors
+//! are ignored.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use onward_core::Timestamp;
 use super::file::KeyFile;
 use crate::auth::whole_file::write_whole;
 
-/// How exact it is, and so how often it is written for one key at most.
+/// Resolution of the times, and so the shortest time between two writes for one key.
 const COARSE_MS: u64 = 60_000;
 
 const SUFFIX: &str = ".used";
@@ -46,13 +46,13 @@ impl Used {
     }
 }
 
-/// Two writers at a time would share the unfinished file.
+/// Serializes writers, which share the temporary file.
 static WRITING: Mutex<()> = Mutex::new(());
 
 fn write(keys: &KeyFile, times: &Mutex<Times>) {
     let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     let text = serde_json::to_string_pretty(&*times.lock().unwrap_or_else(PoisonError::into_inner));
-    let text = text.expect("times are plain data") + "\n";
+    let text = text.expect("times serialize") + "\n";
     let unfinished = keys.beside(&format!("{SUFFIX}.{}", std::process::id()));
     drop(write_whole(&keys.beside(SUFFIX), &unfinished, text.as_bytes()));
 }

@@ -13,10 +13,10 @@ use crate::http::problem::Problem;
 use crate::http::sse::{NOTHING_NEW, Over, Sink, event};
 use crate::server::Server;
 
-/// How many events are read at a time.
+/// Number of events per read.
 const EVENTS: usize = 256;
 
-/// The size at which what was read is handed on.
+/// Size at which text is handed to the sink.
 const FRAME_BYTES: usize = 32 * 1024;
 
 pub(super) struct Tail {
@@ -29,13 +29,13 @@ pub(super) struct Tail {
     sink: Sink,
 }
 
-/// What it means that there is nothing at a place.
+/// Meaning of an empty page.
 enum Nothing {
-    /// Not yet.
+    /// There are no more events yet.
     Yet,
-    /// There is something elsewhere: look again.
+    /// The position has changed: read again.
     Here,
-    /// There never will be: the run has ended before it.
+    /// There will be no more events: the run has ended.
     Ever,
 }
 
@@ -68,7 +68,7 @@ impl Tail {
         Tail { server, key, watch, at, until, reading, sink }
     }
 
-    /// Sends until the end or until the reader may not read any more, and says how it ended.
+    /// Sends events until the run ends or the credential is no longer valid; sends the error if there is one.
     pub async fn run(mut self, pass: Option<Pass>) {
         let server = self.server.clone();
         let problem = tokio::select! {
@@ -78,7 +78,7 @@ impl Tail {
             },
             problem = auth::ended(pass.as_ref(), &server) => problem,
         };
-        // A reader that is gone needs no reason.
+        // A reader that is gone needs no error.
         drop(self.sink.send(event("error", &problem.to_json()), None).await);
     }
 
@@ -110,7 +110,7 @@ impl Tail {
         Ok(page)
     }
 
-    /// Sends everything there is; true when the run has ended.
+    /// Sends all events there are; returns true when the run has ended.
     async fn send_events(&mut self) -> Result<bool, Failed> {
         loop {
             let page = self.read_page().await?;
@@ -139,11 +139,11 @@ impl Tail {
         }
     }
 
-    /// Finds out about a place where nothing was: it may be behind the end of an earlier generation, or of the run.
+    /// Decides what an empty page means: the position may be at the end of an earlier generation, or of the run.
     async fn nothing(&mut self) -> Result<Nothing, Failed> {
         let head = self.runtime().read_head(&self.key).await?;
         if self.at.generation < head.generation {
-            // Between the two looks this generation may have grown to its end: only behind that comes the next one (A1).
+            // This generation may have grown since the page was read. The next one begins only after its end (A1).
             let earlier = self.runtime().store().read_run(self.key.clone(), Some(self.at.generation)).await;
             let earlier = earlier.map_err(RuntimeError::from)?;
             if earlier.is_none_or(|earlier| self.at.from >= earlier.next_index) {
@@ -155,7 +155,7 @@ impl Tail {
         Ok(if ended { Nothing::Ever } else { Nothing::Yet })
     }
 
-    /// Says how the run ended, which its last event knows.
+    /// Sends the outcome of the run, from its last event.
     async fn end(&mut self) -> Result<(), Failed> {
         let head = self.runtime().read_head(&self.key).await?;
         let last = Index(head.next_index.0.saturating_sub(1));
@@ -163,11 +163,11 @@ impl Tail {
         let outcome = records.last().and_then(outcome);
         let outcome = outcome.as_ref().map(Outcome::from);
         let document = RunResult { id: &self.key.id, status: head.status.as_str(), outcome };
-        let text = serde_json::to_string(&document).expect("documents are plain data");
+        let text = serde_json::to_string(&document).expect("documents serialize");
         Ok(self.sink.send(event("end", &text), None).await?)
     }
 
-    /// Whether the reader wants no more than this: the run waits or is paused, and everything up to there was sent.
+    /// Returns whether the stream ends here: the reader requested it, the run waits or is paused, and all its events were sent.
     async fn stands_still(&mut self) -> Result<bool, Failed> {
         if self.until == Until::End {
             return Ok(false);
@@ -183,12 +183,12 @@ impl Tail {
         }
         let document =
             Standstill { status: view.head.status.as_str(), awaiting: &view.awaiting, pause: view.pause.as_ref(), next: here };
-        let text = serde_json::to_string(&document).expect("documents are plain data");
+        let text = serde_json::to_string(&document).expect("documents serialize");
         self.sink.send(event("pause", &text), None).await?;
         Ok(true)
     }
 
-    /// Waits for something to happen to the run; false when the server stops.
+    /// Waits for a change of the run; returns false when the server stops.
     async fn wait(&mut self) -> Result<bool, Failed> {
         loop {
             let keep_alive = tokio::time::sleep(self.server.limits().keep_alive);

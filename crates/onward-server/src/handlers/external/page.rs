@@ -1,4 +1,4 @@
-//! Reading a part of an outside engine's log, bounded in events and in bytes.
+//! Pages of an external engine's log, bounded in events and in bytes.
 
 use onward_core::{Event, Index, Payload, Record, RunKey};
 use onward_runtime::{Runtime, RuntimeError};
@@ -7,8 +7,8 @@ use serde_json::value::RawValue;
 use crate::http::documents::{ExternalEvent, LogPosition};
 use crate::http::log_page::{Line, LogPage, PAGE_BYTES_MAX, RECORDS};
 
-/// Up to `limit` of the engine's events from its index `from` on, looked for behind the run's event `at`. Fewer do not mean that there
-/// are no more: only an empty page does.
+/// Reads up to `limit` of the engine's events from its index `from` on, starting at the run's event `at`. A short page does not
+/// mean the end; an empty page does.
 pub(crate) async fn read(runtime: &Runtime, key: &RunKey, at: Index, from: Index, limit: usize) -> Result<LogPage, RuntimeError> {
     let mut page = LogPage { lines: Vec::new(), next: None };
     let (mut at, mut bytes) = (at, 0);
@@ -30,7 +30,7 @@ pub(crate) async fn read(runtime: &Runtime, key: &RunKey, at: Index, from: Index
     Ok(page)
 }
 
-/// Adds a record's events to the page; returns their size, and whether all of them found room.
+/// Adds a record's events to the page; returns their size, and whether all of them fit.
 fn take(page: &mut LogPage, record: &Record, from: Index, limit: usize) -> (usize, bool) {
     let Some(Event::ExternalAppended(appended)) = record.events.first() else { return (0, true) };
     let mut bytes = 0;
@@ -39,16 +39,16 @@ fn take(page: &mut LogPage, record: &Record, from: Index, limit: usize) -> (usiz
             return (bytes, false);
         }
         let json = serde_json::value::to_raw_value(&ExternalEvent { index, at: record.at, event: raw(event) });
-        let json = json.expect("an event is plain data");
+        let json = json.expect("events serialize");
         bytes += json.get().len();
         page.lines.push(Line { generation: 0, index, json });
     }
     (bytes, true)
 }
 
-/// What an outside engine said, as it said it. It came in as JSON; anything else is shown as payloads are.
+/// Returns the engine's JSON as it was stored; a payload that is not JSON is returned as payloads are shown elsewhere.
 pub(crate) fn raw(payload: &Payload) -> Box<RawValue> {
     let text = std::str::from_utf8(payload.data()).ok().filter(|_| payload.is_json());
     let raw = text.and_then(|text| RawValue::from_string(text.to_owned()).ok());
-    raw.unwrap_or_else(|| serde_json::value::to_raw_value(payload).expect("a payload is plain data"))
+    raw.unwrap_or_else(|| serde_json::value::to_raw_value(payload).expect("payloads serialize"))
 }

@@ -14,7 +14,7 @@ use crate::http::request::{Request, payload};
 use crate::http::response::json;
 use crate::server::Server;
 
-/// The states a run of an outside engine can be in.
+/// Status of an external run.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Standing {
@@ -74,7 +74,7 @@ struct AppendBody {
     append_id: Option<String>,
 }
 
-/// Sets the state of a run, which is made if it is not there.
+/// Sets the state of an external run; creates the run if it does not exist.
 pub(crate) async fn set_state(mut request: Request) -> Result<Response, Problem> {
     let key = request.key()?;
     let body: SetBody = request.json().await?;
@@ -84,7 +84,7 @@ pub(crate) async fn set_state(mut request: Request) -> Result<Response, Problem>
     write(&request.server, &key, append).await
 }
 
-/// Appends events where the engine believes its log to end, and may set the state with them.
+/// Appends events at the index that the engine expects, optionally with a new state.
 pub(crate) async fn append(mut request: Request) -> Result<Response, Problem> {
     let key = request.key()?;
     let AppendBody { expected_next_index, events, state, append_id } = request.json().await?;

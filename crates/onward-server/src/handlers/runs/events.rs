@@ -37,7 +37,7 @@ pub(crate) async fn events(request: Request) -> Result<Response, Problem> {
         return attach::attach(&request.server, attach).await;
     }
     if until.is_some() {
-        let why = "`until` is for those who accept text/event-stream".to_owned();
+        let why = "`until` needs `Accept: text/event-stream`".to_owned();
         return Err(RequestError::QueryInvalid { why }.into());
     }
     let limit = request.query.limit(LIMIT_DEFAULT, LIMIT_MAX)?;
@@ -56,7 +56,7 @@ fn until(request: &Request) -> Result<Option<Until>, RequestError> {
         None => Ok(None),
         Some("end") => Ok(Some(Until::End)),
         Some("pause") => Ok(Some(Until::Pause)),
-        Some(_) => Err(RequestError::QueryInvalid { why: "`until` is `end` or `pause`".to_owned() }),
+        Some(_) => Err(RequestError::QueryInvalid { why: "`until` must be `end` or `pause`".to_owned() }),
     }
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn wants_stream(headers: &HeaderMap) -> bool {
     accepted.map(|kind| kind.split(';').next().unwrap_or_default().trim()).any(|kind| kind == "text/event-stream")
 }
 
-/// A place that no event of the run had is a mistake in the header, and says nothing about whether there is such a run.
+/// Fails if the run has no such generation: an error in the header, not a missing run.
 async fn expect_generation(runtime: &Runtime, key: &RunKey, at: LogPosition) -> Result<(), Problem> {
     if at.generation <= runtime.read_head(key).await?.generation {
         return Ok(());
@@ -74,7 +74,7 @@ async fn expect_generation(runtime: &Runtime, key: &RunKey, at: LogPosition) -> 
     Err(RequestError::HeaderInvalid { name: "Last-Event-ID", why }.into())
 }
 
-/// Where to go on: behind the event whose id, `GENERATION:INDEX`, the reader saw last.
+/// Returns the position after the event in `Last-Event-ID`, `GENERATION:INDEX`.
 pub(crate) fn last_event_id(headers: &HeaderMap) -> Result<Option<LogPosition>, RequestError> {
     let Some(value) = headers.get("last-event-id") else { return Ok(None) };
     let parse = |text: &str| {
@@ -82,7 +82,7 @@ pub(crate) fn last_event_id(headers: &HeaderMap) -> Result<Option<LogPosition>, 
         let next = index.parse::<u64>().ok()?.checked_add(1)?;
         Some(LogPosition { generation: generation.parse().ok()?, from: Index(next) })
     };
-    let why = || "it is not GENERATION:INDEX as an event of this run had it".to_owned();
+    let why = || "it is not GENERATION:INDEX of an event of this run".to_owned();
     let position = value.to_str().ok().and_then(parse);
     position.map(Some).ok_or_else(|| RequestError::HeaderInvalid { name: "Last-Event-ID", why: why() })
 }

@@ -10,7 +10,7 @@ use crate::http::problem::{Problem, RequestError};
 use crate::http::request::Request;
 use crate::http::response::json;
 
-/// The largest page.
+/// Maximum number of runs on a page.
 const LIMIT_MAX: usize = 1_000;
 
 const STATUSES: [Status; 8] = [
@@ -37,7 +37,7 @@ pub(crate) async fn list(request: Request) -> Result<Response, Problem> {
     Ok(json(StatusCode::OK, &Partly::new(runs, &gaps)))
 }
 
-/// Which runs a query means.
+/// Returns the filter of a query.
 pub(crate) fn filter(request: &Request) -> Result<RunQuery, Problem> {
     let query = &request.query;
     let version = |text: &str| (!text.is_empty()).then(|| Name::new(text)).transpose();
@@ -54,7 +54,7 @@ pub(crate) fn filter(request: &Request) -> Result<RunQuery, Problem> {
     })
 }
 
-/// `GET /v1/versions`.
+/// Handles `GET /v1/versions`.
 pub(crate) async fn versions(request: Request) -> Result<Response, Problem> {
     let counts = request.server.runtime().list_versions(request.namespace.clone()).await?;
     Ok(json(StatusCode::OK, &Versions::from(counts.as_slice())))
@@ -63,6 +63,6 @@ pub(crate) async fn versions(request: Request) -> Result<Response, Problem> {
 pub(crate) fn status(text: &str) -> Result<Status, RequestError> {
     STATUSES.into_iter().find(|status| status.as_str() == text).ok_or_else(|| {
         let known: Vec<&str> = STATUSES.iter().map(|status| status.as_str()).collect();
-        RequestError::QueryInvalid { why: format!("`status` is one of {}", known.join(", ")) }
+        RequestError::QueryInvalid { why: format!("`status` must be one of {}", known.join(", ")) }
     })
 }

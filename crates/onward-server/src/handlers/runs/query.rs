@@ -26,7 +26,7 @@ struct QueryAnswer<'a> {
     outcome: Outcome<'a>,
 }
 
-/// Asks the code; nothing is recorded, so a question that nobody answered in time is just asked again.
+/// Queries the run's code. Nothing is recorded, so a query that timed out can be repeated.
 pub(crate) async fn query(mut request: Request) -> Result<Response, Problem> {
     let key = request.key()?;
     let wait = request.query.wait(WAIT_DEFAULT)?;

@@ -1,4 +1,4 @@
-//! `POST /v1/runs/{id}/retry`, `fork`, `reset`: runs that go on from a copy of a log.
+//! `POST /v1/runs/{id}/retry`, `fork`, `reset`: runs that continue from a copy of a log.
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -42,9 +42,9 @@ enum Children {
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 struct CopyBody {
-    /// The point of a fork.
+    /// Last event to copy, for a fork.
     from: Option<u64>,
-    /// The point of a reset.
+    /// Last event to copy, for a reset.
     to: Option<u64>,
     id: Option<String>,
     generation: Option<u32>,
@@ -78,11 +78,11 @@ pub(crate) async fn reset(mut request: Request) -> Result<Response, Problem> {
     copy(request, body, to, true).await
 }
 
-/// A fork goes on from a point and a reset goes back to one: who mixes them up may mean the other verb.
+/// Refuses `to` in a fork and `from` in a reset: the caller may have confused the two verbs.
 fn only(point: Option<u64>, other: &str, given: Option<u64>) -> Result<Option<u64>, RequestError> {
     match given {
         None => Ok(point),
-        Some(_) => Err(RequestError::JsonInvalid { why: format!("`{other}` belongs to the other one of `fork` and `reset`") }),
+        Some(_) => Err(RequestError::JsonInvalid { why: format!("unknown `{other}`; a fork has `from`, a reset `to`") }),
     }
 }
 

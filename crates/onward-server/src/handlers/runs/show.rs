@@ -18,10 +18,10 @@ pub(crate) async fn show(request: Request) -> Result<Response, Problem> {
     Ok(json(StatusCode::OK, &View::from(&view).with(&hindrances, why_pending)))
 }
 
-/// What keeps tasks of a run that was read from being worked on.
+/// Returns what the tasks of a run are blocked on; nothing if the run was deleted meanwhile.
 pub(crate) async fn hindrances(runtime: &Runtime, key: &RunKey) -> Result<Vec<Hindrance>, Problem> {
     match runtime.hindrances(key).await {
-        Err(error) if error.code() == "run_not_found" => Ok(Vec::new()), // it was deleted since
+        Err(error) if error.code() == "run_not_found" => Ok(Vec::new()), // deleted meanwhile
         found => Ok(found?),
     }
 }

@@ -37,7 +37,7 @@ struct StartBody {
 pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
     let body: StartBody = request.json().await?;
     if let (Some(_), Some(pass)) = (&body.signal, &request.pass) {
-        pass.check_also(Scope::Signal, &request.server).await?; // the run may be there already
+        pass.check_also(Scope::Signal, &request.server).await?; // the run may exist already
     }
     let kind = Name::new(body.kind)?;
     request.caller.bounds.check_kind(&kind)?;
@@ -65,7 +65,7 @@ pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
     let document = StartedRun { run: Run::from(&started.head), created: started.created, signal };
     let mut response = json(status, &document);
     let place: String = form_urlencoded::byte_serialize(id.as_str().as_bytes()).collect();
-    // A form writes a blank as `+`, a path as `%20`.
+    // Form encoding writes a blank as `+`, a path needs `%20`.
     if let Ok(place) = HeaderValue::try_from(format!("/v1/runs/{}", place.replace('+', "%20"))) {
         response.headers_mut().insert(LOCATION, place);
     }

@@ -1,4 +1,4 @@
-//! `GET /v1/runs/{id}/stream`: what is said about a run while it goes on, as pages or as server-sent events.
+//! `GET /v1/runs/{id}/stream`: the stream of a run, as pages or as server-sent events.
 
 mod frame;
 
@@ -19,14 +19,14 @@ use crate::http::response::json;
 use crate::http::sse::{self, NOTHING_NEW, Over, Sink, event};
 use crate::server::Server;
 
-/// The size at which what was read is handed on.
+/// Size at which text is handed to the sink.
 const TEXT_BYTES: usize = 32 * 1024;
 
-/// A part of a stream.
+/// Page of a stream.
 #[derive(Serialize)]
 struct Page {
     frames: Vec<Box<RawValue>>,
-    /// The offset to go on with.
+    /// Offset to continue from.
     next: String,
 }
 
@@ -50,7 +50,7 @@ pub(crate) async fn stream(request: Request) -> Result<Response, Problem> {
         let why = "`wait_ms` is for pages, not for text/event-stream".to_owned();
         return Err(RequestError::QueryInvalid { why }.into());
     }
-    // A run that is not there is an error of the request, and can be told only before the stream begins.
+    // A missing run is an error of the request, which can be reported only before the stream begins.
     server.runtime().read_head(&key).await?;
     let (events, sink) = sse::channel(&server);
     tokio::spawn(Telling { server, key, offset, sink }.run(request.pass));
@@ -61,7 +61,7 @@ fn unusable() -> RequestError {
     RequestError::HeaderInvalid { name: "Last-Event-ID", why: "it is not the id of a frame".to_owned() }
 }
 
-/// A stream for one reader.
+/// Stream for one reader.
 struct Telling {
     server: Server,
     key: RunKey,
@@ -70,7 +70,7 @@ struct Telling {
 }
 
 impl Telling {
-    /// Tells until the run is closed or the reader may not read any more, and says how it ended.
+    /// Sends frames until the run is closed or the credential is no longer valid; sends the error if there is one.
     async fn run(mut self, pass: Option<Pass>) {
         let server = self.server.clone();
         let problem = tokio::select! {
@@ -80,7 +80,7 @@ impl Telling {
             },
             problem = auth::ended(pass.as_ref(), &server) => problem,
         };
-        // A reader that is gone needs no reason.
+        // A reader that is gone needs no error.
         drop(self.sink.send(event("error", &problem.to_json()), None).await);
     }
 

@@ -14,7 +14,7 @@ use crate::http::request::{Request, payload};
 use crate::http::response::json;
 use crate::new_id;
 
-/// How long an answer is waited for where nobody says.
+/// Default time to wait for a result.
 pub(super) const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 
 #[derive(Deserialize)]

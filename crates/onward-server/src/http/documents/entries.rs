@@ -1,11 +1,11 @@
-//! A conversation as programs read it.
+//! JSON documents of conversations.
 
 use onward_core::conversation::{Entry, PendingEntry};
 use onward_core::{Hash, Index, Name, Payload, RunId, Timestamp};
 use onward_runtime::{AppendedEntry, EntryPage};
 use serde::Serialize;
 
-/// A page of a conversation.
+/// Page of a conversation.
 #[derive(Serialize)]
 pub struct Entries<'a> {
     run: &'a RunId,
@@ -54,7 +54,7 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// What became of an entry from outside.
+/// Response to an appended entry.
 #[derive(Serialize)]
 pub struct EntryAnswer<'a> {
     run: &'a RunId,

@@ -1,4 +1,4 @@
-//! Reading a body: its type, its size while it arrives, the time it takes, its depth, and then its shape.
+//! Reading of request bodies: type, size, time limits, nesting depth, parsing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,23 +19,23 @@ use crate::http::limits::JSON_DEPTH_MAX;
 use crate::http::problem::{PLAIN_BYTES, RequestError};
 use crate::server::Server;
 
-/// The size from which the memory of a body is counted, and from which it must keep arriving.
+/// Size from which a body is counted in the memory limit and must keep the minimum rate.
 const LARGE_BYTES: usize = 64 * 1024;
 
-/// How long a large body may take beyond what its size is given by the minimum rate.
+/// Time that a large body may take in addition to its size divided by the minimum rate.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How much of a body that is too large is read and thrown away, so that its sender gets to read the answer.
+/// Maximum number of bytes of a body that is too large which are read and discarded, so that the client reads the response.
 const DRAIN_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// How much of a body is taken, how fast it must arrive, and which memory it is counted in.
+/// Limits of a body: size, time, rate, and the memory that it is counted in.
 pub(crate) struct Rules {
     bytes_max: usize,
     timeout: Duration,
-    /// Bytes in a second that a large body arrives with, at least.
+    /// Minimum rate of a large body in bytes per second.
     rate_min: u64,
     memory: Arc<BodyMemory>,
-    /// The tenant whose part of the memory is used.
+    /// Namespace whose share of the memory is used.
     namespace: Namespace,
 }
 
@@ -52,7 +52,7 @@ impl Rules {
         }
     }
 
-    /// Returns the rules for callers who are authenticated by the body itself: they have a memory of their own (SV1).
+    /// Returns the rules for webhooks, which are authenticated by the body itself and have memory of their own (SV1).
     pub fn of_hooks(server: &Server, namespace: Namespace) -> Rules {
         let limits = server.limits();
         Rules {
@@ -65,10 +65,10 @@ impl Rules {
     }
 }
 
-/// A body on its way.
+/// Body that is being received.
 struct Arriving {
     rules: Rules,
-    /// When it began, later by the time that it has waited for memory.
+    /// Start time, moved by the time that the body waited for memory.
     begun: Instant,
     size: usize,
 }
@@ -78,7 +78,7 @@ impl Arriving {
         self.begun + self.rules.timeout
     }
 
-    /// Returns when the next bytes must be there, and the error if they are not.
+    /// Returns the deadline of the next bytes, and the error if they miss it.
     fn next_deadline(&self) -> (Instant, RequestError) {
         let timeout = (self.deadline(), RequestError::BodyTooSlow { seconds: self.rules.timeout.as_secs() });
         if self.size <= LARGE_BYTES {
@@ -106,7 +106,7 @@ impl Arriving {
 }
 
 impl Request {
-    /// The whole body. Empty if there is none; then its type does not matter.
+    /// Reads the whole body. The content type is not checked if the body is empty.
     pub(super) async fn read_body(&mut self) -> Result<Bytes, RequestError> {
         self.read_body_of("application/json").await
     }
@@ -119,14 +119,14 @@ impl Request {
         Ok(bytes)
     }
 
-    /// The whole body, whatever it is.
+    /// Reads the whole body without checking its type.
     pub(crate) async fn read_bytes(&mut self, rules: Rules) -> Result<Bytes, RequestError> {
         let mut bytes = BytesMut::new();
         let mut arriving = self.arriving(rules).await?;
         while let Some(data) = arriving.next(self).await? {
             let size = bytes.len() + data.len();
             if size > LARGE_BYTES {
-                // Time spent waiting for memory is not the client's.
+                // Time spent waiting for memory does not count against the client.
                 let asked = Instant::now();
                 let Rules { memory, namespace, .. } = &arriving.rules;
                 let share = self.memory.get_or_insert_with(|| memory.share(namespace.clone()));
@@ -139,7 +139,7 @@ impl Request {
         Ok(bytes.freeze())
     }
 
-    /// Reads a body and keeps nothing of it. It takes as long as to read it would have.
+    /// Reads a body and discards it. Takes as long as reading it would.
     pub(crate) async fn pass_over(&mut self, rules: Rules, mut seen: impl FnMut(&[u8])) -> Result<(), RequestError> {
         let mut arriving = self.arriving(rules).await?;
         while let Some(data) = arriving.next(self).await? {
@@ -153,7 +153,7 @@ impl Request {
         let arriving = Arriving { begun: Instant::now(), size: 0, rules };
         let max = arriving.rules.bytes_max;
         if declared > max {
-            // Who asks first has not sent it yet, and need not.
+            // With `Expect: 100-continue` the client has not sent the body yet.
             if !self.headers.contains_key(EXPECT) && declared - max <= DRAIN_BYTES_MAX {
                 self.drain(arriving.deadline()).await;
             }
@@ -172,7 +172,7 @@ impl Request {
         }
     }
 
-    /// The whole body as it is to be kept: any type, but not encoded for the way.
+    /// Reads the whole body to be stored: of any type, but without a content encoding.
     pub(crate) async fn read_plain_bytes(&mut self, rules: Rules) -> Result<Bytes, RequestError> {
         let bytes = self.read_bytes(rules).await?;
         match self.coding() {
@@ -184,7 +184,7 @@ impl Request {
         }
     }
 
-    /// How the body is encoded for the way, if it is.
+    /// Returns the content encoding; `None` for `identity`.
     fn coding(&self) -> Option<String> {
         let coding = self.headers.get(CONTENT_ENCODING).map(|value| String::from_utf8_lossy(value.as_bytes()));
         coding.filter(|coding| !coding.trim().eq_ignore_ascii_case("identity")).map(Into::into)
@@ -196,13 +196,13 @@ impl Request {
         if coding.is_none() && found.as_deref().is_some_and(|found| is_type(found, wanted)) {
             return Ok(());
         }
-        let found = found.as_deref().unwrap_or("nothing");
+        let found = found.as_deref().unwrap_or("untyped");
         let found = coding.map_or(found.to_owned(), |coding| format!("{found} encoded as {coding}"));
         Err(RequestError::ContentTypeUnsupported { wanted, found: found.chars().take(100).collect() })
     }
 }
 
-/// Parses a body like [`parse`]; a large one on a thread where no other request waits for it.
+/// Parses a body like [`parse`]; a large one on a blocking thread, so that other requests do not wait.
 pub(super) async fn parse_aside<T: DeserializeOwned + Send + 'static>(bytes: Bytes) -> Result<T, RequestError> {
     if bytes.len() <= LARGE_BYTES {
         return parse(&bytes);
@@ -210,7 +210,7 @@ pub(super) async fn parse_aside<T: DeserializeOwned + Send + 'static>(bytes: Byt
     aside(move || parse(&bytes)).await
 }
 
-/// Does work that takes long on a thread for that, and goes on with a panic of it.
+/// Runs slow work on a blocking thread; propagates a panic.
 pub(super) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
@@ -218,19 +218,19 @@ pub(super) async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + '
     }
 }
 
-/// An object. Depth first, with a counter and no recursion; only then the parser, which follows the nesting.
+/// Parses an object. Checks the nesting depth first, without recursion, because the parser is recursive.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RequestError> {
     if let Some((line, column)) = onward_runtime::too_deep(bytes, JSON_DEPTH_MAX) {
         return Err(RequestError::JsonTooDeep { max: JSON_DEPTH_MAX, line, column });
     }
-    // A list would be taken for an object, field by field.
+    // serde would accept a list for a struct, field by field.
     if bytes.trim_ascii_start().first() == Some(&b'[') {
-        return Err(RequestError::JsonInvalid { why: "expected an object, and not a list".to_owned() });
+        return Err(RequestError::JsonInvalid { why: "expected an object, not a list".to_owned() });
     }
     serde_json::from_slice(bytes).map_err(|error| RequestError::JsonInvalid { why: in_words(&error.to_string()) })
 }
 
-/// What the parser says, without the names that our code has for things.
+/// Returns the parser's message without the names of our types.
 fn in_words(said: &str) -> String {
     let Some((before, after)) = said.split_once("expected struct ") else { return said.to_owned() };
     let rest = after.trim_start_matches(|character: char| character.is_alphanumeric() || character == '_');

@@ -1,13 +1,14 @@
-//! Memory for request bodies: how many bytes are buffered at a time, and which body may buffer more.
+//! Memory for request bodies: number of buffered bytes, and which bodies may buffer more.
 //!
-//! Owns the count of buffered bytes by namespace. A body is counted by what has arrived of it, never by what it announces, so a client that
-//! stops sending holds no more than it has sent. The limit of a namespace follows what is free: a namespace may hold as much as is left
-//! for the others, so one namespace gets half of the memory, each of two a third, and there is always something left for the next one.
+//! Owns the count of buffered bytes by namespace. A body counts with the bytes that have arrived, not with its declared length,
+//! so a client that stops sending holds no more than it has sent. The limit of a namespace depends on the free memory: a
+//! namespace may hold as much as is free, so one namespace gets half of the memory, each of two a third, and there is always some
+//! left for the next one.
 //!
 //! Invariants:
-//! - BM1: a namespace holds at most as much as it leaves free, but for its oldest body that is still arriving.
+//! - BM1: a namespace holds at most as much as it leaves free, except for its oldest body that is still arriving.
 //! - BM2: at most one body is counted beyond the limit: the oldest of all that are still arriving.
-//! - BM3: of the bodies that are still arriving, at least one need not wait; so bodies do not wait for each other in a circle.
+//! - BM3: of the bodies that are still arriving, at least one can continue, so bodies cannot deadlock.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use onward_core::Namespace;
 use tokio::sync::Notify;
 
-/// The memory that bodies share.
+/// Memory that bodies share.
 pub(crate) struct BodyMemory {
     bytes_max: usize,
     counts: Mutex<Counts>,
@@ -29,17 +30,17 @@ struct Counts {
     namespaces: BTreeMap<Namespace, Held>,
 }
 
-/// What one namespace holds.
+/// Memory that one namespace holds.
 #[derive(Default)]
 struct Held {
     bytes: usize,
-    /// Bodies in memory, complete ones too.
+    /// Number of bodies in memory, complete ones included.
     bodies: usize,
-    /// Bodies that are not complete, by age: the key is the number that a body got when it was first counted.
+    /// Incomplete bodies by age: the key is the number that a body got when it was first counted.
     arriving: BTreeMap<u64, ()>,
 }
 
-/// One body's part of the memory. Dropping it gives the memory back.
+/// One body's share of the memory; released on drop.
 pub(crate) struct BodyShare {
     memory: Arc<BodyMemory>,
     namespace: Namespace,
@@ -52,7 +53,7 @@ impl BodyMemory {
         Arc::new(BodyMemory { bytes_max, counts: Mutex::default(), freed: Notify::new() })
     }
 
-    /// Returns the share of a body that is about to be counted, with nothing in it.
+    /// Returns an empty share for a new body.
     pub fn share(self: &Arc<BodyMemory>, namespace: Namespace) -> BodyShare {
         let mut counts = self.lock();
         counts.last_number += 1;
@@ -70,7 +71,7 @@ impl BodyMemory {
 }
 
 impl Counts {
-    /// Decides whether a body of this number may buffer so many bytes more.
+    /// Returns whether a body may buffer `more` bytes.
     fn may_grow(&self, bytes_max: usize, namespace: &Namespace, number: u64, more: usize) -> bool {
         let free = bytes_max.saturating_sub(self.used);
         let oldest = |held: &Held| held.arriving.keys().next().copied();
@@ -83,13 +84,13 @@ impl Counts {
 }
 
 impl BodyShare {
-    /// Counts up to this size, once there is room for what is more than before.
+    /// Waits until there is room, then counts up to `size` bytes.
     pub async fn grow_to(&mut self, size: usize) {
         let more = size.saturating_sub(self.bytes);
         loop {
             let memory = self.memory.clone();
             let mut freed = std::pin::pin!(memory.freed.notified());
-            // From here on no release is missed.
+            // Enabled before the check, so that no release is missed.
             freed.as_mut().enable();
             if self.try_grow(more) {
                 return;
@@ -111,7 +112,7 @@ impl BodyShare {
         true
     }
 
-    /// The body is complete: it holds its memory and asks for no more.
+    /// Marks the body as complete: it keeps its memory and needs no more.
     pub fn complete(&mut self) {
         let mut counts = self.memory.lock();
         if let Some(held) = counts.namespaces.get_mut(&self.namespace) {
@@ -176,7 +177,7 @@ mod tests {
         assert!(!bodies[1].try_grow(100), "BM1");
         assert!(bodies[0].try_grow(400));
         assert!(!memory.share(namespace("b")).try_grow(101), "100 bytes are free");
-        // Complete, it asks for no more, and the next one is the oldest.
+        // A complete body needs no more, so the next one is the oldest.
         bodies[0].complete();
         assert!(bodies[1].try_grow(100) && !bodies[2].try_grow(1));
         assert!(bodies[1].try_grow(700), "BM2: one body may be counted beyond the limit");
@@ -186,7 +187,7 @@ mod tests {
         assert!(memory.share(namespace("b")).try_grow(500));
     }
 
-    /// Bodies of many sizes come, grow, complete and leave in a random order.
+    /// Bodies of many sizes arrive, grow, complete and are dropped in a random order.
     #[test]
     fn whatever_the_order_memory_is_bounded_and_some_body_can_go_on() {
         let seed = std::env::var("ONWARD_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(rand_seed);
@@ -199,7 +200,7 @@ mod tests {
         const LIMIT: usize = 10_000;
         const BODY_MAX: usize = 1_500;
         let memory = BodyMemory::new(LIMIT);
-        // A share, how much is still to come, and whether the body is complete.
+        // Share, missing bytes, and whether the body is complete.
         let mut bodies: Vec<(BodyShare, usize, bool)> = Vec::new();
         for _ in 0..20_000 {
             if bodies.len() < 40 && below(3) == 0 {

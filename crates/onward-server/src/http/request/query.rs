@@ -1,4 +1,4 @@
-//! The part of the path behind the question mark. What a route does not know is refused: a misspelled filter must not be ignored.
+//! Query parameters. Unknown parameters are refused, so that a misspelled filter is not ignored.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -35,22 +35,22 @@ impl Query {
         self.0.iter().filter(move |(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
-    /// What is given under names that begin with `prefix`, without it.
+    /// Returns the parameters whose names begin with `prefix`, without it.
     pub fn with_prefix<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.0.iter().filter_map(move |(name, value)| Some((name.strip_prefix(prefix)?, value.as_str())))
     }
 
     pub fn number<N: FromStr>(&self, name: &str) -> Result<Option<N>, RequestError> {
-        let parse = |text: &str| text.parse().map_err(|_| invalid(&format!("`{name}` is not a number that fits")));
+        let parse = |text: &str| text.parse().map_err(|_| invalid(&format!("`{name}` is not a valid number")));
         self.get(name).map(parse).transpose()
     }
 
-    /// A page size between 1 and `max`.
+    /// Returns the page size, between 1 and `max`.
     pub fn limit(&self, default: usize, max: usize) -> Result<usize, RequestError> {
         match self.number("limit")? {
             None => Ok(default),
             Some(limit) if (1..=max).contains(&limit) => Ok(limit),
-            Some(_) => Err(invalid(&format!("`limit` is from 1 to {max}"))),
+            Some(_) => Err(invalid(&format!("`limit` must be from 1 to {max}"))),
         }
     }
 
@@ -62,12 +62,12 @@ impl Query {
         self.get(name).map(parse).transpose()
     }
 
-    /// How long to wait for what is asked for.
+    /// Returns the time to wait.
     pub fn wait(&self, default: Duration) -> Result<Duration, RequestError> {
         match self.number("wait_ms")?.map(Duration::from_millis) {
             None => Ok(default),
             Some(wait) if wait <= WAIT_MAX => Ok(wait),
-            Some(_) => Err(invalid(&format!("`wait_ms` is at most {}", WAIT_MAX.as_millis()))),
+            Some(_) => Err(invalid(&format!("`wait_ms` must be at most {}", WAIT_MAX.as_millis()))),
         }
     }
 }
@@ -80,12 +80,12 @@ fn unknown(name: &str, known: &[Parameter]) -> RequestError {
     let name: String = name.chars().take(100).collect();
     let known: Vec<String> = known.iter().map(|parameter| format!("`{}`", parameter.name)).collect();
     match known.is_empty() {
-        true => invalid(&format!("`{name}` is unknown: there are no parameters here")),
+        true => invalid(&format!("`{name}` is unknown: this route has no parameters")),
         false => invalid(&format!("`{name}` is unknown; known are {}", known.join(", "))),
     }
 }
 
-/// Whether the text has the shape of a time; its numbers are then small enough to be computed with.
+/// Returns whether the text has the form of a time; its numbers are then small enough for arithmetic.
 fn is_time(text: &str) -> bool {
     let shape = b"0000-00-00T00:00:00";
     let fits = |(byte, wanted): (&u8, &u8)| if *wanted == b'0' { byte.is_ascii_digit() } else { byte == wanted };

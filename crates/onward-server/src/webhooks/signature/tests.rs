@@ -70,7 +70,7 @@ fn a_standard_webhook_is_believed() {
     assert_eq!(verify(&hook, &signed, NOW), Some(id.to_owned()));
 }
 
-/// S31: replayed later, altered, unsigned, signed by somebody else.
+/// S31: replayed later, altered, unsigned, signed with another secret.
 #[test]
 fn what_is_not_signed_in_time_by_the_secret_is_not_believed() {
     let entry = hook(Format::Standard, &[(SECRET, None)]);

@@ -1,4 +1,4 @@
-//! What a worker asks of its session, frame by frame.
+//! Handling of a worker's frames.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use onward_wire::worker::{Said, ServerFrame, WorkerFrame};
 use super::{Ending, PAGE, Session};
 use crate::grpc::problem::of_store;
 
-/// Behind so many bytes of payloads a page of a log ends.
+/// Payload size after which a page of a log ends.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 impl Session {
-    /// Does what one frame asks for. Answers come later, in any order.
+    /// Handles one frame. Replies are sent later, in any order.
     pub(super) fn handle(self: &Arc<Session>, frame: WorkerFrame) {
         if let Some((run, request)) = about(&frame)
             && run.namespace != self.namespace
@@ -28,7 +28,7 @@ impl Session {
             return;
         }
         match frame {
-            WorkerFrame::Hello(_) | WorkerFrame::Credit(_) => {} // taken by the connection
+            WorkerFrame::Hello(_) | WorkerFrame::Credit(_) => {} // handled by the connection
             WorkerFrame::Heartbeat(wire::Heartbeat { request }) => {
                 if request != 0 {
                     self.reply(request, Ok(Said::Done(wire::Done {})));
@@ -37,7 +37,7 @@ impl Session {
             WorkerFrame::Commit(wire::CommitRun { request, commit }) => self.commit(request, commit),
             WorkerFrame::Release(wire::ReleaseRun { request, run, epoch }) => {
                 if self.check(&run, epoch).is_err() {
-                    return self.reply(request, Ok(Said::Done(wire::Done {}))); // lost already, which is no error
+                    return self.reply(request, Ok(Said::Done(wire::Done {}))); // lost already, which is not an error
                 }
                 let released = Link::release(&self.port, run.clone(), epoch);
                 self.answer(request, async move {
@@ -65,7 +65,7 @@ impl Session {
                 let (session, ends) = (self.clone(), report.ends());
                 let is_known = self.lock().holds_task(&task, claim);
                 self.answer(request, async move {
-                    // Its hello may not be settled yet.
+                    // The task may be part of a hello that is still being processed.
                     if !is_known {
                         match session.adopt(&task, claim).await? {
                             Adoption::Adopted => {}
@@ -86,7 +86,7 @@ impl Session {
             WorkerFrame::Answer(wire::Answer { question, answer, is_passed_on }) => {
                 let asked = self.lock().questions.remove(&question);
                 if let Some(question) = asked.filter(|_| !is_passed_on) {
-                    drop(question.answer.send(answer)); // who asked may have gone
+                    drop(question.answer.send(answer)); // the caller may be gone
                 }
             }
             WorkerFrame::Emit(wire::Emit { run, name, value }) => {
@@ -94,14 +94,14 @@ impl Session {
                     Link::emit(&self.port, &run, Emitted { name, value }); // Q2
                 }
             }
-            // Which of a task's attempts is heard is decided where they are put together.
+            // The stream decides which attempt of a task is shown.
             WorkerFrame::Speak(speech) if self.lock().holds_task(&speech.task, speech.claim) => {
                 drop(Link::speak(&self.port, speech));
             }
             WorkerFrame::Speak(speech) => {
                 let session = self.clone();
                 tokio::spawn(async move {
-                    // Its hello may not be settled yet.
+                    // The task may be part of a hello that is still being processed.
                     if session.adopt(&speech.task, speech.claim).await.is_ok_and(|adoption| adoption == Adoption::Adopted) {
                         drop(Link::speak(&session.port, speech));
                     }
@@ -127,7 +127,8 @@ impl Session {
                 Ok((Said::Committed(committed), committed.status.is_closed().then_some((key, epoch))))
             });
         }
-        // Perhaps the answer to the run's last commit was lost. A closed run takes nothing, but knows what it took (V3).
+        // The reply to the run's last commit may have been lost. A closed run accepts no commit, but returns the reply to a
+        // repeat (V3).
         let session = self.clone();
         self.answer(request, async move {
             let head = session.runtime().store().read_run(key.clone(), Some(generation)).await?;
@@ -142,7 +143,7 @@ impl Session {
         self.lock().runs.get(run) == Some(&epoch)
     }
 
-    /// Whether this worker was given the run under this epoch (Q2).
+    /// Fails unless the worker was given the run under this epoch (Q2).
     fn check(&self, run: &RunKey, epoch: Epoch) -> Result<(), onward_wire::Problem> {
         if self.holds(run, epoch) {
             return Ok(());
@@ -150,7 +151,7 @@ impl Session {
         Err(of_store(&fenced(run.clone(), epoch)))
     }
 
-    /// Answers when `work` is done; a run that it names is then no longer the worker's.
+    /// Replies when `work` is done; a run that its result names no longer belongs to the worker.
     fn answer(
         self: &Arc<Session>,
         request: u64,
@@ -178,7 +179,7 @@ impl Session {
     }
 }
 
-/// The run that a frame is about, and the request that waits for an answer.
+/// Returns the run that a frame is about, and the request that expects a reply.
 fn about(frame: &WorkerFrame) -> Option<(&RunKey, Option<u64>)> {
     match frame {
         WorkerFrame::Commit(frame) => Some((&frame.commit.key, Some(frame.request))),

@@ -11,18 +11,18 @@ use super::{Ending, Session, State};
 use crate::auth::Caller;
 use crate::http::problem::RequestError;
 
-/// How many frames travel in one message, and how many bytes of payloads before it is full.
+/// Maximum number of frames in one message, and the payload size in bytes at which it is full.
 const FRAMES_MAX: usize = 512;
 const FRAMES_BYTES: usize = 4 * 1024 * 1024;
 
-/// Dropped, the session waits for the next one.
+/// Connection; when it is dropped, the session waits for the next one.
 pub(crate) struct Connection {
     pub(super) session: Arc<Session>,
     pub(super) number: u64,
 }
 
 impl Connection {
-    /// Takes one frame of the worker, unless a later connection is served by now (Q3).
+    /// Handles one frame of the worker, unless a later connection is served (Q3).
     pub fn handle(&self, frame: WorkerFrame) {
         let session = &self.session;
         let mut state = session.lock();
@@ -41,7 +41,7 @@ impl Connection {
         session.handle(frame);
     }
 
-    /// What there is for the worker; `None` when the connection is over: a later one is served, or the session has ended.
+    /// Returns the next frames for the worker; `None` if a later connection is served or the session has ended.
     pub async fn next(&self) -> Option<Vec<ServerFrame>> {
         loop {
             let came = self.session.outgoing.notified();
@@ -63,7 +63,7 @@ impl Connection {
         }
     }
 
-    /// The worker may not go on: its session ends.
+    /// Ends the session.
     pub async fn end(&self) {
         self.session.end(Ending::Stopped).await;
         self.session.finish();
@@ -73,13 +73,13 @@ impl Connection {
         self.session.check_owner(caller, worker)
     }
 
-    /// Whether the session has ended or a later connection is served.
+    /// Returns whether the session has ended or a later connection is served.
     pub fn is_over(&self) -> bool {
         let state = self.session.lock();
         state.finished || state.served != Some(self.number)
     }
 
-    /// Returns when the connection is over, also while its worker reads nothing.
+    /// Returns when the connection is over, even if its worker reads nothing.
     pub async fn over(&self) {
         loop {
             let changed = self.session.served_changed.notified();
@@ -109,7 +109,7 @@ impl State {
         self.outgoing.push_back(frame);
     }
 
-    /// As many frames as fit into one message, one at least.
+    /// Returns as many frames as fit into one message, at least one.
     fn next_message(&mut self) -> Vec<ServerFrame> {
         let (mut frames, mut bytes) = (Vec::new(), 0);
         while frames.len() < FRAMES_MAX
@@ -128,7 +128,7 @@ impl State {
     }
 }
 
-/// The bytes of a frame's payloads.
+/// Returns the size of a frame's payloads in bytes.
 fn weigh(frame: &ServerFrame) -> usize {
     let of_records = |records: &[Record]| payloads::weigh(records.iter().flat_map(|record| &record.events));
     match frame {

@@ -1,4 +1,4 @@
-//! What a worker is given: runs, tasks and questions.
+//! Work for a worker: runs, tasks and questions.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,14 +12,14 @@ use onward_wire::worker::ServerFrame;
 use super::{GivenTask, Session, State};
 use crate::workers::inbox::RemoteInbox;
 
-/// How many runs and tasks are claimed at once.
+/// Maximum number of runs or tasks per claim.
 const CLAIM_MAX: usize = 64;
 
-/// A log of more records or bytes than this is not sent with its run; the worker reads it in pages.
+/// Maximum size of a log that is sent with its run; the worker reads a larger one in pages.
 const LOG_MAX: usize = 1_000;
 const LOG_BYTES_MAX: usize = 1024 * 1024;
 
-/// Hands runs over as long as there is credit (Q1).
+/// Gives runs to the worker as long as there is credit (Q1).
 pub(super) async fn give_runs(session: Weak<Session>) {
     while let Some(session) = session.upgrade().filter(|session| !session.is_over()) {
         let credit = session.credit(|state| state.run_credit).await;
@@ -58,7 +58,7 @@ pub(super) async fn give_questions(session: Weak<Session>) {
 }
 
 impl Session {
-    /// Waits for credit, a second at most.
+    /// Waits for credit, at most a second.
     async fn credit(&self, of: impl Fn(&State) -> u32) -> u32 {
         let came = self.credit_came.notified();
         let mut came = std::pin::pin!(came);
@@ -71,12 +71,12 @@ impl Session {
         of(&self.lock())
     }
 
-    /// The run is the worker's and on its way to it in one step, so that no hello comes in between. Nobody there: it goes back.
+    /// Records the run and queues it in one step, so that no hello comes in between. Releases the run if there is no connection.
     async fn give_run(self: &Arc<Session>, claimed: ClaimedRun) {
         self.give_claimed(claimed, 1).await;
     }
 
-    /// A run that the worker has asked for by name: no credit is used up.
+    /// Gives a run that the worker claimed by id; uses no credit.
     pub async fn give_asked(self: &Arc<Session>, claimed: ClaimedRun) {
         self.give_claimed(claimed, 0).await;
     }
@@ -97,7 +97,7 @@ impl Session {
             drop(self.port.release(&run, epoch).await);
             return;
         }
-        // First the run, then what came for it since.
+        // The inbox is opened after the run is queued, so that inputs follow it.
         let inbox = RemoteInbox { session: Arc::downgrade(self), run: run.clone(), epoch };
         self.port.open_inbox(&run, epoch, Arc::new(inbox));
     }
@@ -113,7 +113,7 @@ impl Session {
             ServerFrame::Task(wire::TaskOffer { task, number })
         });
         if let Some(before) = before {
-            // Its attempt timed out, and this worker got the next one too.
+            // Its attempt timed out, and this worker got the next one, too.
             self.push(ServerFrame::TaskOver(wire::TaskOver { task: id.clone(), claim: before.claim }));
         }
         if !given {
@@ -123,12 +123,13 @@ impl Session {
         self.watch_task(id, claim);
     }
 
-    /// Tells the worker when the attempt is over for others.
+    /// Notifies the worker when the attempt has ended otherwise.
     pub(super) fn watch_task(self: &Arc<Session>, task: TaskId, claim: u64) {
         let session = self.clone();
         tokio::spawn(async move {
             session.port.task_over(&task, claim).await;
-            // One that is being taken up again was with another session meanwhile: the adoption tells whether it is over (K10).
+            // A task that is being adopted again was with another session meanwhile; the adoption decides whether it is over
+            // (K10).
             let is_doubtful = session.lock().doubtful.contains(&(task.clone(), claim));
             if session.forget_task(&task, claim) && !is_doubtful {
                 session.push(ServerFrame::TaskOver(wire::TaskOver { task, claim }));
@@ -136,7 +137,7 @@ impl Session {
         });
     }
 
-    /// Notes what is given and puts it on its way, unless nobody is there to take it.
+    /// Records what is given and queues its frame; returns false if there is no connection.
     fn give(&self, note: impl FnOnce(&mut State) -> ServerFrame) -> bool {
         let mut state = self.lock();
         if state.served.is_none() || state.over {

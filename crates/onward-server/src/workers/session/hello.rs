@@ -1,4 +1,4 @@
-//! A worker comes, or comes back.
+//! Connecting and reconnecting of a worker.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,33 +12,33 @@ use onward_wire::worker::ServerFrame;
 
 use super::{Connection, GivenTask, PAGE, Session, State, is_same_owner, known_as};
 
-/// Why a hello was not taken.
+/// Reason why a hello was refused.
 pub(crate) enum NotServed {
     /// The session is over.
     Over,
-    /// A later hello has come already.
+    /// There was a later hello.
     Overtaken,
 }
 
-/// What a hello shows about the connection before it.
+/// Differences between a hello and the session.
 struct Compared {
-    /// What the store calls the worker in the session that it had before, if it names one.
+    /// Store id of the worker in the previous session that the hello names.
     before: Option<WorkerId>,
-    /// Held by both: the worker may have missed inputs.
+    /// Runs that both have: the worker may have missed inputs.
     both: Vec<wire::HeldRun>,
-    /// Sent to a connection that did not get them through.
+    /// Runs and tasks that were sent and did not arrive at the worker.
     unheard_runs: HashMap<RunKey, Epoch>,
     unheard_tasks: BTreeSet<(TaskId, u64)>,
-    /// Those of them that are known not to have started (V7).
+    /// Those of the tasks that cannot have started (V7).
     not_started: BTreeSet<(TaskId, u64)>,
-    /// Held by the worker alone: given to it by a server that is gone, or taken from it since. Also tasks of this session if the worker
-    /// was at another server in between, which may have taken them up (K10).
+    /// Runs and tasks that only the worker has: given by a server that is gone, or lost since. Also tasks of this session if the
+    /// worker was at another server in between, which may have adopted them (K10).
     doubtful_runs: Vec<(RunKey, Epoch)>,
     doubtful_tasks: Vec<wire::HeldTask>,
 }
 
 impl Session {
-    /// Tells the worker what it has lost, and brings what it holds up to date.
+    /// Opens a connection, reports what the worker has lost, and sends the inputs that it has missed.
     pub fn connect(self: &Arc<Session>, hello: &wire::Hello) -> Result<Connection, NotServed> {
         let mut state = self.lock();
         if state.over {
@@ -50,8 +50,8 @@ impl Session {
         self.port.heard();
         state.connections += 1;
         let number = state.connections;
-        // What waited for an earlier connection may have been sent or not: the worker says where it stands. Questions that were sent
-        // to it are asked once more.
+        // Frames for an earlier connection may or may not have arrived; the hello shows it. Questions that were sent to it are
+        // sent again.
         state.cut_off();
         (state.served, state.counted) = (Some(number), hello.connection);
         self.port.set_present(true);
@@ -96,14 +96,15 @@ impl Session {
             drop(self.port.release(&run, epoch).await);
         }
         for (task, claim) in compared.unheard_tasks {
-            // One of an earlier session is only reported if it was this worker's (Q9).
+            // A task of an earlier session is reported only if it was this worker's (Q9).
             let is_own = self.forget_task(&task, claim)
                 || (self.adopt(&task, claim).await.is_ok_and(|adoption| adoption == Adoption::Adopted)
                     && self.forget_task(&task, claim));
             if !is_own {
                 continue;
             }
-            // One that has arrived may have begun: the worker stopped it without a report, and the ledger keeps it as unknown (LG1).
+            // A task that has arrived may have begun. The worker stopped it without a report, so its cost is recorded as unknown
+            // (LG1).
             drop(match compared.not_started.contains(&(task.clone(), claim)) {
                 true => self.port.give_back_task(task, claim).await,
                 false => self.port.report_for_worker(task, claim, TaskReport::Interrupted).await,
@@ -111,8 +112,8 @@ impl Session {
         }
     }
 
-    /// Releases the runs that the store still has with an earlier session of this worker, so that another worker gets them at once.
-    /// The worker names the session, and only one of its own credential has the leases (Q9).
+    /// Releases the runs that the store still has with an earlier session of this worker, so that another worker gets them at
+    /// once. The worker names the session, and its id includes the credential (Q9).
     async fn release_doubtful(&self, before: Option<WorkerId>, doubtful: Vec<(RunKey, Epoch)>) {
         let Some(before) = before.filter(|_| !doubtful.is_empty()) else { return };
         let store = self.runtime().store();
@@ -122,10 +123,10 @@ impl Session {
         }
     }
 
-    /// Takes up a task that a server before gave to this worker, if the store still has it so (Q7).
+    /// Adopts a task that an earlier server gave to this worker, if the store still has it so (Q7).
     pub(super) async fn adopt(self: &Arc<Session>, task: &TaskId, claim: u64) -> Result<Adoption, StoreError> {
         let adoption = self.port.adopt_task(task, claim, |holder| is_same_owner(holder, self.port.id())).await?;
-        // Also one that this session offered is the worker's beyond doubt now.
+        // A task that this session offered is certainly with the worker now, too.
         let given = GivenTask { claim, offer: 0 };
         if adoption == Adoption::Adopted
             && self.lock().tasks.insert(task.clone(), given).is_none_or(|before| before.claim != claim)
@@ -135,7 +136,8 @@ impl Session {
         Ok(adoption)
     }
 
-    /// Sends the inputs that the worker has not seen. If they cannot be read the run is given up: the worker would wait for ever.
+    /// Sends the inputs that the worker has missed. Releases the run if they cannot be read, because the worker would wait for
+    /// ever.
     async fn catch_up(self: &Arc<Session>, held: wire::HeldRun) {
         if self.send_missed(&held).await.is_err() {
             let wire::HeldRun { run, epoch, .. } = held;
@@ -165,11 +167,11 @@ impl Session {
 }
 
 impl State {
-    /// Compares what the worker says it holds with what it was given; what it has lost is put on its way to it.
+    /// Compares what the worker holds with what it was given; queues notices about runs that it has lost.
     fn compare(&mut self, session: u64, hello: &wire::Hello) -> Compared {
         let not_started = self.not_started(session, hello.received.as_ref());
         let given = self.tasks.iter().map(|(task, given)| (task.clone(), given.claim));
-        // What the hello before held may be taken up only in a moment: nobody would work on it, and everybody wait (Q7).
+        // A task of the previous hello may be adopted only after this one; without a worker it would stay claimed (Q7).
         let unheard_tasks = given.chain(std::mem::take(&mut self.doubtful)).collect();
         let unheard_runs = self.runs.clone();
         let (both, doubtful_runs, doubtful_tasks) = Default::default();

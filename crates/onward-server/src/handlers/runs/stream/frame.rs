@@ -1,4 +1,4 @@
-//! A frame of a stream as programs read it: an object with a `type`, flat.
+//! Frames of a stream as JSON: flat objects with a `type`.
 
 use onward_core::stream::{Spoken, StreamFrame, StreamSaid};
 use onward_core::{Payload, Place, RunKey};
@@ -6,12 +6,12 @@ use onward_runtime::CallId;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
-/// The frame as JSON.
+/// Returns the frame as JSON.
 pub(crate) fn document(key: &RunKey, frame: &StreamFrame) -> Box<RawValue> {
     let mut document = said(key, &frame.said);
     document.insert("offset".to_owned(), json!(frame.offset));
     document.insert("at".to_owned(), json!(frame.at));
-    to_raw_value(&document).expect("a frame is plain data")
+    to_raw_value(&document).expect("frames serialize")
 }
 
 fn said(key: &RunKey, said: &StreamSaid) -> Map<String, Value> {
@@ -54,7 +54,7 @@ fn said(key: &RunKey, said: &StreamSaid) -> Map<String, Value> {
     as_object(rest)
 }
 
-/// What a task says, in its own words. Names of ours win over those of the task.
+/// Returns the object that a task emitted, with our fields, which win over fields of the same name.
 fn spoken(key: &RunKey, said: &Spoken) -> Map<String, Value> {
     let mut document = match said.frame.read::<Value>() {
         Ok(Value::Object(object)) if object.get("type").is_some_and(Value::is_string) => object,
@@ -67,7 +67,7 @@ fn spoken(key: &RunKey, said: &Spoken) -> Map<String, Value> {
     document
 }
 
-/// A payload that is not an object with a `type`: as payloads are shown everywhere.
+/// Returns a payload that is not an object with a `type`, in the form that payloads have elsewhere.
 fn shown(payload: &Payload) -> Value {
     json!(payload)
 }
