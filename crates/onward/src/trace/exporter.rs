@@ -104,8 +104,8 @@ impl Sender {
         let wrong = |why: String| Error::ServerUrl { url: url.clone(), why };
         if let Some(protocol) = unsupported {
             return Err(wrong(format!(
-                "OTEL_EXPORTER_OTLP_PROTOCOL is `{protocol}`, but only `grpc` is supported: set the collector's gRPC endpoint, usually \
-                 on port 4317, and set the variable to `grpc`"
+                "OTEL_EXPORTER_OTLP_PROTOCOL is `{protocol}`, but only `grpc` is supported: set the collector's gRPC \
+                 endpoint, usually on port 4317, and the variable to `grpc`"
             )));
         }
         let endpoint = crate::remote::endpoint(&url, &Trust::default())?;
