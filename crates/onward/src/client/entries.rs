@@ -78,7 +78,7 @@ fn entry(content: &(impl Serialize + ?Sized)) -> Result<Payload, Error> {
 }
 
 /// See [`RunHandle::branch`].
-#[must_use = "await it to ask for the branch"]
+#[must_use = "await it to request the branch"]
 pub struct Branch {
     run: RunHandle<()>,
     branch: Result<BranchRun, Error>,

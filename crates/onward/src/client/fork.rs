@@ -11,7 +11,7 @@ use crate::worker::random_u64;
 use crate::{Error, Result};
 
 /// A fork or reset to be started; see [`RunHandle::fork`] and [`RunHandle::reset`].
-#[must_use = "await it to begin the run"]
+#[must_use = "await it to start the run"]
 pub struct Fork<O> {
     original: RunHandle<O>,
     id: Option<String>,

@@ -125,7 +125,7 @@ impl Border {
 
     /// Decodes a payload that was encoded for one of these contexts.
     fn open(&self, payload: &Payload, homes: &[Home]) -> Result<Payload, CodecError> {
-        let (own, others) = homes.split_first().expect("there is a home for everything");
+        let (own, others) = homes.split_first().expect("every payload has a context");
         self.codec.decode(payload, own).or_else(|error| {
             let other = others.iter().find_map(|home| self.codec.decode(payload, home).ok());
             other.ok_or(error)

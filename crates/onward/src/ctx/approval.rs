@@ -24,7 +24,7 @@ impl Ctx {
 }
 
 /// A requested approval, and the future of its decision.
-#[must_use = "the decision comes when the future is awaited"]
+#[must_use = "the decision is received when the future is awaited"]
 pub struct Approval {
     call: Call<Decision>,
 }

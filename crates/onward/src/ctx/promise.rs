@@ -20,7 +20,7 @@ impl Ctx {
 }
 
 /// A created promise, and the future of its result.
-#[must_use = "the answer comes when the future is awaited"]
+#[must_use = "the result is received when the future is awaited"]
 pub struct Promise<T> {
     call: Call<T>,
 }

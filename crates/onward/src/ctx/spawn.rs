@@ -119,7 +119,7 @@ impl<T> fmt::Debug for Spawned<T> {
 }
 
 /// The future of [`Spawned::result`].
-#[must_use = "the result is there when the future is awaited"]
+#[must_use = "the result is received when the future is awaited"]
 pub struct SpawnedResult<T> {
     call: Call<T>,
 }

@@ -57,25 +57,25 @@ impl TaskCtx {
     }
 
     /// Returns the id of the task: the call of the run that scheduled it.
-    #[cfg_attr(not(feature = "agents"), allow(dead_code, reason = "only model calls look at it"))]
+    #[cfg_attr(not(feature = "agents"), allow(dead_code, reason = "only model calls use it"))]
     pub(crate) fn task(&self) -> &TaskId {
         &self.inner.task
     }
 
     /// Returns the cache of agents' conversations.
-    #[cfg_attr(not(feature = "agents"), allow(dead_code, reason = "only model calls look at it"))]
+    #[cfg_attr(not(feature = "agents"), allow(dead_code, reason = "only model calls use it"))]
     pub(crate) fn library(&self) -> &Library {
         &self.inner.library
     }
 
     /// Returns the failure of the previous attempt.
-    #[cfg_attr(not(feature = "agents"), allow(dead_code, reason = "only model calls look at it"))]
+    #[cfg_attr(not(feature = "agents"), allow(dead_code, reason = "only model calls use it"))]
     pub(crate) fn last_failure(&self) -> Option<&Failure> {
         self.inner.last_failure.as_ref()
     }
 
     /// Returns a dependency, if there is one of this type.
-    #[cfg_attr(not(feature = "agents"), allow(dead_code, reason = "only model calls look for one"))]
+    #[cfg_attr(not(feature = "agents"), allow(dead_code, reason = "only model calls use it"))]
     pub(crate) fn find_dep<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         self.inner.deps.get(&TypeId::of::<T>()).cloned().and_then(|dep| dep.downcast::<T>().ok())
     }

@@ -28,7 +28,7 @@ impl Background {
             drop(sender.send(runtime.handle().clone()));
             drop(runtime.block_on(stopped));
         });
-        let handle = receiver.recv().expect("the thread tells its runtime");
+        let handle = receiver.recv().expect("the thread sends the handle of its runtime");
         Background { handle, stop: Some(stop), thread: Some(thread) }
     }
 
