@@ -86,7 +86,7 @@ impl Ctx {
         self.cell.origin.map(|origin| origin.context(run_span(&key)))
     }
 
-    /// Sends a value to current readers of the run's stream. It is not in the log, and replay does not send it again.
+    /// Sends a value to the current listeners of the run (`RunHandle::emitted`). It is not recorded or repeated on replay.
     ///
     /// # Errors
     /// Fails if the value is too large or cannot be written as JSON, on replay, too.
