@@ -1,4 +1,4 @@
-//! A question to a person, with a deadline: decided exactly once, or expired.
+//! An approval with a deadline: decided exactly once, or expired.
 //!
 //! `cargo run --example approval`
 
@@ -23,7 +23,7 @@ async fn pay(cents: u64) -> Result<String> {
     Ok(format!("paid {cents} cents"))
 }
 
-/// The id of the question a run asks; it takes a moment until it is asked.
+/// Waits until the run has requested its approval and returns the id.
 async fn question(run: &RunHandle<String>) -> anyhow::Result<String> {
     loop {
         if let Some(awaited) = run.view().await?.awaiting.first() {

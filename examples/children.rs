@@ -1,4 +1,4 @@
-//! Child workflows: runs of their own, started by a run, whose end is an input of the parent.
+//! Child workflows: runs that another run starts, and whose results are inputs of the parent.
 //!
 //! `cargo run --example children`
 

@@ -1,4 +1,4 @@
-//! A process is killed with SIGKILL in the middle of its second step; the next one goes on from there.
+//! A process is killed with SIGKILL in the middle of its second step; the next process resumes the run.
 //!
 //! `cargo run --example crash-and-resume` starts itself twice over one directory and kills the first process.
 
@@ -30,7 +30,7 @@ async fn book(what: &str, city: &str, slowly: bool) -> Result<String> {
     Ok(format!("{what} to {city}"))
 }
 
-/// What both processes do: open the directory, start the run or find it, wait for its result.
+/// Opens the directory, starts or finds the run, and waits for its result; both processes do the same.
 #[tokio::main]
 async fn work(directory: &Path) -> anyhow::Result<()> {
     let onward = Onward::embedded(directory).register(&TRIP, trip).start().await?;

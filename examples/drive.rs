@@ -1,4 +1,5 @@
-//! A host that lives for a request: no worker in the background. Each request drives one run until it waits or ends.
+//! A host that lives as long as a request, without a worker in the background. Each request drives one run until it waits or
+//! ends.
 //!
 //! `cargo run --example drive`
 
@@ -21,7 +22,7 @@ async fn order(ctx: Ctx, id: String) -> onward::Result<String> {
     Ok(format!("order {id} is paid"))
 }
 
-/// A plain handler: it starts or signals a run, drives it in this process, and answers with how it stands.
+/// Starts or signals a run, drives it in this process, and returns its state.
 async fn handle(onward: &Onward, path: &str, body: &str) -> Result<String, onward::Error> {
     let mut words = path.trim_matches('/').split('/');
     let driven = match (words.next(), words.next(), words.next()) {
@@ -33,20 +34,20 @@ async fn handle(onward: &Onward, path: &str, body: &str) -> Result<String, onwar
             let cents: u64 = body.trim().parse().unwrap_or_default();
             onward.drive(&format!("order-{id}"), Bring::signal_once(&PAYMENT, &cents, "payment")).await?
         }
-        _ => return Ok("there is nothing here".to_owned()),
+        _ => return Ok("not found".to_owned()),
     };
     Ok(match driven {
         Driven::Waiting(view) => {
             let awaited = view.awaiting.first().and_then(|awaited| awaited.name.as_ref());
             format!("waits for {}", awaited.map(ToString::to_string).unwrap_or_default())
         }
-        Driven::Paused(_) => "stands still".to_owned(),
+        Driven::Paused(_) => "paused".to_owned(),
         Driven::Ended(Ok(output)) => output.read::<String>().unwrap_or_default(),
         Driven::Ended(Err(failure)) => format!("failed: {}", failure.message),
     })
 }
 
-/// As little HTTP as will do.
+/// Reads a request and writes a response, with a minimum of HTTP.
 async fn answer(onward: &Onward, stream: &mut TcpStream) -> Result<()> {
     let (reader, mut writer) = stream.split();
     let mut reader = BufReader::new(reader);
@@ -73,7 +74,7 @@ async fn answer(onward: &Onward, stream: &mut TcpStream) -> Result<()> {
     Ok(())
 }
 
-/// The host: answers one request after the other.
+/// Answers one request after the other.
 async fn host(onward: Onward, listener: TcpListener) {
     while let Ok((mut stream, _)) = listener.accept().await {
         if let Err(error) = answer(&onward, &mut stream).await {
@@ -82,7 +83,7 @@ async fn host(onward: Onward, listener: TcpListener) {
     }
 }
 
-/// Somebody who posts to the host.
+/// Posts to the host.
 async fn post(address: SocketAddr, path: &str, body: &str) -> Result<()> {
     let mut stream = TcpStream::connect(address).await?;
     let request = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}", body.len());
@@ -96,7 +97,7 @@ async fn post(address: SocketAddr, path: &str, body: &str) -> Result<()> {
 #[tokio::main]
 async fn main() -> Result<()> {
     let directory = tempfile::tempdir()?;
-    // With `Onward::connect(url)` instead, runs are kept by a server, and there may be many such hosts.
+    // With `Onward::connect(url)` instead, a server stores the runs, and there may be many such hosts.
     let onward = Onward::embedded(directory.path()).register(&ORDER, order).on_demand().start().await?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;

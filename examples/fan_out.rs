@@ -1,4 +1,4 @@
-//! Fan-out: many tasks on a queue and many steps in this process, all at once; results in the order asked for.
+//! Fan-out: many tasks on a queue and many steps in this process, in parallel; results in the order of the calls.
 //!
 //! `cargo run --example fan-out`
 
@@ -10,17 +10,17 @@ const REPORT: Workflow<Vec<String>, Vec<String>> = Workflow::new("report");
 const COUNT: Task<String, usize> = Task::new("count");
 
 async fn report(ctx: Ctx, cities: Vec<String>) -> Result<Vec<String>> {
-    // Tasks: put on a queue with one commit, worked on by any worker that knows the kind, retried by the engine.
+    // Tasks: queued in one commit, executed by any worker that registered the kind, retried by the engine.
     let counts = join_all(cities.iter().map(|city| ctx.task(&COUNT, city).retry(3))).await?;
 
-    // Steps: run here, in this process, at the same time.
+    // Steps: run in this process, in parallel.
     let format = |(city, count)| ctx.step("format", async move || Ok::<_, Failure>(format!("{city}: {count} letters")));
     let lines = join_all(cities.iter().zip(counts).map(format)).await?;
 
-    // What may fail without failing the run: every outcome is kept.
+    // Calls that may fail without failing the run: every result is returned.
     let checks = join_all_settled(cities.iter().map(|city| ctx.step("check", async move || check(city).await))).await;
     let bad = checks.iter().filter(|check| check.is_err()).count();
-    // Prints belong into steps: what stands in the workflow itself happens again on every replay.
+    // Prints belong in steps: code in the workflow itself runs again on every replay.
     ctx.step("tell", async || tell(bad, cities.len()).await).await?;
     Ok(lines)
 }

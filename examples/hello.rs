@@ -13,7 +13,7 @@ async fn greet(ctx: Ctx, name: String) -> Result<String> {
     Ok(greeting)
 }
 
-/// Runs inside a step, so it may do anything: call a service, write a file.
+/// Runs inside a step, so it may do I/O: call a service, write a file.
 async fn compose(name: &str) -> Result<String> {
     Ok(format!("Hello, {name}!"))
 }
@@ -32,7 +32,7 @@ async fn main() -> anyhow::Result<()> {
     println!("started {}", run.id());
     println!("result: {}", run.result().await?);
 
-    // The same id with the same input is the same run: nothing is said again.
+    // The same id with the same input is the same run: no step runs again.
     let again = onward.start(&GREET, "Ada").id("greet-ada").await?;
     println!("once more: {}", again.result().await?);
 

@@ -1,4 +1,4 @@
-//! Compensation: what was done is undone, latest first, when the run fails.
+//! Compensation: completed steps are undone, latest first, when the run fails.
 //!
 //! `cargo run --example saga`
 
@@ -8,7 +8,7 @@ const TRIP: Workflow<String, String> = Workflow::new("trip");
 
 async fn trip(ctx: Ctx, city: String) -> Result<String> {
     let flight = ctx.step("book-flight", async || book("flight", &city).await).await?;
-    // Registered after the booking is recorded: what was not booked is not canceled.
+    // Registered after the booking is recorded, so only real bookings are canceled.
     ctx.on_failure("cancel-flight", move || cancel(flight));
 
     let hotel = ctx.step("book-hotel", async || book("hotel", &city).await).await?;

@@ -1,4 +1,4 @@
-//! Signals: a mailbox per run. Wait for one, look whether one is there, let the first of several win.
+//! Signals: a mailbox per run. Wait for one, poll for one, or let the first of several win.
 //!
 //! `cargo run --example signals`
 
@@ -12,15 +12,15 @@ const REVIEW: Signal<String> = Signal::new("review");
 async fn write(ctx: Ctx, mut topic: String) -> Result<Vec<String>> {
     let mut book = Vec::new();
     loop {
-        // Steering: a look into the mailbox. What was seen is recorded before the next step starts, so a replay sees the same.
+        // Steering: a poll of the mailbox. Its result is recorded before the next step starts, so a replay gets the same.
         for wish in ctx.signal(&STEER).drain()? {
             topic = wish;
         }
         let chapter = ctx.step("write", async || write_chapter(book.len() + 1, &topic).await).await?;
         book.push(chapter);
-        ctx.state().set("chapters", &book.len())?; // can be read from outside while the run waits
+        ctx.state().set("chapters", &book.len())?; // callers can read it while the run waits
 
-        // Whatever stands first in the log wins, now and on every replay.
+        // The lower index in the log wins, now and on every replay.
         let go_on = onward::select! {
             review = ctx.signal(&REVIEW).recv() => review? != "done",
             _ = ctx.sleep(mins(10)) => false,
@@ -51,17 +51,17 @@ async fn main() -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
     let onward = Onward::embedded(directory.path()).register(&WRITE, write).start().await?;
 
-    // With the start, in one write: it is in the mailbox before the code runs.
+    // Sent with the start, in one write: it is in the mailbox before the code runs.
     let run = onward.start(&WRITE, "cats").id("book").signal(&STEER, "dogs").await?;
     let mut log = run.attach(Default::default()).await?;
     wait(&mut log).await?;
     run.signal(&STEER, "birds").await?;
     run.signal(&REVIEW, "more").await?;
     wait(&mut log).await?;
-    // The same id again is the same signal: a webhook may be delivered twice.
+    // A repeat with the same id is the same signal: a webhook may be delivered twice.
     let first = run.signal_once(&REVIEW, "done", "webhook-1").await?;
     let again = run.signal_once(&REVIEW, "done", "webhook-1").await?;
-    println!("same place in the log: {}, repeated: {}", first.index == again.index, again.repeated);
+    println!("same index: {}, repeated: {}", first.index == again.index, again.repeated);
 
     println!("book: {:?}", run.result().await?);
     let view = run.view().await?;

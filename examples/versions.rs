@@ -9,14 +9,14 @@ use onward::prelude::*;
 
 const INVOICE: Workflow<u64, String> = Workflow::new("invoice");
 
-/// As deployed on Monday.
+/// The code as deployed on Monday.
 async fn invoice_v1(ctx: Ctx, net: u64) -> Result<String> {
     let gross = ctx.step("tax", async || add_tax(net, 19).await).await?;
     let _: bool = ctx.signal("approved").recv().await?;
     Ok(format!("v1: {gross}"))
 }
 
-/// The same on Tuesday, with a discount before the tax. A run that is past this point already goes on without it.
+/// The code on Tuesday, with a discount before the tax. A run that has passed this point continues without it.
 async fn invoice_v1_changed(ctx: Ctx, net: u64) -> Result<String> {
     let discount = ctx.version("discount", 1, 2);
     let net = if discount >= 2 { ctx.step("discount", async || Ok::<_, Failure>(net - 10)).await? } else { net };
@@ -25,7 +25,7 @@ async fn invoice_v1_changed(ctx: Ctx, net: u64) -> Result<String> {
     Ok(format!("v1 with discount version {discount}: {gross}"))
 }
 
-/// A rewrite on Wednesday. Runs that began with v1 stay with v1.
+/// A rewrite on Wednesday. Runs that began with v1 stay on v1.
 async fn invoice_v2(ctx: Ctx, net: u64) -> Result<String> {
     let gross = ctx.step("tax-and-discount", async || add_tax(net - 10, 7).await).await?;
     Ok(format!("v2: {gross}"))
@@ -35,7 +35,7 @@ async fn add_tax(net: u64, percent: u64) -> Result<u64> {
     Ok(net * (100 + percent) / 100)
 }
 
-/// Starts a run and waits until it rests: it awaits its signal or has ended.
+/// Starts a run and waits until it awaits its signal or has ended.
 async fn start(onward: &Onward, id: &str) -> anyhow::Result<()> {
     let run = onward.start(&INVOICE, &100u64).id(id).await?;
     let mut view = run.view().await?;
@@ -47,7 +47,7 @@ async fn start(onward: &Onward, id: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Three deployments of one program over one directory.
+/// Deploys the program of one day over the same directory.
 async fn deploy(day: &str, directory: &Path) -> anyhow::Result<Onward> {
     println!("{day}:");
     let builder = Onward::embedded(directory);

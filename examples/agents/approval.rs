@@ -1,4 +1,4 @@
-//! A dangerous tool waits for a person, who is shown exactly what the model wants.
+//! A dangerous tool waits for a person, who sees the exact arguments of the call.
 //!
 //! `cargo run --example agent-approval`
 
@@ -25,7 +25,7 @@ async fn refund(Refund { order, cents }: Refund) -> Result<String> {
 async fn main() -> anyhow::Result<()> {
     let model = model::talker().await?;
     let directory = tempfile::tempdir()?;
-    // Nobody knows whether a payment happened whose worker vanished in the middle: it is not tried again.
+    // If the worker dies during a payment, its outcome is unknown, and it is not tried again.
     let refund = Tool::new("refund", "Pays money back", refund).at_most_once().needs_approval();
     let agent = Agent::new("cashier").model(model.name).tool(refund);
     let builder = Onward::embedded(directory.path()).model(model.name, &model.provider).register_agent(agent);

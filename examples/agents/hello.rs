@@ -1,4 +1,4 @@
-//! The smallest agent: a model, a few words about how to behave, and an answer that is kept.
+//! The smallest agent: a model, a system prompt, and a durable answer.
 //!
 //! `cargo run --example agent-hello`, with `OPENAI_API_KEY` for a real model
 
@@ -19,7 +19,7 @@ async fn main() -> anyhow::Result<()> {
     let outcome = run.result().await?;
     println!("{:?} after {} turn: {}", outcome.stop, outcome.turns, outcome.text);
 
-    // The same id is the same run: nobody asks the model again.
+    // The same id is the same run: the model is not called again.
     let again = onward.start::<AgentOutcome, _>("hello", "Good morning!").id("morning").await?;
     println!("once more: {}", again.result().await?.text);
     onward.shutdown().await;

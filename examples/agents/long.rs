@@ -1,4 +1,4 @@
-//! A long conversation: old entries are summarized before they overflow the model, and nothing is lost.
+//! A long conversation: old entries are summarized before they exceed the model's context, and nothing is lost.
 //!
 //! `cargo run --example agent-long`
 
@@ -20,7 +20,7 @@ async fn main() -> anyhow::Result<()> {
     let onward = builder.start().await?;
     let run = onward.start::<(), _>("listener", "I am counting: 1").id("long").await?;
     for number in 2..=16 {
-        // It answers, and waits for the next word: for a moment here, for weeks elsewhere.
+        // The agent answers and waits for the next message: a moment here, perhaps weeks elsewhere.
         run.until(|view| view.head.generation == number && !view.awaiting.is_empty()).await?;
         run.message(&format!("I am counting: {number}")).await?;
     }
@@ -31,7 +31,7 @@ async fn main() -> anyhow::Result<()> {
     println!("summaries: {}", if said_by("summary") > 0 { "yes" } else { "no" });
     if let Some(request) = model.scripted.as_ref().and_then(|scripted| scripted.requests().pop()) {
         let told = request.body["messages"].as_array().map_or(0, Vec::len);
-        println!("told with the last call: {}", if told < 31 { "less than all of it" } else { "everything" });
+        println!("sent with the last call: {}", if told < 31 { "a part of it" } else { "everything" });
     }
     run.cancel("enough").await?;
     onward.shutdown().await;

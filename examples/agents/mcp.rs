@@ -1,4 +1,4 @@
-//! Tools of an MCP server. Without an argument the example is its own server; any other one is named behind `--`:
+//! Tools of an MCP server. Without arguments the example is its own server; name another one after `--`:
 //!
 //! `cargo run --example agent-mcp`
 //! `cargo run --example agent-mcp -- npx -y @modelcontextprotocol/server-everything`
@@ -24,7 +24,7 @@ async fn main() -> anyhow::Result<()> {
         None => ToolPlace::program(&own, ["serve"]),
     };
     let model = model::talker().await?;
-    // Nobody knows what the tools of a stranger do; `echo` certainly does nothing.
+    // The effects of another server's tools are unknown; `echo` has none.
     let harmless = |tool: onward::agent::Tool| Some(if tool.name() == "echo" { tool.pure() } else { tool });
     let tools = Tools::new().with_mcp(SourceSettings::new(place), harmless).await?;
     println!("the server has echo: {}", tools.names().any(|name| name == "echo"));
@@ -38,7 +38,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The smallest MCP server: one tool, line by line over the pipes.
+/// The smallest MCP server: one tool, line by line over stdin and stdout.
 fn serve() -> anyhow::Result<()> {
     for line in std::io::stdin().lock().lines() {
         let request: Value = serde_json::from_str(&line?)?;

@@ -1,4 +1,4 @@
-//! The model that the examples talk with: OpenAI's if there is a key, and otherwise one that answers by script.
+//! The model of the examples: OpenAI's if there is a key, otherwise a scripted one.
 
 use onward::agent::{Key, Provider};
 use onward_llm_scripted::ScriptedModel;
@@ -7,7 +7,7 @@ pub struct Talker {
     pub name: &'static str,
     pub provider: Provider,
     /// Lives as long as the example.
-    #[allow(dead_code, reason = "few examples tell it what to say")]
+    #[allow(dead_code, reason = "few examples script its answers")]
     pub scripted: Option<ScriptedModel>,
 }
 

@@ -1,4 +1,4 @@
-//! Several agents: one that asks, and others that look things up at the same time, all of them within one budget.
+//! Several agents: an editor, and researchers that work in parallel, all within one budget.
 //!
 //! `cargo run --example agent-research`
 
@@ -21,11 +21,11 @@ async fn library(Topic { topic }: Topic) -> Result<String> {
 
 struct Name(&'static str);
 
-/// Sends a researcher out for each topic, and writes a report of what they bring. A researcher that fails is a gap in the report.
+/// Starts a researcher for each topic and writes a report of their results. A failed researcher is a gap in the report.
 async fn editor(ctx: AgentCtx, topics: Vec<String>) -> Result<String> {
     ctx.turns((), async |()| {
         let ask = |topic: &String| format!(r#"Ask the library {{"topic": "{topic}"}}"#);
-        // As much for each of them as for the report; what they leave comes back.
+        // An equal share for each researcher and for the report; unspent tokens return.
         let share = ctx.budget_left().tokens.map(|left| left / (topics.len() as u64 + 1));
         let slice = Budget { tokens: share, ..Budget::default() };
         let researchers = topics.iter().map(|topic| ctx.child::<AgentOutcome>("researcher", &ask(topic)).budget(slice));

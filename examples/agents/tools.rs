@@ -1,4 +1,4 @@
-//! An agent of one's own, turn by turn, with tools that are typed functions.
+//! An agent function of one's own, turn by turn, with tools that are typed functions.
 //!
 //! `cargo run --example agent-tools`
 
@@ -10,7 +10,7 @@ use onward::prelude::*;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// What the model has to say to ask for the weather. The comments go along.
+/// The arguments of the tool `weather`. The model receives these comments.
 #[derive(Deserialize, JsonSchema)]
 struct Where {
     /// A city, without its country.
@@ -25,7 +25,7 @@ async fn weather(Where { city }: Where) -> Result<String> {
 async fn assistant(ctx: AgentCtx, question: String) -> Result<String> {
     ctx.append(Role::User, &question).await?;
     let tools = ctx.dep::<Tools>();
-    // Every turn ends in a checkpoint. After a crash the function begins again, finds what it did, and goes on with the open turn.
+    // Every turn ends in a checkpoint. After a crash the function starts again, is replayed, and continues in the open turn.
     ctx.turns((), async |()| {
         let reply = ctx.llm(ctx.dep::<Name>().0).tools(&tools).await?;
         ctx.append(Role::Assistant, &reply).await?;
@@ -40,7 +40,7 @@ async fn assistant(ctx: AgentCtx, question: String) -> Result<String> {
     .await
 }
 
-/// What the model is called here.
+/// The name of the model.
 struct Name(&'static str);
 
 #[tokio::main]

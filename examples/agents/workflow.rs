@@ -14,7 +14,7 @@ struct Order {
     item: String,
 }
 
-/// Strict, for money: an order is charged once, whatever the agent says.
+/// Charges an order once, whatever the agent does: a workflow is replayed strictly.
 async fn order(ctx: Ctx, order: Order) -> Result<String> {
     let receipt = ctx.step("charge", async || charge(&order.item).await).await?;
     Ok(format!("ordered {}: {receipt}", order.item))
@@ -25,7 +25,7 @@ async fn charge(item: &str) -> Result<String> {
     Ok("paid 12.50".to_owned())
 }
 
-/// The workflow that has the agent inside: it hears a wish, has it fulfilled, and files what came of it.
+/// Runs an agent as a child and files its result.
 async fn wish(ctx: Ctx, wish: String) -> Result<String> {
     let outcome: AgentOutcome = ctx.child("shopper", &wish).await?;
     ctx.step("file", async || file(&outcome).await).await
@@ -39,7 +39,7 @@ async fn file(outcome: &AgentOutcome) -> Result<String> {
 async fn main() -> anyhow::Result<()> {
     let model = model::talker().await?;
     let directory = tempfile::tempdir()?;
-    // Each call is a run of its own, however long that takes.
+    // Each call starts a child run, which may take as long as it needs.
     let buy = Tool::workflow::<Order>("place_order", "Orders something", "order");
     let onward = Onward::embedded(directory.path())
         .model(model.name, &model.provider)

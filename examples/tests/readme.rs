@@ -1,10 +1,10 @@
-//! The program on the first page runs, and does what its comments say.
+//! The program in README.md runs and does what its comments claim.
 
 use std::time::Duration;
 
 use onward::testing::Script;
 
-// Its `main` is compiled only: it waits for a person and for twelve hours, which are scripted here.
+// Its `main` is only compiled: it waits for a person and for twelve hours, which are scripted here.
 include!("readme/ten_lines.rs");
 
 fn teapot() -> Script {

@@ -1,8 +1,8 @@
-//! Recorded runs held against the code of this program, before it is deployed.
+//! Replay of recorded runs with the code of this program, before it is deployed.
 //!
-//! `onward check -- PROGRAM` starts the program with `ONWARD_CHECK` naming a folder. [`crate::Builder::start`] then opens no directory
-//! and no connection: it replays every log of `runs.jsonl` there, writes a verdict on each to `verdicts.jsonl`, and fails with
-//! `only_checked`. No step runs, and nothing is recorded.
+//! `onward check -- PROGRAM` starts the program with `ONWARD_CHECK` set to a folder. [`crate::Builder::start`] then opens no
+//! directory and no connection. It replays every log of `runs.jsonl` in that folder, writes one verdict per run to
+//! `verdicts.jsonl`, and fails with `only_checked`. No step runs, and nothing is recorded.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -19,11 +19,11 @@ use crate::host::code::Shared;
 use crate::host::replay::{Earlier, Logs, replay_log};
 use crate::registry::Registry;
 
-/// The variable that names the folder.
+/// The environment variable with the path of the folder.
 pub const FOLDER: &str = "ONWARD_CHECK";
-/// The file of runs, one [`RunToCheck`] a line.
+/// The file of runs, one [`RunToCheck`] per line.
 pub const RUNS: &str = "runs.jsonl";
-/// The file of verdicts, one [`Verdict`] a line, in the same order.
+/// The file of verdicts, one [`Verdict`] per line, in the order of the runs.
 pub const VERDICTS: &str = "verdicts.jsonl";
 
 /// A run with its log.
@@ -34,18 +34,18 @@ pub struct RunToCheck {
     pub version: Option<Name>,
     pub generation: u32,
     pub records: Vec<Record>,
-    /// The log of what an agent did before its turns, if `records` are those of a turn.
+    /// The log of an agent's prelude (the code before its first turn), if `records` are those of a turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub prelude: Vec<Record>,
-    /// Whose log `prelude` is, if `run` was forked from another one at a later turn.
+    /// The run that `prelude` belongs to, if `run` was forked from another run at a later turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prelude_run: Option<RunKey>,
-    /// The logs before `records` in which an agent's conversation is, latest first: its code may read it.
+    /// Earlier logs with the agent's conversation, latest first. The code may read it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<EarlierLog>,
 }
 
-/// The log of an earlier generation, of the run itself or of one that it was forked from.
+/// The log of an earlier generation, of the run itself or of a run that it was forked from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EarlierLog {
     pub run: RunKey,
@@ -53,7 +53,7 @@ pub struct EarlierLog {
     pub records: Vec<Record>,
 }
 
-/// What became of one run.
+/// The result of replaying one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     pub run: RunKey,
@@ -66,24 +66,24 @@ pub struct Verdict {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Found {
-    /// The code asks for what the log says, as far as the log goes.
+    /// The code makes the recorded calls, up to the end of the log.
     Safe,
-    /// The run would be paused, for this reason.
+    /// The code would pause the run, for this reason.
     Pauses(Box<RunPaused>),
-    /// The program does not know this kind; another one may.
+    /// This program has not registered the kind; another program may have.
     NoCode,
-    /// The program knows this kind, but not the version that the run is pinned to.
+    /// This program has registered the kind, but not the version that the run is pinned to.
     NoVersion,
     /// The program's codec cannot read the log, for this reason.
     Unreadable(String),
 }
 
-/// The folder, if the program was started to be checked.
+/// Returns the folder if the program was started by `onward check`.
 pub(crate) fn folder() -> Option<PathBuf> {
     std::env::var_os(FOLDER).filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
 
-/// Writes a verdict on every run of the folder; returns on how many.
+/// Writes a verdict for every run of the folder and returns their number.
 pub(crate) fn check(folder: &Path, registry: &Registry, codec: Option<&Border>) -> Result<u64, Error> {
     let shared = Shared { deps: Arc::new(registry.deps.clone()), ..Shared::default() };
     let unusable = |path: &Path, why: &dyn std::fmt::Display| Error::CheckFailed { why: format!("{}: {why}", path.display()) };
@@ -95,7 +95,7 @@ pub(crate) fn check(folder: &Path, registry: &Registry, codec: Option<&Border>) 
         let line = line.map_err(|error| unusable(&from, &error))?;
         let run: RunToCheck = serde_json::from_str(&line).map_err(|error| unusable(&from, &error))?;
         let verdict = serde_json::to_string(&judge(run, registry, codec, &shared)).map_err(|error| unusable(&to, &error))?;
-        // Line by line, so that whoever waits sees how far it is, and which run it was when the program dies of one.
+        // Flushed line by line: the parent process shows progress, and knows which run crashed the program.
         writeln!(verdicts, "{verdict}").and_then(|()| verdicts.flush()).map_err(|error| unusable(&to, &error))?;
         count += 1;
     }
@@ -114,7 +114,7 @@ fn judge(mut checked: RunToCheck, registry: &Registry, codec: Option<&Border>, s
 fn decode(checked: &mut RunToCheck, codec: Option<&Border>) -> Result<(), CodecError> {
     let Some(border) = codec else { return Ok(()) };
     let prelude_run = checked.prelude_run.as_ref().unwrap_or(&checked.run);
-    // A later log of a fork may have what was made for its original: where it is to branch off.
+    // A later log of a fork can have payloads that were encoded for its original, up to the fork point.
     let prelude = checked.prelude.first().cloned();
     let logs = [(&checked.run, &mut checked.records), (prelude_run, &mut checked.prelude)];
     let earlier = checked.earlier.iter_mut().map(|log| (&log.run, &mut log.records));
@@ -138,7 +138,7 @@ fn replay(checked: &RunToCheck, registry: &Registry, shared: &Shared) -> Found {
     let logs = Logs { prelude: &checked.prelude, records: &checked.records, earlier: &|wish| earlier.read(wish) };
     match replay_log(&checked.run, &handler, logs, shared, false) {
         Ok(_) => Found::Safe,
-        // Without a pause the lease would have been lost, and nobody has one of a log that is only replayed.
+        // A fault without a pause is a lost lease, which cannot happen in a replay without a lease.
         Err(fault) => fault.into_pause().map_or(Found::Safe, |pause| Found::Pauses(Box::new(pause))),
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong for whoever starts and asks runs.
+//! Errors of the client API.
 
 use onward_core::{Failure, NameError};
 use onward_runtime::RuntimeError;
@@ -6,7 +6,7 @@ use onward_store::StoreError;
 
 pub use crate::registry::RegisterError;
 
-/// Why a call on [`crate::Onward`] or a [`crate::RunHandle`] failed.
+/// The error of a call on [`crate::Onward`] or a [`crate::RunHandle`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -20,26 +20,26 @@ pub enum Error {
     RunFailed { run: String, failure: Box<Failure> },
     #[error("run {run} has no query `{name}`")]
     UnknownQuery { run: String, name: String },
-    #[error("the answer of run {run} was a failure: {failure}")]
+    #[error("the query or update handler of run {run} failed: {failure}")]
     AnswerFailed { run: String, failure: Box<Failure> },
     #[error("{what} cannot be converted: {why}")]
     Convert { what: &'static str, why: serde_json::Error },
-    #[error("`{url}` is not the address of a server: {why}")]
+    #[error("`{url}` is not a valid server URL: {why}")]
     ServerUrl { url: String, why: String },
-    #[error("the key is not usable: {why}")]
+    #[error("invalid API key: {why}")]
     KeyInvalid { why: String },
-    #[error("the code was checked against {runs} recorded runs; that is all that was asked for")]
+    #[error("checked the code against {runs} recorded runs and did not start, because `ONWARD_CHECK` is set")]
     OnlyChecked { runs: u64 },
-    #[error("recorded runs could not be held against the code: {why}")]
+    #[error("cannot check recorded runs against the code: {why}")]
     CheckFailed { why: String },
     #[error("the engine was shut down")]
     ShutDown,
-    #[error("the worker's threads could not be started")]
+    #[error("cannot start the worker's threads")]
     Threads(#[source] std::io::Error),
 }
 
 impl Error {
-    /// Stable name; has a page `docs/errors/<code>.md`. Never reused, never renamed.
+    /// Returns the stable error code. Each has a page `docs/errors/<code>.md` and is never renamed or reused.
     pub fn code(&self) -> &'static str {
         match self {
             Error::Runtime(error) => error.code(),
@@ -58,7 +58,7 @@ impl Error {
         }
     }
 
-    /// What to try.
+    /// Returns a hint for the user.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
             Error::Runtime(error) => return error.hint(),
@@ -66,27 +66,27 @@ impl Error {
             Error::UnknownKind { .. } => {
                 "register it on the builder with `.register(&NAME, function)` or `.workflow(\"name\", function)`"
             }
-            Error::UnknownQuery { .. } => "the workflow offers it with `ctx.query(name, ..)` once it has come that far",
-            Error::OnlyChecked { .. } | Error::CheckFailed { .. } => "unset `ONWARD_CHECK` to let the program work",
+            Error::UnknownQuery { .. } => "register the query with `ctx.query(name, ..)` at the start of the workflow",
+            Error::OnlyChecked { .. } | Error::CheckFailed { .. } => "unset `ONWARD_CHECK` to start the program normally",
             Error::RunFailed { .. } => {
-                "`onward run events` shows what led to it; `error.failure()` has its code, causes and details"
+                "look at the log with `onward run events`; `error.failure()` has the code, causes and details"
             }
-            Error::AnswerFailed { .. } => "the run goes on; `error.failure()` has the code and the message of its handler",
+            Error::AnswerFailed { .. } => "read the handler's code and message with `error.failure()`; the run continues",
             Error::Convert { .. } => {
-                "the value must be what the other side reads and writes with serde, as JSON; floats must be finite, and no \
-                 option may hold nothing"
+                "use a value that both sides read and write as JSON with serde; floats must be finite, and \
+                 `Some(None)` and `Some(())` are not allowed"
             }
-            Error::ServerUrl { .. } => "it looks like http://127.0.0.1:7400",
-            Error::KeyInvalid { .. } => "`onward key create` prints a key once; hand it over as it was printed",
+            Error::ServerUrl { .. } => "use a URL like http://127.0.0.1:7400",
+            Error::KeyInvalid { .. } => "copy the whole key as `onward key create` printed it",
             Error::ShutDown => {
-                "the run is kept and goes on when the engine is started again over the same store; what was asked for and not answered \
-                 may have happened"
+                "start the engine again over the same store to continue the run; requests without a response may \
+                 have been executed, so repeat them with the same id"
             }
-            Error::Threads(_) => "the system refused a thread: look at its limits, or ask for fewer with `.threads(..)`",
+            Error::Threads(_) => "raise the system's thread limit, or set fewer with `.threads(..)`",
         })
     }
 
-    /// The failure of the run, when that is what went wrong.
+    /// Returns the failure of the run or of its handler, if the error carries one.
     pub fn failure(&self) -> Option<&Failure> {
         match self {
             Error::RunFailed { failure, .. } | Error::AnswerFailed { failure, .. } => Some(failure),

@@ -1,8 +1,8 @@
-//! Functions that survive crashes.
+//! Durable execution: async functions that survive crashes.
 //!
-//! You write an ordinary async function. Onward records what it did. When the process dies, or the run waits three weeks
-//! for a person, the function goes on from the last thing recorded: what was acknowledged is never lost, what was recorded
-//! is never done again.
+//! A workflow is an ordinary async function. Onward records the results of its steps, tasks, timers and signals in a log. After a
+//! crash, or when a run that waited for weeks is woken, the function resumes from that log. Acknowledged inputs are never lost,
+//! and a step whose result is recorded never runs again.
 
 pub mod agent;
 mod builder;
@@ -19,7 +19,7 @@ mod registry;
 mod remote;
 pub mod task;
 pub mod testing;
-#[cfg_attr(not(feature = "remote"), allow(dead_code, reason = "nobody is told without a network"))]
+#[cfg_attr(not(feature = "remote"), allow(dead_code, reason = "spans are exported only with the feature `remote`"))]
 mod trace;
 mod worker;
 
@@ -58,10 +58,10 @@ pub use task::TaskCtx;
 pub use trace::Otlp;
 pub use worker::ReplayCheck;
 
-/// What workflows, steps and tasks return.
+/// The result type of workflows, steps and tasks.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// Everything a workflow needs.
+/// The imports that workflow code usually needs.
 pub mod prelude {
     pub use crate::ctx::{Attempt, Ctx};
     pub use crate::time::{days, hours, mins, secs};
@@ -69,7 +69,7 @@ pub mod prelude {
     pub use crate::{Failure, Onward, Result, RetryPolicy, Signal, Task, TaskCtx, Workflow, join_all, join_all_settled, race};
 }
 
-/// Spans of time in words.
+/// Short constructors for durations.
 pub mod time {
     use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Names tied to their types, so that worker and caller cannot disagree.
+//! Names with types, so that workers and callers agree at compile time.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -55,12 +55,12 @@ typed_name!(
     Signal<T>
 );
 
-/// Names a workflow whose result is read as `T`: text, or a typed [`Workflow`].
+/// The name of a workflow whose result is read as `T`: text, or a typed [`Workflow`].
 pub trait WorkflowName<T> {
     fn workflow_name(&self) -> &str;
 }
 
-/// Names a task whose result is read as `T`: text, or a typed [`Task`].
+/// The name of a task whose result is read as `T`: text, or a typed [`Task`].
 pub trait TaskName<T> {
     fn task_name(&self) -> &str;
 }
@@ -99,16 +99,16 @@ impl<I, O> TaskName<O> for &Task<I, O> {
     }
 }
 
-/// Names a signal: text, which says nothing of its type, or a typed [`Signal`].
+/// The name of a signal: text, which has no payload type, or a typed [`Signal`].
 pub trait SignalName {
     type Carries;
     fn signal_name(&self) -> &str;
 }
 
-/// A signal whose type is chosen where it is received.
+/// The marker of a signal whose payload type is chosen by the receiving call.
 pub enum AnyType {}
 
-/// A signal that carries a `T`.
+/// The marker of a signal that carries a `T`.
 pub struct Typed<T>(PhantomData<fn() -> T>);
 
 impl<T> SignalName for &Signal<T> {

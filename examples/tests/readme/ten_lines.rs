@@ -13,7 +13,7 @@ async fn order(ctx: Ctx, item: String) -> Result<String> {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let builder = Onward::embedded("./onward-data").workflow("order", order).task("print-label", print_label);
-    let onward = builder.start().await?; // goes on with every run that was left open
+    let onward = builder.start().await?; // resumes all open runs
     let run = onward.start("order", "a teapot").id("order-42").await?; // the same id is the same run
     let label: String = run.result().await?;
     println!("{label}");

@@ -108,7 +108,7 @@ fn a_model_of_the_server_says_that_a_call_is_sealed_and_what_to_do() {
     });
     assert_eq!((failure.code.as_str(), model.scripted.request_count()), ("payload_unreadable", 0));
     assert!(
-        failure.message.contains("sealed with key `2026-11`") && failure.message.contains("onward run retry r"),
+        failure.message.contains("encrypted with key `2026-11`") && failure.message.contains("onward run retry r"),
         "{failure:?}"
     );
 }

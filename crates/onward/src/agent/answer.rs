@@ -1,7 +1,7 @@
-//! The worker's side of a model call: one attempt, with the prompt put together from the conversation.
+//! One attempt of a model call in a worker: the prompt is assembled from the conversation.
 //!
-//! Owns which failure is worth another attempt and when, and what of it goes along to that attempt; the engine waits durably. Must never
-//! try twice by itself.
+//! Owns which failures are retried and when, and what the next attempt inherits; the engine waits durably. Must never retry by
+//! itself.
 
 use std::future::{Future as _, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,29 +33,29 @@ pub(crate) fn handler(model: Model) -> TaskHandler {
     Arc::new(move |ctx, input| {
         let model = model.clone();
         let mut attempt = Box::pin(async move { attempt(&ctx, &model, input).await });
-        // Nobody counts such attempts, and they may have cost: there is no other one.
+        // A panicked attempt is not retried: such attempts are not counted, and they may have cost something.
         Box::pin(poll_fn(move |cx| {
             let polled = catch_unwind(AssertUnwindSafe(|| attempt.as_mut().poll(cx)));
             polled.unwrap_or_else(|panic| {
-                let message = format!("the call of a model panicked: {}", panic_message(&*panic));
+                let message = format!("the model call panicked: {}", panic_message(&*panic));
                 Poll::Ready(Err(Failure::fatal(message).with_code("panicked")))
             })
         }))
     })
 }
 
-/// What goes along from an attempt that failed to the next.
+/// State that a failed attempt passes to the next one.
 #[derive(Default, Serialize, Deserialize)]
 struct SoFar {
     #[serde(flatten)]
     failures: Failures,
-    /// How often the provider did not take the request with something attached: one after the other is left out on trial.
+    /// Number of times that the provider refused the request with attachments. Each refusal omits others on trial.
     #[serde(default, skip_serializing_if = "is_zero")]
     refusals: usize,
-    /// The request was too long, and may not be so without what is attached, and with parts of attached texts.
+    /// The request was too long: the next one has no attachments except texts, which are truncated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_words_only: bool,
-    /// What a message has attached did not come, or not whole, and is waited for no longer.
+    /// A missing or incomplete attachment is no longer waited for.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_late: bool,
 }
@@ -94,7 +94,7 @@ async fn attempt(ctx: &TaskCtx, model: &Model, input: Payload) -> Result<Payload
     }
     prompt::cut(&mut request.messages, cut_at, cut_last_at);
     request.messages.extend(question.map(Message::user));
-    // Whatever becomes of the attempt, the ledger knows of it.
+    // From here on, the ledger has the attempt whatever its outcome.
     ctx.spend(line(model, None, true));
     let mut heard = |delta: Delta| {
         if let Delta::Usage(usage) = &delta {
@@ -114,7 +114,7 @@ async fn attempt(ctx: &TaskCtx, model: &Model, input: Payload) -> Result<Payload
     }
 }
 
-/// What the attempt has cost, as far as the provider has told it.
+/// Returns the cost of the attempt, as far as the provider has reported it.
 fn line(model: &Model, usage: Option<Usage>, is_unknown: bool) -> Spend {
     let Usage { input, cached_read, cached_write, output, reasoning } = usage.unwrap_or_default();
     let cost = model.settings.price.as_ref().map(|price| PicoDollars(price.cost(&usage.unwrap_or_default()).0));
@@ -127,23 +127,23 @@ fn line(model: &Model, usage: Option<Usage>, is_unknown: bool) -> Spend {
     }
 }
 
-/// What the call says. Who calls models for others, as a server does, may not have the key of whoever asks.
+/// Decodes a payload of the call. A process that serves models for others, such as a server, may lack their encryption key.
 fn opened<T: DeserializeOwned>(ctx: &TaskCtx, payload: &Payload) -> Result<T> {
     if let Some(key) = payload.sealed_with() {
         let run = &ctx.task().run.id;
         let message = format!(
-            "the call is sealed with key `{key}`, which the process that calls this model does not have; let a worker that has the key \
-             call models itself, and then `onward run retry {run}`"
+            "the model call is encrypted with key `{key}`, which this process does not have; register the model on a worker that \
+             has the key, then `onward run retry {run}`"
         );
         return Err(Failure::fatal(message).with_code("payload_unreadable"));
     }
-    payload.read().map_err(|error| Failure::fatal(format!("this is no call of a model: {error}")))
+    payload.read().map_err(|error| Failure::fatal(format!("invalid input of a model call: {error}")))
 }
 
-/// What the model is to be told, before anything that is attached is in place and anything is cut.
+/// A request before attachments are loaded and texts are truncated.
 struct Asked {
     request: ModelRequest,
-    /// Comes behind the conversation, whole.
+    /// A question after the conversation, never truncated.
     question: Option<String>,
     cut_at: Option<usize>,
     cut_last_at: Option<usize>,
@@ -167,23 +167,23 @@ async fn asked(ctx: &TaskCtx, provider: &str, prompt: Prompt) -> Result<Asked> {
     Ok(Asked { request: ModelRequest { system, messages: told.messages, ..request }, question, cut_at, cut_last_at })
 }
 
-/// A log that cannot be read now may be readable later; one that is damaged stays so.
+/// Converts a store error. A log that cannot be read now is retryable; a damaged one is not.
 fn unreadable(error: StoreError) -> Failure {
     let retryable = error.consequence() == Consequence::Retry;
     Failure { retryable, ..Failure::new(error.code(), error.to_string()) }
 }
 
-/// What was attached to a request, and what could be left out of the next.
+/// The attachments of a request, and the trials that omit some of them.
 struct Attached<'a> {
     trials: &'a Trials,
     request: &'a ModelRequest,
 }
 
-/// Tells whoever looks, and says whether to try again, and for how long nobody should who has the same key.
+/// Logs the error and returns the failure: whether and when to retry, and for how long the provider key is rate-limited.
 fn failed(ctx: &TaskCtx, model: &Model, so_far: SoFar, attached: &Attached<'_>, error: &CallError) -> Failure {
     let SoFar { mut failures, mut refusals, mut is_words_only, mut is_late } = so_far;
     let mut next = model.provider.retries().after(&mut failures, error);
-    // A conversation must not end over a picture that its provider does not take, nor over one that no summary makes smaller.
+    // An attachment that the provider rejects, or that no summary makes smaller, must not end the conversation.
     let has_attachments = !attached.request.attachments().is_empty();
     match error.cause {
         Cause::BadRequest if has_attachments && attached.trials.after(refusals + 1).is_some() => {
@@ -201,7 +201,7 @@ fn failed(ctx: &TaskCtx, model: &Model, so_far: SoFar, attached: &Attached<'_>, 
         Next::Again { delay } => Some(delay),
         Next::GiveUp => None,
     };
-    // Not what the provider said: it may repeat what it was told. The run's failure has it, for operators.
+    // Without the provider's message, which may repeat the prompt. The run's failure has it, for operators.
     tracing::warn!(
         run = %ctx.task().run,
         model = model.name,
@@ -216,7 +216,8 @@ fn failed(ctx: &TaskCtx, model: &Model, so_far: SoFar, attached: &Attached<'_>, 
         "a model call failed: {}",
         error.cause
     );
-    // Without a word of the provider the others wait as this one does; where it has given up, nobody knows for how long.
+    // Without a time from the provider, other calls with this key wait as long as this one; after the last attempt there is no
+    // such time.
     let limited = error.retry_after().or(next_delay).filter(|_| error.limits_key());
     let message = format!("{error}; {}", error.hint());
     let (failure, details) = match next {
@@ -226,7 +227,7 @@ fn failed(ctx: &TaskCtx, model: &Model, so_far: SoFar, attached: &Attached<'_>, 
         }
         Next::GiveUp => {
             let run = &ctx.task().run;
-            let hint = format!("if the run fails over this, `onward run retry {run}` goes on from here with all that was said");
+            let hint = format!("if this fails the run, continue the conversation with `onward run retry {run}`");
             (Failure::fatal(format!("{message}; {hint}")).with_code(error.code()), details(&failures, error))
         }
     };
@@ -235,7 +236,7 @@ fn failed(ctx: &TaskCtx, model: &Model, so_far: SoFar, attached: &Attached<'_>, 
     details.into_iter().fold(failure, Failure::with_details)
 }
 
-/// What had arrived, for whoever handles it.
+/// Returns the part of the answer that had arrived, as details of the failure.
 fn details(failures: &Failures, error: &CallError) -> Option<Payload> {
     let details = match EmptyModelResponse::after(failures, error) {
         Some(empty) => Payload::json(&empty),

@@ -1,12 +1,13 @@
-//! Where attachments are that messages name by their hash, and how they get into a request.
+//! Loading of attachments that messages refer to by hash.
 //!
-//! Owns how much of them a request may have, and that bytes are those of their hash. Must never read anything but the file of a hash,
-//! whatever a message calls a hash.
+//! Owns the size limit of a request and the check of hashes. Must never read anything but the file of a hash, whatever a message
+//! names as a hash.
 //!
 //! Invariants:
-//! - AM1: a request never has more than a limit of such attachments: what is left over is told instead of shown, the oldest first.
-//! - AM2: what nobody has is told as missing; what cannot be read now is not, because nobody knows whether it is there.
-//! - AM3: bytes that have another SHA-256 than the one they are asked for by are shown to no model.
+//! - AM1: the attachments of a request never exceed a limit; beyond it they are described in text instead, the oldest first.
+//! - AM2: an attachment that does not exist is described as missing; one that cannot be read now is an error, because it may
+//!   exist.
+//! - AM3: bytes whose SHA-256 differs from the requested hash are never sent to a model.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -21,11 +22,11 @@ use onward_core::conversation::names_attachment;
 use onward_llm::{Attachment, Block, CallError, ModelRequest, Source};
 use sha2::{Digest as _, Sha256};
 
-/// Providers take some 30 MB, written as text.
+/// Providers accept about 30 MB, encoded as text.
 const BYTES_MAX: usize = 20 * 1024 * 1024;
 
-/// Where attachments are that messages name by their hash: `{"type": "attachment", "media_type": "image/png", "source": {"hash": "…"}}`. A hash is
-/// the SHA-256 of the bytes, 64 hexadecimal digits in lower case.
+/// The store of attachments that messages refer to by hash: `{"type": "attachment", "media_type": "image/png", "source": {"hash":
+/// "…"}}`. A hash is the SHA-256 of the bytes, 64 hexadecimal digits in lower case.
 #[derive(Clone)]
 pub struct Attachments {
     place: Place,
@@ -48,12 +49,12 @@ enum Found {
 }
 
 impl Attachments {
-    /// Files in a folder, each named as its hash.
+    /// Loads attachments from a folder; each file is named by its hash.
     pub fn folder(folder: impl AsRef<Path>) -> Attachments {
         Attachments { place: Place::Folder(folder.as_ref().to_owned()), bytes_max: BYTES_MAX }
     }
 
-    /// Whatever `find` has for a hash.
+    /// Loads attachments with `find`, by hash.
     pub fn found_by<F, Fut>(find: F) -> Attachments
     where
         F: Fn(String) -> Fut + Send + Sync + 'static,
@@ -62,7 +63,7 @@ impl Attachments {
         Attachments { place: Place::Other(Arc::new(move |hash| Box::pin(find(hash)))), bytes_max: BYTES_MAX }
     }
 
-    /// How much of them one request may have, 20 MiB otherwise. A model is told of the others that they are too large.
+    /// Limits the bytes of attachments in one request; default 20 MiB. The others are described to the model as too large.
     pub fn bytes_max(self, bytes_max: usize) -> Attachments {
         Attachments { bytes_max, ..self }
     }
@@ -102,8 +103,8 @@ fn read(folder: &Path, hash: &str, bytes_max: usize) -> std::io::Result<Found> {
     Ok(Found::Bytes(bytes))
 }
 
-/// Puts bytes in the place of hashes. What is missing or damaged is an error where its message has just come, for its bytes may come a
-/// little later, or be on their way; not if `is_late`, and not where a model has answered since: then there was time for them.
+/// Replaces hashes by bytes. A missing or damaged attachment of a new message is an error, because its bytes may still arrive.
+/// With `is_late`, or if a model has answered since, it is described in text instead.
 pub(super) async fn put_in_place(
     request: &mut ModelRequest,
     attachments: Option<&Attachments>,
@@ -122,14 +123,14 @@ pub(super) async fn put_in_place(
             Found::Bytes(bytes) => left -= bytes.len(), // AM1
             Found::Nothing if awaited.contains(&hash) => {
                 let why = match attachments {
-                    Some(_) => "there is nothing of that name",
-                    None => "this process was not told where attachments are",
+                    Some(_) => "not found",
+                    None => "no attachments are configured in this process",
                 };
                 return Err(CallError::attachment_missing(&hash, why));
             }
             Found::Damaged if awaited.contains(&hash) => return Err(CallError::attachment_damaged(&hash)),
             Found::Damaged => {
-                tracing::warn!(hash, "an attachment is damaged: the bytes that are kept of it have another hash; keep it anew");
+                tracing::warn!(hash, "an attachment is damaged: its stored bytes have another hash; store it again");
             }
             Found::Nothing | Found::TooLarge => {}
         }
@@ -215,7 +216,7 @@ mod tests {
         for hash in ["../secret", absolute.as_str(), "..", ".", "", "deeper", ".hidden", &gone, &directory, "a\0b"] {
             let error = resolved(&attachments, &[hash]).await.unwrap_err();
             assert_eq!((error.code(), error.is_retryable()), ("attachment_missing", true), "{hash}");
-            assert!(error.to_string().contains("there is nothing of that name"), "{error}");
+            assert!(error.to_string().contains("not found"), "{error}");
             let mut late = request(&[hash]);
             put_in_place(&mut late, Some(&attachments), true).await.unwrap();
             assert_eq!(
@@ -228,7 +229,7 @@ mod tests {
     #[tokio::test]
     async fn whoever_was_not_told_where_attachments_are_says_so() {
         let error = put_in_place(&mut request(&["ab"]), None, false).await.unwrap_err();
-        assert!(error.to_string().contains("ab: this process was not told where attachments are"), "{error}");
+        assert!(error.to_string().contains("ab: no attachments are configured in this process"), "{error}");
     }
 
     /// AM2.

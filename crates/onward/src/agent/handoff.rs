@@ -1,4 +1,4 @@
-//! Handing a conversation over: another kind of agent goes on with it, as the same run.
+//! Handoffs: another kind of agent continues the conversation, as the same run.
 
 use std::future::{Future, poll_fn};
 use std::task::Poll;
@@ -16,11 +16,11 @@ use crate::ctx::{name_or_misuse, payload_or_misuse, small};
 use crate::host::wake::held_back;
 
 impl AgentCtx {
-    /// Lets another kind of agent take the conversation over. The run and its id stay, and so do the conversation, what was spawned, and
-    /// messages that nobody has heard; the turn ends here. The other agent's code begins from its start with `input`, and its turns with
-    /// their first state.
+    /// Hands the conversation over to another kind of agent. The run keeps its id, conversation, spawned children and unread
+    /// messages; the turn ends. The other agent's code starts from its beginning with `input`, and its turns with their first
+    /// state.
     ///
-    /// Never returns: `return ctx.handoff("billing", &()).await`. Only an input that is too large makes it fail.
+    /// Never returns unless `input` is too large: `return ctx.handoff("billing", &()).await`.
     pub fn handoff<T, I>(&self, kind: &str, input: &I) -> impl Future<Output = Result<T>> + Send + use<T, I>
     where
         I: Serialize + ?Sized,
@@ -28,8 +28,8 @@ impl AgentCtx {
         self.handoff_with(kind, input, Payload::null(), None)
     }
 
-    /// [`AgentCtx::handoff`] with something for code that knows to look for it ([`AgentCtx::handed_over`]); other code never sees it, but
-    /// passes the number of turns on.
+    /// Hands over like [`AgentCtx::handoff`], with data for code that reads [`AgentCtx::handed_over`]. Other code never sees it,
+    /// but passes the number of turns on.
     pub(crate) fn handoff_with<T, I>(
         &self,
         kind: &str,
@@ -42,7 +42,7 @@ impl AgentCtx {
     {
         let kind = name_or_misuse(&self.cell, "handoff", kind);
         let input = payload_or_misuse(&self.cell, "handoff", input);
-        let input = small(self.cell.payload_bytes_max, "the input of who takes over", input);
+        let input = small(self.cell.payload_bytes_max, "the input of the handoff", input);
         let cell = self.cell.clone();
         poll_fn(move |cx| {
             if held_back(cx, || None) {
@@ -56,13 +56,13 @@ impl AgentCtx {
         })
     }
 
-    /// What agents of any kind have done with the conversation since anybody was heard.
+    /// Returns the turns and handoffs of all agents since the last message.
     #[cfg(feature = "agents")]
     pub(crate) fn tally(&self) -> Tally {
         self.cell.lock().engine.tally()
     }
 
-    /// What the agent that handed the conversation over has carried along, as long as this one has not taken a turn.
+    /// Returns the data of the agent that handed the conversation over, until the first turn of this one ends.
     #[cfg(feature = "agents")]
     pub(crate) fn handed_over<T: DeserializeOwned>(&self) -> Option<T> {
         let carried = self.cell.lock().engine.handed_over().cloned();

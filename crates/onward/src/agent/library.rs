@@ -1,7 +1,7 @@
-//! The conversation of an agent, read from the logs of its run.
+//! A cache of agents' conversations, read from the logs of their runs.
 //!
-//! Owns what was read last: a log that is closed never changes, so each is read once. Must never trust what it remembers of a run that may
-//! have been deleted and started anew: entries are found by their hash, and what is not found is read again.
+//! A closed log never changes, so each is read once. Must never trust the cache for a run that may have been deleted and started
+//! again: entries are found by their hash, and a miss reads the log again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,21 +14,21 @@ use onward_store::StoreError;
 
 use crate::worker::read_all;
 
-/// How much of all conversations stays in memory.
+/// Size limit of the cache.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// What an entry takes besides its content.
+/// Estimated overhead of an entry beyond its content.
 const ENTRY_BYTES: usize = 160;
 
-/// What code wants to know of the conversation before its segment.
+/// A read of the conversation before the current segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wish {
     pub leaf: Hash,
-    /// So many entries at most; otherwise the last summary, and everything that it does not cover.
+    /// The maximum number of entries; `None` reads the last summary and everything that it does not cover.
     pub limit: Option<usize>,
 }
 
-/// A wish, and what was read for it.
+/// A read and its result.
 pub(crate) type Granted = (Wish, Arc<[Entry]>);
 
 impl Wish {
@@ -58,10 +58,10 @@ struct Read {
     used: u64,
 }
 
-/// What a log has of the conversation.
+/// The entries of one log.
 struct ReadLog {
     entries: Vec<Entry>,
-    /// The log in which it goes on backwards; that of another run, if this one was forked.
+    /// The previous log of the conversation; in a fork, that of another run.
     before: Option<(RunKey, u32)>,
 }
 
@@ -70,7 +70,7 @@ impl Library {
         Library { link, read: Mutex::default() }
     }
 
-    /// Walks back from the log of `generation`, which may still be open.
+    /// Reads backwards from the log of `generation`, which may still be open. Fails if an entry is in no log.
     pub async fn read(&self, run: &RunKey, generation: u32, walk: Walk) -> Result<Walk, StoreError> {
         let found = self.walk(run, generation, walk.clone(), true).await?;
         if found.wants().is_none() {
@@ -79,12 +79,12 @@ impl Library {
         let found = self.walk(run, generation, walk, false).await?;
         match found.wants() {
             None => Ok(found),
-            Some(missing) => Err(StoreError::Corrupt { why: format!("the entry {missing} is in no log of the run") }),
+            Some(missing) => Err(StoreError::Corrupt { why: format!("entry {missing} is missing from the logs of the run") }),
         }
     }
 
-    /// Something that was kept beside the conversation, in this run or in the one that it was forked from.
-    #[cfg_attr(not(feature = "agents"), expect(dead_code, reason = "only calls of models are about it"))]
+    /// Returns an entry stored beside the conversation, in this run or in the run that it was forked from.
+    #[cfg_attr(not(feature = "agents"), expect(dead_code, reason = "only model calls use it"))]
     pub async fn kept(&self, run: &RunKey, generation: u32, kept: Kept) -> Result<Entry, StoreError> {
         let (mut run, mut within) = (run.clone(), generation);
         loop {
@@ -99,13 +99,13 @@ impl Library {
             }
             let first = self.link.read_log(run.clone(), Some(0), Index(0), 1).await?;
             let Some(original) = first.first().and_then(|first| original_of(&run, first)) else {
-                return Err(StoreError::Corrupt { why: format!("what was kept as {} is in no log of the run", kept.id) });
+                return Err(StoreError::Corrupt { why: format!("entry {} is missing from the logs of the run", kept.id) });
             };
             (run, within) = original;
         }
     }
 
-    /// The log of what an agent did before the turn whose log is that of `within`, which names generation `wanted`.
+    /// Reads the log of an agent's prelude, which the log of turn `within` names as generation `wanted`.
     pub async fn prelude(&self, run: &RunKey, within: u32, wanted: u32) -> Result<Vec<Record>, StoreError> {
         let mut search = PreludeSearch::new(run.clone(), within, wanted);
         loop {
@@ -115,7 +115,7 @@ impl Library {
                 Search::Found(run, generation) => return read_all(&*self.link, &run, Some(generation), Index(0)).await,
                 Search::GoesOn => {}
                 Search::Nowhere => {
-                    return Err(StoreError::Corrupt { why: "what the agent did before its turns is in no log".to_owned() });
+                    return Err(StoreError::Corrupt { why: "the log of the agent's prelude is missing".to_owned() });
                 }
             }
         }
@@ -174,7 +174,7 @@ impl Shelf {
         }
     }
 
-    /// Half of it at once, what was used last stays: to look for the oldest one each time would cost more than reading it again.
+    /// Evicts the less recently used half at once: finding the oldest log each time would cost more than reading it again.
     fn forget_half(&mut self) {
         let mut used: Vec<u64> = self.logs.values().map(|read| read.used).collect();
         used.sort_unstable();

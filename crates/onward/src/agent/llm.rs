@@ -1,7 +1,7 @@
-//! Calls of models: tasks whose input names the conversation instead of repeating it.
+//! Model calls: tasks whose input refers to the conversation instead of repeating it.
 //!
-//! Owns what is recorded of a call: the hash of the conversation's last entry, and the id under which everything else about the call is
-//! kept beside the conversation once. Whoever works on the task puts the prompt together ([`super::answer`]).
+//! A call records the hash of the conversation's last entry and the id of its settings, which are stored once beside the
+//! conversation. The worker that executes the task assembles the prompt ([`super::answer`]).
 
 use std::future::IntoFuture;
 
@@ -15,42 +15,43 @@ use super::tools::Tools;
 use super::{AgentCtx, EntryId};
 use crate::ctx::{TaskCall, name_or_misuse, payload_or_misuse};
 
-/// The role under which settings are kept beside the conversation.
+/// The role under which settings are stored beside the conversation.
 const SETTINGS: &str = "settings";
 
-/// How many characters of what was said at once are told where all of it would be too long.
+/// Characters to which long texts are truncated.
 pub(super) const PART: usize = 4_000;
 
-/// Which failure is worth another attempt, and from when, the worker says, cause by cause; so there is no number of attempts in all. The
-/// engine's own pauses are the shortest.
+/// The retry policy of model calls. The worker decides by cause whether and when to retry, so the number of attempts is not
+/// limited. The engine's own delay is the shortest possible.
 const RETRY: RetryPolicy = RetryPolicy { growth_percent: 100, ..RetryPolicy::forever() };
 
-/// The kind of the tasks that call this model.
+/// Returns the task kind of calls to this model.
 pub(crate) fn model_kind(model: &str) -> String {
     format!("{MODEL_CALL}{model}")
 }
 
-/// The input of such a task.
+/// The input of a model call.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Prompt {
-    /// The last entry of the conversation; `None` while there is none.
+    /// The last entry of the conversation; `None` if it is empty.
     pub leaf: Option<Hash>,
     pub settings: Kept,
 }
 
-/// Everything about a call but the conversation.
+/// The settings of a call: everything but the conversation.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Settings {
-    /// Without messages; whoever makes the attempt puts them in.
+    /// The request without messages, which the attempt adds.
     pub request: ModelRequest,
-    /// Said to the model behind the conversation, and no part of it.
+    /// A question after the conversation that is not part of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ask: Option<String>,
-    /// The last entry that is told of the conversation, which is read from its leaf: the last summary stands behind what it covers.
+    /// The last entry to send. The conversation is still read from its leaf, because the last summary comes after the entries it
+    /// covers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Hash>,
-    /// How much the model is told at most of what was said at once, in characters; of what was said before the model last spoke, and of
-    /// what it said then and others since.
+    /// Maximum characters of texts before the model's last answer (`cut_at`), and of that answer and everything after it
+    /// (`cut_last_at`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut_at: Option<usize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -58,16 +59,17 @@ pub(crate) struct Settings {
 }
 
 impl AgentCtx {
-    /// Asks a model to go on with the conversation as of here. Awaited it is the answer, which is no entry before it is appended.
+    /// Calls a model with the conversation up to here. Awaiting it returns the answer, which becomes an entry only when it is
+    /// appended.
     ///
-    /// `model` is a name that the worker's builder knows ([`crate::Builder::model`]); while no worker does, the call waits.
+    /// `model` is a name registered on a worker's builder ([`crate::Builder::model`]). While no worker serves it, the call waits.
     pub fn llm(&self, model: &str) -> ModelCall {
         let settings = Settings { request: ModelRequest::new(model, Vec::new()), ..Settings::default() };
         ModelCall { ctx: self.clone(), at: None, settings }
     }
 }
 
-/// A call of a model that is being put together; it begins when it is awaited or [started](ModelCall::start).
+/// A configured model call. It starts when it is awaited or [started](ModelCall::start).
 #[must_use = "await it, or start it"]
 pub struct ModelCall {
     ctx: AgentCtx,
@@ -76,13 +78,13 @@ pub struct ModelCall {
 }
 
 impl ModelCall {
-    /// What the model is told before the conversation; system entries of the conversation come after it.
+    /// Sets the system prompt; system entries of the conversation follow it.
     pub fn system(mut self, system: impl Into<String>) -> ModelCall {
         self.settings.request.system = Some(system.into());
         self
     }
 
-    /// The tools that the model may ask for.
+    /// Adds tools that the model may call.
     pub fn tools(mut self, tools: &Tools) -> ModelCall {
         self.settings.request.tools.extend(tools.schemas());
         self
@@ -98,50 +100,50 @@ impl ModelCall {
         self
     }
 
-    /// In thousandths: 700 is 0.7.
+    /// Sets the temperature in thousandths: 700 is 0.7.
     pub fn temperature_milli(mut self, milli: u32) -> ModelCall {
         self.settings.request.temperature_milli = Some(milli);
         self
     }
 
-    /// A field of the provider's own request.
+    /// Sets a field of the provider's native request.
     pub fn extra(mut self, name: impl Into<String>, value: JsonText) -> ModelCall {
         self.settings.request.extras.insert(name.into(), value);
         self
     }
 
-    /// Tells the model the conversation up to this entry, and nothing behind it.
+    /// Sends the conversation only up to this entry.
     pub fn at(mut self, entry: EntryId) -> ModelCall {
         self.at = Some(entry);
         self
     }
 
-    /// Says something to the model behind the conversation that is no part of it.
+    /// Adds a question after the conversation that is not part of it.
     pub fn ask(mut self, question: impl Into<String>) -> ModelCall {
         self.settings.ask = Some(question.into());
         self
     }
 
-    /// As [`ModelCall::at`], with the last summary in the place of what it covers.
+    /// Sends the conversation up to this entry, with the last summary in place of the entries that it covers.
     pub(super) fn until(mut self, entry: EntryId) -> ModelCall {
         self.settings.until = Some(entry.0);
         self
     }
 
-    /// Tells the model at most so many characters of what was said at once before the model last spoke: how it begins and ends, and how much
-    /// there is between. Texts that are attached are told so, too, and arguments of calls; what a provider has signed is not touched.
+    /// Truncates texts before the model's last answer to this many characters, by removing their middle. Also truncates attached
+    /// texts and arguments of tool calls, but nothing that a provider has signed.
     pub fn cut_at(mut self, chars: usize) -> ModelCall {
         self.settings.cut_at = Some(chars);
         self
     }
 
-    /// The same for what the model said last, and others since.
+    /// Truncates the model's last answer and everything after it in the same way.
     pub fn cut_last_at(mut self, chars: usize) -> ModelCall {
         self.settings.cut_last_at = Some(chars);
         self
     }
 
-    /// Begins the call; several run at the same time.
+    /// Starts the call. Several calls run in parallel.
     pub fn start(self) -> TaskCall<ModelReply> {
         let ModelCall { ctx, at, settings } = self;
         let kind = model_kind(&settings.request.model);

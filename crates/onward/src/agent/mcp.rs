@@ -1,7 +1,8 @@
 //! Tools of MCP servers, as tools of an agent.
 //!
-//! Invariant MP1 (S15): a tool is called as it was described when the agent was given it. One whose server describes it otherwise after a new
-//! connection, or offers it no more, is not called until the agent's process is started anew, which asks people again.
+//! Invariant MP1 (S15): a tool is called only as it was described when the agent got it. If the server describes it differently
+//! after a reconnect, or no longer offers it, it is not called until the agent's process restarts, which requests approvals
+//! again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -19,18 +20,18 @@ use crate::Result;
 use crate::registry::TaskHandler;
 use crate::task::TaskCtx;
 
-/// How long to wait before a server that could not be reached is tried again.
+/// Delay before an unreachable server is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// A server of tools, opened when it is needed and again when it has gone.
+/// An MCP server, connected on demand and reconnected when it is gone.
 struct Server {
     settings: SourceSettings,
     open: Mutex<Option<Open>>,
-    /// The tools as they were when the agent was given them.
+    /// The tools as described when the agent got them.
     pinned: OnceLock<BTreeMap<String, ToolSchema>>,
 }
 
-/// A connection, and the tools that are others there than they were.
+/// A connection, and the tools whose description differs from the pinned one.
 #[derive(Clone)]
 struct Open {
     source: Arc<ToolSource>,
@@ -63,9 +64,7 @@ impl Server {
             Err(error) => return Ok(Err(error)),
         };
         if others.contains(tool) {
-            let message = format!(
-                "the server describes the tool `{tool}` otherwise than when the agent was given it, or offers it no more"
-            );
+            let message = format!("the MCP server has changed or removed the tool `{tool}` since this process started");
             return Err(changed(&message)); // MP1
         }
         Ok(source.call(tool, arguments, Some(ctx.idempotency_key())).await)
@@ -73,12 +72,12 @@ impl Server {
 }
 
 impl Tools {
-    /// Adds every tool that a server offers now. `change` may give each another class, or let people agree to its calls; a tool for which
-    /// it returns nothing is left out. Nothing is known of what a server does, so each is done at least once unless somebody says otherwise;
-    /// what the server itself says counts only where [`Tool::trust_hints`] was said.
+    /// Adds every tool that an MCP server offers now. `change` may set another effect class or require approvals; a tool for
+    /// which it returns `None` is left out. By default, tools run at least once, because their effects are unknown. The server's
+    /// own hints count only for tools with [`Tool::trust_hints`].
     ///
     /// # Errors
-    /// If the server cannot be reached or does not list its tools.
+    /// Fails if the server is unreachable or does not list its tools.
     pub async fn with_mcp(self, settings: SourceSettings, change: impl Fn(Tool) -> Option<Tool>) -> Result<Tools, ToolError> {
         let server = Arc::new(Server { settings, open: Mutex::default(), pinned: OnceLock::new() });
         let offered = server.source().await?.source.tools().await?;
@@ -91,7 +90,7 @@ impl Tools {
     }
 }
 
-/// What a server's words come to; nothing where it says nothing.
+/// Returns the effect class that a server's hints imply; `None` without hints.
 fn hinted(hints: ToolHints) -> Option<EffectClass> {
     match hints {
         ToolHints { is_read_only: true, .. } => Some(EffectClass::Pure),
@@ -110,7 +109,7 @@ fn handler(server: Arc<Server>, tool: String) -> TaskHandler {
 async fn call(ctx: &TaskCtx, server: &Server, tool: &str, input: &Payload) -> Result<Payload> {
     let Asked { arguments, result_bytes_max, is_once, .. } = input.read()?;
     let mut outcome = server.call(ctx, tool, arguments.get()).await?;
-    // The connection had ended before, and the server may only have been started anew: then nothing was done, and there is another one now.
+    // The connection had ended before the call, so nothing was executed. The server may just have restarted: try once more.
     if outcome.as_ref().is_err_and(|error| error.had_gone()) {
         outcome = server.call(ctx, tool, arguments.get()).await?;
     }

@@ -1,4 +1,4 @@
-//! What an agent's code sees of its own conversation.
+//! Reads of the conversation by an agent's code.
 
 use std::future::{Future, IntoFuture, poll_fn};
 use std::pin::Pin;
@@ -15,30 +15,30 @@ use crate::host::cell::RunCell;
 use crate::host::wake::held_back;
 
 impl AgentCtx {
-    /// The conversation as of here: the last summary, if there is one, and everything that it does not cover. Awaited it is the entries,
-    /// oldest first.
+    /// Reads the conversation up to here: the last summary, if there is one, and everything that it does not cover. Awaiting it
+    /// returns the entries, oldest first.
     pub fn messages(&self) -> Messages {
         Messages { cell: self.cell.clone(), limit: None, from: None }
     }
 
-    /// How many entries the conversation has, as of here.
+    /// Returns the number of entries of the conversation up to here.
     pub fn entry_count(&self) -> u64 {
         self.cell.lock().engine.depth()
     }
 
-    /// Puts a summary behind the conversation. From here on models are told it in the place of everything up to `covers`; the entries
-    /// stay, and can be read.
+    /// Appends a summary to the conversation. From here on, models receive it in place of everything up to `covers`. The entries
+    /// stay readable.
     ///
     /// # Errors
-    /// If the summary is too large.
+    /// Fails if the summary is too large.
     pub async fn compact(&self, summary: &str, covers: EntryId) -> Result<EntryId> {
         self.append(SUMMARY, &Summary { text: summary.to_owned(), covers: covers.0 }).await
     }
 
-    /// Goes on from an earlier entry of the conversation: what follows is a branch beside what came after it, which stays readable.
+    /// Continues from an earlier entry of the conversation, as a new branch. The entries after it stay readable.
     ///
     /// # Errors
-    /// If the conversation has no such entry.
+    /// Fails if the conversation has no such entry.
     pub async fn branch(&self, from: EntryId) -> Result<()> {
         let entries = self.messages().last(usize::MAX).await?;
         let Some(position) = entries.iter().position(|entry| entry.id == from.0) else {
@@ -55,18 +55,18 @@ impl AgentCtx {
 pub struct Messages {
     cell: Arc<RunCell>,
     limit: Option<usize>,
-    /// The last entry to be read; the last one of the conversation if nothing is said.
+    /// The last entry to read; default the last one of the conversation.
     from: Option<Option<Hash>>,
 }
 
 impl Messages {
-    /// The last `count` entries, whatever summaries cover.
+    /// Reads the last `count` entries, also those that a summary covers.
     pub fn last(mut self, count: usize) -> Messages {
         self.limit = Some(count);
         self
     }
 
-    /// What comes before this entry, which was read before: page by page with [`Messages::last`].
+    /// Reads the entries before this one, for paging with [`Messages::last`].
     pub fn before(mut self, entry: &Entry) -> Messages {
         self.from = Some(entry.parent);
         self

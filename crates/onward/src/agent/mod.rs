@@ -1,11 +1,11 @@
-//! Agents: conversations that survive, turn by turn.
+//! Agents: durable conversations, turn by turn.
 //!
-//! An agent is a run whose code may depend on things that nobody has recorded, a prompt or a list of tools for example. Its log is cut into
-//! *segments* by checkpoints. What lies before the last checkpoint is final and never loaded again; the open segment is replayed after a
-//! crash, and where the code asks for something else than it says, the rest of it is abandoned: kept, visible, and searched by content for
-//! what was done already. `docs/design/agents.md` has the rules.
+//! An agent is a run whose code may depend on values that are not recorded, such as a prompt or a list of tools. Checkpoints
+//! divide its log into *segments*. Everything before the last checkpoint is final and never loaded again. After a crash the open
+//! segment is replayed. If the code diverges from it, the rest of the segment is abandoned: it stays in the log, and equal calls
+//! take over its results. `docs/design/agents.md` has the rules.
 //!
-//! [`AgentCtx::turns`] is the way to write one. [`AgentCtx::checkpoint`] and [`AgentCtx::checkpointed`] are what it is made of.
+//! Write an agent with [`AgentCtx::turns`], which is built on [`AgentCtx::checkpoint`] and [`AgentCtx::checkpointed`].
 
 #[cfg(feature = "agents")]
 mod answer;
@@ -72,13 +72,13 @@ pub use tool::{Tool, ToolMistake};
 pub use tools::{ToolFuture, ToolOutcome, Tools};
 pub use turns::Turn;
 
-/// What an agent's function gets: everything that a workflow gets, and its conversation.
+/// The context of an agent's function: a workflow context with a conversation.
 #[derive(Clone)]
 pub struct AgentCtx {
     ctx: Ctx,
 }
 
-/// An entry's name. It covers everything before it: two conversations that end in the same id are the same.
+/// The id of an entry. It covers everything before it: two conversations that end in the same id are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EntryId(pub(crate) Hash);
 
@@ -94,13 +94,13 @@ impl From<&Entry> for EntryId {
     }
 }
 
-/// Who says something in a conversation; any other name will do, too.
+/// The usual roles of entries; any other name is possible, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     System,
     User,
     Assistant,
-    /// What a tool has answered.
+    /// The result of a tool.
     Tool,
 }
 
@@ -134,10 +134,10 @@ impl AgentCtx {
         AgentCtx { ctx }
     }
 
-    /// Puts an entry behind the last one of the conversation. After a crash the same call finds the same entry.
+    /// Appends an entry to the conversation. After a crash the same call returns the same entry.
     ///
     /// # Errors
-    /// If the content is too large or cannot be written as JSON.
+    /// Fails if the content is too large or cannot be written as JSON.
     pub async fn append(&self, role: impl AsRef<str>, content: &(impl Serialize + ?Sized)) -> Result<EntryId> {
         let content = payload_or_failure("an entry", content)?;
         self.append_payload(role.as_ref(), content)
@@ -149,11 +149,12 @@ impl AgentCtx {
         Ok(EntryId(self.cell.call("append").engine.append_entry(role, content)))
     }
 
-    /// Like [`AgentCtx::append`], once: under the same key, also in a later turn and also one that was used from outside, there is one
-    /// entry, and this says which. The run remembers its last 128 keys.
+    /// Appends an entry like [`AgentCtx::append`], once per key: a repeat returns the first entry, also in a later turn and for
+    /// keys used from outside. The run remembers its last 128 keys.
     ///
     /// # Errors
-    /// `entry_key_taken` if the entry under this key has another role or content, and what [`AgentCtx::append`] fails with.
+    /// Fails with `entry_key_taken` if the entry under this key has another role or content, and for the reasons of
+    /// [`AgentCtx::append`].
     pub async fn append_once(&self, key: &str, role: &str, content: &(impl Serialize + ?Sized)) -> Result<EntryId> {
         let key = name_or_misuse(&self.cell, "append_once", key);
         let role = name_or_misuse(&self.cell, "append_once", role);
@@ -161,33 +162,33 @@ impl AgentCtx {
         let content = small(self.cell.payload_bytes_max, "an entry", content)?;
         let appended = self.cell.call("append_once").engine.append_entry_once(key.as_str(), role, content);
         let taken = |KeyTaken { id }| {
-            let message =
-                format!("the conversation has the entry {id} under the key `{key}` already, and it says something else");
+            let message = format!("entry {id} already has the key `{key}`, with another role or content");
             Failure::fatal(message).with_code("entry_key_taken")
         };
         appended.map(EntryId).map_err(taken)
     }
 
-    /// Takes in what others have appended to the conversation meanwhile. [`AgentCtx::turns`] does so whenever a turn begins; this is for code
-    /// without turns, and for what comes in the middle of one. A poll: what it says is durable before anything follows from it.
+    /// Takes over entries that were appended from outside. [`AgentCtx::turns`] does so when a turn begins; this is for code
+    /// without turns, or in the middle of one. A poll: its answer is durable before any effect that follows it starts.
     pub async fn take_in(&self) -> Vec<EntryId> {
         self.cell.call("take_in").engine.look_for_entries().into_iter().map(EntryId).collect()
     }
 
-    /// The last entry of the conversation, as of here.
+    /// Returns the last entry of the conversation up to here.
     pub fn leaf(&self) -> Option<EntryId> {
         self.cell.lock().engine.leaf().map(EntryId)
     }
 
-    /// Schedules a task. Without more it is one that may have an effect and is done at least once: see [`TaskCall::pure`] and its neighbors.
+    /// Schedules a task. By default it may have side effects and runs at least once; see [`TaskCall::pure`] and the other effect
+    /// classes.
     pub fn task<T>(&self, kind: impl TaskName<T>, input: &(impl Serialize + ?Sized)) -> TaskCall<T> {
         self.ctx.task(kind, input).class(EffectClass::AtLeastOnce)
     }
 
-    /// What the last checkpoint was taken with; `None` before the first.
+    /// Returns the state of the last checkpoint; `None` before the first.
     ///
     /// # Errors
-    /// If it is not a `T`.
+    /// Fails if the state is not a `T`.
     pub fn checkpointed<T: DeserializeOwned>(&self) -> Result<Option<T>> {
         let state: Option<Payload> = self.cell.lock().engine.checkpoint().map(|checkpoint| checkpoint.state.clone());
         state.map(|state| Ok(state.read()?)).transpose()

@@ -1,12 +1,12 @@
-//! What a model is told of a conversation: entries become messages.
+//! Conversion of a conversation into messages for a model.
 //!
-//! Owns how an entry's content is read: a text, an object with `text`, an object with `blocks`, and everything else as its own JSON; what
-//! is not JSON is a text, or attached. Must never fail over a content: what somebody has said is told as it is.
+//! Owns how an entry's content is read: a text, an object with `text`, an object with `blocks`, and anything else as its JSON.
+//! Content that is not JSON is a text or an attachment. Must never fail because of a content.
 //!
-//! Invariants, because providers refuse anything else:
-//! - PR1: in what is told, every call of a tool is followed by one result before anybody else speaks.
-//! - PR2: no message says nothing.
-//! - PR3: a request without tools has no calls and no results; they are told as texts.
+//! Invariants, because providers reject anything else:
+//! - PR1: every tool call is followed by exactly one result before any other message.
+//! - PR2: no message is empty.
+//! - PR3: a request without tools has no tool calls and no results; they become texts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,19 +18,19 @@ use serde_json::Value;
 
 use super::refused::leave_out_as_before;
 
-/// What stands in the place of a result that nobody has recorded.
+/// Placeholder for a result that is not recorded.
 const NO_RESULT: &str = "there is no result of this call";
 
-/// What comes before something that a tool has said without being asked.
+/// Prefix of a tool's message that answers no call.
 const REPORT: &str = "A tool reports:\n";
 
-/// The conversation as messages, and what its system entries say.
+/// The conversation as messages, and the texts of its system entries.
 pub(crate) struct Told {
     pub system: Vec<String>,
     pub messages: Vec<Message>,
 }
 
-/// `provider` is whose model is told it.
+/// Converts entries into messages for a model of `provider`.
 pub(crate) fn tell(entries: &[Entry], provider: &str) -> Told {
     let mut told = Told { system: Vec::new(), messages: Vec::new() };
     for entry in entries {
@@ -53,8 +53,8 @@ pub(crate) fn tell(entries: &[Entry], provider: &str) -> Told {
     told
 }
 
-/// Leaves out of long texts what is between their beginning and their end: of those before the model last spoke, and of what it said then
-/// and everything since.
+/// Truncates long texts in the middle: to `old_max` before the model's last answer, to `last_max` in that answer and everything
+/// after it.
 pub(crate) fn cut(messages: &mut [Message], old_max: Option<usize>, last_max: Option<usize>) {
     let last_from = messages.iter().rposition(|message| message.role == Role::Assistant).unwrap_or(0);
     let (old, last) = messages.split_at_mut(last_from);
@@ -63,7 +63,7 @@ pub(crate) fn cut(messages: &mut [Message], old_max: Option<usize>, last_max: Op
 }
 
 fn cut_texts(blocks: &mut [Block], chars_max: usize) {
-    // What a provider has signed may be so together with what the model asked for.
+    // A provider may have signed its reasoning together with the tool calls.
     let is_signed = blocks.iter().any(|block| match block {
         Block::Reasoning(reasoning) => reasoning.payload.is_some(),
         block => matches!(block, Block::Opaque(_)),
@@ -73,7 +73,7 @@ fn cut_texts(blocks: &mut [Block], chars_max: usize) {
         match block {
             Block::Text { text, citations } => {
                 let is_cut = cut_text(text, chars_max);
-                citations.retain(|_| !is_cut); // they belong to all of it
+                citations.retain(|_| !is_cut); // they refer to the whole text
             }
             Block::ToolResult(result) => cut_texts(&mut result.blocks, chars_max),
             Block::ToolCall(call) if !is_signed => cut_arguments(&mut call.arguments, chars_max),
@@ -82,7 +82,7 @@ fn cut_texts(blocks: &mut [Block], chars_max: usize) {
     }
 }
 
-/// Tells of attached texts how they begin and end, where they are longer.
+/// Truncates long attached texts in the middle.
 pub(crate) fn cut_attached(blocks: &mut [Block], chars_max: usize) {
     for block in blocks {
         match block {
@@ -99,7 +99,7 @@ pub(crate) fn cut_attached(blocks: &mut [Block], chars_max: usize) {
     }
 }
 
-/// Arguments stay an object, for providers take nothing else.
+/// Truncates the texts in arguments, which stay an object, because providers accept nothing else.
 fn cut_arguments(arguments: &mut String, chars_max: usize) {
     fn cut_value(value: &mut Value, chars_max: usize) {
         match value {
@@ -125,7 +125,7 @@ fn cut_arguments(arguments: &mut String, chars_max: usize) {
     }
 }
 
-/// Says whether it was longer.
+/// Truncates a text in the middle; returns whether it was longer.
 fn cut_text(text: &mut String, chars_max: usize) -> bool {
     let count = text.chars().count();
     if count <= chars_max {
@@ -139,7 +139,7 @@ fn cut_text(text: &mut String, chars_max: usize) -> bool {
     true
 }
 
-/// The conversation for a request without tools (PR3).
+/// Converts the messages for a request without tools (PR3).
 pub(crate) fn without_tools(messages: Vec<Message>) -> Vec<Message> {
     let mut names: BTreeMap<String, String> = BTreeMap::new();
     let mut told = Vec::with_capacity(messages.len());
@@ -158,7 +158,7 @@ pub(crate) fn without_tools(messages: Vec<Message>) -> Vec<Message> {
                     plain.push(Block::text(format!("(The tool `{name}` {outcome}: {})", text_of(&result.blocks))));
                     plain.extend(result.blocks.into_iter().filter(|block| matches!(block, Block::Attachment(_))));
                 }
-                // It is signed for the call that is not there any more.
+                // Its signature covers the removed call.
                 Block::Reasoning(_) if has_calls => {}
                 other => plain.push(other),
             }
@@ -173,18 +173,18 @@ fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
-/// The message without what says nothing; none if that is all of it (PR2).
+/// Removes empty blocks from the message; returns `None` if nothing is left (PR2).
 fn said(Message { role, mut blocks }: Message) -> Option<Message> {
     blocks.retain(|block| !matches!(block, Block::Text { text, .. } | Block::Refusal { text } if is_blank(text)));
     if role == Role::User {
-        // Calls, results and refusals are not a user's to say, and no provider takes them from one.
+        // Providers do not accept tool calls, results and refusals from a user.
         blocks.retain(|block| matches!(block, Block::Text { .. } | Block::Attachment(_)));
     }
     let says = |block: &Block| !matches!(block, Block::Reasoning(_));
     blocks.iter().any(says).then_some(Message { role, blocks })
 }
 
-/// What somebody has said, block by block. What is attached there and could never be shown is told: not every door refuses it.
+/// Returns the blocks of an entry's content. Invalid attachments become texts, because not every API rejects them.
 pub(crate) fn blocks(content: &Payload) -> Vec<Block> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -211,7 +211,7 @@ pub(crate) fn blocks(content: &Payload) -> Vec<Block> {
     }
 }
 
-/// How long everything is that can be told in part, in characters. `None` where nobody knows: it is attached, and kept elsewhere.
+/// Returns the lengths in characters of all texts that can be truncated; `None` for an attached text that is stored elsewhere.
 pub(crate) fn lengths(blocks: &[Block]) -> Vec<Option<u64>> {
     let length = |text: &str| Some(text.chars().count() as u64);
     let lengths = blocks.iter().flat_map(|block| match block {
@@ -232,8 +232,8 @@ pub(crate) fn text_of(blocks: &[Block]) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// Gives every call its result (PR1). A second result of a call is taken out; what else a tool says, a result that nobody asked for
-/// included, is told as a report, once every call before it has its result.
+/// Pairs every call with its result (PR1). Removes second results. Results without a call and other tool messages become reports,
+/// after the results of all calls before them.
 fn answered(messages: Vec<Message>) -> Vec<Message> {
     let mut told: Vec<Message> = Vec::with_capacity(messages.len());
     let mut open: Vec<String> = Vec::new();
@@ -279,7 +279,7 @@ fn answered(messages: Vec<Message>) -> Vec<Message> {
     told
 }
 
-/// Providers know results of calls alone; what a tool says by itself is told by whoever put it there.
+/// Converts a tool's message that answers no call into a user message, because providers accept only results of calls from tools.
 fn report(mut blocks: Vec<Block>) -> Option<Message> {
     match blocks.first_mut()? {
         Block::Text { text, .. } => text.insert_str(0, REPORT),
@@ -332,7 +332,7 @@ mod tests {
         serde_json::to_value(Message::tool_result(id, "done")).unwrap()
     }
 
-    /// PR2: whatever a caller has put into a message of a user.
+    /// PR2, for any blocks in a user's message.
     #[test]
     fn a_users_message_has_nothing_that_providers_take_from_others_only() {
         let refusal = Block::Refusal { text: "no".into() };

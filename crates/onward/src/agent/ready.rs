@@ -1,7 +1,7 @@
-//! The ready-made loop: a model, its tools, and whoever it talks with.
+//! The ready-made agent loop: a model, its tools and its messages.
 //!
-//! Written with nothing but what every agent has ([`AgentCtx::turns`], [`AgentCtx::llm`], [`Tools::call`]); a turn is one answer of the
-//! model, with the tools it asks for. An agent that needs more than this is a function of its own.
+//! It uses only the public API ([`AgentCtx::turns`], [`AgentCtx::llm`], [`Tools::call`]). A turn is one answer of the model with
+//! the tool calls in it. For anything else, write an agent function.
 
 use onward_core::budget::Budget;
 use onward_core::conversation::{AGENT_STOP, DONE, MESSAGE, SUMMARY, is_callers_role, reported, says_nothing as is_empty};
@@ -18,31 +18,31 @@ use super::tools::{ToolFuture, Tools};
 use super::{AgentCtx, EntryId, Heard, Turn};
 use crate::{Result, join_all};
 
-/// How many turns an agent takes for one message that nobody has limited.
+/// Default limit of turns per message.
 const TURNS_MAX: u32 = 50;
 
-/// How many calls of tools an agent carries out for one message that nobody has limited.
+/// Default limit of tool calls per message.
 const TOOL_CALLS_MAX: u32 = 250;
 
-/// How often in a row a model may ask for the very same before it is taken for stuck.
+/// How often in a row a model may make the same tool calls before it counts as stuck.
 const SAME_CALLS_MAX: u32 = 5;
 
-/// How often a conversation is handed over between two messages that nobody has limited.
+/// Default limit of handoffs per message.
 const HANDOFFS_MAX: u32 = 8;
 
-/// How many of the last entries a summary leaves as they are.
+/// Number of latest entries that a summary does not cover.
 const KEEP: usize = 8;
 
-/// How many characters of what was said at once are told where parts of the usual length would be too long.
+/// Characters to which texts are truncated if the usual limit is still too long.
 const LEAST: usize = 400;
 
-/// About how many characters a token has, where nobody has counted.
+/// Estimated characters per token.
 const TOKEN_CHARS: u64 = 4;
 
-/// The role of what a caller brings along in another role than `user`: a model is told it as something that a user says.
+/// The role of messages in the input with another role than `user`. A model receives them as user text.
 const BROUGHT_ALONG: &str = "developer";
 
-/// What is emitted when it waits for another reason than that the model was done.
+/// The name of the emitted value when a conversation waits for another reason than `done`.
 const STOPPED: &str = "agent_stopped";
 
 const SUMMARIZE: &str = "Summarize the conversation so far for yourself: what was asked, what is known, what was decided and done, and \
@@ -69,25 +69,25 @@ pub struct Agent {
     stops_at_budget: bool,
 }
 
-/// Why an agent has stopped.
+/// The reason why an agent stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
-    /// The model has said what it wanted to say.
+    /// The model finished its answer.
     Done,
-    /// The model would not answer.
+    /// The model refused to answer.
     Refused,
-    /// So many turns were not enough.
+    /// The turn limit was reached.
     MaxTurns,
-    /// The answer had to end before the model was done.
+    /// The answer was cut off by a token limit.
     MaxTokens,
-    /// The model asked for the same again and again.
+    /// The model kept making the same tool calls.
     RepeatedCall,
-    /// The model has thought, twice, and said nothing.
+    /// The model produced only reasoning, twice.
     NoAnswer,
-    /// Agents handed the conversation over to each other again and again.
+    /// The handoff limit was reached.
     MaxHandoffs,
-    /// The run has spent what it may ([`Agent::stop_at_budget`]), or has called as many tools as it may ([`Agent::max_tool_calls`]).
+    /// The budget is exhausted ([`Agent::stop_at_budget`]), or the limit of tool calls is reached ([`Agent::max_tool_calls`]).
     BudgetExhausted,
 }
 
@@ -97,11 +97,11 @@ impl std::fmt::Display for Stop {
     }
 }
 
-/// What an agent ends with.
+/// The result of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentOutcome {
     pub stop: Stop,
-    /// The last thing that the model said.
+    /// The model's last answer.
     pub text: String,
     pub turns: u32,
 }
@@ -111,46 +111,46 @@ struct Stopped {
     stop: Stop,
 }
 
-/// What goes from turn to turn, and from an agent to the one that takes its conversation over.
+/// The state that is passed from turn to turn, and to another agent on a handoff.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Progress {
-    /// Since the last message.
+    /// Turns since the last message.
     turns: u32,
     turns_in_all: u32,
-    /// Calls of tools that the model has asked for since the last message.
+    /// Tool calls of the model since the last message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tool_calls: Option<u32>,
-    /// What the model asked for last, and how often in a row; since the last message, for who says it again may want it again.
+    /// The model's last tool calls, and how often in a row it has made them. Reset by a message, which may ask for them again.
     same_calls: Option<(String, u32)>,
-    /// How often the conversation was handed over since the last message.
+    /// Handoffs since the last message.
     #[serde(default)]
     handoffs: u32,
-    /// How much the model read last time.
+    /// Tokens of the context in the last model call.
     context_tokens: u64,
-    /// From how many entries on it is summed up again: one summary soon after the other would say the same again.
+    /// Number of entries from which the next summary is made. An earlier one would repeat the last.
     #[serde(default)]
     summary_from: u64,
-    /// Up to how many entries what is long and old is told in part, because a summary does not cover it yet.
+    /// Number of entries up to which old, long texts are truncated, because no summary covers them yet.
     #[serde(default, skip_serializing_if = "is_zero")]
     in_part_until: u64,
-    /// How much the model was told last, since the last message.
+    /// Truncation of the last model call; reset by a message.
     #[serde(default, skip_serializing_if = "Portion::is_whole")]
     portion: Portion,
-    /// Why it waits for a message; nothing as long as it has only waited because the model was done.
+    /// The last reported reason for waiting; `None` while it was always `done`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stop: Option<Stop>,
 }
 
-/// How much the model is told of what was said.
+/// Levels of truncation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Portion {
     #[default]
     Whole,
-    /// Parts of what is long, but for what the model said last and what it is to answer now.
+    /// Long texts truncated, except in the model's last answer and what follows it.
     OldInPart,
     InPart,
-    /// Small parts: there are many of them.
+    /// All texts truncated to a small size, for many long texts.
     Least,
 }
 
@@ -195,7 +195,7 @@ impl Agent {
         &self.name
     }
 
-    /// Which model answers, by the name that the builder knows.
+    /// Sets the model, by the name registered on the builder.
     pub fn model(self, model: &str) -> Agent {
         Agent { model: model.to_owned(), ..self }
     }
@@ -213,53 +213,52 @@ impl Agent {
         Agent { tools, ..self }
     }
 
-    /// The model may hand the conversation over to another kind of agent, which goes on with it as the same run. It is a tool of the name
+    /// Allows the model to hand the conversation over to another kind of agent, which continues the same run. Adds a tool named
     /// `handoff_to_<kind>`.
     pub fn handoff_to(self, kind: &str) -> Agent {
         self.tool(Tool::handoff(kind))
     }
 
-    /// How often this agent and others hand the conversation over between two messages at most; eight times otherwise. Turns are counted on
-    /// over handoffs, too.
+    /// Limits the handoffs between agents per message; default eight. Turns are counted across handoffs, too.
     pub fn max_handoffs(self, max: u32) -> Agent {
         Agent { handoffs_max: max, ..self }
     }
 
-    /// How deep agents and workflows that are its tools may start each other ([`Tools::max_depth`]); eight levels otherwise.
+    /// Limits how deep agents and workflows may start each other as tools ([`Tools::max_depth`]); default eight levels.
     pub fn max_depth(self, max: u32) -> Agent {
         Agent { tools: self.tools.max_depth(max), ..self }
     }
 
-    /// How many turns it takes for one message at most, whoever has had the conversation since; 50 otherwise.
+    /// Limits the turns per message, counted across handoffs; default 50.
     pub fn max_turns(self, max: u32) -> Agent {
         Agent { turns_max: max.max(1), ..self }
     }
 
-    /// How many calls of tools it carries out for one message at most, whoever has had the conversation since; 250 otherwise. Of an answer
-    /// that asks for more, the model is told `budget_exhausted` for those beyond, and the agent stops as [`Stop::BudgetExhausted`]: it goes on
-    /// with the next message, and an agent that does not converse ends.
+    /// Limits the tool calls per message, counted across handoffs; default 250. Calls beyond the limit fail with
+    /// `budget_exhausted` as their result, and the agent stops with [`Stop::BudgetExhausted`]. A conversation continues with the
+    /// next message; other agents end.
     pub fn max_tool_calls(self, max: u32) -> Agent {
         Agent { tool_calls_max: max, ..self }
     }
 
-    /// Waits for the next message when it has answered, for as long as that takes, instead of ending. Where it is a tool, or a child that
-    /// another run waits for, it ends nevertheless: nobody would go on otherwise.
+    /// Waits for the next message after an answer instead of ending. An agent that is called as a tool, or as a child that
+    /// another run awaits, still ends.
     pub fn converse(self) -> Agent {
         Agent { converses: true, ..self }
     }
 
-    /// Puts a summary in the place of old entries when the model has read this many tokens. Of the last entries, which a summary leaves as
-    /// they are, those that are longer than that are told in part once they were answered.
+    /// Summarizes old entries once the model has read this many tokens. Longer texts among the latest entries, which a summary
+    /// does not cover, are truncated after they were answered.
     pub fn compact_at(self, tokens: u64) -> Agent {
         Agent { context_tokens: Some(tokens), ..self }
     }
 
-    /// What a run of this agent may spend that is not given another budget, its children included.
+    /// Limits what a run of this agent and its children may spend, unless the run has another budget.
     pub fn budget(self, budget: Budget) -> Agent {
         Agent { budget, ..self }
     }
 
-    /// Stops as `budget_exhausted` before a turn for which nothing is left, instead of pausing until somebody lets it spend more.
+    /// Stops as `budget_exhausted` before a turn if the budget is exhausted, instead of pausing.
     pub fn stop_at_budget(self) -> Agent {
         Agent { stops_at_budget: true, ..self }
     }
@@ -285,7 +284,7 @@ impl Agent {
         let (mut has_woken, mut has_heard) = (false, false);
         for message in ctx.signal(MESSAGE).drain_payloads() {
             has_woken = true;
-            // No door takes a message that says nothing; one that comes as a bare signal is no word that a model could be told.
+            // Every API rejects an empty message; one that arrives as a plain signal is ignored.
             if message.from.is_none() && is_empty(&message.value) {
                 continue;
             }
@@ -301,7 +300,7 @@ impl Agent {
             let text = last_answer(&ctx).await?;
             return self.stop(&ctx, progress, Stop::BudgetExhausted, text);
         }
-        // Whoever had the conversation before has taken them.
+        // An agent before a handoff may have used up the turns.
         if progress.turns >= self.turns_max {
             let text = last_answer(&ctx).await?;
             return self.stop(&ctx, progress, Stop::MaxTurns, text);
@@ -323,15 +322,15 @@ impl Agent {
         let stop = match reply.stop {
             _ if reply.refusal().is_some() => Stop::Refused,
             Some(StopReason::Refusal) => Stop::Refused,
-            // The provider wants to go on with what it has said.
+            // The provider wants to continue its answer.
             Some(StopReason::Paused) if progress.turns < self.turns_max => return Ok(Turn::Next(progress)),
-            // What it asked for may be cut, too: nobody does half of it.
+            // Its tool calls may be cut off, too, so none is executed.
             Some(StopReason::MaxTokens | StopReason::ContextFull) => Stop::MaxTokens,
             _ if reply.wants_tools() => {
                 if progress.asks_again(&reply) > SAME_CALLS_MAX {
                     Stop::RepeatedCall
                 } else {
-                    // Other code between agents hands on as well, and only the run counts that.
+                    // Code of other agents may hand over as well; only the run's tally counts that.
                     let is_last = progress.handoffs.max(ctx.tally().handoffs) >= self.handoffs_max;
                     let made = progress.tool_calls.unwrap_or(0);
                     let asked = made.saturating_add(reply.calls().count() as u32);
@@ -365,24 +364,24 @@ impl Agent {
         self.stop(&ctx, progress, stop, reply.text())
     }
 
-    /// Does what the model asked for, but for one handoff too many.
+    /// Executes a tool call, except for a handoff over the limit.
     fn carry_out(&self, ctx: &AgentCtx, call: &ToolCall, is_last: bool) -> ToolFuture {
         if is_last && self.tools.takes_over(call).is_some() {
-            let message = format!("the conversation was handed over {} times since anybody said something", self.handoffs_max);
+            let message = format!("the conversation was handed over {} times since the last message", self.handoffs_max);
             let refused = Tools::refuse(call, &Failure::fatal(message).with_code(Stop::MaxHandoffs.name()));
             return Box::pin(std::future::ready(Ok(refused)));
         }
         self.tools.call(ctx, call)
     }
 
-    /// Tells the model that a call is one too many.
+    /// Refuses a tool call over the limit.
     fn refuse_call(&self, call: &ToolCall) -> ToolFuture {
-        let message = format!("{} calls of tools were made since the last message, and no more are allowed", self.tool_calls_max);
+        let message = format!("the limit of {} tool calls per message is reached", self.tool_calls_max);
         let refused = Tools::refuse(call, &Failure::fatal(message).with_code(Stop::BudgetExhausted.name()));
         Box::pin(std::future::ready(Ok(refused)))
     }
 
-    /// Ends, or waits for the next message. What was said meanwhile is answered first.
+    /// Ends, or waits for the next message. Messages that arrived meanwhile are answered first.
     fn stop(&self, ctx: &AgentCtx, mut progress: Progress, stop: Stop, text: String) -> Result<Turn<Progress, AgentOutcome>> {
         if ctx.signal(MESSAGE).has() {
             return Ok(Turn::Next(progress));
@@ -394,8 +393,8 @@ impl Agent {
         Ok(Turn::Done(AgentOutcome { stop, text, turns: progress.turns_in_all }))
     }
 
-    /// Sums up a conversation of which the model has read more than it should. What is long in the entries that a summary leaves as they are
-    /// is told in part from now on, until it is old enough to be summed up: it would be read whole in every turn until then.
+    /// Summarizes a conversation that exceeds the token limit. Long texts among the latest entries are truncated until a summary
+    /// covers them, because the model would read them in every turn.
     async fn shorten(&self, ctx: &AgentCtx, progress: &mut Progress, tokens_max: u64) -> Result<()> {
         let is_old = progress.in_part_until != 0 && ctx.entry_count() >= progress.in_part_until;
         if progress.context_tokens > tokens_max || is_old {
@@ -411,8 +410,8 @@ impl Agent {
         Ok(())
     }
 
-    /// Asks the model; a conversation that is too long for it is made shorter first. Where a summary does not help, or there is nothing to
-    /// sum up, what is long in the last entries is told in part: a tool that says too much must not end the conversation.
+    /// Calls the model. If the context is too long, summarizes, then truncates more and more of the latest entries, so that a
+    /// long tool result does not end the conversation.
     async fn answer(&self, ctx: &AgentCtx, progress: &mut Progress) -> Result<ModelReply> {
         let mut reply = self.ask(ctx, progress.portion).await;
         let mut is_summed_up = false;
@@ -444,8 +443,8 @@ impl Agent {
         self.system.iter().fold(call, |call, system| call.system(system)).await
     }
 
-    /// Puts a summary in the place of everything but the last entries. Says whether there is one: a conversation may be too short for that,
-    /// and a model may not write it, or not to its end. Then everything stays as it is.
+    /// Replaces everything but the latest entries by a summary. Returns false, and changes nothing, if the conversation is too
+    /// short or the model does not write a complete summary.
     async fn sum_up(&self, ctx: &AgentCtx, progress: &mut Progress) -> Result<bool> {
         let is_summed_up = self.compact(ctx).await?;
         progress.summary_from = ctx.entry_count() + KEEP as u64;
@@ -460,7 +459,7 @@ impl Agent {
             kept_from += 1;
         }
         let covered = &entries[..kept_from];
-        // A summary of a summary alone would be no shorter.
+        // A summary of only a summary would be no shorter.
         let Some(last) = covered.last().filter(|_| covered.iter().any(|entry| entry.role.as_str() != SUMMARY)) else {
             return Ok(false);
         };
@@ -484,7 +483,7 @@ impl Agent {
 }
 
 impl Stop {
-    /// As it is written in outcomes and attributes.
+    /// Returns the name in outcomes and attributes.
     pub fn name(self) -> &'static str {
         match self {
             Stop::Done => DONE,
@@ -500,18 +499,18 @@ impl Stop {
 }
 
 impl Progress {
-    /// Of who takes a conversation over from code that does not count.
+    /// Returns the progress after a handoff from code that does not pass it on.
     fn behind(tally: Tally) -> Progress {
         Progress { turns: tally.turns, turns_in_all: tally.turns, ..Progress::default() }
     }
 
-    /// Somebody has said something.
+    /// Resets the counts at a new message.
     fn begin_to_count(&mut self) {
         (self.turns, self.same_calls, self.handoffs, self.portion) = (0, None, 0, Portion::Whole);
         self.tool_calls = None;
     }
 
-    /// Whoever reads a conversation that waits is told when there is another reason for it than that the model was done.
+    /// Reports the reason for waiting, if it is not `done`, as attribute and emitted value.
     fn tell(&mut self, ctx: &AgentCtx, stop: Stop) -> Result<()> {
         if stop != self.stop.unwrap_or(Stop::Done) {
             ctx.attributes().set(AGENT_STOP, stop.name());
@@ -520,7 +519,7 @@ impl Progress {
         if stop == Stop::Done { Ok(()) } else { ctx.emit(STOPPED, &Stopped { stop }) }
     }
 
-    /// How often in a row the model has asked for just this.
+    /// Counts how often in a row the model has made these tool calls.
     fn asks_again(&mut self, reply: &ModelReply) -> u32 {
         let asked: Vec<String> = reply.calls().map(|call| format!("{} {}", call.name, call.arguments)).collect();
         let asked = asked.join("\n");
@@ -530,7 +529,7 @@ impl Progress {
     }
 }
 
-/// Whether more is told than the model should read, and some of it can be told in part.
+/// Returns whether the context is over the token limit and has texts that can be truncated.
 async fn has_long(ctx: &AgentCtx, tokens_max: u64) -> Result<bool> {
     let entries = ctx.messages().await?;
     let answered = entries.iter().rposition(|entry| entry.role.as_str() == "assistant").unwrap_or_default();
@@ -545,7 +544,7 @@ async fn has_long(ctx: &AgentCtx, tokens_max: u64) -> Result<bool> {
     Ok(has_long && chars > tokens_max.saturating_mul(TOKEN_CHARS))
 }
 
-/// Whether a model has ended by itself and has said nothing, asked for nothing and refused nothing.
+/// Returns whether the model ended its answer without text, tool calls or a refusal.
 fn says_nothing(reply: &ModelReply) -> bool {
     let ended = matches!(reply.stop, None | Some(StopReason::End));
     let is_thought = |block: &Block| match block {
@@ -559,24 +558,24 @@ fn is_too_long(reply: &Result<ModelReply>) -> bool {
     reply.as_ref().is_err_and(|failure| failure.code == "context_too_long")
 }
 
-/// Whether the turn began with a signal that it waited for.
+/// Returns whether the turn began with a signal that it waited for.
 fn has_waited(ctx: &AgentCtx) -> bool {
     ctx.cell.lock().engine.checkpoint().is_some_and(|checkpoint| checkpoint.awaits.is_some())
 }
 
-/// Whether the model has had the last word: others may have put something behind it.
+/// Returns whether the last entry is the model's; entries may have been appended from outside.
 async fn is_answered(ctx: &AgentCtx) -> Result<bool> {
     Ok(ctx.messages().last(1).await?.iter().all(|entry| entry.role.as_str() == "assistant"))
 }
 
-/// The last thing that the model said; nothing if it has not.
+/// Returns the model's last answer; empty if there is none.
 async fn last_answer(ctx: &AgentCtx) -> Result<String> {
     let entries = ctx.messages().await?;
     let said = entries.iter().rev().find(|entry| entry.role.as_str() == "assistant");
     Ok(said.map_or(String::new(), |entry| text_of(&blocks(&entry.content))))
 }
 
-/// Puts down what somebody has said: a user as it is, another run with its name.
+/// Appends a message as an entry; one of another run has the sender's name.
 fn hear(ctx: &AgentCtx, message: Heard<Payload>) -> Result<EntryId> {
     #[derive(Serialize)]
     struct Said {
@@ -588,8 +587,8 @@ fn hear(ctx: &AgentCtx, message: Heard<Payload>) -> Result<EntryId> {
     ctx.append_payload("user", Payload::json(&Said { text, from: from.to_string() })?)
 }
 
-/// Puts down what the run was started with: one thing that a user says, or a conversation so far. A front end says the last message of it
-/// once more beside it, as later ones come: that is what it is then, and keeps its id.
+/// Appends the run's input: one user message, or a conversation so far. A front end may repeat the last message of the
+/// conversation beside it, in the form of later messages; then that form is appended, with its id.
 async fn begin(ctx: &AgentCtx, input: Box<RawValue>) -> Result<()> {
     #[derive(Deserialize)]
     struct Conversation {
@@ -617,8 +616,8 @@ async fn begin(ctx: &AgentCtx, input: Box<RawValue>) -> Result<()> {
     if let Ok(Conversation { messages }) = serde_json::from_str(input.get()) {
         let last = serde_json::from_str::<Last>(input.get()).ok().filter(|last| last.text.is_some() || last.blocks.is_some());
         for Said { id, role, content } in messages {
-            // A caller speaks for users alone: instructions, summaries, answers and results are the agent's, its model's and its tools'. Nor
-            // does a role that is none end the conversation.
+            // A caller may only speak as a user: instructions, summaries, answers and results belong to the agent, its model and
+            // its tools. An invalid role does not end the conversation.
             let is_theirs = Name::new(&*role).is_ok_and(|role| is_callers_role(&role));
             let Some(content) = content else { continue };
             match last.as_ref().filter(|last| is_theirs && id.as_ref() == Some(&last.id)) {

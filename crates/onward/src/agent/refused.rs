@@ -1,20 +1,21 @@
-//! Which attachment it is that a provider does not take: it says so in words, if at all, so it is found by asking again without some.
+//! Search for the attachment that a provider rejects. Providers rarely name it, so requests are repeated without some
+//! attachments.
 //!
-//! Owns what is left out after how many refusals, and the names by which answers say what they were given without. Must never ask without
-//! an end: a request may be refused for another reason.
+//! Owns which attachments are omitted after how many refusals, and the names under which answers record them. Must never repeat
+//! without end: a request may be refused for another reason.
 //!
 //! Invariants:
-//! - AR1: after so many refusals the same is left out, whoever asks; the last trial shows nothing.
-//! - AR2: what is left out of one answer is left out of later ones; what is attached anew is not.
+//! - AR1: the omitted attachments follow from the number of refusals, in every worker; the last trial omits all.
+//! - AR2: attachments omitted for one answer are omitted for later ones; an attachment that is sent again later is not.
 
 use onward_core::{Hash, Payload};
 use onward_llm::{Attachment, Block, Message, ModelRequest, Source};
 use serde::Deserialize;
 
-/// How many attachments are left out one at a time, the latest first.
+/// Number of attachments that are omitted one at a time, the latest first.
 const SINGLE_MAX: usize = 4;
 
-/// What an attachment is called where it is said which ones a provider did not take. Another provider may take it.
+/// Returns the name of an attachment in the list of omitted ones. It includes the provider, because another one may accept it.
 fn name_of(provider: &str, attachment: &Attachment) -> String {
     let (sort, text) = match &attachment.source {
         Source::Base64(text) => ("base64", text),
@@ -28,14 +29,14 @@ fn told(attachment: &Attachment) -> Block {
     Block::text(attachment.told("which the model's provider did not take"))
 }
 
-/// What a request leaves out in each attempt that follows a refusal.
+/// The attachments that each attempt after a refusal omits.
 pub(super) struct Trials {
     provider: String,
     trials: Vec<Vec<String>>,
 }
 
 impl Trials {
-    /// Nothing; one attachment after the other, the latest first; all those that no answer has followed yet; all.
+    /// Plans the trials: none omitted; one after the other, the latest first; all since the last answer; all.
     pub fn of(provider: &str, request: &ModelRequest) -> Trials {
         let names = |attachments: Vec<&Attachment>| {
             let mut names: Vec<String> = Vec::new();
@@ -54,12 +55,12 @@ impl Trials {
         Trials { provider: provider.to_owned(), trials }
     }
 
-    /// What is left out after so many refusals; `None` where there is nothing more to leave out (AR1).
+    /// Returns the attachments to omit after this many refusals; `None` if there is no further trial (AR1).
     pub fn after(&self, refusals: usize) -> Option<&[String]> {
         self.trials.get(refusals).map(Vec::as_slice)
     }
 
-    /// Tells of these instead of showing them.
+    /// Replaces these attachments by descriptions.
     pub fn leave_out(&self, request: &mut ModelRequest, names: &[String]) {
         if !names.is_empty() {
             request
@@ -72,7 +73,7 @@ impl Trials {
     }
 }
 
-/// What this answer was given without is told in the messages before it, as it was then (AR2).
+/// Replaces the attachments that were omitted for this answer in the messages before it, as for that request (AR2).
 pub(super) fn leave_out_as_before(provider: &str, answer: &Payload, before: &mut [Message]) {
     #[derive(Deserialize)]
     struct Answer {
@@ -103,7 +104,7 @@ mod tests {
         Message { role, blocks: texts.iter().map(|text| attachment(text)).collect() }
     }
 
-    /// Which ones each attempt shows, until nothing is left to be left out.
+    /// Returns the attachments that each attempt sends, until there is no further trial.
     fn shown(messages: Vec<Message>) -> Vec<String> {
         let request = ModelRequest::new("m", messages);
         let trials = Trials::of("p", &request);

@@ -1,4 +1,4 @@
-//! One tool: what a model is told about it, what doing it twice would do, and who does it.
+//! One tool: its description, its effect class and its implementation.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,20 +18,20 @@ use crate::Result;
 use crate::registry::TaskHandler;
 use crate::task::TaskCtx;
 
-/// How long an attempt may take that nobody has said anything about.
+/// Default timeout of an attempt.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The longest name that every provider takes.
+/// The longest name that every provider accepts.
 const NAME_BYTES_MAX: usize = 64;
 
-/// How large a result may be that nobody has said anything about: a model reads it.
+/// Default size limit of a result, which a model reads.
 const RESULT_BYTES_MAX: usize = 1024 * 1024;
 
 pub(super) type InlineFuture = Pin<Box<dyn Future<Output = Result<Output>> + Send>>;
 pub(super) type Inline = Arc<dyn Fn(AgentCtx, Payload) -> InlineFuture + Send + Sync>;
 type NeedsApproval = Arc<dyn Fn(&RawValue) -> bool + Send + Sync>;
 
-/// What a model may ask for.
+/// A tool that a model may call.
 #[derive(Clone)]
 pub struct Tool {
     pub(super) schema: ToolSchema,
@@ -41,7 +41,7 @@ pub struct Tool {
     pub(super) result_bytes_max: usize,
     pub(super) needs_approval: Option<NeedsApproval>,
     pub(super) not_by_requester: bool,
-    /// The class that a server's own words come to, which nobody has to believe.
+    /// The effect class from the MCP server's hints, used only with [`Tool::trust_hints`].
     #[cfg(feature = "mcp")]
     pub(super) hinted: Option<EffectClass>,
     pub(super) work: Work,
@@ -49,27 +49,27 @@ pub struct Tool {
 
 #[derive(Clone)]
 pub(super) enum Work {
-    /// A task, done by any worker that has it.
+    /// A task, executed by any worker that has it.
     Task(TaskHandler),
-    /// Code of the agent itself, which may wait for people, for weeks.
+    /// Code of the agent itself, which may wait for people for weeks.
     Inline(Inline),
-    /// A run of its own, whose result is the tool's.
+    /// A child run, whose result is the tool's.
     Child(Child),
-    /// Another kind of agent takes the conversation over.
+    /// A handoff of the conversation to another kind of agent.
     Handoff(String),
 }
 
-/// The run that does a tool's work.
+/// The child run that executes a tool.
 #[derive(Clone)]
 pub(super) struct Child {
     pub kind: String,
-    /// It is given what the model wants done, as one text, and not the arguments.
+    /// The input is the model's task as one text, instead of the arguments.
     pub is_agent: bool,
 }
 
 /// What a model says when it hands a conversation over.
 #[derive(Deserialize, JsonSchema)]
-#[expect(dead_code, reason = "it stays in the conversation, where whoever takes over reads it")]
+#[expect(dead_code, reason = "it stays in the conversation, where the next agent reads it")]
 struct Reason {
     /// Why, in a sentence.
     reason: Option<String>,
@@ -82,7 +82,7 @@ pub(super) struct Brief {
     pub task: String,
 }
 
-/// What a tool brings, as it is recorded.
+/// The output of a tool, as it is recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Output {
     pub blocks: Vec<Block>,
@@ -91,7 +91,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// A text is told as it is, and everything else as JSON.
+    /// Converts a result: a text stays as it is, anything else becomes JSON.
     pub fn of(value: &impl Serialize, bytes_max: usize) -> Result<Output> {
         let json = Payload::json(value)?;
         let text = json.read::<String>().unwrap_or_else(|_| String::from_utf8_lossy(json.data()).into_owned());
@@ -101,7 +101,7 @@ impl Output {
     pub fn bounded(self, bytes_max: usize) -> Result<Output> {
         let bytes = Payload::json(&self)?.data().len();
         if bytes > bytes_max {
-            let message = format!("the result has {bytes} bytes, and {bytes_max} are allowed: ask for less at a time");
+            let message = format!("the result has {bytes} bytes, over the limit of {bytes_max}; request less at a time");
             return Err(Failure::fatal(message).with_code("tool_result_too_large"));
         }
         Ok(self)
@@ -109,7 +109,7 @@ impl Output {
 }
 
 impl Tool {
-    /// A function that any worker may run; its arguments are described to the model by their type.
+    /// Creates a tool from a function that any worker may run. The model receives the JSON schema of the argument type.
     pub fn new<A, O, E, F, Fut>(name: &str, description: &str, f: F) -> Tool
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
@@ -121,7 +121,8 @@ impl Tool {
         Tool::with(name, description, move |_, arguments| f(arguments))
     }
 
-    /// Like [`Tool::new`], and the function also gets the attempt: its number, key, heartbeat and dependencies.
+    /// Creates a tool like [`Tool::new`] whose function also receives a [`TaskCtx`]: attempt number, key, heartbeat and
+    /// dependencies.
     pub fn with<A, O, E, F, Fut>(name: &str, description: &str, f: F) -> Tool
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
@@ -142,7 +143,8 @@ impl Tool {
         Tool::made(schema::<A>(name, description), Work::Task(handler))
     }
 
-    /// A tool that is code of the agent: it gets the agent's context, and may ask people, wait for signals, or start other runs.
+    /// Creates a tool that is code of the agent. It receives the agent's context, and may request approvals, wait for signals or
+    /// start other runs.
     pub fn inline<A, O, F, Fut>(name: &str, description: &str, f: F) -> Tool
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
@@ -162,20 +164,20 @@ impl Tool {
         Tool::made(schema::<A>(name, description), Work::Inline(inline))
     }
 
-    /// Another agent: a call starts a run of this kind with what the model wants done, and what that ends with is told to the model.
-    /// The run is a child, with a conversation of its own; it ends with this one.
+    /// Creates a tool that calls another agent: a call starts a child run of this kind with the model's task as a text, and the
+    /// model receives its result. The child has its own conversation and is canceled with its parent.
     pub fn agent(name: &str, description: &str, kind: &str) -> Tool {
         let child = Child { kind: kind.to_owned(), is_agent: true };
         Tool::made(schema::<Brief>(name, description), Work::Child(child))
     }
 
-    /// A workflow, or an agent with an input of its own: a call starts a run of this kind with the arguments.
+    /// Creates a tool that starts a child run of this kind, a workflow or an agent, with the arguments as input.
     pub fn workflow<A: JsonSchema>(name: &str, description: &str, kind: &str) -> Tool {
         let child = Child { kind: kind.to_owned(), is_agent: false };
         Tool::made(schema::<A>(name, description), Work::Child(child))
     }
 
-    /// Another kind of agent takes the conversation over; the one that calls this says nothing more.
+    /// Creates a tool that hands the conversation over to another kind of agent.
     pub(super) fn handoff(kind: &str) -> Tool {
         let plain = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
         let name: String = "handoff_to_".chars().chain(kind.chars().map(plain)).collect();
@@ -202,79 +204,80 @@ impl Tool {
         &self.schema.name
     }
 
-    /// Doing it twice does nothing: it only looks or computes.
+    /// Declares the tool as `pure`: it has no side effects and may run twice.
     pub fn pure(self) -> Tool {
         Tool { class: Some(EffectClass::Pure), ..self }
     }
 
-    /// Doing it twice does nothing, because whoever does it knows [`TaskCtx::idempotency_key`].
+    /// Declares the tool as `keyed`: its receiver discards repeats by [`TaskCtx::idempotency_key`].
     pub fn keyed(self) -> Tool {
         Tool { class: Some(EffectClass::Keyed), ..self }
     }
 
-    /// An attempt whose outcome nobody knows is not followed by another: the model is told that the outcome is unknown.
+    /// Declares the tool as `at_most_once`: after an attempt with an unknown outcome it does not run again, and the model
+    /// receives `outcome_unknown`.
     pub fn at_most_once(self) -> Tool {
         Tool { class: Some(EffectClass::AtMostOnce), ..self }
     }
 
-    /// What doing it twice would do, where that is known as a value: see [`Tool::pure`] and its neighbors.
+    /// Sets the effect class as a value; see [`Tool::pure`] and the others.
     pub fn class(self, class: EffectClass) -> Tool {
         Tool { class: Some(class), ..self }
     }
 
-    /// Believes the server that offers it: what it calls read-only is pure, and what it calls idempotent is keyed. What it says nothing of
-    /// keeps its class. Only for servers that you trust as you trust your own code: a lie lets an effect happen twice, or be left behind.
+    /// Trusts the hints of the MCP server: a read-only tool becomes `pure`, an idempotent one `keyed`. Without a hint, the class
+    /// stays. Only for servers that you trust like your own code: a wrong hint lets an effect happen twice or be abandoned.
     #[cfg(feature = "mcp")]
     pub fn trust_hints(self) -> Tool {
         Tool { class: self.hinted.or(self.class), ..self }
     }
 
-    /// How often and when to try again; once otherwise. Only for functions that any worker runs.
+    /// Sets the retry policy; default one attempt. Only for tools that run as tasks.
     pub fn retry(self, policy: impl Into<RetryPolicy>) -> Tool {
         Tool { retry: Some(policy.into()), ..self }
     }
 
-    /// How long one attempt may take; ten minutes otherwise. A tool that is code of the agent, or a run of its own, takes as long as it takes
-    /// unless this is said; the run is canceled then.
+    /// Sets the timeout of one attempt; default ten minutes. Inline tools and child runs have no default timeout; on timeout a
+    /// child run is canceled.
     pub fn timeout(self, timeout: Duration) -> Tool {
         Tool { timeout: Some(timeout), ..self }
     }
 
-    /// How large a result may be; 1 MiB otherwise. A larger one is told to the model as a failure.
+    /// Limits the size of a result; default 1 MiB. For a larger one the model receives a failure.
     pub fn result_bytes_max(self, bytes_max: usize) -> Tool {
         Tool { result_bytes_max: bytes_max, ..self }
     }
 
-    /// A person has to agree to every call, and is shown its exact arguments.
+    /// Requires a person's approval for every call. The person sees the exact arguments.
     pub fn needs_approval(self) -> Tool {
         self.needs_approval_if(|_| true)
     }
 
-    /// A person has to agree to the calls for which `dangerous` says so. It must decide by the arguments alone.
+    /// Requires a person's approval for calls that `dangerous` selects. It must depend on the arguments alone.
     pub fn needs_approval_if(self, dangerous: impl Fn(&RawValue) -> bool + Send + Sync + 'static) -> Tool {
         Tool { needs_approval: Some(Arc::new(dangerous)), ..self }
     }
 
-    /// Whoever has started the agent may not decide about calls that need an approval, as with `Approval::not_by_requester`.
+    /// Excludes the identity that started the agent from deciding approvals of this tool, as with `Approval::not_by_requester`.
     pub fn not_by_requester(self) -> Tool {
         Tool { not_by_requester: true, ..self }
     }
 }
 
 impl Tool {
-    /// Returns the hash of what models and people know about the tool.
+    /// Returns the hash of the tool's name, description and schema.
     pub(super) fn definition(&self) -> Hash {
         let ToolSchema { name, description, input } = &self.schema;
         Hash::of_parts(&[name.as_bytes(), description.as_bytes(), input.as_str().as_bytes()])
     }
 
-    /// Returns the handler of the tool's tasks. It refuses calls that a person agreed to for another definition of the tool.
+    /// Returns the handler of the tool's tasks. It rejects calls that were approved for another definition of the tool.
     pub(super) fn guarded(&self, handler: &TaskHandler) -> TaskHandler {
         let (definition, handler) = (self.definition().to_string(), handler.clone());
         let name = self.schema.name.clone();
         Arc::new(move |ctx, input| match input.read::<Asked>() {
             Ok(Asked { agreed: Some(agreed), .. }) if agreed != definition => {
-                let failure = changed(&format!("the tool `{name}` is defined otherwise here than where the call was approved"));
+                let failure = changed(&format!("the tool `{name}` has another definition here than the one that was approved"));
                 Box::pin(async { Err(failure) })
             }
             _ => handler(ctx, input),
@@ -282,38 +285,38 @@ impl Tool {
     }
 }
 
-/// Returns the failure of a call whose tool is not the one that was meant.
+/// Returns the failure of a call whose tool has changed.
 pub(super) fn changed(message: &str) -> Failure {
     Failure::fatal(message).with_code("tool_changed")
 }
 
-/// A mistake in a tool, or in how tools are put together.
+/// An invalid tool or set of tools.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ToolMistake {
-    #[error("`{name}` is no name of a tool")]
+    #[error("`{name}` is not a valid tool name")]
     Name { name: String },
-    #[error("there are two tools `{name}`")]
+    #[error("two tools have the name `{name}`")]
     Twice { name: String },
-    #[error("the arguments of the tool `{name}` are no object")]
+    #[error("the arguments of the tool `{name}` are not an object")]
     Arguments { name: String },
-    #[error("`.{option}(..)` means nothing for the tool `{name}`: {what}")]
+    #[error("`.{option}(..)` does not apply to the tool `{name}`: {what}")]
     Option { name: String, option: &'static str, what: &'static str },
 }
 
 impl ToolMistake {
-    /// What to do instead.
+    /// Returns a hint for the user.
     pub fn hint(&self) -> &'static str {
         match self {
-            ToolMistake::Name { .. } => "1 to 64 letters of ASCII, digits, `_` and `-`: no provider takes more",
-            ToolMistake::Twice { .. } => "give one of them another name; handoffs are called `handoff_to_<kind>`",
-            ToolMistake::Arguments { .. } => "a model gives arguments by name: take a struct with fields",
-            ToolMistake::Option { .. } => "leave it out, or make it a function that any worker runs: `Tool::new` or `Tool::with`",
+            ToolMistake::Name { .. } => "use 1 to 64 ASCII letters, digits, `_` or `-`; providers accept nothing else",
+            ToolMistake::Twice { .. } => "rename one of them; handoffs are named `handoff_to_<kind>`",
+            ToolMistake::Arguments { .. } => "use a struct with fields, because models pass arguments by name",
+            ToolMistake::Option { .. } => "remove the option, or create the tool with `Tool::new` or `Tool::with`",
         }
     }
 }
 
 impl Tool {
-    /// What no provider would take, and what would be passed over without a word.
+    /// Returns a mistake that providers would reject, or an option that would be ignored.
     pub(super) fn mistake(&self) -> Option<ToolMistake> {
         let name = self.schema.name.clone();
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
@@ -329,9 +332,9 @@ impl Tool {
         }
         let (what, takes_timeout) = match &self.work {
             Work::Task(_) => return None,
-            Work::Inline(_) => ("it is code of the agent, which is done once", true),
-            Work::Child(_) => ("it is a run of its own, which begins once and has its own retries", true),
-            Work::Handoff(_) => ("it does nothing but hand over", false),
+            Work::Inline(_) => ("it is code of the agent, which runs once", true),
+            Work::Child(_) => ("it is a child run, which has its own retries", true),
+            Work::Handoff(_) => ("it is a handoff", false),
         };
         let option = match () {
             () if self.class.is_some() => Some("pure`, `.keyed` or `.at_most_once"),
@@ -343,32 +346,32 @@ impl Tool {
     }
 }
 
-/// What a tool is asked for; the name is that of its task.
+/// The input of a tool's task; the task kind has the tool's name.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Asked {
     /// The exact text that the model wrote, if it is JSON.
     pub arguments: Box<RawValue>,
     pub result_bytes_max: usize,
-    /// Nobody may try again after an attempt that may have had its effect.
+    /// No retry after an attempt that may have had its effect.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_once: bool,
-    /// The definition of the tool that a person agreed to; a worker that has another one does not carry the call out.
+    /// The tool definition that a person approved; a worker with another definition rejects the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agreed: Option<String>,
 }
 
 pub(super) fn arguments_of<A: DeserializeOwned>(arguments: &RawValue) -> Result<A> {
     serde_json::from_str(arguments.get())
-        .map_err(|error| Failure::fatal(format!("the arguments do not fit: {error}")).with_code("tool_arguments_invalid"))
+        .map_err(|error| Failure::fatal(format!("invalid arguments: {error}")).with_code("tool_arguments_invalid"))
 }
 
 fn schema<A: JsonSchema>(name: &str, description: &str) -> ToolSchema {
     let settings = schemars::generate::SchemaSettings::draft2020_12().for_deserialize();
     let mut input = settings.into_generator().into_root_schema_for::<A>();
-    // A model needs neither, and some providers refuse what they do not know.
+    // Models do not need them, and some providers reject unknown fields.
     input.remove("$schema");
     input.remove("title");
-    // Whoever takes anything is given an object nevertheless: a model gives arguments by name.
+    // A type that accepts anything still gets an object, because models pass arguments by name.
     if ["type", "$ref", "oneOf", "anyOf", "allOf"].iter().all(|word| input.get(*word).is_none()) {
         input.insert("type".to_owned(), "object".into());
     }

@@ -1,10 +1,10 @@
-//! The tools that an agent has, and how a model's call of one is carried out.
+//! The tools of an agent, and the execution of a model's tool calls.
 //!
 //! Invariants:
-//! - TO1: whatever a model asks for has an outcome that the model is told: a tool that is unknown, fails, times out, or is refused by a
-//!   person is an outcome too. Only the end of the run itself is a failure.
-//! - TO2: a person who agrees to a call has seen the exact bytes of its arguments, and agrees to this one call of a tool as it was described
-//!   then. Arguments of which readers could make different things are refused before anybody is asked.
+//! - TO1: every tool call of a model has an outcome that the model receives, also if the tool is unknown, fails, times out or is
+//!   declined by a person. Only the end of the run is a failure.
+//! - TO2: a person who approves a call has seen the exact bytes of its arguments, and approves this one call of the tool as it
+//!   was described then. Ambiguous arguments are rejected before an approval is requested.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -24,7 +24,7 @@ use super::tool::{Asked, Brief, Child, Output, TIMEOUT, Tool, ToolMistake, Work,
 use crate::Result;
 use crate::registry::TaskHandler;
 
-/// The kind of the tasks that do a tool's work.
+/// Returns the task kind of a tool.
 fn tool_kind(scope: Option<&str>, name: &str) -> String {
     match scope {
         Some(scope) => format!("tool.{scope}.{name}"),
@@ -32,7 +32,7 @@ fn tool_kind(scope: Option<&str>, name: &str) -> String {
     }
 }
 
-/// How many runs may be above one that a tool starts, where nobody has said otherwise.
+/// Default limit of runs above one that a tool starts.
 const DEPTH_MAX: u32 = 8;
 
 /// A set of tools. Cheap to clone.
@@ -40,16 +40,16 @@ const DEPTH_MAX: u32 = 8;
 pub struct Tools {
     tools: Arc<BTreeMap<String, Tool>>,
     depth_max: u32,
-    /// The first that was made; told when they are registered.
+    /// The first mistake, reported when the tools are registered.
     mistake: Option<ToolMistake>,
-    /// Whose tools they are, where several agents may have tools of the same name.
+    /// The agent that has the tools; several agents may have tools of the same name.
     scope: Option<Arc<str>>,
 }
 
-/// What came of a call: the content of a `tool` entry.
+/// The outcome of a call: the content of a `tool` entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolOutcome {
-    /// One result, which names its call.
+    /// One result, with the id of its call.
     pub blocks: Vec<Block>,
 }
 
@@ -72,7 +72,7 @@ impl ToolOutcome {
         self.blocks.iter().any(|block| matches!(block, Block::ToolResult(result) if result.is_error))
     }
 
-    /// The text of the result.
+    /// Returns the text of the result.
     pub fn text(&self) -> String {
         let results = self.blocks.iter().filter_map(|block| match block {
             Block::ToolResult(result) => Some(super::prompt::text_of(&result.blocks)),
@@ -87,8 +87,8 @@ impl Tools {
         Tools::default()
     }
 
-    /// Adds a tool. A name or arguments that no provider would take, a name that is there already, and options that mean nothing for this
-    /// tool are refused when the tools are registered.
+    /// Adds a tool. `Builder::start` fails for a name or arguments that providers reject, for a duplicate name, and for options
+    /// that do not apply to the tool.
     pub fn with(mut self, tool: Tool) -> Tools {
         let (name, mistake) = (tool.name().to_owned(), tool.mistake());
         let replaced = Arc::make_mut(&mut self.tools).insert(name.clone(), tool);
@@ -97,7 +97,7 @@ impl Tools {
         self
     }
 
-    /// Takes over the mistake that was made with others.
+    /// Takes over the first mistake of another set.
     pub(super) fn with_mistake_of(self, others: &Tools) -> Tools {
         Tools { mistake: self.mistake.or_else(|| others.mistake.clone()), ..self }
     }
@@ -106,8 +106,8 @@ impl Tools {
         self.mistake.as_ref()
     }
 
-    /// How deep agents and workflows that are tools may start each other; eight levels otherwise. A call beyond that starts nothing, and the
-    /// model is told `nested_too_deep`: an agent that is its own tool ends.
+    /// Limits how deep agents and workflows may start each other as tools; default eight levels. A call beyond that starts
+    /// nothing, and the model receives `nested_too_deep`, so an agent that is its own tool ends.
     pub fn max_depth(self, max: u32) -> Tools {
         Tools { depth_max: max, ..self }
     }
@@ -129,12 +129,12 @@ impl Tools {
         self
     }
 
-    /// As models get to know them, always in the same order.
+    /// Returns the schemas for models, always in the same order.
     pub(crate) fn schemas(&self) -> impl Iterator<Item = ToolSchema> {
         self.tools.values().map(|tool| tool.schema.clone())
     }
 
-    /// What a worker needs to do their work.
+    /// Returns the task handlers for a worker.
     pub(crate) fn handlers(&self) -> impl Iterator<Item = (String, TaskHandler)> {
         self.tools.iter().filter_map(|(name, tool)| match &tool.work {
             Work::Task(handler) => Some((tool_kind(self.scope.as_deref(), name), tool.guarded(handler))),
@@ -142,7 +142,7 @@ impl Tools {
         })
     }
 
-    /// Who is to take the conversation over, if the call asks for that.
+    /// Returns the kind of agent that the call hands over to, if it is a handoff.
     pub(super) fn takes_over(&self, call: &ToolCall) -> Option<&str> {
         match &self.tools.get(&call.name)?.work {
             Work::Handoff(kind) => Some(kind),
@@ -150,16 +150,16 @@ impl Tools {
         }
     }
 
-    /// What a call comes to that is not carried out.
+    /// Returns the outcome of a call that is refused.
     pub(super) fn refuse(call: &ToolCall, failure: &Failure) -> ToolOutcome {
         ToolOutcome::new(call.id.clone(), told(failure))
     }
 
-    /// Does what a model asked for.
+    /// Executes a tool call of a model.
     pub fn call(&self, ctx: &AgentCtx, call: &ToolCall) -> ToolFuture {
         let (tool, scope, depth_max) = (self.tools.get(&call.name).cloned(), self.scope.clone(), self.depth_max);
         let known: Vec<&str> = self.names().collect();
-        let unknown = format!("there is no tool `{}`; there are: {}", call.name, known.join(", "));
+        let unknown = format!("unknown tool `{}` (available: {})", call.name, known.join(", "));
         let (ctx, call) = (ctx.clone(), call.clone());
         Box::pin(async move {
             let output = match tool {
@@ -176,11 +176,11 @@ impl Tools {
 }
 
 impl AgentCtx {
-    /// Calls one of the tools that the builder was given ([`crate::Builder::tools`]), as the model asked for it. What goes wrong is an
-    /// outcome too, for the model to read.
+    /// Executes a model's call of a tool that was given to the builder ([`crate::Builder::tools`]). Failures are outcomes, too,
+    /// which the model reads.
     ///
     /// # Errors
-    /// Only when the run is canceled.
+    /// Fails only if the run is canceled.
     pub fn tool(&self, call: &ToolCall) -> ToolFuture {
         self.dep::<Tools>().call(self, call)
     }
@@ -188,16 +188,18 @@ impl AgentCtx {
 
 async fn carry_out(ctx: &AgentCtx, tool: Tool, scope: Option<&str>, depth_max: u32, call: &ToolCall) -> Result<Output> {
     let arguments = call.json().map_err(|error| {
-        let message = format!("the arguments are no JSON: {error}");
+        let message = format!("the arguments are not valid JSON: {error}");
         Failure::fatal(message).with_code("tool_arguments_invalid")
     })?;
     if let Some(name) = call.repeated_name() {
-        let message = format!("the arguments have the name `{name}` twice in one object: nobody could say which counts");
+        let message = format!("the arguments have the name `{name}` twice in one object");
         return Err(Failure::fatal(message).with_code("tool_arguments_invalid")); // TO2
     }
     if matches!(tool.work, Work::Child(_)) && ctx.nesting() >= depth_max {
-        let message =
-            format!("{} runs are above this one already, and no tool starts another one below it: do it here", ctx.nesting());
+        let message = format!(
+            "this run is nested {} levels deep, and its tools may not start another run: do the work here",
+            ctx.nesting()
+        );
         return Err(Failure::fatal(message).with_code("nested_too_deep"));
     }
     let needs_approval = tool.needs_approval.as_ref().is_some_and(|needs| needs(arguments));
@@ -222,7 +224,7 @@ async fn carry_out(ctx: &AgentCtx, tool: Tool, scope: Option<&str>, depth_max: u
     }
 }
 
-/// Gives up what takes too long, if anybody has said how long that is.
+/// Applies the timeout, if there is one.
 async fn within(ctx: &AgentCtx, timeout: Option<Duration>, work: impl Future<Output = Result<Output>>) -> Result<Output> {
     match timeout {
         Some(timeout) => ctx.timeout(work, timeout).await,
@@ -230,7 +232,7 @@ async fn within(ctx: &AgentCtx, timeout: Option<Duration>, work: impl Future<Out
     }
 }
 
-/// Lets a run of its own do the work. How long that takes is the run's business.
+/// Executes the call as a child run, which has no time limit of its own.
 async fn call_child(ctx: &AgentCtx, child: &Child, asked: &Asked) -> Result<Output> {
     let kind = child.kind.as_str();
     let result: Box<RawValue> = if child.is_agent {
@@ -246,8 +248,8 @@ async fn call_child(ctx: &AgentCtx, child: &Child, asked: &Asked) -> Result<Outp
     }
 }
 
-/// Asks a person (TO2). The decision is bound to the definition of the tool and to the text of the arguments, neither of which the hash of
-/// what is shown covers: that hash is of the values.
+/// Requests an approval (TO2). The decision is bound to the definition of the tool and to the text of the arguments. The hash of
+/// the shown data covers neither: it is a hash of the values.
 async fn agreed(ctx: &AgentCtx, tool: &Tool, call: &ToolCall, arguments: &RawValue) -> Result<()> {
     #[derive(Serialize)]
     struct Shown<'a> {
@@ -267,7 +269,7 @@ async fn agreed(ctx: &AgentCtx, tool: &Tool, call: &ToolCall, arguments: &RawVal
     Err(Failure::fatal(format!("a person has declined this call{words}")).with_code("tool_declined"))
 }
 
-/// A failure in words for the model.
+/// Formats a failure for the model.
 fn told(failure: &Failure) -> Output {
     Output { blocks: vec![Block::text(format!("{} ({})", failure.message, failure.code))], is_error: true }
 }

@@ -13,35 +13,37 @@ use crate::Result;
 use crate::ctx::{Recv, name_or_misuse, payload_or_misuse, small};
 use crate::host::wake::held_back;
 
-/// How a turn ends.
+/// The end of a turn.
 pub enum Turn<S, O> {
-    /// The next one begins at once.
+    /// The next turn begins at once.
     Next(S),
-    /// The next one begins when a signal of this name is there; the turn finds it in the mailbox. That may be weeks later.
+    /// The next turn begins when a signal of this name is available, perhaps weeks later, and finds it in the mailbox.
     Await(S, &'static str),
-    /// The agent is done.
+    /// The agent ends.
     Done(O),
 }
 
 impl<S, O> Turn<S, O> {
-    /// See [`Turn::Await`].
+    /// Returns a [`Turn::Await`] for a typed signal.
     pub fn wait_for<T>(state: S, signal: &crate::Signal<T>) -> Turn<S, O> {
         Turn::Await(state, signal.name())
     }
 }
 
 impl AgentCtx {
-    /// Takes turns until one is done. Each ends in a checkpoint: what it did is final, and the next one begins with the state it returned.
+    /// Runs turns until one is done. Each turn ends in a checkpoint: its calls are final, and the next turn begins with the state
+    /// that it returned.
     ///
-    /// Every turn begins with the function from its start, as it does after a crash: what comes before the loop is found recorded, the loop
-    /// goes on with the last state. There is nothing that works only as long as the process lives.
+    /// Every turn starts the function from its beginning, as after a crash. The code before the loop is replayed, and the loop
+    /// continues with the last state. So nothing depends on the process staying alive.
     ///
-    /// What others have appended to the conversation before the turn began, or before the signal that it waited for, is taken in first.
+    /// Entries that were appended from outside before the turn began, or before the signal that it waited for, are taken over
+    /// first.
     ///
-    /// An agent has one loop: a second one, inside of it or behind it, pauses the run.
+    /// An agent has one loop: a second one, inside of it or after it, pauses the run.
     ///
     /// # Errors
-    /// What the turn fails with, and a state that cannot be read or is too large.
+    /// Fails with the failure of a turn, or if the state cannot be read or is too large.
     pub async fn turns<S, O, F, Fut>(&self, first: S, turn: F) -> Result<O>
     where
         S: Serialize + DeserializeOwned,
@@ -65,11 +67,11 @@ impl AgentCtx {
         }
     }
 
-    /// Closes the segment with `state`. Never returns: the function begins again from its start, where [`AgentCtx::checkpointed`] has the
-    /// state. An agent that does not look there would do everything again.
+    /// Closes the segment with `state`. Never returns: the function starts again from its beginning, where
+    /// [`AgentCtx::checkpointed`] returns the state. Code that does not read it would repeat everything.
     ///
     /// # Errors
-    /// If the state is too large.
+    /// Fails if the state is too large.
     pub async fn checkpoint<T>(&self, state: &(impl Serialize + ?Sized)) -> Result<T> {
         self.end_segment(state, None, None).await
     }
@@ -79,19 +81,18 @@ impl AgentCtx {
         self.end_segment(state, prelude, awaits).await
     }
 
-    /// A second loop would be given the state of the first one, whether it is inside of it or comes behind it.
+    /// Reports a second loop as a misuse. It would get the state of the first one, whether it is inside of it or after it.
     fn is_second_loop(&self) -> bool {
         let mut state = self.cell.call("turns");
         let is_second = std::mem::replace(&mut state.in_turns, true);
         if is_second {
-            state.engine.misuse(
-                "`turns` was called a second time: an agent has one loop; let its state say where it is, or start a child for the other one",
-            );
+            state.engine.misuse("`turns` was called twice: an agent has one loop; keep the phase in its state, or start a child");
         }
         is_second
     }
 
-    /// The state of this turn, and what it waits for. What came before the loop is closed first, as a segment of its own.
+    /// Returns the state of this turn and the signal it waits for. The code before the loop is closed first, as a segment of its
+    /// own.
     async fn enter_turns(&self, first: &impl Serialize) -> Result<(Payload, Option<Name>)> {
         let first = payload_or_misuse(&self.cell, "turns", first);
         let first = small(self.cell.payload_bytes_max, "the first state", first)?;
@@ -135,7 +136,7 @@ impl AgentCtx {
         })
     }
 
-    /// Waits until such a signal is in the mailbox, and leaves it there.
+    /// Waits until a matching signal is in the mailbox, and leaves it there.
     async fn wait_until_there(&self, pattern: Pattern) -> Result<()> {
         let mut waiting = Recv::<Payload>::new(self.cell.clone(), pattern);
         poll_fn(|cx| waiting.poll_there(cx)).await

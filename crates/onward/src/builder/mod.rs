@@ -1,4 +1,4 @@
-//! Setting up: where runs are kept, which code there is, and how a worker behaves.
+//! The builder: the store, the registered code and the worker's options.
 
 mod schema;
 
@@ -32,7 +32,7 @@ use crate::trace::Tracing;
 use crate::worker::{ReplayCheck, SHUTDOWN_TIMEOUT, Worker, WorkerOptions, random_u64};
 use crate::{Error, Onward, RegisterError, Result, Task, Workflow};
 
-/// The shortest lease: below, a worker that is alive loses its runs between two heartbeats.
+/// The shortest lease. With a shorter one, a live worker would lose its runs between two heartbeats.
 const LEASE_MIN: Duration = Duration::from_millis(100);
 
 enum Place {
@@ -43,8 +43,8 @@ enum Place {
     Server(String),
 }
 
-/// How the ids of workers begin that work within a runtime of their process ([`Onward::within`]). On a directory they die with whoever had it
-/// open, which cannot be said of the others.
+/// Id prefix of workers that run on a runtime of their own process ([`Onward::within`]). On a directory such workers end together
+/// with the process that has it open; other workers may survive it.
 pub const WITHIN: &str = "within-";
 
 impl Place {
@@ -53,25 +53,25 @@ impl Place {
     }
 }
 
-/// Builds an [`Onward`]. Mistakes in what is registered are told by [`Builder::start`].
+/// Builds an [`Onward`]. [`Builder::start`] reports the first invalid registration.
 pub struct Builder {
     place: Place,
     clock: Arc<dyn Clock>,
     namespace: Namespace,
     registry: Registry,
-    /// What `.version(..)`, `.previous(..)` and `.schema(..)` are about.
+    /// The registration that `.version(..)`, `.previous(..)` and `.schema(..)` apply to.
     latest: Option<Latest>,
     options: Options,
     worker: WorkerOptions,
     runs_max: usize,
     queues: Vec<Option<Name>>,
-    /// Works on runs only when told to.
+    /// Execute runs only through [`Onward::drive`].
     on_demand: bool,
     codec: Option<Border>,
-    /// Where the calls of the kinds of models go.
+    /// The provider of each kind of model call.
     #[cfg(feature = "agents")]
     providers: BTreeMap<Name, onward_llm::Provider>,
-    /// The text of the key, checked by [`Builder::start`].
+    /// The API key as text, parsed by [`Builder::start`].
     #[cfg(feature = "remote")]
     key: Option<String>,
     #[cfg(feature = "remote")]
@@ -81,34 +81,35 @@ pub struct Builder {
 }
 
 impl Onward {
-    /// Keeps runs in a directory: no server, one process at a time. The directory is made when it is missing.
+    /// Stores runs in a directory: no server, one process at a time. The directory is created if it does not exist.
     pub fn embedded(directory: impl AsRef<Path>) -> Builder {
         Builder::new(Place::Directory(directory.as_ref().to_owned()), Arc::new(SystemClock))
     }
 
-    /// Has runs kept by the server at `url`, for instance `http://127.0.0.1:7400`; this process is a worker and a client of it.
+    /// Connects to the server at `url`, for example `http://127.0.0.1:7400`, as a worker and a client. The server stores the
+    /// runs.
     ///
-    /// [`Builder::start`] returns once the server has taken the worker in, and fails after ten seconds without an answer. A
-    /// connection that is lost later is made again, however long that takes; calls wait for it.
+    /// [`Builder::start`] returns once the server has accepted the worker, and fails after ten seconds without a response. A
+    /// connection that is lost later is reopened, without a time limit; calls wait for it.
     #[cfg(feature = "remote")]
     pub fn connect(url: impl Into<String>) -> Builder {
         Builder::new(Place::Server(url.into()), Arc::new(SystemClock))
     }
 
-    /// Keeps runs in memory: for tests and trying out. Everything is gone with the process.
+    /// Stores runs in memory, for tests and experiments. They are lost when the process ends.
     pub fn in_memory() -> Builder {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         Builder::new(Place::Store(Arc::new(MemoryStore::new(clock.clone()))), clock)
     }
 
-    /// Keeps runs in a store of your own, judged by `clock`.
+    /// Stores runs in a custom store; `clock` is the engine's clock.
     pub fn with_store(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Builder {
         Builder::new(Place::Store(store), clock)
     }
 
-    /// Works for a runtime that is in this process already, that of a server for example, as one worker among others.
+    /// Adds a worker to a runtime of this process, that of a server for example.
     ///
-    /// Whoever made the runtime keeps it going: lease and retention are its own, and [`Onward::shutdown`] ends the worker alone.
+    /// The runtime's owner runs it and sets lease and retention. [`Onward::shutdown`] stops only the worker.
     pub fn within(runtime: Runtime) -> Builder {
         let clock = runtime.clock().clone();
         Builder::new(Place::Runtime(runtime), clock)
@@ -119,7 +120,7 @@ impl Builder {
     fn new(place: Place, clock: Arc<dyn Clock>) -> Builder {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let check = if cfg!(debug_assertions) { ReplayCheck::Doubling } else { ReplayCheck::Off };
-        // Half the cores poll workflow code; the store's writer and the steps' own runtime need the others.
+        // Half of the cores poll workflow code. The others are left to the store's writer and to the async runtime of steps.
         let worker = WorkerOptions {
             threads: (cores / 2).clamp(1, 8),
             tasks_max: 100,
@@ -150,8 +151,8 @@ impl Builder {
         }
     }
 
-    /// Where this process starts runs, looks for them and works on them; `default` otherwise. Whatever belongs to another namespace
-    /// is out of its sight, and the same id names another run there.
+    /// Sets the namespace in which this process starts, finds and executes runs; default `default`. Runs of other namespaces are
+    /// not visible, and the same id names another run there.
     pub fn namespace(mut self, namespace: &str) -> Builder {
         match Namespace::new(namespace) {
             Ok(namespace) => self.namespace = namespace,
@@ -160,26 +161,26 @@ impl Builder {
         self
     }
 
-    /// The key that the server asks for; otherwise the one in the environment variable `ONWARD_KEY`, if there is one.
+    /// Sets the API key for the server. The default is the environment variable `ONWARD_KEY`, if it is set.
     ///
-    /// Only for [`Onward::connect`]: a store in this process asks for none.
+    /// Used only with [`Onward::connect`]; a store in this process needs no key.
     #[cfg(feature = "remote")]
     pub fn key(mut self, key: impl Into<String>) -> Builder {
         self.key = Some(key.into());
         self
     }
 
-    /// Tells a collector of what happens here: a span for each run, activation, step, task and child. Otherwise where the standard
-    /// variables of the environment say ([`crate::Otlp::from_env`]), and nowhere without them.
+    /// Exports traces to an OTLP collector: a span for each run, activation, step, task and child. The default is the collector
+    /// of the standard environment variables ([`crate::Otlp::from_env`]); without them nothing is exported.
     #[cfg(feature = "remote")]
     pub fn otlp(mut self, otlp: crate::Otlp) -> Builder {
         self.otlp = Some(otlp);
         self
     }
 
-    /// The authority that vouches for the server's certificate, as PEM; otherwise those that the system trusts.
+    /// Sets the certificate authority (PEM) that signed the server's certificate. The default is the system's trust store.
     ///
-    /// Only for [`Onward::connect`] with `https://`. What is not PEM is told by [`Builder::start`].
+    /// Used only with [`Onward::connect`] and `https://`. [`Builder::start`] fails if it is not valid PEM.
     #[cfg(feature = "tls")]
     pub fn root_certificate(mut self, pem: impl AsRef<[u8]>) -> Builder {
         self.trust.root = Some(pem.as_ref().to_owned());
@@ -209,7 +210,7 @@ impl Builder {
         self
     }
 
-    /// Registers an agent under a name: a function whose open segment may be left behind and gone on with (see [`crate::agent`]).
+    /// Registers an agent under a name: a function that may diverge from the log of its open segment (see [`crate::agent`]).
     pub fn agent<I, O, F, Fut>(mut self, name: &str, agent: F) -> Builder
     where
         I: DeserializeOwned + Send + 'static,
@@ -221,9 +222,9 @@ impl Builder {
         self
     }
 
-    /// Registers a ready-made agent under its name, with its tools. It is started with what a user says first: a text, an object with
-    /// `text` or `blocks`, or `{messages: [{role, content}]}`; or with nothing. What such messages say as `system` is told to the model as
-    /// something that a user says: instructions are the agent's own ([`crate::agent::Agent::system`]).
+    /// Registers a ready-made agent under its name, with its tools. Its input is the user's first message: a text, an object with
+    /// `text` or `blocks`, `{messages: [{role, content}]}`, or nothing. `system` messages in that input reach the model as user
+    /// text; instructions come only from [`crate::agent::Agent::system`].
     #[cfg(feature = "agents")]
     pub fn register_agent(mut self, agent: crate::agent::Agent) -> Builder {
         if !agent.has_model() {
@@ -239,13 +240,14 @@ impl Builder {
         self.agent(&name, move |ctx, input| agent.clone().run(ctx, input))
     }
 
-    /// A model that agents may call here by `name`: at a provider, which knows it by the same name.
+    /// Registers a model under `name`, which is also its name at the provider.
     #[cfg(feature = "agents")]
     pub fn model(self, name: &str, provider: &crate::agent::Provider) -> Builder {
         self.add_model(onward_llm::Model::new(name, provider.clone()))
     }
 
-    /// The models of an operator's table; those whose keys are missing are left out, and calls of them wait for a worker that has them.
+    /// Registers the models of an operator's table. Models without a key are skipped; calls to them wait for a worker that has
+    /// it.
     #[cfg(feature = "agents")]
     pub fn models(self, models: &crate::agent::Models) -> Builder {
         let found: Vec<_> = models.names().filter_map(|name| models.find(name).ok().cloned()).collect();
@@ -261,7 +263,7 @@ impl Builder {
         self
     }
 
-    /// Which limit the calls of each kind of model share with others.
+    /// Returns, for each kind of model call, the rate limit that it shares with other kinds.
     #[cfg(feature = "agents")]
     fn task_limits(&self) -> BTreeMap<Name, Name> {
         let limit = |(kind, provider): (&Name, &onward_llm::Provider)| {
@@ -276,13 +278,13 @@ impl Builder {
         BTreeMap::new()
     }
 
-    /// Where the models of this process find attachments that messages name by their hash.
+    /// Sets where models of this process load attachments that messages refer to by hash.
     #[cfg(feature = "agents")]
     pub fn attachments(self, attachments: crate::agent::Attachments) -> Builder {
         self.dep(attachments)
     }
 
-    /// The tools that agents call with [`AgentCtx::tool`] here.
+    /// Registers the tools that agents call with [`AgentCtx::tool`].
     #[cfg(feature = "agents")]
     pub fn tools(mut self, tools: crate::agent::Tools) -> Builder {
         if let Some(mistake) = tools.mistake() {
@@ -294,13 +296,13 @@ impl Builder {
         self.dep(tools)
     }
 
-    /// Names the version of the workflow just registered: new runs are pinned to it.
+    /// Sets the version of the workflow just registered. New runs are pinned to it.
     pub fn version(mut self, version: &str) -> Builder {
         self.registry.version(self.latest_workflow().as_ref(), version);
         self
     }
 
-    /// Keeps an earlier version of the workflow just registered, for the runs that are pinned to it.
+    /// Registers an earlier version of the workflow just registered, for the runs that are pinned to it.
     pub fn previous<I, O, F, Fut>(self, version: &str, workflow: F) -> Builder
     where
         I: DeserializeOwned + Send + 'static,
@@ -311,8 +313,8 @@ impl Builder {
         self.keep_previous(version, erase_workflow(workflow))
     }
 
-    /// Keeps an earlier version of the agent just registered, for the turns that are pinned to it: a run goes over to the current one with
-    /// its next checkpoint.
+    /// Registers an earlier version of the agent just registered, for the turns that are pinned to it. A run switches to the
+    /// current version at its next checkpoint.
     pub fn previous_agent<I, O, F, Fut>(self, version: &str, agent: F) -> Builder
     where
         I: DeserializeOwned + Send + 'static,
@@ -349,7 +351,7 @@ impl Builder {
         self.task_with(name, move |_, input| task(input))
     }
 
-    /// Registers a task whose function also gets the attempt: its number, key, heartbeat and dependencies.
+    /// Registers a task whose function also receives a [`TaskCtx`]: attempt number, idempotency key, heartbeat and dependencies.
     pub fn task_with<I, O, E, F, Fut>(mut self, name: &str, task: F) -> Builder
     where
         I: DeserializeOwned + Send + 'static,
@@ -374,26 +376,27 @@ impl Builder {
         self.task(name.name(), task)
     }
 
-    /// Has every payload pass `codec` on its way out of this process and back: inputs, results, signals, state, failures. What keeps
-    /// the runs sees what the codec makes of them. All processes that work on the runs, or want to read them, need the same codec.
+    /// Encodes every payload with `codec` before it leaves this process, and decodes it when it returns: inputs, results,
+    /// signals, state, failures. The store has only encoded payloads. All processes that execute or read the runs need the same
+    /// codec.
     pub fn codec(mut self, codec: impl Codec + 'static) -> Builder {
         self.codec = Some(Border::new(Arc::new(codec)));
         self
     }
 
-    /// Shares something with all workflows and tasks: `ctx.dep::<T>()`.
+    /// Shares a value with all workflows and tasks, which get it with `ctx.dep::<T>()`.
     pub fn dep<T: Any + Send + Sync>(mut self, dep: T) -> Builder {
         self.registry.dep(dep);
         self
     }
 
-    /// How long closed runs are kept; 30 days otherwise.
+    /// Sets how long closed runs are kept; default 30 days.
     pub fn retention(mut self, span: Duration) -> Builder {
         self.options.retention.default = span;
         self
     }
 
-    /// How long closed runs of one kind are kept.
+    /// Sets how long closed runs of one kind are kept.
     pub fn retention_of(mut self, kind: &str, span: Duration) -> Builder {
         match Name::new(kind) {
             Ok(kind) => drop(self.options.retention.by_kind.insert(kind, span)),
@@ -402,7 +405,8 @@ impl Builder {
         self
     }
 
-    /// How long this process may be silent before its runs and tasks go to others; 30 seconds otherwise, 100 milliseconds at least.
+    /// Sets how long this process may miss heartbeats before its runs and tasks go to other workers; default 30 seconds, minimum
+    /// 100 milliseconds.
     pub fn lease(mut self, span: Duration) -> Builder {
         if span < LEASE_MIN {
             self.registry.wrong(RegisterError::LeaseTooShort { lease: span, min: LEASE_MIN });
@@ -411,7 +415,7 @@ impl Builder {
         self
     }
 
-    /// The queues whose tasks are worked on here, besides the default one.
+    /// Adds a queue whose tasks this process executes, in addition to the default queue.
     pub fn queue(mut self, queue: &str) -> Builder {
         match Name::new(queue) {
             Ok(queue) => self.queues.push(Some(queue)),
@@ -420,51 +424,51 @@ impl Builder {
         self
     }
 
-    /// Lets this process work on a run only while [`Onward::drive`] is told to: it takes no runs and no tasks by itself. For hosts that
-    /// live for a request.
+    /// Executes runs only through [`Onward::drive`]: this process claims no runs and no tasks by itself. For hosts that live as
+    /// long as one request.
     pub fn on_demand(mut self) -> Builder {
         self.on_demand = true;
         self
     }
 
-    /// How many threads poll workflow code; half the cores otherwise.
+    /// Sets the number of threads that poll workflow code; default half of the cores.
     pub fn threads(mut self, count: usize) -> Builder {
         self.worker.threads = count;
         self
     }
 
-    /// How many tasks run here at a time; 100 otherwise.
+    /// Sets the number of tasks that run here at a time; default 100.
     pub fn tasks_max(mut self, count: usize) -> Builder {
         self.worker.tasks_max = count.max(1);
         self
     }
 
-    /// How long [`crate::Onward::shutdown`] waits for steps and tasks under way; 10 seconds otherwise. A task that takes longer is
-    /// interrupted: it goes to another worker, but for one that is `at_most_once`, which ends as `outcome_unknown`.
+    /// Sets how long [`crate::Onward::shutdown`] waits for running steps and tasks; default 10 seconds. A task that takes longer
+    /// is interrupted and goes to another worker; an `at_most_once` task ends as `outcome_unknown` instead.
     pub fn shutdown_timeout(mut self, timeout: Duration) -> Builder {
         self.worker.shutdown_timeout = timeout;
         self
     }
 
-    /// How many waiting runs stay in memory, so that a wake costs no replay; 1,000 otherwise.
+    /// Sets the number of waiting runs that stay in memory, where waking them needs no replay; default 1,000.
     pub fn cached_runs_max(mut self, count: usize) -> Builder {
         self.worker.cached_runs_max = count;
         self
     }
 
-    /// How many runs are in memory at a time, busy or waiting; 10,000 otherwise.
+    /// Sets the number of runs in memory at a time, active or waiting; default 10,000.
     pub fn runs_max(mut self, count: usize) -> Builder {
         self.runs_max = count.max(1);
         self
     }
 
-    /// Whether to replay what was just recorded and compare; in debug builds at doubling intervals, else never.
+    /// Sets how often recorded runs are replayed and compared; default at doubling intervals in debug builds, else never.
     pub fn check_replay(mut self, check: ReplayCheck) -> Builder {
         self.worker.check = check;
         self
     }
 
-    /// Opens the store, starts the worker and goes on with every run that was left open.
+    /// Opens the store, starts the worker and resumes all open runs.
     pub async fn start(mut self) -> Result<Onward, Error> {
         if let Some(mistake) = self.registry.mistake {
             return Err(mistake.into());
@@ -476,7 +480,7 @@ impl Builder {
         let tracing = self.otlp.take().or_else(crate::Otlp::from_env).map(Tracing::start).transpose()?;
         #[cfg(not(feature = "remote"))]
         let tracing = None;
-        // Runs that rest in memory must leave seats to those that have something to do.
+        // Cached runs must leave permits to runs that have something to do.
         self.worker.cached_runs_max = self.worker.cached_runs_max.min(self.runs_max / 2);
         let profile = WorkerProfile {
             id: WorkerId::new(format!("{}{}-{:016x}", self.place.worker_mark(), std::process::id(), random_u64()))?,
@@ -506,7 +510,7 @@ impl Builder {
                 let key = self.key.or_else(|| std::env::var("ONWARD_KEY").ok().filter(|key| !key.is_empty()));
                 let key = parse_key(key.as_deref())?;
                 let channel = Channel::new(&url, &self.namespace, key.as_ref(), &self.trust)?;
-                // A connection of its own: calls that wait for a run's end must not keep the worker from coming back.
+                // A connection of its own: calls that wait for a run's result must not delay the worker's reconnect.
                 let own = Channel::new(&url, &self.namespace, key.as_ref(), &self.trust)?;
                 let (kinds, task_schemas) = if self.on_demand { Default::default() } else { self.registry.offers() };
                 let link = Arc::new(RemoteLink::connect(own, profile, kinds, task_schemas, self.on_demand));
@@ -525,7 +529,7 @@ impl Builder {
     }
 }
 
-/// Both ways out, behind the codec if there is one.
+/// Wraps client and worker connection in the codec, if there is one.
 fn behind(codec: Option<Border>, door: Arc<dyn Door>, link: Arc<dyn Link>) -> (Arc<dyn Door>, Arc<dyn Link>) {
     match codec {
         None => (door, link),

@@ -1,4 +1,4 @@
-//! What kinds take and give, as JSON schemas.
+//! JSON schemas of the inputs and outputs of kinds.
 
 use onward_core::Payload;
 use serde_json::Value;
@@ -6,24 +6,24 @@ use serde_json::Value;
 use super::Builder;
 
 impl Builder {
-    /// What the workflow or task just registered takes, as a JSON schema. A start whose input does not fit is refused as
-    /// `input_invalid` and begins nothing, wherever it comes from, also while no worker is there; what code hands to its own children
-    /// and tasks is not looked at.
+    /// Sets the JSON schema for the input of the workflow or task just registered. A start whose input does not match fails with
+    /// `input_invalid` and creates nothing, on every interface and also while no worker is connected. Inputs that code passes to
+    /// its own children and tasks are not checked.
     ///
-    /// The newest worker to start decides, for its versions: a worker without schemas takes them back. A server checks always; a
-    /// process that keeps its runs itself checks with the cargo feature `schema` and only keeps them without it.
+    /// The worker that started last decides, for its versions: a worker without schemas removes them. A server always checks. A
+    /// process with its own store checks with the cargo feature `schema`, and only stores the schemas without it.
     pub fn input_schema(mut self, schema: Value) -> Builder {
         self.describe("input_schema", Some(&schema), None);
         self
     }
 
-    /// What the workflow or task just registered returns, as a JSON schema. For readers: nothing is compared with it.
+    /// Sets the JSON schema for the output of the workflow or task just registered. It is documentation; outputs are not checked.
     pub fn output_schema(mut self, schema: Value) -> Builder {
         self.describe("output_schema", None, Some(&schema));
         self
     }
 
-    /// What the workflow or task just registered takes and returns: [`Builder::input_schema`] and [`Builder::output_schema`] from types.
+    /// Derives [`Builder::input_schema`] and [`Builder::output_schema`] of the workflow or task just registered from types.
     #[cfg(feature = "schema")]
     pub fn schema<I: schemars::JsonSchema, O: schemars::JsonSchema>(mut self) -> Builder {
         let input =
@@ -34,10 +34,11 @@ impl Builder {
         self
     }
 
-    /// Keeps the workflow or task just registered to runs: no caller may start it, whatever its scope, and `GET /v1/kinds` does not show it.
-    /// Workflows and agents go on using it. Calls of models and tools of agents are internal without this.
+    /// Makes the workflow or task just registered internal: no caller may start it, whatever its scope, and `GET /v1/kinds` does
+    /// not list it. Workflows and agents can still use it. Model calls and agent tools are always internal.
     ///
-    /// The newest worker to start decides, as with [`Builder::input_schema`].
+    /// The kind stays internal if another worker registers it without this, until an administrator removes its entry
+    /// (`DELETE /v1/kinds/KIND`).
     pub fn internal(mut self) -> Builder {
         self.registry.keep_internal(self.latest.as_ref());
         self

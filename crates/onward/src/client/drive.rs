@@ -1,4 +1,4 @@
-//! Driving one run while somebody asks for it, without a worker in the background.
+//! Running one run on demand, without a worker in the background.
 
 use onward_core::view::RunView;
 use onward_core::{Failure, Name, Payload};
@@ -10,7 +10,7 @@ use super::Onward;
 use crate::names::SignalName;
 use crate::{Error, Result};
 
-/// What is brought to a run that is driven; see [`Onward::drive`].
+/// An input for a run that is driven; see [`Onward::drive`].
 pub struct Bring {
     what: Result<What, serde_json::Error>,
 }
@@ -22,46 +22,47 @@ enum What {
 }
 
 impl Bring {
-    /// Only lets the run go on.
+    /// Brings no input; the run only continues.
     pub fn nothing() -> Bring {
         Bring { what: Ok(What::Nothing) }
     }
 
-    /// A signal.
+    /// Brings a signal.
     pub fn signal<N: SignalName>(name: N, payload: &(impl Serialize + ?Sized)) -> Bring {
         let name = name.signal_name().to_owned();
         Bring { what: Payload::json(payload).map(|payload| What::Signal { name, payload, id: None }) }
     }
 
-    /// A signal that is taken once, by this id.
+    /// Brings a signal that is accepted once under this id.
     pub fn signal_once<N: SignalName>(name: N, payload: &(impl Serialize + ?Sized), id: &str) -> Bring {
         let (name, id) = (name.signal_name().to_owned(), Some(id.to_owned()));
         Bring { what: Payload::json(payload).map(|payload| What::Signal { name, payload, id }) }
     }
 
-    /// The decision of one of the run's approvals.
+    /// Brings a decision for one of the run's approvals.
     pub fn decision(approval: &str, decide: Decide) -> Bring {
         Bring { what: Ok(What::Decision { approval: approval.to_owned(), decide }) }
     }
 }
 
-/// How a run stands after it was driven.
+/// The state of a run after it was driven.
 #[derive(Debug)]
 pub enum Driven {
-    /// It waits: `awaiting` says for what, and `deadline` until when. Somebody must drive it again then: time alone wakes nobody.
+    /// The run waits for `awaiting`, until `deadline`. No timer wakes it: the host must drive it again at that time.
     Waiting(Box<RunView>),
-    /// It stands still until it is resumed.
+    /// The run is paused until it is resumed.
     Paused(Box<RunView>),
-    /// It has ended.
+    /// The run has ended.
     Ended(Result<Payload, Failure>),
 }
 
 impl Onward {
-    /// Works on one run in this process until it waits or ends, with what is brought to it, and says how it stands then.
+    /// Executes one run in this process until it waits or ends, with the given input, and returns its state.
     ///
-    /// The run is taken with what is brought in one write. When somebody else works on it, it is `run_busy` and takes nothing: sent as a
-    /// plain signal, it would get to whoever does. A process that dies in the middle loses the run after its lease, and it can be driven
-    /// again. May be dropped at any time: what was begun goes on until the run rests.
+    /// The run is claimed and the input appended in one write. If another worker holds the run, this fails with `run_busy` and
+    /// appends nothing; send the input as a plain signal, and that worker receives it. If the process dies, the lease expires,
+    /// and the run can be driven again. The future may be dropped at any time; the run then continues in the background until it
+    /// waits or ends.
     pub async fn drive(&self, run: &str, bring: Bring) -> Result<Driven, Error> {
         self.ask(self.drive_to_rest(run, bring)).await
     }
@@ -83,7 +84,7 @@ impl Onward {
             }
             let view = inner.door.read_run(key.clone()).await?;
             match view.head.status {
-                // Something came while it was let go.
+                // An input arrived while the run was released.
                 crate::Status::Pending | crate::Status::Running => {}
                 crate::Status::Waiting => return Ok(Driven::Waiting(Box::new(view))),
                 crate::Status::Paused => return Ok(Driven::Paused(Box::new(view))),

@@ -1,4 +1,4 @@
-//! The conversation of an agent, from outside.
+//! The conversation of an agent, read and extended from outside.
 
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -13,21 +13,21 @@ use super::RunHandle;
 use crate::{Error, Result};
 
 impl<O> RunHandle<O> {
-    /// The conversation of an agent, read backwards. Awaiting the builder reads its last page; [`Entries::pages`] reads on.
+    /// Reads the conversation of an agent backwards. Awaiting the builder reads its last page; [`Entries::pages`] reads on.
     pub fn entries(&self) -> Entries {
         Entries { run: self.untyped(), query: EntryQuery::default() }
     }
 }
 
 impl<O> RunHandle<O> {
-    /// Puts an entry into the conversation of an agent, which takes it in when its next turn begins, before anything else. It wakes nobody
-    /// who waits for a message: [`RunHandle::message`] does.
+    /// Appends an entry to the conversation of an agent. The agent takes it over when its next turn begins, before any message.
+    /// An agent that waits for a message keeps waiting; [`RunHandle::message`] wakes it.
     pub async fn append(&self, role: &str, content: &(impl Serialize + ?Sized)) -> Result<AppendedEntry, Error> {
         self.append_under(None, role, content).await
     }
 
-    /// Like [`RunHandle::append`], once: the same key again is the same entry, and `already_existed` says so. The same key with another role
-    /// or content is `entry_key_taken`.
+    /// Appends an entry like [`RunHandle::append`], once per key: a repeat returns the first entry with `already_existed`. The
+    /// same key with another role or content fails with `entry_key_taken`.
     pub async fn append_once(&self, key: &str, role: &str, content: &(impl Serialize + ?Sized)) -> Result<AppendedEntry, Error> {
         self.append_under(Some(key.to_owned()), role, content).await
     }
@@ -43,21 +43,22 @@ impl<O> RunHandle<O> {
         self.ask(self.door().append_entry(self.key().clone(), append)).await
     }
 
-    /// Goes on from an earlier entry of the conversation, or from its beginning: what follows it is left, and stays readable by its leaf.
-    /// Awaiting the builder asks for it. An edit is a branch from the entry's parent that says something else:
+    /// Continues the conversation from an earlier entry, or from its beginning with `None`. Later entries are abandoned and stay
+    /// readable by their leaf. Awaiting the builder sends the request. To edit an entry, branch from its parent:
     /// `run.branch(entry.parent).say("user", "another question")`.
     pub fn branch(&self, from: Option<Hash>) -> Branch {
         let branch = BranchRun { from: from.map(EntryCursor::from), entry: None, idempotency_key: None };
         Branch { run: self.untyped(), branch: Ok(branch) }
     }
 
-    /// Says something to an agent: the signal `message`. A text, or anything else that the agent reads; a text that is empty is refused.
+    /// Sends a message to an agent: the signal `message`, with a text or any other value that the agent reads. An empty text is
+    /// rejected.
     pub async fn message(&self, content: &(impl Serialize + ?Sized)) -> Result<Appended, Error> {
         check_message(content)?;
         self.signal(MESSAGE, content).await
     }
 
-    /// Like [`RunHandle::message`], once: the same id again is the same message.
+    /// Sends a message like [`RunHandle::message`], once per id.
     pub async fn message_once(&self, content: &(impl Serialize + ?Sized), id: &str) -> Result<Appended, Error> {
         check_message(content)?;
         self.signal_once(MESSAGE, content, id).await
@@ -69,7 +70,7 @@ fn check_message(content: &(impl Serialize + ?Sized)) -> Result<(), Error> {
     Ok(Runtime::check_message(&content)?)
 }
 
-/// Looked at here, because a codec may seal it on its way.
+/// Encodes and validates an entry. Validated here, because a codec may encrypt it before it reaches the server.
 fn entry(content: &(impl Serialize + ?Sized)) -> Result<Payload, Error> {
     let content = Payload::json(content).map_err(|why| Error::Convert { what: "the entry", why })?;
     Runtime::check_entry(&content)?;
@@ -77,21 +78,21 @@ fn entry(content: &(impl Serialize + ?Sized)) -> Result<Payload, Error> {
 }
 
 /// See [`RunHandle::branch`].
-#[must_use = "await it to ask for the branch"]
+#[must_use = "await it to request the branch"]
 pub struct Branch {
     run: RunHandle<()>,
     branch: Result<BranchRun, Error>,
 }
 
 impl Branch {
-    /// What is said there at once; the agent's turn begins with it.
+    /// Adds an entry at the branch point; the agent's next turn begins with it.
     pub fn say(self, role: &str, content: &(impl Serialize + ?Sized)) -> Branch {
         let entry = Name::new(role).map_err(Error::from).and_then(|role| Ok(BranchEntry { role, content: entry(content)? }));
         let branch = self.branch.and_then(|branch| Ok(BranchRun { entry: Some(entry?), ..branch }));
         Branch { branch, ..self }
     }
 
-    /// The same key again is the same branch; with something else it is `id_taken`.
+    /// Sets an idempotency key: a repeat is the same branch, and a different request with that key fails with `id_taken`.
     pub fn once(self, key: &str) -> Branch {
         let branch = self.branch.map(|branch| BranchRun { idempotency_key: Some(key.to_owned()), ..branch });
         Branch { branch, ..self }
@@ -107,7 +108,7 @@ impl IntoFuture for Branch {
     }
 }
 
-/// Which part of a conversation; see [`RunHandle::entries`].
+/// A query of a conversation; see [`RunHandle::entries`].
 #[must_use = "await it to read a page"]
 pub struct Entries {
     run: RunHandle<()>,
@@ -115,25 +116,25 @@ pub struct Entries {
 }
 
 impl Entries {
-    /// How many entries a page has at most: from 1 to 1,000, and 100 if nothing is said.
+    /// Sets the page size, 1 to 1,000 entries; default 100.
     pub fn limit(mut self, limit: usize) -> Entries {
         self.query.limit = limit;
         self
     }
 
-    /// The conversation that ends in this entry, also where the code has left it; the current one otherwise.
+    /// Selects the conversation that ends in this entry, also an abandoned one; default the current conversation.
     pub fn leaf(mut self, leaf: impl Into<EntryCursor>) -> Entries {
         self.query.leaf = Some(leaf.into());
         self
     }
 
-    /// The page before one that was read: what that one has as `before`.
+    /// Selects the page before one that was read, by that page's `before`.
     pub fn before(mut self, before: impl Into<EntryCursor>) -> Entries {
         self.query.before = Some(before.into());
         self
     }
 
-    /// Page after page, from the end of the conversation to its beginning.
+    /// Reads page by page, from the end of the conversation to its beginning.
     pub fn pages(self) -> EntryPages {
         EntryPages { run: self.run, next: Some(self.query) }
     }
@@ -159,7 +160,7 @@ pub struct EntryPages {
 }
 
 impl EntryPages {
-    /// The page before the last one, or the last page of the conversation at first; `None` behind its first entry.
+    /// Returns the next page backwards, beginning with the last one; `None` after the page with the first entry.
     pub async fn next(&mut self) -> Result<Option<EntryPage>, Error> {
         let Some(query) = self.next else { return Ok(None) };
         let page = Entries { run: self.run.clone(), query }.await?;

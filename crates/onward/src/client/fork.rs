@@ -1,4 +1,4 @@
-//! Runs that go on from a point of another run's log.
+//! Runs that continue from a copy of another run's log.
 
 use std::future::IntoFuture;
 use std::pin::Pin;
@@ -10,8 +10,8 @@ use crate::client::RunHandle;
 use crate::worker::random_u64;
 use crate::{Error, Result};
 
-/// A run to be begun from a copy; see [`RunHandle::fork`] and [`RunHandle::reset`].
-#[must_use = "await it to begin the run"]
+/// A fork or reset to be started; see [`RunHandle::fork`] and [`RunHandle::reset`].
+#[must_use = "await it to start the run"]
 pub struct Fork<O> {
     original: RunHandle<O>,
     id: Option<String>,
@@ -25,44 +25,44 @@ impl<O> Fork<O> {
         Fork { original: original.clone(), id: None, version: None, fork }
     }
 
-    /// The last event to copy, which must end a commit; the last possible one otherwise.
+    /// Sets the last event to copy, which must end a commit; default the last possible one.
     pub fn at(mut self, index: Index) -> Self {
         self.fork.index = Some(index);
         self
     }
 
-    /// From the log of an earlier generation: a turn of an agent, or a run before it continued as new.
+    /// Copies the log of an earlier generation: a turn of an agent, or a run before it continued as new.
     pub fn of_generation(mut self, generation: u32) -> Self {
         self.fork.generation = Some(generation);
         self
     }
 
-    /// The new run's id. The same fork with the same id is the same run. Without one every fork is another run; all resets to one point
-    /// are one.
+    /// Sets the new run's id. The same fork with the same id is the same run. Without an id, every fork is a new run, while all
+    /// resets to one point are the same run.
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
     }
 
-    /// Leaves out the signals that came behind the point.
+    /// Drops the signals that arrived after the fork point.
     pub fn drop_signals(mut self) -> Self {
         self.fork.keep_signals = false;
         self
     }
 
-    /// Starts children again that had not answered at the point, under new ids. A reset does so anyway.
+    /// Restarts children that had no result at the fork point, under new ids. A reset always does.
     pub fn restart_children(mut self) -> Self {
         self.fork.restart_children = true;
         self
     }
 
-    /// Another version of the code than the original is pinned to.
+    /// Pins the new run to another version of the code than the original.
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.version = Some(version.into());
         self
     }
 
-    /// Why, for whoever reads the log.
+    /// Sets the reason, which is recorded in the log.
     pub fn reason(mut self, reason: impl Into<String>) -> Self {
         self.fork.reason = reason.into();
         self

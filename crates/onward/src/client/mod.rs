@@ -1,6 +1,6 @@
-//! Starting runs and talking to them.
+//! The client: starting runs, and operations on them.
 //!
-//! Every verb is the runtime's; what is durable when it returns is what the store promises: everything.
+//! Every operation is one of the runtime. Its effect is durable when it returns.
 
 mod drive;
 mod entries;
@@ -44,17 +44,17 @@ pub use entries::{Branch, Entries, EntryPages};
 pub use stream::RunStream;
 pub use task::{StartTask, TaskHandle};
 
-/// How many records are read at once.
+/// Number of records per read.
 const PAGE: usize = 1_000;
 
-/// How long a shutdown waits for the collector of its spans.
+/// Time limit for flushing spans to the collector on shutdown.
 const FLUSH_MAX: Duration = Duration::from_secs(5);
 
-/// How long a shutdown waits for its own threads and tasks to let the store go.
+/// Time limit for the engine's threads and tasks to release the store on shutdown.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
 
-/// A running engine: client and worker in one. Cheap to clone; when the last clone is dropped, everything stops where
-/// it is, as if the process had ended.
+/// A running engine: client and worker in one. Cheap to clone. Dropping the last clone stops everything at once, like the end of
+/// the process.
 #[derive(Clone)]
 pub struct Onward {
     inner: Arc<Inner>,
@@ -62,14 +62,14 @@ pub struct Onward {
 
 struct Inner {
     door: Arc<dyn Door>,
-    /// The runtime behind the door, where it is in this process.
+    /// The runtime behind `door`, if it is in this process.
     runtime: Option<Runtime>,
     namespace: Namespace,
     worker: Arc<Worker>,
     open: Arc<Open>,
     background: Mutex<Option<Background>>,
     loops: Vec<JoinHandle<()>>,
-    /// The store, where it was opened here and so is to be closed here.
+    /// The store, if it was opened here and must be closed here.
     opened: Option<Arc<dyn Store>>,
 }
 
@@ -82,7 +82,7 @@ impl Drop for Inner {
 }
 
 impl Onward {
-    /// Over a runtime in this process.
+    /// Creates an engine over a runtime of this process.
     pub(crate) fn new(
         door: Arc<dyn Door>,
         runtime: Runtime,
@@ -96,19 +96,19 @@ impl Onward {
         Onward { inner: Arc::new(Inner { door, runtime: Some(runtime), namespace, worker, open, background, loops, opened }) }
     }
 
-    /// Over a server.
+    /// Creates an engine over a server.
     #[cfg(feature = "remote")]
     pub(crate) fn remote(door: Arc<dyn Door>, namespace: Namespace, worker: Arc<Worker>, loops: Vec<JoinHandle<()>>) -> Onward {
         let (background, open) = (Mutex::new(None), Arc::new(Open::new()));
         Onward { inner: Arc::new(Inner { door, runtime: None, namespace, worker, open, background, loops, opened: None }) }
     }
 
-    /// The runtime underneath, for what this type does not offer; none when it is a server's.
+    /// Returns the runtime of this process, for operations that this type does not have; `None` when connected to a server.
     pub fn runtime(&self) -> Option<&Runtime> {
         self.inner.runtime.as_ref()
     }
 
-    /// What `call` answers, unless this engine is shut down before it does.
+    /// Returns the result of `call`, or `ShutDown` if this engine is shut down first.
     pub(crate) async fn ask<T, E>(&self, call: impl Future<Output = Result<T, E>>) -> Result<T, Error>
     where
         Error: From<E>,
@@ -136,7 +136,7 @@ impl Onward {
         }
     }
 
-    /// A handle on a run that exists already.
+    /// Returns a handle to an existing run.
     pub fn run<O>(&self, id: &str) -> Result<RunHandle<O>, Error> {
         Ok(RunHandle { onward: self.clone(), key: self.key(id)?, outcome: None, output: PhantomData })
     }
@@ -146,42 +146,43 @@ impl Onward {
         self.ask(self.inner.door.list_runs(query)).await
     }
 
-    /// How many open runs need which version of which kind.
+    /// Counts the open runs by kind and version.
     pub async fn list_versions(&self) -> Result<Vec<VersionCount>, Error> {
         self.ask(self.inner.door.list_versions(self.inner.namespace.clone())).await
     }
 
-    /// What was spent in this namespace, by model, day, run or tree. The query's namespace does not count.
+    /// Returns what was spent in this namespace, by model, day, run or tree. The namespace of the query is ignored.
     pub async fn read_spend(&self, query: SpendQuery) -> Result<Vec<SpendRow>, Error> {
         let query = SpendQuery { namespace: self.inner.namespace.clone(), ..query };
         self.ask(self.inner.door.read_spend(query)).await
     }
 
-    /// The questions that wait for a person, oldest first.
+    /// Lists the open approvals, oldest first.
     pub async fn list_approvals(&self) -> Result<Vec<Wait>, Error> {
         let query = WaitQuery { namespace: self.inner.namespace.clone(), ..WaitQuery::default() };
         self.ask(self.inner.door.list_approvals(query)).await
     }
 
-    /// Decides an approval by its id. The same `decision_id` again is the same decision; another one has lost.
+    /// Decides an approval by its id. A repeat with the same `decision_id` returns the first result; another decision is
+    /// rejected.
     pub async fn decide_approval(&self, approval: &str, decide: Decide) -> Result<Appended, Error> {
         let call = CallId::parse(&self.inner.namespace, approval)?;
         self.ask(self.inner.door.decide_approval(call, decide)).await
     }
 
-    /// Approves; a shorthand for [`Onward::decide_approval`].
+    /// Approves; short for [`Onward::decide_approval`].
     pub async fn approve(&self, approval: &str) -> Result<Appended, Error> {
         let decision_id = format!("{:016x}", random_u64());
         self.decide_approval(approval, Decide { approved: true, feedback: None, decided_by: None, decision_id }).await
     }
 
-    /// Rejects with a word why; a shorthand for [`Onward::decide_approval`].
+    /// Declines with feedback; short for [`Onward::decide_approval`].
     pub async fn disapprove(&self, approval: &str, feedback: &str) -> Result<Appended, Error> {
         let (feedback, decision_id) = (Some(feedback.to_owned()), format!("{:016x}", random_u64()));
         self.decide_approval(approval, Decide { approved: false, feedback, decided_by: None, decision_id }).await
     }
 
-    /// Resolves a promise by its id. The same `resolution_id` again is the same answer; another one has lost.
+    /// Resolves a promise by its id. A repeat with the same `resolution_id` returns the first result; another result is rejected.
     pub async fn resolve(
         &self,
         promise: &str,
@@ -192,7 +193,7 @@ impl Onward {
         self.settle(promise, Ok(value), resolution_id).await
     }
 
-    /// Fails a promise by its id.
+    /// Rejects a promise by its id, with a failure.
     pub async fn reject(&self, promise: &str, failure: Failure, resolution_id: &str) -> Result<Appended, Error> {
         self.settle(promise, Err(failure), resolution_id).await
     }
@@ -202,35 +203,37 @@ impl Onward {
         self.ask(self.inner.door.resolve_promise(call, result, resolution_id.to_owned())).await
     }
 
-    /// Does one batch of a verb for the runs that a filter finds, or counts them; see [`Bulk`]. Ask again with the cursor of the answer
-    /// until there is none.
+    /// Applies an operation to one batch of the runs that a filter selects, or counts them; see [`Bulk`]. Call it again with the
+    /// returned cursor until there is none.
     pub async fn bulk_runs(&self, bulk: Bulk) -> Result<BulkDone, Error> {
         let filter = RunQuery { namespace: self.inner.namespace.clone(), ..bulk.filter };
         self.ask(self.inner.door.bulk_runs(Bulk { filter, ..bulk })).await
     }
 
-    /// Deletes a closed run at once, with everything it left.
+    /// Deletes a closed run and everything that belongs to it, at once.
     pub async fn delete_run(&self, id: &str, reason: &str) -> Result<(), Error> {
         self.ask(self.inner.door.delete_run(self.key(id)?, reason.to_owned())).await
     }
 
-    /// Runs that were deleted one by one, newest first, and why; remembered for as long as retention would have kept them.
+    /// Lists runs that were deleted individually, newest first, with the reason. Entries are kept for as long as retention would
+    /// have kept the run.
     pub async fn list_deleted(&self) -> Result<Vec<DeletedRun>, Error> {
         let query = DeletedQuery { namespace: self.inner.namespace.clone(), ..DeletedQuery::default() };
         self.ask(self.inner.door.list_deleted(query)).await
     }
 
-    /// How many runs are in this process's memory.
+    /// Returns the number of runs in this process's memory.
     pub fn hot_runs(&self) -> usize {
         self.inner.worker.hot_runs()
     }
 
-    /// Takes no more work, waits for the steps that run (at most ten seconds), and lets every run go.
+    /// Stops claiming work, waits for running steps and tasks (at most ten seconds, `Builder::shutdown_timeout`), and releases
+    /// every run.
     ///
-    /// Then every call on a clone of this or on a run handle ends with [`Error::ShutDown`], also a [`RunHandle::result`] that was
-    /// waiting. The runs stay as they are and go on with the next engine over the same store.
+    /// Afterwards every call on a clone or a run handle fails with [`Error::ShutDown`], including a waiting
+    /// [`RunHandle::result`]. Runs continue when an engine starts over the same store.
     ///
-    /// When no clone and no run handle is left, the directory is free when this returns: it can be opened again.
+    /// If no other clone and no run handle is left, the directory is closed when this returns and can be opened again.
     pub async fn shutdown(self) {
         self.inner.loops.iter().for_each(JoinHandle::abort);
         self.inner.worker.drain().await;
@@ -251,17 +254,17 @@ impl Onward {
     }
 }
 
-/// Closes the store as soon as the threads and tasks that were told to stop have let it go.
+/// Closes the store once the stopped threads and tasks have released it.
 async fn close(store: Arc<dyn Store>) {
     let deadline = tokio::time::Instant::now() + CLOSE_MAX;
     while Arc::strong_count(&store) > 1 && tokio::time::Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // Waits for the store's own threads; a panic in there has been told already.
+    // Waits for the store's own threads; a panic there was reported already.
     drop(tokio::task::spawn_blocking(move || drop(store)).await);
 }
 
-/// Name, payload and id of a signal that comes with a start.
+/// Name, payload and id of a signal that is sent with a start.
 type StartSignal = (String, Payload, Option<String>);
 
 /// A run to be started; see [`Onward::start`].
@@ -280,42 +283,42 @@ pub struct Start<O> {
 }
 
 impl<O> Start<O> {
-    /// The run's id. The same id with the same input is the same run, however often it is started.
+    /// Sets the run's id. Starting the same id with the same input again returns the same run.
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
     }
 
-    /// The version of the code the run is pinned to; the one registered as current otherwise.
+    /// Pins the run to a version of its code; default the version registered as current.
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.version = Some(version.into());
         self
     }
 
-    /// The trace that the run is a part of, as the header `traceparent` says it. What is none is ignored.
+    /// Sets the trace that the run belongs to, in the format of the header `traceparent`. An invalid value is ignored.
     pub fn trace(mut self, traceparent: impl Into<String>) -> Self {
         self.trace = Some(traceparent.into());
         self
     }
 
-    /// What the run is found by in lists; the code can change it with `ctx.attributes()`.
+    /// Sets an attribute, by which the run is listed and selected. The code can change it with `ctx.attributes()`.
     pub fn attribute(mut self, name: &str, value: impl Into<AttributeValue>) -> Self {
         self.attributes.push((name.to_owned(), value.into()));
         self
     }
 
-    /// What the run may spend, its children included; where that is spent, it pauses as `budget_exhausted`.
+    /// Limits what the run and its children may spend. When it is exhausted, the run pauses as `budget_exhausted`.
     pub fn budget(self, budget: Budget) -> Self {
         Start { budget: Some(budget), ..self }
     }
 
-    /// A signal to deliver with the start, in one write; also when the run exists already.
+    /// Sends a signal with the start, in one write, also if the run exists already.
     pub fn signal<N: SignalName>(mut self, name: N, payload: &(impl Serialize + ?Sized)) -> Self {
         self.signal = Some(Payload::json(payload).map(|payload| (name.signal_name().to_owned(), payload, None)));
         self
     }
 
-    /// Like [`Start::signal`], with an id under which the signal is taken once.
+    /// Sends a signal like [`Start::signal`], accepted once under this id.
     pub fn signal_once<N: SignalName>(mut self, name: N, payload: &(impl Serialize + ?Sized), id: &str) -> Self {
         self.signal = Some(Payload::json(payload).map(|payload| (name.signal_name().to_owned(), payload, Some(id.to_owned()))));
         self
@@ -327,7 +330,7 @@ impl<O> Start<O> {
         let version = self.version.as_deref().map(Name::new).transpose()?;
         let registry = &inner.worker.registry;
         let version = version.or_else(|| registry.workflows.get(&kind).and_then(|kind| kind.current.clone()));
-        // A server knows of workers that have kinds which this process does not.
+        // A server has workers with kinds that this process has not registered.
         if inner.runtime.is_some() && registry.handler(&kind, version.as_ref()).is_none() {
             return Err(Error::UnknownKind { kind: self.kind, version: version.map(|version| version.to_string()) });
         }
@@ -342,7 +345,7 @@ impl<O> Start<O> {
         let attribute = |(name, value): (String, AttributeValue)| Ok::<_, NameError>(Attribute { name: Name::new(name)?, value });
         let attributes = self.attributes.into_iter().map(attribute).collect::<Result<_, _>>()?;
         let (seed, trace) = (random_u64(), self.trace);
-        // Over a server, the key decides what may be granted.
+        // Over a server, the API key limits the budget that may be granted.
         let budget = self.budget.map(Allowance::granted);
         let start = StartRun { key: key.clone(), kind, version, input, seed, signal, attributes, trace, budget };
         let (_, outcome) = self.onward.ask(inner.door.start_and_watch(start)).await?;
@@ -359,7 +362,7 @@ impl<O: 'static> IntoFuture for Start<O> {
     }
 }
 
-/// An id that sorts by time and that nobody else has.
+/// Returns a unique id that sorts by time.
 pub(crate) fn new_run_id() -> String {
     const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_millis();
@@ -368,11 +371,11 @@ pub(crate) fn new_run_id() -> String {
     format!("run_{}", (0..26).rev().map(digit).collect::<String>())
 }
 
-/// One run, from outside. Cheap to clone.
+/// A handle to one run. Cheap to clone.
 pub struct RunHandle<O> {
     onward: Onward,
     key: RunKey,
-    /// Where the run was started with this handle.
+    /// The pending outcome, if this handle started the run.
     outcome: Option<Arc<dyn Outcome>>,
     output: PhantomData<fn() -> O>,
 }
@@ -385,12 +388,12 @@ impl<O> Clone for RunHandle<O> {
 }
 
 impl<O: DeserializeOwned> RunHandle<O> {
-    /// Waits for the run to end and returns what it returned.
+    /// Waits for the run to end and returns its result.
     ///
-    /// Waits through everything that comes before: a run that is paused, because its code and its log disagree or because somebody asked
-    /// for it, ends only after it was resumed. The engine tells of a pause that nobody asked for with [`tracing`](https://docs.rs/tracing)
-    /// (on stderr, where nothing listens to it); [`RunHandle::view`] has it as `pause`, and `onward run show` shows it. To stop waiting
-    /// at a pause: [`RunHandle::until`] with `|view| view.pause.is_some()`.
+    /// A paused run, whether it diverged or was paused on request, ends only after it is resumed, and this call waits until then.
+    /// The engine logs a pause that was not requested with [`tracing`](https://docs.rs/tracing), or on stderr without a
+    /// subscriber. [`RunHandle::view`] has it as `pause`, and `onward run show` prints it. To stop waiting at a pause, use
+    /// [`RunHandle::until`] with `|view| view.pause.is_some()`.
     pub async fn result(&self) -> Result<O, Error> {
         let outcome = match &self.outcome {
             Some(watch) => self.ask(watch.outcome()).await?,
@@ -412,7 +415,7 @@ impl<O> RunHandle<O> {
         RunHandle { onward: self.onward.clone(), key, outcome: None, output: PhantomData }
     }
 
-    /// The same run, whatever it returns.
+    /// Returns a handle to the same run without a result type.
     fn untyped(&self) -> RunHandle<()> {
         RunHandle { onward: self.onward.clone(), key: self.key.clone(), outcome: None, output: PhantomData }
     }
@@ -425,7 +428,7 @@ impl<O> RunHandle<O> {
         &self.onward.inner.door
     }
 
-    /// What `call` answers, unless the engine is shut down before it does.
+    /// Returns the result of `call`, or `ShutDown` if the engine is shut down first.
     pub(crate) async fn ask<T, E>(&self, call: impl Future<Output = Result<T, E>>) -> Result<T, Error>
     where
         Error: From<E>,
@@ -433,13 +436,13 @@ impl<O> RunHandle<O> {
         self.onward.ask(call).await
     }
 
-    /// The run as it stands: status, what it awaits, its state, its outcome.
+    /// Returns the run's current status, what it awaits, its state and its outcome.
     pub async fn view(&self) -> Result<RunView, Error> {
         self.ask(self.door().read_run(self.key.clone())).await
     }
 
-    /// Waits until the run looks as `wanted`: until it asks, waits, has a state; returns what it looks like then. A closed run that
-    /// does not look so is returned too, since it never will.
+    /// Waits until `wanted` is true for the run's view and returns that view. Also returns when the run is closed, since its view
+    /// no longer changes.
     pub async fn until(&self, mut wanted: impl FnMut(&RunView) -> bool) -> Result<RunView, Error> {
         let mut watch = self.ask(self.door().watch_run(self.key.clone())).await?;
         loop {
@@ -451,12 +454,12 @@ impl<O> RunHandle<O> {
         }
     }
 
-    /// Puts a signal into the run's mailbox.
+    /// Sends a signal to the run.
     pub async fn signal<N: SignalName>(&self, name: N, payload: &(impl Serialize + ?Sized)) -> Result<Appended, Error> {
         self.send(name.signal_name(), payload, None).await
     }
 
-    /// Like [`RunHandle::signal`], once: the same id again is the same signal.
+    /// Sends a signal like [`RunHandle::signal`], accepted once under this id.
     pub async fn signal_once<N: SignalName>(
         &self,
         name: N,
@@ -472,28 +475,28 @@ impl<O> RunHandle<O> {
         self.ask(self.door().signal_run(self.key.clone(), signal)).await
     }
 
-    /// Asks the run to stop; its code may compensate first.
+    /// Requests cancellation of the run. Its code may run compensations first.
     pub async fn cancel(&self, reason: &str) -> Result<Appended, Error> {
         self.ask(self.door().cancel_run(self.key.clone(), reason.to_owned())).await
     }
 
-    /// Ends the run at once; its code does not hear of it.
+    /// Ends the run at once, without running any of its code.
     pub async fn terminate(&self, reason: &str) -> Result<Appended, Error> {
         self.ask(self.door().terminate_run(self.key.clone(), reason.to_owned())).await
     }
 
-    /// Why the run is pending, as far as its runtime can tell; `None` if it is not.
+    /// Returns why the run is pending, as far as its runtime can determine; `None` if it is not pending.
     pub async fn why_pending(&self) -> Result<Option<WhyPending>, Error> {
         self.ask(self.door().why_pending(self.key.clone())).await
     }
 
-    /// What keeps tasks of the run from being worked on at this moment: nobody has them, the key that they need is limited, they are in
-    /// quarantine, or their next attempt is not due. Nothing for a run whose tasks are worked on.
+    /// Returns why tasks of the run are blocked now: no worker serves them, their provider key is rate-limited, they are in
+    /// quarantine, or their next attempt is not due. Empty if none is blocked.
     pub async fn hindrances(&self) -> Result<Vec<Hindrance>, Error> {
         self.ask(self.door().hindrances(self.key.clone())).await
     }
 
-    /// Lets the run stand still: its timers keep their remaining time, and steps that run are recorded when they end.
+    /// Pauses the run: timers keep their remaining time, and running steps are recorded when they end.
     pub async fn pause(&self, reason: &str) -> Result<Appended, Error> {
         let pause = RunPaused::because(PauseReason::Requested, reason);
         self.ask(self.door().pause_run(self.key.clone(), pause)).await
@@ -503,42 +506,42 @@ impl<O> RunHandle<O> {
         self.ask(self.door().resume_run(self.key.clone(), None)).await
     }
 
-    /// The same; limits that are given take the place of those that there were.
+    /// Resumes the run with new budget limits, which replace the current ones.
     pub async fn resume_with(&self, budget: Budget) -> Result<Appended, Error> {
         self.ask(self.door().resume_run(self.key.clone(), Some(budget))).await
     }
 
-    /// Lets a failed run go on: what it failed over is done again, everything else that is recorded stays. Refused with `outcome_unknown`
-    /// where a task failed with that.
+    /// Retries a failed run: the calls that failed are executed again, all other recorded results stay. Fails with
+    /// `outcome_unknown` if a task failed with that code.
     pub async fn retry(&self, reason: &str) -> Result<(), Error> {
         self.retry_once(reason, &format!("{:016x}", random_u64())).await
     }
 
-    /// Like [`RunHandle::retry`], once: the same id again is the same request.
+    /// Retries like [`RunHandle::retry`], once per id.
     pub async fn retry_once(&self, reason: &str, id: &str) -> Result<(), Error> {
         let retry = Retry { reason: reason.to_owned(), ..Retry::new(id) };
         self.ask(self.door().retry_run(self.key.clone(), retry)).await?;
         Ok(())
     }
 
-    /// Like [`RunHandle::retry`], also where a task failed with `outcome_unknown`: it may have had its effect, and is executed again.
+    /// Retries like [`RunHandle::retry`], including tasks that failed with `outcome_unknown`, whose effect may then happen twice.
     pub async fn retry_including_unknown(&self, reason: &str) -> Result<(), Error> {
         let retry = Retry { reason: reason.to_owned(), ..Retry::new(format!("{:016x}", random_u64())) };
         self.ask(self.door().retry_run(self.key.clone(), Retry { include_outcome_unknown: true, ..retry })).await?;
         Ok(())
     }
 
-    /// Begins a run that goes on from a point of this one's log; see [`Fork`]. Awaiting the builder begins it.
+    /// Starts a run that continues from a point of this run's log; see [`Fork`]. Awaiting the builder starts it.
     pub fn fork(&self) -> Fork<O> {
         Fork::new(self, false)
     }
 
-    /// Like [`RunHandle::fork`], and ends this run.
+    /// Starts a fork like [`RunHandle::fork`] and ends this run.
     pub fn reset(&self) -> Fork<O> {
         Fork::new(self, true)
     }
 
-    /// Asks the run's code, which answers with `ctx.query`. Nothing is recorded.
+    /// Calls a query handler of the run's code (`ctx.query`). Nothing is recorded.
     pub async fn query<T: DeserializeOwned>(&self, name: &str, input: &(impl Serialize + ?Sized)) -> Result<T, Error> {
         let name = Name::new(name)?;
         let input = Payload::json(input).map_err(|why| Error::Convert { what: "the query", why })?;
@@ -551,13 +554,13 @@ impl<O> RunHandle<O> {
         payload.read().map_err(|why| Error::Convert { what: "the answer", why })
     }
 
-    /// Changes something in the run, which handles it with `ctx.update`, and returns the recorded answer.
+    /// Calls an update handler of the run's code (`ctx.update`) and returns the recorded result.
     pub async fn update<T: DeserializeOwned>(&self, name: &str, input: &(impl Serialize + ?Sized)) -> Result<T, Error> {
         let update_id = format!("{:016x}", random_u64());
         self.update_once(name, input, &update_id).await
     }
 
-    /// Like [`RunHandle::update`], once: the same id again gets the same answer.
+    /// Calls an update like [`RunHandle::update`], once per id: a repeat returns the first result.
     pub async fn update_once<T: DeserializeOwned>(
         &self,
         name: &str,
@@ -569,12 +572,12 @@ impl<O> RunHandle<O> {
         self.read_answer(answer)
     }
 
-    /// All records of the run's current log.
+    /// Reads all records of the run's current log.
     pub async fn log(&self) -> Result<Vec<Record>, Error> {
         self.read_records(None).await
     }
 
-    /// All records of an earlier log of the run: the first is generation 0, and each time it continues as new there is another.
+    /// Reads all records of an earlier log of the run. The first generation is 0; each continue-as-new begins the next.
     pub async fn log_of(&self, generation: u32) -> Result<Vec<Record>, Error> {
         self.read_records(Some(generation)).await
     }
@@ -592,8 +595,8 @@ impl<O> RunHandle<O> {
         }
     }
 
-    /// Follows the run's log from `from`: what is there, then what comes, until the event that ends the run. A run that continues as
-    /// new is followed into its next log, which begins at 0 again.
+    /// Follows the run's log from `from`: recorded events first, then new ones, until the event that ends the run. If the run
+    /// continues as new, follows its next log, which begins at 0 again.
     pub async fn attach(&self, from: Index) -> Result<Attached, Error> {
         let watch = self.ask(self.door().watch_run(self.key.clone())).await?;
         let (door, open) = (self.door().clone(), self.onward.inner.open.clone());
@@ -611,13 +614,14 @@ impl<O> RunHandle<O> {
         })
     }
 
-    /// Reads what is said about the run while it goes on, behind `offset`: the answers of models as they arrive, and word of what has
-    /// become final. Without an offset it begins with what is not final yet.
+    /// Reads the run's stream after `offset`: model answers as they arrive, and notices of what has become final. Without an
+    /// offset, begins with what is not final yet.
     pub fn stream(&self, offset: Option<String>) -> RunStream {
         RunStream::new(self.door().clone(), self.onward.inner.open.clone(), self.key.clone(), offset)
     }
 
-    /// Hears what the run emits from now on with `ctx.emit`. Not recorded: what nobody hears is gone.
+    /// Receives the values that the run emits with `ctx.emit` from now on. They are not recorded; without a receiver they are
+    /// lost.
     pub fn emitted(&self) -> tokio::sync::broadcast::Receiver<Emitted> {
         self.door().listen(&self.key)
     }
@@ -632,13 +636,13 @@ pub struct Attached {
     generation: u32,
     next: Index,
     ready: std::vec::IntoIter<Record>,
-    /// What was read last ended its generation.
+    /// The last record returned ended its generation.
     log_over: bool,
     ended: bool,
 }
 
 impl Attached {
-    /// The next record; `None` after the one that ended the run.
+    /// Returns the next record; `None` after the one that ended the run.
     pub async fn next(&mut self) -> Result<Option<Record>, Error> {
         loop {
             if let Some(record) = self.ready.next() {
@@ -650,7 +654,7 @@ impl Attached {
                 return Ok(None);
             }
             if self.log_over {
-                // A run that continued as new, or failed and was retried since, has not ended there.
+                // A run that continued as new, or failed and was retried, has not ended here.
                 self.ended = self.open.ask(self.door.read_head(self.key.clone())).await?.generation == self.generation;
                 if !self.ended {
                     self.go_on().await?;
@@ -660,7 +664,8 @@ impl Attached {
             if !self.read().await? {
                 let head = self.open.ask(self.door.read_head(self.key.clone())).await?;
                 let over = head.generation > self.generation || head.status.is_closed();
-                // What was appended since the read is there now; if nothing is, whoever began behind the end has seen it all.
+                // Records appended since the first read are visible now. If there are none, the reader began after the end and is
+                // done.
                 if !over {
                     self.open.ask(self.watch.changed()).await?;
                 } else if !self.read().await? {
@@ -673,7 +678,7 @@ impl Attached {
         }
     }
 
-    /// To the next generation, behind the copy of what was read already.
+    /// Moves to the next generation, after the copy of records that were already read.
     async fn go_on(&mut self) -> Result<(), Error> {
         let first = self.open.ask(self.door.read_log(self.key.clone(), Some(self.generation + 1), Index(0), 1)).await?;
         self.next = first.first().map_or(Index(0), |first| behind_copy(&self.key, first));
@@ -681,7 +686,7 @@ impl Attached {
         Ok(())
     }
 
-    /// Reads on; returns whether there was anything.
+    /// Reads the next page and returns whether it has records.
     async fn read(&mut self) -> Result<bool, Error> {
         let page = self.open.ask(self.door.read_log(self.key.clone(), Some(self.generation), self.next, PAGE)).await?;
         self.ready = page.into_iter();

@@ -1,6 +1,7 @@
-//! Whether an engine is open.
+//! The open or closed state of an engine.
 //!
-//! Invariant OP1: after a shutdown every call on the engine and its handles ends with `shut_down`, also one that was waiting.
+//! Invariant OP1: after a shutdown every call on the engine and its handles fails with `shut_down`, including calls that were
+//! waiting.
 
 use std::future::Future;
 
@@ -8,7 +9,7 @@ use tokio::sync::watch;
 
 use crate::Error;
 
-/// One for an engine and whatever was handed out by it.
+/// The state that an engine shares with all its handles.
 pub(crate) struct Open {
     is_closed: watch::Sender<bool>,
 }
@@ -22,7 +23,7 @@ impl Open {
         self.is_closed.send_replace(true);
     }
 
-    /// What `call` answers, unless the engine is closed before it does (OP1).
+    /// Returns the result of `call`, or `ShutDown` if the engine is closed first (OP1).
     pub async fn ask<T, E>(&self, call: impl Future<Output = Result<T, E>>) -> Result<T, Error>
     where
         Error: From<E>,

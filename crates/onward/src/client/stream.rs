@@ -1,4 +1,4 @@
-//! Reading what is said about a run while it goes on.
+//! Reading a run's stream while it is open.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,21 +11,21 @@ use onward_store::Consequence;
 use super::open::Open;
 use crate::Error;
 
-/// How long one question for more may wait.
+/// Long-poll timeout of one read.
 const WAIT: Duration = Duration::from_secs(20);
 
-/// How long to wait before a server is asked again that could not be reached.
+/// Delay before a read is retried after the server was unreachable.
 const RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// The stream of a run; see [`RunHandle::stream`](super::RunHandle::stream). A server that goes away and comes back is asked again: what
-/// is not known there any more is told as [`StreamSaid::StreamReset`].
+/// The stream of a run; see [`RunHandle::stream`](super::RunHandle::stream). Reads are retried while the server is unreachable.
+/// If the server no longer knows the offset, the reader gets [`StreamSaid::StreamReset`].
 pub struct RunStream {
     door: Arc<dyn Door>,
     open: Arc<Open>,
     key: RunKey,
-    /// Of the last frame that was given out.
+    /// The offset of the last frame returned.
     offset: Option<String>,
-    /// Where the next page begins.
+    /// The offset of the next page.
     next: Option<String>,
     ready: std::vec::IntoIter<StreamFrame>,
     has_ended: bool,
@@ -37,9 +37,9 @@ impl RunStream {
         RunStream { door, open, key, offset, next, ready: Vec::new().into_iter(), has_ended: false }
     }
 
-    /// The next frame; `None` when the run is closed and everything was said.
+    /// Returns the next frame; `None` once the run is closed and all frames were returned.
     ///
-    /// May be dropped at any time without missing a frame.
+    /// Cancel-safe: dropping the future loses no frame.
     pub async fn next(&mut self) -> Result<Option<StreamFrame>, Error> {
         while !self.has_ended {
             if let Some(frame) = self.ready.next() {
@@ -54,7 +54,7 @@ impl RunStream {
         Ok(None)
     }
 
-    /// Where a later reader goes on behind what this one was given; `None` before the first frame.
+    /// Returns the offset after the last frame returned, from which another reader can continue; `None` before the first frame.
     pub fn offset(&self) -> Option<&str> {
         self.offset.as_deref()
     }

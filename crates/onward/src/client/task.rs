@@ -1,4 +1,4 @@
-//! Tasks without a workflow around them.
+//! Standalone tasks: tasks without a workflow.
 
 use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
@@ -19,9 +19,10 @@ use crate::names::TaskName;
 use crate::{Error, Result};
 
 impl Onward {
-    /// Queues a task of `kind`, a name or a typed [`crate::Task`], for any worker that knows it. Awaiting the builder queues it.
+    /// Queues a task of `kind`, a name or a typed [`crate::Task`], for any worker that registered it. Awaiting the builder queues
+    /// it.
     ///
-    /// It runs by itself, with retries and timeouts held by the engine, and is kept like a run: for 30 days after its end, by default.
+    /// The engine applies retries and timeouts. The task is kept like a run, by default for 30 days after its end.
     pub fn task<O, I: Serialize + ?Sized>(&self, kind: impl TaskName<O>, input: &I) -> StartTask<O> {
         StartTask {
             onward: self.clone(),
@@ -35,7 +36,7 @@ impl Onward {
         }
     }
 
-    /// A handle on a standalone task that exists already.
+    /// Returns a handle to an existing standalone task.
     pub fn task_handle<O>(&self, id: &str) -> Result<TaskHandle<O>, Error> {
         Ok(TaskHandle { onward: self.clone(), key: self.key(id)?, outcome: None, output: PhantomData })
     }
@@ -55,67 +56,67 @@ pub struct StartTask<O> {
 }
 
 impl<O> StartTask<O> {
-    /// The task's id. The same id with the same kind and input is the same task, however often it is queued.
+    /// Sets the task's id. Queueing the same id with the same kind and input again returns the same task.
     pub fn id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
     }
 
-    /// Which queue it waits in; the default queue otherwise.
+    /// Sets the queue; default the default queue.
     pub fn queue(mut self, queue: impl Into<String>) -> Self {
         self.queue = Some(queue.into());
         self
     }
 
-    /// Higher goes first.
+    /// Sets the priority; tasks with a higher one start first.
     pub fn priority(mut self, priority: i32) -> Self {
         self.options.priority = priority;
         self
     }
 
-    /// How often and when to try again; `.retry(5)` is five attempts in all.
+    /// Sets the retry policy: `.retry(5)` is five attempts in all.
     pub fn retry(mut self, policy: impl Into<RetryPolicy>) -> Self {
         self.options.retry = policy.into();
         self
     }
 
-    /// How long one attempt may take.
+    /// Sets the timeout of one attempt.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.attempt_timeout_ms = Some(millis(timeout));
         self
     }
 
-    /// How long all attempts and the pauses between them may take.
+    /// Sets the timeout of all attempts together, including the waits between them.
     pub fn total_timeout(mut self, timeout: Duration) -> Self {
         self.options.total_timeout_ms = Some(millis(timeout));
         self
     }
 
-    /// How long it may wait for its first attempt.
+    /// Sets how long the task may wait for its first attempt.
     pub fn queued_timeout(mut self, timeout: Duration) -> Self {
         self.options.queued_timeout_ms = Some(millis(timeout));
         self
     }
 
-    /// How long an attempt may be silent.
+    /// Sets how long an attempt may run without a heartbeat.
     pub fn heartbeat(mut self, timeout: Duration) -> Self {
         self.options.heartbeat_timeout_ms = Some(millis(timeout));
         self
     }
 
-    /// What it does costs money: its attempts stand in the ledger (see [`crate::TaskCtx::spend`]).
+    /// Marks the task as one that costs money: its attempts are recorded in the ledger (see [`crate::TaskCtx::spend`]).
     pub fn costs(mut self) -> Self {
         self.options.costs = true;
         self
     }
 
-    /// Handed to every attempt instead of the key derived from the id.
+    /// Sets the idempotency key of every attempt; default a key derived from the id.
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
         self.options.idempotency_key = Some(key.into());
         self
     }
 
-    /// The trace that the task is a part of, as the header `traceparent` says it. What is none is ignored.
+    /// Sets the trace that the task belongs to, in the format of the header `traceparent`. An invalid value is ignored.
     pub fn trace(mut self, traceparent: impl Into<String>) -> Self {
         self.trace = Some(traceparent.into());
         self
@@ -124,7 +125,7 @@ impl<O> StartTask<O> {
     async fn go(self) -> Result<TaskHandle<O>, Error> {
         let inner = &self.onward.inner;
         let kind = Name::new(&self.kind)?;
-        // A server knows of workers that have kinds which this process does not.
+        // A server has workers with kinds that this process has not registered.
         if inner.runtime.is_some() && !inner.worker.registry.tasks.contains_key(&kind) {
             return Err(Error::UnknownKind { kind: self.kind, version: None });
         }
@@ -146,11 +147,11 @@ impl<O: 'static> IntoFuture for StartTask<O> {
     }
 }
 
-/// One standalone task, from outside.
+/// A handle to one standalone task.
 pub struct TaskHandle<O> {
     onward: Onward,
     key: RunKey,
-    /// Where the task was queued with this handle.
+    /// The pending outcome, if this handle queued the task.
     outcome: Option<Arc<dyn Outcome>>,
     output: PhantomData<fn() -> O>,
 }
@@ -160,19 +161,19 @@ impl<O> TaskHandle<O> {
         self.key.id.as_str()
     }
 
-    /// The task as it stands: where it is, how many attempts there were, what came of it.
+    /// Returns the task's current state, its attempts and its outcome.
     pub async fn view(&self) -> Result<TaskView, Error> {
         self.onward.ask(self.onward.inner.door.read_task(self.key.clone())).await
     }
 
-    /// Takes the task back: it ends as canceled at once, and a worker that is at it is told to stop.
+    /// Cancels the task: it ends as canceled at once, and a worker that executes it is notified.
     pub async fn cancel(&self, reason: &str) -> Result<Appended, Error> {
         self.onward.ask(self.onward.inner.door.cancel_task(self.key.clone(), reason.to_owned())).await
     }
 }
 
 impl<O: DeserializeOwned> TaskHandle<O> {
-    /// Waits for the task to end and returns what it returned.
+    /// Waits for the task to end and returns its result.
     pub async fn result(&self) -> Result<O, Error> {
         let outcome = match &self.outcome {
             Some(watch) => self.onward.ask(watch.outcome()).await?,

@@ -1,4 +1,4 @@
-//! The border on a caller's side.
+//! The client with payload encoding.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::{Border, CodecError, Home, Makers, Passed, Way};
 
-/// How many emitted values a slow listener may fall behind.
+/// Number of emitted values that a slow listener may fall behind.
 const BEHIND_MAX: usize = 256;
 
 pub(crate) struct CodedDoor {
@@ -37,7 +37,7 @@ impl CodedDoor {
         CodedDoor { inner, border }
     }
 
-    /// Decodes with the run's own name; if that does not do, also with those of the runs that it goes on from.
+    /// Decodes in the run's own context and, if that fails, in those of the runs that its log was copied from.
     async fn take_in(
         &self,
         run: &RunKey,
@@ -108,7 +108,7 @@ fn task_in(border: &Border, view: &mut TaskView) -> Passed {
     view.outcome.as_mut().map_or(Ok(()), |outcome| border.result(Way::In, outcome, &[Home::of(&key, "outcome")]))
 }
 
-/// Waits for a run's end and decodes how it ended.
+/// Waits for a run's end and decodes the outcome.
 struct CodedOutcome {
     inner: Arc<dyn Outcome>,
     border: Border,
@@ -137,7 +137,7 @@ impl Door for CodedDoor {
     fn start_task(&self, mut start: StartTask) -> DoorFuture<'_, (Started, Arc<dyn Outcome>)> {
         Box::pin(async move {
             let key = start.key.clone();
-            // Read by whoever looks at the run, and by the worker that does the task.
+            // Read by clients of the run and by the worker that executes the task.
             let homes = [Home::of(&key, "input"), Home::of(&key, "task")];
             self.border.payload(Way::Out, &mut start.input, &homes).map_err(told)?;
             let (started, inner) = self.inner.start_task(start).await?;
@@ -197,7 +197,7 @@ impl Door for CodedDoor {
                 records.iter_mut().try_for_each(|record| self.border.record_in(record, makers)).map(|()| records)
             };
             let records = read().await?;
-            // A part of a log does not say which runs it goes on from.
+            // A part of a log does not name the runs that it was copied from.
             let first = match from {
                 Index(0) => None,
                 _ => Some(self.inner.read_log(key.clone(), generation, Index(0), 1).await?),
@@ -311,11 +311,11 @@ impl Door for CodedDoor {
         tokio::spawn(async move {
             loop {
                 match inner.recv().await {
-                    // What cannot be read here was said by somebody with another codec.
+                    // An undecodable value comes from a process with another codec.
                     Ok(mut emitted) => {
                         let is_readable = border.payload(Way::In, &mut emitted.value, &home).is_ok();
                         if is_readable && sender.send(emitted).is_err() {
-                            return; // nobody listens any more
+                            return; // no listener is left
                         }
                     }
                     Err(RecvError::Lagged(_)) => {}
@@ -329,7 +329,7 @@ impl Door for CodedDoor {
     fn read_stream(&self, key: RunKey, from: Option<String>, wait: Duration) -> DoorFuture<'_, StreamPage> {
         Box::pin(async move {
             let mut page = self.inner.read_stream(key.clone(), from, wait).await?;
-            // What cannot be read here was said by somebody with another codec.
+            // An undecodable frame comes from a process with another codec.
             page.frames.retain_mut(|frame| frame_in(&self.border, &key, &mut frame.said).is_ok());
             Ok(page)
         })

@@ -1,11 +1,11 @@
-//! Payloads that only holders of a key can read: XChaCha20-Poly1305, with keys that have names and successors.
+//! Payload encryption with XChaCha20-Poly1305 and named keys that can be rotated.
 //!
-//! A sealed payload holds, in this order: its identity (16 bytes), a random nonce (24), how many homes it has (1), the hash of each
-//! (16), and the encrypted content type and bytes with their tag. Key name, identity and homes are associated data: none of them can be
-//! changed, and a payload that is put into another home is refused (S10).
+//! An encrypted payload consists of its identity (16 bytes), a random nonce (24), the number of its contexts (1), the hash of
+//! each context (16), and the encrypted content type and bytes with their tag. Key name, identity and contexts are associated
+//! data: none of them can be changed, and a payload that is moved to another context is rejected (S10).
 //!
-//! The identity is a hash of the plain payload that nobody can make or check without a key. By it a store sees that a run is started
-//! twice with the same input, and nothing else.
+//! The identity is a keyed hash of the plain payload, which cannot be computed or checked without a key. It lets a store detect
+//! that a run is started again with the same input, and nothing else.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,10 +20,10 @@ const IDENTITY: usize = 16;
 const NONCE: usize = 24;
 const HOME: usize = 16;
 
-/// How long a key's name may be.
+/// The longest name of a key.
 const NAME_MAX: usize = 64;
 
-/// A key with its name. The name goes with everything it seals, for all to read.
+/// A key with its name. Every payload that it encrypts carries the name in plain text.
 #[derive(Clone)]
 pub struct EncryptionKey {
     name: String,
@@ -31,19 +31,19 @@ pub struct EncryptionKey {
 }
 
 impl EncryptionKey {
-    /// The name has 1 to 64 letters, digits, `-`, `_` or `.`; the bytes come from a good source of randomness.
+    /// Creates a key. The name has 1 to 64 letters, digits, `-`, `_` or `.`; the bytes must come from a secure random source.
     pub fn new(name: impl Into<String>, bytes: [u8; 32]) -> Result<EncryptionKey, CodecError> {
         let name = name.into();
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if name.is_empty() || name.len() > NAME_MAX || !name.bytes().all(is_plain) {
-            return Err(CodecError::new("the name of a key has 1 to 64 letters, digits, `-`, `_` or `.`"));
+            return Err(CodecError::new("the name of a key must have 1 to 64 letters, digits, `-`, `_` or `.`"));
         }
         Ok(EncryptionKey { name, bytes })
     }
 
-    /// The key written as 64 hex digits, as `openssl rand -hex 32` prints it.
+    /// Creates a key from 64 hex digits, as `openssl rand -hex 32` prints them.
     pub fn from_hex(name: impl Into<String>, text: &str) -> Result<EncryptionKey, CodecError> {
-        let wrong = || CodecError::new("a key is 64 hex digits");
+        let wrong = || CodecError::new("a key must have 64 hex digits");
         let text = text.trim();
         if text.len() != 64 || !text.is_ascii() {
             return Err(wrong());
@@ -62,16 +62,17 @@ impl fmt::Debug for EncryptionKey {
     }
 }
 
-/// Seals every payload with the newest key and opens what any of its keys sealed.
+/// A codec that encrypts every payload with the newest key and decrypts with any of its keys.
 pub struct Encryption {
     newest: String,
     keys: BTreeMap<String, [u8; 32]>,
-    /// From the oldest key, so that a start that is repeated after a rotation is still the same.
+    /// The oldest key, so that a start that is repeated after a rotation has the same identity.
     identity: [u8; 32],
 }
 
 impl Encryption {
-    /// The newest key comes first. To rotate, put a new one before the others; drop an old one when no run has anything sealed with it.
+    /// Creates the codec; the newest key comes first. To rotate, put a new key before the others, and remove an old one when no
+    /// run has payloads encrypted with it.
     pub fn new(keys: impl IntoIterator<Item = EncryptionKey>) -> Result<Encryption, CodecError> {
         let mut by_name = BTreeMap::new();
         let (mut newest, mut identity) = (None, [0; 32]);
@@ -79,10 +80,10 @@ impl Encryption {
             newest.get_or_insert_with(|| name.clone());
             identity = bytes;
             if by_name.insert(name.clone(), bytes).is_some() {
-                return Err(CodecError::new(format!("there are two keys `{name}`")));
+                return Err(CodecError::new(format!("two keys have the name `{name}`")));
             }
         }
-        let newest = newest.ok_or_else(|| CodecError::new("there is no key"))?;
+        let newest = newest.ok_or_else(|| CodecError::new("no encryption key is given"))?;
         Ok(Encryption { newest, keys: by_name, identity })
     }
 
@@ -101,7 +102,7 @@ fn home_hash(home: &Home) -> [u8; HOME] {
     Hash::of_parts(&[b"onward home", home.as_str().as_bytes()]).0
 }
 
-/// What nobody may change: the format, the key's name, the identity and the homes.
+/// Returns the associated data: format, key name, identity and contexts.
 fn associated(name: &str, identity: &[u8], homes: &[u8]) -> Vec<u8> {
     let mut data = b"onward sealed 1\0".to_vec();
     data.extend_from_slice(name.as_bytes());
@@ -111,7 +112,7 @@ fn associated(name: &str, identity: &[u8], homes: &[u8]) -> Vec<u8> {
     data
 }
 
-/// The content type, a zero, and the bytes.
+/// Returns the content type, a zero byte, and the bytes.
 fn plain_bytes(payload: &Payload) -> Vec<u8> {
     let content_type = if payload.is_json() { "" } else { payload.content_type() };
     [content_type.as_bytes(), &[0], payload.data()].concat()
@@ -129,8 +130,8 @@ impl Codec for Encryption {
         let failed = |what: &str| CodecError::new(format!("a payload cannot be encrypted: {what}"));
         let mut nonce = [0; NONCE];
         getrandom::fill(&mut nonce).map_err(|error| failed(&error.to_string()))?;
-        let identity = self.identity(payload, homes.first().ok_or_else(|| failed("it belongs nowhere"))?).0;
-        let mut homes_bytes = vec![u8::try_from(homes.len()).map_err(|_| failed("it has too many homes"))?];
+        let identity = self.identity(payload, homes.first().ok_or_else(|| failed("it has no context"))?).0;
+        let mut homes_bytes = vec![u8::try_from(homes.len()).map_err(|_| failed("it has too many contexts"))?];
         homes.iter().for_each(|home| homes_bytes.extend_from_slice(&home_hash(home)));
         let associated = associated(&self.newest, &identity, &homes_bytes);
         let cipher = XChaCha20Poly1305::new(&Key::from(self.keys[&self.newest]));
@@ -141,9 +142,11 @@ impl Codec for Encryption {
 
     fn decode(&self, payload: &Payload, home: &Home) -> Result<Payload, CodecError> {
         let Some(name) = payload.sealed_with() else { return Ok(payload.clone()) };
-        let key =
-            self.keys.get(name).ok_or_else(|| CodecError::new(format!("it is sealed with key `{name}`, which is not here")))?;
-        let altered = || CodecError::new(format!("it is not what was sealed with key `{name}`"));
+        let key = self
+            .keys
+            .get(name)
+            .ok_or_else(|| CodecError::new(format!("it is encrypted with key `{name}`, which is not here")))?;
+        let altered = || CodecError::new(format!("it is damaged or was not encrypted with key `{name}`"));
         let data = payload.data();
         let (identity, rest) = data.split_at_checked(IDENTITY).ok_or_else(altered)?;
         let (nonce, rest) = rest.split_at_checked(NONCE).ok_or_else(altered)?;
@@ -154,12 +157,12 @@ impl Codec for Encryption {
         let sealing = Sealing { msg: sealed, aad: &associated(name, identity, homes) };
         let plain = cipher.decrypt(&nonce, sealing).map_err(|_| altered())?;
         if !homes[1..].chunks(HOME).any(|other| other == home_hash(home)) {
-            return Err(CodecError::new("it was sealed for another run or another use"));
+            return Err(CodecError::new("it was encrypted for another run or another use"));
         }
         plain_payload(plain).ok_or_else(altered)
     }
 
-    /// A pad of its own for every call of every run; the hash is told by none of them.
+    /// Masks the hash with a pad that differs for every call of every run.
     fn mask(&self, encoded: &Payload, home: &Home, hash: &mut Hash) {
         let Some(key) = encoded.sealed_with().and_then(|name| self.keys.get(name)) else { return };
         let pad = Hash::of_parts(&[b"onward mask", key, home.as_str().as_bytes()]);
@@ -185,7 +188,7 @@ mod tests {
         Payload::json(text).unwrap()
     }
 
-    /// S35. Nothing that was changed is read.
+    /// S35: a changed payload is never decrypted.
     #[test]
     fn mutated_sealed_payloads_are_refused_and_never_panic() {
         let (encryption, home) = (Encryption::new([key("k1", 1)]).unwrap(), home("a", "input"));
@@ -211,7 +214,7 @@ mod tests {
             assert_eq!(encryption.decode(&sealed, &home("b", "call")).unwrap(), payload);
             for foreign in [home("b", "input"), home("a", "output"), home("c", "call")] {
                 let why = encryption.decode(&sealed, &foreign).unwrap_err().to_string();
-                assert_eq!(why, "it was sealed for another run or another use");
+                assert_eq!(why, "it was encrypted for another run or another use");
             }
         }
     }
@@ -241,7 +244,7 @@ mod tests {
         assert_eq!((old.sealed_with(), new.sealed_with()), (Some("k1"), Some("k2")));
         assert_eq!(after.decode(&old, &home("a", "input")).unwrap(), text("x"));
         let why = before.decode(&new, &home("a", "input")).unwrap_err().to_string();
-        assert_eq!(why, "it is sealed with key `k2`, which is not here");
+        assert_eq!(why, "it is encrypted with key `k2`, which is not here");
         assert_eq!(Hash::of(&old), Hash::of(&new), "the same input is the same after a rotation");
     }
 

@@ -1,7 +1,7 @@
-//! Which payloads an event has, and where each of them belongs.
+//! The payloads of events, and the context of each.
 //!
-//! Payloads that go from one run to another are made for where they are read: a child's input for the child, a signal for its receiver,
-//! an outcome for the run and for the call of its parent.
+//! A payload that is sent from one run to another is encoded for the context in which it is read: a child's input for the child,
+//! a signal for its receiver, an outcome for the run and for the call of its parent.
 
 use onward_core::event::{CarriedSignal, Checkpoint, ChildCompleted, ChildFailed, ParentLink, UpdateReceived};
 use onward_core::run::Commit;
@@ -11,7 +11,7 @@ use onward_core::{Event, Failure, Hash, Payload, Place, Record, RunKey};
 use super::{Border, Home, Makers, Passed, Way, outcome_homes};
 
 impl Border {
-    /// Encodes everything that a worker is about to record.
+    /// Encodes the payloads of a commit.
     pub(super) fn commit_out(&self, commit: &mut Commit, parent: Option<&ParentLink>) -> Passed {
         for event in &mut commit.events {
             self.event(Way::Out, event, std::slice::from_ref(&commit.key), parent)?;
@@ -22,7 +22,7 @@ impl Border {
         self.updates(Way::Out, &mut commit.carries.updates, &home("update"))
     }
 
-    /// Encodes what a worker says about an attempt. What it cost is for the ledger, and stays.
+    /// Encodes the payloads of a task report. Costs stay plain, for the ledger.
     pub(super) fn report_out(&self, report: &mut TaskReport, homes: &[Home]) -> Passed {
         match report {
             TaskReport::Completed(output) => self.payload(Way::Out, output, homes),
@@ -33,7 +33,7 @@ impl Border {
         }
     }
 
-    /// Decodes a record of the run's log.
+    /// Decodes the payloads of a record.
     pub(crate) fn record_in(&self, record: &mut Record, makers: &Makers) -> Passed {
         let runs = makers.of_record(record);
         for event in &mut record.events {
@@ -43,7 +43,8 @@ impl Border {
         Ok(())
     }
 
-    /// `runs` are those in whose name the event was made or, where that is not known, may have been made.
+    /// Encodes or decodes the payloads of an event. `runs` are the runs under which it was encoded or, if that is not known, the
+    /// candidates.
     fn event(&self, way: Way, event: &mut Event, runs: &[RunKey], parent: Option<&ParentLink>) -> Passed {
         let run = &runs[0];
         let home = |what: &str| Home::of_all(runs, what);
@@ -91,7 +92,7 @@ impl Border {
             Event::RunFailed(event) => self.failure(way, &mut event.failure, &outcome_homes(run, parent)),
             Event::RunCanceled(event) => self.failure(way, &mut event.failure, &outcome_homes(run, parent)),
             Event::RunPaused(event) => self.pause(way, runs, event),
-            // Names, ids, times, the words of people for people (titles, reasons, feedback), and what outside engines keep here.
+            // Names, ids, times, texts of people for people (titles, reasons, feedback), and events of external engines.
             Event::ExternalAppended(_)
             | Event::ApprovalDecided(_)
             | Event::TimerFired(_)
@@ -134,7 +135,8 @@ impl Border {
         updates.iter_mut().try_for_each(|update| self.payload(way, &mut update.payload, homes))
     }
 
-    /// Hides the input hashes of calls and what decisions are bound to, or shows them again. Each goes with a payload of its event, in the form it has outside.
+    /// Masks or unmasks the input hashes of calls and the hashes that decisions are bound to, each with the encoded payload of
+    /// its event.
     fn mask(&self, event: &mut Event, run: &RunKey) {
         match event {
             Event::StepCompleted(event) => self.mask_one(event.input_hash.as_mut(), Some(&event.output), run, &event.place),
@@ -157,7 +159,7 @@ fn beside(failure: &Failure) -> Option<&Payload> {
     failure.details.as_deref()
 }
 
-/// Runs talk to runs of their own namespace.
+/// Returns the key of another run; runs only exchange payloads within a namespace.
 fn sibling(run: &RunKey, id: &onward_core::RunId) -> RunKey {
     RunKey::new(run.namespace.clone(), id.clone())
 }

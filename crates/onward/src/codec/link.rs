@@ -1,4 +1,4 @@
-//! The border on a worker's side.
+//! The worker connection with payload encoding.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,21 +16,21 @@ use tokio::sync::oneshot;
 
 use super::{Border, CodecError, Home, Makers, Way};
 
-/// The code of a failure for a payload that no codec here can read.
+/// The failure code for a payload that no codec of this process can decode.
 const UNREADABLE: &str = "payload_unreadable";
 
-/// How often a worker without the right codec looks at a task that may be tried for ever.
+/// Limit of attempts by workers without the right codec, for tasks that are retried forever.
 const UNREADABLE_RETRY: RetryPolicy = RetryPolicy::attempts(100);
 
-/// What a codec may add to a payload: its header, a nonce, a tag.
+/// Maximum overhead of a codec per payload: header, nonce, tag.
 const CODEC_BYTES_MAX: usize = 1_024;
 
 pub(crate) struct CodedLink {
     inner: Arc<dyn Link>,
     border: Border,
-    /// The calls that runs in memory answer, with the claim that told.
+    /// The calls of parents that runs in memory answer, with the epoch of the claim.
     parents: Mutex<HashMap<RunKey, (Epoch, ParentLink)>>,
-    /// The standalone tasks in memory: what becomes of them is also how their runs end.
+    /// The standalone tasks in memory, whose outcome is also the outcome of their run.
     standalone: Mutex<BTreeSet<TaskId>>,
     tokio: Handle,
 }
@@ -48,7 +48,7 @@ impl CodedLink {
         self.standalone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where a report may be read: as the answer to the call, or as the end of the run.
+    /// Returns the contexts in which a report may be read: as the answer of the call, or as the outcome of the run.
     fn report_homes(&self, id: &TaskId) -> Vec<Home> {
         let ends = self.standalone().contains(id).then(|| Home::of(&id.run, "outcome"));
         [Home::of(&id.run, "report")].into_iter().chain(ends).collect()
@@ -65,7 +65,7 @@ impl CodedLink {
         if let Some(parent) = &run.head.parent {
             self.parents().insert(run.head.key.clone(), (run.head.epoch, parent.clone()));
         }
-        // What cannot be decoded is read once more by whoever drives the run, and told then.
+        // Records that cannot be decoded are read again by the driver, which reports the error.
         run.records = run.records.take().and_then(|records| {
             let makers = Makers::of(&run.head.key, records.first());
             decode(&self.border, records, &run.head.key, &makers).ok()
@@ -75,30 +75,31 @@ impl CodedLink {
     async fn open_input(&self, task: &mut Task) -> Result<(), CodecError> {
         let own = self.border.payload(Way::In, &mut task.input, &[Home::of(&task.id.run, "task")]);
         let Err(error) = own else { return Ok(()) };
-        // Scheduled again in a copy, it was asked for by another run.
+        // A task that was rescheduled in a copied log was encoded for another run.
         let first = self.inner.read_log(task.id.run.clone(), Some(task.id.generation), Index(0), 1).await;
         let first = first.map_err(|_| error)?;
         let makers = Makers::of(&task.id.run, first.first());
         self.border.payload(Way::In, &mut task.input, &makers.homes("task"))
     }
 
-    /// Decodes a task's input; a task whose input is not readable here has failed here.
+    /// Decodes a task's input. A task whose input cannot be decoded here fails here.
     async fn take_in_task(&self, mut task: Task) -> Option<Task> {
         if task.ends_run {
             self.standalone().insert(task.id.clone());
         }
-        // What an earlier attempt failed with helps the next one; nothing depends on it.
+        // The failure of an earlier attempt helps the next one, but is not required.
         let homes = self.report_homes(&task.id);
         task.last_failure = task.last_failure.take_if(|failure| self.border.failure(Way::In, failure, &homes).is_ok());
         let Err(error) = self.open_input(&mut task).await else { return Some(task) };
         let report = task.unbegun(TaskReport::Failed(unreadable_task(&task, &error)));
-        // Where it is not heard, the lease ends and the task is offered again.
+        // If the report is lost, the lease ends and the task is offered again.
         drop(self.inner.report_task(task.id, task.claim, report).await);
         None
     }
 }
 
-/// A task that may be tried for ever is not, if nobody can read it: somebody should hear of it.
+/// Returns the failure of an undecodable task. Even a task that is retried forever ends as failed, so that the problem becomes
+/// visible.
 fn unreadable_task(task: &Task, error: &CodecError) -> Failure {
     let failure = unreadable(error);
     if task.options.retry.attempts_max != 0 {
@@ -126,7 +127,7 @@ fn decode(border: &Border, mut records: Vec<Record>, key: &RunKey, makers: &Make
     Ok(records)
 }
 
-/// A question as the code is asked it. Its answer is encoded on the way back.
+/// Returns the query with decoded input, for the code, and the receiver of its answer.
 fn inside(border: &Border, question: &Question) -> Result<(Question, oneshot::Receiver<Answer>), CodecError> {
     let (sender, receiver) = oneshot::channel();
     let mut input = question.input.clone();
@@ -137,7 +138,7 @@ fn inside(border: &Border, question: &Question) -> Result<(Question, oneshot::Re
 
 type Answer = Option<Result<onward_core::Payload, Failure>>;
 
-/// Passes the answer on. Dropped unanswered, so is the question outside, which is asked elsewhere then.
+/// Encodes and forwards the answer. If it is dropped, so is the query, which is then retried elsewhere.
 async fn pass_on(border: Border, question: Question, answered: oneshot::Receiver<Answer>) {
     let Ok(mut answer) = answered.await else { return };
     if let Some(result) = &mut answer
@@ -145,7 +146,7 @@ async fn pass_on(border: Border, question: Question, answered: oneshot::Receiver
     {
         *result = Err(unreadable(&error));
     }
-    drop(question.answer.send(answer)); // who asked may have gone
+    drop(question.answer.send(answer)); // the caller may have gone
 }
 
 impl Link for CodedLink {
@@ -216,7 +217,7 @@ impl Link for CodedLink {
             let records = read().await?;
             let mut makers = match from {
                 Index(0) => Makers::of(&key, records.first()),
-                // A part of a log does not say which runs it goes on from.
+                // A part of a log does not name the runs that it was copied from.
                 _ => Makers::of(&key, first_of(key.clone(), generation).await?.first()),
             };
             if let Ok(records) = decode(&border, records, &key, &makers) {
@@ -235,7 +236,7 @@ impl Link for CodedLink {
         let parent = self.parents().get(&commit.key).map(|(_, parent)| parent.clone());
         match self.border.commit_out(&mut commit, parent.as_ref()) {
             Ok(()) => self.inner.commit(commit),
-            // Tried again: what the code did is not lost for a codec that fails for now.
+            // Retried, so that results are not lost while a codec fails temporarily.
             Err(error) => Box::pin(std::future::ready(Err(StoreError::Unavailable { why: error.to_string() }))),
         }
     }
@@ -247,7 +248,7 @@ impl Link for CodedLink {
 
     fn pause(&self, key: RunKey, generation: u32, epoch: Epoch, mut report: RunPaused) -> StoreFuture<'static, ()> {
         if self.border.pause(Way::Out, std::slice::from_ref(&key), &mut report).is_err() {
-            // The run has to stand still; why is only told where it can be hidden.
+            // The run must pause; the reason is left out if it cannot be encrypted.
             (report.message, report.divergence) = ("the reason could not be encoded".to_owned(), None);
         }
         self.inner.pause(key, generation, epoch, report)
@@ -268,14 +269,14 @@ impl Link for CodedLink {
     }
 
     fn emit(&self, key: &RunKey, mut emitted: Emitted) {
-        // Nobody waits for it; what cannot be encoded is not said.
+        // No response is expected; values that cannot be encoded are dropped.
         if self.border.payload(Way::Out, &mut emitted.value, &[Home::of(key, "emitted")]).is_ok() {
             self.inner.emit(key, emitted);
         }
     }
 
     fn speak(&self, mut speech: Speech) -> Option<Speech> {
-        // Nobody waits for it; what cannot be encoded is not said.
+        // No response is expected; frames that cannot be encoded are dropped.
         let home = [Home::of(&speech.task.run, "streamed")];
         let open = speech.clone();
         speech.frames.retain_mut(|frame| self.border.payload(Way::Out, &mut frame.frame, &home).is_ok());
@@ -291,7 +292,7 @@ impl Link for CodedLink {
     }
 }
 
-/// Decodes what is pushed to a run in memory.
+/// Decodes records that are pushed to a run in memory.
 struct CodedInbox {
     inner: Arc<dyn Inbox>,
     border: Border,
@@ -303,8 +304,8 @@ impl Inbox for CodedInbox {
     fn push(&self, mut record: Record) {
         match self.border.record_in(&mut record, &self.makers) {
             Ok(()) => self.inner.push(record),
-            // Made for a run that this one goes on from, or damaged. Given back and taken again, the run is read from its log, and
-            // what is wrong is told there.
+            // Encoded for a run that this log was copied from, or damaged. Losing the lease makes a worker claim the run again
+            // and read its log, which reports the error.
             Err(_) => self.inner.lost(),
         }
     }

@@ -1,13 +1,14 @@
-//! What happens to payloads on their way out of this crate and back: compressed, encrypted, or nothing.
+//! Encoding of payloads that leave this crate: compression, encryption, or none.
 //!
-//! Owns the border: [`link::CodedLink`] and [`door::CodedDoor`] stand between user code and whatever keeps the runs, in this process or
-//! elsewhere, and every payload passes one of them. What is behind the border (runtime, store, server, console) sees only what a codec
-//! made of it. `events` says which payloads a log has, once for both directions. Must never change what code compares: hashes of inputs
-//! are made of plain payloads, inside.
+//! Owns the encryption boundary: [`link::CodedLink`] and [`door::CodedDoor`] stand between user code and the store of runs, local
+//! or remote, and every payload passes through one of them. Everything outside (runtime, store, server, console) sees only
+//! encoded payloads. `events` lists the payloads of a log, once for both directions. Must never change what code compares: input
+//! hashes are made of plain payloads, inside.
 //!
 //! Invariants:
-//! - CO1: `decode(encode(payload))` is the payload, in the home it was encoded for and in no other.
-//! - CO2: what a codec did not make passes as it is, so that callers without the codec can be heard and logs from before can be read.
+//! - CO1: `decode(encode(payload))` is the payload, in the context it was encoded for and in no other.
+//! - CO2: a payload that a codec did not encode passes unchanged, so that callers without the codec are understood and older logs
+//!   stay readable.
 
 pub(crate) mod door;
 #[cfg(feature = "encryption")]
@@ -30,35 +31,35 @@ pub use encryption::{Encryption, EncryptionKey};
 /// The content type of a failure's texts and details, packed to be encoded together.
 const FAILURE: &str = "application/vnd.onward.failure";
 
-/// Where a payload belongs: a run and what it is there, or a call of a run. A codec that binds payloads to their home refuses them
-/// everywhere else.
+/// The context of a payload: a run and the payload's role in it, or a call of a run. A codec that binds payloads to their context
+/// rejects them in any other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Home(String);
 
 impl Home {
     fn of(run: &RunKey, what: &str) -> Home {
-        // Lengths first, so that no two homes share their text.
+        // With lengths, so that no two contexts have the same text.
         let (namespace, id) = (run.namespace.as_str(), run.id.as_str());
         Home(format!("{}:{namespace}{}:{id}{what}", namespace.len(), id.len()))
     }
 
-    /// The same in each of several runs.
+    /// Returns the same context in each of several runs.
     fn of_all(runs: &[RunKey], what: &str) -> Vec<Home> {
         runs.iter().map(|run| Home::of(run, what)).collect()
     }
 
-    /// Where the result of the child goes that was started at `place`.
+    /// Returns the context of the result of the child that was started at `place`.
     fn of_call(run: &RunKey, place: &Place) -> Home {
         Home::of(run, &format!("child {place}"))
     }
 
-    /// A text that names this home and no other, the same for ever.
+    /// Returns a text that identifies this context and never changes.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Why a payload could not be encoded or decoded.
+/// The error of encoding or decoding a payload.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct CodecError {
@@ -71,26 +72,27 @@ impl CodecError {
     }
 }
 
-/// Changes payloads on their way out and back. Called for every payload, on threads that must not wait: no I/O.
+/// Encodes payloads that leave the process and decodes them when they return. Called for every payload, on threads that must not
+/// block: no I/O.
 pub trait Codec: Send + Sync {
-    /// What is sent and stored instead. `homes` are all the places where it may be decoded.
+    /// Encodes a payload for storage and transport. `homes` are all contexts in which it may be decoded.
     fn encode(&self, payload: &Payload, homes: &[Home]) -> Result<Payload, CodecError>;
 
-    /// The payload again. Must pass what `encode` did not make (CO2), and refuse what was made for other homes.
+    /// Decodes a payload. Must pass payloads that `encode` did not make (CO2), and reject those made for other contexts.
     fn decode(&self, payload: &Payload, home: &Home) -> Result<Payload, CodecError>;
 
-    /// Hides the hash of an input that is recorded beside `encoded`, or shows it again: the same call twice changes nothing. A codec
-    /// that hides payloads has to hide their hashes, or small payloads can be guessed.
+    /// Masks the hash of an input that is recorded beside `encoded`, or unmasks it: applying it twice restores the hash. A codec
+    /// that encrypts payloads must mask their hashes, because small payloads could be guessed from them.
     fn mask(&self, _encoded: &Payload, _home: &Home, _hash: &mut Hash) {}
 }
 
-/// Everything that passes, with the codec it passes through.
+/// The encryption boundary with its codec.
 #[derive(Clone)]
 pub(crate) struct Border {
     codec: Arc<dyn Codec>,
 }
 
-/// Which way something passes.
+/// The direction in which a payload crosses the boundary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Out,
@@ -112,7 +114,8 @@ impl Border {
         Ok(())
     }
 
-    /// What a signal carries. Of an entry from outside only the content is hidden: doors say whose it is, and whether it is the same again.
+    /// Encodes or decodes a signal's payload. Of an entry from outside only the content is encrypted: APIs need its role and its
+    /// idempotency key.
     fn signal(&self, way: Way, name: &Name, payload: &mut Payload, homes: &[Home]) -> Passed {
         let Some(mut entry) = OutsideEntry::of_signal(name, payload) else { return self.payload(way, payload, homes) };
         self.payload(way, &mut entry.content, homes)?;
@@ -120,9 +123,9 @@ impl Border {
         Ok(())
     }
 
-    /// Decodes a payload that was made for one of these homes.
+    /// Decodes a payload that was encoded for one of these contexts.
     fn open(&self, payload: &Payload, homes: &[Home]) -> Result<Payload, CodecError> {
-        let (own, others) = homes.split_first().expect("there is a home for everything");
+        let (own, others) = homes.split_first().expect("every payload has a context");
         self.codec.decode(payload, own).or_else(|error| {
             let other = others.iter().find_map(|home| self.codec.decode(payload, home).ok());
             other.ok_or(error)
@@ -140,8 +143,8 @@ impl Border {
         }
     }
 
-    /// The message, causes and details of a failure travel as one payload where the codec hides them; its code and whether a retry may
-    /// help are for the engine and stay.
+    /// Encodes or decodes a failure. A codec that encrypts packs message, causes and details into one payload; the code and the
+    /// retry flag stay readable for the engine.
     fn failure(&self, way: Way, failure: &mut Failure, homes: &[Home]) -> Passed {
         match way {
             Way::Out => {
@@ -170,7 +173,7 @@ impl Border {
         Ok(())
     }
 
-    /// A text is replaced only by a codec that hides payloads; others would make it longer.
+    /// Encodes or decodes a text. Only codecs that encrypt replace it; others would make it longer.
     fn text(&self, way: Way, text: &mut String, homes: &[Home]) -> Passed {
         match way {
             Way::Out => {
@@ -189,7 +192,7 @@ impl Border {
         Ok(())
     }
 
-    /// Why a run stands still may quote what the code had in its hands.
+    /// Encodes or decodes a pause report, which may quote values of the code.
     fn pause(&self, way: Way, runs: &[RunKey], pause: &mut RunPaused) -> Passed {
         let homes = Home::of_all(runs, "pause");
         self.text(way, &mut pause.message, &homes)?;
@@ -204,22 +207,22 @@ impl Border {
     }
 }
 
-/// Under whose names the payloads of a log were made: its run's, and those of the runs that it goes on from.
+/// The runs under which payloads of a log may have been encoded: its own run, and the runs that it was copied from.
 #[derive(Debug, Clone)]
 pub(crate) struct Makers {
     lineage: Lineage,
-    /// Whose run it is comes first.
+    /// The log's own run first.
     runs: Vec<RunKey>,
 }
 
 impl Makers {
-    /// By the first record of the log; without it the run's own name alone is known.
+    /// Reads the candidates from the first record of the log; without it, the run itself is the only one.
     pub fn of(run: &RunKey, first: Option<&Record>) -> Makers {
         let lineage = first.and_then(Record::started).map_or_else(|| Lineage::alone(run), |started| Lineage::new(run, started));
         Makers { runs: lineage.runs(), lineage }
     }
 
-    /// Adds the runs that another log of the same run goes on from.
+    /// Adds the runs that another log of the same run was copied from.
     pub fn add_origins(&mut self, first: &Record) {
         for origin in first.started().iter().flat_map(|started| &started.origins) {
             if !self.runs.contains(&origin.run) {
@@ -228,8 +231,8 @@ impl Makers {
         }
     }
 
-    /// Adds the runs that `run` goes on from, by the first records of first logs, which `first_of` reads; it has none of a run that is gone.
-    /// A later log of a fork may have what was made for them: where a conversation branches off, or what it began with.
+    /// Adds the runs that `run` was copied from. `first_of` reads the first record of a run's first log, or none for a deleted
+    /// run. A later log of a fork may have payloads of its originals, such as its branch point or its first input.
     async fn add_originals<F, E>(&mut self, run: &RunKey, first_of: impl Fn(RunKey) -> F) -> Result<(), E>
     where
         F: Future<Output = Result<Option<Record>, E>>,
@@ -251,7 +254,7 @@ impl Makers {
         Home::of_all(&self.runs, what)
     }
 
-    /// Who may have made what `record` says. A commit was made under one name; inputs that were kept or awaited have others.
+    /// Returns the candidates for one record. A commit was encoded under one run; inputs may have been encoded under others.
     fn of_record(&self, record: &Record) -> Vec<RunKey> {
         match record.commit {
             Some(commit) => vec![self.lineage.identity(self.lineage.at_commit(commit.n)).run.clone()],
@@ -260,7 +263,7 @@ impl Makers {
     }
 }
 
-/// Where the outcome of a run may be read: by whoever asks for it, and by the call of the parent that it answers.
+/// Returns the contexts in which a run's outcome may be read: by its clients, and by the call of the parent that it answers.
 fn outcome_homes(run: &RunKey, parent: Option<&ParentLink>) -> Vec<Home> {
     let call = parent.map(|parent| Home::of_call(&parent.run, &parent.place));
     [Home::of(run, "outcome")].into_iter().chain(call).collect()

@@ -1,4 +1,4 @@
-//! All of several futures, or the first that succeeds.
+//! `join!`, `try_join!`, `join_all`, `join_all_settled` and `race`.
 
 use std::future::{Future, IntoFuture, poll_fn};
 use std::pin::Pin;
@@ -24,7 +24,7 @@ impl<F: Future> Slot<F> {
     }
 }
 
-/// Futures of one type that are awaited together.
+/// Futures of one type that are polled together.
 struct Lanes<F: Future> {
     slots: Vec<Slot<F>>,
     scope: Scope,
@@ -42,8 +42,8 @@ impl<F: Future> Lanes<F> {
         Lanes { left: slots.len(), slots, scope: Scope::default(), over: false }
     }
 
-    /// Polls what has something to see, and shows each output to `seen` as it comes, with the event that led to it; says whether all
-    /// are done.
+    /// Polls the arms that are ready and passes each output to `seen`, with the index of the event that led to it. Returns
+    /// whether all are done.
     fn poll(&mut self, cx: &mut Context<'_>, mut seen: impl FnMut(&F::Output, Option<Index>)) -> bool {
         for arm in self.scope.ready(self.slots.len(), cx) {
             let slot = &mut self.slots[arm as usize];
@@ -58,7 +58,8 @@ impl<F: Future> Lanes<F> {
         self.left == 0
     }
 
-    /// Polls like [`Lanes::poll`], but in the order of the log, and gives each output to `wins`, which ends it by keeping one.
+    /// Polls like [`Lanes::poll`], but in log order. Passes each output to `wins` and stops at the first that it returns as the
+    /// winner.
     fn poll_in_log_order<W>(&mut self, cx: &mut Context<'_>, mut wins: impl FnMut(F::Output) -> Option<W>) -> Option<W> {
         let Lanes { slots, scope, left, .. } = self;
         let arms = scope.ready(slots.len(), cx);
@@ -82,11 +83,11 @@ impl<F: Future> Lanes<F> {
     }
 }
 
-/// The future type of what is joined. The futures below are named types over it: an `impl Future` would also capture the iterator, and
-/// the closure of a `map` that borrows would then not be general enough to be awaited in a workflow.
+/// The future type of the items. The futures below are named types over it, because an `impl Future` would also capture the
+/// iterator, and the closure of a borrowing `map` would then not be general enough to be awaited in a workflow.
 type FutureOf<I> = <<I as IntoIterator>::Item as IntoFuture>::IntoFuture;
 
-/// Waits for all and returns every outcome, in the order of the futures.
+/// Waits for all futures and returns every result, in the order of the list.
 pub fn join_all_settled<I, T>(futures: I) -> JoinAllSettled<FutureOf<I>>
 where
     I: IntoIterator,
@@ -95,10 +96,10 @@ where
     JoinAllSettled { lanes: Lanes::open(futures) }
 }
 
-/// Waits for all and returns their values in the order of the futures, or the failure that came first in the log; the order of the list
-/// decides only between what the same event led to.
+/// Waits for all futures and returns their values in the order of the list, or the failure with the lowest index in the log. The
+/// order of the list decides only between failures that the same event led to.
 ///
-/// A failure does not cut the others short: a step that is dropped while it runs leaves an outcome that nobody knows.
+/// A failure does not cancel the other futures: dropping a running step would leave its outcome unknown.
 pub fn join_all<I, T>(futures: I) -> JoinAll<FutureOf<I>>
 where
     I: IntoIterator,
@@ -107,11 +108,11 @@ where
     JoinAll { lanes: Lanes::open(futures), first_failure: None }
 }
 
-/// Waits for the first that succeeds and drops the others; fails when all have failed.
+/// Waits for the first future that succeeds and drops the others. Fails when all have failed.
 ///
-/// Who succeeds first is decided by the log, also among those that were answered before the race began; the order of the list
-/// decides only between what the same event answered. All begin, in the order of the list: an async block runs to its first
-/// `await` even if another future has its answer already.
+/// The winner is the first in log order, also among futures that were answered before the race began. The order of the list
+/// decides only between futures that the same event answered. All futures are polled at least once, in the order of the list: an
+/// async block runs to its first `await` even if another future is complete already.
 pub fn race<I, T>(futures: I) -> Race<FutureOf<I>>
 where
     I: IntoIterator,
@@ -140,7 +141,7 @@ pub struct Race<F: Future> {
     failures: Vec<Failure>,
 }
 
-// The futures are boxed, so nothing here is ever pinned in place.
+// The futures are boxed, so nothing is pinned in place.
 impl<F: Future> Unpin for JoinAllSettled<F> {}
 impl<F: Future> Unpin for JoinAll<F> {}
 impl<F: Future> Unpin for Race<F> {}
@@ -165,8 +166,8 @@ impl<T, F: Future<Output = Result<T>>> Future for JoinAll<F> {
         if lanes.over {
             return polled_again("join_all", cx);
         }
-        // What failed in an earlier poll came first. Of what had failed before it was polled, the log says who was first; what needed no
-        // answer to fail was there before any.
+        // A failure from an earlier poll came first. Among failures of this poll, the lowest index counts; a failure that needed
+        // no answer precedes all indexes.
         let is_open = first_failure.is_none();
         let mut earliest = None;
         let done = lanes.poll(cx, |output, led_by| {
@@ -197,7 +198,7 @@ impl<T, F: Future<Output = Result<T>>> Future for Race<F> {
         let winner = lanes.poll_in_log_order(cx, |output| output.map_err(|failure| failures.push(failure)).ok());
         lanes.over = winner.is_some() || lanes.left == 0;
         if let Some(value) = winner {
-            lanes.slots.clear(); // the others are dropped now, not with the race
+            lanes.slots.clear(); // drop the losers now, not with the race
             return Poll::Ready(Ok(value));
         }
         if lanes.over { Poll::Ready(Err(all_failed(failures))) } else { Poll::Pending }
@@ -210,28 +211,28 @@ fn polled_again<T>(what: &str, cx: &Context<'_>) -> Poll<T> {
 
 fn all_failed(failures: &[Failure]) -> Failure {
     let causes = failures.iter().map(ToString::to_string).collect();
-    let message = format!("all {} in the race failed", failures.len());
+    let message = format!("all {} futures of the race failed", failures.len());
     Failure { causes, retryable: false, ..Failure::new("all_failed", message) }
 }
 
-/// Several futures of different types.
+/// A tuple of futures of different types.
 pub trait JoinTuple {
     type Output;
     fn join(self) -> impl Future<Output = Self::Output>;
 }
 
-/// What `join!` expands to.
+/// Implements `join!`.
 pub fn join_tuple<T: JoinTuple>(futures: T) -> impl Future<Output = T::Output> {
     futures.join()
 }
 
-/// Turns a tuple of results into the result of a tuple.
+/// A tuple of results that converts into the result of a tuple.
 pub trait TryTuple {
     type Values;
     fn values(self) -> Result<Self::Values>;
 }
 
-/// What `try_join!` expands to.
+/// Implements `try_join!`.
 pub async fn try_join_tuple<T>(futures: T) -> Result<<T::Output as TryTuple>::Values>
 where
     T: JoinTuple<Output: TryTuple>,
@@ -287,7 +288,7 @@ tuples! {
     (A T0 0, B T1 1, C T2 2, D T3 3, E T4 4, F T5 5, G T6 6, H T7 7)
 }
 
-/// Waits for several futures together and returns all their outcomes as a tuple.
+/// Waits for several futures and returns all their results as a tuple.
 ///
 /// ```
 /// # use onward::prelude::*;
@@ -303,7 +304,7 @@ macro_rules! join {
     ($($future:expr),+ $(,)?) => { $crate::combine::join_tuple(($($future,)+)).await };
 }
 
-/// Waits for several futures together and returns their values as a tuple, or the first failure in the order of the list.
+/// Waits for several futures and returns their values as a tuple, or the first failure in the order of the list.
 #[macro_export]
 macro_rules! try_join {
     ($($future:expr),+ $(,)?) => { $crate::combine::try_join_tuple(($($future,)+)).await };

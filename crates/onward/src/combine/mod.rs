@@ -1,8 +1,8 @@
-//! Together: `join!`, [`join_all`], `select!`, [`race`].
+//! Combinators: `join!`, [`join_all`], `select!`, [`race`].
 //!
-//! Like the combinators everybody knows, but the order in which arms are polled, and so who wins, is a function of the
-//! log. An arm is polled only when something in it has happened. Arms of which one shall win see what they were answered
-//! with in the order of the log, also when several were answered before they are polled (rule 3).
+//! They work like the usual combinators, but the order in which arms are polled, and therefore the winner, is a function of the
+//! log. An arm is polled only if one of its calls was answered. Arms that compete see their answers in log order, also if several
+//! were answered before the poll (rule 3).
 
 mod join;
 mod select;
@@ -20,7 +20,7 @@ use crate::host::wake::{Arms, BorrowedWaker, Limit, Polling, polling};
 pub use join::{JoinAll, JoinAllSettled, JoinTuple, Race, join_all, join_all_settled, join_tuple, race, try_join_tuple};
 pub use select::{Arm, Probe, SelectTuple, Selected, ViaDurable, ViaOpaque, select_arms};
 
-/// Which arms of one combinator there are, and which have to be polled.
+/// The arms of one combinator, and those that must be polled.
 #[derive(Default)]
 pub(crate) struct Scope {
     cell: Option<Arc<RunCell>>,
@@ -31,7 +31,7 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    /// The arms to poll now, in order.
+    /// Returns the arms to poll now, in order.
     fn ready(&mut self, count: usize, cx: &Context<'_>) -> Vec<u32> {
         let polling = ours(cx);
         let mut state = polling.cell.lock();
@@ -53,15 +53,15 @@ impl Scope {
         std::mem::take(&mut self.ready)
     }
 
-    /// Whether the arms have been polled before.
+    /// Returns whether the arms have been polled before.
     fn has_begun(&self) -> bool {
         self.arms.is_some()
     }
 
-    /// Polls `arms` with `poll`, which says whether that was enough, in the order in which the log answers them.
+    /// Polls `arms` in the order in which the log answers them, until `poll` returns true.
     ///
-    /// Nothing is in sight at first, then what was answered up to the lowest index that was held back, and so on; at last the arms
-    /// may begin something new. A combinator around this one may set a limit for all of it.
+    /// The first round hides all answers. Each further round shows the answers up to the lowest index that was held back. Only in
+    /// the last round may arms make new calls. An outer combinator may limit all rounds.
     fn in_log_order(&self, arms: &[u32], cx: &Context<'_>, mut poll: impl FnMut(u32, Option<&Limit>) -> bool) {
         let around = ours(cx).limit;
         let mut limit = Limit::new(None);
@@ -82,12 +82,12 @@ impl Scope {
         arms.iter().any(|arm| poll(*arm, around));
     }
 
-    /// Polls one arm on its own line of calls.
+    /// Polls one arm on its own branch of call ids.
     fn poll<F: Future + ?Sized>(&self, arm: u32, future: Pin<&mut F>, cx: &Context<'_>) -> Poll<F::Output> {
         self.poll_within(arm, future, cx, ours(cx).limit)
     }
 
-    /// Polls one arm like [`Scope::poll`], and says which event led to what it does now.
+    /// Polls one arm like [`Scope::poll`] and returns the index of the event that led to its output.
     fn poll_marked<F>(&self, arm: u32, future: Pin<&mut F>, cx: &Context<'_>) -> (Poll<F::Output>, Option<Index>)
     where
         F: Future + ?Sized,
@@ -123,5 +123,7 @@ impl Drop for Scope {
 }
 
 fn ours<'a>(cx: &Context<'a>) -> &'a Polling<'a> {
-    polling(cx.waker()).expect("onward's join!, select! and race work in workflow code, and directly in it: not inside a step, and not under a foreign combinator")
+    polling(cx.waker()).expect(
+        "onward's join!, select! and race must be awaited directly in workflow code, not in a step or a foreign combinator",
+    )
 }

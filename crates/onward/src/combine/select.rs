@@ -1,4 +1,4 @@
-//! The first of several futures, in the order of the log.
+//! `select!`: the first of several futures, in log order.
 
 use std::future::{Future, IntoFuture, poll_fn};
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use super::{Scope, ours};
 use crate::ctx::Durable;
 use crate::host::wake::Limit;
 
-/// One arm of a `select!`: its future, and how to ask it when it was answered.
+/// One arm of a `select!`: its future, and a function that returns the index of its answer.
 pub struct Arm<F> {
     future: Pin<Box<F>>,
     ready_at: fn(&F) -> Option<Index>,
@@ -26,7 +26,8 @@ impl<F: Future> Arm<F> {
     }
 }
 
-/// Asks a future for its place in the log if it has one: a durable future does, an async block does not.
+/// Autoref specialization: returns the index of the answer for a durable future, and `None` for any other, such as an async
+/// block.
 pub struct Probe<'a, F>(pub &'a F);
 
 pub trait ViaDurable {
@@ -61,7 +62,7 @@ impl<F: Durable + ?Sized> Durable for Pin<Box<F>> {
     }
 }
 
-/// Which arm won, with its output.
+/// The winning arm with its output.
 pub enum Selected<A, B = (), C = (), D = (), E = (), F = (), G = (), H = ()> {
     A(A),
     B(B),
@@ -79,12 +80,12 @@ pub trait SelectTuple {
     fn select(self) -> impl Future<Output = Self::Output>;
 }
 
-/// What `select!` expands to.
+/// Implements `select!`.
 pub fn select_arms<T: SelectTuple>(arms: T) -> impl Future<Output = T::Output> {
     arms.select()
 }
 
-/// Polls what has something to see, in the order of the log (rule 3), until an arm has won.
+/// Polls the arms that are ready, in log order (rule 3), until one has won.
 fn first<S>(
     scope: &mut Scope,
     cx: &Context<'_>,
@@ -95,7 +96,7 @@ fn first<S>(
     let mut arms = scope.ready(ready_at.len(), cx);
     let mut selected = None;
     if answered_before {
-        // An async block that has not begun was not answered: it does not begin when another arm wins at once.
+        // An async block that was not polled yet has no answer: it is not polled if another arm wins at once.
         arms.sort_by_key(|arm| (ready_at[*arm as usize].is_none(), ready_at[*arm as usize], *arm));
         let around = ours(cx).limit;
         selected = arms.iter().find_map(|arm| poll(scope, *arm, around));
@@ -148,11 +149,11 @@ tuples! {
     [A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7] []
 }
 
-/// Waits for the first of several futures, in the order of the log, and drops the others.
+/// Waits for the first of several futures, in log order, and drops the others.
 ///
 /// The winner is the same on every replay. To keep a loser, pass `&mut future`. Dropping a `sleep`, `recv`, `approval` or
-/// `promise` gives the wait up (a signal set aside for it goes back); tasks and children go on unless they are canceled; a step that
-/// runs is dropped.
+/// `promise` withdraws the wait and returns a signal that was reserved for it. Tasks and children continue unless they are
+/// canceled. A running step is dropped.
 ///
 /// ```
 /// # use onward::prelude::*;

@@ -1,4 +1,4 @@
-//! Approvals: a question to a person, decided exactly once.
+//! Approvals: a question to a person with exactly one decision.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use super::{Ctx, Durable, name_or_misuse, payload_or_misuse, small};
 use crate::Result;
 
 impl Ctx {
-    /// Asks a person. Dropping the future withdraws the question.
+    /// Requests an approval from a person. Dropping the future withdraws it.
     pub fn approval(&self, name: &str, title: impl Into<String>) -> Approval {
         let name = name_or_misuse(&self.cell, "approval", name);
         let place = self.cell.call("approval").engine.request_approval(name, title.into());
@@ -23,8 +23,8 @@ impl Ctx {
     }
 }
 
-/// A question that was asked, and the future of its decision.
-#[must_use = "the decision comes when the future is awaited"]
+/// A requested approval, and the future of its decision.
+#[must_use = "the decision is received when the future is awaited"]
 pub struct Approval {
     call: Call<Decision>,
 }
@@ -39,13 +39,14 @@ impl Approval {
         self
     }
 
-    /// More to read for whoever decides.
+    /// Sets a longer description for the decider.
     pub fn describe(self, description: impl Into<String>) -> Self {
         let description = description.into();
         self.option(|event| event.description = Some(description.clone()))
     }
 
-    /// Data to show to whoever decides. If it is too large, nobody is asked, and awaiting the decision fails as `payload_too_large`.
+    /// Attaches data that the decider sees. If it is too large, no approval is requested, and awaiting it fails with
+    /// `payload_too_large`.
     pub fn show(self, value: &impl Serialize) -> Self {
         let cell = self.call.cell();
         let value = payload_or_misuse(cell, "approval", value);
@@ -58,31 +59,31 @@ impl Approval {
         }
     }
 
-    /// Binds the decision to something that is not shown: with another hash it is another question, which is asked anew.
+    /// Binds the decision to a hash that is not shown. With another hash the approval is requested again.
     #[cfg(feature = "agents")]
     pub(crate) fn bound_to(self, hash: onward_core::Hash) -> Self {
         self.option(|event| event.bound_to = Some(hash))
     }
 
-    /// Who may decide; anybody otherwise.
+    /// Restricts who may decide; default everyone.
     pub fn deciders<S: Into<String>>(self, deciders: impl IntoIterator<Item = S>) -> Self {
         let deciders: Vec<String> = deciders.into_iter().map(Into::into).collect();
         self.option(|event| event.deciders = deciders.clone())
     }
 
-    /// Whoever has started the run, or the run above it, may not decide: another person does. The names are those of the keys; without
-    /// keys they are what callers say.
+    /// Excludes the identity that started the run, or the run above it, from deciding. Identities are names of API keys; without
+    /// keys they are what callers claim.
     pub fn not_by_requester(self) -> Self {
         self.option(|event| event.not_by_requester = true)
     }
 
-    /// How long the question stands; then it is decided as not approved, with `expired` set.
+    /// Sets how long the question stays open. Afterwards the decision is not approved, with `expired` set.
     pub fn within(self, span: Duration) -> Self {
         let deadline = self.call.cell().lock().engine.now().after(span);
         self.option(|event| event.deadline = Some(deadline))
     }
 
-    /// The id by which it is decided from outside.
+    /// Returns the id under which it is decided from outside.
     pub fn id(&self) -> String {
         let state = self.call.cell().lock();
         state.engine.call_id(self.call.place())

@@ -1,11 +1,12 @@
-//! Attributes: what a run is found by, from outside.
+//! Attributes: values by which runs are listed and selected.
 
 use onward_core::AttributeValue;
 
 use super::{Ctx, name_or_misuse};
 
 impl Ctx {
-    /// What this run is found by in lists: small typed values. Unlike the state, they are not for the code.
+    /// Returns the attributes of this run: small typed values for lists and filters. Code cannot read them; use the state for
+    /// that.
     pub fn attributes(&self) -> RunAttributes {
         RunAttributes { ctx: self.clone() }
     }
@@ -17,14 +18,14 @@ pub struct RunAttributes {
 }
 
 impl RunAttributes {
-    /// Gives the run an attribute: a text, a whole number, a yes or no, or a time. A run has at most 32, and a text 255 bytes.
+    /// Sets an attribute: a text of at most 255 bytes, an integer, a boolean or a time. A run has at most 32 attributes.
     pub fn set(&self, name: &str, value: impl Into<AttributeValue>) {
         let cell = &self.ctx.cell;
         let name = name_or_misuse(cell, "attribute", name);
         cell.call("attributes().set").engine.set_attribute(name, Some(value.into()));
     }
 
-    /// Takes an attribute away.
+    /// Removes an attribute.
     pub fn clear(&self, name: &str) {
         let cell = &self.ctx.cell;
         let name = name_or_misuse(cell, "attribute", name);

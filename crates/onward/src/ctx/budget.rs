@@ -1,23 +1,25 @@
-//! Budgets: what the run may spend, seen from its code.
+//! Budgets: the limits of a run's spending, for its code.
 
 use onward_core::budget::{Budget, BudgetUse};
 
 use super::Ctx;
 
 impl Ctx {
-    /// Limits what this run may spend, its children included. A ceiling: limits that the run was started with, or got from its parent, are
-    /// lowered to these, and only an operator grants more, with the start or when the run is resumed. Where a limit is reached, the run pauses before the next attempt that costs something, as `budget_exhausted`.
+    /// Limits what this run and its children may spend. The budget is a ceiling: it lowers the limits from the start or the
+    /// parent and never raises them; only an operator grants more, at the start or on resume. When a limit is reached, the run
+    /// pauses as `budget_exhausted` before the next attempt that costs something.
     pub fn set_budget(&self, budget: Budget) {
         self.cell.call("set_budget").engine.set_budget(budget);
     }
 
-    /// What this run has spent so far, with its children that have ended: the same on every replay. Children are counted where this run has
-    /// a budget and they have one, too.
+    /// Returns what this run and its ended children have spent; the same on every replay. A child counts only if both it and this
+    /// run have a budget.
     pub fn spent(&self) -> BudgetUse {
         self.cell.call("spent").engine.spent()
     }
 
-    /// What is left of the run's budget, without what its open children may spend: the same on every replay. What has no limit is `None`.
+    /// Returns what is left of the run's budget, minus what its open children may spend; the same on every replay. `None` means
+    /// no limit.
     pub fn budget_left(&self) -> Budget {
         self.cell.call("budget_left").engine.budget_left()
     }

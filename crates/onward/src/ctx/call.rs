@@ -14,13 +14,13 @@ use crate::Result;
 use crate::host::cell::RunCell;
 use crate::host::wake::held_back;
 
-/// A future whose answer stands in the log, so that of several the first is known.
+/// A future that an event of the log completes. The index of that event decides which of several futures completed first.
 pub trait Durable: Future {
-    /// The index of the event that answered it.
+    /// Returns the index of the event that completed it.
     fn ready_at(&self) -> Option<Index>;
 }
 
-/// A call that is answered from the log with a `T`.
+/// A call that the log answers with a `T`.
 pub(crate) struct Call<T> {
     cell: Arc<RunCell>,
     what: &'static str,
@@ -42,7 +42,7 @@ impl<T> Call<T> {
         &self.cell
     }
 
-    /// Sets an option on the event that asks for this call.
+    /// Changes options of the event that records this call.
     pub fn configure(&self, mut options: impl FnMut(&mut Event)) {
         self.cell.lock().engine.configure(&self.place, &mut options);
     }
@@ -90,7 +90,7 @@ impl<T> Drop for Call<T> {
     }
 }
 
-/// Makes a wrapper around [`Call`] a durable future.
+/// Implements `Future` and `Durable` for a wrapper around [`Call`].
 macro_rules! durable_call {
     ($name:ident<$t:ident>) => {
         impl<$t: serde::de::DeserializeOwned> std::future::Future for $name<$t> {

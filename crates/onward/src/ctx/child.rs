@@ -1,4 +1,4 @@
-//! Children: runs that this run starts and waits for.
+//! Children: runs that this run starts and awaits.
 
 use onward_core::budget::Budget;
 use onward_core::engine::CancelOutcome;
@@ -12,7 +12,7 @@ use crate::Result;
 use crate::names::WorkflowName;
 
 impl Ctx {
-    /// Starts a child run; its end is awaited with the future. `kind` is a name or a typed [`crate::Workflow`].
+    /// Starts a child run; await the future for its result. `kind` is a name or a typed [`crate::Workflow`].
     pub fn child<T>(&self, kind: impl WorkflowName<T>, input: &(impl Serialize + ?Sized)) -> Child<T> {
         let kind = name_or_misuse(&self.cell, "child", kind.workflow_name());
         let input = payload_or_misuse(&self.cell, "child input", input);
@@ -27,7 +27,7 @@ impl Ctx {
     }
 }
 
-/// A child that was started, and the future of its result.
+/// A started child, and the future of its result.
 #[must_use = "await it, or keep it to signal or cancel it"]
 pub struct Child<T> {
     ctx: Ctx,
@@ -46,7 +46,7 @@ impl<T> Child<T> {
         self
     }
 
-    /// The child's run id; derived from the parent's otherwise.
+    /// Sets the child's run id; default an id derived from the parent's.
     pub fn id(self, id: &str) -> Self {
         let mut state = self.call.cell().lock();
         match RunId::new(id) {
@@ -57,19 +57,20 @@ impl<T> Child<T> {
         self
     }
 
-    /// The version of the code the child is pinned to.
+    /// Pins the child to a version of its code.
     pub fn version(self, version: &str) -> Self {
         let version: Name = name_or_misuse(self.call.cell(), "child version", version);
         self.option(|event| event.version = Some(version.clone()))
     }
 
-    /// What happens to the child when this run ends first; it is canceled otherwise.
+    /// Sets what happens to the child when this run ends first; default it is canceled.
     pub fn on_parent_close(self, what: OnParentClose) -> Self {
         self.option(|event| event.on_parent_close = what)
     }
 
-    /// What the child may spend of what this run may; it gets no more than there is when it is started, and what it leaves comes back when
-    /// it has ended. Without, a child of a run whose tokens or money are limited may spend half of what is left of them.
+    /// Sets the part of this run's budget that the child may spend. It gets at most what is left when it starts; what it does not
+    /// spend returns when it ends. By default, a child of a run with limited tokens or money may spend half of what is left of
+    /// them.
     pub fn budget(self, budget: Budget) -> Self {
         self.option(|event| event.budget = Some(budget))
     }
@@ -78,15 +79,15 @@ impl<T> Child<T> {
         self.call.cell().lock().engine.child_of(self.call.place())
     }
 
-    /// Sends the child a signal; nobody, if the child is over.
+    /// Sends a signal to the child, or does nothing if the child has ended.
     ///
     /// # Errors
-    /// If the payload is too large.
+    /// Fails if the payload is too large.
     pub fn signal(&self, name: &str, payload: &(impl Serialize + ?Sized)) -> Result<()> {
         self.run_id().map_or(Ok(()), |child| self.ctx.send_signal(child.as_str(), name, payload))
     }
 
-    /// Asks the child to stop; awaiting it then fails as `canceled` at once.
+    /// Cancels the child. Awaiting it then fails with `canceled` at once.
     pub fn cancel(&self) -> CancelOutcome {
         self.call.cancel()
     }

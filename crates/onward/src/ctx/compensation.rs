@@ -1,4 +1,4 @@
-//! Undo: what to do, in reverse order, when the run fails.
+//! Compensations: steps that undo work, in reverse order, when the run fails.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,19 +11,19 @@ use crate::Result;
 
 type UndoFuture = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>>;
 
-/// One registered undo.
+/// A registered compensation.
 pub(crate) struct Compensation {
     name: Name,
     undo: Box<dyn Fn() -> UndoFuture + Send + Sync>,
 }
 
-/// How often an undo is tried before the run ends with what is left undone in its failure.
+/// Attempts of a compensation. If all fail, the run ends and its failure lists the compensation.
 const ATTEMPTS: u32 = 10;
 
 impl Ctx {
-    /// Registers what undoes the work so far. If the run fails or is canceled, everything registered runs as a step of its
-    /// name, latest first, before the run ends; if it succeeds, nothing of it runs. A request to cancel that comes meanwhile does not
-    /// interrupt it.
+    /// Registers a compensation for the work so far. If the run fails or is canceled, every compensation runs before the run
+    /// ends, as a step with its name, latest first. If the run succeeds, none runs. A cancel request does not interrupt
+    /// compensations.
     pub fn on_failure<F, Fut, E>(&self, name: &str, undo: F)
     where
         F: FnOnce() -> Fut + Clone + Send + Sync + 'static,
@@ -39,7 +39,7 @@ impl Ctx {
     }
 }
 
-/// Runs what was registered, latest first; what could not be undone is added to the failure.
+/// Runs the registered compensations, latest first, and adds those that fail to the failure.
 pub(crate) async fn compensate(ctx: &Ctx, mut failure: Failure) -> Failure {
     ctx.cell.lock().engine.begin_undo();
     loop {

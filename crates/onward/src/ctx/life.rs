@@ -1,4 +1,4 @@
-//! The life of a run: chance, versions, cancellation, and going on as new.
+//! Randomness, versions, cancellation and continuing as new.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use crate::Result;
 use crate::host::wake::held_back;
 
 impl Ctx {
-    /// A random version 4 UUID, the same on every replay.
+    /// Returns a random version 4 UUID; the same on every replay.
     pub fn uuid(&self) -> String {
         let mut state = self.cell.call("uuid");
         let place = state.engine.next_place();
@@ -21,15 +21,15 @@ impl Ctx {
         [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
     }
 
-    /// 64 random bits, the same on every replay.
+    /// Returns 64 random bits; the same on every replay.
     pub fn random(&self) -> u64 {
         let mut state = self.cell.call("random");
         let place = state.engine.next_place();
         random::derive(state.engine.seed(), &place, 0)
     }
 
-    /// Which version of `change` this run lives with, for ever: `max` for a run that gets here now, what was recorded for
-    /// one that was here before, `min` for one that was past this point before the change existed.
+    /// Returns the version of `change` that this run keeps: `max` for a run that reaches this call now, the recorded version for
+    /// one that reached it before, `min` for one that had passed this point before the change existed.
     pub fn version(&self, change: &str, min: u32, max: u32) -> u32 {
         let change = name_or_misuse(&self.cell, "version", change);
         self.cell.call("version").engine.version(change, min, max)
@@ -39,16 +39,16 @@ impl Ctx {
         self.cell.call("is_canceled").engine.is_canceled()
     }
 
-    /// Waits for a request to cancel and returns its failure. From this call on, and for as long as its future is kept, a request does
-    /// not interrupt the other waits: the code handles it.
+    /// Waits for a cancel request and returns its failure. From this call on, until its future is dropped, a cancel request does
+    /// not interrupt other waits; the code handles it.
     pub fn canceled(&self) -> Canceled {
         let place = self.cell.call("canceled").engine.await_canceled();
         Canceled { call: Call::new(self.cell.clone(), "canceled", place) }
     }
 
-    /// Ends this log and goes on with a fresh one, as the same run, with `input`. Signals not yet consumed and updates not yet answered go along.
+    /// Ends this log and continues the run with a new log and `input`. Unconsumed signals and unanswered updates carry over.
     ///
-    /// Never returns: `return ctx.continue_as_new(&next).await`. Only an input that is too large makes it fail.
+    /// Never returns unless `input` is too large: `return ctx.continue_as_new(&next).await`.
     pub fn continue_as_new<T, I>(&self, input: &I) -> impl Future<Output = Result<T>> + Send + use<T, I>
     where
         I: Serialize + ?Sized,

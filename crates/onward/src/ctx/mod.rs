@@ -1,7 +1,7 @@
-//! The context: everything a workflow may ask for.
+//! The context of a workflow: all recorded operations.
 //!
-//! One file per primitive. Each call gets its place when it is made, in the order of the code; what is awaited is
-//! answered from the log. Must never touch the world: that is what steps and tasks are for.
+//! One file per primitive. Each call gets its call id when it is made, in the order of the code, and is answered from the log.
+//! Calls do no I/O; side effects belong in steps and tasks.
 
 mod approval;
 mod attributes;
@@ -44,7 +44,7 @@ pub use step::{Attempt, Step};
 pub use task::TaskCall;
 pub use time::{Sleep, Timeout};
 
-/// What a workflow function gets: the way to everything that is recorded. Cheap to clone.
+/// The context that a workflow function receives. Cheap to clone.
 #[derive(Clone)]
 pub struct Ctx {
     pub(crate) cell: Arc<RunCell>,
@@ -55,7 +55,7 @@ impl Ctx {
         Ctx { cell }
     }
 
-    /// The id of this run.
+    /// Returns the id of this run.
     pub fn run_id(&self) -> RunId {
         self.run_key().id
     }
@@ -64,32 +64,32 @@ impl Ctx {
         self.cell.lock().engine.key().clone()
     }
 
-    /// How often this run has continued as new.
+    /// Returns how often this run has continued as new.
     pub fn generation(&self) -> u32 {
         self.cell.lock().engine.generation()
     }
 
-    /// A dependency that was given to the builder with `.dep(..)`. Not recorded: use it inside steps.
+    /// Returns a dependency that was given to the builder with `.dep(..)`. It is not recorded: use it inside steps.
     ///
     /// # Panics
-    /// If there is none of this type; the run is paused with that message.
+    /// Panics if there is none of this type; the run pauses with that message.
     pub fn dep<T: Any + Send + Sync>(&self) -> Arc<T> {
         let dep = self.cell.deps.get(&TypeId::of::<T>()).cloned();
         let dep = dep.and_then(|dep| dep.downcast::<T>().ok());
         dep.unwrap_or_else(|| panic!("no dependency of type `{}`: give it to the builder with `.dep(..)`", type_name::<T>()))
     }
 
-    /// The run's place in its trace, for whoever is called from here: `to_string()` is the header `traceparent`. Hand it on, do not record
-    /// it: `None` in processes that trace nothing. A step has its own: [`Attempt::trace`].
+    /// Returns the run's position in its trace, to pass to services that it calls; `to_string()` is the header `traceparent`. Do
+    /// not record it: it is `None` in processes without tracing. A step has its own: [`Attempt::trace`].
     pub fn trace(&self) -> Option<TraceContext> {
         let key = self.cell.lock().engine.key().clone();
         self.cell.origin.map(|origin| origin.context(run_span(&key)))
     }
 
-    /// Tells whoever watches the run right now. Not in the log, and not repeated on replay.
+    /// Sends a value to the current listeners of the run (`RunHandle::emitted`). It is not recorded or repeated on replay.
     ///
     /// # Errors
-    /// If the value is too large or cannot be written as JSON: on replay too, when nobody is told.
+    /// Fails if the value is too large or cannot be written as JSON, on replay, too.
     pub fn emit(&self, name: &str, value: &impl Serialize) -> Result<()> {
         let value = small(self.cell.payload_bytes_max, "what is emitted", payload_or_failure("what is emitted", value)?)?;
         let state = self.cell.call("emit");
@@ -105,7 +105,7 @@ impl Ctx {
     }
 }
 
-/// Checks a name that the code made up; a bad one is the code's mistake and pauses the run.
+/// Validates a name from user code. An invalid name pauses the run.
 pub(crate) fn name_or_misuse(cell: &RunCell, what: &str, name: &str) -> Name {
     Name::new(name).unwrap_or_else(|error| {
         cell.lock().engine.misuse(format!("{what}: {error}"));
@@ -113,8 +113,8 @@ pub(crate) fn name_or_misuse(cell: &RunCell, what: &str, name: &str) -> Name {
     })
 }
 
-/// Refuses a payload that no store takes: the code gets to know, where the commit would be refused as a whole. The answer follows from
-/// the value and the limit, so a replay gives it again.
+/// Rejects a payload over the limit of stores, so that the code sees a failure instead of the store refusing the commit. The
+/// result depends only on the value and the limit, so replay repeats it.
 pub(crate) fn small(max: usize, what: &str, payload: Payload) -> Result<Payload> {
     let bytes = payload.data().len();
     if bytes <= max {
@@ -124,12 +124,12 @@ pub(crate) fn small(max: usize, what: &str, payload: Payload) -> Result<Payload>
     Err(Failure::fatal(message).with_code("payload_too_large"))
 }
 
-/// Encodes what user code returned. What cannot be encoded is a final failure: the same code would return the same again.
+/// Encodes a value that user code returned. An encoding error is not retryable: the same code would return the same value.
 pub(crate) fn payload_or_failure<T: Serialize + ?Sized>(what: &str, value: &T) -> Result<Payload> {
     Payload::json(value).map_err(|error| Failure::fatal(format!("{what} cannot be recorded: {error}")))
 }
 
-/// Encodes what the code passes in; what cannot be encoded is the code's mistake and pauses the run.
+/// Encodes a value that user code passes in. An encoding error pauses the run.
 pub(crate) fn payload_or_misuse<T: Serialize + ?Sized>(cell: &RunCell, what: &str, value: &T) -> Payload {
     Payload::json(value).unwrap_or_else(|error| {
         cell.lock().engine.misuse(format!("{what}: the value cannot be written as JSON: {error}"));

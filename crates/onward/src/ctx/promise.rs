@@ -1,4 +1,4 @@
-//! Promises: an id to hand out, and one answer from whoever got it.
+//! Promises: an id to hand out that accepts one result from outside.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use super::call::{Call, durable_call};
 use super::{Ctx, name_or_misuse};
 
 impl Ctx {
-    /// Makes a promise. Hand [`Promise::id`] to whoever shall answer; the first answer counts. Dropping the future withdraws the
-    /// promise: an answer that comes later is refused.
+    /// Creates a promise. Pass [`Promise::id`] to the system that resolves it; the first result counts. Dropping the future
+    /// withdraws the promise, and later results are rejected.
     ///
-    /// The promise exists once this activation is committed: a step that hands the id out starts after that.
+    /// The promise exists once this activation is committed. Steps that pass the id on start after that.
     pub fn promise<T>(&self, name: &str) -> Promise<T> {
         let name = name_or_misuse(&self.cell, "promise", name);
         let place = self.cell.call("promise").engine.create_promise(name);
@@ -19,8 +19,8 @@ impl Ctx {
     }
 }
 
-/// A promise that was made, and the future of its answer.
-#[must_use = "the answer comes when the future is awaited"]
+/// A created promise, and the future of its result.
+#[must_use = "the result is received when the future is awaited"]
 pub struct Promise<T> {
     call: Call<T>,
 }
@@ -28,13 +28,13 @@ pub struct Promise<T> {
 durable_call!(Promise<T>);
 
 impl<T> Promise<T> {
-    /// The id by which it is resolved from outside.
+    /// Returns the id under which it is resolved from outside.
     pub fn id(&self) -> String {
         let state = self.call.cell().lock();
         state.engine.call_id(self.call.place())
     }
 
-    /// How long to wait; then it fails as `timed_out`.
+    /// Sets a deadline, after which the promise fails with `timed_out`.
     pub fn within(self, span: Duration) -> Self {
         let deadline = self.call.cell().lock().engine.now().after(span);
         self.call.configure(|event| {

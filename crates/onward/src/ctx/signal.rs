@@ -1,4 +1,4 @@
-//! Signals: a mailbox, first in first out per name. What arrives before the wait is kept.
+//! Signals: a mailbox, first in first out per name. Signals that arrive before the wait are kept.
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -20,23 +20,23 @@ use crate::host::wake::held_back;
 use crate::names::{AnyType, SignalName, Typed};
 
 impl Ctx {
-    /// The signals of this very name. `name` is text or a typed [`crate::Signal`].
+    /// Returns the mailbox for one signal name. `name` is text or a typed [`crate::Signal`].
     pub fn signal<N: SignalName>(&self, name: N) -> SignalSource<N::Carries> {
         let name = name_or_misuse(&self.cell, "signal", name.signal_name());
         SignalSource { ctx: self.clone(), pattern: Pattern::Exactly(name), carries: PhantomData }
     }
 
-    /// The signals whose name fits `pattern`, where `*` stands for any text. Each comes with its name.
+    /// Returns the mailbox for all names that match `pattern`, where `*` stands for any text. Each signal comes with its name.
     pub fn signals(&self, pattern: &str) -> Signals {
         let pattern = name_or_misuse(&self.cell, "signal pattern", pattern);
         Signals { cell: self.cell.clone(), pattern: Pattern::Like(pattern) }
     }
 
-    /// Sends a signal to another run; it leaves with this activation's commit, once. Does not wait for the other run: if there is none of
-    /// that id when it arrives, or it is closed, the signal is dropped and a `tracing` warning says so.
+    /// Sends a signal to another run, exactly once, with this activation's commit. Does not wait for the other run: if no open
+    /// run has that id when the signal arrives, it is dropped with a `tracing` warning.
     ///
     /// # Errors
-    /// If the payload is too large.
+    /// Fails if the payload is too large.
     pub fn send_signal(&self, run: &str, name: &str, payload: &(impl Serialize + ?Sized)) -> Result<()> {
         let name = name_or_misuse(&self.cell, "signal", name);
         let payload = payload_or_misuse(&self.cell, "signal", payload);
@@ -44,7 +44,7 @@ impl Ctx {
         let mut state = self.cell.call("send_signal");
         match RunId::new(run) {
             Ok(_) if name.as_str() == ENTRY_SIGNAL => {
-                state.engine.misuse(format!("send_signal: the name `{name}` is kept for entries"))
+                state.engine.misuse(format!("send_signal: the name `{name}` is reserved for entries"))
             }
             Ok(to) => state.engine.send_signal(to, name, payload),
             Err(error) => state.engine.misuse(format!("send_signal: {error}")),
@@ -53,7 +53,7 @@ impl Ctx {
     }
 }
 
-/// The mailbox for one name. `C` says what its signals carry: a typed [`crate::Signal`] knows, text does not.
+/// The mailbox for one name. `C` is the payload type: known for a typed [`crate::Signal`], open for text.
 pub struct SignalSource<C> {
     ctx: Ctx,
     pattern: Pattern,
@@ -61,7 +61,7 @@ pub struct SignalSource<C> {
 }
 
 impl<C> SignalSource<C> {
-    /// Whether one is there. A poll: what it says is durable before anything follows from it.
+    /// Returns whether a signal is available. A poll: its answer is durable before any step that follows it starts.
     pub fn has(&self) -> bool {
         self.count() > 0
     }
@@ -94,7 +94,7 @@ impl<C> SignalSource<C> {
 }
 
 impl SignalSource<AnyType> {
-    /// Takes all that are there as they are, whatever they carry.
+    /// Takes all available signals with their raw payloads.
     #[cfg(feature = "agents")]
     pub(crate) fn drain_payloads(&self) -> Vec<Heard<Payload>> {
         let next = || self.ctx.cell.look("drain", |engine| engine.try_heard(&self.pattern));
@@ -102,75 +102,77 @@ impl SignalSource<AnyType> {
         std::iter::from_fn(next).map(heard).collect()
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     pub fn recv<T>(&self) -> Recv<T> {
         self.receive()
     }
 
-    /// Waits for the next one, but not longer than `span`; `None` then. What arrives later stays in the mailbox.
+    /// Waits for the next signal for at most `span`, then returns `None`. Later signals stay in the mailbox.
     pub fn recv_timeout<T>(&self, span: Duration) -> RecvTimeout<T> {
         self.receive_within(span)
     }
 
-    /// Takes the next one if it is there.
+    /// Takes the next signal, if one is available.
     pub fn try_recv<T: DeserializeOwned>(&self) -> Result<Option<T>> {
         self.take()
     }
 
-    /// Takes all that are there, up to the first that is not a `T`. That one is left for the next call, which takes it and fails with it.
+    /// Takes all available signals, up to the first that is not a `T`. That one stays for the next call, which takes it and
+    /// fails.
     pub fn drain<T: DeserializeOwned>(&self) -> Result<Vec<T>> {
         self.take_all()
     }
 
-    /// Like [`SignalSource::drain`], and says of each who sent it.
+    /// Takes all available signals like [`SignalSource::drain`], each with its sender.
     pub fn drain_heard<T: DeserializeOwned>(&self) -> Result<Vec<Heard<T>>> {
         self.take_all_heard()
     }
 }
 
 impl<T: DeserializeOwned> SignalSource<Typed<T>> {
-    /// Waits for the next one.
+    /// Waits for the next signal.
     pub fn recv(&self) -> Recv<T> {
         self.receive()
     }
 
-    /// Waits for the next one, but not longer than `span`; `None` then. What arrives later stays in the mailbox.
+    /// Waits for the next signal for at most `span`, then returns `None`. Later signals stay in the mailbox.
     pub fn recv_timeout(&self, span: Duration) -> RecvTimeout<T> {
         self.receive_within(span)
     }
 
-    /// Takes the next one if it is there.
+    /// Takes the next signal, if one is available.
     pub fn try_recv(&self) -> Result<Option<T>> {
         self.take()
     }
 
-    /// Takes all that are there, up to the first that is not a `T`. That one is left for the next call, which takes it and fails with it.
+    /// Takes all available signals, up to the first that is not a `T`. That one stays for the next call, which takes it and
+    /// fails.
     pub fn drain(&self) -> Result<Vec<T>> {
         self.take_all()
     }
 
-    /// Like [`SignalSource::drain`], and says of each who sent it.
+    /// Takes all available signals like [`SignalSource::drain`], each with its sender.
     pub fn drain_heard(&self) -> Result<Vec<Heard<T>>> {
         self.take_all_heard()
     }
 }
 
-/// What a signal carries, and who sent it.
+/// The payload of a signal, and its sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heard<T> {
-    /// The run that sent it; `None` for what came from outside.
+    /// The run that sent it; `None` for a signal from outside.
     pub from: Option<RunId>,
     pub value: T,
 }
 
-/// The mailbox for all names that fit a pattern.
+/// The mailbox for all names that match a pattern.
 pub struct Signals {
     cell: Arc<RunCell>,
     pattern: Pattern,
 }
 
 impl Signals {
-    /// Waits for the next one.
+    /// Waits for the next signal.
     pub fn recv<T: DeserializeOwned>(&self) -> RecvNamed<T> {
         RecvNamed { recv: Recv::new(self.cell.clone(), self.pattern.clone()) }
     }
@@ -188,14 +190,14 @@ impl Signals {
         taken.map(|(name, payload)| Ok((name, payload.read()?))).transpose()
     }
 
-    /// Takes all that are there, up to the first that cannot be read; see [`SignalSource::drain`].
+    /// Takes all available signals, up to the first that cannot be decoded; see [`SignalSource::drain`].
     pub fn drain<T: DeserializeOwned>(&self) -> Result<Vec<(Name, T)>> {
         drain(&self.cell, &self.pattern, |name, _, value| (name, value))
     }
 }
 
-/// Takes signals up to the first that is not a `T`: that one stays, so that what was taken before it is not lost with its error. When it
-/// is the first, it is taken and the error returned: it would stand in the way for ever.
+/// Takes signals up to the first that is not a `T`. That one stays, so that its error does not lose the signals taken before. If
+/// it is the first, it is taken and its error is returned, because otherwise it would block the mailbox forever.
 fn drain<T: DeserializeOwned, V>(
     cell: &RunCell,
     pattern: &Pattern,
@@ -213,7 +215,7 @@ fn drain<T: DeserializeOwned, V>(
     }
 }
 
-/// The future of the next signal. Dropping it puts back what was set aside for it.
+/// The future of the next signal. Dropping it returns a signal that was reserved for it.
 #[must_use = "a signal is received when the future is awaited"]
 pub struct Recv<T> {
     cell: Arc<RunCell>,
@@ -233,7 +235,7 @@ impl<T> Recv<T> {
 }
 
 impl<T: DeserializeOwned> Recv<T> {
-    /// Whether one is there. It stays in the mailbox when this future is dropped.
+    /// Completes when a signal is available. The signal stays in the mailbox when this future is dropped.
     pub(crate) fn poll_there(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         if held_back(cx, || self.ready_at()) {
             return Poll::Pending;
@@ -253,7 +255,7 @@ impl<T: DeserializeOwned> Recv<T> {
         self.poll_answer(cx).map_ok(drop)
     }
 
-    /// What answered the wait, which is over then.
+    /// Polls for the payload that ends the wait.
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Payload>> {
         let mut state = self.cell.lock();
         match state.engine.poll_call(&self.place) {
@@ -290,7 +292,7 @@ impl<T: DeserializeOwned> Recv<T> {
         drop(state);
         self.poll_answer(cx).map_ok(|payload| (name, payload)).map(|answered| {
             let (name, payload) = answered?;
-            // What answers without a signal fails, so nobody sees this name.
+            // Answers without a signal are failures, so this name is never returned.
             let name = name.unwrap_or_else(|| Name::new("canceled").expect("a constant name"));
             Ok((name, payload.read()?))
         })
@@ -364,11 +366,11 @@ impl<T: DeserializeOwned> Future for RecvTimeout<T> {
         }
         if this.timer.is_none() {
             if held_back(cx, || this.recv.ready_at()) {
-                return Poll::Pending; // the timer begins with the wait
+                return Poll::Pending; // the timer starts with the wait
             }
             this.recv.deadline = Some(this.ctx.now().after(this.span));
         }
-        // Both may have been answered before this poll: what stands first in the log counts.
+        // Both may have completed before this poll: the lower index wins.
         let (fired_at, received_at) = (this.timer.as_ref().and_then(Durable::ready_at), this.recv.ready_at());
         let is_late = fired_at.is_some_and(|fired| received_at.is_none_or(|received| fired < received));
         if !is_late && let Poll::Ready(received) = Pin::new(&mut this.recv).poll(cx) {

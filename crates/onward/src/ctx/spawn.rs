@@ -1,8 +1,8 @@
-//! Spawned children: runs that this run starts, talks with, and may wait for much later.
+//! Spawned children: runs that this run starts, exchanges messages with, and may await much later.
 //!
-//! A child of [`Ctx::child`] belongs to the generation that has started it. One that is spawned belongs to the run: it goes on when an
-//! agent's turn ends or the run continues as new, and is asked to stop when the run ends. What is left of it in the code is a handle that
-//! can be written down, so that it can be kept in the state of an agent.
+//! A child of [`Ctx::child`] belongs to the generation that started it. A spawned child belongs to the run: it continues when an
+//! agent's turn ends or the run continues as new, and is canceled when the run ends. Its handle can be serialized, to keep it in
+//! the state of an agent.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -18,19 +18,19 @@ use crate::Result;
 use crate::names::WorkflowName;
 
 impl Ctx {
-    /// Starts a child that may outlive the turn, or the generation, in which it is spawned. It leaves with this activation's commit.
+    /// Starts a child that may outlive the turn or generation that spawned it. It starts with this activation's commit.
     ///
     /// # Errors
-    /// If the input is too large.
+    /// Fails if the input is too large.
     pub fn spawn<T>(&self, kind: impl WorkflowName<T>, input: &(impl Serialize + ?Sized)) -> Result<Spawned<T>> {
         self.spawn_with(kind, input, None)
     }
 
-    /// The same, with what the child may spend of what this run may: no more than there is. What it leaves comes back when its result has
-    /// come.
+    /// Starts a child like [`Ctx::spawn`], with a part of this run's budget: at most what is left. What the child does not spend
+    /// returns with its result.
     ///
     /// # Errors
-    /// If the input is too large.
+    /// Fails if the input is too large.
     pub fn spawn_within<T>(
         &self,
         kind: impl WorkflowName<T>,
@@ -53,25 +53,25 @@ impl Ctx {
         Ok(Spawned { run, result: PhantomData })
     }
 
-    /// Whether another run waits for the end of this one: it is a child, and was not spawned.
+    /// Returns whether another run awaits this one: it is a child that was not spawned.
     pub fn is_called(&self) -> bool {
         self.cell.lock().engine.is_called()
     }
 
-    /// How many runs are above this one: its parent, whose child that is, and so on. Nothing for a run that nobody's code has started.
+    /// Returns the number of ancestors of this run: 0 for a run that no other run started.
     pub fn nesting(&self) -> u32 {
         self.cell.lock().engine.nesting()
     }
 
-    /// The run that this one is a child of, to talk with it.
+    /// Returns the parent of this run, to send messages to it.
     pub fn parent(&self) -> Option<Parent> {
         let parent = self.cell.lock().engine.parent().cloned();
         parent.map(|run| Parent { ctx: self.clone(), run })
     }
 }
 
-/// A child that was spawned. It can be kept in the state of a turn; whoever has it can say something to the child, wait for its result, or
-/// ask it to stop.
+/// A spawned child. The handle can be kept in the state of a turn; it sends messages to the child, awaits its result, or cancels
+/// it.
 #[derive(Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Spawned<T> {
@@ -85,22 +85,22 @@ impl<T> Spawned<T> {
         &self.run
     }
 
-    /// Says something to the child, as `RunHandle::message` does from outside. It arrives once and in order; nobody hears it if the child
-    /// is over.
+    /// Sends a message to the child, as `RunHandle::message` does from outside. It arrives once and in order, or is dropped if
+    /// the child has ended.
     ///
     /// # Errors
-    /// If the message is too large.
+    /// Fails if the message is too large.
     pub fn message(&self, ctx: &Ctx, message: &(impl Serialize + ?Sized)) -> Result<()> {
         ctx.send_signal(self.run.as_str(), MESSAGE, message)
     }
 
-    /// Waits for the end of the child. It may have ended already, and may be asked for more than once.
+    /// Waits for the result of the child. The child may have ended already, and the result may be read more than once.
     pub fn result(&self, ctx: &Ctx) -> SpawnedResult<T> {
         let place = ctx.cell.call("result").engine.await_child(self.run.clone());
         SpawnedResult { call: Call::new(ctx.cell.clone(), "result", place) }
     }
 
-    /// Asks the child to stop. How it ends is its result.
+    /// Requests cancellation of the child. Its result shows how it ended.
     pub fn cancel(&self, ctx: &Ctx) {
         ctx.cell.call("cancel").engine.cancel_child(self.run.clone());
     }
@@ -119,7 +119,7 @@ impl<T> fmt::Debug for Spawned<T> {
 }
 
 /// The future of [`Spawned::result`].
-#[must_use = "the result is there when the future is awaited"]
+#[must_use = "the result is received when the future is awaited"]
 pub struct SpawnedResult<T> {
     call: Call<T>,
 }
@@ -137,11 +137,11 @@ impl Parent {
         &self.run.id
     }
 
-    /// Says something to the parent. It arrives as a message that knows its sender ([`super::SignalSource::drain_heard`]); nobody hears it
-    /// if the parent is over, or has left this child behind.
+    /// Sends a message to the parent. It arrives with its sender ([`super::SignalSource::drain_heard`]), or is dropped if the
+    /// parent has ended or abandoned this child.
     ///
     /// # Errors
-    /// If the message is too large.
+    /// Fails if the message is too large.
     pub fn message(&self, message: &(impl Serialize + ?Sized)) -> Result<()> {
         self.ctx.send_signal(self.run.id.as_str(), MESSAGE, message)
     }

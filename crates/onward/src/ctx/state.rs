@@ -1,4 +1,4 @@
-//! State: values a run keeps and shows to the outside while it runs.
+//! State: named values of a run that callers can read while it is open.
 
 use onward_core::Name;
 use serde::Serialize;
@@ -19,10 +19,10 @@ pub struct RunState {
 }
 
 impl RunState {
-    /// Sets a value.
+    /// Sets a value; callers can read it once this activation is committed.
     ///
     /// # Errors
-    /// If the value is too large; the one from before stays.
+    /// Fails if the value is too large; the previous value stays.
     pub fn set(&self, key: &str, value: &(impl Serialize + ?Sized)) -> Result<()> {
         let cell = &self.ctx.cell;
         let (key, value) = (name_or_misuse(cell, "state", key), payload_or_misuse(cell, "state", value));

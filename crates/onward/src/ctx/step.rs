@@ -1,4 +1,4 @@
-//! Steps: side effects that run here and are recorded once.
+//! Steps: side effects that run in the worker of their run and have their result recorded.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,8 +22,8 @@ use crate::host::cell::{RunCell, StepAttempt};
 use crate::host::code::panic_message;
 use crate::host::wake::{StepWaker, held_back, polling};
 
-/// One try of a step, as its closure sees it. It may outlive the step, on a thread for blocking work for example: it holds what it shows
-/// and nothing of the run.
+/// One attempt of a step, as passed to its closure. It holds nothing of the run, so it may outlive the step, for example on a
+/// blocking thread.
 #[derive(Clone)]
 pub struct Attempt {
     /// 1, 2, …
@@ -41,22 +41,23 @@ impl Attempt {
         Attempt { number, place: call.place.clone(), known_as, trace: call.cell.origin.map(|origin| origin.context(span())) }
     }
 
-    /// The same for every attempt of this step and after every crash; hand it to whoever must not act twice.
+    /// Returns the idempotency key: the same for every attempt of this step, also after a crash. Pass it to the called system,
+    /// which discards repeats by it.
     pub fn idempotency_key(&self) -> String {
         idempotency_key(&self.known_as.run, self.known_as.generation, &self.place)
     }
 
-    /// The attempt's place in the run's trace, for whoever is called from here; `None` in processes that trace nothing.
+    /// Returns the attempt's position in the run's trace, to pass to services that it calls; `None` in processes without tracing.
     pub fn trace(&self) -> Option<TraceContext> {
         self.trace
     }
 }
 
 impl Ctx {
-    /// Runs `f` here and records what it returns. A recorded step never runs again; one that was running when the
-    /// process died may run again, so give its effects the key of [`Ctx::step_with`].
+    /// Runs `f` in this process and records its result. A recorded step never runs again. A step that was running when the
+    /// process died may run again, so use the idempotency key of [`Ctx::step_with`] for its effects.
     ///
-    /// What `f` captures is not compared on replay; name with `.input(&x)` what should be.
+    /// Values that `f` captures are not compared on replay; pass them to `.input(&x)` if they should be.
     pub fn step<'a, F, Fut, T, E>(&self, name: &str, f: F) -> Step<impl Future<Output = Result<T>> + use<'a, F, Fut, T, E>>
     where
         F: FnOnce() -> Fut + Clone + 'a,
@@ -67,7 +68,7 @@ impl Ctx {
         self.step_with(name, move |_| f())
     }
 
-    /// Like [`Ctx::step`], with the attempt handed to `f`.
+    /// Runs a step like [`Ctx::step`], with the attempt passed to `f`.
     pub fn step_with<'a, F, Fut, T, E>(&self, name: &str, f: F) -> Step<impl Future<Output = Result<T>> + use<'a, F, Fut, T, E>>
     where
         F: FnOnce(Attempt) -> Fut + Clone + 'a,
@@ -90,14 +91,14 @@ struct StepCall {
     timeout: OnceLock<Duration>,
 }
 
-/// The futures may be gone before the call is: then the code has lost interest.
+/// The futures may be dropped before the call has ended: then the code no longer awaits it.
 impl Drop for StepCall {
     fn drop(&mut self) {
         self.cell.lock().drop_call(&self.place);
     }
 }
 
-/// Each round gets the recorded outcome, or runs one attempt and reports it.
+/// Returns the recorded result, or runs attempts and reports each to the engine until one is recorded as the result.
 async fn run_step<F, Fut, T, E>(call: Arc<StepCall>, f: F) -> Result<T>
 where
     F: FnOnce(Attempt) -> Fut + Clone,
@@ -121,7 +122,7 @@ where
         };
         let what = || format!("the result of step `{}`", call.name);
         let result = result.and_then(|payload| small(call.cell.payload_bytes_max, &what(), payload));
-        // In a test's virtual time a step takes none.
+        // In the virtual time of tests, a step takes no time.
         let took_ms = if call.cell.script.is_some() { 0 } else { started.elapsed().as_millis() as u64 };
         call.cell.lock().engine.report_step(&call.place, result, took_ms);
     }
@@ -137,7 +138,7 @@ fn scripted(call: &StepCall, attempt: u32) -> Option<Result<Payload>> {
     answer
 }
 
-/// The number of the attempt to run, or the recorded outcome.
+/// Waits for the number of the attempt to run (`Ok`) or the recorded result (`Err`).
 fn next(call: &StepCall) -> impl Future<Output = Result<u32, Result<Payload>>> + '_ {
     poll_fn(move |cx| {
         if held_back(cx, || call.cell.lock().engine.ready_at(&call.place)) {
@@ -155,7 +156,7 @@ fn next(call: &StepCall) -> impl Future<Output = Result<u32, Result<Payload>>> +
     })
 }
 
-/// Polls a closure's future with a real waker and inside the async runtime, which workflow code never sees.
+/// Polls the closure's future with a real waker and inside the async runtime; workflow code has neither.
 struct InStep<'a, M, Fut> {
     call: &'a StepCall,
     make: Option<M>,
@@ -221,7 +222,7 @@ where
 }
 
 pin_project! {
-    /// A step that is being built, and the future of its result.
+    /// A configured step, and the future of its result.
     #[must_use = "a step runs when it is awaited"]
     pub struct Step<F> {
         call: Arc<StepCall>,
@@ -232,21 +233,22 @@ pin_project! {
 }
 
 impl<F> Step<F> {
-    /// How often and when to try again; `.retry(5)` is five attempts in all, and [`RetryPolicy::forever`] has no end. Pauses between attempts are durable.
+    /// Sets the retry policy: `.retry(5)` is five attempts in all, [`RetryPolicy::forever`] has no limit. Waits between attempts
+    /// are durable.
     pub fn retry(self, policy: impl Into<RetryPolicy>) -> Self {
         self.call.cell.lock().engine.set_step_retry(&self.call.place, policy.into());
         self
     }
 
-    /// How long one attempt may take. The attempt's future is dropped then, and the attempt fails as `timed_out`.
+    /// Sets the timeout of one attempt. On timeout its future is dropped, and the attempt fails with `timed_out`.
     pub fn timeout(self, timeout: Duration) -> Self {
         if self.call.timeout.set(timeout).is_err() {
-            self.call.cell.lock().engine.misuse("a step has one timeout");
+            self.call.cell.lock().engine.misuse("a step can have only one timeout");
         }
         self
     }
 
-    /// What the step depends on: compared on every replay, so that a change in values is caught.
+    /// Sets a value that the step depends on. It is compared on every replay, so a changed value is a divergence.
     pub fn input(self, input: &impl Serialize) -> Self {
         let payload = payload_or_misuse(&self.call.cell, "step input", input);
         self.call.cell.lock().engine.set_step_input(&self.call.place, Hash::of(&payload));

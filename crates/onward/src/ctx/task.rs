@@ -1,4 +1,4 @@
-//! Tasks: work for any worker that knows the kind.
+//! Tasks: work for any worker that registered their kind.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{Ctx, name_or_misuse, payload_or_misuse, small};
 use crate::names::TaskName;
 
 impl Ctx {
-    /// Schedules a task; it runs whether or not the future is awaited, so several run in parallel.
+    /// Schedules a task. It runs whether or not the future is awaited, so several tasks run in parallel.
     ///
     /// `kind` is a name or a typed [`crate::Task`].
     pub fn task<T>(&self, kind: impl TaskName<T>, input: &(impl Serialize + ?Sized)) -> TaskCall<T> {
@@ -30,7 +30,7 @@ impl Ctx {
     }
 }
 
-/// A task that was scheduled, and the future of its result.
+/// A scheduled task, and the future of its result.
 #[must_use = "await it, or keep it to cancel it"]
 pub struct TaskCall<T> {
     pub(crate) call: Call<T>,
@@ -48,50 +48,50 @@ impl<T> TaskCall<T> {
         self
     }
 
-    /// Which queue it waits in; the default queue otherwise.
+    /// Sets the queue; default the default queue.
     pub fn queue(self, queue: &str) -> Self {
         let queue = name_or_misuse(self.call.cell(), "queue", queue);
         self.option(|options| options.queue = Some(queue.clone()))
     }
 
-    /// Higher goes first.
+    /// Sets the priority; tasks with a higher one start first.
     pub fn priority(self, priority: i32) -> Self {
         self.option(|options| options.priority = priority)
     }
 
-    /// How often and when to try again; `.retry(5)` is five attempts in all, and [`RetryPolicy::forever`] has no end.
+    /// Sets the retry policy: `.retry(5)` is five attempts in all, [`RetryPolicy::forever`] has no limit.
     pub fn retry(self, policy: impl Into<RetryPolicy>) -> Self {
         let policy = policy.into();
         self.option(|options| options.retry = policy.clone())
     }
 
-    /// How long one attempt may take.
+    /// Sets the timeout of one attempt.
     pub fn timeout(self, timeout: Duration) -> Self {
         self.option(|options| options.attempt_timeout_ms = Some(millis(timeout)))
     }
 
-    /// How long all attempts and the pauses between them may take.
+    /// Sets the timeout of all attempts together, including the waits between them.
     pub fn total_timeout(self, timeout: Duration) -> Self {
         self.option(|options| options.total_timeout_ms = Some(millis(timeout)))
     }
 
-    /// How long it may wait for its first attempt.
+    /// Sets how long the task may wait for its first attempt.
     pub fn queued_timeout(self, timeout: Duration) -> Self {
         self.option(|options| options.queued_timeout_ms = Some(millis(timeout)))
     }
 
-    /// How long an attempt may be silent.
+    /// Sets how long an attempt may run without a heartbeat.
     pub fn heartbeat(self, timeout: Duration) -> Self {
         self.option(|options| options.heartbeat_timeout_ms = Some(millis(timeout)))
     }
 
-    /// Handed to the task instead of the key derived from this call.
+    /// Sets the idempotency key that the task receives; default a key derived from this call.
     pub fn idempotency_key(self, key: &str) -> Self {
         self.option(|options| options.idempotency_key = Some(key.to_owned()))
     }
 
-    /// What it does costs money: its attempts stand in the ledger, and the run's budget is looked at before each of them. Tasks whose
-    /// kind begins with `llm.` are so by themselves. See [`crate::TaskCtx::spend`].
+    /// Marks the task as one that costs money: its attempts are recorded in the ledger, and the run's budget is checked before
+    /// each. Tasks whose kind begins with `llm.` are marked automatically. See [`crate::TaskCtx::spend`].
     pub fn costs(self) -> Self {
         self.option(|options| options.costs = true)
     }
@@ -100,22 +100,23 @@ impl<T> TaskCall<T> {
         self.option(|options| options.class = Some(class))
     }
 
-    /// Of an agent: doing it twice does nothing, because it only looks or computes. It may be left behind without a word.
+    /// Declares an agent's task as `pure`: it has no side effects, so it may run twice or be abandoned silently.
     pub fn pure(self) -> Self {
         self.class(EffectClass::Pure)
     }
 
-    /// Of an agent: doing it twice does nothing, because whoever does it knows [`crate::TaskCtx::idempotency_key`].
+    /// Declares an agent's task as `keyed`: its receiver discards repeats by [`crate::TaskCtx::idempotency_key`].
     pub fn keyed(self) -> Self {
         self.class(EffectClass::Keyed)
     }
 
-    /// Of an agent: an attempt whose outcome nobody knows is not followed by another; the task then fails as `outcome_unknown`.
+    /// Declares an agent's task as `at_most_once`: after an attempt with an unknown outcome it fails with `outcome_unknown`
+    /// instead of running again.
     pub fn at_most_once(self) -> Self {
         self.class(EffectClass::AtMostOnce)
     }
 
-    /// Takes the task back; awaiting it then fails as `canceled` at once.
+    /// Cancels the task. Awaiting it then fails with `canceled` at once.
     pub fn cancel(&self) -> CancelOutcome {
         self.call.cancel()
     }

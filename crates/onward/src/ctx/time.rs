@@ -1,4 +1,4 @@
-//! Time: recorded wake-ups, and a clock that replays.
+//! Time: durable timers, and a clock that is the same on replay.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,12 +13,12 @@ use crate::Result;
 use crate::host::wake::poll_up_to;
 
 impl Ctx {
-    /// The time of the event that led here: the same on every replay.
+    /// Returns the time of the event that the code is processing; the same on every replay.
     pub fn now(&self) -> Timestamp {
         self.cell.call("now").engine.now()
     }
 
-    /// Waits, holding no thread and no memory.
+    /// Waits durably for `span`. A waiting run needs no thread and no memory.
     pub fn sleep(&self, span: Duration) -> Sleep {
         let due_at = self.now().after(span);
         self.sleep_until(due_at)
@@ -29,7 +29,7 @@ impl Ctx {
         Sleep { call: Call::new(self.cell.clone(), "sleep", place) }
     }
 
-    /// Gives `future` at most `span`; later it fails as `timed_out` and is dropped.
+    /// Limits `future` to `span`. On timeout it is dropped, and the call fails with `timed_out`.
     pub fn timeout<T, F: Future<Output = Result<T>>>(&self, future: F, span: Duration) -> Timeout<F> {
         Timeout { timer: self.sleep(span), future: Box::pin(future), over: false }
     }
@@ -58,7 +58,7 @@ impl<T, F: Future<Output = Result<T>>> Future for Timeout<F> {
         if self.over {
             return self.timer.call.cell().polled_again("timeout", Some(self.timer.call.place()));
         }
-        // Both may have been answered before this poll: the future sees what stands before the timer in the log and nothing else.
+        // Both may have completed before this poll: the future sees only events with a lower index than the timer's.
         let fired_at = self.timer.ready_at();
         if let Poll::Ready(result) = poll_up_to(fired_at, self.future.as_mut(), cx) {
             self.over = true;

@@ -1,4 +1,4 @@
-//! Questions to a running run: queries read without recording, updates change with a recorded answer.
+//! Queries, which read the code's memory without recording, and updates, which change it with a recorded result.
 
 use onward_core::{Failure, Payload};
 use serde::Serialize;
@@ -10,7 +10,7 @@ use crate::host::cell::Answerer;
 use crate::host::code::answer_update;
 
 impl Ctx {
-    /// Answers `query(name)` from outside with what `f` returns. Not recorded; `f` must not change anything.
+    /// Registers the handler of query `name`. Its result is not recorded, and `f` must not change anything.
     pub fn query<I, O, F>(&self, name: &str, f: F)
     where
         I: DeserializeOwned,
@@ -23,12 +23,13 @@ impl Ctx {
         drop(before); // a closure may hold the context: never drop it under the lock
     }
 
-    /// Handles `update(name)` from outside: `f` changes what it shares with the code, and its answer is recorded.
+    /// Registers the handler of update `name`: `f` changes values that it shares with the code, and its result is recorded.
     ///
-    /// Updates that came before the handler wait for it, over generations too. `f` is run again on replay and must depend on nothing else.
+    /// Updates that arrive before the handler exists wait for it, across generations, too. `f` runs again on replay and must be
+    /// deterministic.
     ///
-    /// If `f` panics, the update is answered with a failure of code `panicked` and the run goes on, with whatever `f` had changed
-    /// until then: check first, change afterwards.
+    /// If `f` panics, the update fails with `panicked` and the run continues with the changes that `f` had made: validate first,
+    /// change afterwards.
     pub fn update<I, O, F>(&self, name: &str, f: F)
     where
         I: DeserializeOwned,

@@ -1,6 +1,7 @@
-//! What one run's code, its context and its driver share.
+//! The state that a run's code, its context and its driver share.
 //!
-//! Owns the lock around the engine. Must never drop or poll user code while holding it: futures lock when they are dropped.
+//! Owns the lock around the engine. Must never drop or poll user code while holding it: futures take the lock when they are
+//! dropped.
 
 use std::any::{Any, TypeId};
 use std::backtrace::Backtrace;
@@ -32,16 +33,16 @@ pub(crate) struct RunCell {
     /// The largest payload that can be recorded.
     pub payload_bytes_max: usize,
     pub runtime: Option<tokio::runtime::Handle>,
-    /// Scripted step results in tests, asked before a closure runs.
+    /// Scripted step results of tests, consulted before a closure runs.
     pub script: Option<Arc<dyn StepScript>>,
     pub emitter: Option<Emitter>,
-    /// Where the run stands in its trace.
+    /// The run's position in its trace.
     pub origin: Option<Origin>,
 }
 
-/// Answers steps in place of their closures.
+/// Source of step results in place of closures.
 pub(crate) trait StepScript: Send + Sync {
-    /// What the attempt comes to; `None` lets the closure run.
+    /// Returns the result of the attempt; `None` lets the closure run.
     fn answer(&self, asked: &StepAttempt<'_>) -> Option<Result<Payload, Failure>>;
     fn ran(&self, name: &Name);
 }
@@ -56,22 +57,22 @@ pub(crate) struct StepAttempt<'a> {
 
 pub(crate) struct State {
     pub engine: Engine,
-    /// The arm in which the call at a place is awaited, until the call is answered or over.
+    /// The arm that awaits the call of a call id, until the call is answered or dropped.
     watchers: HashMap<Place, (Arc<Arms>, u32)>,
-    /// Grows when every arm of every combinator has to look.
+    /// Counter that grows when every arm of every combinator must be polled.
     pub poll_all: u64,
     pub driver: Waker,
     pub in_step: bool,
-    /// A query is being answered: whatever would change the run is refused.
+    /// A query handler is running: calls that would change the run are refused.
     pub in_query: bool,
     pub queries: HashMap<Name, Answerer>,
     pub updates: HashMap<Name, Answerer>,
     pub compensations: Vec<crate::ctx::Compensation>,
-    /// The code of an agent has come to its turns.
+    /// The code of an agent has reached its turns.
     pub in_turns: bool,
-    /// What the code of an agent wants to read of its conversation before it can go on.
+    /// A read of the conversation that an agent's code needs before it can continue.
     pub wish: Option<Wish>,
-    /// What was read for it.
+    /// Results of such reads.
     pub earlier: Vec<Granted>,
 }
 
@@ -102,52 +103,50 @@ impl RunCell {
         }
     }
 
-    /// A panic in user code never happens under this lock, so a poisoned one still holds sound state.
+    /// Locks the state. User code never panics under this lock, so a poisoned lock still has consistent state.
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lock, for a call that workflow code makes: using the context inside a step is a mistake.
+    /// Locks the state for a call of workflow code. Using the context inside a step is a misuse.
     pub fn call(&self, what: &str) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         if state.in_step {
             state.engine.misuse(format!(
                 "{what} was called inside a step: a step must not use the workflow's context, \
-                 because what it does there could not be replayed; do it before or after the step"
+                 because its calls cannot be replayed; make them before or after the step"
             ));
         }
         if state.in_query && !READS.contains(&what) {
-            // Unwinds into the one who asked, with the lock free; the run does not notice.
+            // Unwinds into the query's caller, with the lock released; the run is not affected.
             drop(state);
-            panic!("`{what}` changes the run, and a query must not: use an update");
+            panic!("`{what}` changes the run, which a query must not do; use an update");
         }
         state
     }
 
-    /// Looks into the mailbox. Code that does so without end would never come back by itself, so it is unwound here; the
-    /// engine has the fault.
+    /// Polls the mailbox. Code that polls in an endless loop is unwound here, since it would never yield; the engine has the
+    /// fault.
     pub fn look<T>(&self, what: &str, look: impl FnOnce(&mut Engine) -> T) -> T {
         let mut state = self.call(what);
         let seen = look(&mut state.engine);
         let spinning = state.engine.is_spinning();
         drop(state);
         if spinning {
-            std::panic::resume_unwind(Box::new("the code looks for signals without end"));
+            std::panic::resume_unwind(Box::new("the code polls for signals in an endless loop"));
         }
         seen
     }
 
-    /// A future is polled that has given its answer. It would wait for ever, and a `select!` would never see it win again.
+    /// Reports that a future was polled after it completed. It would wait forever, and a `select!` would never see it win again.
     #[cold]
     pub fn polled_again<T>(&self, what: &str, place: Option<&Place>) -> Poll<T> {
-        let place = place.map(|place| format!(" at place {place}")).unwrap_or_default();
-        self.lock().engine.misuse(format!(
-            "`{what}`{place} is polled after it was ready: a future has one answer; keep the value, or make a new call"
-        ));
+        let place = place.map(|place| format!(" at call id {place}")).unwrap_or_default();
+        self.lock().engine.misuse(format!("`{what}`{place} is polled after it was ready: keep its value, or make a new call"));
         Poll::Pending
     }
 
-    /// Somebody who is not ours holds on to the waker.
+    /// Reports that a foreign future keeps or wakes the waker.
     #[cold]
     pub fn foreign_await(&self) {
         let trace = Backtrace::force_capture().to_string();
@@ -172,25 +171,25 @@ impl State {
         }
     }
 
-    /// The code no longer waits for the call at `place`.
+    /// Drops the call: the code no longer awaits it.
     pub fn drop_call(&mut self, place: &Place) {
         self.unwatch(place);
         self.engine.drop_call(place);
     }
 
-    /// The call at `place` is over.
+    /// Forgets which arm awaits the call.
     pub fn unwatch(&mut self, place: &Place) {
         if !self.watchers.is_empty() {
             self.watchers.remove(place);
         }
     }
 
-    /// How many entries are kept about what is not over.
+    /// Returns the number of entries for calls that are not over.
     pub fn entries(&self) -> usize {
         self.engine.entries() + self.watchers.len()
     }
 
-    /// Remembers in which arm the call at `place` is awaited.
+    /// Stores the arm that awaits the call.
     pub fn watch(&mut self, place: &Place, cx: &Context<'_>) {
         if let Some((arms, arm)) = polling(cx.waker()).and_then(|polling| polling.arm) {
             self.watchers.insert(place.clone(), (arms.clone(), arm));

@@ -1,6 +1,6 @@
-//! A run's code together with its engine: polled to quiescence, event by event.
+//! A run's code with its engine: polled to quiescence, event by event.
 //!
-//! Owns the future that is the user's function. Must never wait: the driver feeds records and hands commits on.
+//! Owns the future of the user's function. Must never wait: the driver feeds records and sends commits.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,28 +25,28 @@ use crate::trace::{Origin, Tracing};
 
 pub(crate) type RunFuture = Pin<Box<dyn Future<Output = Result<Payload, Failure>> + Send>>;
 
-/// The user's function, its types forgotten.
+/// The user's function without its types.
 #[derive(Clone)]
 pub(crate) struct Handler {
     pub call: Arc<dyn Fn(Ctx, Payload) -> Result<RunFuture, Failure> + Send + Sync>,
-    /// It may leave what is recorded of its open segment.
+    /// The function is an agent's, which may diverge from the log of its open segment.
     pub is_agent: bool,
 }
 
-/// What all runs of a worker share.
+/// Values that all runs of a worker share.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub deps: Arc<Deps>,
     /// The largest payload that can be recorded.
     pub payload_bytes_max: usize,
-    /// Says how long code holds its thread; nobody asks where there is none.
+    /// The clock that measures how long code blocks its thread; `None` disables the check.
     pub clock: Option<Arc<dyn Clock>>,
     pub runtime: Option<tokio::runtime::Handle>,
     pub script: Option<Arc<dyn StepScript>>,
     pub emitter: Option<Emitter>,
-    /// Who is told of what happens; `None` where nobody asked.
+    /// The exporter of spans; `None` without tracing.
     pub tracing: Option<Tracing>,
-    /// Where the run stands in its trace; of one run, and only while somebody is told.
+    /// The run's position in its trace; set per run, and only with tracing.
     pub origin: Option<Origin>,
 }
 
@@ -66,13 +66,13 @@ impl Default for Shared {
     }
 }
 
-/// What the driver has to do.
+/// The next action of the driver.
 #[derive(Debug)]
 pub(crate) enum Need {
     Commit(Draft),
-    /// What the code wants to read of its conversation ([`Code::give_earlier`]).
+    /// A read of the conversation for the code ([`Code::give_earlier`]).
     Earlier(Wish),
-    /// Nothing until a record is fed or a step wakes the driver.
+    /// No action until a record is fed or a step wakes the driver.
     Nothing,
 }
 
@@ -83,14 +83,14 @@ pub(crate) struct Code {
     future: Option<RunFuture>,
     stalls: Stalls,
     prelude: Prelude,
-    /// Something was read that the code has not seen yet.
+    /// The result of a read that the code has not been polled with yet.
     has_earlier: bool,
 }
 
-/// What the code of an agent did before its turns, which it does again on its way to each of them.
+/// The log of the code before an agent's turns, which every turn replays first.
 enum Prelude {
     None,
-    /// The log of this generation is needed.
+    /// The log of this generation must be read.
     Wanted(u32),
     Given(Vec<Record>),
 }
@@ -105,7 +105,7 @@ impl Code {
         Code { cell, handler, input: None, future: None, stalls, prelude: Prelude::None, has_earlier: false }
     }
 
-    /// The same code from the start, which leaves the log at `cut`. Before anything is fed.
+    /// Sets the divergence point at which the code leaves the log. Must be called before anything is fed.
     pub fn with_cut(self, cut: Option<Cut>) -> Code {
         if let Some(cut) = cut {
             self.cell.lock().engine.set_cut(cut);
@@ -113,7 +113,7 @@ impl Code {
         self
     }
 
-    /// The generation whose log the code needs before it can go on.
+    /// Returns the generation whose log the code needs before it can continue.
     pub fn wants_prelude(&self) -> Option<u32> {
         match self.prelude {
             Prelude::Wanted(generation) => Some(generation),
@@ -128,7 +128,7 @@ impl Code {
         self.prelude = Prelude::Given(records);
     }
 
-    /// What the code wanted to read.
+    /// Delivers the result of a conversation read.
     pub fn give_earlier(&mut self, wish: Wish, entries: Arc<[Entry]>) {
         let mut state = self.cell.lock();
         state.earlier.push((wish, entries));
@@ -153,7 +153,7 @@ impl Code {
         self.cell.lock().engine.committed(header, index, at);
     }
 
-    /// Goes on until something is needed. `driver` is woken when a step makes progress.
+    /// Advances until the driver must act. `driver` is woken when a step makes progress.
     pub fn advance(&mut self, driver: &Waker) -> Result<Need, Fault> {
         let steps_run = {
             let mut state = self.cell.lock();
@@ -168,13 +168,13 @@ impl Code {
         match std::mem::replace(&mut self.prelude, Prelude::None) {
             Prelude::None => {}
             Prelude::Wanted(generation) => {
-                let why = format!("the code gets to this log by that of generation {generation}, which is not there");
+                let why = format!("the log of generation {generation}, the prelude of this one, is missing");
                 return Err(Fault::LogBroken(why));
             }
             Prelude::Given(records) => self.play_prelude(records)?,
         }
         loop {
-            // Before the engine is asked: where commits begin and end must not depend on what was at hand.
+            // Checked before the engine advances: commit boundaries must not depend on which entries were cached.
             if let Some(wish) = self.cell.lock().wish.take() {
                 return Ok(Need::Earlier(wish));
             }
@@ -191,7 +191,7 @@ impl Code {
                 }
                 Advance::Commit(draft) => return Ok(Need::Commit(draft)),
                 Advance::Idle => {
-                    // Idle may have found that nothing can ever happen again.
+                    // The engine may have found that the code can never be woken again.
                     let fault = self.cell.lock().engine.take_fault();
                     return fault.map_or(Ok(Need::Nothing), Err);
                 }
@@ -199,7 +199,7 @@ impl Code {
         }
     }
 
-    /// Brings the code to its turns: what it did before them is recorded in a log of its own, and it does just that.
+    /// Brings the code to its turns by replaying the prelude, which is recorded in a log of its own.
     fn play_prelude(&mut self, records: Vec<Record>) -> Result<(), Fault> {
         let segment = {
             let mut state = self.cell.lock();
@@ -218,7 +218,7 @@ impl Code {
                 Advance::Idle if self.cell.lock().engine.is_ended() => break,
                 Advance::Commit(_) | Advance::Idle => {
                     let place = self.cell.lock().engine.whereabouts();
-                    let why = format!("what the code does before its turns has changed: {place} it does not get to them");
+                    let why = format!("the code before the turns has changed and does not reach them: it stopped {place}");
                     return Err(Fault::Misuse(why));
                 }
             }
@@ -255,7 +255,7 @@ impl Code {
         }
     }
 
-    /// What a panic of the user's code means; the first thing that went wrong counts.
+    /// Converts a panic of user code into a fault; a fault that the engine already has takes precedence.
     fn panicked(&mut self, panic: &(dyn std::any::Any + Send)) -> Fault {
         let (fault, place) = {
             let mut state = self.cell.lock();
@@ -283,7 +283,8 @@ impl Code {
         future.as_mut().poll(&mut Context::from_waker(&waker))
     }
 
-    /// The store refused to continue the run as new before the inputs fed since have been taken along.
+    /// Prepares the commit that continues the run as new again, after the store refused it because of unread inputs. Returns
+    /// whether there is one.
     pub fn retry_continue(&mut self) -> bool {
         let mut state = self.cell.lock();
         let continuing = state.engine.is_continuing();
@@ -293,7 +294,7 @@ impl Code {
         continuing
     }
 
-    /// The store refused the commit in flight because the run is paused. Feed what is missing before going on.
+    /// Handles that the store refused the commit in flight because the run is paused. Feed the missing records before advancing.
     pub fn stand(&mut self) {
         self.cell.lock().engine.stand();
     }
@@ -306,12 +307,12 @@ impl Code {
         self.cell.lock().engine.set_strict();
     }
 
-    /// The store cannot take the result in flight of the step at `place`.
+    /// Replaces the result in flight of a step, which the store cannot record, by a failure.
     pub fn fail_reported(&mut self, place: &Place, failure: Failure) {
         self.cell.lock().engine.fail_reported(place, failure);
     }
 
-    /// The events of the commit in flight.
+    /// Returns the events of the commit in flight.
     pub fn in_flight(&self) -> Vec<onward_core::Event> {
         self.cell.lock().engine.in_flight().map(<[_]>::to_vec).unwrap_or_default()
     }
@@ -336,7 +337,7 @@ impl Code {
         self.cell.lock().engine.has_running_steps()
     }
 
-    /// How many entries are kept in memory about what is not over.
+    /// Returns the number of entries in memory for calls that are not over.
     pub fn entries(&self) -> usize {
         self.cell.lock().entries()
     }
@@ -345,9 +346,9 @@ impl Code {
         self.cell.lock().engine.open_calls()
     }
 
-    /// Asks the code something without recording it.
+    /// Calls a query handler, without recording it.
     pub fn query(&self, name: &Name, input: Payload) -> Option<Result<Payload, Failure>> {
-        // Taken out while it runs: the handler may use the context.
+        // Removed while it runs, because the handler may use the context.
         let mut answerer = {
             let mut state = self.cell.lock();
             let answerer = state.queries.remove(name)?;
@@ -361,12 +362,12 @@ impl Code {
         Some(answer)
     }
 
-    /// Drops the user's future; what it does while it is dropped is not recorded.
+    /// Drops the user's future. Calls that it makes while being dropped are not recorded.
     fn drop_code(&mut self) {
         self.cell.lock().engine.detach();
         let future = self.future.take();
         drop_user_code(future);
-        // Handlers and compensations may hold the context, and so the cell itself.
+        // Handlers and compensations may hold the context, and through it the cell itself.
         let (queries, updates, compensations) = {
             let mut state = self.cell.lock();
             (std::mem::take(&mut state.queries), std::mem::take(&mut state.updates), std::mem::take(&mut state.compensations))
@@ -381,7 +382,7 @@ impl Drop for Code {
     }
 }
 
-/// Calls a handler that answers somebody outside. Its panic is an answer too: whoever asked would wait for ever otherwise.
+/// Calls a query or update handler. A panic becomes a failure, because the caller would wait forever otherwise.
 fn answer(what: &str, answerer: &mut Answerer, input: Payload) -> Result<Payload, Failure> {
     catch_unwind(AssertUnwindSafe(|| answerer(input))).unwrap_or_else(|panic| {
         Err(Failure::fatal(format!("the {what} panicked: {}", panic_message(&*panic))).with_code("panicked"))
@@ -400,7 +401,7 @@ pub(crate) fn answer_update(cell: &RunCell, update: UpdateReceived) {
     state.updates.entry(update.name).or_insert(handler);
 }
 
-/// Drops what holds user code. A panic there ends nothing but itself: the run is let go anyway.
+/// Drops a value with user code and contains a panic of its destructor.
 pub(crate) fn drop_user_code<T>(code: T) {
     drop(catch_unwind(AssertUnwindSafe(|| drop(code))));
 }

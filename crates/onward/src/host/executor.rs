@@ -1,7 +1,7 @@
 //! The threads that poll workflow code.
 //!
 //! Workflow code runs outside of any async runtime, so that using one by mistake fails at once. Must never block: drivers are
-//! futures, and what they wait for wakes them.
+//! futures and are woken by what they wait for.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
@@ -14,7 +14,7 @@ use std::thread;
 
 use crate::host::code::drop_user_code;
 
-/// How many tasks a thread takes from the queue at once: enough to save locking, few enough to share.
+/// Tasks that a thread takes from the queue at once: enough to save locking, few enough to share.
 const TAKE_MAX: usize = 16;
 
 type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -34,10 +34,10 @@ struct Queue {
 #[derive(Default)]
 struct QueueState {
     tasks: VecDeque<Arc<Task>>,
-    /// Every task that is not done. A future holds wakers to its own task, so somebody else must end it when all stops.
+    /// Every unfinished task. A future holds wakers to its own task, so `stop` must drop it explicitly.
     alive: HashMap<u64, Weak<Task>>,
     next_number: u64,
-    /// How many threads sleep and have not been told to wake up.
+    /// Number of sleeping threads that have not been notified.
     sleeping: usize,
 }
 
@@ -70,14 +70,14 @@ impl Executor {
         task.wake();
     }
 
-    /// Lets the threads end after what they are polling, and drops every future.
+    /// Stops the threads after their current poll and drops every future.
     pub fn stop(&self) {
         let mut state = self.shared.lock();
         self.shared.stopped.store(true, Ordering::SeqCst);
         let (queued, alive) = (std::mem::take(&mut state.tasks), std::mem::take(&mut state.alive));
         drop(state);
         self.shared.filled.notify_all();
-        // User code is dropped here, so not under the lock. What is being polled right now is dropped by who polls it.
+        // Not under the lock, because user code is dropped here. A future that is being polled is dropped by the polling thread.
         drop(queued);
         for task in alive.into_values().filter_map(|task| task.upgrade()) {
             let future = task.future.try_lock().ok().and_then(|mut slot| slot.take());
@@ -91,7 +91,7 @@ impl Drop for Executor {
         self.stop();
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads {
-            // The last handle may be dropped by one of our own threads.
+            // The last handle may be dropped by one of these threads.
             if thread.thread().id() != thread::current().id() {
                 drop(thread.join());
             }
@@ -113,7 +113,7 @@ impl Queue {
         }
     }
 
-    /// Waits for tasks; `false` when there will be none.
+    /// Waits for tasks; returns `false` when the executor is stopped.
     fn take(&self, mine: &mut Vec<Arc<Task>>) -> bool {
         let mut state = self.lock();
         while state.tasks.is_empty() {
@@ -134,7 +134,7 @@ impl Queue {
             return;
         }
         state.tasks.push_back(task);
-        // Whoever is told is counted out at once: until it is awake, every further task would tell it again, a system call each.
+        // A notified thread is no longer counted as sleeping, so further pushes do not notify it again with a system call each.
         let wake = state.sleeping > 0;
         state.sleeping -= usize::from(wake);
         drop(state);
@@ -151,7 +151,7 @@ impl Task {
         let mut slot = self.future.lock().unwrap_or_else(PoisonError::into_inner);
         let waker = Waker::from(self.clone());
         let done = slot.as_mut().is_some_and(|future| {
-            // User code is contained where it is polled and dropped; this keeps the thread alive should anything get past that.
+            // User code is contained where it is polled and dropped. This keeps the thread alive if a panic gets past that.
             let poll = || future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
             catch_unwind(AssertUnwindSafe(poll)).unwrap_or(true)
         });

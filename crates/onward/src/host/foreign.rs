@@ -1,12 +1,12 @@
-//! Words for what workflow code must not await.
+//! Explanations of awaits that workflow code must not make.
 
-/// Who it was, read from a backtrace, and what to use instead.
+/// Returns the name of the foreign future, from a backtrace, and what to use instead.
 pub(crate) fn explain(trace: &str) -> (String, &'static str) {
     let frames = foreign_frames(trace);
-    // The outermost frames say most: the foreign future, and the function that awaits it.
+    // The outermost frames are the most useful: the foreign future and the function that awaits it.
     let mut named: Vec<&str> =
         frames.iter().map(|frame| frame.name).filter(|name| name.contains("::") && !name.starts_with('{')).collect();
-    named.dedup(); // a function and the closures in it
+    named.dedup(); // a function and its closures
     let who = named[named.len().saturating_sub(2)..].join(", called by ");
     let who = if who.is_empty() { "a foreign future".to_owned() } else { who };
     let location = frames.last().and_then(|frame| frame.location).map(|location| format!(", at {location}")).unwrap_or_default();
@@ -19,7 +19,7 @@ struct Frame<'a> {
     location: Option<&'a str>,
 }
 
-/// The frames between ours that noticed and ours that polled the code, innermost first.
+/// Returns the frames between the waker and the poll of the code, innermost first.
 fn foreign_frames(trace: &str) -> Vec<Frame<'_>> {
     let mut frames: Vec<Frame<'_>> = Vec::new();
     for line in trace.lines().map(str::trim) {
@@ -38,14 +38,14 @@ fn foreign_frames(trace: &str) -> Vec<Frame<'_>> {
     frames
 }
 
-/// What a panic says when tokio is used without its runtime, which workflow code never has.
+/// Returns whether a panic message is tokio's complaint about a missing runtime; workflow code never has one.
 pub(crate) fn is_tokio_panic(message: &str) -> bool {
     message.contains("there is no reactor running")
         || message.contains("no Tokio runtime")
         || message.contains("Tokio 1.x runtime")
 }
 
-/// Nothing is left of the stack when such a panic is caught: the neighbors say where it was.
+/// Returns the message for such a panic. The stack is gone when it is caught, so `place` describes the neighboring calls.
 pub(crate) fn tokio_without_runtime(place: &str) -> String {
     format!(
         "workflow code used tokio directly (a timer, a socket or a spawn), which cannot be replayed, {place}; \
@@ -61,7 +61,7 @@ const INSTEAD: &[(&str, &str)] = &[
     ("tokio::sync::oneshot", "use `ctx.promise(..)` for an answer from outside"),
     ("tokio::sync::watch", "use `ctx.signal(..)` to receive messages"),
     ("tokio::sync::broadcast", "use `ctx.signal(..)` to receive messages"),
-    ("tokio::sync::notify", "use `ctx.signal(..)` to hear of something"),
+    ("tokio::sync::notify", "use `ctx.signal(..)` to be notified"),
     ("JoinHandle", "use `ctx.step` for work in this process and `join!` to run steps together"),
     ("yield_now", "leave it out: workflow code yields at every `await` of a `ctx` call"),
     ("FuturesUnordered", "use `onward::join_all` or `onward::select!`"),

@@ -1,4 +1,4 @@
-//! Running workflow code: the future, its wakers, its threads, and what it must not await.
+//! Execution of workflow code: its future, wakers and threads, and detection of foreign awaits.
 
 pub(crate) mod cell;
 pub(crate) mod code;

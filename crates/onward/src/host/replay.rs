@@ -1,4 +1,4 @@
-//! A log held against the code, without running anything: for checking, for asking a run that is not in memory, for tests.
+//! Replay of a log without side effects: for checks, for queries of runs that are not in memory, and for tests.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -12,7 +12,7 @@ use crate::agent::library::Wish;
 use crate::host::cell::{StepAttempt, StepScript};
 use crate::host::code::{Code, Handler, Need, Shared};
 
-/// Steps must not run while a log is only being checked.
+/// Fails every step, because no step may run during a replay.
 struct NoSteps;
 
 impl StepScript for NoSteps {
@@ -23,29 +23,29 @@ impl StepScript for NoSteps {
     fn ran(&self, _: &Name) {}
 }
 
-/// What brings code to where its run stands.
+/// The logs from which code is replayed.
 #[derive(Clone, Copy)]
 pub(crate) struct Logs<'a> {
-    /// What an agent did before its turns; empty where [`onward_core::log::prelude_of`] asks for nothing.
+    /// The log of an agent's prelude; empty if [`onward_core::log::prelude_of`] needs none.
     pub prelude: &'a [Record],
     pub records: &'a [Record],
-    /// What an agent's code reads of its conversation, if that is at hand.
+    /// Reads of the conversation by an agent's code; `None` if the logs are not available.
     pub earlier: &'a dyn Fn(&Wish) -> Option<Arc<[Entry]>>,
 }
 
-/// For code that does not read its conversation.
+/// Provides no entries, for code that does not read its conversation.
 pub(crate) fn no_earlier(_: &Wish) -> Option<Arc<[Entry]>> {
     None
 }
 
-/// What an agent's code may read of its conversation: the entries of the logs before, latest log first.
+/// The entries of earlier logs, latest log first, for reads of an agent's code.
 #[derive(Default)]
 pub(crate) struct Earlier {
     logs: Vec<Vec<Entry>>,
 }
 
 impl Earlier {
-    /// The next log backwards.
+    /// Adds the next log backwards.
     pub fn push(&mut self, generation: u32, records: &[Record]) {
         self.logs.push(entries_of(generation, records));
     }
@@ -57,7 +57,7 @@ impl Earlier {
     }
 }
 
-/// Replays the logs against the code; nothing is run and nothing is asked for beyond them.
+/// Replays the logs with the code. No step runs, and calls beyond the logs are not executed.
 pub(crate) fn replay_log(key: &RunKey, handler: &Handler, logs: Logs<'_>, shared: &Shared, strict: bool) -> Result<Code, Fault> {
     let shared = Shared { script: Some(Arc::new(NoSteps)), emitter: None, clock: None, ..shared.clone() };
     let mut code = Code::new(key.clone(), handler.clone(), &shared);
@@ -73,7 +73,7 @@ pub(crate) fn replay_log(key: &RunKey, handler: &Handler, logs: Logs<'_>, shared
     while let Need::Earlier(wish) = code.advance(Waker::noop())? {
         let Some(entries) = (logs.earlier)(&wish) else {
             return Err(Fault::LogBroken(
-                "the code reads its conversation, and earlier logs of the run are not at hand".to_owned(),
+                "the code reads its conversation, but earlier logs of the run are not available".to_owned(),
             ));
         };
         code.give_earlier(wish, entries);

@@ -1,7 +1,7 @@
-//! Code that holds its thread: whoever wrote it is told, once for each time the run is in memory.
+//! A warning about code that blocks its thread, once per load of a run.
 //!
-//! Workflow code and the closures of its steps are polled on the few threads of the executor. One poll that does not come back keeps
-//! every other run of its thread waiting. Must never judge by anything but time: it warns and changes nothing.
+//! Workflow code and the closures of its steps are polled on the few threads of the executor. A poll that takes long blocks every
+//! other run of its thread. The check measures time only; it warns and changes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use onward_store::Clock;
 
 use crate::host::cell::RunCell;
 
-/// How long one poll may take before it is worth a word.
+/// The duration of one poll from which a warning is logged.
 const POLL_MAX: Duration = Duration::from_secs(1);
 
 pub(crate) struct Stalls {
@@ -24,17 +24,17 @@ impl Stalls {
         Stalls { clock, kind: None }
     }
 
-    /// The time before a poll.
+    /// Returns the time before a poll.
     pub fn now(&self) -> Option<Timestamp> {
         self.clock.as_ref().map(|clock| clock.now())
     }
 
-    /// Looks at how long the poll took that began at `began`.
+    /// Warns if the poll that began at `began` took too long.
     pub fn look(&mut self, began: Option<Timestamp>, cell: &RunCell) {
         let (Some(began), Some(now)) = (began, self.now()) else { return };
         let took = now.since(began);
         if took >= POLL_MAX {
-            self.clock = None; // told once
+            self.clock = None; // warn once
             self.warn(took, cell);
         }
     }
@@ -50,7 +50,7 @@ impl Stalls {
             namespace = %run.namespace,
             kind = self.kind.as_ref().map(Name::as_str),
             took_ms = took.as_millis() as u64,
-            "workflow code held its thread for {took:.1?}, {whereabouts}: every other run of that thread waited; \
+            "workflow code blocked its thread for {took:.1?}, {whereabouts}: every other run of that thread waited; \
              do blocking work inside a step with `tokio::task::spawn_blocking`",
         );
     }

@@ -1,12 +1,12 @@
 //! The wakers that workflow code is polled with.
 //!
-//! Workflow code is polled with a *tripwire*: our own futures never touch the waker, so whoever clones or wakes it is a
-//! foreign future that replay could not repeat. Inside a combinator the waker also says which arm is being polled, so that an
-//! answer polls only the arm that waits for it.
+//! Workflow code is polled with a *tripwire*: futures of this crate never touch the waker, so a clone or wake of it comes from a
+//! foreign future, which cannot be replayed. Inside a combinator the waker also identifies the arm being polled, so that an
+//! answer polls only the arm that awaits it.
 //!
-//! This is the only module with `unsafe`: the raw wakers borrow what lives on the stack of the poll that made them.
-//! Safety rests on one rule: the data pointer is read only during that poll, because a clone, the only way to keep a
-//! waker longer, yields a waker without data.
+//! This is the only module with `unsafe`: the raw wakers borrow data on the stack of the poll that created them. Safety rests on
+//! one rule: the data pointer is read only during that poll, because a clone, the only way to keep a waker longer, is a waker
+//! without data.
 #![allow(unsafe_code, reason = "raw wakers, as explained above")]
 
 use std::future::Future;
@@ -22,7 +22,7 @@ use onward_core::Index;
 
 use crate::host::cell::RunCell;
 
-/// The arms of one combinator that have something to see.
+/// The arms of one combinator that must be polled.
 #[derive(Debug, Default)]
 pub(crate) struct Arms {
     ready: Mutex<Vec<u32>>,
@@ -31,7 +31,7 @@ pub(crate) struct Arms {
 }
 
 impl Arms {
-    /// The combinator is polled in this arm. A combinator that is kept may be polled in another one each time.
+    /// Sets the arm in which the combinator is polled. A combinator that is kept may be polled in another arm each time.
     pub fn polled_in(&self, around: Option<(&Arc<Arms>, u32)>) {
         let mut last = self.around.lock().unwrap_or_else(PoisonError::into_inner);
         let same = match (&*last, around) {
@@ -44,7 +44,7 @@ impl Arms {
         }
     }
 
-    /// Marks an arm, and the arms around it.
+    /// Marks an arm and the arms around it.
     pub fn mark(&self, arm: u32) {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner).push(arm);
         let around = self.around.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -53,7 +53,7 @@ impl Arms {
         }
     }
 
-    /// The marked arms in order, each once.
+    /// Takes the marked arms, in order and each once.
     pub fn take(&self, into: &mut Vec<u32>) {
         into.clear();
         std::mem::swap(&mut *self.ready.lock().unwrap_or_else(PoisonError::into_inner), into);
@@ -62,13 +62,13 @@ impl Arms {
     }
 }
 
-/// How much of what the code was answered with it sees in this poll.
+/// The highest index of answers that are visible in this poll.
 ///
-/// A combinator sets it where several arms may have been answered before they are polled: they see their answers one index
-/// after the other, as if they had been polled all along.
+/// A combinator sets it if several arms may have been answered before they are polled. They then see their answers one index
+/// after the other, as if they had been polled after each event.
 pub(crate) struct Limit {
     up_to: Option<Index>,
-    /// The lowest index that was held back; the largest number stands for none.
+    /// The lowest index that was held back; `u64::MAX` if none was.
     next: AtomicU64,
 }
 
@@ -77,17 +77,17 @@ impl Limit {
         Limit { up_to, next: AtomicU64::new(u64::MAX) }
     }
 
-    /// Whether nothing at all is in sight.
+    /// Returns whether all answers are hidden.
     pub fn is_blind(&self) -> bool {
         self.up_to.is_none()
     }
 
-    /// The lowest index that was held back.
+    /// Returns the lowest index that was held back.
     pub fn next(&self) -> Option<Index> {
         Some(self.next.load(Ordering::Relaxed)).filter(|next| *next != u64::MAX).map(Index)
     }
 
-    /// Whether something that was answered at `index` is out of sight; it is remembered then.
+    /// Returns whether an answer at `index` is hidden, and remembers its index then.
     pub fn holds_back(&self, index: Index) -> bool {
         let held = self.up_to.is_none_or(|up_to| index > up_to);
         if held {
@@ -97,16 +97,16 @@ impl Limit {
     }
 }
 
-/// What a workflow waker stands for.
+/// The data of a workflow waker.
 pub(crate) struct Polling<'a> {
     pub cell: &'a Arc<RunCell>,
     pub arm: Option<(&'a Arc<Arms>, u32)>,
-    /// Everything is in sight without one.
+    /// The visible answers; `None` shows all.
     pub limit: Option<&'a Limit>,
 }
 
-/// Whether a call must do nothing in this poll: it was answered beyond the limit, or it would begin something that only code
-/// without answers left to see may begin. Its arm is marked, for it has to be polled again.
+/// Returns whether a call must do nothing in this poll: its answer is hidden by the limit, or it is a new call, which code may
+/// only make when no answers are hidden. Marks its arm then, which must be polled again.
 pub(crate) fn held_back(cx: &Context<'_>, answered_at: impl FnOnce() -> Option<Index>) -> bool {
     let Some(Polling { arm, limit: Some(limit), .. }) = polling(cx.waker()) else { return false };
     let held = answered_at().is_none_or(|index| limit.holds_back(index));
@@ -116,14 +116,14 @@ pub(crate) fn held_back(cx: &Context<'_>, answered_at: impl FnOnce() -> Option<I
     held
 }
 
-/// Polls `future` with nothing in sight that was answered behind `index`; with everything in sight if there is none.
+/// Polls `future` with all answers after `index` hidden; without an index none is hidden.
 pub(crate) fn poll_up_to<F>(index: Option<Index>, future: Pin<&mut F>, cx: &mut Context<'_>) -> Poll<F::Output>
 where
     F: Future + ?Sized,
 {
     let (Some(index), Some(outer)) = (index, polling(cx.waker())) else { return future.poll(cx) };
     if outer.limit.is_some_and(|limit| limit.holds_back(index)) {
-        return future.poll(cx); // what is in sight stands before it
+        return future.poll(cx); // the outer limit is lower
     }
     let limit = Limit::new(Some(index));
     let inner = Polling { cell: outer.cell, arm: outer.arm, limit: Some(&limit) };
@@ -168,13 +168,13 @@ fn tripped(data: *const ()) {
     polling.cell.foreign_await();
 }
 
-/// What this waker stands for, if it is one of ours.
+/// Returns the data of this waker if it is a workflow waker.
 pub(crate) fn polling(waker: &Waker) -> Option<&Polling<'_>> {
     // SAFETY: as in `tripped`; the borrow of the waker keeps the poll, and so its data, alive.
     std::ptr::eq(waker.vtable(), &TRIPWIRE).then(|| unsafe { &*waker.data().cast::<Polling<'_>>() })
 }
 
-/// Wakes the run's driver and marks the arm in which a step made progress.
+/// A waker that wakes the run's driver and marks the arm whose step made progress.
 pub(crate) struct StepWaker {
     pub driver: Waker,
     pub arm: Option<(Arc<Arms>, u32)>,

@@ -1,4 +1,4 @@
-//! What a worker can do: workflows by kind and version, tasks by kind, and the dependencies they share.
+//! The registry of a worker: workflows by kind and version, tasks by kind, and shared dependencies.
 
 mod schemas;
 
@@ -25,7 +25,7 @@ pub(crate) use schemas::{Latest, Schemas};
 pub(crate) type TaskFuture = Pin<Box<dyn Future<Output = Result<Payload>> + Send>>;
 pub(crate) type TaskHandler = Arc<dyn Fn(TaskCtx, Payload) -> TaskFuture + Send + Sync>;
 
-/// A workflow kind: the version new runs begin with, and all that are still callable.
+/// A workflow kind: the version of new runs, and the code of all versions.
 #[derive(Clone, Default)]
 pub(crate) struct Kind {
     pub current: Option<Name>,
@@ -38,24 +38,24 @@ pub(crate) struct Registry {
     pub tasks: BTreeMap<Name, TaskHandler>,
     pub schemas: BTreeMap<Latest, Schemas>,
     pub deps: Deps,
-    /// The first mistake made while registering; told at start.
+    /// The first invalid registration, reported by `start`.
     pub mistake: Option<RegisterError>,
 }
 
-/// A mistake in what was registered.
+/// An invalid registration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
     #[error(transparent)]
     Name(#[from] NameError),
     #[error("{what} `{name}` was registered twice")]
     Twice { what: &'static str, name: String },
-    #[error("`.{call}(..)` must follow the workflow it is about")]
+    #[error("`.{call}(..)` must follow a workflow")]
     NoWorkflow { call: &'static str },
-    #[error("`.{call}(..)` must follow the workflow or task it is about")]
+    #[error("`.{call}(..)` must follow a workflow or task")]
     NothingBefore { call: &'static str },
     #[error("workflow `{workflow}` has two versions at once: `{first}` and `{second}`")]
     TwoVersions { workflow: String, first: String, second: String },
-    #[error("a lease of {lease:?} is shorter than {min:?}")]
+    #[error("the lease of {lease:?} is shorter than {min:?}")]
     LeaseTooShort { lease: Duration, min: Duration },
     #[cfg(feature = "agents")]
     #[error("the agent `{agent}` has no model")]
@@ -66,21 +66,21 @@ pub enum RegisterError {
 }
 
 impl RegisterError {
-    /// What to do instead.
+    /// Returns a hint for the user.
     pub fn hint(&self) -> &'static str {
         match self {
-            RegisterError::Name(_) => "1 to 255 bytes of UTF-8 without control characters",
-            RegisterError::Twice { .. } => "register each name once; an earlier version of a workflow goes with `.previous(..)`",
-            RegisterError::NoWorkflow { .. } => "write it right behind `.workflow(..)` or `.register(..)`",
-            RegisterError::NothingBefore { .. } => "write it right behind the workflow, earlier version or task it is about",
+            RegisterError::Name(_) => "use 1 to 255 bytes of UTF-8 without control characters",
+            RegisterError::Twice { .. } => "register each name once, and earlier versions of a workflow with `.previous(..)`",
+            RegisterError::NoWorkflow { .. } => "call it directly after `.workflow(..)` or `.register(..)`",
+            RegisterError::NothingBefore { .. } => "call it directly after the workflow, earlier version or task",
             RegisterError::TwoVersions { .. } => {
-                "`.version(..)` once, for the code just registered; keep older code with `.previous(..)`"
+                "call `.version(..)` once per workflow, and register older code with `.previous(..)`"
             }
             #[cfg(feature = "agents")]
-            RegisterError::NoModel { .. } => "say which one answers: `.model(..)`, with a name that a worker's builder knows",
+            RegisterError::NoModel { .. } => "set a model with `.model(..)`, by a name that is registered on a worker's builder",
             #[cfg(feature = "agents")]
             RegisterError::Tool(mistake) => mistake.hint(),
-            RegisterError::LeaseTooShort { .. } => "a worker must have time to say that it is alive; 30 seconds is the default",
+            RegisterError::LeaseTooShort { .. } => "set a longer lease; the default of 30 seconds leaves time for heartbeats",
         }
     }
 }
@@ -95,7 +95,7 @@ impl Registry {
         Some(name)
     }
 
-    /// Names the version of the workflow that was registered last; runs without a version stay with it too.
+    /// Sets the version of the workflow registered last. Runs without a version use the same code.
     pub fn version(&mut self, workflow: Option<&Name>, version: &str) {
         let Some(version) = self.name(version) else { return };
         let Some(kind) = workflow.and_then(|name| self.workflows.get_mut(name)) else {
@@ -112,7 +112,7 @@ impl Registry {
         }
     }
 
-    /// Keeps an earlier version callable.
+    /// Registers the code of an earlier version.
     pub fn previous(&mut self, workflow: Option<&Name>, version: &str, handler: Handler) -> Option<Name> {
         let version = self.name(version)?;
         let Some(kind) = workflow.and_then(|name| self.workflows.get_mut(name)) else {
@@ -141,17 +141,17 @@ impl Registry {
         self.workflows.get(kind)?.versions.get(&version.cloned()).cloned()
     }
 
-    /// The kinds and versions, as claims name them.
+    /// Returns the kinds with their versions, as claims list them.
     pub fn knows(&self) -> BTreeMap<Name, Vec<Option<Name>>> {
         self.workflows.iter().map(|(name, kind)| (name.clone(), kind.versions.keys().cloned().collect())).collect()
     }
 
-    /// The versions that new runs are pinned to.
+    /// Returns the version of new runs by kind.
     pub fn current(&self) -> BTreeMap<Name, Name> {
         self.workflows.iter().filter_map(|(name, kind)| Some((name.clone(), kind.current.clone()?))).collect()
     }
 
-    /// The version that new runs of this kind are pinned to.
+    /// Returns the version of new runs of this kind.
     pub fn current_of(&self, kind: &Name) -> Option<&Name> {
         self.workflows.get(kind)?.current.as_ref()
     }
@@ -165,7 +165,7 @@ impl Registry {
     }
 }
 
-/// Forgets the types of a workflow function: payload in, payload out.
+/// Wraps a workflow function as a handler with an untyped payload as input and output.
 pub(crate) fn erase_workflow<I, O, F, Fut>(f: F) -> Handler
 where
     I: DeserializeOwned + Send + 'static,
@@ -191,7 +191,7 @@ where
     Handler { call: Arc::new(call), is_agent: false }
 }
 
-/// Forgets the types of an agent's function.
+/// Wraps an agent function as an untyped handler.
 pub(crate) fn erase_agent<I, O, F, Fut>(f: F) -> Handler
 where
     I: DeserializeOwned + Send + 'static,
@@ -202,7 +202,7 @@ where
     Handler { is_agent: true, ..erase_workflow(move |ctx, input| f(AgentCtx::new(ctx), input)) }
 }
 
-/// Forgets the types of a task function.
+/// Wraps a task function as an untyped handler.
 pub(crate) fn erase_task<I, O, E, F, Fut>(f: F) -> TaskHandler
 where
     I: DeserializeOwned + Send + 'static,

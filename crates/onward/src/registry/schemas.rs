@@ -1,13 +1,13 @@
-//! What kinds take and give, as it was registered.
+//! Registered schemas of inputs and outputs by kind.
 
 use onward_core::{KindSchemas, Name, Namespace, Payload, Timestamp, is_internal_task};
 
 use super::{RegisterError, Registry};
 
-/// What a call of the builder is about that follows a registration.
+/// The registration that a following builder call applies to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Latest {
-    /// With the version of an earlier code; the current one otherwise.
+    /// A workflow, with the version if it is an earlier one.
     Workflow(Name, Option<Name>),
     Task(Name),
 }
@@ -16,7 +16,7 @@ pub(crate) enum Latest {
 pub(crate) struct Schemas {
     pub input: Option<Payload>,
     pub output: Option<Payload>,
-    /// Callers may not start it.
+    /// Only runs may start it, callers may not.
     pub is_internal: bool,
 }
 
@@ -28,13 +28,13 @@ impl Registry {
         schemas.output = output.or(schemas.output.take());
     }
 
-    /// Keeps what was registered last to runs: callers may not start it.
+    /// Marks the latest registration as internal: callers may not start it.
     pub fn keep_internal(&mut self, latest: Option<&Latest>) {
         let Some(latest) = latest else { return self.wrong(RegisterError::NothingBefore { call: "internal" }) };
         self.schemas.entry(latest.clone()).or_default().is_internal = true;
     }
 
-    /// Returns whether tasks of this kind are queued by runs alone (IK1, KI4).
+    /// Returns whether only runs may schedule tasks of this kind (IK1, KI4).
     pub fn is_internal_task(&self, kind: &Name) -> bool {
         is_internal_task(kind) || self.schemas.get(&Latest::Task(kind.clone())).is_some_and(|said| said.is_internal)
     }
@@ -43,22 +43,22 @@ impl Registry {
         self.schemas.get(latest).cloned().unwrap_or_default()
     }
 
-    /// The word about every kind and version there is code for, also where there is nothing to say.
+    /// Returns an entry for every registered kind and version, also without schemas.
     pub fn kind_schemas(&self) -> Vec<KindSchemas> {
         let entry = |is_task: bool, kind: &Name, version: Option<&Name>, schemas: Schemas| KindSchemas {
-            namespace: Namespace::default(), // whoever registers them knows
+            namespace: Namespace::default(), // set by the registering runtime
             is_task,
             kind: kind.clone(),
             version: version.cloned(),
             input: schemas.input,
             output: schemas.output,
-            registered_at: Timestamp(0), // the store knows
+            registered_at: Timestamp(0), // set by the store
             is_internal: schemas.is_internal,
         };
         let mut all = Vec::new();
         for (name, kind) in &self.workflows {
             for version in kind.versions.keys() {
-                // The current code is also that of runs without a version.
+                // Runs without a version use the current code, too.
                 let own = version.clone().filter(|version| Some(version) != kind.current.as_ref());
                 let schemas = self.schemas_of(&Latest::Workflow(name.clone(), own));
                 all.push(entry(false, name, version.as_ref(), schemas));
@@ -68,7 +68,7 @@ impl Registry {
         all
     }
 
-    /// The kinds and versions, as a worker offers them to a server.
+    /// Returns the kinds and task schemas that a worker announces to a server.
     #[cfg(feature = "remote")]
     pub fn offers(&self) -> (Vec<onward_wire::worker::KindOffer>, Vec<onward_wire::worker::TaskSchemas>) {
         use onward_wire::worker::{KindOffer, TaskSchemas, VersionSchemas};

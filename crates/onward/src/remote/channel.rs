@@ -21,13 +21,13 @@ use super::problem::{from_status, unreachable_at};
 use super::trust::Trust;
 use crate::Error;
 
-/// The largest message that a server takes: some payloads of the largest size, and room around them.
+/// The largest message that a server accepts: several payloads of the maximum size.
 const SENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The largest message that a server may send: its pages are small, but one record may be large.
+/// The largest message that a server may send: pages are small, but one record may be large.
 const RECEIVED_BYTES_MAX: usize = 1024 * 1024 * 1024;
 
-/// How often an idle connection is checked, and how long the answer may take.
+/// Interval and timeout of pings on an idle connection.
 const PING_PAUSE: Duration = Duration::from_secs(10);
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -37,30 +37,30 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct Channel {
     endpoint: Endpoint,
     inner: tonic::transport::Channel,
-    /// Goes with every call and stream.
+    /// Sent with every call and stream.
     namespace: MetadataValue<Ascii>,
-    /// Sent with everything; marked so that nobody prints it.
+    /// Sent with every call and stream; marked as sensitive, so that it is not logged.
     authorization: Option<MetadataValue<Ascii>>,
 }
 
-/// Reads the URL of a server and says how to connect to it. Names and passwords are refused: they would be passed over, and printed.
+/// Parses the URL of a server. URLs with a user name or password are rejected, because these would be ignored and printed.
 pub(crate) fn endpoint(url: &str, trust: &Trust) -> Result<Endpoint, Error> {
     let wrong = |why: String| Error::ServerUrl { url: url.to_owned(), why };
     let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|error| wrong(error.to_string()))?;
     if endpoint.uri().authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        // The message must not have the password in it.
+        // The message must not contain the password.
         let url = "http(s)://...@...".to_owned();
-        return Err(Error::ServerUrl { url, why: "a URL has no name and no password in it".to_owned() });
+        return Err(Error::ServerUrl { url, why: "it must not have a user name or password".to_owned() });
     }
     match endpoint.uri().scheme_str() {
         Some("http") => Ok(endpoint),
         Some("https") => trust.apply(endpoint).map_err(wrong),
-        _ => Err(wrong("it has to begin with http:// or https://".to_owned())),
+        _ => Err(wrong("it must begin with http:// or https://".to_owned())),
     }
 }
 
 impl Channel {
-    /// Connects when it is first used, and again whenever the connection is lost.
+    /// Creates a channel that connects on first use, and again whenever the connection is lost.
     pub fn new(url: &str, namespace: &Namespace, key: Option<&ApiKey>, trust: &Trust) -> Result<Channel, Error> {
         let endpoint = endpoint(url, trust)?
             .connect_timeout(CONNECT_TIMEOUT)
@@ -70,12 +70,12 @@ impl Channel {
             .initial_stream_window_size(4 * 1024 * 1024)
             .initial_connection_window_size(16 * 1024 * 1024)
             .tcp_nodelay(true);
-        // Any text without control characters is a header's value, also outside of ASCII.
+        // Any text without control characters is a valid header value, also outside of ASCII.
         let namespace = MetadataValue::try_from(namespace.as_str().as_bytes()).expect("a namespace has no control characters");
         Ok(Channel { inner: endpoint.connect_lazy(), endpoint, namespace, authorization: key.map(authorization) })
     }
 
-    /// Another connection to the same server.
+    /// Returns a separate connection to the same server.
     pub fn fresh(&self) -> Channel {
         Channel { inner: self.endpoint.connect_lazy(), ..self.clone() }
     }
@@ -99,7 +99,7 @@ impl Channel {
         reply.map(tonic::Response::into_inner).map_err(|status| self.told(&status))
     }
 
-    /// What a run emits from now on.
+    /// Opens a stream of the values that a run emits from now on.
     pub async fn listen(&self, run: RunKey) -> Result<Streaming<EmittedValue>, RuntimeError> {
         let mut grpc = self.ready().await?;
         let (path, codec) = (PathAndQuery::from_static(onward_wire::grpc::LISTEN), Wire::<RunRequest, EmittedValue>::default());
@@ -107,7 +107,7 @@ impl Channel {
         reply.map(tonic::Response::into_inner).map_err(|status| self.told(&status))
     }
 
-    /// The ends of the runs that `frames` name.
+    /// Opens a stream of the ends of the runs that `frames` name.
     pub async fn await_ends(
         &self,
         frames: impl Stream<Item = AwaitFrame> + Send + 'static,
@@ -126,12 +126,12 @@ impl Channel {
         inner.call(request).await.map_err(failed)
     }
 
-    /// What goes along with every request.
+    /// Returns the headers of every request.
     pub fn headers(&self) -> http::HeaderMap {
         self.request(()).into_parts().0.into_headers()
     }
 
-    /// A message with what goes along with every one.
+    /// Returns a request with the headers of every request.
     fn request<T>(&self, message: T) -> tonic::Request<T> {
         let mut request = tonic::Request::new(message);
         request.metadata_mut().insert(NAMESPACE, self.namespace.clone());
@@ -149,7 +149,7 @@ impl Channel {
         Ok(grpc)
     }
 
-    /// What the server said, or that there is none that says something.
+    /// Converts a status into the server's error, or into `server_unreachable`.
     fn told(&self, status: &tonic::Status) -> RuntimeError {
         let error = from_status(status);
         if error.code() == "server_unreachable" { self.unreachable(&sentence(status.message(), status.source())) } else { error }
@@ -167,7 +167,7 @@ fn authorization(key: &ApiKey) -> MetadataValue<Ascii> {
     value
 }
 
-/// An error with its causes.
+/// Joins an error with its causes.
 fn sentence(first: &str, mut source: Option<&dyn std::error::Error>) -> String {
     let mut why = first.to_owned();
     while let Some(inner) = source {

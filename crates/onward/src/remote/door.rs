@@ -1,4 +1,4 @@
-//! What a caller asks, over a network.
+//! The client over gRPC.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,10 +26,10 @@ use tokio::sync::broadcast;
 use super::ends::Ends;
 use super::{Channel, RETRY_DELAY};
 
-/// How long one question for news may wait at the server.
+/// Long-poll timeout at the server.
 const WAIT_MS: u64 = 20_000;
 
-/// How many emitted values a slow listener may fall behind.
+/// Number of emitted values that a slow listener may fall behind.
 const BEHIND_MAX: usize = 256;
 
 #[derive(Clone)]
@@ -55,8 +55,8 @@ impl RemoteDoor {
         RemoteDoor { ends: Ends::new(channel.clone()), channel }
     }
 
-    /// Asks for news past `generation` and `next`. A server that cannot be reached is asked again: waiting for months is
-    /// what this is for.
+    /// Waits for changes past `generation` and `next`. Retries while the server is unreachable, because a wait may last for
+    /// months.
     async fn watch(&self, key: &RunKey, generation: u32, next: Index) -> Result<api::WatchReply, RuntimeError> {
         loop {
             let request = api::WatchRequest { run: key.clone(), generation, next_index: next, wait_ms: WAIT_MS };
@@ -150,7 +150,7 @@ fn list_request(query: RunQuery) -> api::ListRequest {
     }
 }
 
-/// Codes are words of the program; one that this build does not know is told as a refusal.
+/// Returns the static text of an error code; a code that this build does not know becomes `refused`.
 fn known_code(code: &str) -> &'static str {
     [
         "run_closed",
@@ -181,7 +181,7 @@ impl Door for RemoteDoor {
     fn start_and_watch(&self, start: StartRun) -> DoorFuture<'_, (Started, Arc<dyn Outcome>)> {
         Box::pin(async move {
             let StartRun { key, kind, version, input, seed, signal: with, attributes, trace, budget } = start;
-            // The server grants what the key may raise.
+            // The server grants at most what the API key allows.
             let budget = budget.map(|budget| budget.limit);
             let (run, signal) = (key.clone(), with.map(signal));
             let request = api::StartRequest { run, kind, version, input, seed, signal, attributes, trace, budget };
@@ -205,7 +205,7 @@ impl Door for RemoteDoor {
         Box::pin(async move {
             let reply = self.channel.call::<api::ReadTask>(api::RunRequest { run: key }).await?;
             let api::TaskReply { head, kind, input, options, state, attempts, last_failure, progress, outcome } = reply;
-            // A newer server may have a word more.
+            // A newer server may have other states.
             let state = TaskWord::from_word(&state).unwrap_or(TaskWord::Queued);
             Ok(TaskView { head, kind, input, options, state, attempts, last_failure, progress, outcome })
         })
@@ -272,7 +272,7 @@ impl Door for RemoteDoor {
         Box::pin(async move { self.read_page(&key, generation, from, limit).await })
     }
 
-    /// The server looks for the key: whoever may only signal may not read.
+    /// Lets the server look up the idempotency key, because an API key with the scope to signal may not read.
     fn append_entry(&self, key: RunKey, append: AppendEntry) -> DoorFuture<'_, AppendedEntry> {
         Box::pin(self.send_entry(key, append, false))
     }
@@ -356,7 +356,7 @@ impl Door for RemoteDoor {
 
     fn retry_run(&self, run: RunKey, retry: Retry) -> DoorFuture<'_, Restored> {
         Box::pin(async move {
-            // The ceiling is the server's.
+            // The server has the budget ceiling.
             let Retry { request_id, reason, include_outcome_unknown, budget_max: _ } = retry;
             let request = api::RetryRequest { run, request_id, reason, include_outcome_unknown };
             self.channel.call::<api::RetryRun>(request).await.map(restored)
@@ -403,7 +403,7 @@ impl Door for RemoteDoor {
         payload: Payload,
     ) -> DoorFuture<'_, Result<Payload, Failure>> {
         Box::pin(async move {
-            // The id makes asking again the same question, also when an answer takes longer than one question may wait.
+            // Retries with the same id are the same update, also when the result takes longer than one request may wait.
             loop {
                 let (run, name, payload) = (run.clone(), name.clone(), payload.clone());
                 let request = api::AskRequest { run, name, payload, update_id: update_id.clone() };
@@ -432,7 +432,7 @@ impl Door for RemoteDoor {
                 match channel.listen(run.clone()).await {
                     Ok(mut stream) => {
                         while let Ok(Some(api::EmittedValue { name, value })) = stream.message().await {
-                            drop(sender.send(Emitted { name, value })); // nobody listens any more: that is allowed
+                            drop(sender.send(Emitted { name, value })); // no listener is left
                         }
                     }
                     Err(error) if error.consequence() != Consequence::Retry => return,
@@ -507,14 +507,14 @@ impl Door for RemoteDoor {
     }
 }
 
-/// Passes on what the server says is missing.
+/// Passes on which databases are missing from a list.
 fn note(gaps: Option<Gaps>, missing: Vec<String>) {
     if let Some(gaps) = gaps {
         missing.into_iter().for_each(|database| gaps.note(database));
     }
 }
 
-/// `None` for one that only a later version knows.
+/// Converts a line of the reply; `None` for a reason that only a newer version has.
 fn hindrance(namespace: &Namespace, line: api::HindranceLine) -> Option<Hindrance> {
     let api::HindranceLine { task, kind, why, since, until, lost_workers, failure_code } = line;
     let (task, why) = (CallId::parse(namespace, &task).ok()?, WhyHindered::from_word(&why)?);

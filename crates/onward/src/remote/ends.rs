@@ -1,7 +1,7 @@
-//! Waiting for the ends of any number of runs over one stream.
+//! Waits for the ends of any number of runs over one stream.
 //!
-//! Owns who in this process waits for which run. The stream is there while somebody waits; a lost one is made again with everything
-//! that is still awaited, however long the server is away. Must never let one run's trouble end another's wait.
+//! Owns which caller of this process waits for which run. The stream is open while there are waits. A lost stream is reopened
+//! with all pending waits, however long the server is unreachable. An error of one run must never end the wait for another.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,10 +18,10 @@ use tonic::Streaming;
 use super::problem::{again, from_problem, from_status, gone};
 use super::{Channel, RETRY_DELAY};
 
-/// How many runs are named in one message.
+/// Maximum number of runs in one message.
 const RUNS_IN_FRAME: usize = 1_000;
 
-/// How long the stream stays when nobody waits any more: the next wait is often near.
+/// Time for which the stream stays open without waits, because the next wait often follows soon.
 const IDLE: Duration = Duration::from_secs(10);
 
 pub(super) type Outcome = Result<Payload, Failure>;
@@ -29,16 +29,16 @@ type Tell = oneshot::Sender<Result<Outcome, RuntimeError>>;
 
 enum Ask {
     Await(RunKey, Tell),
-    /// Somebody who waited for this run does so no more.
+    /// A wait for this run was dropped.
     Forget(RunKey),
-    /// A run that could not be awaited before.
+    /// Retry for a run whose wait failed.
     Again(RunKey),
 }
 
 #[derive(Clone)]
 pub(super) struct Ends {
     asks: mpsc::UnboundedSender<Ask>,
-    /// Until somebody waits for the first time.
+    /// The background task, until the first wait starts it.
     asleep: Arc<Mutex<Option<Attendant>>>,
 }
 
@@ -49,7 +49,7 @@ impl Ends {
         Ends { asks: sender, asleep: Arc::new(Mutex::new(Some(attendant))) }
     }
 
-    /// Waits until the run is closed, through all its generations. May be dropped at any time.
+    /// Waits until the run is closed, through all its generations. Cancel-safe.
     pub async fn outcome(&self, key: &RunKey) -> Result<Outcome, RuntimeError> {
         if let Some(attendant) = self.asleep.lock().unwrap_or_else(PoisonError::into_inner).take() {
             tokio::spawn(attendant.attend());
@@ -63,7 +63,7 @@ impl Ends {
     }
 }
 
-/// Takes its run off the list when it is dropped before the end.
+/// A pending wait, which is unregistered when it is dropped before the end.
 struct Wait<'a> {
     ends: &'a Ends,
     key: &'a RunKey,
@@ -72,7 +72,7 @@ struct Wait<'a> {
 
 impl Wait<'_> {
     fn ask(&self, ask: Ask) {
-        drop(self.ends.asks.send(ask)); // without an attendant there is nobody to tell
+        drop(self.ends.asks.send(ask)); // fails only if the background task has ended
     }
 }
 
@@ -84,16 +84,16 @@ impl Drop for Wait<'_> {
     }
 }
 
-/// Why a stream is over.
+/// The reason why a stream ended.
 enum Over {
-    /// Nobody can wait any more.
+    /// All handles are dropped.
     Left,
-    /// Nobody waits now.
+    /// There are no waits now.
     Idle,
     Broken(RuntimeError),
 }
 
-/// The one who listens to the server for everybody.
+/// The background task that receives ends from the server for all waits.
 struct Attendant {
     channel: Channel,
     asks: mpsc::UnboundedReceiver<Ask>,
@@ -121,7 +121,7 @@ impl Attendant {
         }
     }
 
-    /// Goes on over one stream for as long as it lasts.
+    /// Handles requests and ends over one stream for as long as it lasts.
     async fn follow(&mut self) -> Over {
         let (frames, outgoing) = mpsc::unbounded_channel();
         let runs: Vec<RunKey> = self.waiting.keys().cloned().collect();
@@ -148,7 +148,7 @@ impl Attendant {
         }
     }
 
-    /// What was asked by now, in one message.
+    /// Collects all pending requests into one message.
     fn frame(&mut self, first: Ask) -> AwaitFrame {
         let mut frame = AwaitFrame::default();
         self.note(first, &mut frame);
@@ -162,7 +162,7 @@ impl Attendant {
     fn note(&mut self, ask: Ask, frame: &mut AwaitFrame) {
         match ask {
             Ask::Await(key, tell) => {
-                // Said again for each: the server may have answered the one before by now.
+                // Sent for each wait, because the server may have answered an earlier one already.
                 frame.runs.push(key.clone());
                 self.waiting.entry(key).or_default().push(tell);
             }
@@ -171,7 +171,7 @@ impl Attendant {
                 tells.retain(|tell| !tell.is_closed());
                 if tells.is_empty() {
                     self.waiting.remove(&key);
-                    frame.runs.retain(|run| *run != key); // a message says first what to forget
+                    frame.runs.retain(|run| *run != key); // within a message, the server handles `forget` first
                     frame.forget.push(key);
                 }
             }
@@ -200,7 +200,7 @@ impl Attendant {
                 Ok(outcome) => Ok(outcome.clone()),
                 Err(error) => Err(again(error)),
             };
-            drop(tell.send(told)); // one who left meanwhile needs no answer
+            drop(tell.send(told)); // the caller may have gone
         }
     }
 

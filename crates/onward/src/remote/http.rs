@@ -1,4 +1,4 @@
-//! Plain requests over the same connection, for what is not a verb.
+//! Plain HTTP requests over the same connection, for routes without a gRPC method.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -13,31 +13,31 @@ use tonic::codegen::{Body as _, Bytes};
 use super::{Channel, Trust, parse_key};
 use crate::Error;
 
-/// A server's HTTP door.
+/// A client for a server's HTTP API.
 #[derive(Clone)]
 pub struct HttpDoor {
     channel: Channel,
 }
 
-/// What a server answered; its body comes piece by piece.
+/// A response of a server; its body arrives in chunks.
 pub struct HttpAnswer {
     pub status: u16,
     pub headers: HeaderMap,
     body: Body,
 }
 
-/// The HTTP door of the server at `url`, with the same key and namespace as [`crate::connect_door`].
+/// Returns an HTTP client for the server at `url`, with key and namespace as for [`crate::connect_door`].
 pub fn connect_http(url: &str, namespace: &Namespace, key: Option<&str>) -> Result<HttpDoor, Error> {
     Ok(HttpDoor { channel: Channel::new(url, namespace, parse_key(key)?.as_ref(), &Trust::default())? })
 }
 
 impl HttpDoor {
-    /// Asks for `path`, which begins with a slash. Any status is an answer; only a server that cannot be reached is an error.
+    /// Sends a request to `path`, which begins with a slash. Any status is a response; only an unreachable server is an error.
     pub async fn ask(&self, method: &str, path: &str, body: Option<String>) -> Result<HttpAnswer, Error> {
         self.ask_with(method, path, body.map(|body| ("application/json", body))).await
     }
 
-    /// The same with a body of any type.
+    /// Sends a request like [`HttpDoor::ask`], with a body of any type.
     pub async fn ask_with(&self, method: &str, path: &str, body: Option<(&'static str, String)>) -> Result<HttpAnswer, Error> {
         let wrong = |why: String| Error::ServerUrl { url: path.to_owned(), why };
         let path: PathAndQuery = path.parse().map_err(|_| wrong("it is not a path".to_owned()))?;
@@ -56,7 +56,7 @@ impl HttpDoor {
 }
 
 impl HttpAnswer {
-    /// The next piece of the body.
+    /// Returns the next chunk of the body.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, RuntimeError> {
         loop {
             let frame = poll_fn(|cx| Pin::new(&mut self.body).poll_frame(cx)).await;
@@ -72,20 +72,20 @@ impl HttpAnswer {
         }
     }
 
-    /// Why the server refused, of an answer with such a status.
+    /// Reads the error from a response with an error status.
     pub async fn problem(self) -> RuntimeError {
         let status = self.status;
         match self.text().await {
             Ok(text) => super::problem::from_json(&text).unwrap_or_else(|| {
                 super::problem::unreachable(format!(
-                    "the server answered with {status} and without a problem; is it an Onward server?"
+                    "the server responded with status {status} and without a problem; is it an Onward server?"
                 ))
             }),
             Err(error) => error,
         }
     }
 
-    /// The whole body.
+    /// Reads the whole body.
     pub async fn text(mut self) -> Result<String, RuntimeError> {
         let mut all = Vec::new();
         while let Some(chunk) = self.chunk().await? {

@@ -1,16 +1,18 @@
-//! A worker's link over a network.
+//! The worker connection over a network.
 //!
-//! Owns what must outlive a connection: requests without an answer, the runs the worker holds, and what came for runs whose inbox is
-//! not open yet. One task keeps a stream open and comes back when it is lost; everything else only looks at this state.
+//! Owns the state that outlives a connection: requests without a response, the runs that the worker holds, and records for runs
+//! whose inbox is not open yet. One task keeps a stream open and reconnects when it is lost; everything else only uses this
+//! state.
 //!
 //! Invariants:
 //! - Y1 (V3): a request is answered by the server, or sent again on the next connection; it is never dropped.
-//! - Y2: `hello` names every run and task the worker holds, so that the server can tell which of them are lost.
-//! - Y3 (V2): what the worker asked for and did not get is asked for again after a lost connection, and no more.
-//! - Y4 (V6): a worker that cannot know that the server heard it for two thirds of its lease has lost everything it holds, and stops;
-//!   it greets the server anew, which otherwise would keep for it what it has let go.
-//! - Y5: what is not awaited by anybody (emitted values, what tasks say, answers to questions) goes to the connection it belongs to or nowhere; it
-//!   never piles up.
+//! - Y2: `hello` lists every run and task that the worker holds, so that the server can report which of them are lost.
+//! - Y3 (V2): runs and tasks that the worker requested and did not receive are requested again after a lost connection, and no
+//!   more.
+//! - Y4 (V6): without a confirmed heartbeat for two thirds of its lease, the worker treats everything it holds as lost and stops;
+//!   it sends a new `hello`, because the server would otherwise keep for it what it has dropped.
+//! - Y5: frames without a response (emitted values, stream frames of tasks, answers to queries) are sent on the connection that
+//!   they belong to or dropped; they never accumulate.
 
 mod drive;
 mod shared;
@@ -37,23 +39,23 @@ use super::Channel;
 use super::problem::unreachable;
 use shared::{Greeting, Shared, To};
 
-/// How long the first connection may take before whoever starts the worker is told; it goes on being tried.
+/// Time after which `start` reports that the first connection has failed; connecting continues in the background.
 const WELCOME_MAX: Duration = Duration::from_secs(10);
 
-/// How long a worker that leaves waits for the server to know it.
+/// Time limit for telling the server that the worker leaves.
 const LEAVE_MAX: Duration = Duration::from_secs(2);
 
-/// How many frames may wait for the network before emitted values are dropped.
+/// Number of queued frames from which emitted values are dropped.
 const OUTGOING_MAX: usize = 10_000;
 
-/// How many frames may wait for the network before what tasks say waits with the tasks.
+/// Number of queued frames from which stream frames stay with their tasks.
 const SPEECHES_MAX: usize = 256;
 
 pub(crate) struct RemoteLink {
     shared: Arc<Shared>,
-    /// None for a process that offers nothing: it only asks, and needs no stream.
+    /// `None` for a process that registers nothing: it only sends requests and needs no stream.
     connection: Option<JoinHandle<()>>,
-    /// For what is asked beside the stream.
+    /// The connection for requests outside of the stream.
     channel: Channel,
 }
 
@@ -71,7 +73,7 @@ impl RemoteLink {
         RemoteLink { shared, connection, channel }
     }
 
-    /// Waits until the server has welcomed the worker for the first time, or says why it does not.
+    /// Waits until the server has accepted the worker for the first time; fails with the reason if it does not.
     pub async fn welcomed(&self, url: &str) -> Result<(), RuntimeError> {
         if self.connection.is_none() {
             return Ok(());
@@ -130,7 +132,7 @@ impl Link for RemoteLink {
             let mut state = self.shared.lock();
             match state.held.get_mut(key).filter(|held| held.epoch == epoch) {
                 None => None,
-                // Under the lock until all is handed over: what comes next must not overtake it.
+                // Under the lock until all records are passed on: later records must not overtake them.
                 Some(held) => {
                     if let To::Kept(records) = &mut held.to {
                         std::mem::take(records).into_iter().for_each(|record| inbox.push(record));
@@ -145,7 +147,8 @@ impl Link for RemoteLink {
         }
     }
 
-    /// Tells the server too: otherwise the run would keep its seat there for as long as this worker lives.
+    /// Closes the inbox and releases the run at the server, where it would otherwise occupy a permit for as long as this worker
+    /// lives.
     fn close_inbox(&self, key: &RunKey, epoch: Epoch) {
         let held = self.shared.lock().let_go(key, epoch);
         if held.is_some() {
@@ -180,16 +183,16 @@ impl Link for RemoteLink {
         Box::pin(async move {
             let Said::Committed(committed) = asked?.said().await? else { return Err(not_an_answer("a commit")) };
             if committed.status.is_closed() {
-                drop(shared.lock().let_go(&key, epoch)); // the server let it go too
+                drop(shared.lock().let_go(&key, epoch)); // the server has dropped it, too
             }
             Ok(committed)
         })
     }
 
-    /// Nobody waits for the answer: whoever gives a run back must be rid of it also while there is no connection.
+    /// Releases a run without waiting for the response, because this must also work without a connection.
     fn release(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'static, ()> {
         let held = self.shared.lock().let_go(&run, epoch);
-        drop(held); // outside of the lock: it wakes somebody
+        drop(held); // outside of the lock: it wakes the driver
         self.shared.release(run, epoch);
         Box::pin(std::future::ready(Ok(())))
     }
@@ -231,7 +234,7 @@ impl Link for RemoteLink {
         let connection = {
             let state = self.shared.lock();
             if state.outgoing.len() >= OUTGOING_MAX {
-                return; // whoever listens misses what there is no room for
+                return; // listeners miss values that do not fit
             }
             state.connection
         };
@@ -240,7 +243,7 @@ impl Link for RemoteLink {
 
     fn speak(&self, speech: Speech) -> Option<Speech> {
         let mut state = self.shared.lock();
-        // While others wait, it waits where more can be put to it.
+        // While other frames are queued, it stays with the task, where more can be merged into it.
         if !state.welcomed || state.outgoing.len() >= SPEECHES_MAX {
             return Some(speech);
         }
@@ -256,7 +259,7 @@ impl Link for RemoteLink {
             if self.connection.is_none() {
                 return;
             }
-            // A server that does not hear of it notices by our silence.
+            // If the server does not receive it, the lease expires.
             drop(tokio::time::timeout(LEAVE_MAX, self.give_back()).await);
             self.shared.lock().has_left = true;
         })
@@ -264,11 +267,11 @@ impl Link for RemoteLink {
 }
 
 impl RemoteLink {
-    /// Gives back what was on its way, and goes.
+    /// Returns runs and tasks that were not started, and leaves.
     async fn give_back(&self) {
         let (runs, tasks, received) = {
             let mut state = self.shared.lock();
-            state.takes_no_tasks = true; // what arrives from now on is not started (V7)
+            state.takes_no_tasks = true; // tasks that arrive from now on are not started (V7)
             (std::mem::take(&mut state.runs), std::mem::take(&mut state.tasks), state.received.clone())
         };
         for run in runs {
@@ -288,5 +291,5 @@ fn take<T>(from: &mut VecDeque<T>, limit: usize) -> Vec<T> {
 }
 
 fn not_an_answer(wanted: &str) -> StoreError {
-    StoreError::Unavailable { why: format!("the server answered something else than {wanted}") }
+    StoreError::Unavailable { why: format!("the server sent another response than {wanted}") }
 }

@@ -1,8 +1,8 @@
-//! Onward over a network: the same functions, with the runtime in a server.
+//! Onward over a network: the same API, with the runtime in a server.
 //!
-//! Owns the connection. [`RemoteDoor`] is what a caller asks through, [`RemoteLink`] what a worker works through; both behave like
-//! the runtime inside one process. Must never decide, and must never lose a frame that waits for an answer: after a lost connection
-//! it is sent once more, and the server recognizes it.
+//! Owns the connection. [`RemoteDoor`] is the client and [`RemoteLink`] the worker connection; both behave like the runtime of
+//! this process. Must never decide, and must never lose a frame that waits for a response: after a lost connection it is sent
+//! again, and the server recognizes it.
 
 mod channel;
 mod door;
@@ -27,12 +27,12 @@ pub use http::{HttpAnswer, HttpDoor, connect_http};
 pub(crate) use link::RemoteLink;
 pub(crate) use trust::Trust;
 
-/// How long to wait before a question is asked again that did not get through.
+/// Delay before a failed request is retried.
 const RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// The verbs of the server at `url`, for tools that start no worker and know no types. Connects when it is first asked.
+/// Returns a client for the server at `url`, for tools without a worker and without types. Connects on first use.
 ///
-/// A call fails at once when the server cannot be reached; only waiting goes on until it is back.
+/// A call fails at once if the server is unreachable; only waits continue until it is back.
 pub fn connect_door(url: &str, namespace: &Namespace, key: Option<&str>) -> Result<Arc<dyn Door>, Error> {
     let channel = Channel::new(url, namespace, parse_key(key)?.as_ref(), &Trust::default())?;
     Ok(Arc::new(RemoteDoor::new(channel)))

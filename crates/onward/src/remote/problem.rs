@@ -1,4 +1,4 @@
-//! Errors that came over a network, as errors of this process.
+//! Conversion of errors from a server into errors of this process.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +9,7 @@ use onward_wire::Problem;
 use onward_wire::problem::Advice;
 use tonic::{Code, Status};
 
-/// How many texts are kept for ever; a server has a few dozen, and one that sends more is not one of ours.
+/// Number of texts that are kept forever. A server has a few dozen; one that sends more is not an Onward server.
 const KEPT_MAX: usize = 1_000;
 
 pub(crate) fn from_problem(problem: Problem) -> StoreError {
@@ -18,14 +18,14 @@ pub(crate) fn from_problem(problem: Problem) -> StoreError {
         Advice::StopRun => Consequence::StopRun,
         Advice::Retry => Consequence::Retry,
         Advice::IsolateRun => Consequence::IsolateRun,
-        // It is the server that writes nothing more; this process waits for it.
+        // The server has stopped writing; this process waits for it.
         Advice::StopProcess => Consequence::Retry,
     };
     let hint = problem.hint.as_deref().map(keep);
     StoreError::Elsewhere(Box::new(Elsewhere { code: keep(&problem.code), message: problem.message, hint, consequence }))
 }
 
-/// A problem as the HTTP door writes it.
+/// Parses a problem document of the HTTP API.
 pub(crate) fn from_json(text: &str) -> Option<RuntimeError> {
     let problem: serde_json::Value = serde_json::from_str(text).ok()?;
     let (code, message) = (keep(problem["code"].as_str()?), problem["detail"].as_str().unwrap_or_default().to_owned());
@@ -44,35 +44,35 @@ pub(crate) fn from_status(status: &Status) -> RuntimeError {
         Code::InvalidArgument | Code::Unimplemented | Code::OutOfRange => {
             elsewhere("not_understood", why, Consequence::TellCaller)
         }
-        _ => unreachable(format!("the connection to the server broke: {why}")),
+        _ => unreachable(format!("the connection to the server failed: {why}")),
     }
 }
 
-/// No server answers.
+/// Returns the error of an unreachable server.
 pub(crate) fn unreachable(message: String) -> RuntimeError {
-    unreachable_with(message, "see whether it runs and whether the address is right; `onward dev` starts one on this machine")
+    unreachable_with(message, "check that it runs and that the address is right; start one on this machine with `onward dev`")
 }
 
-/// Nobody answers at `url`, and `why` is how the transport says it. Somebody who is there and speaks otherwise than the address says is
-/// told apart from nobody: another certificate or another scheme is the remedy, and not another address.
+/// Returns the error of an unreachable server at `url`, with a hint by the transport's error `why`. A TLS error or a wrong scheme
+/// gets its own hint, because the address is right then.
 pub(crate) fn unreachable_at(url: &str, why: &str) -> RuntimeError {
     let message = format!("no server answers at {}: {why}", url.trim_end_matches('/'));
     let said = |text: &str| why.contains(text);
     if said("CaUsedAsEndEntity") {
-        return unreachable_with(message, "the server's certificate is that of an authority: give it one without `CA:TRUE`");
+        return unreachable_with(message, "use a server certificate without `CA:TRUE`: this one is an authority's");
     }
     if said("invalid peer certificate") {
-        let hint = "the server's certificate is not trusted: name who vouches for it with SSL_CERT_FILE=FILE, in code with \
-                    `.root_certificate(pem)`, and use the name it was made for";
+        let hint = "name the authority that signed the server's certificate with SSL_CERT_FILE=FILE, or in code with \
+                    `.root_certificate(pem)`, and use a host name of the certificate";
         return unreachable_with(message, hint);
     }
     if url.starts_with("https:") && said("corrupt message") {
-        return unreachable_with(message, "what is there speaks no TLS: without a certificate, the address begins with http://");
+        return unreachable_with(message, "use http://, because the server has no TLS");
     }
-    // Somebody let us in and then ended it: how that is told depends on who was quicker.
+    // The peer accepted the connection and then closed it. The transport's error depends on which side was faster.
     let is_ended = ["http2 error", "connection closed", "stream closed", "broken pipe", "reset"].into_iter().any(said);
     if url.starts_with("http:") && is_ended {
-        let hint = "where the server has a certificate, the address begins with https://; otherwise see whether it still runs";
+        let hint = "use https:// if the server has a certificate; otherwise check that it still runs";
         return unreachable_with(message, hint);
     }
     unreachable(message)
@@ -83,12 +83,12 @@ fn unreachable_with(message: String, hint: &'static str) -> RuntimeError {
     StoreError::Elsewhere(Box::new(elsewhere)).into()
 }
 
-/// The server ended what was to last.
+/// Returns the error for a stream that the server has ended.
 pub(crate) fn gone() -> RuntimeError {
     unreachable("the server has closed the connection".to_owned())
 }
 
-/// The same error, for somebody else.
+/// Copies an error for another caller.
 pub(crate) fn again(error: &RuntimeError) -> RuntimeError {
     let (code, message, hint) = (error.code(), error.to_string(), error.hint());
     StoreError::Elsewhere(Box::new(Elsewhere { code, message, hint, consequence: error.consequence() })).into()
@@ -98,7 +98,7 @@ fn elsewhere(code: &'static str, message: String, consequence: Consequence) -> R
     StoreError::Elsewhere(Box::new(Elsewhere { code, message, hint: None, consequence })).into()
 }
 
-/// A text that lives as long as the process. Codes and hints are few.
+/// Returns a text that lives as long as the process. Codes and hints are few.
 fn keep(text: &str) -> &'static str {
     static KEPT: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,14 +122,14 @@ mod tests {
         let hint = |url: &str, why: &str| unreachable_at(url, why).hint().unwrap();
         let refused = "tcp connect error: Connection refused (os error 111)";
         for (url, why, wanted) in [
-            ("http://a", refused, "see whether it runs"),
-            ("https://a", refused, "see whether it runs"),
+            ("http://a", refused, "check that it runs"),
+            ("https://a", refused, "check that it runs"),
             ("https://a", "invalid peer certificate: UnknownIssuer", "SSL_CERT_FILE"),
             ("https://a", "invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))", "`CA:TRUE`"),
             ("https://a", "received corrupt message of type InvalidContentType", "http://"),
             ("http://a", "http2 error: connection error detected: frame with invalid size", "https://"),
             ("http://a", "operation was canceled: connection closed", "https://"),
-            ("https://a", "operation was canceled: connection closed", "see whether it runs"),
+            ("https://a", "operation was canceled: connection closed", "check that it runs"),
             ("http://a", "connection error: stream closed because of a broken pipe", "https://"),
             ("http://a", "connection error: Connection reset by peer (os error 104)", "https://"),
         ] {

@@ -1,13 +1,13 @@
-//! Whose certificates are believed.
+//! Trusted certificate authorities.
 //!
-//! Must never fall back to a connection without TLS, and never to one whose other side was not checked.
+//! Must never fall back to a connection without TLS, or to a peer whose certificate was not verified.
 
 use tonic::transport::Endpoint;
 
-/// The authorities that vouch for a server: those of the system, or the ones that were named.
+/// The authorities that a server's certificate is verified with: those of the system, or configured ones.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Trust {
-    /// PEM; may hold several.
+    /// PEM, with one or more certificates.
     #[cfg(feature = "tls")]
     pub root: Option<Vec<u8>>,
 }
@@ -17,7 +17,7 @@ impl Trust {
     pub fn apply(&self, endpoint: Endpoint) -> Result<Endpoint, String> {
         use tonic::transport::{Certificate, ClientTlsConfig};
         let config = match &self.root {
-            // An empty list would be taken, and everybody refused later with another reason.
+            // An empty list would be accepted here, and every server rejected later for another reason.
             Some(pem) if !String::from_utf8_lossy(pem).contains("-----BEGIN CERTIFICATE-----") => {
                 return Err("the root certificate is not PEM".to_owned());
             }

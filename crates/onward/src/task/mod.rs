@@ -1,4 +1,4 @@
-//! What a task function gets, and how an attempt is run.
+//! The context of a task function.
 
 mod outbox;
 
@@ -16,7 +16,7 @@ use crate::agent::library::Library;
 use crate::host::cell::Deps;
 pub(crate) use outbox::Outbox;
 
-/// One attempt of a task, as its function sees it. Cheap to clone.
+/// The context of one attempt of a task. Cheap to clone.
 #[derive(Clone)]
 pub struct TaskCtx {
     inner: Arc<Inner>,
@@ -56,65 +56,67 @@ impl TaskCtx {
         TaskCtx { inner: Arc::new(inner) }
     }
 
-    /// The call of the run that scheduled it.
-    #[cfg_attr(not(feature = "agents"), allow(dead_code, reason = "only model calls look at it"))]
+    /// Returns the id of the task: the call of the run that scheduled it.
+    #[cfg_attr(not(feature = "agents"), allow(dead_code, reason = "only model calls use it"))]
     pub(crate) fn task(&self) -> &TaskId {
         &self.inner.task
     }
 
-    /// The conversations of agents.
-    #[cfg_attr(not(feature = "agents"), allow(dead_code, reason = "only model calls look at it"))]
+    /// Returns the cache of agents' conversations.
+    #[cfg_attr(not(feature = "agents"), allow(dead_code, reason = "only model calls use it"))]
     pub(crate) fn library(&self) -> &Library {
         &self.inner.library
     }
 
-    /// What the attempt before this one failed with.
-    #[cfg_attr(not(feature = "agents"), allow(dead_code, reason = "only model calls look at it"))]
+    /// Returns the failure of the previous attempt.
+    #[cfg_attr(not(feature = "agents"), allow(dead_code, reason = "only model calls use it"))]
     pub(crate) fn last_failure(&self) -> Option<&Failure> {
         self.inner.last_failure.as_ref()
     }
 
-    /// A dependency that need not be there.
-    #[cfg_attr(not(feature = "agents"), allow(dead_code, reason = "only model calls look for one"))]
+    /// Returns a dependency, if there is one of this type.
+    #[cfg_attr(not(feature = "agents"), allow(dead_code, reason = "only model calls use it"))]
     pub(crate) fn find_dep<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         self.inner.deps.get(&TypeId::of::<T>()).cloned().and_then(|dep| dep.downcast::<T>().ok())
     }
 
-    /// 1, 2, …
+    /// Returns the number of this attempt: 1, 2, …
     pub fn attempt(&self) -> u32 {
         self.inner.attempt
     }
 
-    /// The same for every attempt of this task; hand it to whoever must not act twice.
+    /// Returns the idempotency key: the same for every attempt of this task. Pass it to the called system, which discards repeats
+    /// by it.
     pub fn idempotency_key(&self) -> &str {
         &self.inner.idempotency_key
     }
 
-    /// The attempt's place in the trace of its run, for whoever is called from here: `to_string()` is the header `traceparent`. `None`
-    /// in processes that trace nothing.
+    /// Returns the attempt's position in the trace of its run, to pass to services that it calls; `to_string()` is the header
+    /// `traceparent`. `None` in processes without tracing.
     pub fn trace(&self) -> Option<TraceContext> {
         self.inner.trace
     }
 
-    /// A dependency that was given to the builder with `.dep(..)`.
+    /// Returns a dependency that was given to the builder with `.dep(..)`.
     ///
     /// # Panics
-    /// If there is none of this type; the attempt fails with that message.
+    /// Panics if there is none of this type; the attempt fails with that message.
     pub fn dep<T: Any + Send + Sync>(&self) -> Arc<T> {
         self.find_dep()
             .unwrap_or_else(|| panic!("no dependency of type `{}`: give it to the builder with `.dep(..)`", type_name::<T>()))
     }
 
-    /// Says that the attempt is alive, and how far it is.
+    /// Sends a heartbeat with the attempt's progress.
     pub fn heartbeat(&self, progress: &impl Serialize) {
         *self.inner.progress.lock().unwrap_or_else(PoisonError::into_inner) = Payload::json(progress).ok();
         self.inner.beat.notify_one();
     }
 
-    /// Says what this attempt has cost so far. What was said before of the same model is replaced.
+    /// Reports the cost of this attempt so far. It replaces an earlier report for the same model.
     ///
-    /// It is recorded in one write with the outcome of the attempt, whatever that is: also if the attempt fails and is made again, is given
-    /// back because the worker stops, or nobody wants its result any more. Say it as soon as it is known, and again when it is more.
+    /// The cost is recorded in one write with the outcome of the attempt, whatever that is: also if the attempt fails and is
+    /// retried, is given back because the worker stops, or its result is no longer needed. Report costs as soon as they are
+    /// known, and again when they grow.
     pub fn spend(&self, spend: Spend) {
         let mut lines = self.inner.spend.lock().unwrap_or_else(PoisonError::into_inner);
         match lines.iter_mut().find(|line| line.model == spend.model) {
@@ -127,11 +129,11 @@ impl TaskCtx {
         self.inner.spend.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Says something to whoever reads the stream of the task's run: a part of an answer as it arrives, for example. Not recorded, and
-    /// never waits: what there is no room for is not said. What another attempt says takes back what this one has said.
+    /// Sends a frame to the readers of the stream of the task's run, for example a part of an answer. It is not recorded, and the
+    /// call never waits: frames are dropped if the buffer is full. Frames of a later attempt replace those of this one.
     ///
-    /// A frame is an object with a `type`. Pieces of text that follow each other (`text`, `reasoning`, `refusal`,
-    /// `tool_call_arguments`) may arrive as one. The names `task`, `attempt`, `generation`, `seq` and `at` are taken.
+    /// A frame is an object with a `type`. Consecutive pieces of text (`text`, `reasoning`, `refusal`, `tool_call_arguments`) may
+    /// be merged. The names `task`, `attempt`, `generation`, `seq` and `at` are reserved.
     pub fn stream(&self, frame: &(impl Serialize + ?Sized)) {
         match serde_json::to_value(frame) {
             Ok(frame) => self.inner.outbox.put(frame),
@@ -139,7 +141,7 @@ impl TaskCtx {
         }
     }
 
-    /// Whether nobody wants the result any more: the task was canceled, timed out or given to another worker.
+    /// Returns whether the result is no longer needed: the task was canceled, timed out or given to another worker.
     pub fn is_canceled(&self) -> bool {
         self.inner.canceled.load(Ordering::Relaxed)
     }

@@ -1,9 +1,9 @@
-//! What an attempt has said and nobody has sent yet.
+//! The buffer of stream frames that an attempt has emitted and the worker has not sent.
 //!
-//! Owns how much may wait, and which pieces become one while they do. Must never wait itself.
+//! Owns its limits and the merging of frames. Must never wait.
 //!
-//! Invariant OB1: put together, what is taken out says what was put in, in its order, but for what there was no room for; and that shows as
-//! a gap in the numbers.
+//! Invariant OB1: the frames taken out, put together, are the frames put in, in their order, except for those that were dropped,
+//! which show as a gap in the sequence numbers.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,11 +13,11 @@ use onward_core::stream::SpokenFrame;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-/// How much may wait.
+/// Limits of the buffer.
 const FRAMES_MAX: usize = 256;
 const BYTES_MAX: usize = 256 * 1024;
 
-/// The longest frame that is said at all, and up to where pieces are put together.
+/// Limits of one frame: the longest that is accepted, and the longest that merging makes.
 const FRAME_BYTES_MAX: usize = 64 * 1024;
 const JOINED_BYTES_MAX: usize = 8 * 1024;
 
@@ -42,7 +42,7 @@ struct Frame {
 
 enum Is {
     Value(Value),
-    /// Was on its way, and came back.
+    /// A frame that could not be sent and was returned.
     Sealed(Payload),
 }
 
@@ -79,7 +79,7 @@ impl Outbox {
         waiting.frames.drain(..).filter_map(spoken).collect()
     }
 
-    /// There was no room for these.
+    /// Returns frames to the buffer that could not be sent.
     pub fn put_back(&self, frames: Vec<SpokenFrame>) {
         let mut waiting = self.lock();
         for SpokenFrame { seq, frame } in frames.into_iter().rev() {
@@ -105,10 +105,10 @@ impl Waiting {
         }
     }
 
-    /// Puts a piece of text to the one before it, where the two are of one sort.
+    /// Appends a piece of text to the last frame, if both are of the same kind.
     fn join(&mut self, frame: &Value) -> bool {
         let Some(Frame { seq, bytes, is: Is::Value(last) }) = self.frames.back_mut() else { return false };
-        // Behind something that was dropped nothing is put together: the gap has to show.
+        // No merging after a dropped frame: the gap must show.
         if *seq + 1 != self.next_seq || !are_of_one_sort(last, frame) {
             return false;
         }

@@ -1,6 +1,6 @@
-//! An async runtime for the steps that a test lets run for real.
+//! An async runtime for steps that are not scripted.
 //!
-//! It lives on a thread of its own, so that a script works in a plain test and in an async one alike.
+//! It has its own thread, so that a script works in a plain test and in an async one.
 
 use std::sync::{Arc, mpsc};
 use std::task::{Wake, Waker};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-/// How long to wait at most before looking again: a step that forgot to wake anybody is looked at all the same.
+/// Longest wait between two polls, for steps that do not wake their waker.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 pub(super) struct Background {
@@ -28,7 +28,7 @@ impl Background {
             drop(sender.send(runtime.handle().clone()));
             drop(runtime.block_on(stopped));
         });
-        let handle = receiver.recv().expect("the thread tells its runtime");
+        let handle = receiver.recv().expect("the thread sends the handle of its runtime");
         Background { handle, stop: Some(stop), thread: Some(thread) }
     }
 
@@ -52,7 +52,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Wakes the calling thread out of [`wait`].
+/// Returns a waker that ends [`wait`] on the calling thread.
 pub(super) fn waker() -> Waker {
     Waker::from(Arc::new(Unpark(std::thread::current())))
 }

@@ -1,19 +1,19 @@
-//! Who decides about crashes and about what happens next.
+//! Choices of a schedule: when to crash, and what happens next.
 
-/// What happens at a choice.
+/// The result of a choice about a crash.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Choice {
     Go,
     Crash,
 }
 
-/// Decides about crashes and about who is next.
+/// A source of choices.
 pub(super) trait Chooser {
     fn before_commit(&mut self) -> Choice;
     fn after_commit(&mut self) -> Choice;
-    /// Which of `count` things that could happen now happens.
+    /// Picks one of `count` possible events.
     fn pick(&mut self, count: usize) -> usize;
-    /// Whether something else that is due happens before the code sees what has happened, or before its commit is taken.
+    /// Returns whether another due event happens before the code sees the last one, or before its commit is admitted.
     fn hurries(&mut self) -> bool {
         false
     }
@@ -53,7 +53,7 @@ impl Chooser for CrashAt {
     }
 }
 
-/// A small random generator: the same on every machine, so that a seed reproduces.
+/// A small random generator: the same on every machine, so that a seed reproduces a schedule.
 pub(super) struct Random(pub u64);
 
 impl Random {

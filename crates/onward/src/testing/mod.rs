@@ -1,4 +1,4 @@
-//! A test kit: your workflow in memory, in virtual time, under every crash and many schedules.
+//! A test kit: workflows in memory, in virtual time, with crashes at every commit and random schedules.
 //!
 //! ```
 //! use onward::prelude::*;

@@ -1,4 +1,4 @@
-//! How a scripted run ended, and what its log says about it.
+//! The outcome of a scripted run, with its log.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use serde::de::DeserializeOwned;
 use super::script::update_id;
 use crate::Result;
 
-/// How a scripted run ended.
+/// The outcome of a scripted run.
 pub struct Outcome {
     pub(super) result: Option<Result<Payload>>,
-    /// One for each generation.
+    /// One log per generation.
     pub(super) logs: Vec<Log>,
     pub(super) elapsed: Duration,
     pub(super) steps_run: Vec<String>,
@@ -20,10 +20,10 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// What the workflow returned.
+    /// Returns the workflow's result.
     ///
     /// # Panics
-    /// If it failed, is still waiting, or returned something else than a `T`.
+    /// Panics if the run failed, is still waiting, or returned something else than a `T`.
     #[track_caller]
     pub fn output<T: DeserializeOwned>(&self) -> T {
         match &self.result {
@@ -33,10 +33,10 @@ impl Outcome {
         }
     }
 
-    /// The failure it ended with.
+    /// Returns the failure of the run.
     ///
     /// # Panics
-    /// If it did not fail.
+    /// Panics if it did not fail.
     #[track_caller]
     pub fn failure(&self) -> &Failure {
         match &self.result {
@@ -50,15 +50,15 @@ impl Outcome {
         self.result.is_none()
     }
 
-    /// Whether it ended as canceled.
+    /// Returns whether the run was canceled.
     pub fn is_canceled(&self) -> bool {
         self.events().any(|event| matches!(event, Event::RunCanceled(_)))
     }
 
-    /// The answer to the `nth` update of the script, counted from zero.
+    /// Returns the result of the `nth` update of the script, counted from zero.
     ///
     /// # Panics
-    /// If it was not answered, or with something else than a `T`.
+    /// Panics if it has no result, or one that is not a `T`.
     #[track_caller]
     pub fn update<T: DeserializeOwned>(&self, nth: usize) -> Result<T> {
         let answer = self.events().find_map(|event| match event {
@@ -69,10 +69,10 @@ impl Outcome {
         Ok(payload.read().expect("the answer is of the expected type"))
     }
 
-    /// What the run continued as new with, each time.
+    /// Returns the inputs with which the run continued as new, in order.
     ///
     /// # Panics
-    /// If one of them is not a `T`.
+    /// Panics if one of them is not a `T`.
     #[track_caller]
     pub fn continued_with<T: DeserializeOwned>(&self) -> Vec<T> {
         let inputs = self.events().filter_map(|event| match event {
@@ -82,12 +82,12 @@ impl Outcome {
         inputs.collect::<std::result::Result<_, _>>().expect("the input of the next generation is of the expected type")
     }
 
-    /// The log of the last generation.
+    /// Returns the log of the last generation.
     pub fn log(&self) -> &Log {
         self.logs.last().expect("a run has a log")
     }
 
-    /// The logs of all generations, oldest first: one more than the run has continued as new.
+    /// Returns the logs of all generations, oldest first: one more than the run has continued as new.
     pub fn logs(&self) -> &[Log] {
         &self.logs
     }
@@ -96,18 +96,18 @@ impl Outcome {
         self.logs.iter().flat_map(Log::events).map(|(_, event)| event)
     }
 
-    /// How long it took in virtual time.
+    /// Returns the virtual time that the run took.
     pub fn elapsed(&self) -> Duration {
         self.elapsed
     }
 
-    /// The steps whose closures ran, in order, each as often as it ran; what the script answered is not among them.
+    /// Returns the steps whose closures ran, in order and as often as they ran. Scripted steps are not among them.
     pub fn steps_run(&self) -> &[String] {
         &self.steps_run
     }
 
-    /// The steps that the script answered instead, in order, each as often as it was asked: once more for an attempt that a crash cut
-    /// off.
+    /// Returns the scripted steps, in order and as often as they were requested: once more for an attempt that a crash
+    /// interrupted.
     pub fn steps_scripted(&self) -> &[String] {
         &self.steps_scripted
     }

@@ -1,4 +1,4 @@
-//! One run of a script: what could happen, what does, and what follows from it in virtual time.
+//! One run of a script: possible events, their order, and their effects in virtual time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -15,19 +15,19 @@ use super::chooser::{Choice, Chooser};
 use super::script::{Decided, Script};
 use super::world::World;
 
-/// How many events one run may have before a script takes it for endless.
+/// Number of events after which a run counts as endless.
 const EVENTS_MAX: u64 = 1_000_000;
 
-/// How long the worker of a script may be silent. It never is: an attempt takes no time.
+/// The lease of the script's worker, which never expires, because attempts take no time.
 const LEASE: Duration = Duration::from_secs(30);
 
-/// Something that could happen now.
+/// An event that could happen now.
 enum Happening {
     Timeline,
     Timer(Place),
-    /// A worker tries the task.
+    /// A worker executes an attempt of the task.
     TaskAttempt(Place),
-    /// A timeout of the task is over.
+    /// A timeout of the task expires.
     TaskDue(Place),
     Child(usize),
     Wait(Place),
@@ -39,9 +39,9 @@ pub(super) struct Play<'a> {
     world: World,
     timeline: VecDeque<(Duration, Event)>,
     started: Timestamp,
-    /// How many approvals of a name were decided.
+    /// Number of decided approvals by name.
     decided: BTreeMap<Name, usize>,
-    /// Who works on the script's tasks.
+    /// The worker of the script's tasks.
     worker: WorkerId,
 }
 
@@ -54,7 +54,7 @@ impl<'a> Play<'a> {
         Play { script, world, timeline, started, decided: BTreeMap::new(), worker }
     }
 
-    /// Plays to the end, or until nothing can happen any more.
+    /// Plays until the run ends or nothing more can happen.
     #[track_caller]
     pub fn play_out(mut self, chooser: &mut dyn Chooser) -> World {
         while self.timeline.front().is_some_and(|(after, _)| after.is_zero()) {
@@ -76,7 +76,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// More of what is due happens, before the code is told of any of it.
+    /// Lets more due events happen before the code sees any of them.
     fn hurry(&mut self, chooser: &mut dyn Chooser) {
         loop {
             let mut due = self.happenings();
@@ -89,7 +89,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Lets the code go on until it rests.
+    /// Runs the code until it waits.
     #[track_caller]
     fn work(&mut self, chooser: &mut dyn Chooser) {
         while self.world.generation() < self.script.generations_max {
@@ -97,7 +97,7 @@ impl<'a> Play<'a> {
             let events = past + self.world.log().next_index().0;
             assert!(
                 events < EVENTS_MAX,
-                "the run has {EVENTS_MAX} events and does not end; `.generations(n)` stops one that never does"
+                "the run has {EVENTS_MAX} events and does not end; limit an endless one with `.generations(n)`"
             );
             let draft = match self.world.activate() {
                 Ok(draft) => draft,
@@ -122,17 +122,17 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// What could happen now: everything that is due, or else the earliest of what time brings.
+    /// Returns the events that could happen now: all that are due, or else the earliest future one.
     fn happenings(&self) -> Vec<(Timestamp, Happening)> {
         let mut ahead = self.ahead();
-        // Stable: of what is due at the same time, what is not work goes first, for work takes time.
+        // A stable sort: of events due at the same time, task attempts come last, because work takes time.
         ahead.sort_by_key(|(at, _)| *at);
         let due = ahead.iter().take_while(|(at, _)| *at <= self.world.now()).count();
         ahead.truncate(due.max(1));
         ahead
     }
 
-    /// Everything that will happen if nothing else does, with its time.
+    /// Returns all events that will happen if nothing else does, with their times.
     fn ahead(&self) -> Vec<(Timestamp, Happening)> {
         let (script, world) = (self.script, &self.world);
         let mut ahead: Vec<(Timestamp, Happening)> = Vec::new();
@@ -154,7 +154,7 @@ impl<'a> Play<'a> {
         ahead
     }
 
-    /// When the script answers an approval or promise, if it does.
+    /// Returns when the script answers an approval or promise, if it does.
     fn answered_at(&self, wait: &Wait) -> Option<Timestamp> {
         match wait.kind {
             WaitKind::Approval => Some(wait.requested_at.after(self.decision(&wait.name)?.after)),
@@ -162,7 +162,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// What is said to the next approval of this name.
+    /// Returns the decision of the next approval of this name.
     fn decision(&self, approval: &Name) -> Option<&Decided> {
         let decisions = self.script.approvals.get(approval)?;
         decisions.get(self.decided.get(approval).copied().unwrap_or_default()).or(decisions.last())
@@ -181,19 +181,19 @@ impl<'a> Play<'a> {
 
     fn next_of_timeline(&mut self) {
         let Some((_, event)) = self.timeline.pop_front() else { return };
-        // A script may outlive the run it is about.
+        // An event of the script may come after the end of the run.
         drop(self.world.append(match event {
             Event::SignalReceived(signal) => Input::signal(signal),
             event => Input::new(event),
         }));
     }
 
-    /// Lets time pass to `at`, if it has not.
+    /// Advances the time to `at`, unless it has passed.
     fn wait_until(&mut self, at: Timestamp) {
         self.world.advance_time(at.since(self.world.now()));
     }
 
-    /// A worker takes the task and tries it once.
+    /// Claims the task and executes one attempt.
     fn try_task(&mut self, place: &Place) {
         let now = self.world.now();
         let Some(task) = self.world.tasks.get_mut(place) else { return };
@@ -254,7 +254,7 @@ impl<'a> Play<'a> {
 }
 
 fn explain(fault: Fault) -> String {
-    fault.into_pause().map_or("the run is somebody else's".to_owned(), |pause| {
+    fault.into_pause().map_or("another worker holds the run".to_owned(), |pause| {
         let hint = pause.divergence.map(|report| format!("\nhint: {}", report.hint)).unwrap_or_default();
         format!("{}{hint}", pause.message)
     })

@@ -1,4 +1,4 @@
-//! Old logs against new code.
+//! Replay of old logs with new code.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::host::code::{Handler, Shared};
 use crate::host::replay::{Earlier, Logs, replay_log};
 use crate::registry::{Registry, erase_agent, erase_workflow};
 
-/// A log that was recorded, to be held against today's code. Nothing is run.
+/// A recorded log to be replayed with today's code. No step runs.
 ///
-/// The ids of children, promises and approvals derive from the run's own, and code may ask for it: so a log is replayed as the run it
-/// was recorded from. Its seed and its generation are in the log.
+/// The ids of children, promises and approvals derive from the run's id, and code may read it, so a log is replayed under the id
+/// that it was recorded with. Its seed and its generation are in the log.
 #[must_use = "a log is replayed by `against`"]
 pub struct Replay<'a> {
     key: RunKey,
@@ -28,48 +28,49 @@ pub struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    /// The log of the run with this id. A log that a [`super::Script`] recorded is that of run `test`, unless the script names another.
+    /// Creates a replay of the log of the run with this id. A log recorded by a [`super::Script`] has run id `test`, unless the
+    /// script sets another.
     ///
     /// # Panics
-    /// If no run can have that id.
+    /// Panics if the id is invalid.
     #[track_caller]
     pub fn new(run: &str, log: &'a Log) -> Replay<'a> {
-        let id = RunId::new(run).unwrap_or_else(|error| panic!("`{run}` is no run id: {error}"));
+        let id = RunId::new(run).unwrap_or_else(|error| panic!("invalid run id `{run}`: {error}"));
         Replay { key: RunKey::new(Namespace::default(), id), log, prelude: None, earlier: &[], registry: Registry::default() }
     }
 
-    /// The namespace of the run; `default` otherwise.
+    /// Sets the namespace of the run; default `default`.
     ///
     /// # Panics
-    /// If there can be no such namespace.
+    /// Panics if the namespace is invalid.
     #[track_caller]
     pub fn namespace(mut self, namespace: &str) -> Self {
-        self.key.namespace = Namespace::new(namespace).unwrap_or_else(|error| panic!("`{namespace}` is no namespace: {error}"));
+        self.key.namespace = Namespace::new(namespace).unwrap_or_else(|error| panic!("invalid namespace `{namespace}`: {error}"));
         self
     }
 
-    /// The log of what an agent did before its turns, where `log` is that of a turn.
+    /// Sets the log of an agent's prelude, if `log` is that of a turn.
     pub fn prelude(mut self, prelude: &'a Log) -> Self {
         self.prelude = Some(prelude);
         self
     }
 
-    /// The logs of the generations before, oldest first: for an agent whose code reads its conversation.
+    /// Sets the logs of earlier generations, oldest first, for an agent whose code reads its conversation.
     pub fn earlier(mut self, logs: &'a [Log]) -> Self {
         self.earlier = logs;
         self
     }
 
-    /// A dependency, as for the real builder: steps do not run, but the code asks for it all the same.
+    /// Adds a dependency, as on the real builder. Steps do not run, but the code may still request it.
     pub fn dep<T: std::any::Any + Send + Sync>(mut self, dep: T) -> Self {
         self.registry.dep(dep);
         self
     }
 
-    /// Holds the log against `workflow`.
+    /// Replays the log with `workflow`.
     ///
     /// # Errors
-    /// With the report of the first thing on which log and code disagree.
+    /// Fails with the report of the first divergence.
     pub fn against<I, O, F, Fut>(self, workflow: F) -> Result<(), Box<RunPaused>>
     where
         I: DeserializeOwned + Send + 'static,
@@ -80,11 +81,11 @@ impl<'a> Replay<'a> {
         self.hold(&erase_workflow(workflow))
     }
 
-    /// Holds the log of an open or closed segment against `agent`; that of a turn needs its [`Replay::prelude`], and code that reads its
-    /// conversation what was said [before](Replay::earlier).
+    /// Replays the log of an open or closed segment with `agent`. The log of a turn needs its [`Replay::prelude`], and code that
+    /// reads its conversation needs the [earlier](Replay::earlier) logs.
     ///
     /// # Errors
-    /// With the report of the first thing on which log and code disagree: where a worker would leave the log, this stops.
+    /// Fails with the report of the first divergence, where a worker would abandon the rest of the segment.
     pub fn against_agent<I, O, F, Fut>(self, agent: F) -> Result<(), Box<RunPaused>>
     where
         I: DeserializeOwned + Send + 'static,
@@ -105,7 +106,7 @@ impl<'a> Replay<'a> {
         let logs = Logs { prelude, records: self.log.records(), earlier: &|wish| earlier.read(wish) };
         match replay_log(&self.key, handler, logs, &shared, false) {
             Ok(_) => Ok(()),
-            Err(fault) => Err(Box::new(fault.into_pause().expect("nobody else has a log that is only replayed"))),
+            Err(fault) => Err(Box::new(fault.into_pause().expect("a replay has no lease to lose"))),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A workflow with everything around it scripted: what steps and tasks return, which signals come when, who approves.
+//! A workflow with a scripted environment: results of steps and tasks, timed signals, decisions of approvals.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -22,13 +22,13 @@ use crate::ctx::Ctx;
 use crate::host::code::{Handler, Shared};
 use crate::registry::{Registry, erase_workflow};
 
-/// What a task or child of a kind comes to, from its input and the number of the attempt.
+/// The result of a task or child of a kind, from its input and the number of the attempt.
 pub(super) type Responder = Arc<dyn Fn(&Payload, u32) -> Result<Payload> + Send + Sync>;
 
-/// The seed of `ctx.random()`: the same in every play, so that plays differ in nothing but their schedule.
+/// The seed of `ctx.random()`: the same in every play, so that plays differ only in their schedule.
 const RUN_SEED: u64 = 7;
 
-/// A workflow and the world around it. Runs as often as you like, each time from the start.
+/// A workflow and its scripted environment. Every run starts from the beginning.
 #[derive(Clone)]
 pub struct Script {
     key: RunKey,
@@ -44,11 +44,11 @@ pub struct Script {
     updates: usize,
     pub(super) generations_max: u32,
     shadow: bool,
-    /// Where steps that are not scripted run; made when it is first needed, shared by all runs.
+    /// The runtime of steps that are not scripted; created on first use, shared by all runs.
     background: Arc<OnceLock<Background>>,
 }
 
-/// What somebody says to an approval, and how long after it was asked for.
+/// The decision of an approval, and its delay after the request.
 #[derive(Clone)]
 pub(super) struct Decided {
     pub after: Duration,
@@ -94,20 +94,20 @@ impl Script {
         }
     }
 
-    /// The id of the run; `test` otherwise. The ids of its children, approvals and promises derive from it.
+    /// Sets the id of the run; default `test`. The ids of its children, approvals and promises derive from it.
     pub fn id(mut self, run: &str) -> Script {
         self.key.id = RunId::new(run).expect("a test's run id is a name");
         self
     }
 
-    /// A dependency, as for the real builder.
+    /// Adds a dependency, as on the real builder.
     pub fn dep<T: std::any::Any + Send + Sync>(mut self, dep: T) -> Script {
         self.registry.dep(dep);
         self
     }
 
-    /// What the step returns instead of running; several calls script several attempts of steps of this name, and the last one stands.
-    /// An attempt that a crash cut off gets its answer again.
+    /// Sets the result of a step, which then does not run. Several calls set the results of several attempts of steps with this
+    /// name; the last one repeats. An attempt that a crash interrupted gets the same result again.
     pub fn step(mut self, step: &str, value: &(impl Serialize + ?Sized)) -> Script {
         self.steps.entry(name(step)).or_default().push(Ok(json(value)));
         self
@@ -118,7 +118,7 @@ impl Script {
         self
     }
 
-    /// What tasks of a kind return, from their input. Tasks of kinds that are not scripted wait for a worker that never comes.
+    /// Sets the results of tasks of a kind, from their input. Tasks of other kinds wait for a worker that never comes.
     pub fn task<I, O>(self, kind: &str, answer: impl Fn(I) -> Result<O> + Send + Sync + 'static) -> Script
     where
         I: DeserializeOwned,
@@ -127,8 +127,8 @@ impl Script {
         self.task_with(kind, move |input, _| answer(input))
     }
 
-    /// Like [`Script::task`], with the number of the attempt: 1, 2, … A script runs many times, so what differs between attempts must
-    /// follow from the number and not from a counter of the test's own.
+    /// Sets the results of tasks like [`Script::task`], with the number of the attempt: 1, 2, … A script runs many times, so
+    /// differences between attempts must follow from that number and not from a counter in the test.
     pub fn task_with<I, O>(mut self, kind: &str, answer: impl Fn(I, u32) -> Result<O> + Send + Sync + 'static) -> Script
     where
         I: DeserializeOwned,
@@ -138,7 +138,7 @@ impl Script {
         self
     }
 
-    /// What children of a kind return, from their input.
+    /// Sets the results of children of a kind, from their input.
     pub fn child<I, O>(mut self, kind: &str, answer: impl Fn(I) -> Result<O> + Send + Sync + 'static) -> Script
     where
         I: DeserializeOwned,
@@ -148,13 +148,13 @@ impl Script {
         self
     }
 
-    /// Approvals of this name are approved as soon as they are asked for; several calls decide several approvals of the name, and the
-    /// last one stands.
+    /// Approves approvals of this name as soon as they are requested. Several calls decide several approvals of the name; the
+    /// last one repeats.
     pub fn approve(self, approval: &str) -> Script {
         self.approve_after(Duration::ZERO, approval)
     }
 
-    /// Somebody approves this long after being asked, unless the question is over by then.
+    /// Approves this long after the request, unless the approval is closed by then.
     pub fn approve_after(self, after: Duration, approval: &str) -> Script {
         self.decide(approval, Decided { after, approved: true, feedback: None })
     }
@@ -172,20 +172,20 @@ impl Script {
         self
     }
 
-    /// Promises of this name are resolved as soon as they are made.
+    /// Resolves promises of this name as soon as they are created.
     pub fn resolve(mut self, promise: &str, value: &(impl Serialize + ?Sized)) -> Script {
         self.promises.insert(name(promise), Ok(json(value)));
         self
     }
 
-    /// A signal that comes this long after the start; at zero it is there before the code runs.
+    /// Sends a signal this long after the start; with zero it arrives before the code runs.
     pub fn signal(mut self, after: Duration, signal: &str, payload: &(impl Serialize + ?Sized)) -> Script {
         let event = SignalReceived { name: name(signal), payload: json(payload), signal_id: None, sender: None };
         self.timeline.push((after, event.into()));
         self
     }
 
-    /// An update that comes this long after the start; [`Outcome::update`] has its answer.
+    /// Sends an update this long after the start; [`Outcome::update`] returns its result.
     pub fn update(mut self, after: Duration, update: &str, input: &(impl Serialize + ?Sized)) -> Script {
         let event = UpdateReceived { update_id: update_id(self.updates), name: name(update), payload: json(input) };
         self.updates += 1;
@@ -193,38 +193,38 @@ impl Script {
         self
     }
 
-    /// Stops a run that continues as new for ever: after this many generations it is left open.
+    /// Stops a run that continues as new forever: after this many generations it is left open.
     pub fn generations(mut self, max: u32) -> Script {
         self.generations_max = max;
         self
     }
 
-    /// A request to cancel that comes this long after the start.
+    /// Requests cancellation this long after the start.
     pub fn cancel(mut self, after: Duration, reason: &str) -> Script {
         self.timeline.push((after, CancelRequested { reason: reason.to_owned() }.into()));
         self
     }
 
-    /// Does not replay the log after every commit: for very long runs.
+    /// Disables the replay of the log after every commit, for very long runs.
     pub fn without_shadow_replay(mut self) -> Script {
         self.shadow = false;
         self
     }
 
-    /// Runs to the end, or until nothing can happen any more.
+    /// Runs until the run ends or nothing more can happen.
     ///
     /// # Panics
-    /// If the code cannot be replayed, panics, or awaits something foreign.
+    /// Panics if the code diverges on replay, panics, or awaits a foreign future.
     #[track_caller]
     pub fn run(&self) -> Outcome {
         self.play(&mut Always(Choice::Go))
     }
 
-    /// Runs once per commit and crash point: the process dies before, or right after, the n-th commit and starts again.
-    /// Every run must end like the one without a crash, and record the same steps once.
+    /// Runs once per commit and crash point: the process dies before, or right after, the n-th commit and starts again. Every run
+    /// must end like the one without a crash, and record the same steps once.
     ///
     /// # Panics
-    /// If one does not; the message names the crash.
+    /// Panics if one does not; the message names the crash.
     #[track_caller]
     pub fn crash_everywhere(&self) {
         let calm = self.run();
@@ -238,14 +238,14 @@ impl Script {
         }
     }
 
-    /// Runs twice from the start: the code must ask for the same things in the same order.
+    /// Runs twice from the start: the code must make the same calls in the same order.
     ///
     /// # Panics
-    /// If it does not; the message shows the first difference.
+    /// Panics if it does not; the message shows the first difference.
     #[track_caller]
     pub fn assert_deterministic(&self) {
         let (first, second) = (self.run(), self.run());
-        // In canonical form, because the order of a hash map is no difference.
+        // In canonical form, because the order of a hash map does not count as a difference.
         let calls = |outcome: &Outcome| -> Vec<Event> {
             outcome.events().filter(|event| !event.is_input()).map(matching::canonical).collect()
         };
@@ -262,15 +262,15 @@ impl Script {
                 text(b)
             );
         }
-        assert_eq!(first.len(), second.len(), "two runs asked for different numbers of things");
+        assert_eq!(first.len(), second.len(), "two runs made different numbers of calls");
     }
 
-    /// Runs under `count` random schedules: what is due at the same time happens in random order, and the process dies at random moments.
-    /// Every run must end like the one of [`Script::run`], or wait like it. [`Script::schedules_with`] is for workflows whose result may
-    /// depend on the order.
+    /// Runs `count` random schedules: events due at the same time happen in random order, and the process dies at random moments.
+    /// Every run must end or wait like that of [`Script::run`]. If the result may depend on the order, use
+    /// [`Script::schedules_with`].
     ///
     /// # Panics
-    /// If one does not; the message has the seed, for [`Script::schedule`].
+    /// Panics if one does not; the message has the seed, for [`Script::schedule`].
     #[track_caller]
     pub fn schedules(&self, count: u64) {
         let calm = self.run();
@@ -283,10 +283,10 @@ impl Script {
         });
     }
 
-    /// Runs under `count` random schedules, as [`Script::schedules`] does, and calls `check` with the outcome of each.
+    /// Runs `count` random schedules like [`Script::schedules`], and calls `check` with the outcome of each.
     ///
     /// # Panics
-    /// If a run or `check` does; the message has the seed, for [`Script::schedule`].
+    /// Panics if a run or `check` does; the message has the seed, for [`Script::schedule`].
     #[track_caller]
     pub fn schedules_with(&self, count: u64, check: impl Fn(&Outcome)) {
         for seed in 0..count {
@@ -297,7 +297,7 @@ impl Script {
         }
     }
 
-    /// Runs under one random schedule.
+    /// Runs one random schedule.
     #[track_caller]
     pub fn schedule(&self, seed: u64) -> Outcome {
         self.play(&mut Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1))
@@ -337,8 +337,8 @@ where
     })
 }
 
-/// Returns whether two runs asked for the same thing. Of a step its name and input are compared and not what it returned, and a
-/// suspension may come for another reason: how long a step takes is no call of the code.
+/// Returns whether two runs made the same call. Steps are compared by name and input, not by result. Suspensions may have
+/// different reasons, because the duration of a step is not a call of the code.
 fn is_same_call(a: &Event, b: &Event) -> bool {
     match (a, b) {
         (Event::RunSuspended(_), Event::RunSuspended(_)) => true,

@@ -1,7 +1,7 @@
-//! What a script answers steps with, in place of their closures.
+//! Scripted results of steps.
 //!
-//! An answer belongs to the attempt that asked for it first: after a crash the same attempt gets the same answer again, as a service
-//! that knows the idempotency key would give it.
+//! A result belongs to the attempt that requested it first: after a crash the same attempt gets the same result, as from a
+//! service that knows the idempotency key.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,21 +11,21 @@ use onward_core::{Name, Payload, Place};
 use crate::Result;
 use crate::host::cell::{StepAttempt, StepScript};
 
-/// Answers and lists the steps of one run.
+/// Provides and records the steps of one run.
 pub(super) struct Steps {
     answers: BTreeMap<Name, Vec<Result<Payload>>>,
     seen: Mutex<Seen>,
 }
 
-/// What has been asked so far.
+/// The requests so far.
 #[derive(Default)]
 pub(super) struct Seen {
-    /// Which answer of its name an attempt got: by generation, place and number.
+    /// The position of the result that an attempt got: by generation, call id and number.
     given: BTreeMap<(u32, Place, u32), usize>,
     next: BTreeMap<Name, usize>,
-    /// The steps whose closures ran, each as often as it ran.
+    /// The steps whose closures ran, as often as they ran.
     pub ran: Vec<String>,
-    /// The steps that the script answered, each as often as it was asked.
+    /// The scripted steps, as often as they were requested.
     pub scripted: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ impl StepScript for Steps {
             *next - 1
         });
         scripted.push(asked.name.to_string());
-        // The last answer stands for everything that comes after it.
+        // The last result repeats.
         answers.get(position).or(answers.last()).cloned()
     }
 

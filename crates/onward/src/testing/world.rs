@@ -1,7 +1,7 @@
-//! One run in memory: its code, its log, and everything the log says must happen, in virtual time.
+//! One run in memory: its code, its log, and the effects of the log, in virtual time.
 //!
-//! Admission is the real one (`onward-core`), so a world decides like any store. After every commit the log is replayed from the
-//! start, strictly, and compared: live and replayed runs differ most in what a warm cache hides.
+//! Admission is the real one (`onward-core`), so a world decides like any store. After every commit the log is replayed strictly
+//! from the start and compared, because state in memory can hide differences between live and replayed runs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,13 +26,13 @@ use crate::host::code::{Code, Handler, Need, Shared};
 use crate::host::replay::{Logs, replay_log};
 use crate::registry::{erase_agent, erase_workflow};
 
-/// One run under a microscope.
+/// One run, executed and inspected step by step.
 pub struct World {
     handler: Handler,
     shared: Shared,
     head: RunHead,
     log: Log,
-    /// The logs of the generations before this one.
+    /// The logs of earlier generations.
     past: Vec<Log>,
     code: Option<Code>,
     now: Timestamp,
@@ -47,11 +47,11 @@ pub struct World {
     /// Woken when a step makes progress.
     waker: Waker,
     shadow_replays: u64,
-    /// What the code does wrong right after the last commit, as a replay found; it would do it live, too.
+    /// A fault right after the last commit, found by a replay; the live code would have it, too.
     found: Option<Fault>,
 }
 
-/// The run that a test's workflow is, unless the test names another.
+/// Returns the default run key of tests.
 pub(super) fn default_key() -> RunKey {
     RunKey::new(Namespace::default(), RunId::new("test").expect("a constant name"))
 }
@@ -69,7 +69,8 @@ impl World {
         World::with_handler(default_key(), erase_workflow(workflow), input, Shared::default(), 7)
     }
 
-    /// Starts `agent` with `input` at a fixed time. Its log is not held against its code after every commit: an agent may leave it.
+    /// Starts `agent` with `input` at a fixed time. Its log is not replayed after every commit, because an agent may diverge from
+    /// it.
     pub fn new_agent<I, O, F, Fut>(agent: F, input: &(impl Serialize + ?Sized)) -> World
     where
         I: serde::de::DeserializeOwned + Send + 'static,
@@ -110,7 +111,7 @@ impl World {
         }
     }
 
-    /// The same world once more, as a process finds it that has just begun.
+    /// Copies the world as a new process would find it.
     #[cfg(test)]
     pub(crate) fn copy(&self) -> World {
         World {
@@ -135,14 +136,14 @@ impl World {
         }
     }
 
-    /// Somebody else works on the run from now on.
+    /// Gives the run's lease to another worker.
     #[cfg(test)]
     pub(crate) fn take_lease(&mut self) {
         self.head.epoch = Epoch(self.head.epoch.0 + 1);
         self.crash();
     }
 
-    /// Whether a commit is refused that somebody makes late, who had the run when it was as in `seen`.
+    /// Returns whether a late commit is refused, by a worker that held the run in the state of `seen`.
     #[cfg(test)]
     pub(crate) fn refuses_late(&self, draft: Draft, seen: &World) -> bool {
         let commit_id = CommitId(u64::MAX - self.head.next_commit);
@@ -150,26 +151,26 @@ impl World {
         matches!(self.head.clone().admit_commit(commit, self.now), Err(CommitRefusal::Refused(_)))
     }
 
-    /// The same of a report with which he would pause it.
+    /// Returns whether a late pause report of such a worker is refused.
     #[cfg(test)]
     pub(crate) fn refuses_late_pause(&self, report: impl Into<Event>, seen: &World) -> bool {
         let input = Input { epoch: Some(seen.head.epoch), ..Input::new(report) };
         self.head.clone().admit_input(input, self.now).is_err()
     }
 
-    /// The run forgets that something has come.
+    /// Makes the run forget that an input has arrived.
     #[cfg(test)]
     pub(crate) fn sleep_on(&mut self) {
         self.head.status = Status::Waiting;
     }
 
-    /// The run forgets that somebody has asked for a branch.
+    /// Makes the run forget a branch request.
     #[cfg(test)]
     pub(crate) fn forget_branch(&mut self) {
         self.head.branch_at = None;
     }
 
-    /// A dependency, as for the real builder, from the next activation on that begins cold.
+    /// Adds a dependency, as on the real builder, from the next cold activation on.
     pub fn dep<T: std::any::Any + Send + Sync>(mut self, dep: T) -> World {
         let mut deps = (*self.shared.deps).clone();
         deps.insert(std::any::TypeId::of::<T>(), Arc::new(dep));
@@ -177,13 +178,13 @@ impl World {
         self
     }
 
-    /// Wakes `waker` when a step makes progress.
+    /// Sets the waker for progress of steps.
     pub(crate) fn waking(mut self, waker: Waker) -> World {
         self.waker = waker;
         self
     }
 
-    /// Does not replay the log after every commit: for very long runs.
+    /// Disables the replay of the log after every commit, for very long runs.
     pub fn without_shadow_replay(mut self) -> World {
         self.shadow = false;
         self
@@ -197,17 +198,17 @@ impl World {
         self.now = self.now.after(span);
     }
 
-    /// The log of the current generation.
+    /// Returns the log of the current generation.
     pub fn log(&self) -> &Log {
         &self.log
     }
 
-    /// The logs of the generations before the current one, oldest first.
+    /// Returns the logs of earlier generations, oldest first.
     pub fn past_logs(&self) -> &[Log] {
         &self.past
     }
 
-    /// How often the run has continued as new.
+    /// Returns how often the run has continued as new.
     pub fn generation(&self) -> u32 {
         self.head.generation
     }
@@ -216,12 +217,12 @@ impl World {
         self.head.status
     }
 
-    /// How often the log was replayed from the start and compared.
+    /// Returns how often the log was replayed from the start and compared.
     pub fn shadow_replays(&self) -> u64 {
         self.shadow_replays
     }
 
-    /// The events' names in order, for assertions.
+    /// Returns the names of the events in order, for assertions.
     pub fn event_names(&self) -> Vec<&'static str> {
         self.log.events().map(|(_, event)| event.name()).collect()
     }
@@ -235,7 +236,7 @@ impl World {
         })
     }
 
-    /// The result, read as JSON text; for short assertions.
+    /// Returns the result as JSON text, for short assertions.
     pub fn output(&self) -> String {
         match self.outcome() {
             None => "open".to_owned(),
@@ -244,7 +245,7 @@ impl World {
         }
     }
 
-    /// Appends an input, as the world outside would. The code sees it at its next activation.
+    /// Appends an input from outside. The code sees it at its next activation.
     pub fn input(&mut self, event: impl Into<Event>) -> Result<onward_core::Index, Refusal> {
         self.append(Input::new(event))
     }
@@ -253,7 +254,7 @@ impl World {
         if let Some(once) = &input.once
             && let Some((token, index)) = self.once.get(&once.key)
         {
-            assert_eq!(once.again(token), Again::Repeated, "{} comes to the run twice, and not the same", once.describe());
+            assert_eq!(once.again(token), Again::Repeated, "{} reaches the run twice with different content", once.describe());
             return Ok(*index);
         }
         let once = input.once.take();
@@ -272,7 +273,7 @@ impl World {
         self.append(Input::signal(signal)).expect("an open run takes signals");
     }
 
-    /// Runs the code until it needs a commit, without committing: what happens now happens in between (CE4).
+    /// Runs the code until it needs a commit, without committing; inputs that follow arrive before the commit (CE4).
     pub fn activate(&mut self) -> Result<Option<Draft>, Fault> {
         if let Some(fault) = self.found.take() {
             return Err(fault);
@@ -313,7 +314,8 @@ impl World {
         }
     }
 
-    /// Commits a draft. `false`: it was refused over unread inputs, and the code starts over with them; or because the run is paused.
+    /// Commits a draft. Returns `false` if it was refused: because of unread inputs, with which the code starts over, or because
+    /// the run is paused.
     pub fn commit(&mut self, draft: Draft) -> bool {
         // Any number that no other commit of the run has.
         let commit_id = CommitId((u64::from(self.head.generation) << 32) + self.head.next_commit + 1);
@@ -351,7 +353,7 @@ impl World {
         }
     }
 
-    /// Activates and commits until the code rests.
+    /// Activates and commits until the code waits.
     pub fn pump(&mut self) -> Result<(), Fault> {
         while !self.head.status.is_closed() || self.code.is_some() {
             match self.activate()? {
@@ -364,17 +366,17 @@ impl World {
         Ok(())
     }
 
-    /// How many timers run.
+    /// Returns the number of running timers.
     pub fn open_timers(&self) -> usize {
         self.timers.len()
     }
 
-    /// How many approvals and promises are open.
+    /// Returns the number of open approvals and promises.
     pub fn open_waits(&self) -> usize {
         self.waits.len()
     }
 
-    /// How many entries the run keeps in memory about what is not over: for tests of what must not grow.
+    /// Returns the number of entries in memory for calls that are not over, for tests of memory growth.
     pub fn entries(&self) -> usize {
         self.code.as_ref().map_or(0, Code::entries)
     }
@@ -387,13 +389,13 @@ impl World {
         self.code.as_ref().map(Code::open_calls).unwrap_or_default()
     }
 
-    /// The logs of all generations, oldest first.
+    /// Returns the logs of all generations, oldest first.
     pub(crate) fn into_logs(mut self) -> Vec<Log> {
         self.past.push(self.log);
         self.past
     }
 
-    /// The process dies: everything that was only in memory is gone.
+    /// Crashes the process: everything in memory is lost.
     pub fn crash(&mut self) {
         self.code = None;
     }
@@ -436,7 +438,7 @@ impl World {
                 self.frozen = false;
                 self.timers.values_mut().for_each(|due| *due = due.after(shift));
             }
-            // The head has the totals; nobody asks a world for more.
+            // The head has the totals, which is enough here.
             Effect::Charge { .. } => {}
             Effect::EndRun { .. } => {
                 self.timers.clear();
@@ -454,7 +456,7 @@ impl World {
         self.log.push(record).expect("a log begins with its start");
         self.code = None;
         self.refusals = 0;
-        // A child of the old log has nobody to answer.
+        // Children of the old log no longer have a call to answer.
         let is_spawned = |run: &NewRun| run.started.parent.as_ref().is_some_and(|link| link.is_spawned);
         self.sent.retain(|delivery| !matches!(delivery, Delivery::Start(run) if !is_spawned(run)));
         if self.shadow {
@@ -463,7 +465,7 @@ impl World {
         self.past.push(past);
     }
 
-    /// Tries a run again that failed: it goes on as its next generation.
+    /// Retries a failed run, which continues as its next generation.
     pub fn retry(&mut self) -> Result<(), Refusal> {
         let request = format!("retry-{}", self.head.generation);
         let again = reopen::retry(&self.head, self.log.records(), &reopen::Retry::new(request), self.now)?;
@@ -472,7 +474,7 @@ impl World {
         Ok(())
     }
 
-    /// Another world, whose run goes on from a copy of this one's log up to `index`, or as far as possible.
+    /// Returns another world, whose run continues from a copy of this log up to `index`, or as far as possible.
     pub fn fork(&self, id: &str, index: Option<onward_core::Index>, keep_signals: bool) -> Result<World, Refusal> {
         let fork = reopen::Fork {
             key: RunKey::new(Namespace::default(), RunId::new(id).expect("a test's run has a name")),
@@ -497,7 +499,7 @@ impl World {
         Ok(world)
     }
 
-    /// Everything but the log is what the log says (J1).
+    /// Derives everything but the log from the log (J1).
     fn go_on_from(&mut self, reopened: reopen::Reopened) {
         let epoch = Epoch(self.head.epoch.0 + 1);
         let said = Projection::of(self.head.key.clone(), &reopened.records).expect("a copy begins with a start");
@@ -511,12 +513,12 @@ impl World {
         (self.code, self.refusals, self.found) = (None, 0, None);
     }
 
-    /// The key that the run's task at `place` hands to its code.
+    /// Returns the idempotency key of the run's task at `place`.
     pub fn task_key(&self, place: &Place) -> Option<String> {
         Some(self.tasks.get(place)?.idempotency_key())
     }
 
-    /// The ids of the runs that this one wants started, in order.
+    /// Returns the ids of the children that the run has started, in order.
     pub fn children_started(&self) -> Vec<String> {
         let id = |delivery: &onward_core::run::Delivery| match delivery {
             onward_core::run::Delivery::Start(run) => Some(run.key.id.to_string()),
@@ -525,17 +527,17 @@ impl World {
         self.sent.iter().filter_map(id).collect()
     }
 
-    /// The next timer that is due, if the run is not paused.
+    /// Returns the next timer that is due, unless the run is paused.
     pub fn next_timer(&self) -> Option<(Place, Timestamp)> {
         self.due_timers().min_by_key(|(place, due)| (*due, (*place).clone())).map(|(place, due)| (place.clone(), due))
     }
 
-    /// The timers that run, each with its time; none while the run is paused.
+    /// Returns the running timers with their times; none while the run is paused.
     pub(super) fn due_timers(&self) -> impl Iterator<Item = (&Place, Timestamp)> {
         self.timers.iter().filter(|_| !self.frozen).map(|(place, due)| (place, *due))
     }
 
-    /// Fires the timer at `place`, moving the clock to its time.
+    /// Fires the timer at `place` and advances the clock to its time.
     pub fn fire_timer(&mut self, place: &Place) {
         if let Some(due) = self.timers.remove(place) {
             self.now = self.now.max(due);
@@ -551,7 +553,7 @@ impl World {
         walk.into_path().into()
     }
 
-    /// Replays a whole log in a fresh engine and insists on every byte.
+    /// Replays a whole log in a new engine and requires every byte to match.
     fn shadow_replay(&mut self, log: &Log) {
         let prelude = prelude_of(log.records()).map_or(&[][..], |generation| self.past[generation as usize].records());
         let earlier = |wish: &Wish| Some(self.earlier(wish));

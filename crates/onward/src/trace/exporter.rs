@@ -1,4 +1,4 @@
-//! Sends spans to a collector, a batch at a time, and gives up on what it does not take.
+//! Export of spans to a collector in batches; spans that it does not accept are dropped.
 
 use std::time::Duration;
 
@@ -18,14 +18,14 @@ use crate::remote::Trust;
 
 const EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 
-/// How many spans wait; more are dropped.
+/// Number of queued spans; further ones are dropped.
 const WAITING_MAX: usize = 8_192;
 
-/// How many go in one message, and how long the first of them may wait for the others.
+/// Number of spans in one message, and how long the first may wait for others.
 const BATCH_MAX: usize = 512;
 const BATCH_DELAY: Duration = Duration::from_millis(500);
 
-/// How long a collector may take, and how often it is asked.
+/// Timeout and number of attempts of an export.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 const TRIES: u32 = 4;
 const RETRY_DELAY: Duration = Duration::from_millis(250);
@@ -49,7 +49,7 @@ impl Exporter {
     }
 
     pub fn tell(&self, span: Span) {
-        drop(self.work.try_send(Work::Span(Box::new(span)))); // a collector that is slow must not slow the work
+        drop(self.work.try_send(Work::Span(Box::new(span)))); // a slow collector must not slow down the work
     }
 
     pub async fn flush(&self, patience: Duration) {
@@ -63,7 +63,7 @@ impl Exporter {
     }
 }
 
-/// Collects until there are enough, or the first has waited long enough, or somebody waits for it.
+/// Collects spans until the batch is full, its delay has passed, or a flush is requested.
 async fn run(sender: Sender, mut waiting: mpsc::Receiver<Work>) {
     while let Some(first) = waiting.recv().await {
         let mut batch = Vec::new();
@@ -87,7 +87,7 @@ async fn run(sender: Sender, mut waiting: mpsc::Receiver<Work>) {
             sender.send(&batch).await;
         }
         if let Some(done) = flushed {
-            let _ = done.send(()); // who waited may have gone
+            let _ = done.send(()); // the caller may have gone
         }
     }
 }
@@ -104,8 +104,8 @@ impl Sender {
         let wrong = |why: String| Error::ServerUrl { url: url.clone(), why };
         if let Some(protocol) = unsupported {
             return Err(wrong(format!(
-                "OTEL_EXPORTER_OTLP_PROTOCOL is `{protocol}`, and spans are sent with `grpc` alone: name the collector's gRPC \
-                 endpoint, usually on port 4317, and set the variable to `grpc`"
+                "OTEL_EXPORTER_OTLP_PROTOCOL is `{protocol}`, but only `grpc` is supported: set the collector's gRPC \
+                 endpoint, usually on port 4317, and the variable to `grpc`"
             )));
         }
         let endpoint = crate::remote::endpoint(&url, &Trust::default())?;
@@ -121,7 +121,7 @@ impl Sender {
         Ok(Sender { channel, service, headers })
     }
 
-    /// Tries a few times; spans are not worth more.
+    /// Sends spans in a few attempts, then drops them.
     async fn send(&self, spans: &[Span]) {
         let message = message::request(&self.service, spans);
         for attempt in 0..TRIES {
@@ -144,13 +144,13 @@ impl Sender {
     }
 }
 
-/// The statuses after which OTLP says to try again.
+/// Returns whether OTLP allows a retry after this status.
 fn may_pass(code: tonic::Code) -> bool {
     use tonic::Code::{Aborted, Cancelled, DataLoss, DeadlineExceeded, OutOfRange, ResourceExhausted, Unavailable};
     matches!(code, Cancelled | DeadlineExceeded | Aborted | OutOfRange | Unavailable | DataLoss | ResourceExhausted)
 }
 
-/// Bytes as they are.
+/// A gRPC codec for raw bytes.
 struct Plain;
 
 impl Codec for Plain {
@@ -183,7 +183,7 @@ impl Decoder for Plain {
     type Error = Status;
 
     fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<()>, Status> {
-        from.advance(from.remaining()); // how many spans were refused changes nothing
+        from.advance(from.remaining()); // the number of rejected spans is ignored
         Ok(Some(()))
     }
 }

@@ -1,4 +1,4 @@
-//! Spans in OTLP's own messages (`opentelemetry.proto.trace.v1`), by their published field numbers.
+//! Spans as OTLP messages (`opentelemetry.proto.trace.v1`), by their published field numbers.
 
 use std::time::SystemTime;
 
@@ -6,13 +6,13 @@ use onward_core::codec::{put_bytes, put_nested, put_number, put_varint};
 
 use super::spans::Span;
 
-/// Bit 0 of a span's flags says that it is sampled.
+/// Bit 0 of a span's flags: the span is sampled.
 const SAMPLED: u32 = 1;
 
-/// The status of a span that failed.
+/// The status code of a failed span.
 const ERROR: u64 = 2;
 
-/// `ExportTraceServiceRequest`: one resource, one scope, these spans.
+/// Encodes an `ExportTraceServiceRequest` with one resource, one scope and these spans.
 pub(super) fn request(service: &str, spans: &[Span]) -> Vec<u8> {
     let mut out = Vec::with_capacity(256 + spans.len() * 320);
     put_nested(1, &mut out, |resource_spans| {
@@ -56,7 +56,7 @@ fn put_span(span: &Span, out: &mut Vec<u8>) {
     out.extend_from_slice(&SAMPLED.to_le_bytes());
 }
 
-/// A `KeyValue` with a text.
+/// Writes a `KeyValue` with a text value.
 fn attribute(number: u32, name: &str, value: &str, out: &mut Vec<u8>) {
     put_nested(number, out, |pair| {
         put_bytes(1, name.as_bytes(), pair);

@@ -1,13 +1,13 @@
-//! Spans for whoever collects them: one for each run, activation, step, task and child, sent as OTLP.
+//! Trace spans, one for each run, activation, step, task and child, exported over OTLP.
 //!
-//! Owns what is told about the work of this process. Spans are made when what they tell is recorded, with the times it took and ids
-//! that follow from the log (`onward_core::trace`): nothing is held open while a run waits, and a replay, which records nothing, tells
-//! nothing. Must never slow the work: what the collector does not take in time is dropped.
+//! Spans are created when the work they describe is recorded, with its duration and with ids derived from the log
+//! (`onward_core::trace`). No span is open while a run waits, and a replay, which records nothing, exports nothing. Must never
+//! slow down the work: spans that the collector does not accept in time are dropped.
 //!
 //! Invariants:
-//! - SP1: a span is told after the commit or report it stands for was taken, and once.
-//! - SP2: without an endpoint nothing of this runs.
-//! - SP3: the span of a run is told with its first commit, before anything that hangs under it in a later one.
+//! - SP1: a span is exported once, after the commit or report that it describes was accepted.
+//! - SP2: without an endpoint, none of this runs.
+//! - SP3: the span of a run is exported with its first commit, before the spans below it of later commits.
 
 #[cfg(feature = "remote")]
 mod exporter;
@@ -32,14 +32,14 @@ pub use otlp::Otlp;
 use spans::Span;
 pub(crate) use work::{Traced, Tried};
 
-/// How many runs' origins are remembered.
+/// Size of the cache of runs' origins.
 const ORIGINS_MAX: usize = 10_000;
 
-/// Where a run stands in its trace.
+/// The position of a run in its trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Origin {
     pub trace_id: [u8; 16],
-    /// The span that the run's own is a part of.
+    /// The parent of the run's own span.
     pub parent: Option<[u8; 8]>,
     pub sampled: bool,
 }
@@ -50,7 +50,7 @@ impl Origin {
     }
 }
 
-/// Tells spans, and knows where runs stand. Cheap to clone.
+/// Exports spans, and caches the origins of runs. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Tracing {
     #[cfg(feature = "remote")]
@@ -72,7 +72,7 @@ impl Tracing {
     #[cfg(not(feature = "remote"))]
     fn tell(&self, _: Vec<Span>) {}
 
-    /// Waits until everything told was sent or given up.
+    /// Waits until all spans were sent or dropped.
     #[cfg(feature = "remote")]
     pub async fn flush(&self, patience: Duration) {
         self.exporter.flush(patience).await;
@@ -81,8 +81,8 @@ impl Tracing {
     #[cfg(not(feature = "remote"))]
     pub async fn flush(&self, _: Duration) {}
 
-    /// Where the run stands: in the trace it was started with, in that of its parent, or at the root of one of its own. Asks the logs
-    /// for what neither `records`, the run's own as far as they are at hand, nor memory tells; `None` when they do not answer.
+    /// Returns the run's position: in the trace it was started with, in that of its parent, or at the root of its own. Reads logs
+    /// if neither `records`, the available part of the run's own log, nor the cache has it; `None` if that fails.
     pub async fn origin(&self, link: &dyn Link, run: &RunKey, records: &[Record]) -> Option<Origin> {
         let mut calls: Vec<(RunKey, [u8; 8])> = Vec::new();
         let mut at = run.clone();
@@ -116,13 +116,13 @@ impl Tracing {
     fn learn(&self, run: RunKey, origin: Origin) {
         let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
         if origins.len() >= ORIGINS_MAX {
-            origins.clear(); // they are in the logs
+            origins.clear(); // they can be read from the logs again
         }
         origins.insert(run, origin);
     }
 }
 
-/// Where a run stands that no other run started.
+/// Returns the position of a run without a parent.
 fn root_of(run: &RunKey, trace: Option<&str>, seed: u64) -> Origin {
     match trace.and_then(TraceContext::parse) {
         Some(caller) => Origin { trace_id: caller.trace_id, parent: Some(caller.span_id), sampled: caller.sampled },
@@ -130,7 +130,7 @@ fn root_of(run: &RunKey, trace: Option<&str>, seed: u64) -> Origin {
     }
 }
 
-/// The start of a run's first generation: later ones do not say where the trace came from.
+/// Returns the start of a run's first generation; later ones do not have the trace.
 fn first_started(record: &Record) -> Option<&RunStarted> {
     record.started().filter(|started| started.generation == 0)
 }

@@ -1,39 +1,40 @@
-//! Where spans go, as code or the environment says.
+//! The target of spans, from code or the environment.
 
-/// Where spans go. Without one, nothing is traced.
+/// The OTLP collector to which spans are exported. Without one, nothing is traced.
 #[derive(Debug, Clone)]
 pub struct Otlp {
     pub(super) endpoint: String,
     pub(super) service: String,
     pub(super) headers: Vec<(String, String)>,
-    /// A protocol that the environment asks for and that is not spoken here.
+    /// A protocol in the environment that is not supported.
     pub(super) unsupported: Option<String>,
 }
 
-/// The only protocol there is.
+/// The only supported protocol.
 const GRPC: &str = "grpc";
 
 impl Otlp {
-    /// To the collector at `endpoint`, for instance `http://127.0.0.1:4317`, over gRPC.
+    /// Exports to the collector at `endpoint` over gRPC, for example `http://127.0.0.1:4317`.
     pub fn to(endpoint: impl Into<String>) -> Otlp {
         Otlp { endpoint: endpoint.into(), service: "onward".to_owned(), headers: Vec::new(), unsupported: None }
     }
 
-    /// What this process is called in traces; `onward` otherwise.
+    /// Sets the service name in traces; default `onward`.
     pub fn service(mut self, name: impl Into<String>) -> Otlp {
         self.service = name.into();
         self
     }
 
-    /// Goes with everything that is sent, for collectors that ask for a key.
+    /// Adds a header to every export, such as a collector's API key.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Otlp {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    /// As the standard variables of the environment say: `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or `OTEL_EXPORTER_OTLP_ENDPOINT`,
-    /// `OTEL_SERVICE_NAME`, `OTEL_EXPORTER_OTLP_HEADERS`. An `OTEL_EXPORTER_OTLP_PROTOCOL` other than `grpc` is refused when the worker
-    /// starts: spans that are sent to the port of another protocol are lost without a word. `None` without an endpoint, and with `OTEL_SDK_DISABLED=true`.
+    /// Reads the standard environment variables: `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or `OTEL_EXPORTER_OTLP_ENDPOINT`,
+    /// `OTEL_SERVICE_NAME`, `OTEL_EXPORTER_OTLP_HEADERS`. The worker does not start if `OTEL_EXPORTER_OTLP_PROTOCOL` is not
+    /// `grpc`, because spans sent to the port of another protocol are lost silently. Returns `None` without an endpoint, and with
+    /// `OTEL_SDK_DISABLED=true`.
     pub fn from_env() -> Option<Otlp> {
         Otlp::from_variables(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
     }
@@ -58,7 +59,7 @@ impl Otlp {
     }
 }
 
-/// Values of headers are written like those of a URL.
+/// Decodes a header value, which is percent-encoded.
 fn unescape(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

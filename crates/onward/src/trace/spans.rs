@@ -1,4 +1,4 @@
-//! From what was recorded to spans.
+//! Conversion of recorded events into spans.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,16 +9,16 @@ use onward_core::{Event, Failure, Name, Place, RunKey, Timestamp};
 
 use super::Origin;
 
-/// How a span relates to its parent, by OTLP's numbers.
+/// The kind of a span, by OTLP's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Internal = 1,
-    /// Something was put where others take it.
+    /// Work that was queued for a consumer.
     Producer = 4,
     Consumer = 5,
 }
 
-/// One thing that happened, with its times.
+/// A span with its times.
 #[derive(Debug, Clone)]
 pub(crate) struct Span {
     pub trace_id: [u8; 16],
@@ -29,11 +29,11 @@ pub(crate) struct Span {
     pub start: SystemTime,
     pub end: SystemTime,
     pub attributes: Vec<(&'static str, String)>,
-    /// The code of the failure it ended with. Messages may hold what is nobody's business.
+    /// The code of the failure. The message is left out, because it may contain private data.
     pub failed: Option<String>,
 }
 
-/// What a commit says, to be told once it is taken.
+/// The content of a commit, exported once it is accepted.
 pub(crate) struct Activation {
     origin: Origin,
     key: RunKey,
@@ -46,13 +46,13 @@ pub(crate) struct Activation {
 }
 
 impl Activation {
-    /// Keeps what the commit says. Its payloads are told to nobody.
+    /// Copies the commit. Its payloads are not exported.
     pub fn of(origin: Origin, commit: &Commit, kind: &Name, created_at: Timestamp, began: SystemTime) -> Activation {
         let (key, generation, n) = (commit.key.clone(), commit.generation, commit.n);
         Activation { origin, key, generation, n, kind: kind.clone(), created_at, began, events: commit.events.clone() }
     }
 
-    /// The spans, now that the commit was taken.
+    /// Returns the spans of the accepted commit.
     pub fn spans(self, now: SystemTime) -> Vec<Span> {
         let activation = activation_span(&self.key, self.generation, self.n);
         let mut earliest = self.began.min(now);
@@ -68,8 +68,9 @@ impl Activation {
         spans
     }
 
-    /// Returns the span of the run with its first commit, and that of its end with its last; a run that ends with its first commit has
-    /// one span for both. Nothing refers to a span that is told only when the run ends, which may be weeks later or never (SP3).
+    /// Returns the span of the run with its first commit, and that of its end with its last; a run that ends with its first
+    /// commit has one span for both. No span refers to one that is exported only when the run ends, which may be weeks later or
+    /// never (SP3).
     fn run_span(&self, now: SystemTime) -> Option<Span> {
         let is_first = self.generation == 0 && self.n == 0;
         let end = self.events.last().filter(|event| event.ends_log() && !matches!(event, Event::RunContinued(_)));
@@ -126,7 +127,7 @@ fn code(failure: &Failure) -> Option<String> {
     Some(failure.code.clone())
 }
 
-/// The attempt of a task that was just reported.
+/// Returns the span of a reported task attempt.
 pub(crate) fn attempt(origin: Origin, task: &Task, failed: Option<String>, start: SystemTime, end: SystemTime) -> Span {
     let mut attributes = about(&task.id.run, &task.kind);
     attributes.push(("onward.place", task.id.place.to_string()));

@@ -1,4 +1,4 @@
-//! What a worker notes on its way, to tell it when it is recorded.
+//! Trace data that a worker collects until it is recorded.
 
 use std::time::SystemTime;
 
@@ -12,14 +12,14 @@ use super::spans::{self, Activation};
 use super::{Origin, Tracing};
 use crate::host::code::Shared;
 
-/// One run that is being worked on. Does nothing where nobody is told.
+/// The tracing of one run in memory. Does nothing without tracing.
 pub(crate) struct Traced {
     to: Option<(Tracing, Origin)>,
     kind: Name,
     created_at: Timestamp,
-    /// When the code began to move.
+    /// The time at which the code began to run.
     began: Option<SystemTime>,
-    /// What the commit in flight says.
+    /// The content of the commit in flight.
     in_flight: Option<Activation>,
 }
 
@@ -29,14 +29,14 @@ impl Traced {
         Traced { to, kind: head.kind.clone(), created_at: head.created_at, began: None, in_flight: None }
     }
 
-    /// The code is about to move, if it does not already.
+    /// Marks the beginning of an activation, unless one has begun.
     pub fn begin(&mut self) {
         if self.to.is_some() {
             self.began.get_or_insert_with(SystemTime::now);
         }
     }
 
-    /// Nothing moves until something comes.
+    /// Marks that the code waits.
     pub fn rest(&mut self) {
         self.began = None;
     }
@@ -48,7 +48,7 @@ impl Traced {
         }
     }
 
-    /// The commit in flight was taken.
+    /// Exports the spans of the accepted commit.
     pub fn tell(&mut self) {
         if let (Some((tracing, _)), Some(activation)) = (&self.to, self.in_flight.take()) {
             tracing.tell(activation.spans(SystemTime::now()));
@@ -56,7 +56,7 @@ impl Traced {
     }
 }
 
-/// One attempt of a task. Holds nothing where nobody is told.
+/// The tracing of one task attempt. Empty without tracing.
 pub(crate) struct Tried {
     to: Option<(Tracing, Origin, Task)>,
     began: SystemTime,
@@ -75,7 +75,7 @@ impl Tried {
         self.to.as_ref().map(|(_, origin, task)| origin.context(task_span(&task.id, task.claim)))
     }
 
-    /// The report was taken; `failed` is the code of the failure it told.
+    /// Exports the span of the accepted report; `failed` is the code of its failure.
     pub fn tell(self, failed: Option<String>) {
         if let Some((tracing, origin, task)) = self.to.filter(|(_, origin, _)| origin.sampled) {
             tracing.tell(vec![spans::attempt(origin, &task, failed, self.began, SystemTime::now())]);

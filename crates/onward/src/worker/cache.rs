@@ -1,4 +1,4 @@
-//! Which runs stay in memory while they wait: those that were busy last.
+//! The cache of waiting runs in memory: least recently used runs are evicted.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ pub(crate) struct Cache {
 struct Idle {
     /// The longest idle first.
     by_age: BTreeMap<u64, Arc<RunInbox>>,
-    /// Keyed by the inbox's address, which is its identity while it is in `by_age`.
+    /// The age by the inbox's address, which identifies it while it is in `by_age`.
     age_of: HashMap<usize, u64>,
     next_age: u64,
 }
@@ -24,7 +24,7 @@ impl Cache {
         Cache { runs_max, idle: Mutex::default() }
     }
 
-    /// The run waits. If too many do, the one that has waited longest is asked to go.
+    /// Marks the run as waiting. If there are too many, asks the one that has waited longest to leave.
     pub fn idle(&self, inbox: &Arc<RunInbox>) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let age = idle.next_age;
@@ -43,7 +43,7 @@ impl Cache {
         }
     }
 
-    /// The run has something to do, or is gone.
+    /// Marks the run as active, or removes it.
     pub fn busy(&self, inbox: &Arc<RunInbox>) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(age) = idle.age_of.remove(&address(inbox)) {

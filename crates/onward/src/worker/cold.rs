@@ -1,4 +1,4 @@
-//! Answers a question about a run that is not in memory, by replaying its log. The run itself does not notice.
+//! Queries of runs that are not in memory, answered by replaying the log. The run is not affected.
 
 use std::cell::RefCell;
 
@@ -12,7 +12,7 @@ use crate::host::replay::{Logs, replay_log};
 
 pub(super) async fn answer(worker: &Worker, question: Question) {
     let Question { run, name, input, answer } = question;
-    // A log that cannot be read now is no answer: dropped, the question is asked once more.
+    // A log that cannot be read now is no answer: the dropped query is retried.
     let Ok(records) = read_all(&*worker.link, &run, None, Index(0)).await else { return };
     let Some(started) = records.first().and_then(Record::started) else { return };
     let Some(handler) = worker.registry.handler(&started.kind, started.version.as_ref()) else { return };
@@ -45,5 +45,5 @@ pub(super) async fn answer(worker: &Worker, question: Question) {
             Some(Err(Failure::fatal(message)))
         }
     };
-    drop(answer.send(said)); // who asked may have gone
+    drop(answer.send(said)); // the caller may have gone
 }

@@ -1,6 +1,6 @@
-//! Drives one hot run: feeds its code, hands its commits to the store, and lets it go when it rests too long.
+//! The driver of one run in memory: feeds its code, sends its commits to the store, and releases it when it is evicted.
 //!
-//! A future of its own rather than an async function, because a run waits for several things at once: its inbox, its commit,
+//! A hand-written future rather than an async function, because a run waits for several things at once: its inbox, its commit and
 //! its steps.
 
 use std::future::Future;
@@ -23,10 +23,10 @@ use crate::host::code::{Code, Handler, Need, Shared};
 use crate::host::replay::{Logs, no_earlier, replay_log};
 use crate::trace::Traced;
 
-/// The code of the refusal to end a run over inputs it has not seen.
+/// The error code of a refused end of a run that has unread inputs.
 const UNREAD: &str = "inputs_unread";
 
-/// How long to wait before a write is tried again that failed for now.
+/// Delay before a failed write is retried.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -42,16 +42,16 @@ pub(super) struct Driver {
     shared: Shared,
     code: Code,
     traced: Traced,
-    /// The log is being read: the whole of it at first, or what an inbox missed.
+    /// A read of the log: all of it at first, later the records that the inbox missed.
     reading: Option<BoxFuture<Result<Vec<Record>, StoreError>>>,
-    /// The log of what an agent's code did before its turns is being read.
+    /// A read of the log of an agent's prelude.
     reading_prelude: Option<BoxFuture<Result<Vec<Record>, StoreError>>>,
-    /// What an agent's code wants of its conversation is being read.
+    /// A read of the conversation for an agent's code.
     reading_earlier: Option<BoxFuture<Result<Granted, StoreError>>>,
-    /// Where the code leaves its log, until that is recorded.
+    /// The divergence point at which the code leaves the log, until that is recorded.
     cut: Option<Cut>,
     in_flight: Option<(CommitHeader, BoxFuture<Result<Committed, StoreError>>)>,
-    /// What the commit in flight carries into the next generation.
+    /// The part of the commit in flight that carries over into the next generation.
     carries: Carries,
     leaving: Option<BoxFuture<()>>,
     checking: Option<BoxFuture<Result<Vec<Record>, StoreError>>>,
@@ -61,7 +61,7 @@ pub(super) struct Driver {
     is_idle: bool,
 }
 
-/// Whether there is more to do right now.
+/// The result of one turn: continue at once, or wait.
 enum Turn {
     Again,
     Wait,
@@ -105,7 +105,7 @@ impl Driver {
         driver
     }
 
-    /// Reads the log from where the code stands.
+    /// Reads the log from the first record that was not fed.
     fn read(&mut self) {
         self.reading = Some(self.read_from(self.code.next_feed()));
     }
@@ -119,7 +119,7 @@ impl Driver {
         Box::pin(async move { read_all(&*link, &key, Some(generation), from).await })
     }
 
-    /// The code from its start, with nothing fed.
+    /// Restarts the code with nothing fed.
     fn start_over(&mut self) {
         self.code = Code::new(self.key.clone(), self.handler.clone(), &self.shared).with_cut(self.cut.clone());
         self.reading_prelude = None;
@@ -127,7 +127,7 @@ impl Driver {
         self.read();
     }
 
-    /// Brings what the code of an agent needs to get to its turns; says what is in the way.
+    /// Reads the prelude of an agent's code. Returns a turn while it is not available.
     fn poll_prelude(&mut self, cx: &mut Context<'_>) -> Option<Turn> {
         let generation = self.code.wants_prelude()?;
         if self.reading_prelude.is_none() {
@@ -153,7 +153,7 @@ impl Driver {
         }));
     }
 
-    /// Brings what the code wants to read of its conversation; says what is in the way.
+    /// Reads the conversation for an agent's code. Returns a turn while it is not available.
     fn poll_earlier(&mut self, cx: &mut Context<'_>) -> Option<Turn> {
         match self.reading_earlier.as_mut()?.as_mut().poll(cx) {
             Poll::Pending => Some(Turn::Wait),
@@ -166,7 +166,7 @@ impl Driver {
         }
     }
 
-    /// Takes what came; says whether the lease is lost.
+    /// Takes the content of the inbox; returns whether the lease is lost.
     fn take_news(&mut self, waker: &Waker) -> bool {
         let News { records, questions, lost, evict } = self.inbox.take(waker);
         if !records.is_empty() || !questions.is_empty() {
@@ -181,7 +181,7 @@ impl Driver {
     fn turn(&mut self, cx: &mut Context<'_>) -> Turn {
         self.traced.begin();
         if self.take_news(cx.waker()) {
-            // Lost, as far as we know; giving it back does no harm to whoever has it now.
+            // As far as this worker knows the lease is lost. Releasing it does not affect a new holder.
             return self.leave(true);
         }
         if let Some(reading) = &mut self.reading {
@@ -265,8 +265,8 @@ impl Driver {
         self.in_flight = Some((commit.header(), self.worker.link.commit(commit)));
     }
 
-    /// The largest payload of the commit that was refused is the result of a step: that is how the step failed, for its effect has
-    /// happened, and a run that is paused over it would only do it again. False when it is something else.
+    /// Fails the step whose result is the largest payload of the refused commit: its effect has happened, and pausing the run
+    /// would repeat it. Returns false if the largest payload is not a step result.
     fn fail_largest(&mut self, error: &StoreError) -> bool {
         let events = self.code.in_flight();
         let Some(Event::StepCompleted(step)) = events.iter().max_by_key(|event| payloads::weigh([*event])) else { return false };
@@ -276,8 +276,8 @@ impl Driver {
         true
     }
 
-    /// Tries the commit in flight again, the same one with the same id: if the first one arrived after all, its answer comes
-    /// back (L5).
+    /// Repeats the commit in flight after a delay, with the same id. If the first request arrived after all, its response is
+    /// returned (L5).
     fn commit_again(&mut self, header: CommitHeader) {
         let commit = self.commit_in_flight(header);
         let (link, tokio) = (self.worker.link.clone(), self.worker.tokio.clone());
@@ -293,7 +293,7 @@ impl Driver {
         self.in_flight = Some((header, self.worker.link.commit(commit)));
     }
 
-    /// The commit in flight, as it stands in the engine.
+    /// Returns the commit in flight, with its events from the engine.
     fn commit_in_flight(&self, header: CommitHeader) -> Commit {
         let CommitHeader { n, epoch, commit_id, horizon, waits, is_standing } = header;
         Commit {
@@ -312,10 +312,11 @@ impl Driver {
     }
 
     fn refused(&mut self, error: &StoreError, header: CommitHeader) -> Turn {
-        // By code, because it may have come over a network.
+        // Compared by code, because the error may have come over a network.
         match error.code() {
             UNREAD => {}
-            // What the steps bring is still taken; the rest waits, here or wherever the run goes on.
+            // Results of running steps are still accepted. Everything else waits until the run continues, here or on another
+            // worker.
             "run_paused" => {
                 self.code.stand();
                 self.read();
@@ -325,28 +326,30 @@ impl Driver {
                 self.commit_now(CommitHeader { commit_id: self.worker.commit_id(), ..header });
                 return Turn::Again;
             }
-            // Another try would be refused as well, and the run is still ours: whoever wrote the code has to know.
+            // A repeat would be refused as well, and this worker still holds the run: pause it with the error.
             "payload_too_large" | "commit_malformed" => {
                 let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
-                return self.pause(Fault::Misuse(format!("what the code asked for cannot be recorded: {error}{hint}")));
+                return self.pause(Fault::Misuse(format!("the calls of the code cannot be recorded: {error}{hint}")));
             }
             _ => return self.leave(false),
         }
-        // Only ends count: a commit that leaves its log is refused until it has seen everything, however often that is (R11).
+        // Only ends count: a commit that abandons calls is refused until the code has seen every input, however often that is
+        // (R11).
         self.refusals += u32::from(self.code.in_flight().last().is_some_and(Event::ends_log));
         if self.code.retry_continue() {
             self.read();
         } else {
-            // The code has returned, or left its log, without having seen what came meanwhile: it starts over and sees it.
+            // The code returned, or diverged from its log, without having seen new inputs: it is replayed with them.
             self.start_over();
         }
         Turn::Again
     }
 
     fn cannot_read(&mut self, error: &StoreError) -> Turn {
-        // By code, because it may have come over a network. A fork that was made without its earlier logs reads in those of its original.
+        // Compared by code, because the error may have come over a network. A fork without its earlier logs reads those of its
+        // original.
         if error.code() == "run_not_found" {
-            let message = format!("what was said before is in the logs of a run that is gone: {error}");
+            let message = format!("the earlier conversation is in the logs of a deleted run: {error}");
             return self.pause(Fault::LogBroken(message));
         }
         if error.consequence() == Consequence::IsolateRun {
@@ -357,7 +360,7 @@ impl Driver {
 
     fn rest(&mut self) -> Turn {
         for Question { name, input, answer, .. } in std::mem::take(&mut self.questions) {
-            // Who asked may have gone.
+            // The caller may have gone.
             drop(answer.send(self.code.query(&name, input)));
         }
         let busy = self.in_flight.is_some() || self.checking.is_some() || self.code.has_running_steps();
@@ -365,7 +368,7 @@ impl Driver {
             self.traced.rest();
         }
         if self.code.is_paused() && !busy {
-            // Its steps are recorded: whoever takes the run when it is resumed finds everything in the log.
+            // Its steps are recorded, so the worker that claims the run after the resume finds everything in the log.
             return self.leave(true);
         }
         if self.in_flight.is_some() || self.code.is_ended() || !self.code.is_at_rest() || self.checking.is_some() {
@@ -393,7 +396,7 @@ impl Driver {
         let (link, key, generation, epoch) = (self.worker.link.clone(), self.key.clone(), self.generation, self.epoch);
         let kind = self.kind.clone();
         self.leaving = Some(Box::pin(async move {
-            // A run that somebody else has by now is not ours to pause; a store that is gone keeps the run as it was.
+            // The pause fails if another worker holds the run by now; if the store is unreachable, the run stays as it was.
             if link.pause(key.clone(), generation, epoch, report.clone()).await.is_ok() {
                 told::paused(&key, &kind, &report);
             }
@@ -402,7 +405,7 @@ impl Driver {
         Turn::Again
     }
 
-    /// Lets the run go; with `release`, its lease too, so that another worker may take it at once.
+    /// Removes the run from memory. With `release`, also releases its lease, so that another worker may claim it at once.
     fn leave(&mut self, release: bool) -> Turn {
         let (link, key, epoch) = (self.worker.link.clone(), self.key.clone(), self.epoch);
         self.leaving = Some(Box::pin(async move {
@@ -416,7 +419,7 @@ impl Driver {
 
     fn check_replay(&mut self, n: u64) {
         let due = match self.worker.options.check {
-            // What an agent does need not be what it did.
+            // An agent may diverge from its log.
             _ if self.handler.is_agent => false,
             ReplayCheck::Off => false,
             ReplayCheck::Doubling => (n + 1).is_power_of_two(),
@@ -431,7 +434,7 @@ impl Driver {
         let Poll::Ready(records) = self.checking.as_mut()?.as_mut().poll(cx) else { return None };
         self.checking = None;
         let records = records.ok()?;
-        // An agent, who alone has more than this log, is not checked.
+        // Only agents have more logs than this one, and they are not checked.
         let logs = Logs { prelude: &[], records: &records, earlier: &no_earlier };
         let fault = replay_log(&self.key, &self.handler, logs, &self.shared, true).err()?;
         Some(self.pause(fault))
@@ -464,7 +467,7 @@ fn retries(error: &StoreError) -> bool {
     error.consequence() == Consequence::Retry && error.code() != UNREAD
 }
 
-/// Sleeps on the async runtime, from a thread that is none of its own.
+/// Sleeps on the async runtime, from a thread outside of it.
 async fn sleep(tokio: &tokio::runtime::Handle, span: Duration) {
     let sleep = {
         let _entered = tokio.enter();

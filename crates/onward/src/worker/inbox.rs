@@ -1,4 +1,4 @@
-//! Where a hot run hears of what was appended to its log.
+//! The inbox of a run in memory, for records appended to its log.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -6,7 +6,7 @@ use std::task::Waker;
 use onward_core::Record;
 use onward_runtime::{Inbox, Question};
 
-/// What came since the driver last looked.
+/// Messages since the driver's last look.
 #[derive(Default)]
 pub(crate) struct News {
     pub records: Vec<Record>,
@@ -32,7 +32,7 @@ impl RunInbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what came, and leaves `waker` for what comes.
+    /// Takes all messages and stores `waker` for later ones.
     pub fn take(&self, waker: &Waker) -> News {
         let mut state = self.lock();
         if !state.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
@@ -51,12 +51,12 @@ impl RunInbox {
         }
     }
 
-    /// Asks the driver to let the run go when it rests.
+    /// Asks the driver to release the run as soon as it waits.
     pub fn evict(&self) {
         self.tell(|news| news.evict = true);
     }
 
-    /// Closes the inbox, unless something came meanwhile.
+    /// Closes the inbox if it is empty; returns whether it did.
     pub fn close_if_empty(&self) -> bool {
         let mut state = self.lock();
         let empty = state.news.records.is_empty() && state.news.questions.is_empty();
@@ -64,7 +64,7 @@ impl RunInbox {
         empty
     }
 
-    /// Closes the inbox whatever is in it; unanswered questions are dropped, so that who asked asks again.
+    /// Closes the inbox with whatever it has. Pending queries are dropped, and their callers retry.
     pub fn close(&self) {
         let mut state = self.lock();
         state.closed = true;

@@ -1,6 +1,6 @@
-//! The worker: takes runs and tasks from the runtime and works on them.
+//! The worker: claims runs and tasks from the runtime and executes them.
 //!
-//! Owns what is in memory of hot runs. Must never decide what may be recorded: that is the store's, by way of core.
+//! Owns the runs in memory. Must never decide what may be recorded: the store does, through core.
 
 mod cache;
 mod cold;
@@ -27,27 +27,27 @@ use cache::Cache;
 use driver::Driver;
 pub(crate) use inbox::RunInbox;
 
-/// How many runs are asked for at once.
+/// Number of runs per claim.
 const RUNS_AT_ONCE: usize = 64;
 
-/// How many records are read at once.
+/// Number of records per read.
 const PAGE: usize = 1_000;
 
-/// How long a worker that shuts down waits for steps and tasks under way, unless it is told otherwise.
+/// Default time for which a shutdown waits for running steps and tasks.
 pub(crate) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long giving back the tasks that did not end may take.
+/// Time limit for giving back unfinished tasks.
 const GIVE_BACK_MAX: Duration = Duration::from_secs(1);
 
-/// When a worker replays what it has just recorded, to find code that does not replay before it matters.
+/// How often a worker replays the log it has just recorded, to find nondeterministic code early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReplayCheck {
-    /// Never: for production.
+    /// Never, for production.
     #[default]
     Off,
     /// After the first, second, fourth, eighth … commit of a run.
     Doubling,
-    /// After every commit: for tests.
+    /// After every commit, for tests.
     Every,
 }
 
@@ -68,12 +68,12 @@ pub(crate) struct Worker {
     pub options: WorkerOptions,
     executor: Executor,
     cache: Cache,
-    /// The runs in memory, so that they can be asked and, at the end, let go.
+    /// The runs in memory, for queries and for eviction on shutdown.
     hot: Mutex<HashMap<RunKey, Arc<RunInbox>>>,
     idle: tokio::sync::Notify,
-    /// How many attempts of tasks run here.
+    /// Number of task attempts that run here.
     attempts: AtomicUsize,
-    /// Attempts that still run are given back.
+    /// Set when attempts that still run are to be given back.
     stopping: tokio::sync::watch::Sender<bool>,
     tokio: tokio::runtime::Handle,
     next_commit_id: AtomicU64,
@@ -111,7 +111,7 @@ impl Worker {
         Ok((worker, vec![runs, tasks, questions]))
     }
 
-    /// Lets every run go once it rests, waits for steps that run, and leaves.
+    /// Releases every run once it waits, waits for running steps and tasks, and leaves.
     pub async fn drain(&self) {
         let deadline = tokio::time::Instant::now() + self.options.shutdown_timeout;
         loop {
@@ -123,7 +123,7 @@ impl Worker {
             left.iter().for_each(|inbox| inbox.evict());
             drop(tokio::time::timeout(Duration::from_millis(20), self.idle.notified()).await);
         }
-        // What has not ended is interrupted, and goes to others unless it is `at_most_once`.
+        // Unfinished attempts are interrupted. Their tasks go to other workers, except `at_most_once` tasks.
         self.stopping.send_replace(true);
         let given_back = async {
             while self.attempts.load(Ordering::SeqCst) > 0 {
@@ -135,7 +135,7 @@ impl Worker {
         self.stop();
     }
 
-    /// Stops polling workflow code and tasks at once and lets go of every run in memory: inboxes keep drivers alive, and drivers the
+    /// Stops polling workflow code and tasks at once and drops every run in memory: inboxes keep drivers alive, and drivers the
     /// worker.
     pub fn stop(&self) {
         self.stopping.send_replace(true);
@@ -144,7 +144,7 @@ impl Worker {
         hot.into_values().for_each(|inbox| inbox.close());
     }
 
-    /// How many runs are in memory.
+    /// Returns the number of runs in memory.
     pub fn hot_runs(&self) -> usize {
         self.lock_hot().len()
     }
@@ -153,7 +153,7 @@ impl Worker {
         self.hot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a run's code is given, with its place in its trace where somebody is told of it.
+    /// Returns the shared values for a run's code, with its position in its trace if tracing is on.
     async fn shared_with(&self, run: &RunKey, records: &[Record]) -> Shared {
         let origin = match &self.shared.tracing {
             Some(tracing) => tracing.origin(&*self.link, run, records).await,
@@ -162,12 +162,12 @@ impl Worker {
         Shared { origin, ..self.shared.clone() }
     }
 
-    /// Works on a run until it rests or ends, and lets it go. Whoever waits may be dropped: the run goes on until then.
+    /// Executes a run until it waits or ends, then releases it. The returned future may be dropped; the run continues until then.
     pub async fn drive_to_rest(self: &Arc<Worker>, claimed: ClaimedRun) {
         let key = claimed.head.key.clone();
         let shared = self.shared_with(&key, claimed.records.as_deref().unwrap_or_default()).await;
         let inbox = self.drive(claimed, shared);
-        inbox.evict(); // as soon as it rests
+        inbox.evict(); // release it as soon as it waits
         loop {
             let mut idle = std::pin::pin!(self.idle.notified());
             idle.as_mut().enable();
@@ -188,8 +188,8 @@ impl Worker {
         inbox
     }
 
-    /// Tells whoever listens that an agent is taken up again that was let go: it has recorded something in this generation, and the worker
-    /// that did has lost or forgotten it.
+    /// Emits `agent_resumed` when an agent is loaded again: it has commits in this generation, and the worker that made them has
+    /// lost or released it.
     fn tell_resumed(&self, head: &RunHead) {
         let is_agent = self.registry.handler(&head.kind, head.version.as_ref()).is_some_and(|handler| handler.is_agent);
         if is_agent && head.next_commit > 0 {
@@ -199,7 +199,7 @@ impl Worker {
         }
     }
 
-    /// The run is no longer in memory.
+    /// Removes the run from the runs in memory.
     fn forget(&self, key: &RunKey, inbox: &Arc<RunInbox>) {
         self.cache.busy(inbox);
         let mut hot = self.lock_hot();
@@ -225,7 +225,7 @@ async fn claim_runs(worker: Arc<Worker>) {
     }
 }
 
-/// The log of one generation, the current one unless another is named, from `from` to its end.
+/// Reads the log of one generation, by default the current one, from `from` to its end.
 pub(crate) async fn read_all(
     link: &dyn Link,
     key: &RunKey,
@@ -244,7 +244,7 @@ pub(crate) async fn read_all(
     }
 }
 
-/// Answers questions about runs that are not in memory.
+/// Answers queries of runs that are not in memory.
 async fn answer_questions(worker: Arc<Worker>) {
     loop {
         for question in worker.link.next_questions().await {
@@ -254,7 +254,7 @@ async fn answer_questions(worker: Arc<Worker>) {
     }
 }
 
-/// A number nobody else has: the standard library's hash keys come from the system's randomness.
+/// Returns a random number: the hash keys of the standard library come from the system's randomness.
 pub(crate) fn random_u64() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::collections::hash_map::RandomState::new().build_hasher().finish()

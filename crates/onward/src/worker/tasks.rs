@@ -1,4 +1,4 @@
-//! Works on tasks: one attempt each, reported once.
+//! Execution of tasks: one attempt each, reported once.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::host::code::panic_message;
 use crate::task::{Outbox, TaskCtx};
 use crate::trace::Tried;
 
-/// How long to wait before a report is tried again that failed for now.
+/// Delay before a failed report is retried.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 
-/// How long what an attempt says waits for more: as often as a screen shows something new, for an eye that reads.
+/// Interval at which frames of an attempt are sent: about the refresh rate of a screen.
 const SPEECH_PACE: Duration = Duration::from_millis(33);
 
 pub(super) async fn work(worker: Arc<Worker>) {
@@ -31,7 +31,7 @@ pub(super) async fn work(worker: Arc<Worker>) {
     }
     let room = Arc::new(Semaphore::new(worker.options.tasks_max));
     loop {
-        // Asks only for what there is room for: a task that waits here would burn its lease.
+        // Claims only as many tasks as can start: a task waiting here would use up its lease.
         drop(room.acquire().await);
         for task in worker.link.next_tasks(room.available_permits().max(1)).await {
             let Ok(permit) = room.clone().acquire_owned().await else { return };
@@ -58,7 +58,7 @@ async fn attempt(worker: &Worker, task: Task) {
     let beats = async {
         loop {
             let progress = ctx.beat().await;
-            // A heartbeat that does not get through is no reason to stop: the lease decides.
+            // A failed heartbeat is no reason to stop: the lease decides.
             drop(worker.link.report_task(id.clone(), claim, TaskReport::Heartbeat { progress }).await);
         }
     };
@@ -73,12 +73,12 @@ async fn attempt(worker: &Worker, task: Task) {
         }
         () = beats => return,
         () = async { drop(stopping.wait_for(|stopping| *stopping).await) } => {
-            // The attempt is dropped with `run`. Where the report is not taken, the lease expires.
+            // The attempt is dropped with `run`. If the report is not accepted, the lease expires.
             drop(worker.link.report_task(id, claim, TaskReport::Interrupted.with_spend(spend())).await);
             return;
         }
     };
-    speaker.speak_now(); // before it is known what became of the attempt
+    speaker.speak_now(); // before the outcome of the attempt is reported
     let failed = result.as_ref().err().map(|failure| failure.code.clone());
     let mut report = match result {
         Ok(output) => TaskReport::Completed(output),
@@ -92,15 +92,16 @@ async fn attempt(worker: &Worker, task: Task) {
                 report = TaskReport::Failed(Failure::fatal(format!("{error}{hint}")).with_code(error.code()));
             }
             Ok(()) => return tried.tell(failed), // O1
-            // Too late: the attempt was given up, and what became of the task is decided elsewhere.
+            // Too late: the attempt was given up, and the task's outcome is decided elsewhere.
             Err(error) if error.code() == "task_attempt_over" => return,
-            // The report can never be taken: the attempt ends with its lease, and only this line says why.
+            // The report can never be accepted. The attempt ends with its lease, and this log line is the only trace of the
+            // reason.
             Err(error) => return told::report_refused(&id, &kind, attempt, &error),
         }
     }
 }
 
-/// Nobody wants the result, but what it has cost is counted.
+/// Reports the cost of an attempt whose result is no longer needed.
 async fn tell_late(worker: &Worker, id: TaskId, claim: u64, spend: AttemptSpend) {
     if spend.lines.is_empty() {
         return;
@@ -108,7 +109,7 @@ async fn tell_late(worker: &Worker, id: TaskId, claim: u64, spend: AttemptSpend)
     let report = TaskReport::Interrupted.with_spend(spend);
     while let Err(error) = worker.link.report_task(id.clone(), claim, report.clone()).await {
         if !retries(&error) {
-            return; // as a rule it is told that the attempt is over
+            return; // usually `task_attempt_over`
         }
         tokio::time::sleep(RETRY_DELAY).await;
     }
@@ -118,7 +119,7 @@ fn retries(error: &StoreError) -> bool {
     error.consequence() == Consequence::Retry
 }
 
-/// Sends what an attempt says.
+/// Sends the stream frames of an attempt.
 struct Speaker<'a> {
     link: &'a dyn Link,
     task: TaskId,
@@ -128,7 +129,7 @@ struct Speaker<'a> {
 }
 
 impl Speaker<'_> {
-    /// Sends the first word at once, and then what has come together. Never returns.
+    /// Sends the first frame at once, then the collected frames at intervals. Never returns.
     async fn speak(&self) {
         loop {
             self.outbox.has_some().await;
@@ -151,11 +152,11 @@ impl Speaker<'_> {
 
 async fn run(worker: &Worker, task: Task, ctx: TaskCtx) -> Result<Payload> {
     let Some(handler) = worker.registry.tasks.get(&task.kind).cloned() else {
-        return Err(Failure::retryable(format!("this worker does not know task `{}`", task.kind)));
+        return Err(Failure::retryable(format!("task kind `{}` is not registered on this worker", task.kind)));
     };
-    // It may have been queued before any worker had said that its kind is internal.
+    // The task may have been queued before any worker declared its kind internal.
     if task.ends_run && worker.registry.is_internal_task(&task.kind) {
-        let message = format!("`{}` is internal: only runs ask for it", task.kind);
+        let message = format!("`{}` is internal: only runs may schedule it", task.kind);
         return Err(Failure::fatal(message).with_code("kind_internal")); // IK1
     }
     let attempt = tokio::spawn(async move { AssertUnwindSafe(handler(ctx, task.input)).0.await });
@@ -169,7 +170,7 @@ async fn run(worker: &Worker, task: Task, ctx: TaskCtx) -> Result<Payload> {
     }
 }
 
-/// An attempt that nobody waits for any more is stopped at its next await.
+/// Aborts an attempt at its next await when its result is no longer awaited.
 struct AbortOnDrop(tokio::task::AbortHandle);
 
 impl Drop for AbortOnDrop {

@@ -1,6 +1,6 @@
-//! Tells whoever runs the program that a run stands still because of its code, or that the result of an attempt was refused.
+//! Log lines about runs that were paused because of their code, and about refused results of attempts.
 //!
-//! Whoever waits for the run would wait without a word. Where nothing listens to `tracing`, a line on stderr says it, as for a panic.
+//! Callers would otherwise wait without an explanation. Without a `tracing` subscriber the line goes to stderr, as for a panic.
 
 use onward_core::event::{Divergence, PauseReason, RunPaused};
 use onward_core::task::TaskId;
@@ -17,7 +17,8 @@ pub(super) fn paused(run: &RunKey, kind: &Name, pause: &RunPaused) {
     }
 }
 
-/// Logs that the last report of an attempt was refused for good: its result is lost, and the task goes on when its lease has expired.
+/// Logs that the last report of an attempt was refused permanently. The result is lost, and the task continues after its lease
+/// has expired.
 pub(super) fn report_refused(task: &TaskId, kind: &Name, attempt: u32, error: &StoreError) {
     let (run, code) = (&task.run, error.code());
     if tracing::dispatcher::has_been_set() {
@@ -28,19 +29,19 @@ pub(super) fn report_refused(task: &TaskId, kind: &Name, attempt: u32, error: &S
     }
 }
 
-/// What a person needs to act on it.
+/// Returns the reason of the pause and a remedy.
 fn report(run: &RunKey, pause: &RunPaused) -> String {
     let RunPaused { message, divergence, .. } = pause;
     match divergence {
-        None => format!("{message}; deploy code that does not, then `onward run resume {}`", run.id),
+        None => format!("{message}; deploy corrected code, then `onward run resume {}`", run.id),
         Some(Divergence { nearest, hint, .. }) => {
-            let nearest = nearest.as_ref().map(|call| format!("; both agreed up to {call}")).unwrap_or_default();
+            let nearest = nearest.as_ref().map(|call| format!("; code and log agree up to {call}")).unwrap_or_default();
             format!("{message}{nearest}; {hint}")
         }
     }
 }
 
-/// The word that the pause has in views and documents.
+/// Returns the pause reason as named in views and documents.
 fn code(reason: PauseReason) -> &'static str {
     match reason {
         PauseReason::Requested => "requested",

@@ -219,7 +219,7 @@ async fn made_before(site: Site) {
         let run = onward.run::<u32>(id).unwrap();
         run.message("five").await.unwrap();
         let pause = paused(&run).await;
-        assert!(pause.message.contains("in the logs of a run that is gone"), "{}", pause.message);
+        assert!(pause.message.contains("in the logs of a deleted run"), "{}", pause.message);
         assert!(pause.message.contains("run r"), "{}", pause.message);
     }
     onward.shutdown().await;

@@ -240,8 +240,8 @@ async fn whatever_a_model_asks_for_has_an_outcome_that_it_is_told() {
         "no such city",
         "timed_out",
         "unknown_tool",
-        "the arguments are no JSON",
-        "the arguments do not fit",
+        "the arguments are not valid JSON",
+        "invalid arguments",
     ];
     for (told, expected) in told.iter().zip(expected) {
         assert!(told.contains(expected) && told.contains(r#""is_error":true"#), "{told} says {expected}");

@@ -194,7 +194,7 @@ async fn moved(site: Site) {
     until_status(&second, Status::Waiting).await;
     send_stored(&site, &onward, "second", stolen).await;
     let why = paused(&second).await.message;
-    assert!(why.contains("it was sealed for another run or another use"), "{why}");
+    assert!(why.contains("it was encrypted for another run or another use"), "{why}");
     assert_eq!(second.log().await.unwrap_err().code(), "payload_unreadable");
     let stored = site.runtime(&onward).read_run(&run_key("second")).await.unwrap().pause.unwrap().message;
     assert!(stored.starts_with("sealed with key k1: "), "{stored}");
@@ -255,7 +255,7 @@ async fn keys_rotate_under_an_open_run() {
     let onward = engine(vec![key("k2", 2), key("k1", 1)]).await;
     let run: RunHandle<String> = onward.start("twice", "a").id("r").await.unwrap();
     let why = paused(&run).await.message;
-    assert!(why.contains("it is sealed with key `k1`, which is not here"), "{why}");
+    assert!(why.contains("it is encrypted with key `k1`, which is not here"), "{why}");
     run.resume().await.unwrap();
     assert_eq!(run.result().await.unwrap(), "a b c");
     let other: Result<RunHandle<String>, _> = onward.start("twice", "x").id("r").await;

@@ -145,7 +145,7 @@ fn the_log_of_a_turn_that_reads_the_conversation_replays_with_the_logs_before_an
     let past = world.past_logs();
     Replay::new("test", world.log()).prelude(&past[0]).earlier(past).against_agent(counts).unwrap();
     let missing = Replay::new("test", world.log()).prelude(&past[0]).against_agent(counts).unwrap_err();
-    assert!(missing.message.contains("earlier logs of the run are not at hand"), "{}", missing.message);
+    assert!(missing.message.contains("earlier logs of the run are not available"), "{}", missing.message);
     let lied = Replay::new("test", world.log()).prelude(&past[0]).earlier(&past[..1]).against_agent(counts);
     assert!(lied.is_err(), "a log is missing in between");
 }

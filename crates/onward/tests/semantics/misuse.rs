@@ -464,13 +464,13 @@ fn a_future_that_is_polled_after_it_was_ready_pauses_the_run_with_its_name() {
         }
     }
     let named = [
-        "`sleep` at place 0",
-        "`recv` at place 0",
-        "`step pay` at place 0",
+        "`sleep` at call id 0",
+        "`recv` at call id 0",
+        "`step pay` at call id 0",
         "`join_all`",
         "`race`",
-        "`timeout` at place",
-        "`recv_timeout` at place 0",
+        "`timeout` at call id",
+        "`recv_timeout` at call id 0",
     ];
     for (way, named) in named.into_iter().enumerate() {
         let mut world = World::new(again, &(way as u32));

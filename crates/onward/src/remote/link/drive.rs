@@ -1,4 +1,4 @@
-//! Asking for one very run: the question goes beside the stream, the run comes over it.
+//! Claim of one run by id: the request is a separate call, the run arrives over the stream.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::super::Channel;
 use super::shared::Shared;
 
-/// How long a run that was given may take to arrive. One that does not was lost with the connection; the server takes it back.
+/// Time limit for a granted run to arrive. Otherwise it was lost with the connection, and the server takes it back.
 const ARRIVE_MAX: Duration = Duration::from_secs(10);
 
 pub(super) async fn claim_run(
@@ -23,7 +23,7 @@ pub(super) async fn claim_run(
     let (sender, arrives) = oneshot::channel();
     {
         let mut state = shared.lock();
-        // One that nobody waits for any more is left from a question that was given up.
+        // A closed sender is left over from an abandoned request.
         if state.driving.get(&key).is_some_and(|other| !other.is_closed()) {
             return Err(StoreError::RunHeld { key }.into());
         }
@@ -43,7 +43,7 @@ pub(super) async fn claim_run(
 }
 
 async fn arrived(arrives: oneshot::Receiver<ClaimedRun>) -> Result<ClaimedRun, StoreError> {
-    let lost = || StoreError::Unavailable { why: "the run was lost on its way from the server".to_owned() };
+    let lost = || StoreError::Unavailable { why: "the run did not arrive from the server".to_owned() };
     tokio::time::timeout(ARRIVE_MAX, arrives).await.ok().and_then(Result::ok).ok_or_else(lost)
 }
 

@@ -1,4 +1,4 @@
-//! What of a worker outlives its connections.
+//! The state of a worker that outlives its connections.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::stream::{FRAMES_BYTES, FRAMES_MAX};
 use crate::remote::problem::from_problem;
 
-/// The largest commit: what a server takes in one message, and room around it.
+/// The largest commit: the server's message limit, minus overhead.
 const FRAME_BYTES_MAX: usize = 60 * 1024 * 1024;
 
 pub(super) struct Shared {
@@ -26,56 +26,56 @@ pub(super) struct Shared {
     task_schemas: Vec<wire::TaskSchemas>,
     next_request: AtomicU64,
     state: Mutex<State>,
-    /// How long we may be silent; unknown before the first welcome.
+    /// The lease duration; unknown before the first welcome.
     pub lease: watch::Sender<Option<Duration>>,
-    /// As the server said last.
+    /// As announced by the server last.
     pub payload_bytes_max: AtomicUsize,
-    /// There is something to send.
+    /// Notified when there is something to send.
     pub outgoing: Notify,
     pub runs_came: Notify,
     pub tasks_came: Notify,
     pub questions_came: Notify,
     pub greeted: Notify,
-    /// Counts how often everything was lost: the server learns it from the next hello, so the connection ends with it.
+    /// Number of times that everything was lost. The server learns it from the next `hello`, so the connection ends on each loss.
     pub losses: watch::Sender<u64>,
 }
 
 #[derive(Default)]
 pub(super) struct State {
-    /// Counts connections, so that a late hello can be told from the current one.
+    /// Number of the current connection, to distinguish a late `hello` from the current one.
     pub connection: u64,
-    /// The server has welcomed the current connection; only then is anything sent (V1).
+    /// The server has accepted the current connection; nothing is sent before (V1).
     pub welcomed: bool,
-    /// The server has heard us at this time or later (Y4).
+    /// A time at which the server certainly heard from this worker, or later (Y4).
     pub heard_at: Option<Instant>,
-    /// The sign of life that the server has not answered yet, and when it was sent.
+    /// The heartbeat that the server has not confirmed yet, and when it was sent.
     pub beat: Option<(u64, Instant)>,
     pub outgoing: VecDeque<WorkerFrame>,
-    /// By number, so that they are sent again in the order they were made (Y1).
+    /// By number, so that they are sent again in their order (Y1).
     pub requests: BTreeMap<u64, Request>,
     pub held: HashMap<RunKey, Held>,
     pub held_tasks: BTreeMap<(TaskId, u64), Arc<Notify>>,
     pub runs: VecDeque<ClaimedRun>,
-    /// Runs that were asked for by name, and who waits for them.
+    /// Runs that were claimed by id, and their waiting callers.
     pub driving: HashMap<RunKey, oneshot::Sender<ClaimedRun>>,
     pub tasks: VecDeque<Task>,
-    /// Which offers of tasks have arrived in the latest session (V7).
+    /// Task offers that have arrived in the latest session (V7).
     pub received: Option<wire::Received>,
-    /// Offers that arrive are ignored: the server was told which have arrived before.
+    /// Offers that arrive are ignored, because the server was informed which ones arrived before.
     pub takes_no_tasks: bool,
     pub questions: VecDeque<Question>,
-    /// What was asked for and has not come (Y3).
+    /// Numbers of runs and tasks that were requested and have not arrived (Y3).
     pub runs_asked: u32,
     pub tasks_asked: u32,
-    /// Nothing more is asked for.
+    /// Nothing more is requested.
     pub is_leaving: bool,
     pub has_left: bool,
     pub greeting: Greeting,
-    /// Why the server could not be reached the last time.
+    /// The error of the last connection attempt.
     pub trouble: Option<String>,
 }
 
-/// What became of the first connection.
+/// The result of the first connection.
 #[derive(Default)]
 pub(super) enum Greeting {
     #[default]
@@ -90,7 +90,7 @@ pub(super) struct Request {
     pub answer: oneshot::Sender<Said>,
 }
 
-/// A question under way.
+/// A request without a response yet.
 pub(super) struct Asked(oneshot::Receiver<Said>);
 
 impl Asked {
@@ -106,7 +106,7 @@ impl Asked {
 pub(super) struct Held {
     pub generation: u32,
     pub epoch: Epoch,
-    /// The first event the worker has not been sent.
+    /// The first event that was not sent to the worker.
     pub next: Index,
     pub to: To,
 }
@@ -143,7 +143,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends what nobody waits for, if the connection is still there that it belongs to (Y5).
+    /// Sends a frame without a response, if the connection that it belongs to still exists (Y5).
     pub fn send_on(&self, connection: u64, frame: WorkerFrame) {
         let mut state = self.lock();
         if state.welcomed && state.connection == connection {
@@ -153,7 +153,7 @@ impl Shared {
         }
     }
 
-    /// Sends a frame that is answered, however often the connection is lost meanwhile.
+    /// Sends a frame that gets a response, across lost connections.
     pub fn ask(&self, frame: impl FnOnce(u64) -> WorkerFrame) -> Asked {
         let request = self.next_request.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
@@ -168,13 +168,14 @@ impl Shared {
         Asked(answered)
     }
 
-    /// What a new connection begins with: who we are and what we hold. Nothing else goes out before the welcome (V1).
+    /// Begins a connection and returns its `hello`: identity and held runs and tasks. Nothing else is sent before the welcome
+    /// (V1).
     pub fn begin(&self) -> wire::Hello {
         let mut state = self.lock();
         state.connection += 1;
-        // Answers and the like of the connection before are of no use to this one; requests are sent again, all of them.
+        // Answers of the previous connection are of no use to this one. All requests are sent again.
         state.outgoing.clear();
-        // The hello is a sign of life that the welcome answers.
+        // The `hello` counts as a heartbeat that the welcome confirms.
         state.beat = Some((0, Instant::now()));
         let held = |(run, held): (&RunKey, &Held)| wire::HeldRun {
             run: run.clone(),
@@ -200,7 +201,7 @@ impl Shared {
         }
     }
 
-    /// The server has us: what we still want and what was never answered goes out.
+    /// Handles the welcome: sends outstanding credit and all unanswered requests.
     pub fn welcome(&self, welcome: &wire::Welcome) {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -228,7 +229,7 @@ impl Shared {
         state.outgoing.clear();
     }
 
-    /// A sign of life. The server is asked whether it heard it, one question at a time.
+    /// Returns a heartbeat. The server confirms one at a time.
     pub fn beat(&self) -> WorkerFrame {
         let mut state = self.lock();
         let mut request = 0;
@@ -239,12 +240,12 @@ impl Shared {
         WorkerFrame::Heartbeat(wire::Heartbeat { request })
     }
 
-    /// How long ago the server heard us for certain; `None` before it ever did.
+    /// Returns the time since the server certainly heard from this worker; `None` before the first.
     pub fn silent_for(&self) -> Option<Duration> {
         self.lock().heard_at.map(|heard_at| heard_at.elapsed())
     }
 
-    /// As many frames as fit into one message, one at least.
+    /// Takes as many frames as fit into one message, at least one.
     pub fn take_outgoing(&self) -> Vec<WorkerFrame> {
         let mut state = self.lock();
         let (mut frames, mut bytes) = (Vec::new(), 0);
@@ -264,7 +265,8 @@ impl Shared {
         self.greeted.notify_waiters();
     }
 
-    /// Waits until `take` finds something. Asks before each wait: what came may have been lost before anybody took it.
+    /// Waits until `take` returns something. Requests before each wait, because arrivals may have been lost before they were
+    /// taken.
     pub async fn next<T>(&self, came: &Notify, want: impl Fn(), mut take: impl FnMut(&mut State) -> Vec<T>) -> Vec<T> {
         loop {
             want();
@@ -276,7 +278,7 @@ impl Shared {
         }
     }
 
-    /// Asks for so much more that `limit` are on their way (Y3).
+    /// Requests more, so that `limit` are outstanding (Y3).
     pub fn want(&self, runs: usize, tasks: usize) {
         let wanted = |asked: &mut u32, limit: usize| {
             let more = u32::try_from(limit).unwrap_or(u32::MAX).saturating_sub(*asked);
@@ -298,7 +300,7 @@ impl Shared {
         drop(self.ask(|request| WorkerFrame::Release(wire::ReleaseRun { request, run, epoch })));
     }
 
-    /// Like [`Shared::ask`], for what may be larger than any message.
+    /// Sends a request like [`Shared::ask`], unless it is larger than any message may be.
     pub fn ask_if_small(&self, bytes: usize, frame: impl FnOnce(u64) -> WorkerFrame) -> Result<Asked, StoreError> {
         if bytes > FRAME_BYTES_MAX {
             return Err(StoreError::PayloadTooLarge { bytes, max: FRAME_BYTES_MAX });
@@ -308,7 +310,7 @@ impl Shared {
 }
 
 impl State {
-    /// What was asked under an epoch that is lost, and must not be sent any more (V4).
+    /// Takes the requests under a lost epoch, which must no longer be sent (V4).
     pub fn take_requests_about(&mut self, lost: impl Fn(&RunKey, Epoch) -> bool) -> Vec<Request> {
         let is_about = |frame: &WorkerFrame| match frame {
             WorkerFrame::Commit(frame) => lost(&frame.commit.key, frame.commit.epoch),
@@ -319,13 +321,13 @@ impl State {
         self.requests.extract_if(.., |_, request| is_about(&request.frame)).map(|(_, request)| request).collect()
     }
 
-    /// The run is no longer ours, if it still was.
+    /// Removes the run from the held ones, if it is held under this epoch.
     pub fn let_go(&mut self, run: &RunKey, epoch: Epoch) -> Option<Held> {
         if self.held.get(run).is_some_and(|held| held.epoch == epoch) { self.held.remove(run) } else { None }
     }
 }
 
-/// The bytes of a frame's payloads.
+/// Returns the payload bytes of a frame.
 fn weigh(frame: &WorkerFrame) -> usize {
     match frame {
         WorkerFrame::Commit(frame) => payloads::weigh(&frame.commit.events),

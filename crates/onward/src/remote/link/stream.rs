@@ -1,4 +1,4 @@
-//! Keeps a worker's stream open.
+//! The worker's stream, with reconnects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,25 +12,25 @@ use tokio_stream::wrappers::ReceiverStream;
 use super::shared::{Greeting, Shared};
 use crate::remote::Channel;
 
-/// How long to wait before a lost connection is tried again: at first, and at most.
+/// Delay before a reconnect: the first, and the longest.
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(2);
 
-/// How long a server may take to welcome us; shorter when its lease is.
+/// Time limit for the server's welcome; shorter if the lease is.
 const WELCOME_MAX: Duration = Duration::from_secs(5);
 const WELCOME_MIN: Duration = Duration::from_millis(500);
 
-/// How many frames travel in one message, and how many bytes of payloads before it is full.
+/// Limits of one message: frames, and payload bytes.
 pub(super) const FRAMES_MAX: usize = 512;
 pub(super) const FRAMES_BYTES: usize = 4 * 1024 * 1024;
 
-/// How many messages wait for the network; behind them, frames wait where they can be joined.
+/// Number of messages that wait for the network; further frames wait where they can be merged into one message.
 const MESSAGES_MAX: usize = 2;
 
-/// The shortest pause between two looks at the time.
+/// Shortest interval between two checks of the time.
 const LOOK_MIN: Duration = Duration::from_millis(5);
 
-/// Ends when the worker has left.
+/// Keeps the stream open until the worker has left.
 pub(super) async fn keep_open(channel: Channel, shared: Arc<Shared>) {
     tokio::select! {
         () = come_back(channel, &shared) => {}
@@ -51,7 +51,7 @@ async fn come_back(channel: Channel, shared: &Arc<Shared>) {
     }
 }
 
-/// Stops the worker's work before others may have it (Y4). Never returns.
+/// Stops the worker's work before another worker may get it (Y4). Never returns.
 async fn watch_lease(shared: &Arc<Shared>) {
     loop {
         let lease = known_lease(shared).await;
@@ -71,12 +71,12 @@ async fn known_lease(shared: &Shared) -> Duration {
     }
 }
 
-/// One connection, from hello to its end. Returns whether the server welcomed us.
+/// Runs one connection from `hello` to its end. Returns whether the server sent a welcome.
 async fn converse(channel: &Channel, shared: &Arc<Shared>) -> bool {
-    // A network that swallows everything is noticed by our own lease, sooner than by the connection: each stream has its own.
+    // Each stream has its own connection: the lease detects a dead network sooner than the connection does.
     let channel = channel.fresh();
     let (messages, receiver) = mpsc::channel::<WorkerFrames>(MESSAGES_MAX);
-    let mut losses = shared.losses.subscribe(); // before the hello: what is lost behind it is not in it
+    let mut losses = shared.losses.subscribe(); // before the `hello`, which does not have later losses
     let hello = WorkerFrames { frames: vec![WorkerFrame::Hello(shared.begin())] };
     if messages.send(hello).await.is_err() {
         return false;
@@ -87,7 +87,7 @@ async fn converse(channel: &Channel, shared: &Arc<Shared>) -> bool {
         let mut incoming = match channel.connect(ReceiverStream::new(receiver)).await {
             Ok(incoming) => incoming,
             Err(error) => {
-                // A server that refuses says so at once; one that is not there may come.
+                // A refusal is final; an unreachable server may come back.
                 if error.consequence() == Consequence::Retry {
                     shared.lock().trouble = Some(error.to_string());
                 } else {
@@ -110,12 +110,12 @@ async fn converse(channel: &Channel, shared: &Arc<Shared>) -> bool {
         () = receiving => {}
         () = send(shared, messages) => {}
         () = silence(shared, began) => {}
-        _ = losses.changed() => {} // otherwise the server would keep for us what we have let go
+        _ = losses.changed() => {} // the server must not keep what the worker has dropped
     }
     true
 }
 
-/// Returns when the server has not answered for a whole lease: there may be another way to it.
+/// Returns when the server has not responded for a whole lease: a new connection may reach it.
 async fn silence(shared: &Shared, began: Instant) {
     loop {
         let lease = known_lease(shared).await;
@@ -126,12 +126,12 @@ async fn silence(shared: &Shared, began: Instant) {
     }
 }
 
-/// Sends what there is, and a sign of life three times per lease. Ends when the connection does.
+/// Sends queued frames, and a heartbeat three times per lease. Ends with the connection.
 async fn send(shared: &Shared, messages: mpsc::Sender<WorkerFrames>) {
     let pace = (known_lease(shared).await / 3).max(LOOK_MIN);
     let mut beat_at = Instant::now() + pace;
     loop {
-        // Room first, frames then: what waits for the network is joined into one message.
+        // Reserves first and takes frames then, so that frames that wait for the network are merged into one message.
         let Ok(room) = messages.reserve().await else { return };
         let frames = loop {
             if Instant::now() >= beat_at {
@@ -142,7 +142,7 @@ async fn send(shared: &Shared, messages: mpsc::Sender<WorkerFrames>) {
             if !frames.is_empty() {
                 break frames;
             }
-            drop(tokio::time::timeout_at(beat_at, shared.outgoing.notified()).await); // too late: a sign of life is due
+            drop(tokio::time::timeout_at(beat_at, shared.outgoing.notified()).await); // on timeout a heartbeat is due
         };
         room.send(WorkerFrames { frames });
     }

@@ -1,4 +1,4 @@
-//! What the server sends to a worker.
+//! Handling of frames from the server.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ impl Shared {
                 self.welcome(&welcome);
                 self.greet(Greeting::Welcomed);
             }
-            ServerFrame::Goodbye(_) => {} // the stream ends, and is opened again
+            ServerFrame::Goodbye(_) => {} // the stream ends and is reopened
             ServerFrame::Run(run) => self.take_run(run),
             ServerFrame::Input(input) => self.take_input(input),
             ServerFrame::RunLost(lost) => self.lose(&lost.run, lost.epoch),
@@ -28,13 +28,14 @@ impl Shared {
             ServerFrame::Question(question) => self.take_question(question),
             ServerFrame::Reply(reply) => {
                 if let Some(request) = self.take_reply(reply.request) {
-                    drop(request.answer.send(reply.said)); // who asked may have gone
+                    drop(request.answer.send(reply.said)); // the caller may have gone
                 }
             }
         }
     }
 
-    /// Whose answer it is. Whatever is answered, the server has heard us after it was asked.
+    /// Takes the request that a reply belongs to. A reply proves that the server heard from this worker after the request was
+    /// made.
     fn take_reply(&self, number: u64) -> Option<Request> {
         let mut state = self.lock();
         let request = state.requests.remove(&number);
@@ -52,7 +53,7 @@ impl Shared {
         let mut state = self.lock();
         let before = state.held.insert(head.key.clone(), held);
         let claimed = ClaimedRun { head, records };
-        // Somebody may have asked for this very run, and no credit was used up then.
+        // A claim by id used no credit.
         let unwanted = match state.driving.remove(&claimed.head.key) {
             Some(asked) => asked.send(claimed).err(),
             None => {
@@ -66,12 +67,12 @@ impl Shared {
         }
         drop(state);
         if let Some(ClaimedRun { head, .. }) = unwanted {
-            // Who asked for it has gone.
+            // The caller that claimed it has gone.
             let (run, epoch) = (head.key, head.epoch);
             drop(self.ask(|request| WorkerFrame::Release(wire::ReleaseRun { request, run, epoch })));
         }
         if let Some(Held { to: To::Inbox(inbox), .. }) = before {
-            inbox.lost(); // we had lost it, and have it again
+            inbox.lost(); // the run was lost and is now held again
         }
         self.runs_came.notify_one();
     }
@@ -102,11 +103,11 @@ impl Shared {
             state.runs.retain(|claimed| claimed.head.key != *run);
             let void = state.take_requests_about(|other, under| other == run && under <= epoch);
             drop(state);
-            self.runs_came.notify_one(); // one that nobody took is asked for again (Y3)
+            self.runs_came.notify_one(); // a run that was not taken is requested again (Y3)
             if let Some(Held { to: To::Inbox(inbox), .. }) = held {
                 inbox.lost();
             }
-            drop(void); // who waits for them knows by now why they fail
+            drop(void); // their callers know the reason by now
         }
     }
 
@@ -130,13 +131,13 @@ impl Shared {
         let mut state = self.lock();
         state.tasks.retain(|waiting| waiting.id != task || waiting.claim != claim);
         if let Some(over) = state.held_tasks.remove(&(task, claim)) {
-            over.notify_one(); // one waits for it, perhaps only in a moment
+            over.notify_one(); // the waiting side may only wait in a moment
         }
         drop(state);
-        self.tasks_came.notify_one(); // one that nobody took is asked for again (Y3)
+        self.tasks_came.notify_one(); // a task that was not taken is requested again (Y3)
     }
 
-    /// Tells the server that a task that arrived here was never started.
+    /// Reports to the server that a received task was not started.
     pub async fn give_back_task(&self, task: Task) {
         let (id, claim, report) = (task.id.clone(), task.claim, task.not_started());
         let asked = self.ask(|request| WorkerFrame::Report(wire::ReportTask { request, task: task.id, claim, report }));
@@ -144,14 +145,14 @@ impl Shared {
         self.end_task(id, claim);
     }
 
-    /// Everything the worker holds is lost, as far as it can know (Y4).
+    /// Treats everything that the worker holds as lost (Y4).
     pub fn lose_all(self: &Arc<Shared>) {
         let mut state = self.lock();
         let (held, mut held_tasks) = (std::mem::take(&mut state.held), std::mem::take(&mut state.held_tasks));
         state.runs.clear();
         let waiting = std::mem::take(&mut state.tasks);
         for task in &waiting {
-            // The next hello has it, and then the server is told that it has not started.
+            // The next `hello` lists it, and then the server is told that it was not started.
             let key = (task.id.clone(), task.claim);
             state.held_tasks.extend(held_tasks.remove_entry(&key));
         }
@@ -165,7 +166,7 @@ impl Shared {
                 inbox.lost();
             }
         }
-        drop(void); // who waits for them knows by now why they fail
+        drop(void); // their callers know the reason by now
         for task in waiting {
             let shared = self.clone();
             tokio::spawn(async move { shared.give_back_task(task).await });
@@ -180,7 +181,7 @@ impl Shared {
         let (answer, answered) = oneshot::channel();
         let (shared, connection) = (self.clone(), self.lock().connection);
         tokio::spawn(async move {
-            // Another connection may be to another session, whose questions have the same numbers.
+            // Another connection may belong to another session, whose queries have the same numbers.
             let answered = answered.await;
             let is_passed_on = answered.is_err();
             let answer = wire::Answer { question, answer: answered.ok().flatten(), is_passed_on };
