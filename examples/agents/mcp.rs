@@ -7,7 +7,7 @@ mod model;
 
 use std::io::{BufRead, Write};
 
-use onward::agent::{Agent, AgentOutcome, SourceSettings, ToolPlace, Tools};
+use onward::agent::{Agent, AgentOutcome, McpServerSettings, ToolPlace, Tools};
 use onward::prelude::*;
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ async fn main() -> anyhow::Result<()> {
     let model = model::talker().await?;
     // The effects of another server's tools are unknown; `echo` has none.
     let harmless = |tool: onward::agent::Tool| Some(if tool.name() == "echo" { tool.pure() } else { tool });
-    let tools = Tools::new().with_mcp(SourceSettings::new(place), harmless).await?;
+    let tools = Tools::new().with_mcp(McpServerSettings::new(place), harmless).await?;
     println!("the server has echo: {}", tools.names().any(|name| name == "echo"));
     let directory = tempfile::tempdir()?;
     let agent = Agent::new("guest").model(model.name).tools(&tools);

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use onward_runtime::RuntimeError;
 use onward_server::keys::KeyFileError;
 use onward_server::problem;
-use onward_server::webhooks::HookFileError;
+use onward_server::webhooks::WebhookFileError;
 use onward_store::StoreError;
 
 use crate::output::{Style, escape, say};
@@ -130,7 +130,7 @@ fn told(error: &anyhow::Error) -> Told {
         (error.code(), error.hint())
     } else if let Some(error) = error.downcast_ref::<KeyFileError>() {
         (error.code(), error.hint())
-    } else if let Some(error) = error.downcast_ref::<HookFileError>() {
+    } else if let Some(error) = error.downcast_ref::<WebhookFileError>() {
         (error.code(), error.hint())
     } else if error.downcast_ref::<std::io::Error>().is_some() {
         return Told { code: "io", hint: None, exit: FAILURE };

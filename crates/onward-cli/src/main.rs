@@ -7,18 +7,18 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod blockers;
+mod builtin_agents;
 mod commands;
 mod config;
+mod connection;
 mod directory;
 mod error;
-mod hindrances;
-mod house;
 mod interrupt;
 mod modes;
 mod new_id;
 mod output;
 mod serving;
-mod site;
 mod span;
 mod stopping;
 

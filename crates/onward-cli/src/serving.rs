@@ -20,17 +20,17 @@ use clap::{Args, ValueEnum};
 use onward_runtime::{Background, Runtime};
 use onward_server::keys::{KEYS, KeyFileError};
 use onward_server::trace::{Format, Level, Trace};
-use onward_server::webhooks::{HOOKS, HookFileError};
-use onward_server::{Ceilings, Hooks, Hosts, Keys, Limits, Options, Probe, Server, Tls, grpc, router_with, serve};
+use onward_server::webhooks::{HOOKS, WebhookFileError};
+use onward_server::{Ceilings, Hosts, Keys, Limits, Options, Probe, Server, Tls, Webhooks, grpc, router_with, serve};
 use onward_store::SystemClock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 
+use crate::builtin_agents::{BuiltinAgents, Workers};
 use crate::config::Config;
 use crate::error::{FAILURE, Mistake};
-use crate::house::{House, Workers};
 use crate::modes;
 
 use mark::Mark;
@@ -122,21 +122,21 @@ fn word<T: ValueEnum>(text: &str) -> Result<T, String> {
 }
 
 #[derive(Debug, Args)]
-pub struct HooksArgs {
+pub struct WebhookArgs {
     /// The hook file; otherwise onward.hooks.json in the data directory, if there is one
     #[arg(long, value_name = "FILE")]
-    hooks: Option<PathBuf>,
+    webhooks: Option<PathBuf>,
 }
 
-impl HooksArgs {
+impl WebhookArgs {
     /// The webhooks that are taken in. Memory and databases have none of their own.
-    pub fn open(&self, place: &Place, trace: &Trace) -> Result<Option<Arc<Hooks>>, HookFileError> {
-        let path = match (&self.hooks, place) {
+    pub fn open(&self, place: &Place, trace: &Trace) -> Result<Option<Arc<Webhooks>>, WebhookFileError> {
+        let path = match (&self.webhooks, place) {
             (Some(file), _) => file.clone(),
             (None, Place::Directory(path)) => path.join(HOOKS),
             (None, Place::Databases(_) | Place::Memory) => return Ok(None),
         };
-        Ok(Some(Arc::new(Hooks::open(&path, trace.clone())?)))
+        Ok(Some(Arc::new(Webhooks::open(&path, trace.clone())?)))
     }
 }
 
@@ -182,7 +182,7 @@ impl TlsArgs {
 #[derive(Default)]
 pub struct Protection {
     pub keys: Option<Arc<Keys>>,
-    pub hooks: Option<Arc<Hooks>>,
+    pub webhooks: Option<Arc<Webhooks>>,
     pub tls: Option<Tls>,
     /// Where the key of the certificate is: others must not read it.
     pub tls_key: Option<PathBuf>,
@@ -213,12 +213,12 @@ impl Serving {
         protection: Protection,
         limits: Limits,
         lease: Duration,
-        house: Option<House>,
+        house: Option<BuiltinAgents>,
         trace: Trace,
     ) -> Result<Serving> {
         raise_file_limit();
         trace.hear();
-        let Protection { keys, hooks, tls, tls_key, attachments, ceilings } = protection;
+        let Protection { keys, webhooks, tls, tls_key, attachments, ceilings } = protection;
         let listener = listen(address).await?;
         let url = format!("{}://{}", if tls.is_some() { "https" } else { "http" }, listener.local_addr()?);
         let opened = Opened::open(place.clone()).await?;
@@ -232,7 +232,7 @@ impl Serving {
         let (url_told, probe) = (url.clone(), opened.probe.clone());
         let said = trace.clone();
         let mut options =
-            Options { limits, url: url_told, hosts, trace, hooks, attachments, probe, tls, ceilings, ..Options::default() };
+            Options { limits, url: url_told, hosts, trace, webhooks, attachments, probe, tls, ceilings, ..Options::default() };
         if let Some(keys) = keys {
             options.auth = keys;
         }
@@ -249,8 +249,8 @@ impl Serving {
     /// Serves until `shutdown` returns, then lets requests end and closes the store.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let Serving { listener, server, background, workers, opened, watch, mark, url: _ } = self;
-        let doors = router_with(server.clone(), grpc(&server));
-        serve(&server, listener, doors, shutdown).await;
+        let clients = router_with(server.clone(), grpc(&server));
+        serve(&server, listener, clients, shutdown).await;
         workers.stop().await;
         background.stop().await;
         drop(server);

@@ -142,7 +142,7 @@ mod tests {
     fn every_span_of_a_run_has_an_id_of_its_own() {
         let key = |id: &str| RunKey::new(Namespace::default(), RunId::new(id).unwrap());
         let (run, place) = (key("a"), Place::root(1));
-        let task = TaskId { run: run.clone(), generation: 0, place: place.clone(), life: None };
+        let task = TaskId { run: run.clone(), generation: 0, place: place.clone(), incarnation: None };
         let mut ids = vec![
             run_span(&run),
             run_span(&key("b")),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Dialect {
+pub enum ApiFormat {
     OpenAi,
     Anthropic,
 }
@@ -71,7 +71,7 @@ pub struct Tool {
 
 impl Conversation {
     /// Parses a request; the error is the message that a real server would return.
-    pub fn read(dialect: Dialect, body: &Value) -> Result<Conversation, String> {
+    pub fn read(api_format: ApiFormat, body: &Value) -> Result<Conversation, String> {
         let model = body["model"].as_str().ok_or("model: field required")?.to_owned();
         let messages =
             body["messages"].as_array().filter(|list| !list.is_empty()).ok_or("messages: at least one message is required")?;
@@ -85,18 +85,18 @@ impl Conversation {
         };
         attached(&body["messages"], &mut conversation.attached);
         for message in messages {
-            match dialect {
-                Dialect::OpenAi => conversation.add_openai(message)?,
-                Dialect::Anthropic => conversation.add_anthropic(message)?,
+            match api_format {
+                ApiFormat::OpenAi => conversation.add_openai(message)?,
+                ApiFormat::Anthropic => conversation.add_anthropic(message)?,
             }
         }
         let tools = body["tools"].as_array().into_iter().flatten();
-        conversation.tools = match dialect {
-            Dialect::OpenAi => tools.map(|tool| read_tool(&tool["function"], "parameters")).collect::<Result<_, _>>()?,
-            Dialect::Anthropic => tools.map(|tool| read_tool(tool, "input_schema")).collect::<Result<_, _>>()?,
+        conversation.tools = match api_format {
+            ApiFormat::OpenAi => tools.map(|tool| read_tool(&tool["function"], "parameters")).collect::<Result<_, _>>()?,
+            ApiFormat::Anthropic => tools.map(|tool| read_tool(tool, "input_schema")).collect::<Result<_, _>>()?,
         };
         conversation.thinks = body["thinking"]["type"] == "enabled" || body["reasoning_effort"].is_string();
-        if dialect == Dialect::Anthropic && !body["max_tokens"].is_u64() {
+        if api_format == ApiFormat::Anthropic && !body["max_tokens"].is_u64() {
             return Err("max_tokens: field required".into());
         }
         conversation.check_pairs()?;

@@ -32,6 +32,6 @@ mod play;
 mod script;
 mod server;
 
-pub use conversation::{Call, Conversation, Dialect, Speaker, Tool, Turn};
+pub use conversation::{ApiFormat, Call, Conversation, Speaker, Tool, Turn};
 pub use script::{Answer, Fault, Part, Rule, Tokens, When};
 pub use server::{Recorded, ScriptedModel};

@@ -79,7 +79,7 @@ fn first_number(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conversation::Dialect;
+    use crate::conversation::ApiFormat;
     use crate::script::Part;
 
     fn ask(said: &str) -> Vec<Part> {
@@ -87,7 +87,7 @@ mod tests {
             json!({"properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city", "days"]});
         let tools = json!([{"name": "get_weather", "input_schema": schema}]);
         let body = json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": said}], "tools": tools});
-        answer(&Conversation::read(Dialect::Anthropic, &body).unwrap()).parts
+        answer(&Conversation::read(ApiFormat::Anthropic, &body).unwrap()).parts
     }
 
     #[test]

@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::conversation::{Conversation, Dialect, hash};
+use crate::conversation::{ApiFormat, Conversation, hash};
 use crate::play::{End, Play};
 use crate::script::{Answer, Fault, Rule};
 use crate::{anthropic, openai, persona};
@@ -36,7 +36,7 @@ pub struct ScriptedModel {
 /// A recorded request.
 #[derive(Debug, Clone, Serialize)]
 pub struct Recorded {
-    pub dialect: Dialect,
+    pub api_format: ApiFormat,
     pub body: Value,
     /// The API key of the request.
     #[serde(skip)]
@@ -136,8 +136,8 @@ impl Script {
 fn router(shared: Arc<Shared>) -> Router {
     let models = json!({"object": "list", "data": [{"id": "scripted", "object": "model", "created": 1_700_000_000, "owned_by": "script"}]});
     Router::new()
-        .route("/v1/chat/completions", post(|shared, headers, body| ask(Dialect::OpenAi, shared, headers, body)))
-        .route("/v1/messages", post(|shared, headers, body| ask(Dialect::Anthropic, shared, headers, body)))
+        .route("/v1/chat/completions", post(|shared, headers, body| ask(ApiFormat::OpenAi, shared, headers, body)))
+        .route("/v1/messages", post(|shared, headers, body| ask(ApiFormat::Anthropic, shared, headers, body)))
         .route("/v1/models", get(move || async move { json_response(200, &models) }))
         .route("/script/answers", post(add_answer))
         .route("/script/rules", post(add_rule))
@@ -146,14 +146,14 @@ fn router(shared: Arc<Shared>) -> Router {
         .with_state(shared)
 }
 
-async fn ask(dialect: Dialect, State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
+async fn ask(api_format: ApiFormat, State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let read = Conversation::read(dialect, &body);
+    let read = Conversation::read(api_format, &body);
     let mut script = shared.script();
     let answer = read.map(|conversation| (script.answer(&conversation), conversation));
     let response = match &answer {
-        Ok((answer, conversation)) => respond(dialect, &body, conversation, answer),
-        Err(why) => refuse(dialect, 400, why),
+        Ok((answer, conversation)) => respond(api_format, &body, conversation, answer),
+        Err(why) => refuse(api_format, 400, why),
     };
     script.request_count += 1; // SM2
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
@@ -163,42 +163,42 @@ async fn ask(dialect: Dialect, State(shared): State<Arc<Shared>>, headers: Heade
     let idempotency_key = header("idempotency-key").map(str::to_owned);
     let request_id = format!("req_{}", hash(&body.to_string()));
     if script.recorded.len() < RECORDED_MAX {
-        script.recorded.push(Recorded { dialect, body, key, idempotency_key, status: response.status().as_u16() });
+        script.recorded.push(Recorded { api_format, body, key, idempotency_key, status: response.status().as_u16() });
     }
     ([("x-request-id", request_id.clone()), ("request-id", request_id)], response).into_response()
 }
 
-fn respond(dialect: Dialect, body: &Value, conversation: &Conversation, answer: &Answer) -> Response {
+fn respond(api_format: ApiFormat, body: &Value, conversation: &Conversation, answer: &Answer) -> Response {
     match &answer.fault {
         Some(Fault::RateLimited { retry_after_seconds }) => {
             let after = retry_after_seconds.map(|seconds| [(header::RETRY_AFTER, seconds.to_string())]);
-            (after, refuse(dialect, 429, "slow down")).into_response()
+            (after, refuse(api_format, 429, "slow down")).into_response()
         }
-        Some(Fault::ServerError) => refuse(dialect, 500, "something broke"),
-        Some(Fault::Overloaded) => refuse(dialect, if dialect == Dialect::OpenAi { 503 } else { 529 }, "Overloaded"),
-        Some(Fault::KeyRefused) => refuse(dialect, 401, "this key is not known"),
-        Some(Fault::ContextTooLong) => refuse(dialect, 400, "prompt is too long: 9001 tokens > 8192 maximum context length"),
-        Some(Fault::RequestRefused) => refuse(dialect, 400, "Could not process image"),
-        _ if body["stream"] == true => stream(dialect, body, conversation, answer),
-        Some(Fault::ErrorInside) => json_response(200, &error(dialect, 500, "the model upstream failed")),
+        Some(Fault::ServerError) => refuse(api_format, 500, "something broke"),
+        Some(Fault::Overloaded) => refuse(api_format, if api_format == ApiFormat::OpenAi { 503 } else { 529 }, "Overloaded"),
+        Some(Fault::KeyRefused) => refuse(api_format, 401, "this key is not known"),
+        Some(Fault::ContextTooLong) => refuse(api_format, 400, "prompt is too long: 9001 tokens > 8192 maximum context length"),
+        Some(Fault::RequestRefused) => refuse(api_format, 400, "Could not process image"),
+        _ if body["stream"] == true => stream(api_format, body, conversation, answer),
+        Some(Fault::ErrorInside) => json_response(200, &error(api_format, 500, "the model upstream failed")),
         _ => {
             let tokens = answer.tokens(conversation);
-            let whole = match dialect {
-                Dialect::OpenAi => openai::whole(conversation, answer, tokens),
-                Dialect::Anthropic => anthropic::whole(conversation, answer, tokens),
+            let whole = match api_format {
+                ApiFormat::OpenAi => openai::whole(conversation, answer, tokens),
+                ApiFormat::Anthropic => anthropic::whole(conversation, answer, tokens),
             };
             json_response(200, &whole)
         }
     }
 }
 
-fn stream(dialect: Dialect, body: &Value, conversation: &Conversation, answer: &Answer) -> Response {
+fn stream(api_format: ApiFormat, body: &Value, conversation: &Conversation, answer: &Answer) -> Response {
     let tokens = answer.tokens(conversation);
-    let mut chunks = match dialect {
-        Dialect::OpenAi => {
+    let mut chunks = match api_format {
+        ApiFormat::OpenAi => {
             openai::events(conversation, answer, (body["stream_options"]["include_usage"] == true).then_some(tokens))
         }
-        Dialect::Anthropic => anthropic::events(conversation, answer, tokens),
+        ApiFormat::Anthropic => anthropic::events(conversation, answer, tokens),
     };
     let mut end = End::Clean;
     match answer.fault {
@@ -215,9 +215,9 @@ fn stream(dialect: Dialect, body: &Value, conversation: &Conversation, answer: &
             chunks.push("data: {\"choices\": [{\"del\n\n".to_owned());
         }
         Some(Fault::ErrorInside) => {
-            let error = error(dialect, 500, "the model upstream failed");
+            let error = error(api_format, 500, "the model upstream failed");
             chunks.truncate(1);
-            chunks.push(if dialect == Dialect::OpenAi { format!("data: {error}\n\n") } else { anthropic::event(&error) });
+            chunks.push(if api_format == ApiFormat::OpenAi { format!("data: {error}\n\n") } else { anthropic::event(&error) });
         }
         _ => {}
     }
@@ -225,15 +225,15 @@ fn stream(dialect: Dialect, body: &Value, conversation: &Conversation, answer: &
     ([(header::CONTENT_TYPE, "text/event-stream")], Body::new(play)).into_response()
 }
 
-fn error(dialect: Dialect, status: u16, message: &str) -> Value {
-    match dialect {
-        Dialect::OpenAi => openai::error(status, message),
-        Dialect::Anthropic => anthropic::error(status, message),
+fn error(api_format: ApiFormat, status: u16, message: &str) -> Value {
+    match api_format {
+        ApiFormat::OpenAi => openai::error(status, message),
+        ApiFormat::Anthropic => anthropic::error(status, message),
     }
 }
 
-fn refuse(dialect: Dialect, status: u16, message: &str) -> Response {
-    json_response(status, &error(dialect, status, message))
+fn refuse(api_format: ApiFormat, status: u16, message: &str) -> Response {
+    json_response(status, &error(api_format, status, message))
 }
 
 fn json_response(status: u16, body: &Value) -> Response {

@@ -5,20 +5,20 @@
 
 use std::io::Read;
 
-use onward_llm::{Dialect, Http, Key, ModelRequest, Provider, ProviderSettings};
+use onward_llm::{ApiFormat, Http, Key, ModelRequest, Provider, ProviderSettings};
 use serde_json::json;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let (dialect, url, variable) = match &arguments[..] {
-        [dialect, url] => (dialect, url, None),
-        [dialect, url, variable] => (dialect, url, Some(variable)),
+    let (api_format, url, variable) = match &arguments[..] {
+        [api_format, url] => (api_format, url, None),
+        [api_format, url, variable] => (api_format, url, Some(variable)),
         _ => return Err("usage: ask openai|anthropic BASE_URL [KEY_VARIABLE] < request.json".into()),
     };
-    let dialect: Dialect = serde_json::from_value(json!(dialect))?;
+    let api_format: ApiFormat = serde_json::from_value(json!(api_format))?;
     let key = variable.map(std::env::var).transpose()?.map(Key::new);
-    let provider = Provider::new("ask", &ProviderSettings::new(dialect, url), key, &Http::new())?;
+    let provider = Provider::new("ask", &ProviderSettings::new(api_format, url), key, &Http::new())?;
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
     let request: ModelRequest = serde_json::from_str(&text)?;

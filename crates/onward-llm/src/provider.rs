@@ -34,7 +34,7 @@ const LIMIT: &str = "onward 2026 the limit of a provider's key";
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Dialect {
+pub enum ApiFormat {
     #[serde(rename = "openai")]
     OpenAi,
     #[serde(rename = "anthropic")]
@@ -81,7 +81,7 @@ pub struct Provider(Arc<Inner>);
 #[derive(Clone)]
 struct Inner {
     name: String,
-    dialect: Dialect,
+    api_format: ApiFormat,
     url: Uri,
     headers: Vec<(HeaderName, HeaderValue)>,
     key: Option<Key>,
@@ -93,8 +93,8 @@ struct Inner {
 
 impl fmt::Debug for Provider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { name, dialect, url, .. } = &*self.0;
-        f.debug_struct("Provider").field("name", name).field("dialect", dialect).field("url", url).finish_non_exhaustive()
+        let Inner { name, api_format, url, .. } = &*self.0;
+        f.debug_struct("Provider").field("name", name).field("dialect", api_format).field("url", url).finish_non_exhaustive()
     }
 }
 
@@ -102,9 +102,9 @@ impl Provider {
     /// Creates a provider. `name` is its name in the operator's table, and marks content in its own format.
     pub fn new(name: &str, settings: &ProviderSettings, key: Option<Key>, http: &Http) -> Result<Provider, TableError> {
         let invalid = |why: String| TableError::Invalid { why: format!("provider `{name}`: {why}") };
-        let path = match settings.dialect {
-            Dialect::OpenAi => openai::PATH,
-            Dialect::Anthropic => anthropic::PATH,
+        let path = match settings.api_format {
+            ApiFormat::OpenAi => openai::PATH,
+            ApiFormat::Anthropic => anthropic::PATH,
         };
         let url = format!("{}{path}", settings.base_url.trim_end_matches('/'));
         let wrong = || invalid("base_url must be http(s)://HOST[:PORT][/PATH], without user name, password or query".into());
@@ -114,7 +114,7 @@ impl Provider {
         let headers = headers(settings, key.as_ref()).map_err(invalid)?;
         Ok(Provider(Arc::new(Inner {
             name: name.to_owned(),
-            dialect: settings.dialect,
+            api_format: settings.api_format,
             url,
             headers,
             key,
@@ -128,17 +128,17 @@ impl Provider {
     /// Creates a provider with the Chat Completions format; its base URL usually ends in `/v1`. Its name is `openai` for OpenAI
     /// itself, otherwise its address.
     pub fn openai(base_url: &str, key: Option<Key>) -> Result<Provider, TableError> {
-        Provider::at(Dialect::OpenAi, base_url, key)
+        Provider::at(ApiFormat::OpenAi, base_url, key)
     }
 
     /// Creates a provider with the Messages format. Its name is `anthropic` for Anthropic itself, otherwise its address.
     pub fn anthropic(base_url: &str, key: Option<Key>) -> Result<Provider, TableError> {
-        Provider::at(Dialect::Anthropic, base_url, key)
+        Provider::at(ApiFormat::Anthropic, base_url, key)
     }
 
-    fn at(dialect: Dialect, base_url: &str, key: Option<Key>) -> Result<Provider, TableError> {
-        let provider = Provider::new("provider", &ProviderSettings::new(dialect, base_url), key, &Http::new())?;
-        let name = usual_name(&provider.0.url, dialect);
+    fn at(api_format: ApiFormat, base_url: &str, key: Option<Key>) -> Result<Provider, TableError> {
+        let provider = Provider::new("provider", &ProviderSettings::new(api_format, base_url), key, &Http::new())?;
+        let name = usual_name(&provider.0.url, api_format);
         Ok(provider.named(&name))
     }
 
@@ -190,9 +190,9 @@ impl Provider {
     /// Returns true if the API format supports the attachment, as itself or as text; whether the model can see it depends on
     /// the model.
     pub fn shows(&self, attachment: &Attachment) -> bool {
-        match self.0.dialect {
-            Dialect::OpenAi => openai::shows(attachment),
-            Dialect::Anthropic => anthropic::shows(attachment),
+        match self.0.api_format {
+            ApiFormat::OpenAi => openai::shows(attachment),
+            ApiFormat::Anthropic => anthropic::shows(attachment),
         }
     }
 
@@ -200,9 +200,9 @@ impl Provider {
     ///
     /// Dropping the future ends the request; `sink` has received the usage reported until then.
     pub async fn call(&self, request: &ModelRequest, sink: Sink<'_>) -> Result<ModelReply, CallError> {
-        let Inner { dialect, name, limits, .. } = &*self.0;
+        let Inner { api_format, name, limits, .. } = &*self.0;
         let body = self.body(request)?;
-        let mut answer = Answer::new(*dialect, name, limits.answer_bytes_max);
+        let mut answer = Answer::new(*api_format, name, limits.answer_bytes_max);
         let attempt = self.attempt(body, &mut answer, sink);
         let outcome = tokio::time::timeout(limits.call_timeout, attempt).await;
         let outcome = outcome.unwrap_or_else(|_| Err(timeout("the whole call", limits.call_timeout)));
@@ -214,10 +214,10 @@ impl Provider {
     }
 
     fn body(&self, request: &ModelRequest) -> Result<Bytes, CallError> {
-        let Inner { dialect, name, max_tokens_name, .. } = &*self.0;
-        let body: Object = match dialect {
-            Dialect::OpenAi => openai::body(request, name, max_tokens_name)?,
-            Dialect::Anthropic => anthropic::body(request, name)?,
+        let Inner { api_format, name, max_tokens_name, .. } = &*self.0;
+        let body: Object = match api_format {
+            ApiFormat::OpenAi => openai::body(request, name, max_tokens_name)?,
+            ApiFormat::Anthropic => anthropic::body(request, name)?,
         };
         Ok(serde_json::to_vec(&body).expect("what was JSON before").into())
     }
@@ -281,15 +281,15 @@ impl Provider {
 }
 
 /// Returns the default name of a provider.
-fn usual_name(url: &Uri, dialect: Dialect) -> String {
+fn usual_name(url: &Uri, api_format: ApiFormat) -> String {
     let address = url.authority().map_or("", |authority| authority.as_str());
     match address {
         "api.openai.com" => "openai".to_owned(),
         "api.anthropic.com" => "anthropic".to_owned(),
         _ => {
-            let end = match dialect {
-                Dialect::OpenAi => openai::PATH,
-                Dialect::Anthropic => anthropic::PATH,
+            let end = match api_format {
+                ApiFormat::OpenAi => openai::PATH,
+                ApiFormat::Anthropic => anthropic::PATH,
             };
             let path = url.path().strip_suffix(end).unwrap_or_default();
             let path = path.trim_end_matches("/v1").trim_end_matches('/');
@@ -301,13 +301,13 @@ fn usual_name(url: &Uri, dialect: Dialect) -> String {
 fn headers(settings: &ProviderSettings, key: Option<&Key>) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
     let mut headers = vec![(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
     headers.push((hyper::header::ACCEPT, HeaderValue::from_static("text/event-stream, application/json")));
-    if settings.dialect == Dialect::Anthropic {
+    if settings.api_format == ApiFormat::Anthropic {
         headers.push((HeaderName::from_static("anthropic-version"), HeaderValue::from_static(anthropic::VERSION)));
     }
     if let Some(Key(secret)) = key {
-        let (name, value) = match settings.dialect {
-            Dialect::OpenAi => ("authorization", format!("Bearer {secret}")),
-            Dialect::Anthropic => ("x-api-key", secret.clone()),
+        let (name, value) = match settings.api_format {
+            ApiFormat::OpenAi => ("authorization", format!("Bearer {secret}")),
+            ApiFormat::Anthropic => ("x-api-key", secret.clone()),
         };
         let mut value: HeaderValue =
             value.parse().map_err(|_| "the key has characters that a header must not contain".to_owned())?;

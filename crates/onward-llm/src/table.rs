@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{CallError, TableError};
 use crate::formats::response::Sink;
 use crate::price::Price;
-use crate::provider::{Dialect, Key, Limits, Provider};
+use crate::provider::{ApiFormat, Key, Limits, Provider};
 use crate::transport::http::Http;
 use crate::{JsonText, ModelReply, ModelRequest, ModelRetries};
 
@@ -25,7 +25,7 @@ pub struct ModelTable {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProviderSettings {
-    pub dialect: Dialect,
+    pub api_format: ApiFormat,
     pub base_url: String,
     /// The environment variable that has the key; the key itself is never in a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,9 +83,9 @@ pub struct ModelSettings {
 }
 
 impl ProviderSettings {
-    pub fn new(dialect: Dialect, base_url: &str) -> ProviderSettings {
+    pub fn new(api_format: ApiFormat, base_url: &str) -> ProviderSettings {
         ProviderSettings {
-            dialect,
+            api_format,
             base_url: base_url.to_owned(),
             key_env: None,
             headers: BTreeMap::new(),

@@ -6,11 +6,14 @@ mod openai;
 mod requests;
 
 use crate::formats::response::Answer;
-use crate::{Block, CallError, Delta, Dialect, ModelReply, ProviderPayload, Reasoning, ToolCall};
+use crate::{ApiFormat, Block, CallError, Delta, ModelReply, ProviderPayload, Reasoning, ToolCall};
 
 /// Reads a stream that comes in these pieces and then ends.
-fn read_pieces<'a>(dialect: Dialect, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Result<ModelReply, CallError>, Vec<Delta>) {
-    let mut answer = Answer::new(dialect, "p", 1_000_000);
+fn read_pieces<'a>(
+    api_format: ApiFormat,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> (Result<ModelReply, CallError>, Vec<Delta>) {
+    let mut answer = Answer::new(api_format, "p", 1_000_000);
     let mut deltas = Vec::new();
     let mut sink = |delta| deltas.push(delta);
     let fed = pieces.into_iter().try_for_each(|piece| answer.feed(piece, &mut sink));
@@ -19,9 +22,9 @@ fn read_pieces<'a>(dialect: Dialect, pieces: impl IntoIterator<Item = &'a [u8]>)
 }
 
 /// Reads one event for each text.
-fn read(dialect: Dialect, events: &[&str]) -> (Result<ModelReply, CallError>, Vec<Delta>) {
+fn read(api_format: ApiFormat, events: &[&str]) -> (Result<ModelReply, CallError>, Vec<Delta>) {
     let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
-    read_pieces(dialect, [stream.as_bytes()])
+    read_pieces(api_format, [stream.as_bytes()])
 }
 
 fn call(id: &str, name: &str, arguments: &str) -> Block {

@@ -5,7 +5,7 @@
 
 use std::io::Read;
 
-use onward_mcp::{SourceSettings, ToolError, ToolSource};
+use onward_mcp::{McpServer, McpServerSettings, ToolError};
 use serde_json::{Value, json};
 
 #[tokio::main(flavor = "current_thread")]
@@ -14,7 +14,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let Some((place, tool)) = arguments.split_first().filter(|(_, rest)| rest.len() < 2) else {
         return Err("usage: tools PLACE [NAME]".into());
     };
-    let settings = SourceSettings::new(serde_json::from_str(place)?);
+    let settings = McpServerSettings::new(serde_json::from_str(place)?);
     let told = match work(&settings, tool.first()).await {
         Ok(told) => told,
         Err(error) => json!({"error": error, "code": error.code(), "may_have_acted": error.may_have_acted()}),
@@ -23,8 +23,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-async fn work(settings: &SourceSettings, tool: Option<&String>) -> Result<Value, ToolError> {
-    let source = ToolSource::open(settings).await?;
+async fn work(settings: &McpServerSettings, tool: Option<&String>) -> Result<Value, ToolError> {
+    let source = McpServer::open(settings).await?;
     let told = match tool {
         None => {
             let offered = source.tools().await?;

@@ -26,8 +26,8 @@ mod http;
 mod outcome;
 mod program;
 mod raw;
-mod source;
+mod server;
 
 pub use error::{ToolCause, ToolError};
 pub use outcome::{CallOutcome, OfferedTool, ToolHints};
-pub use source::{Place, SourceSettings, ToolSource};
+pub use server::{McpServer, McpServerSettings, Transport};

@@ -20,7 +20,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader, R
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 use crate::error::{ToolCause, ToolError};
-use crate::source::Place;
+use crate::server::Transport;
 
 /// A child process and all its descendants; dropping it ends all of them.
 #[derive(Debug)]
@@ -31,15 +31,15 @@ pub(crate) struct Program {
 
 impl Program {
     /// Starts the program of a place. Its stderr goes to our log under its name (MC4).
-    pub fn start(place: &Place, name: Option<&str>) -> Result<(Program, ChildStdout, ChildStdin), ToolError> {
-        let Place::Program { command, arguments, environment, inherits, folder } = place else {
+    pub fn start(place: &Transport, name: Option<&str>) -> Result<(Program, ChildStdout, ChildStdin), ToolError> {
+        let Transport::Program { command, arguments, environment, inherits, folder } = place else {
             unreachable!("only programs are started")
         };
         let unreachable = |why: String| ToolError::new(ToolCause::Unreachable, format!("`{command}`: {why}"), false);
         let mut program = Command::new(command);
         // MC3
         program.env_clear();
-        program.envs(Place::USUAL_VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        program.envs(Transport::USUAL_VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         for name in inherits {
             let value =
                 std::env::var_os(name).ok_or_else(|| unreachable(format!("the environment variable {name} is not set")))?;

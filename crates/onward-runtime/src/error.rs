@@ -6,7 +6,7 @@ use onward_core::attribute::AttributeError;
 use onward_core::{Hash, Name, NameError, RunKey};
 use onward_store::{Consequence, StoreError};
 
-use crate::{CallId, Violation};
+use crate::{CallRef, Violation};
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -37,11 +37,11 @@ pub enum RuntimeError {
     #[error("`{text}` is not the id of an approval, promise or task")]
     CallIdInvalid { text: String },
     #[error("{} may not decide {call}", decided_by.as_deref().unwrap_or("an unnamed caller"))]
-    NotADecider { call: CallId, decided_by: Option<String> },
+    NotADecider { call: CallRef, decided_by: Option<String> },
     #[error("approval {call} may not be decided by the requester of its run")]
-    DecidedByRequester { call: CallId },
+    DecidedByRequester { call: CallRef },
     #[error("approval {call} is abandoned: the run no longer waits for it")]
-    QuestionLeft { call: CallId },
+    QuestionLeft { call: CallRef },
     #[error("run {key} ended without a result for update `{update_id}`")]
     UpdateUnanswered { key: RunKey, update_id: String },
     #[error("no worker has code for `{kind}`{}", version.as_ref().map(|version| format!(" in version `{version}`")).unwrap_or_default())]

@@ -4,7 +4,7 @@
 //! follows from it. It has no transport and no clock of its own: [`onward_store::Clock`] is the time source, and tokio is used
 //! only to wait.
 //!
-//! Reading order: [`Runtime`], `api` (the verbs; [`Door`] is the same interface for local and remote callers), `worker`
+//! Reading order: [`Runtime`], `api` (the verbs; [`Client`] is the same interface for local and remote callers), `worker`
 //! (leases, inboxes and tasks of workers), `cluster` (changes that other processes wrote), `background` (timers, timeouts,
 //! outbox, retention), `schemas` (inputs and results of kinds), `conversation` (entries of an agent), `stream` (what tasks
 //! emit).
@@ -27,14 +27,14 @@ use std::time::Duration;
 
 use onward_store::{Clock, Retention, Store};
 
-pub use api::blocked_on::{Hindrance, WhyHindered};
+pub use api::blocked_on::{BlockReason, Blocker};
 pub use api::bulk::{BULK_MAX, Bulk, BulkDone, BulkVerb};
-pub use api::call_token::CallId;
-pub use api::client::{Changes, Door, DoorFuture, Outcome, find_prelude, read_records};
+pub use api::call_ref::CallRef;
+pub use api::client::{Changes, Client, ClientFuture, Outcome, find_prelude, read_records};
 pub use api::decide::Decide;
-pub use api::drive::{Delivery, NotResumed, Resumed};
+pub use api::drive::{DriveInput, NotResumed, Resumed};
 pub use api::external::{AppendExternal, AppendedExternal, ExternalPlace, ExternalRun};
-pub use api::read::WhyPending;
+pub use api::read::PendingReason;
 pub use api::reopen::ForkRun;
 pub use api::runs::{SendSignal, StartRun};
 pub use api::tasks::{StartTask, TaskView, TaskWord};
@@ -43,7 +43,7 @@ pub use api::update::UpdateWatch;
 pub use api::watch::{OutcomeWatch, RunWatch};
 pub use background::Background;
 pub use background::tick::{Did, Tick};
-pub use cluster::workers::WorkersSaid;
+pub use cluster::workers::WorkerAnnouncement;
 pub use conversation::append::{AppendEntry, AppendedEntry};
 pub use conversation::branch::{BranchEntry, BranchRun};
 pub use conversation::read::{ENTRIES_DEFAULT, ENTRIES_MAX, EntryPage, EntryQuery};
@@ -54,10 +54,10 @@ pub use schemas::depth::{JSON_DEPTH_MAX, too_deep};
 pub use schemas::kinds::{KindVersion, KindView, Violation};
 pub use stream::StreamPage;
 pub use stream::emits::Emitted;
-pub use worker::connection::{Link, LinkFuture, Question};
+pub use worker::connection::{ConnectionFuture, Question, WorkerConnection};
 pub use worker::inbox::Inbox;
 pub use worker::list::{QueueInfo, WorkerInfo};
-pub use worker::local::{Adoption, WorkerPort};
+pub use worker::local::{Adoption, LocalConnection};
 pub use worker::profile::WorkerProfile;
 
 use cluster::listener::Hub;
@@ -93,7 +93,7 @@ pub(crate) struct Shared {
     /// Receiver of the store's change notifications. It holds no reference to the store, because the store holds it.
     pub hub: Arc<Hub>,
     /// Held during a tick, so that two ticks do not do the same work twice.
-    pub house: tokio::sync::Mutex<background::tick::House>,
+    pub house: tokio::sync::Mutex<background::tick::BackgroundState>,
     pub kinds: schemas::kinds::Kinds,
     pub counts: Counts,
 }

@@ -48,7 +48,7 @@ pub use serve::probe::{DatabaseState, Figure, Probe, Sample};
 pub use serve::serve;
 pub use serve::tls::Tls;
 pub use server::{Options, Server};
-pub use webhooks::Hooks;
+pub use webhooks::Webhooks;
 
 pub use auth::keys;
 pub use http::documents as document;

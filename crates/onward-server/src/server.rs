@@ -17,7 +17,7 @@ use crate::serve::metrics::Metrics;
 use crate::serve::probe::Probe;
 use crate::serve::tls::Tls;
 use crate::trace::Trace;
-use crate::webhooks::Hooks;
+use crate::webhooks::Webhooks;
 use crate::workers::Sessions;
 
 /// HTTP and gRPC API of one runtime.
@@ -47,7 +47,7 @@ pub struct Options {
     pub hosts: Hosts,
     pub auth: Arc<dyn Authenticate>,
     /// Webhooks that the server accepts.
-    pub hooks: Option<Arc<Hooks>>,
+    pub webhooks: Option<Arc<Webhooks>>,
     /// Folder of the attachments that messages name by their hash.
     pub attachments: Option<PathBuf>,
     pub trace: Trace,
@@ -65,7 +65,7 @@ impl Default for Options {
             url: String::new(),
             hosts: Hosts::Loopback,
             auth: Arc::new(Open),
-            hooks: None,
+            webhooks: None,
             attachments: None,
             trace: Trace::silent(),
             probe: None,

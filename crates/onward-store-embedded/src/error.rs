@@ -7,7 +7,7 @@ use onward_core::run::Refusal;
 use onward_core::task::StaleReport;
 use onward_core::{Index, RunKey};
 use onward_store::StoreError;
-pub(crate) use onward_store::kept::seal::damaged;
+pub(crate) use onward_store::durable::seal::damaged;
 use rusqlite::ffi;
 
 use crate::file::pages;

@@ -7,14 +7,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
-use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
+use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Hash, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
-use onward_store::kept::reply::{Slot, Waiting};
-use onward_store::kept::{Body, ClaimRun, RestoreWork, StartRun};
+use onward_store::durable::reply::{Slot, Waiting};
+use onward_store::durable::{Body, ClaimRun, RestoreWork, StartRun};
 use onward_store::{
-    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired,
-    Listener, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, SystemClock,
+    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, Listener,
+    OutboxId, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, SystemClock,
     TaskQuery, VersionCount, WaitQuery, check_restore, payloads,
 };
 
@@ -386,11 +386,11 @@ impl Store for EmbeddedStore {
         self.write(|to| Op::Expire(limit, to))
     }
 
-    fn deliveries(&self, limit: usize) -> StoreFuture<'_, Vec<(DeliveryId, Delivery)>> {
+    fn outbox_messages(&self, limit: usize) -> StoreFuture<'_, Vec<(OutboxId, OutboxMessage)>> {
         self.readers.read(move |db| reader::read_deliveries(db, limit))
     }
 
-    fn finish_deliveries(&self, done: Vec<DeliveryId>) -> StoreFuture<'_, ()> {
+    fn finish_deliveries(&self, done: Vec<OutboxId>) -> StoreFuture<'_, ()> {
         self.write(|to| Op::FinishDeliveries(done, to))
     }
 

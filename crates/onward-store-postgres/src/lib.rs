@@ -12,17 +12,17 @@
 
 #![forbid(unsafe_code)]
 
+mod clock;
 mod connection;
 mod error;
-mod judge;
-mod mend;
 mod notify;
 mod read;
+mod repair;
 mod restore_guard;
 mod row;
 mod schema;
+mod shard;
 pub mod sharded;
-mod share;
 mod shared;
 mod stats;
 mod store;

@@ -7,10 +7,10 @@
 //!   reported, with the run if it is known.
 
 use onward_core::codec::Message;
-use onward_core::run::Delivery;
+use onward_core::run::OutboxMessage;
 use onward_core::{Hash, Index, Record, RunHead, RunKey, Timestamp};
 use onward_store::StoreError;
-use onward_store::kept::seal::{damaged, seal_bytes, unseal_bytes};
+use onward_store::durable::seal::{damaged, seal_bytes, unseal_bytes};
 
 use crate::error::damaged_row;
 
@@ -69,12 +69,12 @@ pub(crate) fn unseal_any_head(sealed: &[u8]) -> Result<(RunHead, Hash), StoreErr
     Ok((RunHead::decode_fields(head).map_err(|error| damaged("a run's row", error))?, Hash(*hash)))
 }
 
-pub(crate) fn seal_delivery(delivery: &Delivery) -> Vec<u8> {
+pub(crate) fn seal_delivery(delivery: &OutboxMessage) -> Vec<u8> {
     seal_bytes(delivery.to_bytes())
 }
 
-pub(crate) fn unseal_delivery(sealed: &[u8]) -> Result<Delivery, StoreError> {
-    Delivery::from_bytes(unseal_bytes("a delivery", sealed)?).map_err(|error| damaged("a delivery", error))
+pub(crate) fn unseal_delivery(sealed: &[u8]) -> Result<OutboxMessage, StoreError> {
+    OutboxMessage::from_bytes(unseal_bytes("a delivery", sealed)?).map_err(|error| damaged("a delivery", error))
 }
 
 #[cfg(test)]
@@ -115,7 +115,7 @@ mod tests {
     fn mutated_deliveries_are_refused_or_read_back_and_never_panic() {
         let key = RunKey::new(Namespace::default(), RunId::new("r").expect("an id"));
         let started = RunStarted::new(Name::new("order").expect("a name"), Payload::null(), 3);
-        let delivery = Delivery::Start(onward_core::run::NewRun { key, started, signal: None });
+        let delivery = OutboxMessage::Start(onward_core::run::NewRun { key, started, signal: None });
         let counts = onward_testkit::mutate("deliveries", &[delivery.to_bytes()], |bytes| {
             let Ok(read) = unseal_delivery(&seal_bytes(bytes.to_vec())) else { return false };
             assert_eq!(unseal_delivery(&seal_delivery(&read)).expect("it reads back"), read);

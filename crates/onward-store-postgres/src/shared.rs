@@ -4,27 +4,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use onward_core::Timestamp;
-use onward_store::kept::News;
+use onward_store::durable::OwnedChange;
 use onward_store::{Change, Listener};
 
+use crate::clock::StoreClock;
 use crate::connection::open::Entrance;
 use crate::connection::pool::Jobs;
 use crate::connection::transaction::Aftermath;
-use crate::judge::Judge;
-use crate::mend::Mends;
-use crate::notify::listener::Hints;
+use crate::notify::listener::Notifications;
 use crate::notify::pulse::{Pulse, Waiting};
+use crate::repair::Mends;
 use crate::stats::Counters;
 use crate::write::op::Queues;
 
 pub(crate) struct Shared {
-    pub judge: Judge,
+    pub clock: StoreClock,
     pub entrance: Entrance,
     /// Identifies this store among those on the same database.
     pub server: String,
     pub queues: Queues,
     pub jobs: Jobs,
-    pub hints: Hints,
+    pub hints: Notifications,
     pub pulse: Pulse,
     pub counters: Counters,
     pub mends: Mends,
@@ -39,14 +39,21 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub fn new(judge: Judge, entrance: Entrance, mends: Mends, server: String, appenders: usize, batch_max: usize) -> Shared {
+    pub fn new(
+        clock: StoreClock,
+        entrance: Entrance,
+        mends: Mends,
+        server: String,
+        appenders: usize,
+        batch_max: usize,
+    ) -> Shared {
         Shared {
-            judge,
+            clock,
             entrance,
             server,
             queues: Queues::new(appenders),
             jobs: Jobs::default(),
-            hints: Hints::default(),
+            hints: Notifications::default(),
             pulse: Pulse::default(),
             counters: Counters::default(),
             mends,
@@ -78,11 +85,11 @@ impl Shared {
         self.tell_here(after.news, after.due);
     }
 
-    pub fn tell_here(&self, mut news: Vec<News>, due: Option<Timestamp>) {
+    pub fn tell_here(&self, mut news: Vec<OwnedChange>, due: Option<Timestamp>) {
         if let Some(due) = due {
             self.due_since_look.fetch_min(due.0, Ordering::SeqCst);
             if self.announced_due.fetch_min(due.0, Ordering::SeqCst) > due.0 {
-                news.push(News::DueAt(due));
+                news.push(OwnedChange::DueAt(due));
             }
         }
         for item in &news {

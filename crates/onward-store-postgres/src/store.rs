@@ -5,23 +5,23 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
-use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
+use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Hash, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
-use onward_store::kept::reply::{Slot, Waiting};
-use onward_store::kept::{Body, ClaimRun, RestoreWork, StartRun};
+use onward_store::durable::reply::{Slot, Waiting};
+use onward_store::durable::{Body, ClaimRun, RestoreWork, StartRun};
 use onward_store::{
-    Appended, Change, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId,
-    Expired, Known, Listener, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Share, Since, Started,
-    Store, StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery, check_restore, payloads,
+    Appended, Change, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, Known,
+    Listener, OutboxId, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Shard, Since, Started, Store,
+    StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery, check_restore, payloads,
 };
 
+use crate::clock::StoreClock;
 use crate::connection::open::Entrance;
 use crate::connection::pool;
 use crate::connection::pool::Job;
-use crate::judge::Judge;
-use crate::mend::Mends;
 use crate::notify::listener;
+use crate::repair::Mends;
 use crate::shared::Shared;
 use crate::stats::Stats;
 use crate::write::appender;
@@ -42,7 +42,7 @@ pub struct Options {
     /// Whether to `LISTEN` for notifications of other servers. Without it, changes elsewhere are found by polling once a second.
     pub listen: bool,
     /// Whether damaged rows are rebuilt from the log when an operation finds them.
-    pub mend: bool,
+    pub repair: bool,
     /// Whether tables are created in a database that has none; otherwise it is refused and not changed.
     pub make_tables: bool,
     /// Limit for establishing a connection, with TLS and authentication; `connect_timeout` in the address overrides it.
@@ -61,7 +61,7 @@ impl Default for Options {
             appenders: 2,
             batch_max: 500,
             listen: true,
-            mend: true,
+            repair: true,
             make_tables: true,
             dial_max: Duration::from_secs(5),
             silence_max: Duration::from_secs(15),
@@ -94,11 +94,11 @@ impl PostgresStore {
         options: Options,
         is_patient: bool,
     ) -> Result<impl Future<Output = Result<PostgresStore, StoreError>>, StoreError> {
-        let (judge, entrance) = (Judge::new(options.clock.clone()), Entrance::to(url, &options)?);
+        let (clock, entrance) = (StoreClock::new(options.clock.clone()), Entrance::to(url, &options)?);
         let shared = Arc::new(Shared::new(
-            judge,
+            clock,
             entrance,
-            Mends::new(options.mend),
+            Mends::new(options.repair),
             server_name(),
             options.appenders,
             options.batch_max.max(1),
@@ -120,7 +120,7 @@ impl PostgresStore {
 
     /// Returns the clock that decides about due times, for callers that wait for one: the clock of this machine may be off.
     pub fn clock(&self) -> Arc<dyn Clock> {
-        self.shared.judge.clock()
+        self.shared.clock.clock()
     }
 
     pub fn stats(&self) -> Stats {
@@ -157,14 +157,14 @@ impl PostgresStore {
 
 /// Runs the store's own thread: everything that uses the database runs there, whatever executor the callers have.
 fn run(shared: &Arc<Shared>, options: &Options, is_patient: bool, opened: &Arc<Slot<()>>) {
-    use onward_store::kept::reply::Pending;
+    use onward_store::durable::reply::Pending;
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return opened.fail(unavailable(&error.to_string())),
     };
     // A `LocalSet`: these tasks never move to another thread.
     tokio::task::LocalSet::new().block_on(&runtime, async {
-        match shared.entrance.try_enter(&shared.judge).await {
+        match shared.entrance.try_enter(&shared.clock).await {
             Err(StoreError::Unavailable { .. }) if is_patient => {}
             Err(error) => return opened.fail(error),
             Ok(()) => {}
@@ -288,11 +288,11 @@ impl Store for PostgresStore {
         self.append(|to| Op::Expire(limit, to))
     }
 
-    fn deliveries(&self, limit: usize) -> StoreFuture<'_, Vec<(DeliveryId, Delivery)>> {
+    fn outbox_messages(&self, limit: usize) -> StoreFuture<'_, Vec<(OutboxId, OutboxMessage)>> {
         self.ask(|to| Job::Deliveries(limit, to))
     }
 
-    fn finish_deliveries(&self, done: Vec<DeliveryId>) -> StoreFuture<'_, ()> {
+    fn finish_deliveries(&self, done: Vec<OutboxId>) -> StoreFuture<'_, ()> {
         self.ask(|to| Job::FinishDeliveries(done, to))
     }
 
@@ -312,7 +312,7 @@ impl Store for PostgresStore {
         true
     }
 
-    fn tell_others(&self, message: Vec<u8>) -> StoreFuture<'_, ()> {
+    fn broadcast(&self, message: Vec<u8>) -> StoreFuture<'_, ()> {
         let written = self.ask(|to| Job::TellOthers(message.clone(), to));
         Box::pin(async move {
             self.shared.hints.add_letter(written.await?);
@@ -329,11 +329,11 @@ impl Store for PostgresStore {
         self.ask(Job::ListServers)
     }
 
-    fn read_share(&self) -> StoreFuture<'_, Option<Share>> {
+    fn read_share(&self) -> StoreFuture<'_, Option<Shard>> {
         self.ask(Job::ReadShare)
     }
 
-    fn take_share(&self, share: Share) -> StoreFuture<'_, Share> {
+    fn take_share(&self, share: Shard) -> StoreFuture<'_, Shard> {
         self.ask(|to| Job::TakeShare(share, to))
     }
 

@@ -5,8 +5,8 @@
 
 use std::path::PathBuf;
 
-use onward_core::family::family;
-use onward_core::run::{Again, Once, Refusal};
+use onward_core::root_run::root_run;
+use onward_core::run::{Again, IdempotencyRecord, Refusal};
 use onward_core::task::{StaleReport, TaskId};
 use onward_core::{Index, RunKey, Status};
 
@@ -70,8 +70,8 @@ pub enum StoreError {
     #[error("the store was opened read-only")]
     ReadOnly,
     /// Parent and child would be in different shards (L19).
-    #[error("run {child} cannot be a child of run {parent}: its id must begin with `{}/`", family(&parent.id))]
-    FamilyDiffers { child: RunKey, parent: RunKey },
+    #[error("run {child} cannot be a child of run {parent}: its id must begin with `{}/`", root_run(&parent.id))]
+    RootRunDiffers { child: RunKey, parent: RunKey },
     /// The databases, or their order, are not those that the shards were created with.
     #[error("the databases do not match the shards: {why}")]
     DatabasesDiffer { why: String },
@@ -157,7 +157,7 @@ impl StoreError {
             StoreError::DatabaseUntrusted { .. } => "database_untrusted",
             StoreError::Stopped { .. } => "store_stopped",
             StoreError::ReadOnly => "store_read_only",
-            StoreError::FamilyDiffers { .. } => "family_differs",
+            StoreError::RootRunDiffers { .. } => "family_differs",
             StoreError::DatabasesDiffer { .. } => "databases_differ",
             StoreError::CursorInvalid { .. } => "cursor_invalid",
             StoreError::Unavailable { .. } => "store_unavailable",
@@ -167,7 +167,7 @@ impl StoreError {
 
     /// Returns `Ok` if `once` repeats the act that its idempotency record holds as `token` since `index`, else the error that
     /// refuses it.
-    pub fn of_slot(key: &RunKey, once: &Once, token: &str, index: Index) -> Result<(), StoreError> {
+    pub fn of_slot(key: &RunKey, once: &IdempotencyRecord, token: &str, index: Index) -> Result<(), StoreError> {
         match once.again(token) {
             Again::Repeated => Ok(()), // L11
             Again::Other => Err(StoreError::IdTaken { key: key.clone(), what: once.describe(), index }),
@@ -272,7 +272,7 @@ impl StoreError {
             }
             StoreError::Stopped { .. } => "check the disk and restart; acknowledged writes are durable",
             StoreError::ReadOnly => "write through the process that opened the store for writing",
-            StoreError::FamilyDiffers { .. } => {
+            StoreError::RootRunDiffers { .. } => {
                 "begin the child's id with its parent's up to the first `/`, or omit the id to get a generated one"
             }
             StoreError::DatabasesDiffer { .. } => "pass the same databases as at creation, all of them and in the same order",
@@ -294,7 +294,7 @@ mod tests {
     fn every_error_of_this_process_has_a_hint() {
         let key = || RunKey::new(Namespace::default(), RunId::new("r").unwrap());
         let (why, path, index) = (|| "x".to_owned(), PathBuf::new, Index(1));
-        let task = || Box::new(TaskId { run: key(), generation: 0, place: Place::root(0), life: None });
+        let task = || Box::new(TaskId { run: key(), generation: 0, place: Place::root(0), incarnation: None });
         let refusals = [
             Refusal::Closed { key: key(), status: Status::Completed },
             Refusal::Fenced { key: key(), epoch: Epoch(1), current: Epoch(2), n: 0, next: 1 },
@@ -330,7 +330,7 @@ mod tests {
             StoreError::DatabaseUntrusted { why: why() },
             StoreError::Stopped { why: why() },
             StoreError::ReadOnly,
-            StoreError::FamilyDiffers { child: key(), parent: key() },
+            StoreError::RootRunDiffers { child: key(), parent: key() },
             StoreError::DatabasesDiffer { why: why() },
             StoreError::CursorInvalid { cursor: why() },
             StoreError::Unavailable { why: why() },

@@ -9,14 +9,14 @@
 
 #![forbid(unsafe_code)]
 
+pub mod admission;
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod cursor;
+pub mod durable;
 mod error;
 mod gaps;
-pub mod judged;
-pub mod kept;
 mod memory;
 pub mod payloads;
 mod restore;
@@ -27,9 +27,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_core::family::family;
 use onward_core::ledger::{SpendQuery, SpendRow};
-use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait, WaitKind};
+use onward_core::root_run::root_run;
+use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait, WaitKind};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport, TaskState};
 use onward_core::{
     AttributeMatch, Epoch, Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, Status, Timestamp, WorkerId,
@@ -138,10 +138,10 @@ pub trait Store: Send + Sync {
     fn expire(&self, limit: usize) -> StoreFuture<'_, Expired>;
 
     /// Returns the oldest undelivered outbox messages; the outbox dispatcher delivers and then finishes them.
-    fn deliveries(&self, limit: usize) -> StoreFuture<'_, Vec<(DeliveryId, Delivery)>>;
+    fn outbox_messages(&self, limit: usize) -> StoreFuture<'_, Vec<(OutboxId, OutboxMessage)>>;
 
     /// Removes outbox messages that were delivered.
-    fn finish_deliveries(&self, done: Vec<DeliveryId>) -> StoreFuture<'_, ()>;
+    fn finish_deliveries(&self, done: Vec<OutboxId>) -> StoreFuture<'_, ()>;
 
     /// Returns the head of the run's current generation, or of an earlier one; its status is `running` while the run is leased.
     fn read_run(&self, run: RunKey, generation: Option<u32>) -> StoreFuture<'_, Option<RunHead>>;
@@ -182,7 +182,7 @@ pub trait Store: Send + Sync {
 
     /// Broadcasts a message to all processes that share the store, including this one ([`Change::Told`]). At most once, not
     /// recorded.
-    fn tell_others(&self, message: Vec<u8>) -> StoreFuture<'_, ()> {
+    fn broadcast(&self, message: Vec<u8>) -> StoreFuture<'_, ()> {
         drop(message);
         Box::pin(std::future::ready(Ok(())))
     }
@@ -201,13 +201,13 @@ pub trait Store: Send + Sync {
 
     /// Returns which shard of the runs the store keeps, if [`Store::take_share`] recorded one. A store with runs and no record
     /// keeps all of them.
-    fn read_share(&self) -> StoreFuture<'_, Option<Share>> {
+    fn read_share(&self) -> StoreFuture<'_, Option<Shard>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 
     /// Records permanently which shard the store keeps, unless one is recorded or there are runs; returns the shard that is in
     /// force. A volatile store need not record it.
-    fn take_share(&self, share: Share) -> StoreFuture<'_, Share> {
+    fn take_share(&self, share: Shard) -> StoreFuture<'_, Shard> {
         Box::pin(std::future::ready(Ok(share)))
     }
 
@@ -272,7 +272,7 @@ pub struct RestoreRun {
     pub key: RunKey,
     pub what: Restore,
     /// Outbox messages written in the same transaction.
-    pub news: Vec<Delivery>,
+    pub news: Vec<OutboxMessage>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -352,11 +352,11 @@ pub struct Expired {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct DeliveryId(pub u64);
+pub struct OutboxId(pub u64);
 
 /// One of several databases among which the runs are divided.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Share {
+pub struct Shard {
     /// Id that the databases of one cluster have in common.
     pub cluster: String,
     /// Counted from 0.
@@ -364,10 +364,10 @@ pub struct Share {
     pub count: u32,
 }
 
-impl Share {
+impl Shard {
     /// Returns the shard of a single database that keeps all runs.
-    pub fn all(cluster: String) -> Share {
-        Share { cluster, position: 0, count: 1 }
+    pub fn all(cluster: String) -> Shard {
+        Shard { cluster, position: 0, count: 1 }
     }
 }
 
@@ -457,7 +457,7 @@ pub struct WaitQuery {
     pub namespace: Namespace,
     pub kind: Option<WaitKind>,
     pub run: Option<RunKey>,
-    /// With `run`: include the runs below it. A store returns all waits below the same root run ([`onward_core::family`]); the
+    /// With `run`: include the runs below it. A store returns all waits below the same root run ([`onward_core::root_run`]); the
     /// runtime narrows them to the runs below `run`.
     pub below: bool,
     /// 0 means the store's default page.
@@ -469,7 +469,7 @@ pub struct WaitQuery {
 impl WaitQuery {
     pub fn matches(&self, wait: &Wait) -> bool {
         let is_its = |run: &RunKey| match self.below {
-            true => run.namespace == wait.run.namespace && family(&run.id) == family(&wait.run.id),
+            true => run.namespace == wait.run.namespace && root_run(&run.id) == root_run(&wait.run.id),
             false => *run == wait.run,
         };
         wait.run.namespace == self.namespace
@@ -559,12 +559,12 @@ pub enum Change<'a> {
     /// A due time is earlier than all before.
     DueAt(Timestamp),
     /// There are outbox messages to deliver.
-    DeliveryAdded,
+    OutboxGrew,
     /// Another process appended to a run; `ends` if that closed its log.
     Elsewhere { run: &'a RunKey, ends: bool },
     /// Another process left a claimable run or task in this namespace.
     WorkElsewhere { namespace: &'a Namespace },
-    /// A broadcast of [`Store::tell_others`].
+    /// A broadcast of [`Store::broadcast`].
     Told { message: &'a [u8] },
     /// Notifications of other processes may have been lost.
     Missed,

@@ -26,9 +26,9 @@ service! {
         /// Cancels a standalone task; it ends at once.
         CancelTask: ReasonRequest => AppendReply,
         /// Returns why a pending run is not running.
-        WhyPending: RunRequest => WhyPendingReply,
+        PendingReason: RunRequest => WhyPendingReply,
         /// Returns why tasks of a run are not executed.
-        ReadHindrances: RunRequest => HindrancesReply,
+        ReadHindrances: RunRequest => BlockersReply,
         ListDeleted: DeletedRequest => DeletedReply,
         ReadLog: LogRequest => LogReply,
         /// Reads a page of an agent's conversation.
@@ -195,14 +195,14 @@ message! {
 }
 
 message! {
-    pub struct HindrancesReply {
-        1 => hindrances: Vec<HindranceLine>,
+    pub struct BlockersReply {
+        1 => blockers: Vec<BlockerLine>,
     }
 }
 
 message! {
     /// The reason why a task of a run is not executed.
-    pub struct HindranceLine {
+    pub struct BlockerLine {
         /// `RUN~GENERATION~PLACE`.
         1 => task: String,
         2 => kind: Name,

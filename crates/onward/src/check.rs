@@ -14,7 +14,7 @@ use onward_core::{Name, Record, RunKey};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::codec::{Border, CodecError, Makers};
+use crate::encryption::{CodecError, EncryptionBoundary, Makers};
 use crate::host::code::Shared;
 use crate::host::replay::{Earlier, Logs, replay_log};
 use crate::registry::Registry;
@@ -84,7 +84,7 @@ pub(crate) fn folder() -> Option<PathBuf> {
 }
 
 /// Writes a verdict for every run of the folder and returns their number.
-pub(crate) fn check(folder: &Path, registry: &Registry, codec: Option<&Border>) -> Result<u64, Error> {
+pub(crate) fn check(folder: &Path, registry: &Registry, codec: Option<&EncryptionBoundary>) -> Result<u64, Error> {
     let shared = Shared { deps: Arc::new(registry.deps.clone()), ..Shared::default() };
     let unusable = |path: &Path, why: &dyn std::fmt::Display| Error::CheckFailed { why: format!("{}: {why}", path.display()) };
     let (from, to) = (folder.join(RUNS), folder.join(VERDICTS));
@@ -102,7 +102,7 @@ pub(crate) fn check(folder: &Path, registry: &Registry, codec: Option<&Border>) 
     Ok(count)
 }
 
-fn judge(mut checked: RunToCheck, registry: &Registry, codec: Option<&Border>, shared: &Shared) -> Verdict {
+fn judge(mut checked: RunToCheck, registry: &Registry, codec: Option<&EncryptionBoundary>, shared: &Shared) -> Verdict {
     let found = match decode(&mut checked, codec) {
         Err(error) => Found::Unreadable(error.to_string()),
         Ok(()) => replay(&checked, registry, shared),
@@ -111,8 +111,8 @@ fn judge(mut checked: RunToCheck, registry: &Registry, codec: Option<&Border>, s
     Verdict { run, kind, version, generation, found }
 }
 
-fn decode(checked: &mut RunToCheck, codec: Option<&Border>) -> Result<(), CodecError> {
-    let Some(border) = codec else { return Ok(()) };
+fn decode(checked: &mut RunToCheck, codec: Option<&EncryptionBoundary>) -> Result<(), CodecError> {
+    let Some(boundary) = codec else { return Ok(()) };
     let prelude_run = checked.prelude_run.as_ref().unwrap_or(&checked.run);
     // A later log of a fork can have payloads that were encoded for its original, up to the fork point.
     let prelude = checked.prelude.first().cloned();
@@ -121,7 +121,7 @@ fn decode(checked: &mut RunToCheck, codec: Option<&Border>) -> Result<(), CodecE
     for (run, records) in logs.into_iter().chain(earlier) {
         let mut makers = Makers::of(run, records.first());
         prelude.iter().for_each(|first| makers.add_origins(first));
-        records.iter_mut().try_for_each(|record| border.record_in(record, &makers))?;
+        records.iter_mut().try_for_each(|record| boundary.record_in(record, &makers))?;
     }
     Ok(())
 }

@@ -8,9 +8,9 @@ pub mod agent;
 mod builder;
 pub mod check;
 mod client;
-pub mod codec;
 pub mod combine;
 pub mod ctx;
+pub mod encryption;
 mod error;
 mod host;
 mod names;
@@ -28,10 +28,10 @@ pub use client::fork::Fork;
 pub use client::{
     Attached, Branch, Bring, Driven, Entries, EntryPages, Onward, RunHandle, RunStream, Start, StartTask, TaskHandle,
 };
-#[cfg(feature = "encryption")]
-pub use codec::{Encryption, EncryptionKey};
 pub use combine::{join_all, join_all_settled, race};
 pub use ctx::Ctx;
+#[cfg(feature = "encryption")]
+pub use encryption::{Encryption, EncryptionKey};
 pub use error::{Error, RegisterError};
 pub use names::{Signal, Task, Workflow};
 pub use onward_core::budget::{self, Budget};
@@ -47,12 +47,12 @@ pub use onward_core::trace::TraceContext;
 pub use onward_core::view::{AwaitedKind, RunView};
 pub use onward_core::{Failure, Index, Log, Payload, Record, RunId, Status, Timestamp};
 pub use onward_runtime::{
-    AppendedEntry, Bulk, BulkDone, BulkVerb, CallId, Decide, Emitted, EntryPage, Hindrance, TaskView, TaskWord, WhyHindered,
-    WhyPending,
+    AppendedEntry, BlockReason, Blocker, Bulk, BulkDone, BulkVerb, CallRef, Decide, Emitted, EntryPage, PendingReason, TaskView,
+    TaskWord,
 };
 pub use onward_store::{Appended, DeletedRun, RunQuery};
 #[cfg(feature = "remote")]
-pub use remote::{HttpAnswer, HttpDoor, connect_door, connect_http};
+pub use remote::{HttpAnswer, HttpClient, connect_client, connect_http};
 pub use task::TaskCtx;
 #[cfg(feature = "remote")]
 pub use trace::Otlp;

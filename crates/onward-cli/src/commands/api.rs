@@ -8,9 +8,9 @@ use clap::Args;
 use onward::HttpAnswer;
 
 use crate::args::Global;
+use crate::connection::Place;
 use crate::error::{Mistake, tell_problem};
 use crate::output::{json_line, say};
-use crate::site::Place;
 
 #[derive(Debug, Args)]
 pub struct ApiArgs {

@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::{dev, server};
 use crate::args::Global;
+use crate::builtin_agents::BuiltinAgents;
 use crate::config::{KEYS, Key, Value};
-use crate::house::House;
 use crate::output::{Cell, Style, Table, escape, print, print_json, say};
 use crate::serving::limits::{lease, limits};
 use crate::serving::{Place, TraceArgs};
@@ -62,7 +62,7 @@ pub fn execute(command: ConfigCommand, global: &Global) -> Result<ExitCode> {
 }
 
 /// Reads every value as the command does that uses it: what that would refuse is told here with the same words.
-fn check(global: &Global) -> Result<Option<House>> {
+fn check(global: &Global) -> Result<Option<BuiltinAgents>> {
     let config = &global.config;
     let namespace = global.namespace()?;
     if let Some(url) = config.text("url") {
@@ -76,7 +76,7 @@ fn check(global: &Global) -> Result<Option<House>> {
     TraceArgs::default().trace(config)?;
     limits(config)?;
     lease(config)?;
-    Ok(House::open(config)?)
+    Ok(BuiltinAgents::open(config)?)
 }
 
 fn tell(shown: &[(&Key, Option<Value>)], origin: bool) -> String {

@@ -13,13 +13,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
 use crate::args::Global;
+use crate::builtin_agents::BuiltinAgents;
 use crate::config::Config;
 use crate::directory::own_command;
 use crate::error::Mistake;
-use crate::house::House;
 use crate::output::{Style, escape, print_json, say};
 use crate::serving::limits::{lease, limits};
-use crate::serving::{HooksArgs, KeysArgs, PORT, Place, Protection, Serving, TraceArgs, told_to_stop};
+use crate::serving::{KeysArgs, PORT, Place, Protection, Serving, TraceArgs, WebhookArgs, told_to_stop};
 
 /// How long a child may take to end after it was asked to.
 const CHILD_PATIENCE: Duration = Duration::from_secs(5);
@@ -38,7 +38,7 @@ pub struct DevArgs {
     #[command(flatten)]
     keys: KeysArgs,
     #[command(flatten)]
-    hooks: HooksArgs,
+    webhooks: WebhookArgs,
     #[command(flatten)]
     trace: TraceArgs,
     /// A program to run with ONWARD_URL set; the server ends with it
@@ -54,12 +54,13 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     let trace = args.trace.trace(config)?;
     let keys = args.keys.open(&place, &trace, config)?;
-    let hooks = args.hooks.open(&place, &trace)?;
+    let webhooks = args.webhooks.open(&place, &trace)?;
     let attachments = config.text("server.attachments").map(PathBuf::from);
     let ceilings = config.ceilings()?;
-    let protection = Protection { keys, hooks, tls: None, tls_key: None, attachments, ceilings };
+    let protection = Protection { keys, webhooks, tls: None, tls_key: None, attachments, ceilings };
     let serving =
-        Serving::start(address, place.clone(), protection, limits(config)?, lease(config)?, House::open(config)?, trace).await?;
+        Serving::start(address, place.clone(), protection, limits(config)?, lease(config)?, BuiltinAgents::open(config)?, trace)
+            .await?;
     let url = serving.url.clone();
     let told = told_to_stop();
     if global.json {

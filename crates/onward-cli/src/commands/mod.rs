@@ -9,7 +9,6 @@ mod config;
 mod demo;
 mod dev;
 mod doctor;
-mod hook;
 mod key;
 mod promise;
 mod queue;
@@ -17,6 +16,7 @@ mod replay;
 mod run;
 mod server;
 mod spend;
+mod webhook;
 // For crash tests: not part of a release.
 #[cfg(debug_assertions)]
 mod torture;
@@ -70,7 +70,7 @@ pub enum Command {
     Key(key::KeyCommand),
     /// Signed webhooks that a server takes in
     #[command(subcommand)]
-    Hook(hook::HookCommand),
+    Hook(webhook::WebhookCommand),
     /// Ask any route of a server
     Api(api::ApiArgs),
     /// Find out what is wrong, and what to do about it
@@ -118,7 +118,7 @@ pub async fn execute(cli: Cli) -> Result<ExitCode> {
         Command::Api(args) => api::execute(args, &global).await,
         Command::Doctor(args) => doctor::execute(args, &global).await,
         Command::Key(command) => key::execute(command, &global),
-        Command::Hook(command) => hook::execute(command, &global),
+        Command::Hook(command) => webhook::execute(command, &global),
         Command::Config(command) => config::execute(command, &global),
         Command::Completions(args) => completions::execute(&args),
         Command::DemoWorker(args) => demo::work(args, &global).await,

@@ -5,14 +5,14 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Subcommand;
 use onward_core::task::Task;
-use onward_runtime::{CallId, QueueInfo};
+use onward_runtime::{CallRef, QueueInfo};
 use onward_store::{Gaps, TaskQuery};
 use serde::Serialize;
 
 use crate::args::Global;
+use crate::connection::Site;
 use crate::output::document::{OpenTasks, Partly, Queues};
 use crate::output::{Table, print, print_json, say, say_missing, time};
-use crate::site::Site;
 
 #[derive(Debug, Subcommand)]
 pub enum QueueCommand {
@@ -92,7 +92,7 @@ async fn quarantined(global: &Global) -> Result<()> {
     let mut table = Table::new(&["TASK", "KIND", "QUEUE", "LOST WORKERS"]);
     for task in &tasks {
         table.row(vec![
-            CallId::from(task.id.clone()).to_string().into(),
+            CallRef::from(task.id.clone()).to_string().into(),
             task.kind.to_string().into(),
             task.options.queue.as_ref().map_or("default".to_owned(), ToString::to_string).into(),
             task.lost_workers.to_string().into(),

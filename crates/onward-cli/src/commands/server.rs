@@ -11,12 +11,12 @@ use clap::Args;
 use onward_server::trace::Level;
 
 use crate::args::Global;
+use crate::builtin_agents::BuiltinAgents;
 use crate::config::Config;
 use crate::error::Mistake;
-use crate::house::House;
 use crate::output::print_json;
 use crate::serving::limits::{lease, limits};
-use crate::serving::{HooksArgs, KeysArgs, PORT, Place, Protection, Serving, TlsArgs, TraceArgs, told_to_stop};
+use crate::serving::{KeysArgs, PORT, Place, Protection, Serving, TlsArgs, TraceArgs, WebhookArgs, told_to_stop};
 
 #[derive(Debug, Args)]
 pub struct ServerArgs {
@@ -30,7 +30,7 @@ pub struct ServerArgs {
     #[command(flatten)]
     keys: KeysArgs,
     #[command(flatten)]
-    hooks: HooksArgs,
+    webhooks: WebhookArgs,
     #[command(flatten)]
     tls: TlsArgs,
     #[command(flatten)]
@@ -56,7 +56,7 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
     let listen = args.listen.map_or_else(|| set_address(config), Ok)?;
     let trace = args.trace.trace(config)?;
     let keys = args.keys.open(&place, &trace, config)?;
-    let hooks = args.hooks.open(&place, &trace)?;
+    let webhooks = args.webhooks.open(&place, &trace)?;
     let tls = args.tls.open(&trace, config)?;
     if !listen.ip().is_loopback() {
         if !keys.as_ref().is_some_and(|keys| keys.has_usable()) {
@@ -75,10 +75,17 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
     let tls_key = args.tls.key(config);
     let attachments = config.text("server.attachments").map(PathBuf::from);
     let ceilings = config.ceilings()?;
-    let protection = Protection { keys, hooks, tls, tls_key, attachments, ceilings };
-    let serving =
-        Serving::start(listen, place.clone(), protection, limits(config)?, lease(config)?, House::open(config)?, trace.clone())
-            .await?;
+    let protection = Protection { keys, webhooks, tls, tls_key, attachments, ceilings };
+    let serving = Serving::start(
+        listen,
+        place.clone(),
+        protection,
+        limits(config)?,
+        lease(config)?,
+        BuiltinAgents::open(config)?,
+        trace.clone(),
+    )
+    .await?;
     let told = told_to_stop();
     trace.say(Level::Info, "ready", &[("url", &serving.url), ("data", &place)]);
     if global.json {

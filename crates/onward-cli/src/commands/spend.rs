@@ -11,9 +11,9 @@ use onward_core::ledger::{SpendBy, SpendQuery, SpendRow};
 use onward_core::spend::SpendTotals;
 
 use crate::args::Global;
+use crate::connection::Site;
 use crate::output::document::Spend;
 use crate::output::{Table, count, print, print_json, say, time};
-use crate::site::Site;
 use crate::span;
 
 #[derive(Debug, Args)]

@@ -14,9 +14,9 @@ use onward_store_embedded::EmbeddedStore;
 
 use super::run::FilterArgs;
 use crate::args::Global;
+use crate::connection::{Place, Site};
 use crate::error::{FAILURE, Mistake, NOT_ALLOWED, tell_one};
 use crate::output::{escape, print, print_json, say};
-use crate::site::{Place, Site};
 
 mod store;
 mod target;

@@ -7,9 +7,9 @@ use clap::Subcommand;
 use onward_runtime::WorkerInfo;
 
 use crate::args::Global;
+use crate::connection::Site;
 use crate::output::document::Workers;
 use crate::output::{Table, print, print_json, say, time};
-use crate::site::Site;
 
 #[derive(Debug, Subcommand)]
 pub enum WorkerCommand {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use onward_server::Probe;
-use onward_store::{Clock, MemoryStore, Share, Store, StoreError, SystemClock};
+use onward_store::{Clock, MemoryStore, Shard, Store, StoreError, SystemClock};
 use onward_store_embedded::{EmbeddedStore, WorkersInside};
 use onward_store_postgres::PostgresStore;
 use onward_store_postgres::sharded::{Database, Pace, ShardedStore};
@@ -96,7 +96,7 @@ async fn connect(urls: &[String], makes: bool) -> Result<Opened> {
         let name = without_password(url);
         let store = PostgresStore::connect(url, options()).await.with_context(|| name.clone())?;
         // One alone remembers too that it has all the runs: it must not become one of several later.
-        let share = if makes { Some(store.take_share(Share::all(cluster)).await?) } else { store.read_share().await? };
+        let share = if makes { Some(store.take_share(Shard::all(cluster)).await?) } else { store.read_share().await? };
         if let Some(count) = share.map(|share| share.count).filter(|count| *count != 1) {
             let why = format!("{name} is one of {count} databases over which runs are spread");
             return Err(StoreError::DatabasesDiffer { why }.into());

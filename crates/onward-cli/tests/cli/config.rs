@@ -122,8 +122,8 @@ fn a_server_in_the_environment_comes_before_a_directory_there() {
     let key = ran(onward().args(["key", "list", "--server", "http://x"]));
     assert!(key.code == 2 && key.err.contains("`onward key` works on this machine"), "{}", key.err);
     let place = tempfile::tempdir().unwrap();
-    let hook = ran(onward().args(["hook", "create", "h", "--start", "k", "--server", "http://x"]).current_dir(place.path()));
-    assert!(hook.code == 2 && hook.err.contains("`onward hook` works on this machine"), "{}", hook.err);
+    let webhook = ran(onward().args(["hook", "create", "h", "--start", "k", "--server", "http://x"]).current_dir(place.path()));
+    assert!(webhook.code == 2 && webhook.err.contains("`onward hook` works on this machine"), "{}", webhook.err);
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0, "nothing was written");
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::call::{Call, What};
 use super::{Advance, Engine, Fault};
 use crate::log::event::RunStarted;
-use crate::run::ancestry::{Identity, Lineage};
+use crate::run::ancestry::{Ancestry, Identity};
 use crate::{Branch, Event, Index, Name, Payload, Place, RunKey};
 
 /// The number of calls of each branch at a point.
@@ -28,7 +28,7 @@ impl Mark {
 }
 
 pub(super) struct Identities {
-    lineage: Lineage,
+    ancestry: Ancestry,
     now: usize,
     /// The ends of all identities before the current one.
     marks: Vec<Mark>,
@@ -37,23 +37,23 @@ pub(super) struct Identities {
 impl Identities {
     pub fn new(key: &RunKey) -> Identities {
         let nothing = RunStarted::new(Name::new("unknown").expect("a constant name"), Payload::null(), 0);
-        Identities { lineage: Lineage::new(key, &nothing), now: 0, marks: Vec::new() }
+        Identities { ancestry: Ancestry::new(key, &nothing), now: 0, marks: Vec::new() }
     }
 
     pub fn is_set_aside(&self, index: Index) -> bool {
-        self.lineage.is_set_aside(index)
+        self.ancestry.is_set_aside(index)
     }
 }
 
 impl Engine {
     pub(super) fn begin_identity(&mut self, started: &RunStarted) {
-        self.identities = Identities { lineage: Lineage::new(&self.key, started), now: 0, marks: Vec::new() };
+        self.identities = Identities { ancestry: Ancestry::new(&self.key, started), now: 0, marks: Vec::new() };
         self.pass_identity();
     }
 
     /// Switches to the identity of the next commit (J2).
     pub(super) fn pass_identity(&mut self) {
-        let next = self.identities.lineage.at_commit(self.next_commit);
+        let next = self.identities.ancestry.at_commit(self.next_commit);
         while self.identities.now < next {
             let mark = Mark { main_line: self.main_line, arms: self.arms.clone() };
             self.identities.marks.push(mark);
@@ -62,7 +62,7 @@ impl Engine {
     }
 
     fn identity(&self) -> &Identity {
-        self.identities.lineage.identity(self.identities.now)
+        self.identities.ancestry.identity(self.identities.now)
     }
 
     /// Returns the run's key under the current identity.
@@ -81,9 +81,9 @@ impl Engine {
 
     /// Returns the identity under which stores and callers know the call at `place`.
     pub fn known_as(&self, place: &Place) -> &Identity {
-        let Identities { lineage, now, marks } = &self.identities;
+        let Identities { ancestry, now, marks } = &self.identities;
         let opened = marks.iter().position(|mark| mark.covers(place)).unwrap_or(*now);
-        lineage.known_as(opened, *now)
+        ancestry.known_as(opened, *now)
     }
 
     /// Returns the id by which callers answer the call at `place`.

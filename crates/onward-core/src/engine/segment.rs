@@ -23,12 +23,12 @@
 //! - SG6: a segment has at most [`SEGMENT_EVENTS_MAX`] events; then the run pauses, and a resume allows as many again. Completed
 //!   work is recorded nevertheless.
 
-mod book;
+mod abandoned;
 mod content;
 
 use std::collections::BTreeSet;
 
-use book::Book;
+use abandoned::Book;
 use content::{EffectOf, Way, effect_of, place_of, step_identity};
 
 use super::call::{StepPhase, What};

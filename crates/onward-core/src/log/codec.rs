@@ -57,7 +57,7 @@ impl<'a> Raw<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// Length-delimited: an optional value is the field or its absence, a list is one field per value.
-    Once,
+    IdempotencyRecord,
     /// A varint: a list is one field with all values (`packed`).
     Varint,
     /// Repeated. protobuf has no label for an optional list or a list of lists, so each is wrapped in a message with one field.
@@ -66,7 +66,7 @@ pub enum Shape {
 
 /// A value of a numbered field.
 pub trait Field: Sized {
-    const SHAPE: Shape = Shape::Once;
+    const SHAPE: Shape = Shape::IdempotencyRecord;
 
     /// Encodes the field; may omit a value that equals the one of an absent field.
     fn encode(&self, number: u32, out: &mut Vec<u8>);
@@ -536,7 +536,7 @@ impl<T: Field> Field for Vec<T> {
 
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
         match T::SHAPE {
-            Shape::Once => self.iter().for_each(|value| value.encode_present(number, out)),
+            Shape::IdempotencyRecord => self.iter().for_each(|value| value.encode_present(number, out)),
             Shape::Many => self.iter().for_each(|value| put_nested(number, out, |out| value.encode(1, out))),
             Shape::Varint if self.is_empty() => {}
             Shape::Varint => put_nested(number, out, |out| {

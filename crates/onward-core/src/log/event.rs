@@ -17,7 +17,7 @@ use crate::agent::conversation::OutsideEntry;
 use crate::log::codec::{DecodeError, Field, Message, Raw, Reader, put_nested};
 use crate::log::external::ExternalAppended;
 use crate::log::schema::{FieldLine, Proto, Schema};
-use crate::run::Once;
+use crate::run::IdempotencyRecord;
 pub use crate::run::ancestry::Origin;
 pub use crate::run::attribute::{Attribute, AttributeValue};
 use crate::spend::budget::{Budget, BudgetGone, BudgetHead, BudgetUse};
@@ -268,9 +268,9 @@ message! {
         2 => generation: u32,
         3 => place: Place,
         4 => on_parent_close: OnParentClose,
-        /// The incarnation of the parent that made the call (see [`crate::RunHead::life`]); `None` in older logs.
+        /// The incarnation of the parent that made the call (see [`crate::RunHead::incarnation`]); `None` in older logs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        5 => life: Option<u64>,
+        5 => incarnation: Option<u64>,
         /// The child belongs to the run and not to one of its generations; its result is requested with [`ChildAwaited`].
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         9 => is_spawned: bool,
@@ -281,7 +281,7 @@ impl ParentLink {
     /// Returns true if both are the same call. The child of an earlier incarnation of the parent is a different one (R10).
     pub fn is_same_call(&self, other: &ParentLink) -> bool {
         (&self.run, self.generation, &self.place) == (&other.run, other.generation, &other.place)
-            && is_same_life(self.life, other.life)
+            && is_same_life(self.incarnation, other.incarnation)
     }
 }
 
@@ -611,8 +611,8 @@ message! {
 }
 
 impl ChildSettled {
-    pub fn once(&self) -> Once {
-        Once::new(format!("settled:{}", self.child))
+    pub fn once(&self) -> IdempotencyRecord {
+        IdempotencyRecord::new(format!("settled:{}", self.child))
     }
 }
 

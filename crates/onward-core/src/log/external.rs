@@ -14,7 +14,7 @@
 //!   the log, because engines set it before they append their last events.
 
 use crate::log::event::RunStarted;
-use crate::run::{Admitted, Input, NewRun, Once, Refusal};
+use crate::run::{Admitted, IdempotencyRecord, Input, NewRun, Refusal};
 use crate::{Event, Index, Name, Payload, Record, RunHead, RunKey, Status, Timestamp, message};
 
 message! {
@@ -107,7 +107,7 @@ impl NewRun {
         let kind = kind.unwrap_or_else(|| Name::new(EXTERNAL_KIND).expect("the word is a name"));
         let version = appended.state.as_ref().and_then(|state| state.version.clone());
         let started = RunStarted { version, is_external: true, ..RunStarted::new(kind, Payload::null(), 0) };
-        let once = append_id.map(|id| Once::append(&appended, id));
+        let once = append_id.map(|id| IdempotencyRecord::append(&appended, id));
         NewRun { key, started, signal: Some(Box::new(Input { once, ..Input::new(appended) })) }
     }
 }

@@ -13,8 +13,8 @@
 use std::collections::BTreeMap;
 
 use crate::log::event::ChildStarted;
-use crate::run::ancestry::Lineage;
-use crate::run::{Effect, Once, RunHead, Wait, WaitKind, wait_key};
+use crate::run::ancestry::Ancestry;
+use crate::run::{Effect, IdempotencyRecord, RunHead, Wait, WaitKind, wait_key};
 use crate::spend::ledger::{LedgerKey, LedgerSum};
 use crate::task::{Task, TaskState, idempotency_key};
 use crate::{Event, Index, Place, Record, RunId, RunKey, Timestamp};
@@ -58,14 +58,14 @@ pub struct Projection {
     decided: BTreeMap<Place, Wait>,
     /// The ledger rows of this log only (LG3).
     pub ledger: BTreeMap<LedgerKey, LedgerSum>,
-    lineage: Lineage,
+    ancestry: Ancestry,
 }
 
 impl Projection {
     /// Begins with the first record; returns `None` if that is not a `run_started`.
     pub fn begin(key: RunKey, first: &Record) -> Option<Projection> {
         let started = first.started()?;
-        let lineage = Lineage::new(&key, started);
+        let ancestry = Ancestry::new(&key, started);
         let (head, _) = RunHead::start(key, started.clone(), first.at);
         let effects = head.start_effects(first);
         let mut projection = Projection {
@@ -77,10 +77,10 @@ impl Projection {
             children: BTreeMap::new(),
             decided: BTreeMap::new(),
             ledger: BTreeMap::new(),
-            lineage,
+            ancestry,
         };
         effects.into_iter().for_each(|effect| projection.carry_out(effect, first, u64::MAX));
-        for once in started.updates.iter().map(Once::update) {
+        for once in started.updates.iter().map(IdempotencyRecord::update) {
             projection.fill(once.key, once.token, first);
         }
         Some(projection)
@@ -94,8 +94,8 @@ impl Projection {
         Some(projection)
     }
 
-    pub fn lineage(&self) -> &Lineage {
-        &self.lineage
+    pub fn ancestry(&self) -> &Ancestry {
+        &self.ancestry
     }
 
     pub fn push(&mut self, record: &Record) {
@@ -113,7 +113,7 @@ impl Projection {
 
     /// Repeats what the store did when it appended the input, and adds its idempotency record.
     fn take_input(&mut self, record: &Record, index: Index, event: &Event) {
-        let set_aside = self.lineage.is_set_aside(index);
+        let set_aside = self.ancestry.is_set_aside(index);
         match event {
             Event::TimerFired(event) => drop(self.timers.remove(&event.place)),
             Event::TaskCompleted(event) => drop(self.tasks.remove(&event.place)),
@@ -145,18 +145,19 @@ impl Projection {
         }
     }
 
-    fn once_of(&self, event: &Event) -> Option<Once> {
-        let child = |place: &Place| Some(Once::new(format!("child:{}:{place}", self.head.generation)));
-        let answer = |place: &Place, who: &str| Some(Once::answer(event, self.waits.get(place)?.generation, place, who));
+    fn once_of(&self, event: &Event) -> Option<IdempotencyRecord> {
+        let child = |place: &Place| Some(IdempotencyRecord::new(format!("child:{}:{place}", self.head.generation)));
+        let answer =
+            |place: &Place, who: &str| Some(IdempotencyRecord::answer(event, self.waits.get(place)?.generation, place, who));
         match event {
-            Event::SignalReceived(event) => Once::signal(event),
-            Event::UpdateReceived(event) => Some(Once::update(event)),
-            Event::BranchRequested(event) => Some(Once::branch(event, event.request_id.as_deref()?)),
+            Event::SignalReceived(event) => IdempotencyRecord::signal(event),
+            Event::UpdateReceived(event) => Some(IdempotencyRecord::update(event)),
+            Event::BranchRequested(event) => Some(IdempotencyRecord::branch(event, event.request_id.as_deref()?)),
             Event::ApprovalDecided(event) => answer(&event.place, &event.decision_id),
             Event::PromiseResolved(event) => answer(&event.place, &event.resolution_id),
             Event::ChildCompleted(event) => child(&event.place),
             Event::ChildFailed(event) => child(&event.place),
-            Event::RetryRequested(event) => Some(Once::new(retry_key(&event.request_id))),
+            Event::RetryRequested(event) => Some(IdempotencyRecord::new(retry_key(&event.request_id))),
             Event::TaskAttemptEnded(event) => Some(event.once()),
             Event::ChildSettled(event) => Some(event.once()),
             _ => None,
@@ -165,11 +166,11 @@ impl Projection {
 
     /// Returns true if a copy drops the idempotency record: attempts have numbers that start over in a fork (LG1).
     fn stays_behind(&self, event: &Event, record: &Record) -> bool {
-        matches!(event, Event::TaskAttemptEnded(_)) && self.lineage.is_copied(record.index)
+        matches!(event, Event::TaskAttemptEnded(_)) && self.ancestry.is_copied(record.index)
     }
 
     fn fill(&mut self, key: String, token: String, record: &Record) {
-        if self.lineage.is_retry() && self.lineage.is_copied(record.index) {
+        if self.ancestry.is_retry() && self.ancestry.is_copied(record.index) {
             return;
         }
         self.slots.entry(key).or_insert(ProjectedSlot { token, index: record.index, at: record.at });
@@ -254,7 +255,7 @@ impl Projection {
                 }
                 self.tasks.values_mut().for_each(|task| task.thaw(shift));
             }
-            Effect::Charge { row, sum } if !self.lineage.is_copied(record.index) => {
+            Effect::Charge { row, sum } if !self.ancestry.is_copied(record.index) => {
                 let known = self.ledger.entry(*row).or_default();
                 *known = known.plus(&sum);
             }
@@ -271,7 +272,7 @@ impl Projection {
 
     /// Returns the generation in whose name a call of commit `n` is known.
     fn known_generation(&self, n: u64) -> u32 {
-        self.lineage.known_as(self.lineage.at_commit(n), self.lineage.own()).generation
+        self.ancestry.known_as(self.ancestry.at_commit(n), self.ancestry.own()).generation
     }
 
     /// Keeps the idempotency key that the attempts of a task from an earlier generation had (J3 does not apply: it is the same

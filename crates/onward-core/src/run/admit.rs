@@ -107,7 +107,7 @@ impl RunHead {
     /// the head is updated.
     pub fn admit_outcome(&mut self, input: Input, cost: Option<TaskAttemptEnded>, at: Timestamp) -> Result<Admitted, Refusal> {
         let needs_wait = input.needs_wait().is_some();
-        let Input { event, generation, epoch, life, .. } = input;
+        let Input { event, generation, epoch, incarnation, .. } = input;
         self.check_form(&event)?;
         if let Event::ExternalAppended(event) = event {
             return self.admit_external(event, at);
@@ -119,7 +119,7 @@ impl RunHead {
         if generation.is_some_and(|generation| generation != self.generation) && !keeps_questions {
             return Err(Refusal::OtherGeneration { key: self.key.clone() });
         }
-        if !is_same_life(life, self.life) {
+        if !is_same_life(incarnation, self.incarnation) {
             return Err(Refusal::OtherGeneration { key: self.key.clone() }); // R10
         }
         if let Some(epoch) = epoch.filter(|epoch| *epoch != self.epoch) {
@@ -344,7 +344,7 @@ impl RunHead {
             kind: taken_over.unwrap_or_else(|| self.kind.clone()),
             first_kind,
             nesting: self.nesting,
-            first_seed: self.origin_life(),
+            first_seed: self.origin_incarnation(),
             created_at: Some(self.created_at),
             imported_until: None,
             requester: self.requester.clone(),

@@ -48,15 +48,15 @@ pub struct Identity {
 
 /// The identities of one log, the last of which is its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lineage {
+pub struct Ancestry {
     identities: Vec<Identity>,
     set_aside: Vec<Index>,
     /// The last copied event.
     copied: Option<Index>,
 }
 
-impl Lineage {
-    pub fn new(key: &RunKey, started: &RunStarted) -> Lineage {
+impl Ancestry {
+    pub fn new(key: &RunKey, started: &RunStarted) -> Ancestry {
         let origin = |origin: &Origin| Identity {
             run: origin.run.clone(),
             generation: origin.generation,
@@ -64,7 +64,7 @@ impl Lineage {
             until: origin.commits,
         };
         let own = Identity { run: key.clone(), generation: started.generation, seed: started.seed, until: u64::MAX };
-        Lineage {
+        Ancestry {
             identities: started.origins.iter().map(origin).chain([own]).collect(),
             set_aside: started.origins.iter().flat_map(|origin| origin.set_aside.iter().copied()).collect(),
             copied: started.origins.last().map(|origin| origin.index),
@@ -72,9 +72,9 @@ impl Lineage {
     }
 
     /// Returns the ancestry of a log that is no copy.
-    pub fn alone(key: &RunKey) -> Lineage {
+    pub fn alone(key: &RunKey) -> Ancestry {
         let own = Identity { run: key.clone(), generation: 0, seed: 0, until: u64::MAX };
-        Lineage { identities: vec![own], set_aside: Vec::new(), copied: None }
+        Ancestry { identities: vec![own], set_aside: Vec::new(), copied: None }
     }
 
     /// Returns the number of the identity of commit `n`.
@@ -178,30 +178,30 @@ mod tests {
         Origin { run: key(run), generation, seed: u64::from(generation), commits, index: Index(9), set_aside: Vec::new() }
     }
 
-    fn lineage(run: &str, generation: u32, origins: Vec<Origin>) -> Lineage {
+    fn ancestry(run: &str, generation: u32, origins: Vec<Origin>) -> Ancestry {
         let started = RunStarted { generation, origins, ..RunStarted::new(Name::new("k").unwrap(), Payload::null(), 7) };
-        Lineage::new(&key(run), &started)
+        Ancestry::new(&key(run), &started)
     }
 
     #[test]
     fn a_call_keeps_its_name_in_a_retry_and_gets_a_new_one_in_a_fork() {
-        let lineage = lineage("fork", 1, vec![origin("first", 3, 2), origin("fork", 0, 5)]);
-        let numbers: Vec<usize> = [0, 1, 2, 4, 5, 99].map(|n| lineage.at_commit(n)).into();
+        let ancestry = ancestry("fork", 1, vec![origin("first", 3, 2), origin("fork", 0, 5)]);
+        let numbers: Vec<usize> = [0, 1, 2, 4, 5, 99].map(|n| ancestry.at_commit(n)).into();
         assert_eq!(numbers, [0, 0, 1, 1, 2, 2]);
         let known = |opened| {
-            let identity = lineage.known_as(opened, lineage.own());
+            let identity = ancestry.known_as(opened, ancestry.own());
             (identity.run.id.to_string(), identity.generation)
         };
         assert_eq!([known(0), known(1), known(2)], [("fork".to_owned(), 0), ("fork".to_owned(), 0), ("fork".to_owned(), 1)]);
-        assert_eq!(lineage.known_as(0, 0).run, key("first"));
-        assert!(lineage.is_retry());
+        assert_eq!(ancestry.known_as(0, 0).run, key("first"));
+        assert!(ancestry.is_retry());
     }
 
     #[test]
     fn a_copy_of_a_copy_knows_all_it_was_recorded_under() {
-        let lineage = lineage("run", 1, vec![origin("run", 0, 2)]);
+        let ancestry = ancestry("run", 1, vec![origin("run", 0, 2)]);
         let counts = |commits| -> Vec<(u32, u64)> {
-            lineage.origins_until(commits, Index(9), []).iter().map(|origin| (origin.generation, origin.commits)).collect()
+            ancestry.origins_until(commits, Index(9), []).iter().map(|origin| (origin.generation, origin.commits)).collect()
         };
         // The last one is always included: kept events come from it.
         assert_eq!(counts(0), [(0, 0), (1, 0)]);

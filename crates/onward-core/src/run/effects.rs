@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{Input, NewRun, Once, RunHead, Wait, WaitKind};
+use super::{IdempotencyRecord, Input, NewRun, RunHead, Wait, WaitKind};
 use crate::log::codec::{DecodeError, Field, Reader};
 use crate::log::event::{
     CancelRequested, ChildAwaited, ChildCompleted, ChildFailed, ChildSettled, ChildStarted, OnParentClose, ParentLink,
@@ -38,7 +38,7 @@ pub enum Effect {
         token: String,
     },
     /// An outbox message to another run, delivered at least once; the receiver accepts it once.
-    Send(Box<Delivery>),
+    Send(Box<OutboxMessage>),
     /// The run is paused since `at`: its timers and tasks keep their remaining time, and no attempt of a task begins (K4).
     Freeze {
         at: Timestamp,
@@ -62,23 +62,23 @@ pub enum Effect {
 /// An outbox message for another run.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "few are kept at a time, and most of them are starts")]
-pub enum Delivery {
+pub enum OutboxMessage {
     Start(NewRun),
     Input { to: RunKey, input: Input },
 }
 
-impl Delivery {
+impl OutboxMessage {
     /// Returns the run that receives it.
     pub fn receiver(&self) -> &RunKey {
         match self {
-            Delivery::Start(run) => &run.key,
-            Delivery::Input { to, .. } => to,
+            OutboxMessage::Start(run) => &run.key,
+            OutboxMessage::Input { to, .. } => to,
         }
     }
 
     /// Adds the use of its budget to the end of a child (BG2).
-    pub fn with_spent(mut self, used: Option<BudgetUse>) -> Delivery {
-        if let Delivery::Input { input, .. } = &mut self {
+    pub fn with_spent(mut self, used: Option<BudgetUse>) -> OutboxMessage {
+        if let OutboxMessage::Input { input, .. } = &mut self {
             match &mut input.event {
                 Event::ChildCompleted(event) => event.spent = used,
                 Event::ChildFailed(event) => event.spent = used,
@@ -91,8 +91,8 @@ impl Delivery {
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self {
-            Delivery::Start(run) => run.encode(1, &mut out),
-            Delivery::Input { to, input } => {
+            OutboxMessage::Start(run) => run.encode(1, &mut out),
+            OutboxMessage::Input { to, input } => {
                 to.encode(2, &mut out);
                 input.encode(3, &mut out);
             }
@@ -100,19 +100,19 @@ impl Delivery {
         out
     }
 
-    pub fn from_bytes(bytes: &[u8]) -> Result<Delivery, DecodeError> {
+    pub fn from_bytes(bytes: &[u8]) -> Result<OutboxMessage, DecodeError> {
         let mut reader = Reader::new(bytes);
         let (mut receiver, mut input) = (None, None);
         while let Some((number, raw)) = reader.field()? {
             match number {
-                1 => return Ok(Delivery::Start(NewRun::decode(raw)?)),
+                1 => return Ok(OutboxMessage::Start(NewRun::decode(raw)?)),
                 2 => receiver = Some(RunKey::decode(raw)?),
                 3 => input = Some(Input::decode(raw)?),
                 _ => {}
             }
         }
         match (receiver, input) {
-            (Some(to), Some(input)) => Ok(Delivery::Input { to, input }),
+            (Some(to), Some(input)) => Ok(OutboxMessage::Input { to, input }),
             _ => Err(DecodeError::Missing { message: "Delivery", field: "to or input" }),
         }
     }
@@ -122,7 +122,8 @@ impl RunHead {
     /// Returns the effects of the first record of a log: it schedules a standalone task.
     pub fn start_effects(&self, first: &Record) -> Vec<Effect> {
         let Some(RunStarted { task: Some(task), input, .. }) = first.started() else { return Vec::new() };
-        let id = TaskId { run: self.key.clone(), generation: self.generation, place: Place::root(0), life: self.life };
+        let id =
+            TaskId { run: self.key.clone(), generation: self.generation, place: Place::root(0), incarnation: self.incarnation };
         let task = Task::new(id, task.kind.clone(), input.clone(), task.options.clone(), first.at);
         vec![Effect::AddTask(Box::new(Task { ends_run: true, ..task }))]
     }
@@ -177,7 +178,7 @@ impl RunHead {
         let mut asked = events.iter().filter_map(|event| if let Event::ChildStarted(asked) = event { Some(asked) } else { None });
         for effect in effects {
             if let Effect::Send(delivery) = effect
-                && let Delivery::Start(run) = &mut **delivery
+                && let OutboxMessage::Start(run) = &mut **delivery
                 && let Some(asked) = asked.next()
             {
                 run.started.budget = budget::of_child(budget.as_deref(), asked, &asked.child);
@@ -196,7 +197,7 @@ impl RunHead {
             ]),
             Event::TaskScheduled(event) => {
                 let (run, place) = (self.key.clone(), event.place.clone());
-                let id = TaskId { run, generation: self.generation, place, life: self.life };
+                let id = TaskId { run, generation: self.generation, place, incarnation: self.incarnation };
                 let task = Task::new(id, event.kind.clone(), event.input.clone(), event.options.clone(), at);
                 effects.push(Effect::AddTask(Box::new(task)));
             }
@@ -241,20 +242,20 @@ impl RunHead {
             Event::ChildStarted(event) => effects.push(Effect::Send(Box::new(self.start_child(event, &event.child)))),
             Event::ChildCanceled(event) => {
                 let to = RunKey::new(self.key.namespace.clone(), event.child.clone());
-                effects.push(Effect::Send(Box::new(Delivery::Input { to, input: cancel_by_parent(&self.key) })));
+                effects.push(Effect::Send(Box::new(OutboxMessage::Input { to, input: cancel_by_parent(&self.key) })));
             }
             Event::ChildAwaited(event) => effects.push(Effect::Send(Box::new(self.ask_child(event)))),
             Event::SignalSent(event) => {
                 let to = RunKey::new(self.key.namespace.clone(), event.to.clone());
-                let life = self.life.map(|life| format!("~{life:016x}")).unwrap_or_default(); // R10
-                let signal_id = Some(format!("{}~{}~{}{life}", self.key.id, self.generation, event.place));
+                let incarnation = self.incarnation.map(|incarnation| format!("~{incarnation:016x}")).unwrap_or_default(); // R10
+                let signal_id = Some(format!("{}~{}~{}{incarnation}", self.key.id, self.generation, event.place));
                 let signal = SignalReceived {
                     name: event.name.clone(),
                     payload: event.payload.clone(),
                     signal_id,
                     sender: Some(self.key.clone()),
                 };
-                effects.push(Effect::Send(Box::new(Delivery::Input { to, input: Input::signal(signal) })));
+                effects.push(Effect::Send(Box::new(OutboxMessage::Input { to, input: Input::signal(signal) })));
             }
             Event::RunCompleted(event) => effects.extend(self.end_effects(Ok(event.output.clone()))),
             Event::RunFailed(event) => effects.extend(self.end_effects(Err(event.failure.clone()))),
@@ -266,13 +267,13 @@ impl RunHead {
     }
 
     /// Returns the start of a child under `id`, which differs from the id in the event if the child is restarted.
-    pub fn start_child(&self, event: &ChildStarted, id: &RunId) -> Delivery {
+    pub fn start_child(&self, event: &ChildStarted, id: &RunId) -> OutboxMessage {
         let parent = ParentLink {
             run: self.key.clone(),
             generation: self.generation,
             place: event.place.clone(),
             on_parent_close: event.on_parent_close,
-            life: self.life,
+            incarnation: self.incarnation,
             is_spawned: event.is_spawned,
         };
         // A restarted child has the start of the one before and nothing else of it.
@@ -288,15 +289,15 @@ impl RunHead {
             ..RunStarted::new(event.kind.clone(), event.input.clone(), self.child_seed(&event.place))
         };
         let key = RunKey::new(self.key.namespace.clone(), id.clone());
-        Delivery::Start(NewRun { key, started, signal: None })
+        OutboxMessage::Start(NewRun { key, started, signal: None })
     }
 
     /// Derives the child's seed; it differs also for runs started in the same millisecond.
     fn child_seed(&self, place: &Place) -> u64 {
         let (key, at) = (self.key.to_string(), self.created_at.0.to_le_bytes());
-        let life = self.life.map(u64::to_le_bytes);
-        let life: &[u8] = life.as_ref().map_or(&[], |life| life);
-        let own = crate::Hash::of_parts(&[key.as_bytes(), &self.generation.to_le_bytes(), &at, life]);
+        let incarnation = self.incarnation.map(u64::to_le_bytes);
+        let incarnation: &[u8] = incarnation.as_ref().map_or(&[], |incarnation| incarnation);
+        let own = crate::Hash::of_parts(&[key.as_bytes(), &self.generation.to_le_bytes(), &at, incarnation]);
         let (low, _) = own.0.split_at(8);
         crate::random::derive(u64::from_le_bytes(low.try_into().expect("8 of 16 bytes")), place, 0)
     }
@@ -311,13 +312,13 @@ impl RunHead {
     }
 
     /// Reports the use of a spawned child's slice to its parent, in any generation (BG2).
-    fn settle(&self) -> Option<Delivery> {
+    fn settle(&self) -> Option<OutboxMessage> {
         let parent = self.parent.as_ref().filter(|link| link.is_spawned && link.run.namespace == self.key.namespace)?;
         let spent = self.budget.as_ref().filter(|budget| budget.is_slice)?.used(self.spend.as_deref());
         let settled = ChildSettled { child: self.key.id.clone(), spent };
         // Another incarnation of the parent has no slice under this id, which contains the parent's incarnation.
         let input = Input { once: Some(settled.once()), ..Input::new(settled) };
-        Some(Delivery::Input { to: parent.run.clone(), input })
+        Some(OutboxMessage::Input { to: parent.run.clone(), input })
     }
 
     /// Returns the use of the run's budget, children included; `None` if it has no budget.
@@ -335,7 +336,7 @@ impl RunHead {
 
     /// Returns the message for this open child when its parent's `generation`, or the whole parent, has ended; `None` lets it
     /// continue.
-    pub fn parent_closed(&self, generation: u32, goes_on: bool) -> Option<Delivery> {
+    pub fn parent_closed(&self, generation: u32, goes_on: bool) -> Option<OutboxMessage> {
         let parent = self.parent.as_ref()?;
         let is_over = if parent.is_spawned { !goes_on } else { parent.generation == generation };
         if !is_over {
@@ -349,29 +350,35 @@ impl RunHead {
                 Input { child_of: Some(parent.run.clone()), ..Input::new(TerminateRequested { reason, reset_to: None }) }
             }
         };
-        Some(Delivery::Input { to: self.key.clone(), input })
+        Some(OutboxMessage::Input { to: self.key.clone(), input })
     }
 
     /// Returns the message for this child if its parent has ended before the child starts.
-    pub fn parent_is_closed(&self, parent: &RunHead) -> Option<Delivery> {
+    pub fn parent_is_closed(&self, parent: &RunHead) -> Option<OutboxMessage> {
         let link = self.parent.as_ref()?;
         let is_open = !parent.status.is_closed() && (link.is_spawned || parent.generation == link.generation);
         if is_open { None } else { self.parent_closed(link.generation, false) }
     }
 
     /// Requests the result of a spawned child for this generation.
-    fn ask_child(&self, event: &ChildAwaited) -> Delivery {
+    fn ask_child(&self, event: &ChildAwaited) -> OutboxMessage {
         let (run, generation, place) = (self.key.clone(), self.generation, event.place.clone());
-        let once = Once::new(format!("listener:{}:{generation}:{place}", run.id));
-        let by =
-            ParentLink { run, generation, place, on_parent_close: OnParentClose::Abandon, life: self.life, is_spawned: true };
+        let once = IdempotencyRecord::new(format!("listener:{}:{generation}:{place}", run.id));
+        let by = ParentLink {
+            run,
+            generation,
+            place,
+            on_parent_close: OnParentClose::Abandon,
+            incarnation: self.incarnation,
+            is_spawned: true,
+        };
         let to = RunKey::new(self.key.namespace.clone(), event.child.clone());
-        Delivery::Input { to, input: Input { once: Some(once), ..Input::new(ResultRequested { by }) } }
+        OutboxMessage::Input { to, input: Input { once: Some(once), ..Input::new(ResultRequested { by }) } }
     }
 }
 
 /// Returns the message with a child's result for a waiting call.
-pub fn answer_to(parent: &ParentLink, child: &RunId, result: Result<Payload, Failure>) -> Delivery {
+pub fn answer_to(parent: &ParentLink, child: &RunId, result: Result<Payload, Failure>) -> OutboxMessage {
     let place = parent.place.clone();
     // Only calls for spawned children need the id; other calls name their child.
     let child = parent.is_spawned.then(|| child.clone());
@@ -379,8 +386,8 @@ pub fn answer_to(parent: &ParentLink, child: &RunId, result: Result<Payload, Fai
         Ok(output) => ChildCompleted { place, output, child, spent: None }.into(),
         Err(failure) => ChildFailed { place, failure, child, spent: None }.into(),
     };
-    let input = Input { life: parent.life, ..Input::result(event, parent.generation, "child", &parent.place) };
-    Delivery::Input { to: parent.run.clone(), input }
+    let input = Input { incarnation: parent.incarnation, ..Input::result(event, parent.generation, "child", &parent.place) };
+    OutboxMessage::Input { to: parent.run.clone(), input }
 }
 
 /// Keeps the full duration of timers that start while the run is paused: resuming adds the whole pause, including the part that
@@ -403,7 +410,7 @@ fn close_wait(place: &Place, token: &str) -> Vec<Effect> {
 
 fn cancel_by_parent(parent: &RunKey) -> Input {
     let reason = format!("its parent {} asked for it", parent.id);
-    let once = Once::new("cancel:parent".to_owned());
+    let once = IdempotencyRecord::new("cancel:parent".to_owned());
     Input { once: Some(once), child_of: Some(parent.clone()), ..Input::new(CancelRequested { reason }) }
 }
 

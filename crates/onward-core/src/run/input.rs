@@ -1,34 +1,34 @@
 //! Constructors of inputs, with their idempotency records.
 
-use super::{Input, Once};
+use super::{IdempotencyRecord, Input};
 use crate::log::event::{SignalReceived, TaskAttemptEnded, UpdateReceived};
 use crate::{Epoch, Event, Place};
 
 impl Input {
     pub fn new(event: impl Into<Event>) -> Input {
-        Input { event: event.into(), once: None, generation: None, child_of: None, epoch: None, life: None }
+        Input { event: event.into(), once: None, generation: None, child_of: None, epoch: None, incarnation: None }
     }
 
     /// Returns a signal; with an id it is idempotent (L11).
     pub fn signal(signal: SignalReceived) -> Input {
-        Input { once: Once::signal(&signal), ..Input::new(signal) }
+        Input { once: IdempotencyRecord::signal(&signal), ..Input::new(signal) }
     }
 
     /// Returns an update, which is idempotent.
     pub fn update(update: UpdateReceived) -> Input {
-        Input { once: Some(Once::update(&update)), ..Input::new(update) }
+        Input { once: Some(IdempotencyRecord::update(&update)), ..Input::new(update) }
     }
 
     /// Returns the answer of `who` to the single-assignment wait at `place` (L12).
     pub fn answer(event: impl Into<Event>, generation: u32, place: &Place, who: &str) -> Input {
         let event = event.into();
-        let once = Some(Once::answer(&event, generation, place, who));
+        let once = Some(IdempotencyRecord::answer(&event, generation, place, who));
         Input { once, generation: Some(generation), ..Input::new(event) }
     }
 
     /// Returns the result of the task, timer or child at `place` of `generation`.
     pub fn result(event: Event, generation: u32, what: &str, place: &Place) -> Input {
-        let once = Once::new(format!("{what}:{generation}:{place}"));
+        let once = IdempotencyRecord::new(format!("{what}:{generation}:{place}"));
         Input { once: Some(once), generation: Some(generation), ..Input::new(event) }
     }
 

@@ -32,8 +32,8 @@ mod admit;
 pub mod ancestry;
 pub mod attribute;
 mod effects;
+mod idempotency;
 mod input;
-mod once;
 pub mod reopen;
 pub mod root;
 pub mod view;
@@ -41,9 +41,9 @@ pub mod view;
 use std::fmt;
 
 pub use admit::{Admitted, CommitRefusal, Refusal};
-pub use effects::{Delivery, Effect, answer_to};
+pub use effects::{Effect, OutboxMessage, answer_to};
+pub use idempotency::{Again, IdempotencyRecord};
 pub use input::wait_key;
-pub use once::{Again, Once};
 
 use crate::log::event::{Attribute, CarriedSignal, ParentLink, RunStarted, UpdateReceived};
 use crate::log::external::ExternalHead;
@@ -147,7 +147,7 @@ message! {
         /// The incarnation: the seed of the log, which distinguishes the run from earlier ones with its id. `None` in older
         /// heads.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        21 => life: Option<u64>,
+        21 => incarnation: Option<u64>,
         /// The cost of the run, in all its generations.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         22 => spend: Option<Box<SpendTotals>>,
@@ -163,9 +163,9 @@ message! {
         /// The number of ancestors.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         31 => nesting: Option<u32>,
-        /// The incarnation of the run's first generation, if this is a later one; see [`RunHead::origin_life`].
+        /// The incarnation of the run's first generation, if this is a later one; see [`RunHead::origin_incarnation`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        32 => first_life: Option<u64>,
+        32 => first_incarnation: Option<u64>,
         /// The event of a branch request that is not executed yet: this generation ends with it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         33 => branch_at: Option<Index>,
@@ -211,7 +211,7 @@ message! {
     /// An event from outside, with its idempotency record.
     pub struct Input {
         1 => event: Event,
-        2 => once: Option<Once>,
+        2 => once: Option<IdempotencyRecord>,
         /// The generation that the event answers; the event is dropped if the run has continued as new since.
         3 => generation: Option<u32>,
         /// The event is for a child of this run; a run with that id and another parent is not affected.
@@ -219,7 +219,7 @@ message! {
         /// The epoch of the worker that sends it; rejected if another worker has claimed the run since.
         5 => epoch: Option<Epoch>,
         /// The incarnation that the event answers; the event is dropped if the run was deleted and started again since.
-        6 => life: Option<u64>,
+        6 => incarnation: Option<u64>,
     }
 }
 
@@ -340,13 +340,13 @@ impl RunHead {
             attributes,
             listeners: Vec::new(),
             external: started.is_external.then(ExternalHead::default),
-            life: Some(started.seed),
+            incarnation: Some(started.seed),
             spend,
             quiet: None,
             budget,
             first_kind: started.first_kind.clone(),
             nesting: started.nesting,
-            first_life: started.first_seed,
+            first_incarnation: started.first_seed,
             branch_at: None,
             asks: Vec::new(),
             requester: started.requester.clone(),
@@ -356,8 +356,8 @@ impl RunHead {
 
     /// Returns the incarnation of the run's first generation, which identifies the run in the ledger; unknown in later
     /// generations of older runs.
-    pub fn origin_life(&self) -> Option<u64> {
-        self.first_life.or(self.life.filter(|_| self.generation == 0))
+    pub fn origin_incarnation(&self) -> Option<u64> {
+        self.first_incarnation.or(self.incarnation.filter(|_| self.generation == 0))
     }
 
     /// Rebuilds the head from a log, except for the epoch (L16).

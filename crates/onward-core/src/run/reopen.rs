@@ -34,10 +34,10 @@ use crate::log::event::{
 };
 use crate::log::projection::Projection;
 use crate::log::transfer::imported_calls;
-use crate::run::ancestry::{Lineage, follows, is_on_line_of};
-use crate::run::root::family;
+use crate::run::ancestry::{Ancestry, follows, is_on_line_of};
+use crate::run::root::root_run;
 use crate::run::view::Left;
-use crate::run::{Delivery, Input, Once, Refusal, RunHead, Status};
+use crate::run::{IdempotencyRecord, Input, OutboxMessage, Refusal, RunHead, Status};
 use crate::spend::SpendTotals;
 use crate::spend::budget::{Budget, BudgetHead};
 use crate::task::{EffectClass, OUTCOME_UNKNOWN};
@@ -47,7 +47,7 @@ use crate::{Event, Index, Name, Place, Record, RunId, RunKey, Timestamp};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reopened {
     pub records: Vec<Record>,
-    pub news: Vec<Delivery>,
+    pub news: Vec<OutboxMessage>,
 }
 
 /// A new run with all its logs, and its outbox messages.
@@ -55,7 +55,7 @@ pub struct Reopened {
 pub struct Forked {
     /// By generation; the last one is open.
     pub logs: Vec<Vec<Record>>,
-    pub news: Vec<Delivery>,
+    pub news: Vec<OutboxMessage>,
 }
 
 /// The treatment of children without a result at the end of the copy.
@@ -155,7 +155,7 @@ fn failures_to_set_aside(head: &RunHead, before: &[Record], end: &Record) -> Res
     let Some(Event::RunFailed(failed)) = end.events.last() else {
         return Err(Refusal::NotFailed { key: head.key.clone(), status: head.status });
     };
-    let known = lineage(&head.key, before);
+    let known = ancestry(&head.key, before);
     let (mut set_aside, mut handled) = (Vec::new(), None);
     let mut is_own = false;
     for (index, event) in before.iter().chain([end]).flat_map(Record::indexed) {
@@ -381,11 +381,11 @@ fn successor(records: &[Record]) -> Option<&RunId> {
     })
 }
 
-fn end_original(head: &RunHead, fork: &Fork) -> Delivery {
+fn end_original(head: &RunHead, fork: &Fork) -> OutboxMessage {
     let reason = if fork.reason.is_empty() { format!("reset to {}", fork.key.id) } else { fork.reason.clone() };
     let event = TerminateRequested { reason, reset_to: Some(fork.key.id.clone()) };
-    let once = Once { key: format!("reset:{}", fork.key.id), token: String::new() };
-    Delivery::Input { to: head.key.clone(), input: Input { once: Some(once), ..Input::new(event) } }
+    let once = IdempotencyRecord { key: format!("reset:{}", fork.key.id), token: String::new() };
+    OutboxMessage::Input { to: head.key.clone(), input: Input { once: Some(once), ..Input::new(event) } }
 }
 
 /// Returns the last event that is copied for a fork at `wanted`.
@@ -415,15 +415,15 @@ fn fork_point(head: &RunHead, records: &[Record], wanted: Option<Index>) -> Resu
     Err(Refusal::NoForkPoint { key: head.key.clone(), index: wanted, why })
 }
 
-fn lineage(key: &RunKey, records: &[Record]) -> Lineage {
-    Lineage::new(key, records.first().and_then(Record::started).expect("H2"))
+fn ancestry(key: &RunKey, records: &[Record]) -> Ancestry {
+    Ancestry::new(key, records.first().and_then(Record::started).expect("H2"))
 }
 
 /// Replaces the start of the copy.
 fn begin_with(copy: &mut [Record], head: &RunHead, set_aside: Vec<Index>, change: impl FnOnce(RunStarted) -> RunStarted) {
     let commits = copy.iter().filter(|record| record.commit.is_some()).count() as u64;
     let index = copy.last().expect("a copy has records").last_index();
-    let origins = lineage(&head.key, copy).origins_until(commits, index, set_aside);
+    let origins = ancestry(&head.key, copy).origins_until(commits, index, set_aside);
     if let Some(Event::RunStarted(started)) = copy[0].events.first_mut() {
         **started = RunStarted { origins, ..change(RunStarted::clone(started)) };
     }
@@ -463,7 +463,7 @@ pub fn derived_id(run: &RunId, generation: u32, what: &str) -> RunId {
     RunId::new(&readable).unwrap_or_else(|_| {
         // The id would be too long: use one of limited length.
         let hash = crate::Hash::of_parts(&[readable.as_bytes()]);
-        RunId::new(format!("{}/~{hash}", family(run))).expect("a family leaves room for a hash")
+        RunId::new(format!("{}/~{hash}", root_run(run))).expect("a family leaves room for a hash")
     })
 }
 
@@ -521,11 +521,11 @@ fn finish(
 }
 
 /// Returns a request to a child of another run to answer this one as well.
-pub fn await_child(head: &RunHead, asked: &ChildStarted, id: &RunId) -> Delivery {
+pub fn await_child(head: &RunHead, asked: &ChildStarted, id: &RunId) -> OutboxMessage {
     let ChildStarted { place, on_parent_close, .. } = asked.clone();
-    let once = Once { key: format!("listener:{}:{place}", head.key.id), token: String::new() };
+    let once = IdempotencyRecord { key: format!("listener:{}:{place}", head.key.id), token: String::new() };
     let (run, generation) = (head.key.clone(), head.generation);
-    let by = ParentLink { run, generation, place, on_parent_close, life: head.life, is_spawned: false };
+    let by = ParentLink { run, generation, place, on_parent_close, incarnation: head.incarnation, is_spawned: false };
     let to = RunKey::new(head.key.namespace.clone(), id.clone());
-    Delivery::Input { to, input: Input { once: Some(once), ..Input::new(ResultRequested { by }) } }
+    OutboxMessage::Input { to, input: Input { once: Some(once), ..Input::new(ResultRequested { by }) } }
 }

@@ -11,17 +11,17 @@ use crate::RunId;
 pub const FAMILY_BYTES_MAX: usize = 200;
 
 /// Returns the id of the root run: the part before the first `/`, truncated to [`FAMILY_BYTES_MAX`] at a character boundary.
-pub fn family(id: &RunId) -> &str {
+pub fn root_run(id: &RunId) -> &str {
     let first = id.as_str().split('/').next().unwrap_or_default();
     &first[..first.floor_char_boundary(FAMILY_BYTES_MAX)]
 }
 
 /// Returns the common prefix of ids in a run's tree, except for the root run's own: stores find candidates by it and filter them
-/// with [`family`].
+/// with [`root_run`].
 pub fn stem(id: &RunId) -> String {
-    let family = family(id);
+    let root_run = root_run(id);
     // A root id that may have been truncated inside a character has no fixed continuation.
-    if family.len() + 3 < FAMILY_BYTES_MAX { format!("{family}/") } else { family.to_owned() }
+    if root_run.len() + 3 < FAMILY_BYTES_MAX { format!("{root_run}/") } else { root_run.to_owned() }
 }
 
 #[cfg(test)]
@@ -39,15 +39,15 @@ mod tests {
         for (text, expected) in
             [("order-7", "order-7"), ("order-7/2", "order-7"), ("order-7/2/1-0", "order-7"), ("/x", ""), ("a/", "a")]
         {
-            assert_eq!(family(&id(text)), expected);
+            assert_eq!(root_run(&id(text)), expected);
         }
     }
 
     #[test]
     fn a_long_family_is_cut_between_two_characters() {
-        assert_eq!(family(&id(&"a".repeat(255))).len(), FAMILY_BYTES_MAX);
+        assert_eq!(root_run(&id(&"a".repeat(255))).len(), FAMILY_BYTES_MAX);
         // Three bytes each: the 67th begins at byte 198 and would end at 201.
-        assert_eq!(family(&id(&"€".repeat(80))).len(), 198);
+        assert_eq!(root_run(&id(&"€".repeat(80))).len(), 198);
     }
 
     #[test]
@@ -59,9 +59,9 @@ mod tests {
             let mut run = first.clone();
             for depth in 0..200 {
                 run = child_id(&run, depth % 3, &Place::root(1_000_000));
-                assert_eq!(family(&run), family(&first), "{run} is derived from {first}"); // FA1
+                assert_eq!(root_run(&run), root_run(&first), "{run} is derived from {first}"); // FA1
             }
-            assert_eq!(family(&derived_id(&first, 1, "fork-0123456789abcdef")), family(&first));
+            assert_eq!(root_run(&derived_id(&first, 1, "fork-0123456789abcdef")), root_run(&first));
         }
     }
 

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::conversation::{AGENT_STOP, DONE};
 use crate::log::event::{CarriedSignal, ChildAgain, RunPaused, TerminateRequested, UpdateReceived};
-use crate::run::ancestry::Lineage;
+use crate::run::ancestry::Ancestry;
 use crate::{AttributeValue, Event, Failure, Index, Name, Payload, Place, Record, RunHead, RunId, RunKey, Status, Timestamp};
 
 /// The public view of a run.
@@ -195,7 +195,7 @@ struct Fold {
     mailbox: Vec<Undelivered>,
     paused_at: Option<Timestamp>,
     continued: bool,
-    lineage: Option<Lineage>,
+    ancestry: Option<Ancestry>,
     /// The number of the current commit.
     n: u64,
     last_at: Timestamp,
@@ -218,7 +218,7 @@ impl Fold {
         };
         let (open, updates) = (BTreeMap::new(), BTreeMap::new());
         let (left, adopters) = (BTreeMap::new(), BTreeMap::new());
-        let (lineage, n, last_at) = (None, 0, Timestamp(0));
+        let (ancestry, n, last_at) = (None, 0, Timestamp(0));
         Fold {
             view,
             open,
@@ -229,7 +229,7 @@ impl Fold {
             mailbox: Vec::new(),
             paused_at: None,
             continued: false,
-            lineage,
+            ancestry,
             n,
             last_at,
         }
@@ -276,7 +276,7 @@ impl Fold {
     fn take_input(&mut self, index: Index, at: Timestamp, event: &Event) {
         match event {
             Event::RunStarted(event) => {
-                self.lineage = (!event.origins.is_empty()).then(|| Lineage::new(&self.view.head.key, event));
+                self.ancestry = (!event.origins.is_empty()).then(|| Ancestry::new(&self.view.head.key, event));
                 self.view.input = event.input.clone();
                 self.view.cancel_reason.clone_from(&event.cancel_reason);
                 event.mailbox.iter().for_each(|signal| self.receive(index, at, signal.clone()));
@@ -395,7 +395,7 @@ impl Fold {
 
     fn open(&mut self, kind: AwaitedKind, place: &Place, name: Option<&Name>, since: Timestamp, deadline: Option<Timestamp>) {
         let head = &self.view.head;
-        let known = self.lineage.as_ref().map(|lineage| lineage.known_as(lineage.at_commit(self.n), lineage.own()));
+        let known = self.ancestry.as_ref().map(|ancestry| ancestry.known_as(ancestry.at_commit(self.n), ancestry.own()));
         // A task has a new id in every generation; other waits keep theirs.
         let known = known.filter(|_| kind != AwaitedKind::Task);
         let id = format!("{}~{}~{place}", head.key.id, known.map_or(head.generation, |known| known.generation));
@@ -431,7 +431,7 @@ impl Fold {
     }
 
     fn is_set_aside(&self, index: Index) -> bool {
-        self.lineage.as_ref().is_some_and(|lineage| lineage.is_set_aside(index))
+        self.ancestry.as_ref().is_some_and(|ancestry| ancestry.is_set_aside(index))
     }
 
     /// Continues the log after a gap: deadlines move by its length.
@@ -661,7 +661,7 @@ mod tests {
                 generation: 0,
                 place,
                 on_parent_close: OnParentClose::Cancel,
-                life: None,
+                incarnation: None,
                 is_spawned: false,
             });
             let asked = TerminateRequested { reason: reason.to_owned(), reset_to: None };
@@ -669,7 +669,7 @@ mod tests {
             script.records.push(admitted.record);
             let told = admitted.effects.into_iter().find_map(|effect| match effect {
                 Effect::Send(delivery) => match *delivery {
-                    crate::run::Delivery::Input { input: Input { event: Event::ChildFailed(event), .. }, .. } => {
+                    crate::run::OutboxMessage::Input { input: Input { event: Event::ChildFailed(event), .. }, .. } => {
                         Some(event.failure)
                     }
                     _ => None,

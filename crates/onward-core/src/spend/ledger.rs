@@ -13,7 +13,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::run::root::family;
+use crate::run::root::root_run;
 use crate::spend::{Charge, SpendTotals, day_of};
 use crate::{Namespace, RunHead, RunId, RunKey, Timestamp, message, numbered};
 
@@ -24,7 +24,7 @@ pub struct LedgerKey {
     /// The generation of the first counted log: 0, except for later generations that do not know how their run began.
     pub generation: u32,
     /// The incarnation of that log; 0 if unknown.
-    pub life: u64,
+    pub incarnation: u64,
     /// Days since 1970, UTC.
     pub day: u32,
     pub model: String,
@@ -33,16 +33,16 @@ pub struct LedgerKey {
 impl LedgerKey {
     /// Returns the key of the row that a charge of this run belongs to.
     pub fn of(head: &RunHead, charge: &Charge) -> LedgerKey {
-        let (generation, life) = match head.origin_life() {
-            Some(life) => (0, life),
-            None => (head.generation, head.life.unwrap_or_default()),
+        let (generation, incarnation) = match head.origin_incarnation() {
+            Some(incarnation) => (0, incarnation),
+            None => (head.generation, head.incarnation.unwrap_or_default()),
         };
-        LedgerKey { run: head.key.clone(), generation, life, day: charge.day, model: charge.model.clone() }
+        LedgerKey { run: head.key.clone(), generation, incarnation, day: charge.day, model: charge.model.clone() }
     }
 
     /// Returns the id of the root run of the tree.
     pub fn tree(&self) -> &str {
-        family(&self.run.id)
+        root_run(&self.run.id)
     }
 }
 
@@ -143,7 +143,7 @@ impl SpendQuery {
     }
 
     pub fn tree_name(&self) -> Option<&str> {
-        self.tree.as_ref().map(family)
+        self.tree.as_ref().map(root_run)
     }
 
     /// Returns true if the row matches.
@@ -229,7 +229,7 @@ mod tests {
 
     fn row(id: &str, generation: u32, day: u32, model: &str) -> LedgerKey {
         let run = RunKey::new(Namespace::default(), RunId::new(id).unwrap());
-        LedgerKey { run, generation, life: 1, day, model: model.to_owned() }
+        LedgerKey { run, generation, incarnation: 1, day, model: model.to_owned() }
     }
 
     fn sum(cost: u64) -> LedgerSum {
@@ -246,12 +246,12 @@ mod tests {
         let start = |seed| RunStarted::new(crate::Name::new("k").unwrap(), crate::Payload::null(), seed);
         let later = |seed, generation, first_seed| of(RunStarted { generation, first_seed, ..start(seed) });
         let first = of(start(7));
-        assert_eq!((first.generation, first.life), (0, 7));
+        assert_eq!((first.generation, first.incarnation), (0, 7));
         assert_eq!(later(8, 1, start(7).origin_seed()), first);
         assert_eq!(later(9, 2, Some(7)), first);
         assert_ne!(of(start(9)), first, "another incarnation");
         let unknown = later(8, 1, None);
-        assert_eq!((unknown.generation, unknown.life), (1, 8), "a log without the start of its run");
+        assert_eq!((unknown.generation, unknown.incarnation), (1, 8), "a log without the start of its run");
     }
 
     fn costs(by: SpendBy, rows: &[(LedgerKey, LedgerSum)], limit: usize) -> Vec<(String, u64)> {

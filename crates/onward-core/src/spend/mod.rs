@@ -20,7 +20,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use crate::log::codec::{DecodeError, Field, Raw, Shape};
 use crate::log::event::{TaskAttemptEnded, TaskAttempted};
 use crate::log::schema::{Proto, Schema};
-use crate::run::Once;
+use crate::run::IdempotencyRecord;
 use crate::task::TaskReport;
 use crate::{Event, Timestamp, message};
 
@@ -294,9 +294,9 @@ pub fn charges(event: &Event) -> Vec<Charge> {
 
 impl TaskAttemptEnded {
     /// Returns the idempotency record by which the attempt is counted once (LG1).
-    pub fn once(&self) -> Once {
+    pub fn once(&self) -> IdempotencyRecord {
         let TaskAttemptEnded { generation, place, claim, began_at, .. } = self;
-        Once::new(format!("spend:{generation}:{place}:{claim}:{}", began_at.0))
+        IdempotencyRecord::new(format!("spend:{generation}:{place}:{claim}:{}", began_at.0))
     }
 
     /// Returns the reason if the event, which comes from outside, is invalid.

@@ -178,9 +178,9 @@ message! {
         1 => run: RunKey,
         2 => generation: u32,
         3 => place: Place,
-        /// The incarnation of the run (see [`crate::RunHead::life`]); `None` if a person names the task.
+        /// The incarnation of the run (see [`crate::RunHead::incarnation`]); `None` if a person names the task.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        4 => life: Option<u64>,
+        4 => incarnation: Option<u64>,
     }
 }
 
@@ -188,7 +188,7 @@ impl TaskId {
     /// Returns true if both are the same task; the same call of another incarnation of the run is not (K8).
     pub fn is_same_task(&self, other: &TaskId) -> bool {
         (&self.run, self.generation, &self.place) == (&other.run, other.generation, &other.place)
-            && is_same_life(self.life, other.life)
+            && is_same_life(self.incarnation, other.incarnation)
     }
 }
 
@@ -645,7 +645,7 @@ mod tests {
 
     fn task(options: TaskOptions) -> Task {
         let run = RunKey::new(Namespace::default(), RunId::new("r").unwrap());
-        let id = TaskId { run, generation: 0, place: Place::root(0), life: Some(1) };
+        let id = TaskId { run, generation: 0, place: Place::root(0), incarnation: Some(1) };
         Task::new(id, Name::new("mail").unwrap(), Payload::null(), options, Timestamp(1_000))
     }
 

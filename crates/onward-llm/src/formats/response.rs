@@ -9,7 +9,7 @@ use crate::error::{CallError, Cause};
 use crate::formats::draft::Draft;
 use crate::reply::{Delta, ModelReply, StopReason};
 use crate::transport::sse::{Events, TooLong};
-use crate::{Block, Dialect, formats::anthropic, formats::openai};
+use crate::{ApiFormat, Block, formats::anthropic, formats::openai};
 
 /// Number of bytes of an invalid response that an error shows.
 const SHOWN_BYTES_MAX: usize = 500;
@@ -34,10 +34,10 @@ enum Reader {
 }
 
 impl Answer {
-    pub fn new(dialect: Dialect, provider: &str, bytes_max: usize) -> Answer {
-        let reader = match dialect {
-            Dialect::OpenAi => Reader::OpenAi(openai::Reader::default()),
-            Dialect::Anthropic => Reader::Anthropic(anthropic::Reader::default()),
+    pub fn new(api_format: ApiFormat, provider: &str, bytes_max: usize) -> Answer {
+        let reader = match api_format {
+            ApiFormat::OpenAi => Reader::OpenAi(openai::Reader::default()),
+            ApiFormat::Anthropic => Reader::Anthropic(anthropic::Reader::default()),
         };
         let (events, draft) = (Events::new(bytes_max), Draft::default());
         Answer { provider: provider.to_owned(), reader, events, draft, beginning: Vec::new(), bytes: 0, bytes_max }

@@ -1,11 +1,11 @@
 use super::{call, reasoning};
-use crate::{Block, CallError, Delta, Dialect, JsonText, ModelReply, ProviderPayload, StopReason, Usage};
+use crate::{ApiFormat, Block, CallError, Delta, JsonText, ModelReply, ProviderPayload, StopReason, Usage};
 
 const START: &str = r#"{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"claude","content":[],"stop_reason":null,"usage":{"input_tokens":10,"cache_creation_input_tokens":20,"cache_read_input_tokens":30,"output_tokens":1}}}"#;
 const STOP: &str = r#"{"type":"message_stop"}"#;
 
 fn read(events: &[&str]) -> (Result<ModelReply, CallError>, Vec<Delta>) {
-    super::read(Dialect::Anthropic, events)
+    super::read(ApiFormat::Anthropic, events)
 }
 
 #[test]

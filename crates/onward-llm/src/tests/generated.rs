@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use super::{call, read_pieces, reasoning};
-use crate::{Block, Delta, Dialect};
+use crate::{ApiFormat, Block, Delta};
 
 const ROUNDS: u64 = 400;
 
@@ -171,12 +171,12 @@ fn an_answer_is_the_same_however_it_is_cut() {
     println!("reproduce with ONWARD_SEED={seed}");
     let mut random = Random(seed);
     for round in 0..ROUNDS {
-        let dialect = if round % 2 == 0 { Dialect::OpenAi } else { Dialect::Anthropic };
-        let (blocks, events) = if dialect == Dialect::OpenAi { openai(&mut random) } else { anthropic(&mut random) };
+        let api_format = if round % 2 == 0 { ApiFormat::OpenAi } else { ApiFormat::Anthropic };
+        let (blocks, events) = if api_format == ApiFormat::OpenAi { openai(&mut random) } else { anthropic(&mut random) };
         let stream = stream(&mut random, &events);
-        let (whole, _) = read_pieces(dialect, [stream.as_bytes()]);
+        let (whole, _) = read_pieces(api_format, [stream.as_bytes()]);
         let pieces = cut(&mut random, stream.as_bytes());
-        let (reply, deltas) = read_pieces(dialect, pieces);
+        let (reply, deltas) = read_pieces(api_format, pieces);
         assert_eq!(reply, whole, "round {round}"); // LA1
         let reply = reply.unwrap();
         let (text, thought, mut calls) = told(&deltas);

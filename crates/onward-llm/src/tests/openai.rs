@@ -1,8 +1,8 @@
 use super::{call, reasoning};
-use crate::{Block, CallError, Delta, Dialect, ModelReply, StopReason, Usage};
+use crate::{ApiFormat, Block, CallError, Delta, ModelReply, StopReason, Usage};
 
 fn read(events: &[&str]) -> (Result<ModelReply, CallError>, Vec<Delta>) {
-    super::read(Dialect::OpenAi, events)
+    super::read(ApiFormat::OpenAi, events)
 }
 
 /// Returns the blocks of a response with these deltas.

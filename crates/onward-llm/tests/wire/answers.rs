@@ -1,5 +1,5 @@
 use onward_llm::{
-    Block, Delta, Dialect, EmptyModelResponse, Failures, JsonText, Message, ModelRequest, Next, StopReason, ToolSchema, Usage,
+    ApiFormat, Block, Delta, EmptyModelResponse, Failures, JsonText, Message, ModelRequest, Next, StopReason, ToolSchema, Usage,
 };
 use onward_llm_scripted::{Answer, Fault, Part, Rule};
 
@@ -12,8 +12,8 @@ fn weather() -> ToolSchema {
 
 #[tokio::test]
 async fn an_answer_arrives_in_pieces_and_as_a_whole() {
-    for dialect in DIALECTS {
-        let (model, provider) = scripted(dialect).await;
+    for api_format in DIALECTS {
+        let (model, provider) = scripted(api_format).await;
         let request = ModelRequest {
             system: Some("Be brief.".into()),
             ..ModelRequest::new("scripted", vec![Message::user("Żółw 🐢!")])
@@ -32,8 +32,8 @@ async fn an_answer_arrives_in_pieces_and_as_a_whole() {
 
 #[tokio::test]
 async fn a_turn_with_tools_goes_there_and_back() {
-    for dialect in DIALECTS {
-        let (model, provider) = scripted(dialect).await;
+    for api_format in DIALECTS {
+        let (model, provider) = scripted(api_format).await;
         let mut request = ModelRequest::new("scripted", vec![Message::user("weather in Ulm?")]);
         request.tools = vec![weather()];
         let reply = call(&provider, &request).await.0.unwrap();
@@ -53,13 +53,13 @@ async fn a_turn_with_tools_goes_there_and_back() {
 
 #[tokio::test]
 async fn reasoning_goes_back_with_its_signature() {
-    for dialect in DIALECTS {
-        let (_model, provider) = scripted(dialect).await;
+    for api_format in DIALECTS {
+        let (_model, provider) = scripted(api_format).await;
         let mut request = ModelRequest::new("scripted", vec![Message::user("weather")]);
         request.tools = vec![weather()];
-        let (field, value) = match dialect {
-            Dialect::OpenAi => ("reasoning_effort", r#""high""#),
-            Dialect::Anthropic => ("thinking", r#"{"type":"enabled","budget_tokens":1024}"#),
+        let (field, value) = match api_format {
+            ApiFormat::OpenAi => ("reasoning_effort", r#""high""#),
+            ApiFormat::Anthropic => ("thinking", r#"{"type":"enabled","budget_tokens":1024}"#),
         };
         request.extras.insert(field.into(), JsonText::parse(value).unwrap());
         let reply = call(&provider, &request).await.0.unwrap();
@@ -78,8 +78,8 @@ async fn reasoning_goes_back_with_its_signature() {
 
 #[tokio::test]
 async fn calls_are_put_together_however_they_are_mixed() {
-    for dialect in DIALECTS {
-        let (model, provider) = scripted(dialect).await;
+    for api_format in DIALECTS {
+        let (model, provider) = scripted(api_format).await;
         let (first, second) = (r#"{"city": "Ulm", "id": 9007199254740993}"#, r#"{"city": "Gdańsk"}"#);
         let answer = Answer::call("weather", first).and_call("weather", second).and_call("tide", "{oops");
         for fault in [None, Some(Fault::Interleaved), Some(Fault::WithoutIds)] {
@@ -97,8 +97,8 @@ async fn calls_are_put_together_however_they_are_mixed() {
 
 #[tokio::test]
 async fn refusals_and_cut_answers_are_answers() {
-    for dialect in DIALECTS {
-        let (model, provider) = scripted(dialect).await;
+    for api_format in DIALECTS {
+        let (model, provider) = scripted(api_format).await;
         let request = ModelRequest::new("m", vec![Message::user("go")]);
         model.next(Answer::refusal("I will not."));
         let refused = call(&provider, &request).await.0.unwrap();
@@ -112,8 +112,8 @@ async fn refusals_and_cut_answers_are_answers() {
 
 #[tokio::test]
 async fn a_server_that_does_not_stream_is_understood() {
-    for dialect in DIALECTS {
-        let (model, provider) = scripted(dialect).await;
+    for api_format in DIALECTS {
+        let (model, provider) = scripted(api_format).await;
         model.next(Answer::reasoning("hm").and(Part::Text("ok".into())).and_call("f", r#"{"x":1}"#));
         let mut request = ModelRequest::new("m", vec![Message::user("go")]);
         request.extras.insert("stream".into(), JsonText::parse("false").unwrap());
@@ -132,19 +132,19 @@ async fn a_server_that_does_not_stream_is_understood() {
 
 #[tokio::test]
 async fn the_same_conversation_has_the_same_answer() {
-    for dialect in DIALECTS {
+    for api_format in DIALECTS {
         let mut request = ModelRequest::new("m", vec![Message::user("weather")]);
         request.tools = vec![weather()];
-        let (_one, first) = scripted(dialect).await;
-        let (_two, second) = scripted(dialect).await;
+        let (_one, first) = scripted(api_format).await;
+        let (_two, second) = scripted(api_format).await;
         assert_eq!(call(&first, &request).await, call(&second, &request).await); // SM1, ids and tokens included
     }
 }
 
 #[tokio::test]
 async fn nothing_is_asked_for_again_as_often_as_the_policy_says() {
-    for dialect in DIALECTS {
-        let (model, provider) = scripted(dialect).await;
+    for api_format in DIALECTS {
+        let (model, provider) = scripted(api_format).await;
         model.rule(Rule::always(Answer::fault(Fault::Empty)));
         let (request, mut failures) = (ModelRequest::new("m", vec![Message::user("go")]), Failures::default());
         let last = loop {
@@ -162,7 +162,7 @@ async fn nothing_is_asked_for_again_as_often_as_the_policy_says() {
 
 #[tokio::test]
 async fn a_model_may_repeat_one_call_for_ever() {
-    let (model, provider) = scripted(Dialect::OpenAi).await;
+    let (model, provider) = scripted(ApiFormat::OpenAi).await;
     model.rule(Rule::always(Answer::call("f", "{}")));
     let mut request = ModelRequest::new("m", vec![Message::user("go")]);
     for turn in 1..=20 {

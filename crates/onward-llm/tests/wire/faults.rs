@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use onward_llm::{CallError, Dialect, JsonText, Limits, Message, ModelRequest};
+use onward_llm::{ApiFormat, CallError, JsonText, Limits, Message, ModelRequest};
 use onward_llm_scripted::{Answer, Fault};
 
 use crate::{DIALECTS, call, scripted, short};
@@ -10,8 +10,8 @@ fn request() -> ModelRequest {
 }
 
 /// Returns the error of a call whose response has this fault.
-async fn failure(dialect: Dialect, answer: Answer) -> CallError {
-    let (model, provider) = scripted(dialect).await;
+async fn failure(api_format: ApiFormat, answer: Answer) -> CallError {
+    let (model, provider) = scripted(api_format).await;
     model.next(answer);
     let error = call(&provider, &request()).await.0.unwrap_err();
     assert_eq!(model.request_count(), 1); // LP1
@@ -20,12 +20,12 @@ async fn failure(dialect: Dialect, answer: Answer) -> CallError {
 
 #[tokio::test]
 async fn a_limited_key_is_closed_for_as_long_as_the_provider_says() {
-    for dialect in DIALECTS {
-        let error = failure(dialect, Answer::fault(Fault::RateLimited { retry_after_seconds: Some(17) })).await;
+    for api_format in DIALECTS {
+        let error = failure(api_format, Answer::fault(Fault::RateLimited { retry_after_seconds: Some(17) })).await;
         assert_eq!((error.code(), error.retry_after()), ("model_rate_limited", Some(Duration::from_secs(17))));
         assert!(error.is_retryable() && error.limits_key() && !error.may_have_cost());
         assert_eq!((error.status, error.request_id.is_some()), (Some(429), true));
-        let error = failure(dialect, Answer::fault(Fault::RateLimited { retry_after_seconds: None })).await;
+        let error = failure(api_format, Answer::fault(Fault::RateLimited { retry_after_seconds: None })).await;
         assert_eq!((error.code(), error.retry_after()), ("model_rate_limited", None));
     }
 }
@@ -38,9 +38,9 @@ async fn refusals_say_whether_another_attempt_is_of_use() {
         (Fault::KeyRefused, "model_key_refused", false),
         (Fault::ContextTooLong, "context_too_long", false),
     ];
-    for dialect in DIALECTS {
+    for api_format in DIALECTS {
         for (fault, code, retryable) in &cases {
-            let error = failure(dialect, Answer::fault(fault.clone())).await;
+            let error = failure(api_format, Answer::fault(fault.clone())).await;
             assert_eq!((error.code(), error.is_retryable()), (*code, *retryable), "{error}");
             assert!(!error.may_have_cost());
         }
@@ -49,9 +49,9 @@ async fn refusals_say_whether_another_attempt_is_of_use() {
 
 #[tokio::test]
 async fn nothing_inside_a_success_is_an_empty_answer() {
-    for dialect in DIALECTS {
+    for api_format in DIALECTS {
         for fault in [Fault::Empty, Fault::ErrorInside] {
-            let error = failure(dialect, Answer::fault(fault)).await;
+            let error = failure(api_format, Answer::fault(fault)).await;
             assert_eq!(error.code(), "empty_model_response");
             assert!(error.is_retryable() && error.may_have_cost());
         }
@@ -60,32 +60,32 @@ async fn nothing_inside_a_success_is_an_empty_answer() {
 
 #[tokio::test]
 async fn an_answer_that_breaks_off_is_kept_as_far_as_it_came() {
-    for dialect in DIALECTS {
+    for api_format in DIALECTS {
         for fault in [Fault::BreakAfter { chunks: 5 }, Fault::MalformedAfter { chunks: 5 }] {
-            let error = failure(dialect, Answer::text("One two three four five six").with_fault(fault)).await;
+            let error = failure(api_format, Answer::text("One two three four five six").with_fault(fault)).await;
             assert_eq!(error.code(), "model_answer_broken", "{error}");
             let text = error.arrived.text();
             assert!(!text.is_empty() && "One two three four five six".starts_with(&text), "{text}");
             assert!(error.is_retryable() && error.may_have_cost());
-            assert_eq!(error.arrived.usage.is_some(), dialect == Dialect::Anthropic); // which reports it at the beginning
+            assert_eq!(error.arrived.usage.is_some(), api_format == ApiFormat::Anthropic); // which reports it at the beginning
         }
     }
 }
 
 #[tokio::test]
 async fn an_answer_that_is_complete_counts_although_the_connection_breaks_after_it() {
-    for (dialect, chunks) in [(Dialect::OpenAi, 3), (Dialect::Anthropic, 6)] {
-        let (model, provider) = scripted(dialect).await;
+    for (api_format, chunks) in [(ApiFormat::OpenAi, 3), (ApiFormat::Anthropic, 6)] {
+        let (model, provider) = scripted(api_format).await;
         model.next(Answer::text("word").with_fault(Fault::BreakAfter { chunks })); // everything except the final events
         let reply = call(&provider, &request()).await.0.unwrap(); // LA2
-        assert_eq!((reply.text().as_str(), reply.usage.is_some()), ("word", dialect == Dialect::Anthropic));
+        assert_eq!((reply.text().as_str(), reply.usage.is_some()), ("word", api_format == ApiFormat::Anthropic));
     }
 }
 
 #[tokio::test]
 async fn silence_ends_a_call() {
-    for dialect in DIALECTS {
-        let (model, provider) = scripted(dialect).await;
+    for api_format in DIALECTS {
+        let (model, provider) = scripted(api_format).await;
         model.next(Answer::text("One two three").with_fault(Fault::StallAfter { chunks: 4 }));
         let error = call(&provider.with_limits(short(60_000, 1_000)), &request()).await.0.unwrap_err();
         assert_eq!(error.code(), "model_timed_out");
@@ -95,8 +95,8 @@ async fn silence_ends_a_call() {
 
 #[tokio::test]
 async fn a_call_that_goes_on_for_ever_is_ended_with_what_it_brought() {
-    for dialect in DIALECTS {
-        let (model, provider) = scripted(dialect).await;
+    for api_format in DIALECTS {
+        let (model, provider) = scripted(api_format).await;
         model.next(Answer { chunk_delay_ms: 50, ..Answer::text(&"word ".repeat(1_000)) });
         let error = call(&provider.with_limits(short(1_500, 60_000)), &request()).await.0.unwrap_err();
         assert_eq!(error.code(), "model_timed_out");
@@ -106,8 +106,8 @@ async fn a_call_that_goes_on_for_ever_is_ended_with_what_it_brought() {
 
 #[tokio::test]
 async fn an_answer_has_a_limit() {
-    for dialect in DIALECTS {
-        let (model, provider) = scripted(dialect).await;
+    for api_format in DIALECTS {
+        let (model, provider) = scripted(api_format).await;
         model.next(Answer::text(&"word ".repeat(10_000)));
         let limits = Limits { answer_bytes_max: 10_000, ..Limits::default() };
         let error = call(&provider.with_limits(limits), &request()).await.0.unwrap_err();

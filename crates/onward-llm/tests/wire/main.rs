@@ -8,23 +8,23 @@ mod network;
 
 use std::time::Duration;
 
-use onward_llm::{CallError, Delta, Dialect, Http, Key, Limits, ModelReply, ModelRequest, Provider, ProviderSettings};
+use onward_llm::{ApiFormat, CallError, Delta, Http, Key, Limits, ModelReply, ModelRequest, Provider, ProviderSettings};
 use onward_llm_scripted::ScriptedModel;
 
-const DIALECTS: [Dialect; 2] = [Dialect::OpenAi, Dialect::Anthropic];
+const DIALECTS: [ApiFormat; 2] = [ApiFormat::OpenAi, ApiFormat::Anthropic];
 
 const KEY: &str = "sk-very-secret";
 
-fn provider(dialect: Dialect, url: &str) -> Provider {
-    let base_url = if dialect == Dialect::OpenAi { format!("{url}/v1") } else { url.to_owned() };
-    let settings = ProviderSettings::new(dialect, &base_url);
+fn provider(api_format: ApiFormat, url: &str) -> Provider {
+    let base_url = if api_format == ApiFormat::OpenAi { format!("{url}/v1") } else { url.to_owned() };
+    let settings = ProviderSettings::new(api_format, &base_url);
     Provider::new("p", &settings, Some(Key::new(KEY)), &Http::trusting([])).unwrap()
 }
 
 /// Returns a scripted model and a provider for it.
-async fn scripted(dialect: Dialect) -> (ScriptedModel, Provider) {
+async fn scripted(api_format: ApiFormat) -> (ScriptedModel, Provider) {
     let model = ScriptedModel::start().await.unwrap();
-    let provider = provider(dialect, &model.url());
+    let provider = provider(api_format, &model.url());
     (model, provider)
 }
 

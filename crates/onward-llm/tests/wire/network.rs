@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_llm::{CallError, Dialect, Http, Key, Message, ModelRequest, Provider, ProviderSettings};
+use onward_llm::{ApiFormat, CallError, Http, Key, Message, ModelRequest, Provider, ProviderSettings};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -46,29 +46,29 @@ async fn write(stream: &mut (impl AsyncWrite + Unpin), status: &str, sort: &str,
 }
 
 /// Returns the error of a call with this response.
-async fn failure(dialect: Dialect, status: &'static str, body: String) -> CallError {
+async fn failure(api_format: ApiFormat, status: &'static str, body: String) -> CallError {
     let (listener, url) = listen().await;
     tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         read_request(&mut stream).await;
         write(&mut stream, status, "text/html", &body).await;
     });
-    call(&provider(dialect, &url), &request()).await.0.unwrap_err()
+    call(&provider(api_format, &url), &request()).await.0.unwrap_err()
 }
 
 #[tokio::test]
 async fn nobody_there_and_nobody_answering_are_two_things() {
-    for dialect in DIALECTS {
+    for api_format in DIALECTS {
         let (listener, url) = listen().await;
         let hangs_up = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
             read_request(&mut stream).await;
         });
-        let error = call(&provider(dialect, &url), &request()).await.0.unwrap_err();
+        let error = call(&provider(api_format, &url), &request()).await.0.unwrap_err();
         assert_eq!(error.code(), "model_disconnected");
         assert!(error.is_retryable() && error.may_have_cost());
         hangs_up.await.unwrap();
-        let error = call(&provider(dialect, &url), &request()).await.0.unwrap_err();
+        let error = call(&provider(api_format, &url), &request()).await.0.unwrap_err();
         assert_eq!(error.code(), "model_unreachable");
         assert!(error.is_retryable() && !error.may_have_cost());
     }
@@ -76,12 +76,12 @@ async fn nobody_there_and_nobody_answering_are_two_things() {
 
 #[tokio::test]
 async fn a_key_is_told_to_nobody() {
-    for dialect in DIALECTS {
-        let error = failure(dialect, "401 Unauthorized", format!(r#"{{"error":{{"message":"bad key {KEY}"}}}}"#)).await;
+    for api_format in DIALECTS {
+        let error = failure(api_format, "401 Unauthorized", format!(r#"{{"error":{{"message":"bad key {KEY}"}}}}"#)).await;
         assert_eq!(error.to_string(), "the provider rejected the key: status 401");
         assert_eq!(error.said.as_deref(), Some("bad key [key]")); // LP2
         assert!(!error.limits_key() && !error.is_retryable());
-        let provider = provider(dialect, "http://localhost");
+        let provider = provider(api_format, "http://localhost");
         assert!(!format!("{provider:?} {:?}", Key::new(KEY)).contains(KEY));
     }
 }
@@ -97,7 +97,7 @@ async fn a_redirect_is_not_followed() {
             format!("HTTP/1.1 307 Temporary Redirect\r\nlocation: {target}/v1/chat/completions\r\ncontent-length: 0\r\n\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();
     });
-    let error = call(&provider(Dialect::OpenAi, &url), &request()).await.0.unwrap_err();
+    let error = call(&provider(ApiFormat::OpenAi, &url), &request()).await.0.unwrap_err();
     assert_eq!((error.code(), error.status), ("model_request_refused", Some(307)));
     let nobody = tokio::time::timeout(Duration::from_millis(50), elsewhere.accept()).await;
     assert!(nobody.is_err(), "the key went elsewhere"); // LP2
@@ -105,13 +105,13 @@ async fn a_redirect_is_not_followed() {
 
 #[tokio::test]
 async fn a_page_of_some_proxy_is_no_answer() {
-    for dialect in DIALECTS {
-        let error = failure(dialect, "200 OK", "<html>log in first</html>".into()).await;
+    for api_format in DIALECTS {
+        let error = failure(api_format, "200 OK", "<html>log in first</html>".into()).await;
         assert_eq!(error.code(), "model_answer_broken");
         assert_eq!(error.said.as_deref(), Some("the response begins with: <html>log in first</html>"));
-        let error = failure(dialect, "200 OK", String::new()).await;
+        let error = failure(api_format, "200 OK", String::new()).await;
         assert_eq!(error.code(), "empty_model_response");
-        let error = failure(dialect, "502 Bad Gateway", "<html>".repeat(100_000)).await;
+        let error = failure(api_format, "502 Bad Gateway", "<html>".repeat(100_000)).await;
         assert_eq!(error.code(), "model_failed");
         assert!(error.said.unwrap_or_default().len() < 3_000); // LP3
     }
@@ -129,7 +129,7 @@ async fn a_call_that_is_dropped_ends_its_request() {
         begun.send(()).unwrap();
         read_request(&mut stream).await.is_none()
     });
-    let (provider, request) = (provider(Dialect::OpenAi, &url), request());
+    let (provider, request) = (provider(ApiFormat::OpenAi, &url), request());
     tokio::select! {
         (outcome, _) = call(&provider, &request) => panic!("nothing was answered: {outcome:?}"),
         begun = has_begun => begun.unwrap(),
@@ -151,7 +151,7 @@ async fn connections_are_used_again() {
             });
         }
     });
-    let provider = provider(Dialect::OpenAi, &url);
+    let provider = provider(ApiFormat::OpenAi, &url);
     for _ in 0..6 {
         assert_eq!(call(&provider, &request()).await.0.unwrap().text(), "hi");
     }
@@ -183,7 +183,7 @@ async fn a_server_is_believed_for_its_certificate() {
             write(&mut stream, "200 OK", "text/event-stream", ANSWER).await;
         }
     });
-    let settings = ProviderSettings::new(Dialect::OpenAi, &url);
+    let settings = ProviderSettings::new(ApiFormat::OpenAi, &url);
     let trusting = Provider::new("p", &settings, None, &Http::trusting([authority.der().clone()])).unwrap();
     assert_eq!(call(&trusting, &request()).await.0.unwrap().text(), "hi");
     let wary = Provider::new("p", &settings, None, &Http::trusting([])).unwrap();

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use futures_util::stream;
 use onward_llm::Block;
-use onward_mcp::{Place, ToolSource};
+use onward_mcp::{McpServer, Transport};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -20,8 +20,8 @@ async fn start() -> String {
     url
 }
 
-async fn open(url: &str) -> ToolSource {
-    ToolSource::open(&settings(Place::http(url))).await.unwrap()
+async fn open(url: &str) -> McpServer {
+    McpServer::open(&settings(Transport::http(url))).await.unwrap()
 }
 
 /// Responds to a tool call as the tool's name demands.
@@ -127,10 +127,10 @@ async fn a_source_whose_session_is_over_is_to_be_opened_anew() {
 async fn a_server_that_lets_nobody_in_or_is_not_there_is_told_so() {
     let started = Instant::now();
     let url = start().await;
-    let place = Place::Http { url, headers: [("authorization".to_owned(), "Bearer wrong".to_owned())].into() };
-    let error = ToolSource::open(&settings(place)).await.err().unwrap();
+    let place = Transport::Http { url, headers: [("authorization".to_owned(), "Bearer wrong".to_owned())].into() };
+    let error = McpServer::open(&settings(place)).await.err().unwrap();
     assert_eq!((error.code(), error.is_retryable()), ("tool_key_refused", false), "{error}");
-    let error = ToolSource::open(&settings(Place::http("http://127.0.0.1:1/mcp"))).await.err().unwrap();
+    let error = McpServer::open(&settings(Transport::http("http://127.0.0.1:1/mcp"))).await.err().unwrap();
     assert_eq!((error.code(), error.may_have_acted()), ("tool_source_unreachable", false), "{error}");
     assert_soon(started);
 }
@@ -140,12 +140,12 @@ async fn a_server_that_lets_nobody_in_or_is_not_there_is_told_so() {
 async fn a_redirect_is_not_followed() {
     let elsewhere = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let target = format!("http://{}/mcp", elsewhere.local_addr().unwrap());
-    let mut place = Place::http(&start().await);
-    if let Place::Http { headers, .. } = &mut place {
+    let mut place = Transport::http(&start().await);
+    if let Transport::Http { headers, .. } = &mut place {
         headers.insert("authorization".to_owned(), "Bearer secret".to_owned());
         headers.insert("x-elsewhere".to_owned(), target);
     }
-    let source = ToolSource::open(&settings(place)).await.unwrap();
+    let source = McpServer::open(&settings(place)).await.unwrap();
     let error = source.call("redirected", "{}", None).await.unwrap_err();
     assert!(!error.to_string().contains("secret"), "{error}");
     let nobody = tokio::time::timeout(std::time::Duration::from_millis(50), elsewhere.accept()).await;
@@ -155,7 +155,7 @@ async fn a_redirect_is_not_followed() {
 #[tokio::test]
 async fn a_url_with_a_password_or_of_another_scheme_is_not_opened() {
     for url in ["http://ada:secret@127.0.0.1:9/mcp", "file:///etc/passwd", "ftp://127.0.0.1/mcp", "127.0.0.1/mcp", ""] {
-        let error = ToolSource::open(&settings(Place::http(url))).await.err().expect("it is refused");
+        let error = McpServer::open(&settings(Transport::http(url))).await.err().expect("it is refused");
         assert!(error.to_string().contains("URL") && !error.to_string().contains("secret"), "{url}: {error}");
     }
 }

@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use onward_llm::Block;
-use onward_mcp::{Place, SourceSettings, ToolCause, ToolHints, ToolSource};
+use onward_mcp::{McpServer, McpServerSettings, ToolCause, ToolHints, Transport};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::sync::mpsc;
@@ -9,12 +9,12 @@ use tokio::sync::mpsc;
 use crate::{ODD, assert_soon, settings, text_result, usual_answer};
 
 /// Starts a server over pipes that responds to a call of `tool` as its name demands, and passes its requests to the test.
-async fn open(settings: &SourceSettings) -> (ToolSource, mpsc::UnboundedReceiver<Value>) {
+async fn open(settings: &McpServerSettings) -> (McpServer, mpsc::UnboundedReceiver<Value>) {
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
     let (told, heard) = mpsc::unbounded_channel();
     tokio::spawn(serve(theirs, told));
     let (output, input) = tokio::io::split(ours);
-    (ToolSource::open_pipes(settings, output, input).await.unwrap(), heard)
+    (McpServer::open_pipes(settings, output, input).await.unwrap(), heard)
 }
 
 async fn serve(stream: DuplexStream, told: mpsc::UnboundedSender<Value>) {
@@ -49,8 +49,8 @@ async fn serve(stream: DuplexStream, told: mpsc::UnboundedSender<Value>) {
     }
 }
 
-fn pipes() -> SourceSettings {
-    settings(Place::http("unused"))
+fn pipes() -> McpServerSettings {
+    settings(Transport::http("unused"))
 }
 
 #[tokio::test]
@@ -122,7 +122,7 @@ async fn a_server_that_dies_is_noticed_at_once() {
 
 #[tokio::test]
 async fn silence_ends_a_call_and_the_server_is_told() {
-    let settings = SourceSettings { call_timeout: Duration::from_millis(300), ..pipes() };
+    let settings = McpServerSettings { call_timeout: Duration::from_millis(300), ..pipes() };
     let (source, mut heard) = open(&settings).await;
     let error = source.call("silent", "{}", None).await.unwrap_err();
     assert_eq!((error.code(), error.is_retryable(), error.may_have_acted()), ("tool_timed_out", true, true));

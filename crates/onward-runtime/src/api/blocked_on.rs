@@ -7,17 +7,17 @@ use onward_core::task::{Task, TaskState};
 use onward_core::{Name, RunKey, Timestamp};
 use onward_store::TaskQuery;
 
-use crate::{CallId, Runtime, RuntimeError, WorkerInfo};
+use crate::{CallRef, Runtime, RuntimeError, WorkerInfo};
 
 /// Number of tasks that are read for each state, queued and quarantined.
 const LOOKED_AT_MAX: usize = 100;
 
 /// The reason why a task of a run is not executed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hindrance {
-    pub task: CallId,
+pub struct Blocker {
+    pub task: CallRef,
     pub kind: Name,
-    pub why: WhyHindered,
+    pub why: BlockReason,
     /// When the task was quarantined.
     pub since: Option<Timestamp>,
     /// When the task continues without intervention.
@@ -29,7 +29,7 @@ pub struct Hindrance {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WhyHindered {
+pub enum BlockReason {
     /// No known worker takes tasks of this kind from its queue.
     NoWorker,
     /// The provider rate-limited the key that the task uses, for all workers that have the kind.
@@ -40,28 +40,28 @@ pub enum WhyHindered {
     Retries,
 }
 
-impl WhyHindered {
-    const ALL: [WhyHindered; 4] =
-        [WhyHindered::NoWorker, WhyHindered::LimitClosed, WhyHindered::Quarantined, WhyHindered::Retries];
+impl BlockReason {
+    const ALL: [BlockReason; 4] =
+        [BlockReason::NoWorker, BlockReason::LimitClosed, BlockReason::Quarantined, BlockReason::Retries];
 
-    pub fn from_word(word: &str) -> Option<WhyHindered> {
-        WhyHindered::ALL.into_iter().find(|why| why.as_str() == word)
+    pub fn from_word(word: &str) -> Option<BlockReason> {
+        BlockReason::ALL.into_iter().find(|why| why.as_str() == word)
     }
 
     /// Returns the stable word.
     pub fn as_str(self) -> &'static str {
         match self {
-            WhyHindered::NoWorker => "no_worker",
-            WhyHindered::LimitClosed => "limit_closed",
-            WhyHindered::Quarantined => "quarantined",
-            WhyHindered::Retries => "retries",
+            BlockReason::NoWorker => "no_worker",
+            BlockReason::LimitClosed => "limit_closed",
+            BlockReason::Quarantined => "quarantined",
+            BlockReason::Retries => "retries",
         }
     }
 }
 
-impl Hindrance {
-    fn of(task: &Task, why: WhyHindered, until: Option<Timestamp>) -> Hindrance {
-        Hindrance {
+impl Blocker {
+    fn of(task: &Task, why: BlockReason, until: Option<Timestamp>) -> Blocker {
+        Blocker {
             task: task.id.clone().into(),
             kind: task.kind.clone(),
             why,
@@ -75,11 +75,11 @@ impl Hindrance {
     /// Returns what to do about it, if intervention is needed.
     pub fn hint(&self) -> Option<String> {
         match self.why {
-            WhyHindered::NoWorker => Some(format!("start a worker that has `{}`", self.kind)),
-            WhyHindered::Quarantined => {
+            BlockReason::NoWorker => Some(format!("start a worker that has `{}`", self.kind)),
+            BlockReason::Quarantined => {
                 Some(format!("find out why its workers vanish, then run `onward queue retry {}`", self.task))
             }
-            WhyHindered::LimitClosed | WhyHindered::Retries => None,
+            BlockReason::LimitClosed | BlockReason::Retries => None,
         }
     }
 }
@@ -87,21 +87,20 @@ impl Hindrance {
 impl Runtime {
     /// Returns why tasks of the run are not executed at this moment, from what all servers on the store know. Empty if all
     /// tasks are executed or there are none. Covers only part of a very long list of tasks.
-    pub async fn hindrances(&self, key: &RunKey) -> Result<Vec<Hindrance>, RuntimeError> {
+    pub async fn blockers(&self, key: &RunKey) -> Result<Vec<Blocker>, RuntimeError> {
         let head = self.read_head(key).await?;
         if head.status.is_closed() || head.external.is_some() {
             return Ok(Vec::new());
         }
         let quarantined = self.tasks_in(key, TaskState::Quarantined).await?;
-        let mut found: Vec<Hindrance> =
-            quarantined.iter().map(|task| Hindrance::of(task, WhyHindered::Quarantined, None)).collect();
+        let mut found: Vec<Blocker> = quarantined.iter().map(|task| Blocker::of(task, BlockReason::Quarantined, None)).collect();
         let (now, here) = (self.clock().now(), self.list_workers(&key.namespace));
         let mut anywhere = None;
         let queued = self.tasks_in(key, TaskState::Queued).await?;
         for task in queued.iter().filter(|task| task.waits_its_turn()) {
             if task.visible_at > now {
                 let failed = task.last_failure.as_ref();
-                found.extend(failed.map(|_| Hindrance::of(task, WhyHindered::Retries, Some(task.visible_at))));
+                found.extend(failed.map(|_| Blocker::of(task, BlockReason::Retries, Some(task.visible_at))));
                 continue;
             }
             if self.hindered(task, &here, now).is_none() {
@@ -125,7 +124,7 @@ impl Runtime {
     }
 
     /// Returns why none of these workers takes a task that is due.
-    fn hindered(&self, task: &Task, workers: &[WorkerInfo], now: Timestamp) -> Option<Hindrance> {
+    fn hindered(&self, task: &Task, workers: &[WorkerInfo], now: Timestamp) -> Option<Blocker> {
         let takes = |worker: &&WorkerInfo| worker.task_kinds.contains(&task.kind) && worker.queues.contains(&task.options.queue);
         let closed = |worker: &WorkerInfo| {
             let limit = worker.task_limits.get(&task.kind);
@@ -133,10 +132,10 @@ impl Runtime {
         };
         let mut able = workers.iter().filter(takes).map(closed).peekable();
         if able.peek().is_none() {
-            return Some(Hindrance::of(task, WhyHindered::NoWorker, None));
+            return Some(Blocker::of(task, BlockReason::NoWorker, None));
         }
         // One worker whose key is not rate-limited is enough.
         let first = able.collect::<Option<Vec<_>>>()?.into_iter().min()?;
-        Some(Hindrance::of(task, WhyHindered::LimitClosed, Some(now.after(first))))
+        Some(Blocker::of(task, BlockReason::LimitClosed, Some(now.after(first))))
     }
 }

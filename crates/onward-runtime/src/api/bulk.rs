@@ -8,7 +8,7 @@
 use onward_core::budget::Budget;
 use onward_core::event::{CancelRequested, PauseReason, RunPaused, RunResumed, TerminateRequested};
 use onward_core::reopen::Retry;
-use onward_core::run::{Input, Once};
+use onward_core::run::{IdempotencyRecord, Input};
 use onward_core::{Event, RunHead, RunId, Status};
 use onward_store::{PAGE_DEFAULT, RunQuery, StoreError};
 
@@ -153,7 +153,7 @@ impl Runtime {
             }
             BulkVerb::Delete => return self.delete_run(key, &reason).await,
         };
-        let once = Once { key: format!("bulk:{}", bulk.bulk_id), token: bulk.verb.as_str().to_owned() };
+        let once = IdempotencyRecord { key: format!("bulk:{}", bulk.bulk_id), token: bulk.verb.as_str().to_owned() };
         self.append(key, Input { once: Some(once), ..Input::new(event) }).await.map(drop) // U1
     }
 }

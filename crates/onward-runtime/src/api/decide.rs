@@ -13,7 +13,7 @@ use onward_store::{Appended, StoreError, WaitQuery};
 
 use crate::api::runs::{check_id, check_text};
 use crate::schemas::depth::check_payload;
-use crate::{CallId, Runtime, RuntimeError};
+use crate::{CallRef, Runtime, RuntimeError};
 
 /// Ids of the results that the engine itself records: when the deadline passes, and when the code withdraws the call.
 const RESERVED_IDS: [&str; 2] = ["expired", "withdrawn"];
@@ -42,7 +42,7 @@ struct Deciders {
 
 impl Runtime {
     /// Decides an approval. Fails with `signal_lost` if another decision or the deadline came first.
-    pub async fn decide_approval(&self, call: &CallId, decide: Decide) -> Result<Appended, RuntimeError> {
+    pub async fn decide_approval(&self, call: &CallRef, decide: Decide) -> Result<Appended, RuntimeError> {
         let approved = decide.approved;
         let input = self.decision(call, decide).await?;
         let appended = self.append(&call.run, input).await?;
@@ -70,7 +70,7 @@ impl Runtime {
     }
 
     /// Checks a decision and returns it as an input.
-    pub(crate) async fn decision(&self, call: &CallId, decide: Decide) -> Result<Input, RuntimeError> {
+    pub(crate) async fn decision(&self, call: &CallRef, decide: Decide) -> Result<Input, RuntimeError> {
         let Decide { approved, feedback, decided_by, decision_id } = decide;
         check_answer_id("decision id", &decision_id)?;
         check_text("feedback", feedback.as_deref().unwrap_or_default())?;
@@ -94,7 +94,7 @@ impl Runtime {
     /// Resolves a promise. Fails with `signal_lost` if another resolution or the deadline came first.
     pub async fn resolve_promise(
         &self,
-        call: &CallId,
+        call: &CallRef,
         result: Result<Payload, Failure>,
         resolution_id: &str,
     ) -> Result<Appended, RuntimeError> {
@@ -122,10 +122,10 @@ impl Runtime {
     ///
     /// An open call is among the waits. Any other call may be decided already, and a repeat of that decision is no error, so
     /// the log is searched for the request.
-    async fn deciders(&self, call: &CallId, kind: WaitKind) -> Result<Deciders, RuntimeError> {
+    async fn deciders(&self, call: &CallRef, kind: WaitKind) -> Result<Deciders, RuntimeError> {
         let (namespace, run) = (call.run.namespace.clone(), Some(call.run.clone()));
         let open = self.store().list_waits(WaitQuery { namespace, kind: Some(kind), run, ..WaitQuery::default() }).await?;
-        if let Some(wait) = open.into_iter().find(|wait| CallId::from(wait) == *call) {
+        if let Some(wait) = open.into_iter().find(|wait| CallRef::from(wait) == *call) {
             if kind == WaitKind::Approval && self.is_left(&wait).await? {
                 return Err(RuntimeError::QuestionLeft { call: call.clone() });
             }

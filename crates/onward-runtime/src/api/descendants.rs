@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::RunKey;
-use onward_core::family::family;
+use onward_core::root_run::root_run;
 use onward_core::run::Wait;
 use onward_store::{PAGE_DEFAULT, WaitQuery};
 
@@ -32,7 +32,7 @@ impl Runtime {
     /// Lists the open approvals of `top` and the runs below it, oldest first.
     pub(crate) async fn waits_below(&self, top: &RunKey, query: WaitQuery) -> Result<Vec<Wait>, RuntimeError> {
         let tops = self.tops(top).await?;
-        let families: BTreeMap<&str, &RunKey> = tops.iter().map(|top| (family(&top.id), top)).collect();
+        let families: BTreeMap<&str, &RunKey> = tops.iter().map(|top| (root_run(&top.id), top)).collect();
         let (mut known, mut asking, mut found) = (BTreeMap::new(), Asking::default(), Vec::new());
         for run in families.into_values() {
             for wait in self.store().list_waits(WaitQuery { run: Some(run.clone()), below: true, ..query.clone() }).await? {

@@ -8,19 +8,19 @@ use onward_core::{RunHead, RunKey, Status};
 use onward_store::{Appended, ClaimedOne, ClaimedRun, StoreError};
 
 use crate::worker::local::give_back;
-use crate::{CallId, Decide, RuntimeError, SendSignal, WorkerPort};
+use crate::{CallRef, Decide, LocalConnection, RuntimeError, SendSignal};
 
 /// Input that is recorded together with the claim of a run.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub enum Delivery {
+pub enum DriveInput {
     #[default]
     Nothing,
     Signal(SendSignal),
     /// A decision of one of the run's approvals.
-    Decision(CallId, Decide),
+    Decision(CallRef, Decide),
 }
 
-/// The result of [`WorkerPort::resume_agent`].
+/// The result of [`LocalConnection::resume_agent`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resumed {
     pub head: RunHead,
@@ -63,12 +63,12 @@ impl NotResumed {
     }
 }
 
-impl WorkerPort {
+impl LocalConnection {
     /// Claims an agent that no worker holds. If several workers compete, one gets it; losing is reported in `claimed`, not as
     /// an error.
     ///
-    /// Cancel-safe, like [`WorkerPort::claim_run`].
-    pub async fn resume_agent(&self, key: &RunKey, delivery: Delivery) -> Result<Resumed, RuntimeError> {
+    /// Cancel-safe, like [`LocalConnection::claim_run`].
+    pub async fn resume_agent(&self, key: &RunKey, delivery: DriveInput) -> Result<Resumed, RuntimeError> {
         let lost = match self.claim_run(key, delivery).await {
             Ok(ClaimedOne { appended, head, claimed }) => {
                 let claimed = claimed.ok_or_else(|| NotResumed::of(head.status));
@@ -89,7 +89,7 @@ impl WorkerPort {
     /// and fails with `run_busy`. Without a lease in the result, the run had nothing to do.
     ///
     /// Cancel-safe: the input is then recorded or not, and the lease is given back.
-    pub async fn claim_run(&self, key: &RunKey, delivery: Delivery) -> Result<ClaimedOne, RuntimeError> {
+    pub async fn claim_run(&self, key: &RunKey, delivery: DriveInput) -> Result<ClaimedOne, RuntimeError> {
         let input = self.input_of(key, delivery).await?;
         let (port, key) = (self.clone(), key.clone());
         let (told, hears) = tokio::sync::oneshot::channel();
@@ -103,11 +103,11 @@ impl WorkerPort {
         Ok(hears.await.map_err(gone)??)
     }
 
-    async fn input_of(&self, key: &RunKey, delivery: Delivery) -> Result<Option<Input>, RuntimeError> {
+    async fn input_of(&self, key: &RunKey, delivery: DriveInput) -> Result<Option<Input>, RuntimeError> {
         Ok(match delivery {
-            Delivery::Nothing => None,
-            Delivery::Signal(signal) => Some(signal.into_input()?),
-            Delivery::Decision(call, decide) => {
+            DriveInput::Nothing => None,
+            DriveInput::Signal(signal) => Some(signal.into_input()?),
+            DriveInput::Decision(call, decide) => {
                 if call.run != *key {
                     return Err(RuntimeError::CallIdInvalid { text: call.to_string() });
                 }

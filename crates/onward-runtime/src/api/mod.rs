@@ -2,7 +2,7 @@
 
 pub(crate) mod blocked_on;
 pub(crate) mod bulk;
-pub(crate) mod call_token;
+pub(crate) mod call_ref;
 pub(crate) mod client;
 pub(crate) mod decide;
 pub(crate) mod descendants;

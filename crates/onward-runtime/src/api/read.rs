@@ -8,35 +8,35 @@ use onward_core::{Failure, Index, Payload, Record, RunHead, RunKey, Status};
 use onward_store::StoreError;
 
 use crate::api::external::refuse_external;
-use crate::{Door, EntryPage, EntryQuery, Runtime, RuntimeError};
+use crate::{Client, EntryPage, EntryQuery, Runtime, RuntimeError};
 
 /// Page size of log reads, in records.
 const PAGE: usize = 1_000;
 
 /// The reason why a run that has work is not running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WhyPending {
+pub enum PendingReason {
     /// No known worker has code for the kind and version of the run. The run continues when one connects.
     NoCompatibleWorker,
     /// A worker has the code and claims the run when it has a free slot.
     Queued,
 }
 
-impl WhyPending {
-    pub fn from_word(word: &str) -> Option<WhyPending> {
-        [WhyPending::NoCompatibleWorker, WhyPending::Queued].into_iter().find(|why| why.as_str() == word)
+impl PendingReason {
+    pub fn from_word(word: &str) -> Option<PendingReason> {
+        [PendingReason::NoCompatibleWorker, PendingReason::Queued].into_iter().find(|why| why.as_str() == word)
     }
 
     /// Returns the stable word.
     pub fn as_str(self) -> &'static str {
         match self {
-            WhyPending::NoCompatibleWorker => "no_compatible_worker",
-            WhyPending::Queued => "queued",
+            PendingReason::NoCompatibleWorker => "no_compatible_worker",
+            PendingReason::Queued => "queued",
         }
     }
 }
 
-impl std::fmt::Display for WhyPending {
+impl std::fmt::Display for PendingReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(self.as_str())
     }
@@ -44,19 +44,19 @@ impl std::fmt::Display for WhyPending {
 
 impl Runtime {
     /// Returns why a run is pending, judging by the workers of this runtime; `None` if the run is not pending.
-    pub fn why_pending(&self, head: &RunHead) -> Option<WhyPending> {
+    pub fn why_pending(&self, head: &RunHead) -> Option<PendingReason> {
         let known = || self.hub().workers.knowing(head).is_some();
-        (head.status == Status::Pending).then(|| if known() { WhyPending::Queued } else { WhyPending::NoCompatibleWorker })
+        (head.status == Status::Pending).then(|| if known() { PendingReason::Queued } else { PendingReason::NoCompatibleWorker })
     }
 
     /// Reads the current generation of a run, folded from its log.
     pub async fn read_run(&self, key: &RunKey) -> Result<RunView, RuntimeError> {
-        Door::read_run(self, key.clone()).await
+        Client::read_run(self, key.clone()).await
     }
 
     /// Reads a page of an agent's conversation.
     pub async fn read_entries(&self, key: &RunKey, query: EntryQuery) -> Result<EntryPage, RuntimeError> {
-        Door::read_entries(self, key.clone(), query).await
+        Client::read_entries(self, key.clone(), query).await
     }
 
     /// Reads the head of a run without its log.

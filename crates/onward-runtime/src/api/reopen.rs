@@ -142,7 +142,7 @@ impl Runtime {
                 earlier.push(read_ended(self, key, before).await?);
             }
             let now = read_head(Some(head.generation)).await?;
-            if (now.created_at, now.life) == (head.created_at, head.life) {
+            if (now.created_at, now.incarnation) == (head.created_at, head.incarnation) {
                 return Ok(Copied { head, earlier, records });
             }
         }
@@ -165,7 +165,7 @@ impl Runtime {
 fn is_made_by(records: &[Record], original: &RunHead, fork: &ForkRun) -> bool {
     // An earlier incarnation of the original may have been forked in the same way.
     let copied = records.first().and_then(Record::started).and_then(|started| started.origins.last());
-    let is_of_its_life = copied.is_some_and(|origin| original.life.is_none_or(|life| life == origin.seed));
+    let is_of_its_life = copied.is_some_and(|origin| original.incarnation.is_none_or(|incarnation| incarnation == origin.seed));
     let asked = |event: &Event| match event {
         Event::RunForked(event) => {
             (&event.from, event.generation, event.is_reset) == (&original.key, original.generation, fork.is_reset)

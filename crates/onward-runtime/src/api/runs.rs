@@ -22,7 +22,7 @@ use crate::api::decide::Asking;
 use crate::schemas::depth::{check_event_payloads, check_payload};
 use crate::worker::inbox::Ticket;
 use crate::worker::profile::Worker;
-use crate::{CallId, Runtime, RuntimeError};
+use crate::{CallRef, Runtime, RuntimeError};
 
 /// Maximum size of a reason or feedback, in bytes: these are texts for people, not data.
 pub(crate) const TEXT_BYTES_MAX: usize = 64 * 1024;
@@ -241,7 +241,7 @@ impl Runtime {
     }
 
     /// Puts a quarantined task back on its queue and resets its count of lost workers.
-    pub async fn retry_task(&self, call: &CallId) -> Result<(), RuntimeError> {
+    pub async fn retry_task(&self, call: &CallRef) -> Result<(), RuntimeError> {
         Ok(self.store().retry_task(TaskId::from(call.clone())).await?)
     }
 
@@ -264,8 +264,8 @@ struct Reservation {
 impl Reservation {
     fn make(runtime: &Runtime, run: &NewRun) -> Option<Reservation> {
         let hub = runtime.hub();
-        let (worker, seat) = hub.workers.seat_for(run)?;
-        let ticket = hub.inboxes.reserve(&run.key, seat)?;
+        let (worker, permit) = hub.workers.seat_for(run)?;
+        let ticket = hub.inboxes.reserve(&run.key, permit)?;
         Some(Reservation { runtime: runtime.clone(), worker, key: run.key.clone(), ticket, settled: false })
     }
 

@@ -15,7 +15,7 @@ use onward_core::{Index, Log, Record, RunId, RunKey};
 use onward_store::{Restore, RestoreRun, Restored, StoreError, StoreFuture};
 
 use crate::api::client::read_records;
-use crate::{Door, Runtime, RuntimeError};
+use crate::{Client, Runtime, RuntimeError};
 
 /// The result of an import.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -37,14 +37,14 @@ const TOGETHER: usize = 100;
 const PAGE: usize = 1_000;
 
 /// Reads a run with all its generations.
-pub async fn export_run(door: &(impl Door + ?Sized), key: &RunKey) -> Result<ExportedRun, RuntimeError> {
+pub async fn export_run(client: &(impl Client + ?Sized), key: &RunKey) -> Result<ExportedRun, RuntimeError> {
     for _ in 0..ATTEMPTS {
-        let head = door.read_head(key.clone()).await?;
+        let head = client.read_head(key.clone()).await?;
         let mut logs = Vec::new();
         for generation in 0..head.generation {
-            logs.push(read_ended(door, key, generation).await?);
+            logs.push(read_ended(client, key, generation).await?);
         }
-        let mut last = read_records(door, &head).await?;
+        let mut last = read_records(client, &head).await?;
         last.retain(|record| record.index < head.next_index);
         // The run continued meanwhile, or was deleted and started again: read it again.
         let is_whole = last.last().is_some_and(|record| record.next_index() == head.next_index);
@@ -58,11 +58,15 @@ pub async fn export_run(door: &(impl Door + ?Sized), key: &RunKey) -> Result<Exp
 }
 
 /// Reads the log of a generation that has ended.
-pub(crate) async fn read_ended(door: &(impl Door + ?Sized), key: &RunKey, generation: u32) -> Result<Vec<Record>, RuntimeError> {
+pub(crate) async fn read_ended(
+    client: &(impl Client + ?Sized),
+    key: &RunKey,
+    generation: u32,
+) -> Result<Vec<Record>, RuntimeError> {
     let mut records: Vec<Record> = Vec::new();
     while !ends(&records) {
         let from = records.last().map_or(Index(0), Record::next_index);
-        let page = door.read_log(key.clone(), Some(generation), from, PAGE).await?;
+        let page = client.read_log(key.clone(), Some(generation), from, PAGE).await?;
         if page.is_empty() {
             break;
         }
@@ -127,7 +131,7 @@ fn is_about_the_run(error: &StoreError) -> bool {
         StoreError::RunExists { .. }
             | StoreError::LogInvalid { .. }
             | StoreError::PayloadTooLarge { .. }
-            | StoreError::FamilyDiffers { .. }
+            | StoreError::RootRunDiffers { .. }
     )
 }
 
@@ -204,7 +208,7 @@ impl Owed<'_> {
         let here = self.runtime.store().read_run(key, None).await?;
         let is_ours = |child: &RunHead| child.awaited_by().any(|link| parent.awaits(link, &child.key.id));
         // The child belongs to the run that this one was forked from: it sends its result to both.
-        let is_shared = |child: &RunHead| child.parent.as_ref().is_some_and(|link| parent.lineage().runs().contains(&link.run));
+        let is_shared = |child: &RunHead| child.parent.as_ref().is_some_and(|link| parent.ancestry().runs().contains(&link.run));
         let news = match here {
             Some(here) if is_ours(&here) && here.status.is_closed() => return self.answer(&here).await,
             Some(here) if is_ours(&here) => return Ok(()),

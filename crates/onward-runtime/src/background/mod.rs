@@ -127,7 +127,7 @@ async fn follow_others(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
 
 async fn keep_post(runtime: Runtime, mut stopped: watch::Receiver<bool>) {
     while !*stopped.borrow() {
-        match wait(LISTENING_PACE, runtime.hub().post.rung(), &mut stopped).await {
+        match wait(LISTENING_PACE, runtime.hub().broadcast.rung(), &mut stopped).await {
             Woken::By(false) => return,
             Woken::By(true) => runtime.do_post(false).await,
             Woken::ByTime => runtime.do_post(true).await,

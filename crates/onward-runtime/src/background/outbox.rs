@@ -14,9 +14,9 @@ use std::collections::BTreeMap;
 
 use onward_core::budget::BudgetUse;
 use onward_core::event::ParentLink;
-use onward_core::run::{Delivery, Input, NewRun, answer_to};
+use onward_core::run::{Input, NewRun, OutboxMessage, answer_to};
 use onward_core::{Event, Failure, Name, RunKey};
-use onward_store::{Consequence, DeliveryId, StoreError};
+use onward_store::{Consequence, OutboxId, StoreError};
 use tokio::task::JoinSet;
 
 use crate::{Did, Runtime, RuntimeError};
@@ -27,7 +27,7 @@ const BATCH: usize = 128;
 /// The result of the deliveries to one receiver.
 #[derive(Default)]
 struct Round {
-    done: Vec<DeliveryId>,
+    done: Vec<OutboxId>,
     delivered: u64,
     undeliverable: u64,
     error: Option<StoreError>,
@@ -36,7 +36,7 @@ struct Round {
 impl Runtime {
     /// Delivers one batch of messages; returns true if more may be due now.
     pub(crate) async fn carry_news(&self, did: &mut Did) -> Result<bool, StoreError> {
-        let news = self.store().deliveries(BATCH).await?;
+        let news = self.store().outbox_messages(BATCH).await?;
         if news.is_empty() {
             return Ok(false);
         }
@@ -67,7 +67,7 @@ impl Runtime {
     }
 
     /// Delivers messages to one receiver, in order, up to the first that has to wait.
-    async fn carry_to_one(&self, news: Vec<(DeliveryId, Delivery)>) -> Round {
+    async fn carry_to_one(&self, news: Vec<(OutboxId, OutboxMessage)>) -> Round {
         let mut round = Round::default();
         for (id, delivery) in news {
             match self.carry(delivery).await {
@@ -84,10 +84,10 @@ impl Runtime {
     }
 
     /// Returns true if the receiver accepted the message, false if it never will. Fails if a later attempt may succeed.
-    pub(crate) async fn carry(&self, delivery: Delivery) -> Result<bool, StoreError> {
+    pub(crate) async fn carry(&self, delivery: OutboxMessage) -> Result<bool, StoreError> {
         match delivery {
-            Delivery::Start(run) => self.carry_start(run).await,
-            Delivery::Input { to, input } => self.carry_input(to, input).await,
+            OutboxMessage::Start(run) => self.carry_start(run).await,
+            OutboxMessage::Input { to, input } => self.carry_input(to, input).await,
         }
     }
 
@@ -198,7 +198,7 @@ fn is_of(whose: Option<&ParentLink>, asked: Option<&ParentLink>) -> bool {
 fn not_this_child(key: &RunKey, whose: Option<&ParentLink>, asked: Option<&ParentLink>) -> String {
     let whose = match whose {
         None => "not a child".to_owned(),
-        Some(link) if asked.is_some_and(|asked| asked.run == link.run && asked.life != link.life) => {
+        Some(link) if asked.is_some_and(|asked| asked.run == link.run && asked.incarnation != link.incarnation) => {
             format!("a child of a deleted run with the id {}", link.run.id)
         }
         Some(link) if asked.is_some_and(|asked| asked.run == link.run) => {
@@ -213,12 +213,12 @@ fn may_pass(error: &StoreError) -> bool {
     matches!(error.consequence(), Consequence::Retry | Consequence::StopProcess)
 }
 
-fn by_receiver(news: Vec<(DeliveryId, Delivery)>) -> BTreeMap<RunKey, Vec<(DeliveryId, Delivery)>> {
-    let mut receivers: BTreeMap<RunKey, Vec<(DeliveryId, Delivery)>> = BTreeMap::new();
+fn by_receiver(news: Vec<(OutboxId, OutboxMessage)>) -> BTreeMap<RunKey, Vec<(OutboxId, OutboxMessage)>> {
+    let mut receivers: BTreeMap<RunKey, Vec<(OutboxId, OutboxMessage)>> = BTreeMap::new();
     for (id, delivery) in news {
         let receiver = match &delivery {
-            Delivery::Start(run) => run.key.clone(),
-            Delivery::Input { to, .. } => to.clone(),
+            OutboxMessage::Start(run) => run.key.clone(),
+            OutboxMessage::Input { to, .. } => to.clone(),
         };
         receivers.entry(receiver).or_default().push((id, delivery));
     }

@@ -21,7 +21,7 @@ const RETENTION_PASS: usize = 256;
 const RETENTION_PACE: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
-pub(crate) struct House {
+pub(crate) struct BackgroundState {
     retention_at: Timestamp,
 }
 
@@ -82,7 +82,7 @@ impl Runtime {
 
     /// Deletes runs whose retention is over: one bounded pass, with a short pause after a full pass and a long one otherwise
     /// (L20).
-    async fn retain(&self, house: &mut House, tick: &mut Tick) {
+    async fn retain(&self, house: &mut BackgroundState, tick: &mut Tick) {
         let now = self.clock().now();
         if now < house.retention_at {
             return;

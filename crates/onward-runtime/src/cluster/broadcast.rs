@@ -39,7 +39,7 @@ const EMITTED_MAX: usize = 1_024;
 
 message! {
     /// A message of one runtime to the others.
-    struct Letter {
+    struct BroadcastMessage {
         1 => from: u64,
         2 => asked: Option<Asked>,
         3 => answered: Option<Answered>,
@@ -102,7 +102,7 @@ message! {
     }
 }
 
-pub(crate) struct Post {
+pub(crate) struct Broadcast {
     /// Random id of this runtime, to ignore its own messages.
     id: u64,
     next_number: AtomicU64,
@@ -117,53 +117,53 @@ pub(crate) struct Post {
     rung: Notify,
 }
 
-impl Default for Post {
-    fn default() -> Post {
+impl Default for Broadcast {
+    fn default() -> Broadcast {
         let id = RandomState::new().build_hasher().finish();
         let (next_number, open, incoming, outgoing, wanted, has_listener, rung) = Default::default();
-        Post { id, next_number, open, incoming, outgoing, wanted, readers: Readers::default(), has_listener, rung }
+        Broadcast { id, next_number, open, incoming, outgoing, wanted, readers: Readers::default(), has_listener, rung }
     }
 }
 
 impl Hub {
     /// Handles a broadcast message; messages of this runtime are ignored.
     pub fn told(&self, message: &[u8]) {
-        let Ok(letter) = Letter::decode_fields(message) else { return }; // an incompatible version
-        if letter.from == self.post.id {
+        let Ok(message) = BroadcastMessage::decode_fields(message) else { return }; // an incompatible version
+        if message.from == self.broadcast.id {
             return;
         }
-        if let Some(answered) = letter.answered.filter(|answered| answered.to == self.post.id)
-            && let Some(asker) = lock(&self.post.open).get(&answered.number)
+        if let Some(answered) = message.answered.filter(|answered| answered.to == self.broadcast.id)
+            && let Some(asker) = lock(&self.broadcast.open).get(&answered.number)
         {
             drop(asker.send(answered)); // fails if the caller has gone, which is fine
         }
-        if !letter.listening.is_empty() {
+        if !message.listening.is_empty() {
             let until = Instant::now() + LISTENING_MAX;
-            lock(&self.post.wanted).extend(letter.listening.into_iter().map(|run| (run, until)));
+            lock(&self.broadcast.wanted).extend(message.listening.into_iter().map(|run| (run, until)));
         }
-        for EmittedElsewhere { run, name, value } in letter.emitted {
+        for EmittedElsewhere { run, name, value } in message.emitted {
             self.emits.tell(&run, Emitted { name, value });
         }
-        for run in letter.reading {
-            let _whole = self.post.keep_whole();
-            if self.post.readers.want(&run, letter.from) {
-                self.post.say_again(self.streams.open_speech(&run));
+        for run in message.reading {
+            let _whole = self.broadcast.keep_whole();
+            if self.broadcast.readers.want(&run, message.from) {
+                self.broadcast.say_again(self.streams.open_speech(&run));
             }
         }
-        for spoken in letter.spoken {
+        for spoken in message.spoken {
             self.heard(spoken);
         }
-        for ClosedElsewhere { namespace, kind, span_ms, limit } in letter.closed {
+        for ClosedElsewhere { namespace, kind, span_ms, limit } in message.closed {
             self.closed.close(&Refusal { namespace, kind, limit, span: Duration::from_millis(span_ms) });
         }
-        if let Some(asked) = letter.asked {
-            lock(&self.post.incoming).push((letter.from, asked));
-            self.post.rung.notify_one();
+        if let Some(asked) = message.asked {
+            lock(&self.broadcast.incoming).push((message.from, asked));
+            self.broadcast.rung.notify_one();
         }
     }
 }
 
-impl Post {
+impl Broadcast {
     /// Announces that a run has a local listener.
     pub fn listening(&self) {
         self.has_listener.store(true, Ordering::SeqCst);
@@ -194,28 +194,28 @@ impl Post {
         self.rung.notified().await;
     }
 
-    fn letter(&self) -> Letter {
+    fn message(&self) -> BroadcastMessage {
         let (listening, emitted, reading, spoken, closed) = Default::default();
-        Letter { from: self.id, asked: None, answered: None, listening, emitted, reading, spoken, closed }
+        BroadcastMessage { from: self.id, asked: None, answered: None, listening, emitted, reading, spoken, closed }
     }
 }
 
 /// An open query, removed on drop.
 struct Open<'a> {
-    post: &'a Post,
+    broadcast: &'a Broadcast,
     number: u64,
 }
 
 impl Drop for Open<'_> {
     fn drop(&mut self) {
-        lock(&self.post.open).remove(&self.number);
+        lock(&self.broadcast.open).remove(&self.number);
     }
 }
 
 impl Runtime {
     /// Sends a message to the others. Delivery is not guaranteed.
-    async fn tell_others(&self, letter: Letter) {
-        if let Err(error) = self.store().tell_others(letter.to_bytes()).await {
+    async fn broadcast(&self, message: BroadcastMessage) {
+        if let Err(error) = self.store().broadcast(message.to_bytes()).await {
             tracing::debug!(code = error.code(), "failed to broadcast to the other servers: {error}");
         }
     }
@@ -226,7 +226,7 @@ impl Runtime {
         let Refusal { namespace, kind, limit, span } = refusal;
         let span_ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         let closed = vec![ClosedElsewhere { namespace, kind, span_ms, limit }];
-        self.tell_others(Letter { closed, ..self.hub().post.letter() }).await;
+        self.broadcast(BroadcastMessage { closed, ..self.hub().broadcast.message() }).await;
     }
 
     /// Queries the code of a run that no local worker has; `None` if no other runtime takes up the query.
@@ -236,13 +236,13 @@ impl Runtime {
         name: Name,
         input: Payload,
     ) -> Option<Option<Result<Payload, Failure>>> {
-        let post = &self.hub().post;
-        let number = post.next_number.fetch_add(1, Ordering::SeqCst);
+        let broadcast = &self.hub().broadcast;
+        let number = broadcast.next_number.fetch_add(1, Ordering::SeqCst);
         let (asker, mut answers) = mpsc::unbounded_channel();
-        lock(&post.open).insert(number, asker);
-        let _open = Open { post, number };
+        lock(&broadcast.open).insert(number, asker);
+        let _open = Open { broadcast, number };
         let asked = Asked { number, run: run.clone(), name, input };
-        self.tell_others(Letter { asked: Some(asked), ..post.letter() }).await;
+        self.broadcast(BroadcastMessage { asked: Some(asked), ..broadcast.message() }).await;
         let mut until = Instant::now() + TAKEN_UP_MAX;
         loop {
             let answered = tokio::time::timeout_at(until, answers.recv()).await.ok()??;
@@ -255,16 +255,16 @@ impl Runtime {
 
     /// Sends waiting values and answers queries; repeats which runs have listeners here if `is_time`.
     pub(crate) async fn do_post(&self, is_time: bool) {
-        let post = &self.hub().post;
-        for (from, asked) in std::mem::take(&mut *lock(&post.incoming)) {
+        let broadcast = &self.hub().broadcast;
+        for (from, asked) in std::mem::take(&mut *lock(&broadcast.incoming)) {
             tokio::spawn(answer(self.clone(), from, asked));
         }
-        let has_listener = post.has_listener.swap(false, Ordering::SeqCst);
+        let has_listener = broadcast.has_listener.swap(false, Ordering::SeqCst);
         let listening = if is_time || has_listener { self.hub().emits.runs() } else { Vec::new() };
-        let reading = if post.readers.is_time(is_time) { self.read_here() } else { Vec::new() };
-        let emitted = std::mem::take(&mut *lock(&post.outgoing));
+        let reading = if broadcast.readers.is_time(is_time) { self.read_here() } else { Vec::new() };
+        let emitted = std::mem::take(&mut *lock(&broadcast.outgoing));
         if !listening.is_empty() || !emitted.is_empty() || !reading.is_empty() {
-            self.tell_others(Letter { listening, emitted, reading, ..post.letter() }).await;
+            self.broadcast(BroadcastMessage { listening, emitted, reading, ..broadcast.message() }).await;
         }
         self.send_spoken().await;
     }
@@ -272,16 +272,16 @@ impl Runtime {
 
 /// Answers a query of another runtime if a local worker has the code.
 async fn answer(runtime: Runtime, to: u64, Asked { number, run, name, input }: Asked) {
-    let letter = |is_taken_up, result| {
+    let message = |is_taken_up, result| {
         let answered = Some(Answered { to, number, is_taken_up, result });
-        Letter { answered, ..runtime.hub().post.letter() }
+        BroadcastMessage { answered, ..runtime.hub().broadcast.message() }
     };
     if !runtime.has_code_for(&run).await {
         return;
     }
-    runtime.tell_others(letter(true, None)).await;
+    runtime.broadcast(message(true, None)).await;
     match runtime.query_here(&run, name, input).await {
-        Ok(result) => runtime.tell_others(letter(false, result)).await,
+        Ok(result) => runtime.broadcast(message(false, result)).await,
         Err(RuntimeError::NoCompatibleWorker { .. }) => {} // the worker has just left
         Err(error) => tracing::debug!(code = error.code(), "failed to answer a query of another server: {error}"),
     }

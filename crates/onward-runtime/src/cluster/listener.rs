@@ -6,7 +6,7 @@ use onward_store::{Change, Listener};
 
 use crate::api::watch::Watches;
 use crate::background::alarm::Alarm;
-use crate::cluster::broadcast::Post;
+use crate::cluster::broadcast::Broadcast;
 use crate::cluster::refresh::Elsewhere;
 use crate::stream::Streams;
 use crate::stream::emits::Emits;
@@ -24,7 +24,7 @@ pub(crate) struct Hub {
     pub emits: Emits,
     pub replays: Replays,
     pub elsewhere: Elsewhere,
-    pub post: Post,
+    pub broadcast: Broadcast,
     pub streams: Streams,
     pub closed: ClosedLimits,
 }
@@ -44,7 +44,7 @@ impl Listener for Hub {
             Change::RunPending { head } => self.workers.run_pending(head),
             Change::TaskQueued { task } => self.workers.task_queued(task),
             Change::DueAt(at) => self.alarm.due_at(at),
-            Change::DeliveryAdded => self.alarm.news(),
+            Change::OutboxGrew => self.alarm.news(),
             Change::Elsewhere { run, ends } => {
                 self.elsewhere.changed(run);
                 self.watches.look(run, ends);

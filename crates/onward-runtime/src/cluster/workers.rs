@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use onward_core::codec::Message;
 use onward_core::{Name, Namespace, RunHead, Timestamp, WorkerId, message};
 
-use crate::{Runtime, RuntimeError, WhyPending, WorkerInfo};
+use crate::{PendingReason, Runtime, RuntimeError, WorkerInfo};
 
 message! {
     /// The workers of one server, grouped by code, because the workers of a fleet run the same code.
-    struct Roster {
+    struct ClusterWorkers {
         1 => groups: Vec<Group>,
     }
 }
@@ -87,7 +87,7 @@ impl Group {
 
 /// The published list of a server's workers, with a part to compare.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct WorkersSaid {
+pub struct WorkerAnnouncement {
     pub bytes: Vec<u8>,
     /// The same without the fields that change all the time; publish at once when it changes.
     pub who: Vec<u8>,
@@ -95,7 +95,7 @@ pub struct WorkersSaid {
 
 impl Runtime {
     /// Encodes the list of this server's workers. `name_of` maps the store's id of a worker to the name that people know.
-    pub fn say_workers(&self, name_of: impl Fn(&WorkerId) -> Option<WorkerId>) -> WorkersSaid {
+    pub fn say_workers(&self, name_of: impl Fn(&WorkerId) -> Option<WorkerId>) -> WorkerAnnouncement {
         let mut groups: BTreeMap<Vec<u8>, Group> = BTreeMap::new();
         for (namespace, worker) in self.workers_of_all() {
             let group = Group::of(&namespace, &worker);
@@ -104,12 +104,12 @@ impl Runtime {
             let member = Member { name, id, runs, runs_max, heard_at };
             groups.entry(group.to_bytes()).or_insert(group).members.push(member);
         }
-        let mut roster = Roster { groups: groups.into_values().collect() };
+        let mut roster = ClusterWorkers { groups: groups.into_values().collect() };
         let bytes = roster.to_bytes();
         for member in roster.groups.iter_mut().flat_map(|group| &mut group.members) {
             (member.runs, member.heard_at) = (0, None);
         }
-        WorkersSaid { bytes, who: roster.to_bytes() }
+        WorkerAnnouncement { bytes, who: roster.to_bytes() }
     }
 
     /// Lists the workers of a namespace at the other servers, by the names that they chose. Empty if the store is not shared.
@@ -121,7 +121,7 @@ impl Runtime {
         let mut found = Vec::new();
         for server in self.store().list_servers().await? {
             // A list of an incompatible version is skipped.
-            let Ok(roster) = Roster::decode_fields(&server.roster) else { continue };
+            let Ok(roster) = ClusterWorkers::decode_fields(&server.roster) else { continue };
             for mut group in roster.groups.into_iter().filter(|group| group.namespace == *namespace) {
                 let members = std::mem::take(&mut group.members);
                 let elsewhere = members.into_iter().filter(|member| !here.contains(&member.id));
@@ -132,14 +132,14 @@ impl Runtime {
     }
 
     /// Returns why a run is pending, judging by the workers of all servers; `None` if it is not pending.
-    pub async fn why_pending_anywhere(&self, head: &RunHead) -> Option<WhyPending> {
+    pub async fn why_pending_anywhere(&self, head: &RunHead) -> Option<PendingReason> {
         let here = self.why_pending(head)?;
-        if here == WhyPending::Queued {
+        if here == PendingReason::Queued {
             return Some(here);
         }
         // If the other servers cannot be read, only the workers of this one count.
         let elsewhere = self.workers_elsewhere(&head.key.namespace).await.unwrap_or_default();
         let is_known = elsewhere.iter().any(|worker| worker.knows(&head.kind, head.version.as_ref()));
-        Some(if is_known { WhyPending::Queued } else { here })
+        Some(if is_known { PendingReason::Queued } else { here })
     }
 }

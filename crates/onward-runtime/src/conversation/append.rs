@@ -13,7 +13,7 @@ use onward_store::{Appended, StoreError};
 use crate::api::client::read_records;
 use crate::api::runs::check_id;
 use crate::schemas::depth::check_payload;
-use crate::{Door, Runtime, RuntimeError};
+use crate::{Client, Runtime, RuntimeError};
 
 /// An entry to append.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,7 +48,7 @@ impl From<Appended> for AppendedEntry {
 impl Runtime {
     /// Appends an entry from outside. The agent takes it in when its next turn starts, or when its code polls for it.
     pub async fn append_entry(&self, key: &RunKey, append: AppendEntry) -> Result<AppendedEntry, RuntimeError> {
-        let appended = Door::append_entry(self, key.clone(), append).await?;
+        let appended = Client::append_entry(self, key.clone(), append).await?;
         if appended.already_existed {
             self.counts().entries_repeated.one();
         }
@@ -77,13 +77,13 @@ impl Runtime {
 
 /// Returns the entry of the conversation with this key. Fails if its role or content differs.
 pub(crate) async fn known_entry(
-    door: &(impl Door + ?Sized),
+    client: &(impl Client + ?Sized),
     key: &RunKey,
     append: &AppendEntry,
 ) -> Result<Option<AppendedEntry>, RuntimeError> {
     let Some(idempotency_key) = &append.idempotency_key else { return Ok(None) };
-    let head = door.read_head(key.clone()).await?;
-    let records = read_records(door, &head).await?;
+    let head = client.read_head(key.clone()).await?;
+    let records = read_records(client, &head).await?;
     let Some(known) = keyed_entry(&records, idempotency_key) else { return Ok(None) };
     if !known.is(&append.role, &append.content) {
         return Err(RuntimeError::EntryKeyTaken { key: key.clone(), idempotency_key: idempotency_key.clone() });

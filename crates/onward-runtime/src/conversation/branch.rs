@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use onward_core::conversation::{EntryCursor, OutsideEntry};
 use onward_core::event::{BranchRequested, RunStarted};
-use onward_core::run::{Input, Once};
+use onward_core::run::{IdempotencyRecord, Input};
 use onward_core::{Hash, Index, Name, Payload, Record, RunHead, RunKey};
 use onward_store::{Appended, StoreError};
 
@@ -55,7 +55,7 @@ impl Runtime {
         loop {
             let head = self.read_head(key).await?;
             let request = self.look_up(&head, &branch).await?;
-            let once = branch.idempotency_key.as_deref().map(|id| Once::branch(&request, id));
+            let once = branch.idempotency_key.as_deref().map(|id| IdempotencyRecord::branch(&request, id));
             let input = Input { once, generation: Some(head.generation), ..Input::new(request) };
             tries += 1;
             match self.append(key, input).await {

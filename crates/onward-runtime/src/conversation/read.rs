@@ -1,7 +1,7 @@
 //! Pages of an agent's conversation.
 //!
 //! Entries exist only in the logs, so a page is read from the logs: the open generation first, then earlier ones until the page
-//! is full. It is implemented over a [`Door`], so that local and remote callers share it and a codec can decode. Memory is
+//! is full. It is implemented over a [`Client`], so that local and remote callers share it and a codec can decode. Memory is
 //! bounded by a page and the log of one generation.
 //!
 //! Invariant EN1: a page ends with the requested entry, and every other entry on it is the parent of the next one.
@@ -12,7 +12,7 @@ use onward_core::{Hash, Index, Record, RunHead, RunKey};
 use onward_store::StoreError;
 
 use crate::api::client::read_records;
-use crate::{Door, RuntimeError};
+use crate::{Client, RuntimeError};
 
 /// Page size if the query has none.
 pub const ENTRIES_DEFAULT: usize = 100;
@@ -60,12 +60,16 @@ pub struct EntryPage {
 }
 
 /// Reads one page.
-pub(crate) async fn read_page(door: &(impl Door + ?Sized), key: RunKey, query: EntryQuery) -> Result<EntryPage, RuntimeError> {
+pub(crate) async fn read_page(
+    client: &(impl Client + ?Sized),
+    key: RunKey,
+    query: EntryQuery,
+) -> Result<EntryPage, RuntimeError> {
     loop {
-        let head = door.read_head(key.clone()).await?;
+        let head = client.read_head(key.clone()).await?;
         let page = match query.before.or(query.leaf) {
-            None => read_last(door, &head, &query).await?,
-            Some(from) => Some(read_from(door, &head, from, &query).await?),
+            None => read_last(client, &head, &query).await?,
+            Some(from) => Some(read_from(client, &head, from, &query).await?),
         };
         if let Some(page) = page {
             return Ok(page);
@@ -75,8 +79,12 @@ pub(crate) async fn read_page(door: &(impl Door + ?Sized), key: RunKey, query: E
 }
 
 /// Reads the page at the end of the conversation; `None` if the log no longer belongs to `head`.
-async fn read_last(door: &(impl Door + ?Sized), head: &RunHead, query: &EntryQuery) -> Result<Option<EntryPage>, RuntimeError> {
-    let records = read_records(door, head).await?;
+async fn read_last(
+    client: &(impl Client + ?Sized),
+    head: &RunHead,
+    query: &EntryQuery,
+) -> Result<Option<EntryPage>, RuntimeError> {
+    let records = read_records(client, head).await?;
     let covered = records.last().is_some_and(|record| record.next_index() >= head.next_index);
     if !covered || created_at(&records) != Some(head.created_at) {
         return Ok(None);
@@ -86,23 +94,23 @@ async fn read_last(door: &(impl Door + ?Sized), head: &RunHead, query: &EntryQue
     let mut walk = query.walk(leaf);
     walk.read(&entries_of(head.generation, &records));
     let at = Place { key: head.key.clone(), generation: head.generation, first: records.into_iter().next() };
-    let page = walk_back(door, at, walk).await?;
+    let page = walk_back(client, at, walk).await?;
     Ok(Some(EntryPage { leaf, depth, pending, ..page }))
 }
 
 /// Reads the page that ends with the entry `from`.
 async fn read_from(
-    door: &(impl Door + ?Sized),
+    client: &(impl Client + ?Sized),
     head: &RunHead,
     from: EntryCursor,
     query: &EntryQuery,
 ) -> Result<EntryPage, RuntimeError> {
     let mut walk = query.walk(Some(from.id));
     let generation = from.generation.unwrap_or(u32::MAX).min(head.generation);
-    let records = read_whole(door, &head.key, generation).await?;
+    let records = read_whole(client, &head.key, generation).await?;
     walk.read(&entries_of(generation, &records));
     let at = Place { key: head.key.clone(), generation, first: records.into_iter().next() };
-    let page = walk_back(door, at, walk).await?;
+    let page = walk_back(client, at, walk).await?;
     if page.entries.is_empty() {
         return Err(RuntimeError::EntryNotFound { key: head.key.clone(), entry: from.id });
     }
@@ -118,11 +126,11 @@ struct Place {
 }
 
 /// Reads earlier logs until the walk is complete or there is no earlier log.
-async fn walk_back(door: &(impl Door + ?Sized), mut at: Place, mut walk: Walk) -> Result<EntryPage, RuntimeError> {
+async fn walk_back(client: &(impl Client + ?Sized), mut at: Place, mut walk: Walk) -> Result<EntryPage, RuntimeError> {
     let run = at.key.clone();
     while walk.wants().is_some() {
         let Some((key, generation)) = at.first.as_ref().and_then(|first| log_before(&at.key, first)) else { break };
-        let records = match read_whole(door, &key, generation).await {
+        let records = match read_whole(client, &key, generation).await {
             // The run that it was forked from is deleted.
             Err(RuntimeError::Store(StoreError::RunNotFound { .. })) if key != at.key => break,
             read => read?,
@@ -137,11 +145,11 @@ async fn walk_back(door: &(impl Door + ?Sized), mut at: Place, mut walk: Walk) -
 }
 
 /// Reads the whole log of a generation, up to its current end if it is open.
-async fn read_whole(door: &(impl Door + ?Sized), key: &RunKey, generation: u32) -> Result<Vec<Record>, RuntimeError> {
+async fn read_whole(client: &(impl Client + ?Sized), key: &RunKey, generation: u32) -> Result<Vec<Record>, RuntimeError> {
     let mut records: Vec<Record> = Vec::new();
     loop {
         let from = records.last().map_or(Index(0), Record::next_index);
-        let page = door.read_log(key.clone(), Some(generation), from, RECORDS).await?;
+        let page = client.read_log(key.clone(), Some(generation), from, RECORDS).await?;
         let is_over = page.last().is_none_or(Record::ends_log);
         records.extend(page);
         if is_over {

@@ -33,22 +33,22 @@ const TASKS_MAX: usize = 1_024;
 /// The position of a reader: which buffer it read, and how many frames of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Offset {
-    pub life: u64,
+    pub incarnation: u64,
     /// The next frame to read.
     pub next: u64,
 }
 
 impl Offset {
     pub fn parse(text: &str) -> Option<Offset> {
-        let (life, next) = text.split_once('-')?;
-        let (life, next) = (u64::from_str_radix(life, 16).ok()?, next.parse().ok()?);
-        Some(Offset { life, next })
+        let (incarnation, next) = text.split_once('-')?;
+        let (incarnation, next) = (u64::from_str_radix(incarnation, 16).ok()?, next.parse().ok()?);
+        Some(Offset { incarnation, next })
     }
 }
 
 impl std::fmt::Display for Offset {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:016x}-{}", self.life, self.next)
+        write!(f, "{:016x}-{}", self.incarnation, self.next)
     }
 }
 
@@ -90,7 +90,7 @@ struct Known {
 }
 
 pub(crate) struct Buffer {
-    life: u64,
+    incarnation: u64,
     frames: VecDeque<Kept>,
     /// The number of the first frame in the buffer.
     first: u64,
@@ -110,9 +110,9 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    pub fn new(life: u64, now: Timestamp) -> Buffer {
+    pub fn new(incarnation: u64, now: Timestamp) -> Buffer {
         Buffer {
-            life,
+            incarnation,
             frames: VecDeque::new(),
             first: 0,
             bytes: 0,
@@ -207,7 +207,8 @@ impl Buffer {
                     let Some(speaker) = self.speakers.get(&key).filter(|speaker| !speaker.is_over && speaker.is_here) else {
                         continue;
                     };
-                    let task = TaskId { run: run.clone(), generation: spoken.generation, place: spoken.task.clone(), life: None };
+                    let task =
+                        TaskId { run: run.clone(), generation: spoken.generation, place: spoken.task.clone(), incarnation: None };
                     let (claim, attempt) = (speaker.claim, spoken.attempt);
                     let speech = open.entry(key).or_insert(Speech { task, claim, attempt, frames: Vec::new() });
                     speech.frames.push(SpokenFrame { seq: spoken.seq, frame: spoken.frame.clone() });
@@ -379,12 +380,12 @@ impl Buffer {
     }
 
     pub fn has(&self, offset: Offset) -> bool {
-        offset.life == self.life && (self.first..=self.next()).contains(&offset.next)
+        offset.incarnation == self.incarnation && (self.first..=self.next()).contains(&offset.next)
     }
 
     /// Returns the offset for a reader that has everything that is final, and nothing else.
     pub fn beginning(&self) -> Offset {
-        Offset { life: self.life, next: self.open_from.max(self.first) }
+        Offset { incarnation: self.incarnation, next: self.open_from.max(self.first) }
     }
 
     /// Returns up to `limit` frames after `offset`, which must be in the buffer.
@@ -392,7 +393,7 @@ impl Buffer {
         let skipped = usize::try_from(offset.next - self.first).unwrap_or(usize::MAX);
         let numbered = self.frames.iter().skip(skipped).take(limit).zip(offset.next + 1..);
         let frame = |(kept, next): (&Kept, u64)| {
-            let offset = Offset { life: self.life, next };
+            let offset = Offset { incarnation: self.incarnation, next };
             StreamFrame { offset: offset.to_string(), at: kept.at, said: kept.said.clone() }
         };
         numbered.map(frame).collect()

@@ -48,12 +48,12 @@ impl Runtime {
         listeners.retain(|_, sender| sender.receiver_count() > 0);
         let receiver = listeners.entry(key.clone()).or_insert_with(|| broadcast::channel(BEHIND_MAX).0).subscribe();
         drop(listeners);
-        self.hub().post.listening();
+        self.hub().broadcast.listening();
         receiver
     }
 
     pub(crate) fn emit(&self, key: &RunKey, emitted: Emitted) {
-        self.hub().post.emitted(key, &emitted);
+        self.hub().broadcast.emitted(key, &emitted);
         self.hub().emits.tell(key, emitted);
     }
 }

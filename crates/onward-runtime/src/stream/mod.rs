@@ -44,7 +44,7 @@ const SWEEP_PACE: Duration = Duration::from_secs(30);
 pub(crate) struct Streams {
     buffers: ByRun<Buffer>,
     bytes: AtomicUsize,
-    lives: AtomicU64,
+    incarnations: AtomicU64,
     lives_of: RandomState,
     swept_at: AtomicU64,
 }
@@ -118,7 +118,7 @@ impl Streams {
 
     /// Returns an id that no other stream has, in this process or another.
     fn new_life(&self) -> u64 {
-        self.lives_of.hash_one(self.lives.fetch_add(1, Ordering::SeqCst))
+        self.lives_of.hash_one(self.incarnations.fetch_add(1, Ordering::SeqCst))
     }
 
     /// Sweeps the streams if the interval has passed.
@@ -194,15 +194,15 @@ impl Runtime {
     /// Adds frames of a task attempt to the stream of its run. Not recorded.
     pub(crate) fn speak(&self, speech: Speech) {
         let (hub, now) = (self.hub(), self.clock().now());
-        let _whole = hub.post.keep_whole();
-        hub.post.spoken(&speech);
+        let _whole = hub.broadcast.keep_whole();
+        hub.broadcast.spoken(&speech);
         hub.streams.speak(speech, now);
     }
 
     /// Reports a failed attempt to the stream of its run, if any stream exists.
     pub(crate) fn say_failed(&self, id: &TaskId, claim: u64, held: &HeldTasks, failure: &Failure) {
         let hub = self.hub();
-        if hub.streams.buffers.is_empty() && !hub.post.has_readers() {
+        if hub.streams.buffers.is_empty() && !hub.broadcast.has_readers() {
             return;
         }
         let Some((attempt, uncounted, retry)) = held.attempt(id, claim) else { return };
@@ -213,7 +213,7 @@ impl Runtime {
         let attempts_max = if retry.attempts_max == 0 { 0 } else { retry.attempts_max.saturating_add(uncounted) };
         let next_delay_ms = next.map(|next| next.0.saturating_sub(now.0));
         let failed = AttemptFailed { generation, task, attempt, attempts_max, failure, next_delay_ms };
-        hub.post.failed(&id.run, claim, &failed);
+        hub.broadcast.failed(&id.run, claim, &failed);
         hub.streams.fail(&id.run, claim, failed, now);
     }
 }
@@ -227,7 +227,7 @@ mod tests {
 
     fn speech(run: u32, seq: u64, frame: &Payload) -> Speech {
         let run = RunKey::new(Namespace::default(), RunId::new(format!("r{run}")).unwrap());
-        let task = TaskId { run, generation: 0, place: Place::root(0), life: None };
+        let task = TaskId { run, generation: 0, place: Place::root(0), incarnation: None };
         Speech { task, claim: 1, attempt: 1, frames: vec![SpokenFrame { seq, frame: frame.clone() }] }
     }
 

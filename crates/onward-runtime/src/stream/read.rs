@@ -114,7 +114,7 @@ impl Runtime {
             if !matches!(streams.find(run, from, self.clock().now()), Found::Nothing(_)) {
                 continue;
             }
-            self.hub().post.reading(run);
+            self.hub().broadcast.reading(run);
             if tokio::time::timeout_at(until, told).await.is_err() {
                 self.look_for_end(run).await?;
                 return Ok(match streams.find(run, from, self.clock().now()) {
@@ -132,7 +132,7 @@ impl Runtime {
         let streams = &self.hub().streams;
         // From here on the stream receives appends.
         streams.edit(run, now, |buffer| buffer.read_at = now);
-        self.hub().post.reading(run);
+        self.hub().broadcast.reading(run);
         let mut looks = 0;
         loop {
             looks += 1;

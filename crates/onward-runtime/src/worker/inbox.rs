@@ -19,7 +19,7 @@ use onward_store::{ClaimedRun, Known, Since};
 
 use crate::by_run::{ByRun, lock};
 use crate::worker::connection::Question;
-use crate::worker::profile::{Seat, Worker};
+use crate::worker::profile::{Permit, Worker};
 
 /// Number of inputs that the window buffers during a claim; beyond it, the claimed runs are read from the store.
 const WINDOW_RECORDS_MAX: usize = 4_096;
@@ -44,7 +44,7 @@ pub(crate) struct Inboxes {
 }
 
 struct Slot {
-    seat: Seat,
+    permit: Permit,
     ticket: Ticket,
     generation: u32,
     /// `None` until the claim is known.
@@ -75,7 +75,7 @@ enum Taken {
 impl Inboxes {
     /// Creates a slot for a run that is about to be started; `None` if there is one, because the run exists or is being
     /// started.
-    pub fn reserve(&self, key: &RunKey, seat: Seat) -> Option<Ticket> {
+    pub fn reserve(&self, key: &RunKey, permit: Permit) -> Option<Ticket> {
         let ticket = Ticket(self.tickets.fetch_add(1, Ordering::SeqCst));
         self.slots.edit(key, |slot| {
             if slot.is_some() {
@@ -83,7 +83,7 @@ impl Inboxes {
             }
             let to = To::Kept(BTreeMap::new());
             // The worker gets `run_started` with the claim.
-            *slot = Some(Slot { seat, ticket, generation: 0, epoch: None, next: Index(1), read_to: Index(1), to });
+            *slot = Some(Slot { permit, ticket, generation: 0, epoch: None, next: Index(1), read_to: Index(1), to });
             Some(ticket)
         })
     }
@@ -147,7 +147,7 @@ impl Inboxes {
 
     /// Drops all slots of a worker that has lost its leases.
     pub fn lose_all(&self, worker: &Arc<Worker>) {
-        for slot in self.slots.take_all(|slot| slot.seat.is_of(worker)) {
+        for slot in self.slots.take_all(|slot| slot.permit.is_of(worker)) {
             slot.tell_lost();
         }
     }
@@ -194,14 +194,14 @@ impl Inboxes {
         ClaimWindow { inboxes: self }
     }
 
-    fn admit(&self, run: &mut ClaimedRun, seat: Seat, seen: &Seen) {
+    fn admit(&self, run: &mut ClaimedRun, permit: Permit, seen: &Seen) {
         if seen.overflowed {
             run.records = None; // the worker reads the log, now that there is a slot
         }
         let (head, next) = (&run.head, end_of(run));
         let ticket = Ticket(self.tickets.fetch_add(1, Ordering::SeqCst));
         let to = To::Kept(BTreeMap::new());
-        let mut fresh = Slot { seat, ticket, generation: head.generation, epoch: Some(head.epoch), next, read_to: next, to };
+        let mut fresh = Slot { permit, ticket, generation: head.generation, epoch: Some(head.epoch), next, read_to: next, to };
         let own = seen.records.iter().filter(|(seen, _)| seen.key == head.key);
         for (seen, record) in own {
             fresh.take(seen, record);
@@ -325,10 +325,10 @@ pub(crate) struct ClaimWindow<'a> {
 
 impl ClaimWindow<'_> {
     /// Creates the slot of each run, with the inputs that arrived since the store leased it.
-    pub fn end(self, runs: &mut [ClaimedRun], seats: Vec<Seat>) {
+    pub fn end(self, runs: &mut [ClaimedRun], seats: Vec<Permit>) {
         let seen = lock(&self.inboxes.window.seen);
-        for (run, seat) in runs.iter_mut().zip(seats) {
-            self.inboxes.admit(run, seat, &seen);
+        for (run, permit) in runs.iter_mut().zip(seats) {
+            self.inboxes.admit(run, permit, &seen);
         }
     }
 }

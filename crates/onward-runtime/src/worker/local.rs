@@ -17,17 +17,17 @@ use crate::by_run::lock;
 use crate::counts::is_empty_answer;
 use crate::worker::connection::Question;
 use crate::worker::inbox::Inbox;
-use crate::worker::profile::{Seat, Worker, WorkerProfile};
+use crate::worker::profile::{Permit, Worker, WorkerProfile};
 use crate::worker::rate_limits::{Refusal, closes_for};
 use crate::worker::supply::Looking;
 
 /// A worker's connection to the runtime. Cheap to clone; when the last clone is dropped, the worker leaves.
 #[derive(Clone)]
-pub struct WorkerPort {
+pub struct LocalConnection {
     membership: Arc<Membership>,
 }
 
-/// The result of [`WorkerPort::adopt_task`].
+/// The result of [`LocalConnection::adopt_task`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Adoption {
     Adopted,
@@ -45,16 +45,16 @@ struct Membership {
 impl Runtime {
     /// Adds a worker of this process. It receives runs and tasks until it leaves; [`Runtime::spawn`] or [`Runtime::tick`] keep
     /// its session alive.
-    pub fn join_worker(&self, profile: WorkerProfile) -> WorkerPort {
+    pub fn join_worker(&self, profile: WorkerProfile) -> LocalConnection {
         let worker = Arc::new(Worker::new(profile, self.clock().steady()));
         self.plan_comparison(&worker);
         self.hub().workers.add(worker.clone());
         self.hub().alarm.joined();
-        WorkerPort { membership: Arc::new(Membership { runtime: self.clone(), worker }) }
+        LocalConnection { membership: Arc::new(Membership { runtime: self.clone(), worker }) }
     }
 }
 
-impl WorkerPort {
+impl LocalConnection {
     pub fn id(&self) -> &WorkerId {
         &self.worker().profile.id
     }
@@ -64,7 +64,7 @@ impl WorkerPort {
     }
 
     /// Waits for runs to execute, at most `limit`. Each has an inbox slot already: inputs that arrive from now on are buffered
-    /// until [`WorkerPort::open_inbox`], and the run counts against `runs_max` until [`WorkerPort::close_inbox`]. If `records`
+    /// until [`LocalConnection::open_inbox`], and the run counts against `runs_max` until [`LocalConnection::close_inbox`]. If `records`
     /// is missing, read the log first.
     ///
     /// Cancel-safe: claimed runs wait for the next call.
@@ -276,7 +276,7 @@ impl WorkerPort {
     }
 
     /// Takes permits for up to `count` runs (W2).
-    pub(crate) fn take_seats(&self, count: usize) -> Vec<Seat> {
+    pub(crate) fn take_seats(&self, count: usize) -> Vec<Permit> {
         self.worker().take_seats(count)
     }
 
@@ -306,7 +306,7 @@ impl WorkerPort {
     }
 }
 
-async fn claim_runs(runtime: Runtime, worker: Arc<Worker>, seats: Vec<Seat>, looking: Looking<ClaimedRun>) {
+async fn claim_runs(runtime: Runtime, worker: Arc<Worker>, seats: Vec<Permit>, looking: Looking<ClaimedRun>) {
     let store = runtime.store();
     runtime.settle_leases(&worker).await;
     let limit = seats.len();

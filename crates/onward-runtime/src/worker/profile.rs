@@ -43,7 +43,7 @@ pub struct WorkerProfile {
     /// Maximum number of runs that it holds, executing or cached. A worker that caches runs must evict some before it reaches
     /// the maximum: it is not notified that other runs wait.
     pub runs_max: usize,
-    /// The worker is in another process: the store keeps its session only while [`crate::WorkerPort::heard`] is called.
+    /// The worker is in another process: the store keeps its session only while [`crate::LocalConnection::heard`] is called.
     pub is_remote: bool,
 }
 
@@ -121,7 +121,7 @@ impl Worker {
     }
 
     /// Takes up to `count` permits (W2).
-    pub fn take_seats(self: &Arc<Worker>, count: usize) -> Vec<Seat> {
+    pub fn take_seats(self: &Arc<Worker>, count: usize) -> Vec<Permit> {
         let mut taken = 0;
         let take = |used: usize| {
             taken = self.profile.runs_max.saturating_sub(used).min(count);
@@ -129,22 +129,22 @@ impl Worker {
         };
         // The closure always returns `Some`, so the update cannot fail.
         let _ = self.seats.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take);
-        (0..taken).map(|_| Seat { worker: self.clone() }).collect()
+        (0..taken).map(|_| Permit { worker: self.clone() }).collect()
     }
 }
 
 /// A permit for one run at a worker.
-pub(crate) struct Seat {
+pub(crate) struct Permit {
     worker: Arc<Worker>,
 }
 
-impl Seat {
+impl Permit {
     pub fn is_of(&self, worker: &Arc<Worker>) -> bool {
         Arc::ptr_eq(&self.worker, worker)
     }
 }
 
-impl Drop for Seat {
+impl Drop for Permit {
     fn drop(&mut self) {
         self.worker.seats.fetch_sub(1, Ordering::SeqCst);
         self.worker.runs.wake_if_wanted();
@@ -171,7 +171,7 @@ impl Workers {
     }
 
     /// Takes a permit of the least busy worker that can take the run.
-    pub fn seat_for(&self, run: &NewRun) -> Option<(Arc<Worker>, Seat)> {
+    pub fn seat_for(&self, run: &NewRun) -> Option<(Arc<Worker>, Permit)> {
         let (namespace, kind, version) = (&run.key.namespace, &run.started.kind, &run.started.version);
         let all = self.all.read().unwrap_or_else(PoisonError::into_inner);
         let able = all.iter().filter(|worker| worker.knows_kind(namespace, kind, version) && worker.takes_work());

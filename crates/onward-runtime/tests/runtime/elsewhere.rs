@@ -3,7 +3,7 @@
 use onward_core::event::SignalReceived;
 use onward_core::run::Input;
 use onward_core::{Index, Payload};
-use onward_runtime::{Emitted, Link};
+use onward_runtime::{Emitted, WorkerConnection};
 use onward_store::{Change, Store};
 use tokio::time::Instant;
 
@@ -211,7 +211,7 @@ async fn what_a_run_emits_is_heard_in_another_process() {
     kit.start("r").await;
     let emit = |value: u64| {
         let value = Payload::from_json_text(value.to_string());
-        Link::emit(&worker, &key("r"), Emitted { name: "progress".to_owned(), value });
+        WorkerConnection::emit(&worker, &key("r"), Emitted { name: "progress".to_owned(), value });
     };
     emit(0); // no listener yet
     let mut heard = other.listen(&key("r"));

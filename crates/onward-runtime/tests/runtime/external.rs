@@ -2,7 +2,7 @@
 
 use onward_core::external::{ExternalAppended, ExternalState};
 use onward_core::{Event, Index, Payload, Status};
-use onward_runtime::{AppendExternal, AppendedExternal, Delivery, RuntimeError};
+use onward_runtime::{AppendExternal, AppendedExternal, DriveInput, RuntimeError};
 
 use crate::kit::*;
 
@@ -28,7 +28,7 @@ async fn a_worker_that_knows_the_kind_is_neither_given_the_run_nor_asked_about_i
     assert!(waits(worker.next_runs(1)).await);
     let asked = kit.runtime.query_run(&key("r"), name("stage"), Payload::null()).await;
     assert_eq!(asked.unwrap_err().code(), "run_external");
-    let driven = worker.claim_run(&key("r"), Delivery::Nothing).await;
+    let driven = worker.claim_run(&key("r"), DriveInput::Nothing).await;
     assert_eq!(driven.unwrap_err().code(), "run_external");
     append(&kit, state("order", Status::Completed)).await.unwrap();
     assert_eq!(kit.runtime.wait_for_outcome(&key("r")).await.unwrap_err().code(), "run_external");
@@ -136,7 +136,7 @@ async fn a_payload_that_is_declared_json_and_is_none_is_refused() {
             trace: None,
             budget: None,
         };
-        let call = onward_runtime::CallId::parse(&key("r").namespace, "r~0~0").unwrap();
+        let call = onward_runtime::CallRef::parse(&key("r").namespace, "r~0~0").unwrap();
         let codes = [
             append(&kit, AppendExternal { events: vec![invalid()], ..events(1, 0) }).await.unwrap_err().code(),
             kit.runtime.start_run(start(invalid(), None)).await.unwrap_err().code(),

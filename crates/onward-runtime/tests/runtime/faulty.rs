@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
-use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
+use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
-    Appended, Change, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired,
-    Known, Listener, MemoryStore, RestoreRun, Restored, RunPage, RunQuery, Since, Started, Store, StoreError, StoreFuture,
-    TaskQuery, VersionCount, WaitQuery,
+    Appended, Change, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, Expired, Known, Listener,
+    MemoryStore, OutboxId, RestoreRun, Restored, RunPage, RunQuery, Since, Started, Store, StoreError, StoreFuture, TaskQuery,
+    VersionCount, WaitQuery,
 };
 use tokio::sync::Notify;
 
@@ -186,10 +186,10 @@ impl Store for FaultyStore {
     fn expire(&self, limit: usize) -> StoreFuture<'_, Expired> {
         self.through("expire", self.memory.expire(limit))
     }
-    fn deliveries(&self, limit: usize) -> StoreFuture<'_, Vec<(DeliveryId, Delivery)>> {
-        self.through("deliveries", self.memory.deliveries(limit))
+    fn outbox_messages(&self, limit: usize) -> StoreFuture<'_, Vec<(OutboxId, OutboxMessage)>> {
+        self.through("deliveries", self.memory.outbox_messages(limit))
     }
-    fn finish_deliveries(&self, done: Vec<DeliveryId>) -> StoreFuture<'_, ()> {
+    fn finish_deliveries(&self, done: Vec<OutboxId>) -> StoreFuture<'_, ()> {
         self.through("finish_deliveries", self.memory.finish_deliveries(done))
     }
     fn read_run(&self, run: RunKey, generation: Option<u32>) -> StoreFuture<'_, Option<RunHead>> {
@@ -232,7 +232,7 @@ impl Store for FaultyStore {
     fn read_since(&self, known: Vec<Known>) -> StoreFuture<'_, Vec<Since>> {
         self.through("read_since", self.memory.read_since(known))
     }
-    fn tell_others(&self, message: Vec<u8>) -> StoreFuture<'_, ()> {
+    fn broadcast(&self, message: Vec<u8>) -> StoreFuture<'_, ()> {
         self.hint(Change::Told { message: &message });
         self.through("tell_others", Box::pin(std::future::ready(Ok(()))))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use onward_core::event::SignalReceived;
 use onward_core::run::Input;
 use onward_core::{Payload, Status};
-use onward_runtime::{StartRun, WhyPending};
+use onward_runtime::{PendingReason, StartRun};
 use onward_store::{MemoryStore, Store};
 
 use crate::faulty::{Happening, When};
@@ -217,7 +217,7 @@ async fn a_run_that_was_taken_without_an_answer_is_free_again() {
     kit.start("r").await;
     let driver = kit.runtime.join_worker(profile("driver", 1));
     kit.store.fail_once("claim_run", When::After);
-    refused(driver.claim_run(&key("r"), onward_runtime::Delivery::Nothing).await, "store_unavailable");
+    refused(driver.claim_run(&key("r"), onward_runtime::DriveInput::Nothing).await, "store_unavailable");
     let other = kit.other_runtime().join_worker(profile("w", 1));
     assert!(waits(other.next_runs(1)).await, "the driver has it and does not know");
     assert_eq!(tokio::time::timeout(seconds(5), driver.next_runs(1)).await.unwrap()[0].head.key, key("r"));
@@ -422,13 +422,13 @@ async fn a_start_that_is_given_up_and_made_again_is_worked_on() {
 async fn a_pending_run_says_whether_anybody_could_take_it() {
     let kit = Kit::new();
     let head = kit.runtime.start_run(start("r")).await.unwrap().head;
-    assert_eq!(kit.runtime.why_pending(&head), Some(WhyPending::NoCompatibleWorker));
+    assert_eq!(kit.runtime.why_pending(&head), Some(PendingReason::NoCompatibleWorker));
     let worker = kit.worker("w");
-    assert_eq!(kit.runtime.why_pending(&head), Some(WhyPending::Queued));
+    assert_eq!(kit.runtime.why_pending(&head), Some(PendingReason::Queued));
     assert_eq!(worker.next_runs(1).await.len(), 1);
     let head = kit.runtime.read_head(&key("r")).await.unwrap();
     assert_eq!((head.status, kit.runtime.why_pending(&head)), (Status::Running, None));
     drop(worker);
     let head = kit.runtime.start_run(start("s")).await.unwrap().head;
-    assert_eq!(kit.runtime.why_pending(&head), Some(WhyPending::NoCompatibleWorker));
+    assert_eq!(kit.runtime.why_pending(&head), Some(PendingReason::NoCompatibleWorker));
 }

@@ -14,7 +14,7 @@ use onward_core::task::TaskOptions;
 use onward_core::{
     CommitId, Epoch, Event, Hash, Index, Name, Namespace, Payload, Place, Record, RunHead, RunId, RunKey, Timestamp, WorkerId,
 };
-use onward_runtime::{Inbox, Options, Question, Runtime, RuntimeError, SendSignal, StartRun, WorkerPort, WorkerProfile};
+use onward_runtime::{Inbox, LocalConnection, Options, Question, Runtime, RuntimeError, SendSignal, StartRun, WorkerProfile};
 use onward_store::{ClaimedRun, ManualClock, MemoryStore, StoreError};
 
 use crate::faulty::FaultyStore;
@@ -42,7 +42,7 @@ impl Kit {
         Runtime::new(self.store.clone(), self.clock.clone(), Options::default())
     }
 
-    pub fn worker(&self, id: &str) -> WorkerPort {
+    pub fn worker(&self, id: &str) -> LocalConnection {
         self.runtime.join_worker(profile(id, 100))
     }
 
@@ -51,12 +51,12 @@ impl Kit {
     }
 
     /// Starts a run and claims it for `worker`.
-    pub async fn start_held(&self, worker: &WorkerPort, id: &str) -> Held {
+    pub async fn start_held(&self, worker: &LocalConnection, id: &str) -> Held {
         self.start(id).await;
         self.next_held(worker).await
     }
 
-    pub async fn next_held(&self, worker: &WorkerPort) -> Held {
+    pub async fn next_held(&self, worker: &LocalConnection) -> Held {
         let mut runs = worker.next_runs(1).await;
         // Let the next claim, which this call started, end before the test continues.
         tokio::task::yield_now().await;
@@ -172,7 +172,7 @@ impl Inbox for Diary {
     }
 }
 
-pub fn open_diary(worker: &WorkerPort, held: &Held) -> Arc<Diary> {
+pub fn open_diary(worker: &LocalConnection, held: &Held) -> Arc<Diary> {
     let diary = Arc::new(Diary::default());
     worker.open_inbox(&held.key, held.epoch, diary.clone());
     diary

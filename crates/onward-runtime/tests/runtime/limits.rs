@@ -6,13 +6,13 @@ use std::sync::Arc;
 use onward_core::event::{PauseReason, RunPaused, TaskScheduled};
 use onward_core::task::{RetryPolicy, Task, TaskOptions, TaskReport};
 use onward_core::{Event, Failure, Hash};
-use onward_runtime::{Hindrance, Runtime, WorkerPort, WorkerProfile};
+use onward_runtime::{Blocker, LocalConnection, Runtime, WorkerProfile};
 use tokio::time::Instant;
 
 use crate::kit::*;
 
 /// Returns a worker with these kinds of tasks and their keys.
-fn caller(runtime: &Runtime, id: &str, kinds: &[(&str, Option<&str>)]) -> WorkerPort {
+fn caller(runtime: &Runtime, id: &str, kinds: &[(&str, Option<&str>)]) -> LocalConnection {
     let limits = kinds.iter().filter_map(|(kind, limit)| Some((name(kind), name((*limit)?))));
     let (task_kinds, task_limits) = (kinds.iter().map(|(kind, _)| name(kind)).collect(), limits.collect());
     let (knows, task_kinds, task_limits) = (Arc::default(), Arc::new(task_kinds), Arc::new(task_limits));
@@ -24,14 +24,14 @@ fn call(place: u32, kind: &str) -> Event {
     TaskScheduled { place: at(place), kind: name(kind), input_hash: Hash::of(&input), input, options }.into()
 }
 
-async fn next_task(worker: &WorkerPort) -> Task {
+async fn next_task(worker: &LocalConnection) -> Task {
     let mut tasks = worker.next_tasks(1).await;
     tokio::task::yield_now().await;
     tasks.remove(0)
 }
 
 /// Returns two processes over one store, a run that the first one holds, and a claimed call of `llm.a`.
-async fn begun(kinds: &[(&str, Option<&str>)]) -> (Kit, Runtime, Held, WorkerPort, Task) {
+async fn begun(kinds: &[(&str, Option<&str>)]) -> (Kit, Runtime, Held, LocalConnection, Task) {
     let kit = Kit::new();
     kit.store.share();
     let other = kit.other_runtime();
@@ -42,7 +42,7 @@ async fn begun(kinds: &[(&str, Option<&str>)]) -> (Kit, Runtime, Held, WorkerPor
     (kit, other, held, caller, task)
 }
 
-async fn refuse(worker: &WorkerPort, task: &Task, failure: Failure) {
+async fn refuse(worker: &LocalConnection, task: &Task, failure: Failure) {
     worker.report_task(task.id.clone(), task.claim, TaskReport::Failed(failure)).await.unwrap();
 }
 
@@ -136,10 +136,10 @@ async fn workers_that_say_no_limit_are_held_back_by_the_kind() {
 /// Returns what the run is blocked on, with the time until it continues without intervention.
 async fn told(kit: &Kit, runtime: &Runtime) -> Vec<(String, &'static str, Option<u64>)> {
     let now = kit.runtime.clock().now();
-    let found = runtime.hindrances(&key("r")).await.unwrap();
-    let line = |hindrance: &Hindrance| {
-        let left = hindrance.until.map(|until| until.since(now).as_secs());
-        (hindrance.task.to_string(), hindrance.why.as_str(), left)
+    let found = runtime.blockers(&key("r")).await.unwrap();
+    let line = |blocker: &Blocker| {
+        let left = blocker.until.map(|until| until.since(now).as_secs());
+        (blocker.task.to_string(), blocker.why.as_str(), left)
     };
     found.iter().map(line).collect()
 }
@@ -153,7 +153,7 @@ async fn what_waits_for_a_limit_is_told_with_the_time_when_it_opens() {
     let seen = |what: &str, why, left| (format!("r~0~{what}"), why, left);
     let expected = [seen("0", "retries", Some(60)), seen("1", "limit_closed", Some(5)), seen("2", "no_worker", None)];
     assert_eq!(told(&kit, &kit.runtime).await, expected);
-    let found = kit.runtime.hindrances(&key("r")).await.unwrap();
+    let found = kit.runtime.blockers(&key("r")).await.unwrap();
     assert_eq!(found[0].failure_code.as_deref(), Some("model_rate_limited"));
     // Another worker has the kind, with another key: it takes the task at once.
     let other = caller(&kit.runtime, "other", &[("llm.b", Some("another key")), ("llm.c", None)]);

@@ -2,7 +2,7 @@
 
 use onward_core::task::TaskOptions;
 use onward_core::{Namespace, RunKey};
-use onward_runtime::{Runtime, RuntimeError, StartRun, WhyPending, WorkerPort, WorkerProfile};
+use onward_runtime::{LocalConnection, PendingReason, Runtime, RuntimeError, StartRun, WorkerProfile};
 
 use crate::kit::*;
 
@@ -18,7 +18,7 @@ fn start_elsewhere(id: &str) -> StartRun {
     StartRun { key: elsewhere(id), ..start(id) }
 }
 
-fn join(runtime: &Runtime, id: &str, namespace: Namespace) -> WorkerPort {
+fn join(runtime: &Runtime, id: &str, namespace: Namespace) -> LocalConnection {
     runtime.join_worker(WorkerProfile { namespace, ..profile(id, 100) })
 }
 
@@ -72,7 +72,7 @@ async fn a_worker_of_another_namespace_is_no_compatible_worker() {
     let kit = Kit::new();
     let theirs = join(&kit.runtime, "v", other());
     let head = kit.start("r").await;
-    assert_eq!(kit.runtime.why_pending(&head), Some(WhyPending::NoCompatibleWorker));
+    assert_eq!(kit.runtime.why_pending(&head), Some(PendingReason::NoCompatibleWorker));
     let asked = kit.runtime.query_run(&key("r"), name("sum"), text("")).await;
     assert!(matches!(asked, Err(RuntimeError::NoCompatibleWorker { .. })), "{asked:?}");
     assert!(waits(theirs.next_questions()).await);

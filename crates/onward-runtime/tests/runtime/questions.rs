@@ -1,19 +1,19 @@
 //! Approvals and promises: decided once, by permitted deciders.
 
 use onward_core::{Failure, Index, Namespace, Payload};
-use onward_runtime::{CallId, Decide, WorkerPort};
+use onward_runtime::{CallRef, Decide, LocalConnection};
 
 use crate::kit::*;
 
-fn call(text: &str) -> CallId {
-    CallId::parse(&Namespace::default(), text).unwrap()
+fn call(text: &str) -> CallRef {
+    CallRef::parse(&Namespace::default(), text).unwrap()
 }
 
 fn decide(id: &str, by: Option<&str>) -> Decide {
     Decide { approved: true, feedback: None, decided_by: by.map(str::to_owned), decision_id: id.to_owned() }
 }
 
-async fn asking(events: Vec<onward_core::Event>) -> (Kit, WorkerPort, Held) {
+async fn asking(events: Vec<onward_core::Event>) -> (Kit, LocalConnection, Held) {
     let kit = Kit::new();
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "r").await;
@@ -59,7 +59,7 @@ async fn a_question_nobody_asked_is_not_found() {
     refused(runtime.decide_approval(&call("r~0~9"), decide("d1", None)).await, "wait_not_found");
     refused(runtime.decide_approval(&call("r~3~0"), decide("d1", None)).await, "run_not_found");
     refused(runtime.decide_approval(&call("x~0~0"), decide("d1", None)).await, "run_not_found");
-    let elsewhere = CallId::parse(&Namespace::new("other").unwrap(), "r~0~0").unwrap();
+    let elsewhere = CallRef::parse(&Namespace::new("other").unwrap(), "r~0~0").unwrap();
     refused(runtime.decide_approval(&elsewhere, decide("d1", None)).await, "run_not_found");
 }
 

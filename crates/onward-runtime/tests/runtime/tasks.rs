@@ -3,13 +3,13 @@
 use onward_core::event::TaskCanceled;
 use onward_core::task::{EffectClass, RetryPolicy, Task, TaskOptions, TaskReport};
 use onward_core::{Event, Failure, Index, KindSchemas, Namespace, Payload, Status, Timestamp};
-use onward_runtime::{Adoption, CallId, Delivery, StartTask, WhyHindered, WorkerPort};
+use onward_runtime::{Adoption, BlockReason, CallRef, DriveInput, LocalConnection, StartTask};
 use onward_store::TaskQuery;
 
 use crate::faulty::When;
 use crate::kit::*;
 
-async fn scheduled(options: TaskOptions) -> (Kit, WorkerPort, Held) {
+async fn scheduled(options: TaskOptions) -> (Kit, LocalConnection, Held) {
     let kit = Kit::new();
     let worker = kit.worker("w");
     kit.runtime.tick().await;
@@ -18,14 +18,14 @@ async fn scheduled(options: TaskOptions) -> (Kit, WorkerPort, Held) {
     (kit, worker, held)
 }
 
-async fn next_task(worker: &WorkerPort) -> Task {
+async fn next_task(worker: &LocalConnection) -> Task {
     let mut tasks = tokio::time::timeout(seconds(600), worker.next_tasks(1)).await.expect("there is a task for the worker");
     // Let the next claim, which this call started, end before the test continues.
     tokio::task::yield_now().await;
     tasks.remove(0)
 }
 
-async fn report(worker: &WorkerPort, task: &Task, report: TaskReport) -> Result<(), &'static str> {
+async fn report(worker: &LocalConnection, task: &Task, report: TaskReport) -> Result<(), &'static str> {
     worker.report_task(task.id.clone(), task.claim, report).await.map_err(|error| error.code())
 }
 
@@ -270,9 +270,9 @@ async fn a_task_that_loses_worker_after_worker_is_quarantined() {
 
     // An operator retries the task; waiting workers are notified.
     let listed = kit.runtime.list_quarantined(TaskQuery::default()).await.unwrap();
-    let id = CallId::from(listed[0].id.clone());
-    let told = kit.runtime.hindrances(&key("r")).await.unwrap();
-    assert_eq!((told.len(), &told[0].task, told[0].why, told[0].lost_workers), (1, &id, WhyHindered::Quarantined, 6));
+    let id = CallRef::from(listed[0].id.clone());
+    let told = kit.runtime.blockers(&key("r")).await.unwrap();
+    assert_eq!((told.len(), &told[0].task, told[0].why, told[0].lost_workers), (1, &id, BlockReason::Quarantined, 6));
     let (since, until) = (told[0].since.unwrap(), told[0].until);
     assert_eq!((kit.runtime.clock().now().since(since), until), (seconds(10), None), "since its last worker was lost");
     assert_eq!(told[0].hint().unwrap(), "find out why its workers vanish, then run `onward queue retry r~0~0`");
@@ -369,6 +369,6 @@ async fn a_standalone_task_is_neither_asked_nor_driven() {
     kit.runtime.start_task(start).await.unwrap();
     let asked = kit.runtime.query_run(&key("t"), name("stage"), Payload::null()).await;
     assert_eq!(asked.unwrap_err().code(), "run_is_task");
-    let driven = worker.claim_run(&key("t"), Delivery::Nothing).await;
+    let driven = worker.claim_run(&key("t"), DriveInput::Nothing).await;
     assert_eq!(driven.unwrap_err().code(), "run_is_task");
 }

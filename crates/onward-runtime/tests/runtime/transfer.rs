@@ -30,7 +30,7 @@ async fn made_elsewhere(key: RunKey, parent: &RunKey, is_closed: bool) -> Export
         generation: 0,
         place: at(0),
         on_parent_close: OnParentClose::Cancel,
-        life: None,
+        incarnation: None,
         is_spawned: false,
     };
     started.parent = Some(link);

@@ -11,17 +11,17 @@ use serde_json::{Value, json};
 
 use super::messages::Said;
 
-pub(super) struct Client {
+pub(super) struct KnownMessages {
     /// Ids of the client's messages, in its order, without streamed reasoning.
     ids: Vec<String>,
     /// Messages of the request, to find the client's ids of our entries.
     came_with: Vec<Value>,
 }
 
-impl Client {
-    pub fn new(messages: &[Value]) -> Client {
+impl KnownMessages {
+    pub fn new(messages: &[Value]) -> KnownMessages {
         let ids = messages.iter().filter_map(|message| message["id"].as_str()).map(str::to_owned).collect();
-        Client { ids, came_with: messages.to_vec() }
+        KnownMessages { ids, came_with: messages.to_vec() }
     }
 
     /// Finds the ids that the client uses for entries: in their order, by the id that a user gave, otherwise by equal content.
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn a_client_gets_the_order_of_the_conversation_whatever_it_has() {
         for has in [&["1", "3"][..], &["3", "1"], &["x", "2", "1"], &[], &["1", "2", "3", "4", "5"], &["4", "2"]] {
-            let mut client = Client::new(&of(has));
+            let mut client = KnownMessages::new(&of(has));
             let told = client.replace(&of(&["1", "2", "3", "4"]));
             assert_eq!(apply(has, &told), ["1", "2", "3", "4"], "{has:?}");
             assert_eq!(client.replace(&of(&["1", "2", "3", "4"])).len(), 1, "once it has it, it is told once");
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn what_is_streamed_is_known_too() {
-        let mut client = Client::new(&of(&["1"]));
+        let mut client = KnownMessages::new(&of(&["1"]));
         for event in
             [json!({"type": "TEXT_MESSAGE_START", "messageId": "b"}), json!({"type": "TOOL_CALL_START", "parentMessageId": "b"})]
         {
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn one_of_two_that_say_the_same_is_found_by_its_id() {
         let said = [of_user(&json!({"id": "1", "text": "go on"})), of_user(&json!({"id": "2", "text": "go on"}))];
-        let client = Client::new(&[json!({"id": "2", "role": "user", "content": "go on"})]);
+        let client = KnownMessages::new(&[json!({"id": "2", "role": "user", "content": "go on"})]);
         let mut names = BTreeMap::new();
         client.recognize(&said, &mut names);
         assert_eq!(said.map(|said| said.name(&names)), ["1", "2"]);

@@ -5,7 +5,7 @@
 
 use onward_core::run::Wait;
 use onward_core::{Name, Payload, RunKey};
-use onward_runtime::CallId;
+use onward_runtime::CallRef;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -70,7 +70,7 @@ impl<'a> Interrupt<'a> {
     fn new(key: &RunKey, agent: &'a Name, wait: &'a Wait) -> Interrupt<'a> {
         let show_text = wait.show.as_ref().and_then(|show| std::str::from_utf8(show.data()).ok());
         Interrupt {
-            id: CallId::from(wait).to_string(),
+            id: CallRef::from(wait).to_string(),
             reason: "approval",
             // The approval of a run below names its agent.
             message: if wait.run == *key { wait.title.clone() } else { format!("{agent} asks: {}", wait.title) },

@@ -15,7 +15,7 @@ mod turn;
 use axum::response::Response;
 use onward_core::conversation::MESSAGE;
 use onward_core::{Index, Name, RunKey};
-use onward_runtime::{CallId, Decide, Runtime, RuntimeError, SendSignal, StartRun};
+use onward_runtime::{CallRef, Decide, Runtime, RuntimeError, SendSignal, StartRun};
 use onward_store::StoreError;
 
 use crate::auth::bounds;
@@ -160,7 +160,7 @@ impl Asked {
         // All decisions are validated before the first one is applied.
         let decisions = self.input.resume.iter().map(|resume| Ok((resume, resume.decision()?)));
         for (resume, (approved, feedback)) in decisions.collect::<Result<Vec<_>, RequestError>>()? {
-            let call = CallId::parse(&self.key.namespace, &resume.interrupt_id)?;
+            let call = CallRef::parse(&self.key.namespace, &resume.interrupt_id)?;
             if !self.runtime().is_below(&call.run, &self.key).await? {
                 let why = format!("interrupt {} belongs to another thread", resume.interrupt_id);
                 return Err(RequestError::JsonInvalid { why }.into());

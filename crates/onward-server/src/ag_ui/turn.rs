@@ -10,20 +10,20 @@ use onward_core::run::Wait;
 use onward_core::stream::{EntrySaid, StreamFrame};
 use onward_core::view::{AwaitedKind, RunView, outcome};
 use onward_core::{Failure, Hash, Index, Name, Payload, RunId, RunKey, Status};
-use onward_runtime::{Door, EntryQuery, Hindrance, RunWatch, Runtime, RuntimeError, WhyHindered, WhyPending, WorkerInfo};
+use onward_runtime::{BlockReason, Blocker, Client, EntryQuery, PendingReason, RunWatch, Runtime, RuntimeError, WorkerInfo};
 use onward_store::{PAGE_DEFAULT, StoreError, WaitQuery};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::client::Client;
+use super::client::KnownMessages;
 use super::finish::{Finished, Outcome};
 use super::input::{RunAgentInput, UserMessage};
 use super::messages::{conversation, entry, messages};
 use super::parts::Room;
 use super::translate::{Translator, Want, custom};
 use crate::auth::{self, Pass};
-use crate::http::documents::OneHindrance;
+use crate::http::documents::OneBlocker;
 use crate::http::problem::Problem;
 use crate::http::sse::{NOTHING_NEW, Over, Sink};
 use crate::server::Server;
@@ -52,7 +52,7 @@ pub(super) struct Turn {
     /// First generation whose final state was not sent; valid once `has_looked` is set.
     generation: u32,
     has_looked: bool,
-    client: Client,
+    client: KnownMessages,
     /// Time since which no worker can take the run.
     alone_since: Option<Instant>,
     /// Blocked tasks of the run and the runs below that were sent last, and the time of the last check below.
@@ -68,7 +68,7 @@ struct Hindered {
     agent: Name,
     run: RunId,
     #[serde(flatten, serialize_with = "as_document")]
-    hindrance: Hindrance,
+    blocker: Blocker,
 }
 
 /// Progress of a run.
@@ -106,7 +106,7 @@ impl Turn {
     pub fn new(server: Server, key: RunKey, input: &RunAgentInput, told: Vec<UserMessage>, sink: Sink) -> Turn {
         let translator = Translator::new(&key.id, told);
         let (thread_id, run_id) = (input.thread_id.clone(), input.run_id.clone());
-        let client = Client::new(&input.messages);
+        let client = KnownMessages::new(&input.messages);
         Turn {
             server,
             key,
@@ -195,7 +195,7 @@ impl Turn {
 
     /// Fails if no worker has had the run's code for a while. The run continues later; the client is not kept waiting.
     async fn expect_worker(&mut self, view: &RunView) -> Result<(), Failed> {
-        let is_alone = self.runtime().why_pending_anywhere(&view.head).await == Some(WhyPending::NoCompatibleWorker);
+        let is_alone = self.runtime().why_pending_anywhere(&view.head).await == Some(PendingReason::NoCompatibleWorker);
         let missing =
             if is_alone { Some((view.head.kind.clone(), view.head.version.clone())) } else { self.missing_task(view).await };
         let Some((kind, version)) = missing else {
@@ -222,8 +222,8 @@ impl Turn {
         let Ok(found) = (if is_working { self.find_hindrances(view).await } else { Ok(Vec::new()) }) else { return };
         let is_same = |(one, other): (&Hindered, &Hindered)| {
             // The end of a rate limit is computed from the remaining time, so it varies a little.
-            let (one, other) = (&one.hindrance, &other.hindrance);
-            let until = [one, other].map(|hindrance| hindrance.until.unwrap_or_default());
+            let (one, other) = (&one.blocker, &other.blocker);
+            let until = [one, other].map(|blocker| blocker.until.unwrap_or_default());
             let apart = until[0].since(until[1]).max(until[1].since(until[0]));
             one.task == other.task && one.why == other.why && apart < LOOK_HINDERED
         };
@@ -238,11 +238,11 @@ impl Turn {
         let (mut found, mut open, mut looked) = (Vec::new(), vec![view.clone()], 0);
         while let Some(view) = open.pop() {
             if awaits(&view, AwaitedKind::Task) {
-                let mut hindrances = self.runtime().hindrances(&view.head.key).await?;
-                hindrances.retain(|hindrance| matches!(hindrance.why, WhyHindered::LimitClosed | WhyHindered::Quarantined));
+                let mut blockers = self.runtime().blockers(&view.head.key).await?;
+                blockers.retain(|blocker| matches!(blocker.why, BlockReason::LimitClosed | BlockReason::Quarantined));
                 let (agent, run) = (&view.head.kind, &view.head.key.id);
-                let of_run = |hindrance| Hindered { agent: agent.clone(), run: run.clone(), hindrance };
-                found.extend(hindrances.into_iter().map(of_run));
+                let of_run = |blocker| Hindered { agent: agent.clone(), run: run.clone(), blocker };
+                found.extend(blockers.into_iter().map(of_run));
             }
             for key in awaited_children(&view) {
                 if looked == BELOW_MAX {
@@ -256,7 +256,7 @@ impl Turn {
                 }
             }
         }
-        found.sort_by(|one, other| one.hindrance.task.cmp(&other.hindrance.task));
+        found.sort_by(|one, other| one.blocker.task.cmp(&other.blocker.task));
         Ok(found)
     }
 
@@ -271,7 +271,7 @@ impl Turn {
         if missing.is_empty() {
             return None;
         }
-        let anywhere = Door::list_workers(self.runtime(), self.key.namespace.clone()).await.ok()?;
+        let anywhere = Client::list_workers(self.runtime(), self.key.namespace.clone()).await.ok()?;
         missing.into_iter().find(|task| !has(&anywhere, task)).map(|task| (task, None))
     }
 
@@ -484,8 +484,8 @@ async fn at(instant: Option<Instant>) {
     }
 }
 
-fn as_document<S: Serializer>(hindrance: &Hindrance, serializer: S) -> Result<S::Ok, S::Error> {
-    OneHindrance::from(hindrance).serialize(serializer)
+fn as_document<S: Serializer>(blocker: &Blocker, serializer: S) -> Result<S::Ok, S::Error> {
+    OneBlocker::from(blocker).serialize(serializer)
 }
 
 fn awaited_children(view: &RunView) -> Vec<RunKey> {

@@ -7,7 +7,7 @@ use onward_core::ledger::SpendQuery;
 use onward_core::reopen::Retry;
 use onward_core::{Namespace, RunKey};
 use onward_runtime::{
-    Bulk, BulkVerb, CallId, Decide, ForkRun, Hindrance, RuntimeError, SendSignal, StartRun, StreamPage, WorkerInfo,
+    Blocker, Bulk, BulkVerb, CallRef, Decide, ForkRun, RuntimeError, SendSignal, StartRun, StreamPage, WorkerInfo,
 };
 use onward_store::{Appended, DeletedQuery, Gaps, Restored, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery, payloads};
 use onward_wire::api;
@@ -58,8 +58,8 @@ pub(super) async fn acted_on(server: &Server, asker: &Asker, key: RunKey) -> Ans
 }
 
 /// Returns the call that `id` names if the caller may act on its run.
-pub(super) async fn call_acted_on(server: &Server, asker: &Asker, id: &str) -> Answer<CallId> {
-    let call = CallId::parse(&asker.namespace, id).map_err(told)?;
+pub(super) async fn call_acted_on(server: &Server, asker: &Asker, id: &str) -> Answer<CallRef> {
+    let call = CallRef::parse(&asker.namespace, id).map_err(told)?;
     acted_on(server, asker, call.run.clone()).await?;
     Ok(call)
 }
@@ -104,14 +104,14 @@ pub(super) async fn why_pending(server: Server, asker: Asker, request: api::RunR
     Ok(api::WhyPendingReply { why: server.runtime().why_pending_anywhere(&head).await.map(|why| why.as_str().to_owned()) })
 }
 
-pub(super) async fn read_hindrances(server: Server, asker: Asker, request: api::RunRequest) -> Answer<api::HindrancesReply> {
-    let found = server.runtime().hindrances(&own(&asker, request.run)?).await.map_err(told)?;
-    let line = |hindrance: Hindrance| {
-        let Hindrance { task, kind, why, since, until, lost_workers, failure_code } = hindrance;
+pub(super) async fn read_hindrances(server: Server, asker: Asker, request: api::RunRequest) -> Answer<api::BlockersReply> {
+    let found = server.runtime().blockers(&own(&asker, request.run)?).await.map_err(told)?;
+    let line = |blocker: Blocker| {
+        let Blocker { task, kind, why, since, until, lost_workers, failure_code } = blocker;
         let (task, why) = (task.to_string(), why.as_str().to_owned());
-        api::HindranceLine { task, kind, why, since, until, lost_workers, failure_code }
+        api::BlockerLine { task, kind, why, since, until, lost_workers, failure_code }
     };
-    Ok(api::HindrancesReply { hindrances: found.into_iter().map(line).collect() })
+    Ok(api::BlockersReply { blockers: found.into_iter().map(line).collect() })
 }
 
 pub(super) async fn list_deleted(server: Server, asker: Asker, request: api::DeletedRequest) -> Answer<api::DeletedReply> {

@@ -1,6 +1,6 @@
 //! Runs on demand over gRPC: the run itself is sent on the worker's stream.
 
-use onward_runtime::{Decide, Delivery};
+use onward_runtime::{Decide, DriveInput};
 use onward_wire::api;
 
 use super::Asker;
@@ -14,13 +14,13 @@ pub(super) async fn drive_run(server: Server, asker: Asker, request: api::DriveR
     let api::DriveRequest { run, worker, signal: with, decision } = request;
     let key = acted_on(&server, &asker, run).await?;
     let delivery = match (with, decision) {
-        (None, None) => Delivery::Nothing,
-        (Some(with), None) => Delivery::Signal(signal(with)),
+        (None, None) => DriveInput::Nothing,
+        (Some(with), None) => DriveInput::Signal(signal(with)),
         (None, Some(api::DecideRequest { approval, approved, feedback, decided_by, decision_id, .. })) => {
             let call = call_acted_on(&server, &asker, &approval).await?;
             // The name of the credential, if it has one, is recorded as the decider (S8).
             let decided_by = asker.caller.name.clone().or(decided_by);
-            Delivery::Decision(call, Decide { approved, feedback, decided_by, decision_id })
+            DriveInput::Decision(call, Decide { approved, feedback, decided_by, decision_id })
         }
         _ => return Err(malformed("send a signal or a decision, not both".to_owned())),
     };
@@ -40,7 +40,7 @@ pub(super) async fn resume_agent(
 ) -> Answer<api::ResumeAgentReply> {
     let api::ResumeAgentRequest { run, worker, signal: with } = request;
     let key = acted_on(&server, &asker, run).await?;
-    let delivery = with.map_or(Delivery::Nothing, |with| Delivery::Signal(signal(with)));
+    let delivery = with.map_or(DriveInput::Nothing, |with| DriveInput::Signal(signal(with)));
     if let Some(scope) = scope_of(&delivery) {
         asker.pass.check_also(scope, &server).await.map_err(|refusal| status_of(&refusal.into()))?;
     }

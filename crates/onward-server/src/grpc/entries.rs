@@ -2,7 +2,7 @@
 
 use onward_core::Name;
 use onward_core::conversation::MESSAGE;
-use onward_runtime::{AppendEntry, AppendedEntry, BranchRun, Door, EntryPage, EntryQuery, Runtime, RuntimeError, SendSignal};
+use onward_runtime::{AppendEntry, AppendedEntry, BranchRun, Client, EntryPage, EntryQuery, Runtime, RuntimeError, SendSignal};
 use onward_wire::api;
 
 use super::Asker;
@@ -31,7 +31,7 @@ pub(super) async fn append_entry(
     let (key, append) = (acted_on(&server, &asker, run).await?, AppendEntry { role, content, idempotency_key });
     let runtime = server.runtime();
     let appended = match is_looked_up {
-        true => Door::put_entry(runtime, key, append).await,
+        true => Client::put_entry(runtime, key, append).await,
         false => runtime.append_entry(&key, append).await,
     };
     let AppendedEntry { already_existed, woke, entry, index, at } = appended.map_err(told)?;

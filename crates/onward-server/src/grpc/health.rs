@@ -16,7 +16,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
-use super::public::{Life, Places, method};
+use super::public::{Incarnation, Places, method};
 use crate::Server;
 use crate::handlers::operations::readiness;
 
@@ -31,8 +31,8 @@ const SERVICES: [&str; 3] = ["", "onward.v1.Runs", "onward.v1.Workers"];
 
 pub(super) fn routes(server: &Server, places: &Places) -> Router {
     let service = HealthServer::new(Readiness { server: server.clone(), seen: Arc::default() });
-    let check = method(server, places, CHECK, Life::AtMost(server.limits().body_timeout), service.clone());
-    Router::new().route(CHECK, check).route(WATCH, method(server, places, WATCH, Life::Open, service))
+    let check = method(server, places, CHECK, Incarnation::AtMost(server.limits().body_timeout), service.clone());
+    Router::new().route(CHECK, check).route(WATCH, method(server, places, WATCH, Incarnation::Open, service))
 }
 
 #[derive(Clone)]

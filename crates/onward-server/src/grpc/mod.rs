@@ -71,7 +71,7 @@ pub static METHODS: &[Method] = &[
     unary!(StartTask, Start, tasks::start_task),
     unary!(ReadTask, Read, tasks::read_task),
     unary!(CancelTask, Operate, tasks::cancel_task),
-    unary!(WhyPending, Read, why_pending),
+    unary!(PendingReason, Read, why_pending),
     unary!(ReadHindrances, Read, read_hindrances),
     unary!(ListDeleted, Read, list_deleted),
     unary!(ReadLog, Read, read_log),

@@ -29,7 +29,7 @@ const OPEN_MAX: usize = 64;
 
 /// Maximum duration of a call.
 #[derive(Clone, Copy)]
-pub(super) enum Life {
+pub(super) enum Incarnation {
     /// No time limit; only the number of calls is limited.
     Open,
     AtMost(Duration),
@@ -46,29 +46,35 @@ impl Places {
 }
 
 /// Serves one method of a service from another crate.
-pub(super) fn method<S>(server: &Server, places: &Places, path: &'static str, life: Life, service: S) -> MethodRouter
+pub(super) fn method<S>(
+    server: &Server,
+    places: &Places,
+    path: &'static str,
+    incarnation: Incarnation,
+    service: S,
+) -> MethodRouter
 where
     S: Service<Request, Response = axum::http::Response<tonic::body::Body>, Error = Infallible> + Clone + Send + Sync + 'static,
     S::Future: Send,
 {
     let (server, places) = (server.clone(), places.clone());
     post(move |request: Request| async move {
-        let response = answer(&places, life, service, request).await;
+        let response = answer(&places, incarnation, service, request).await;
         server.metrics().call(path, refusal(&response).map_or(Code::Ok, |status| status.code()));
         response
     })
 }
 
-async fn answer<S>(places: &Places, life: Life, mut service: S, request: Request) -> Response
+async fn answer<S>(places: &Places, incarnation: Incarnation, mut service: S, request: Request) -> Response
 where
     S: Service<Request, Response = axum::http::Response<tonic::body::Body>, Error = Infallible>,
 {
     let Ok(place) = places.0.clone().try_acquire_owned() else {
         return refuse(Status::resource_exhausted("too many calls of public services are open"));
     };
-    let end = match life {
-        Life::Open => None,
-        Life::AtMost(span) => Some(Instant::now() + span),
+    let end = match incarnation {
+        Incarnation::Open => None,
+        Incarnation::AtMost(span) => Some(Instant::now() + span),
     };
     let answered = service.call(request);
     let answered = match end {
@@ -120,7 +126,7 @@ mod tests {
     use axum::extract::Request;
     use http_body_util::BodyExt;
 
-    use super::{Life, OPEN_MAX, Places, answer};
+    use super::{Incarnation, OPEN_MAX, Places, answer};
 
     /// Service that sends headers at once and then nothing.
     #[derive(Clone)]
@@ -146,8 +152,8 @@ mod tests {
     #[tokio::test]
     async fn a_stream_that_need_not_last_ends_in_time_and_leaves_its_place() {
         let places = Places::new();
-        let life = Life::AtMost(Duration::from_millis(20));
-        let mut response = answer(&places, life, Silent, Request::new(Body::empty())).await;
+        let incarnation = Incarnation::AtMost(Duration::from_millis(20));
+        let mut response = answer(&places, incarnation, Silent, Request::new(Body::empty())).await;
         assert_eq!(places.0.available_permits(), OPEN_MAX - 1);
         let last = response.body_mut().frame().await.unwrap().unwrap().into_trailers().unwrap();
         assert_eq!(last["grpc-status"], "4");

@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use onward_core::{RunId, WorkerId};
-use onward_runtime::Delivery;
+use onward_runtime::DriveInput;
 use onward_wire::worker::ServerFrame;
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +38,7 @@ struct ResumedAgent<'a> {
 pub(crate) async fn resume(mut request: Request) -> Result<Response, Problem> {
     let key = request.key()?;
     let body: ResumeBody = request.json_or_default().await?;
-    let delivery = body.signal.map(SignalBody::read).transpose()?.map_or(Delivery::Nothing, Delivery::Signal);
+    let delivery = body.signal.map(SignalBody::read).transpose()?.map_or(DriveInput::Nothing, DriveInput::Signal);
     if let (Some(scope), Some(pass)) = (scope_of(&delivery), &request.pass) {
         pass.check_also(scope, &request.server).await?;
     }

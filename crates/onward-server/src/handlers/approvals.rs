@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use onward_core::{RunId, RunKey};
-use onward_runtime::{CallId, Decide, RuntimeError};
+use onward_runtime::{CallRef, Decide, RuntimeError};
 use onward_store::{Appended, Gaps, PAGE_DEFAULT, WaitQuery};
 use serde::Deserialize;
 
@@ -53,7 +53,7 @@ pub(crate) async fn decide(mut request: Request) -> Result<Response, Problem> {
 }
 
 /// Decides an approval. A decision that came too late is in no log of a run, so it is traced with its id and decider.
-pub(crate) async fn carry_out(server: &Server, call: &CallId, decide: Decide) -> Result<Appended, RuntimeError> {
+pub(crate) async fn carry_out(server: &Server, call: &CallRef, decide: Decide) -> Result<Appended, RuntimeError> {
     let (approved, decision_id, decided_by) = (decide.approved, decide.decision_id.clone(), decide.decided_by.clone());
     let decided = server.runtime().decide_approval(call, decide).await;
     if let Err(error) = &decided

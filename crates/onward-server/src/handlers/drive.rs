@@ -8,7 +8,7 @@ use axum::response::Response;
 use onward_core::event::RunPaused;
 use onward_core::view::Awaited;
 use onward_core::{RunId, WorkerId};
-use onward_runtime::{CallId, Decide, Delivery};
+use onward_runtime::{CallRef, Decide, DriveInput};
 use onward_wire::worker::ServerFrame;
 use serde::{Deserialize, Serialize};
 
@@ -55,11 +55,11 @@ struct Driven<'a> {
 }
 
 /// Returns the scope that the delivery needs in addition to driving (S7).
-pub(crate) fn scope_of(delivery: &Delivery) -> Option<Scope> {
+pub(crate) fn scope_of(delivery: &DriveInput) -> Option<Scope> {
     match delivery {
-        Delivery::Nothing => None,
-        Delivery::Signal(_) => Some(Scope::Signal),
-        Delivery::Decision(..) => Some(Scope::Approve),
+        DriveInput::Nothing => None,
+        DriveInput::Signal(_) => Some(Scope::Signal),
+        DriveInput::Decision(..) => Some(Scope::Approve),
     }
 }
 
@@ -71,7 +71,7 @@ pub(crate) async fn drive(mut request: Request) -> Result<Response, Problem> {
     if let (Some(scope), Some(pass)) = (scope_of(&delivery), &request.pass) {
         pass.check_also(scope, &request.server).await?;
     }
-    if let Delivery::Decision(call, _) = &delivery {
+    if let DriveInput::Decision(call, _) = &delivery {
         bounds::check_run(&request.server, Scope::Approve, &request.caller, &call.run).await?;
     }
     let (runtime, sessions) = (request.server.runtime(), request.server.sessions());
@@ -99,15 +99,15 @@ pub(crate) fn new_worker() -> Result<WorkerId, Problem> {
     Ok(WorkerId::new(format!("drive-{:016x}{:016x}", new_id::random_u64(), new_id::random_u64()))?)
 }
 
-fn read(body: DriveBody, request: &Request) -> Result<Delivery, Problem> {
+fn read(body: DriveBody, request: &Request) -> Result<DriveInput, Problem> {
     Ok(match (body.signal, body.approval) {
-        (None, None) => Delivery::Nothing,
-        (Some(signal), None) => Delivery::Signal(signal.read()?),
+        (None, None) => DriveInput::Nothing,
+        (Some(signal), None) => DriveInput::Signal(signal.read()?),
         (None, Some(ApprovalBody { id, approved, feedback, decided_by, decision_id })) => {
             // The name of the credential, if it has one, is recorded as the decider (S8).
             let decided_by = request.caller.name.clone().or(decided_by);
-            let call = CallId::parse(&request.namespace, &id)?;
-            Delivery::Decision(call, Decide { approved, feedback, decided_by, decision_id })
+            let call = CallRef::parse(&request.namespace, &id)?;
+            DriveInput::Decision(call, Decide { approved, feedback, decided_by, decision_id })
         }
         (Some(_), Some(_)) => {
             return Err(RequestError::JsonInvalid { why: "send `signal` or `approval`, not both".to_owned() }.into());

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use axum::response::Response;
 use onward_core::Name;
-use onward_runtime::{RuntimeError, WorkersSaid};
+use onward_runtime::{RuntimeError, WorkerAnnouncement};
 use onward_store::{Clock, ServerInfo, StoreError};
 use tokio::time::Instant;
 
@@ -59,7 +59,7 @@ pub(crate) async fn announce(server: Server) {
 }
 
 /// Returns the workers that are connected to this server, for the other servers.
-fn workers(server: &Server) -> WorkersSaid {
+fn workers(server: &Server) -> WorkerAnnouncement {
     let names = server.sessions().names();
     server.runtime().say_workers(|id| names.get(id).cloned())
 }

@@ -4,12 +4,12 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use onward_core::task::{RetryPolicy, TaskOptions};
 use onward_core::{Failure, Name, Namespace, Payload, RunId, RunKey, Timestamp};
-use onward_runtime::{Hindrance, StartTask, TaskView};
+use onward_runtime::{Blocker, StartTask, TaskView};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::handlers::runs::{self, ReasonBody};
-use crate::http::documents::{Answer, OneHindrance, Outcome};
+use crate::http::documents::{Answer, OneBlocker, Outcome};
 use crate::http::problem::Problem;
 use crate::http::request::{self, Request, payload};
 use crate::http::response::json;
@@ -98,13 +98,13 @@ struct TaskDocument<'a> {
     progress: Option<&'a Payload>,
     last_failure: Option<&'a Failure>,
     outcome: Option<Outcome<'a>>,
-    hindrances: Vec<OneHindrance<'a>>,
+    blockers: Vec<OneBlocker<'a>>,
     created_at: Timestamp,
     ended_at: Option<Timestamp>,
 }
 
 impl<'a> TaskDocument<'a> {
-    fn new(view: &'a TaskView, hindrances: &'a [Hindrance]) -> TaskDocument<'a> {
+    fn new(view: &'a TaskView, blockers: &'a [Blocker]) -> TaskDocument<'a> {
         TaskDocument {
             id: &view.head.key.id,
             namespace: &view.head.key.namespace,
@@ -117,7 +117,7 @@ impl<'a> TaskDocument<'a> {
             progress: view.progress.as_ref(),
             last_failure: view.last_failure.as_ref(),
             outcome: view.outcome.as_ref().map(Outcome::from),
-            hindrances: hindrances.iter().map(OneHindrance::from).collect(),
+            blockers: blockers.iter().map(OneBlocker::from).collect(),
             created_at: view.head.created_at,
             ended_at: view.head.ended_at,
         }
@@ -157,8 +157,8 @@ pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
 pub(crate) async fn show(request: Request) -> Result<Response, Problem> {
     let (runtime, key) = (request.server.runtime(), request.key()?);
     let view = runtime.read_task(&key).await?;
-    let hindrances = runs::hindrances(runtime, &key).await?;
-    Ok(json(StatusCode::OK, &TaskDocument::new(&view, &hindrances)))
+    let blockers = runs::blockers(runtime, &key).await?;
+    Ok(json(StatusCode::OK, &TaskDocument::new(&view, &blockers)))
 }
 
 /// Handles `GET /v1/tasks/{id}/result`: the result of the task's run.

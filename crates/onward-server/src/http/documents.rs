@@ -15,7 +15,7 @@ use onward_core::spend::SpendTotals;
 use onward_core::task::{Task, TaskState};
 use onward_core::view::{Awaited, Counts, ForkedFrom, RunView, Undelivered};
 use onward_core::{Event, Failure, Index, Name, Namespace, Payload, RunHead, RunId, Timestamp, WorkerId};
-use onward_runtime::{AppendedExternal, CallId, ExternalRun, Hindrance, QueueInfo, WhyPending, WorkerInfo};
+use onward_runtime::{AppendedExternal, Blocker, CallRef, ExternalRun, PendingReason, QueueInfo, WorkerInfo};
 use onward_store::{Appended, DeletedRun, Gaps, ServerInfo, VersionCount};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -168,7 +168,7 @@ pub struct View<'a> {
     awaiting: &'a [Awaited],
     /// Absent if the run is shown as of an earlier time.
     #[serde(skip_serializing_if = "Option::is_none")]
-    hindrances: Option<Vec<OneHindrance<'a>>>,
+    blockers: Option<Vec<OneBlocker<'a>>>,
     /// Absent if the run is shown as of an earlier time; null if the run is not pending.
     #[serde(skip_serializing_if = "Option::is_none")]
     why_pending: Option<Option<&'static str>>,
@@ -188,7 +188,7 @@ impl<'a> From<&'a RunView> for View<'a> {
             run: Run::from(&view.head),
             input: &view.input,
             awaiting: &view.awaiting,
-            hindrances: None,
+            blockers: None,
             why_pending: None,
             state: &view.state,
             outcome: view.outcome.as_ref().map(Outcome::from),
@@ -204,15 +204,15 @@ impl<'a> From<&'a RunView> for View<'a> {
 
 impl<'a> View<'a> {
     /// Adds what the run and its tasks are blocked on now.
-    pub fn with(self, hindrances: &'a [Hindrance], why_pending: Option<WhyPending>) -> View<'a> {
-        let why_pending = Some(why_pending.map(WhyPending::as_str));
-        View { why_pending, hindrances: Some(hindrances.iter().map(OneHindrance::from).collect()), ..self }
+    pub fn with(self, blockers: &'a [Blocker], why_pending: Option<PendingReason>) -> View<'a> {
+        let why_pending = Some(why_pending.map(PendingReason::as_str));
+        View { why_pending, blockers: Some(blockers.iter().map(OneBlocker::from).collect()), ..self }
     }
 }
 
 /// Reason why a task of a run is blocked.
 #[derive(Serialize)]
-pub(crate) struct OneHindrance<'a> {
+pub(crate) struct OneBlocker<'a> {
     task: String,
     kind: &'a Name,
     why: &'static str,
@@ -223,17 +223,17 @@ pub(crate) struct OneHindrance<'a> {
     hint: Option<String>,
 }
 
-impl<'a> From<&'a Hindrance> for OneHindrance<'a> {
-    fn from(hindrance: &'a Hindrance) -> OneHindrance<'a> {
-        OneHindrance {
-            task: hindrance.task.to_string(),
-            kind: &hindrance.kind,
-            why: hindrance.why.as_str(),
-            since: hindrance.since,
-            until: hindrance.until,
-            lost_workers: hindrance.lost_workers,
-            failure_code: hindrance.failure_code.as_deref(),
-            hint: hindrance.hint(),
+impl<'a> From<&'a Blocker> for OneBlocker<'a> {
+    fn from(blocker: &'a Blocker) -> OneBlocker<'a> {
+        OneBlocker {
+            task: blocker.task.to_string(),
+            kind: &blocker.kind,
+            why: blocker.why.as_str(),
+            since: blocker.since,
+            until: blocker.until,
+            lost_workers: blocker.lost_workers,
+            failure_code: blocker.failure_code.as_deref(),
+            hint: blocker.hint(),
         }
     }
 }
@@ -288,7 +288,7 @@ pub struct Approval<'a> {
 impl<'a> From<&'a Wait> for Approval<'a> {
     fn from(wait: &'a Wait) -> Approval<'a> {
         Approval {
-            id: CallId::from(wait).to_string(),
+            id: CallRef::from(wait).to_string(),
             run: &wait.run.id,
             name: &wait.name,
             title: &wait.title,
@@ -501,7 +501,7 @@ struct OpenTask<'a> {
 impl<'a> From<&'a [Task]> for OpenTasks<'a> {
     fn from(tasks: &'a [Task]) -> OpenTasks<'a> {
         let task = |task: &'a Task| OpenTask {
-            id: CallId::from(task.id.clone()).to_string(),
+            id: CallRef::from(task.id.clone()).to_string(),
             run: &task.id.run.id,
             kind: &task.kind,
             queue: task.options.queue.as_ref(),

@@ -1,6 +1,6 @@
 //! Pages of a run's log, bounded in events and in bytes.
 
-use onward_core::lineage::behind_copy;
+use onward_core::ancestry::behind_copy;
 use onward_core::{Index, Record, RunKey};
 use onward_runtime::{Runtime, RuntimeError};
 use serde_json::value::RawValue;

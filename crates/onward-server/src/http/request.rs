@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::HeaderMap;
 use onward_core::{Namespace, Payload, RunId, RunKey};
-use onward_runtime::CallId;
+use onward_runtime::CallRef;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
@@ -54,8 +54,8 @@ impl Request {
     }
 
     /// Returns the call id of the approval or promise that the path names.
-    pub fn call(&self) -> Result<CallId, Problem> {
-        Ok(CallId::parse(&self.namespace, self.id.as_deref().unwrap_or_default())?)
+    pub fn call(&self) -> Result<CallRef, Problem> {
+        Ok(CallRef::parse(&self.namespace, self.id.as_deref().unwrap_or_default())?)
     }
 
     /// Parses the body as JSON; unknown fields are refused where `T` refuses them.

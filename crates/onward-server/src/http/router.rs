@@ -11,7 +11,7 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::routing::MethodRouter;
 use onward_core::{Name, Namespace, RunId, RunKey};
-use onward_runtime::{CallId, RuntimeError};
+use onward_runtime::{CallRef, RuntimeError};
 use onward_store::StoreError;
 
 use crate::auth::bounds;
@@ -187,7 +187,7 @@ fn refused(route: &Route, id: Option<&str>, refusal: Refusal) -> Problem {
             return key.map_or_else(Problem::from, |key| RuntimeError::TaskNotFound { key }.into());
         }
         Some("kinds") => return RequestError::KindNotFound { kind: id.to_owned() }.into(),
-        Some("approvals" | "promises") => CallId::parse(namespace, id).map(|call| call.run),
+        Some("approvals" | "promises") => CallRef::parse(namespace, id).map(|call| call.run),
         _ => return refusal.into(),
     };
     run.map_or_else(Problem::from, |key| RuntimeError::from(StoreError::RunNotFound { key }).into())

@@ -10,7 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use super::entry::{HookEntry, Named, Pointer, Target};
+use super::entry::{Named, Pointer, Target, WebhookEntry};
 use super::signature::text_at;
 use crate::auth::ceilings;
 use crate::http::problem::{Problem, RequestError};
@@ -30,16 +30,16 @@ struct Taken<'a> {
     at: Option<Timestamp>,
 }
 
-pub(super) async fn deliver(server: &Server, hook: &HookEntry, id: &str, body: &[u8]) -> Result<Response, Problem> {
+pub(super) async fn deliver(server: &Server, webhook: &WebhookEntry, id: &str, body: &[u8]) -> Result<Response, Problem> {
     let runtime = server.runtime();
     let raw: Box<RawValue> = request::parse(body)?;
     let document: Value = request::parse(body)?;
-    let key = |id: String| -> Result<RunKey, Problem> { Ok(RunKey::new(hook.namespace.clone(), RunId::new(id)?)) };
-    match &hook.target {
+    let key = |id: String| -> Result<RunKey, Problem> { Ok(RunKey::new(webhook.namespace.clone(), RunId::new(id)?)) };
+    match &webhook.target {
         Target::Start { kind, version, run_id } => {
             let run = match run_id {
                 Some(pointer) => find(&document, pointer)?,
-                None => joined(&[hook.name.as_str(), id]),
+                None => joined(&[webhook.name.as_str(), id]),
             };
             let start = StartRun {
                 key: key(run)?,
@@ -49,7 +49,7 @@ pub(super) async fn deliver(server: &Server, hook: &HookEntry, id: &str, body: &
                 seed: new_id::random_u64(),
                 signal: None,
                 attributes: Vec::new(),
-                budget: ceilings::of_namespace(&hook.namespace, server),
+                budget: ceilings::of_namespace(&webhook.namespace, server),
                 trace: None, // traces of the sender are not continued
             };
             let started = runtime.start_run(start).await?;
@@ -61,7 +61,7 @@ pub(super) async fn deliver(server: &Server, hook: &HookEntry, id: &str, body: &
                 Named::Name(name) => name.clone(),
                 Named::Pointer(pointer) => Name::new(find(&document, pointer)?)?,
             };
-            let signal_id = Some(joined(&["hook", hook.name.as_str(), id]));
+            let signal_id = Some(joined(&["hook", webhook.name.as_str(), id]));
             let signal = SendSignal { name, payload: payload(Some(raw)), signal_id, sender: None };
             let appended = runtime.signal_run(&key, signal).await?;
             Ok(json(StatusCode::ACCEPTED, &Taken { run: &key.id, index: Some(appended.index), at: Some(appended.at) }))

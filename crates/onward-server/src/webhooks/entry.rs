@@ -9,7 +9,7 @@ use super::format::Format;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct HookEntry {
+pub struct WebhookEntry {
     /// Last segment of the URL path.
     pub name: Name,
     /// Namespace of its runs.
@@ -17,11 +17,11 @@ pub struct HookEntry {
     pub format: Format,
     pub target: Target,
     /// Secrets; all that have not expired are valid, so that a sender can switch to the new one during the overlap.
-    pub secrets: Vec<HookSecret>,
+    pub secrets: Vec<WebhookSecret>,
     pub created_at: Timestamp,
 }
 
-impl HookEntry {
+impl WebhookEntry {
     pub fn usable_secrets(&self, now: Timestamp) -> impl Iterator<Item = &Secret> {
         self.secrets.iter().filter(move |secret| secret.is_usable(now)).map(|secret| &secret.secret)
     }
@@ -29,13 +29,13 @@ impl HookEntry {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct HookSecret {
+pub struct WebhookSecret {
     pub secret: Secret,
     pub created_at: Timestamp,
     pub expires_at: Option<Timestamp>,
 }
 
-impl HookSecret {
+impl WebhookSecret {
     pub fn is_usable(&self, now: Timestamp) -> bool {
         self.expires_at.is_none_or(|at| now < at)
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use onward_core::{Name, Namespace, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::entry::{HookEntry, HookSecret, Secret, Target};
+use super::entry::{Secret, Target, WebhookEntry, WebhookSecret};
 use super::format::Format;
 use super::signature;
 use crate::auth::whole_file::{FileTrouble, Stamp, WholeFile};
@@ -20,7 +20,7 @@ const VERSION: u32 = 1;
 
 /// Reason why webhooks cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
-pub enum HookFileError {
+pub enum WebhookFileError {
     #[error("the webhook file {} is not usable: {why}", path.display())]
     Unusable { path: PathBuf, why: String, missing: bool },
     #[error("the webhook file {} cannot be written", path.display())]
@@ -33,36 +33,36 @@ pub enum HookFileError {
     SecretInvalid { why: &'static str },
 }
 
-impl HookFileError {
+impl WebhookFileError {
     /// Returns the stable error code; has a page `docs/errors/<code>.md`. Never reused, never renamed.
     pub fn code(&self) -> &'static str {
         match self {
-            HookFileError::Unusable { .. } => "hook_file_unusable",
-            HookFileError::NotWritten { .. } => "hook_file_not_written",
-            HookFileError::NotFound { .. } => "hook_not_found",
-            HookFileError::Exists { .. } => "hook_exists",
-            HookFileError::SecretInvalid { .. } => "hook_secret_invalid",
+            WebhookFileError::Unusable { .. } => "hook_file_unusable",
+            WebhookFileError::NotWritten { .. } => "hook_file_not_written",
+            WebhookFileError::NotFound { .. } => "hook_not_found",
+            WebhookFileError::Exists { .. } => "hook_exists",
+            WebhookFileError::SecretInvalid { .. } => "hook_secret_invalid",
         }
     }
 
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
-            HookFileError::Unusable { missing: true, .. } => "create it with `onward hook create`",
-            HookFileError::NotFound { .. } => "list webhooks with `onward hook list`",
-            HookFileError::Exists { .. } => "change its secret with `onward hook rotate`; for other changes, delete it first",
+            WebhookFileError::Unusable { missing: true, .. } => "create it with `onward hook create`",
+            WebhookFileError::NotFound { .. } => "list webhooks with `onward hook list`",
+            WebhookFileError::Exists { .. } => "change its secret with `onward hook rotate`; for other changes, delete it first",
             _ => return None,
         })
     }
 
     /// Returns whether the file does not exist.
     pub fn is_missing(&self) -> bool {
-        matches!(self, HookFileError::Unusable { missing: true, .. })
+        matches!(self, WebhookFileError::Unusable { missing: true, .. })
     }
 }
 
 /// Properties of a webhook to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewHook {
+pub struct NewWebhook {
     pub name: Name,
     pub namespace: Namespace,
     pub format: Format,
@@ -75,48 +75,48 @@ pub struct NewHook {
 #[serde(deny_unknown_fields)]
 struct Document {
     version: u32,
-    hooks: Vec<HookEntry>,
+    webhooks: Vec<WebhookEntry>,
 }
 
 /// Reader and writer of the webhook file.
 #[derive(Debug, Clone)]
-pub struct HookFile {
+pub struct WebhookFile {
     file: WholeFile,
 }
 
-impl HookFile {
-    pub fn at(path: impl Into<PathBuf>) -> HookFile {
-        HookFile { file: WholeFile::at(path) }
+impl WebhookFile {
+    pub fn at(path: impl Into<PathBuf>) -> WebhookFile {
+        WebhookFile { file: WholeFile::at(path) }
     }
 
     pub fn path(&self) -> &Path {
         self.file.path()
     }
 
-    pub fn read(&self) -> Result<Vec<HookEntry>, HookFileError> {
-        self.read_with_stamp().map(|(hooks, _)| hooks)
+    pub fn read(&self) -> Result<Vec<WebhookEntry>, WebhookFileError> {
+        self.read_with_stamp().map(|(webhooks, _)| webhooks)
     }
 
-    pub(super) fn stamp(&self) -> Result<Stamp, HookFileError> {
+    pub(super) fn stamp(&self) -> Result<Stamp, WebhookFileError> {
         self.file.stamp().map_err(|trouble| self.told(trouble))
     }
 
-    pub(super) fn read_with_stamp(&self) -> Result<(Vec<HookEntry>, Stamp), HookFileError> {
+    pub(super) fn read_with_stamp(&self) -> Result<(Vec<WebhookEntry>, Stamp), WebhookFileError> {
         let (bytes, stamp) = self.file.read().map_err(|trouble| self.told(trouble))?;
-        let hooks = parse(&bytes).map_err(|why| self.told(FileTrouble::unusable(why)))?;
-        Ok((hooks, stamp))
+        let webhooks = parse(&bytes).map_err(|why| self.told(FileTrouble::unusable(why)))?;
+        Ok((webhooks, stamp))
     }
 
     /// Creates a webhook, and the file with its directory if they do not exist.
-    pub fn create(&self, wanted: NewHook, now: Timestamp) -> Result<HookEntry, HookFileError> {
-        self.change(true, |hooks| {
-            let NewHook { name, namespace, format, target, secret } = wanted;
-            if hooks.iter().any(|hook| hook.name == name) {
-                return Err(HookFileError::Exists { name });
+    pub fn create(&self, wanted: NewWebhook, now: Timestamp) -> Result<WebhookEntry, WebhookFileError> {
+        self.change(true, |webhooks| {
+            let NewWebhook { name, namespace, format, target, secret } = wanted;
+            if webhooks.iter().any(|webhook| webhook.name == name) {
+                return Err(WebhookFileError::Exists { name });
             }
             let secrets = vec![secret_for(&format, secret, now)?];
-            let entry = HookEntry { name, namespace, format, target, secrets, created_at: now };
-            hooks.push(entry.clone());
+            let entry = WebhookEntry { name, namespace, format, target, secrets, created_at: now };
+            webhooks.push(entry.clone());
             Ok(entry)
         })
     }
@@ -128,24 +128,24 @@ impl HookFile {
         secret: Option<Secret>,
         overlap: Duration,
         now: Timestamp,
-    ) -> Result<HookEntry, HookFileError> {
-        self.change(false, |hooks| {
-            let hook = find(hooks, name)?;
-            let made = secret_for(&hook.format, secret, now)?;
+    ) -> Result<WebhookEntry, WebhookFileError> {
+        self.change(false, |webhooks| {
+            let webhook = find(webhooks, name)?;
+            let made = secret_for(&webhook.format, secret, now)?;
             let end = now.after(overlap);
-            hook.secrets.retain(|old| old.is_usable(now));
-            for old in &mut hook.secrets {
+            webhook.secrets.retain(|old| old.is_usable(now));
+            for old in &mut webhook.secrets {
                 old.expires_at = Some(old.expires_at.map_or(end, |expires_at| expires_at.min(end)));
             }
-            hook.secrets.push(made);
-            Ok(hook.clone())
+            webhook.secrets.push(made);
+            Ok(webhook.clone())
         })
     }
 
-    pub fn delete(&self, name: &Name) -> Result<(), HookFileError> {
-        self.change(false, |hooks| {
-            find(hooks, name)?;
-            hooks.retain(|hook| hook.name != *name);
+    pub fn delete(&self, name: &Name) -> Result<(), WebhookFileError> {
+        self.change(false, |webhooks| {
+            find(webhooks, name)?;
+            webhooks.retain(|webhook| webhook.name != *name);
             Ok(())
         })
     }
@@ -153,57 +153,57 @@ impl HookFile {
     fn change<T>(
         &self,
         may_make: bool,
-        change: impl FnOnce(&mut Vec<HookEntry>) -> Result<T, HookFileError>,
-    ) -> Result<T, HookFileError> {
+        change: impl FnOnce(&mut Vec<WebhookEntry>) -> Result<T, WebhookFileError>,
+    ) -> Result<T, WebhookFileError> {
         let _lock = self.file.lock(may_make).map_err(|trouble| self.told(trouble))?;
-        let mut hooks = match self.read() {
-            Ok(hooks) => hooks,
+        let mut webhooks = match self.read() {
+            Ok(webhooks) => webhooks,
             Err(error) if may_make && error.is_missing() => Vec::new(),
             Err(error) => return Err(error),
         };
-        let changed = change(&mut hooks)?;
-        let text = serde_json::to_string_pretty(&Document { version: VERSION, hooks }).expect("webhooks serialize") + "\n";
+        let changed = change(&mut webhooks)?;
+        let text = serde_json::to_string_pretty(&Document { version: VERSION, webhooks }).expect("webhooks serialize") + "\n";
         self.file.write(text.as_bytes()).map_err(|trouble| self.told(trouble))?;
         Ok(changed)
     }
 
-    fn told(&self, trouble: FileTrouble) -> HookFileError {
+    fn told(&self, trouble: FileTrouble) -> WebhookFileError {
         let path = self.path().to_owned();
         match trouble {
-            FileTrouble::Unusable { why, missing } => HookFileError::Unusable { path, why, missing },
-            FileTrouble::NotWritten(source) => HookFileError::NotWritten { path, source },
+            FileTrouble::Unusable { why, missing } => WebhookFileError::Unusable { path, why, missing },
+            FileTrouble::NotWritten(source) => WebhookFileError::NotWritten { path, source },
         }
     }
 }
 
 /// Parses the file. Errors contain a position and never the text, which may be a secret (HK4).
-fn parse(bytes: &[u8]) -> Result<Vec<HookEntry>, String> {
+fn parse(bytes: &[u8]) -> Result<Vec<WebhookEntry>, String> {
     let wrong = |error: serde_json::Error| format!("line {} column {} does not match the format", error.line(), error.column());
     let document: Document = serde_json::from_slice(bytes).map_err(wrong)?;
     if document.version != VERSION {
         return Err(format!("it has version {}; this program supports version {VERSION}", document.version));
     }
-    let names: BTreeSet<&Name> = document.hooks.iter().map(|hook| &hook.name).collect();
-    if names.len() != document.hooks.len() {
+    let names: BTreeSet<&Name> = document.webhooks.iter().map(|webhook| &webhook.name).collect();
+    if names.len() != document.webhooks.len() {
         return Err("two webhooks have the same name".to_owned());
     }
-    Ok(document.hooks)
+    Ok(document.webhooks)
 }
 
-fn find<'a>(hooks: &'a mut [HookEntry], name: &Name) -> Result<&'a mut HookEntry, HookFileError> {
-    hooks.iter_mut().find(|hook| hook.name == *name).ok_or_else(|| HookFileError::NotFound { name: name.clone() })
+fn find<'a>(webhooks: &'a mut [WebhookEntry], name: &Name) -> Result<&'a mut WebhookEntry, WebhookFileError> {
+    webhooks.iter_mut().find(|webhook| webhook.name == *name).ok_or_else(|| WebhookFileError::NotFound { name: name.clone() })
 }
 
 /// Minimum length of a sender's secret in bytes; shorter ones can be guessed.
 const SECRET_BYTES_MIN: usize = 16;
 
-fn secret_for(format: &Format, given: Option<Secret>, now: Timestamp) -> Result<HookSecret, HookFileError> {
+fn secret_for(format: &Format, given: Option<Secret>, now: Timestamp) -> Result<WebhookSecret, WebhookFileError> {
     let secret = given.unwrap_or_else(|| new_secret(format));
-    let key = signature::key_of(format, &secret).ok_or(HookFileError::SecretInvalid { why: "it is not valid base64" })?;
+    let key = signature::key_of(format, &secret).ok_or(WebhookFileError::SecretInvalid { why: "it is not valid base64" })?;
     if key.len() < SECRET_BYTES_MIN {
-        return Err(HookFileError::SecretInvalid { why: "it is shorter than 16 bytes" });
+        return Err(WebhookFileError::SecretInvalid { why: "it is shorter than 16 bytes" });
     }
-    Ok(HookSecret { secret, created_at: now, expires_at: None })
+    Ok(WebhookSecret { secret, created_at: now, expires_at: None })
 }
 
 /// Returns a secret of 256 random bits, encoded as the format requires.

@@ -36,16 +36,16 @@ use crate::http::request::{Request, Rules};
 use crate::serve::Standing;
 use crate::trace::{Level, Trace};
 
-pub use entry::{HookEntry, HookSecret, Named, Pointer, Secret, Target};
-pub use file::{HOOKS, HookFile, HookFileError, NewHook};
+pub use entry::{Named, Pointer, Secret, Target, WebhookEntry, WebhookSecret};
+pub use file::{HOOKS, NewWebhook, WebhookFile, WebhookFileError};
 pub use format::{Custom, Encoding, Format, IdAt, TimestampAt};
 
 /// Maximum age of the webhooks in memory when a request arrives.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 /// Webhooks of one server.
-pub struct Hooks {
-    file: HookFile,
+pub struct Webhooks {
+    file: WebhookFile,
     trace: Trace,
     known: Mutex<Known>,
     /// Key for the HMAC of requests to unknown webhooks.
@@ -53,26 +53,26 @@ pub struct Hooks {
 }
 
 struct Known {
-    hooks: Arc<Found>,
+    webhooks: Arc<Found>,
     stamp: Option<Stamp>,
     looked: Option<Instant>,
 }
 
 enum Found {
-    Hooks(HashMap<Name, HookEntry>),
+    Webhooks(HashMap<Name, WebhookEntry>),
     Broken(String),
 }
 
-impl Hooks {
+impl Webhooks {
     /// Opens the webhook file, which may be missing: then there are no webhooks. Fails if it exists and is not usable.
-    pub fn open(path: &Path, trace: Trace) -> Result<Hooks, HookFileError> {
-        let file = HookFile::at(path);
+    pub fn open(path: &Path, trace: Trace) -> Result<Webhooks, WebhookFileError> {
+        let file = WebhookFile::at(path);
         match file.read() {
             Err(error) if !error.is_missing() => return Err(error),
             _ => {}
         }
-        let known = Known { hooks: Arc::new(Found::Hooks(HashMap::new())), stamp: None, looked: None };
-        Ok(Hooks { file, trace, known: Mutex::new(known), decoy: decoy() })
+        let known = Known { webhooks: Arc::new(Found::Webhooks(HashMap::new())), stamp: None, looked: None };
+        Ok(Webhooks { file, trace, known: Mutex::new(known), decoy: decoy() })
     }
 
     /// Returns the webhooks as of at most a second ago.
@@ -82,38 +82,38 @@ impl Hooks {
             known.looked = Some(Instant::now());
             self.look_again(&mut known);
         }
-        known.hooks.clone()
+        known.webhooks.clone()
     }
 
     fn look_again(&self, known: &mut Known) {
         let stamp = self.file.stamp().ok();
-        if stamp.is_some() && stamp == known.stamp && matches!(*known.hooks, Found::Hooks(_)) {
+        if stamp.is_some() && stamp == known.stamp && matches!(*known.webhooks, Found::Webhooks(_)) {
             return;
         }
         match self.file.read_with_stamp() {
-            Ok((hooks, stamp)) => {
-                self.trace.say(Level::Info, "webhooks read", &[("hooks", &hooks.len())]);
-                let hooks = hooks.into_iter().map(|hook| (hook.name.clone(), hook)).collect();
-                (known.hooks, known.stamp) = (Arc::new(Found::Hooks(hooks)), Some(stamp));
+            Ok((webhooks, stamp)) => {
+                self.trace.say(Level::Info, "webhooks read", &[("hooks", &webhooks.len())]);
+                let webhooks = webhooks.into_iter().map(|webhook| (webhook.name.clone(), webhook)).collect();
+                (known.webhooks, known.stamp) = (Arc::new(Found::Webhooks(webhooks)), Some(stamp));
             }
             // A missing file means no webhooks, so no request is accepted.
             Err(error) if error.is_missing() => {
-                (known.hooks, known.stamp) = (Arc::new(Found::Hooks(HashMap::new())), None);
+                (known.webhooks, known.stamp) = (Arc::new(Found::Webhooks(HashMap::new())), None);
             }
             Err(error) => {
                 let why = error.to_string();
-                if !matches!(&*known.hooks, Found::Broken(before) if *before == why) {
+                if !matches!(&*known.webhooks, Found::Broken(before) if *before == why) {
                     self.trace.say(Level::Error, "the webhook file is not usable; all webhooks are refused", &[("error", &why)]);
                 }
-                (known.hooks, known.stamp) = (Arc::new(Found::Broken(why)), None);
+                (known.webhooks, known.stamp) = (Arc::new(Found::Broken(why)), None);
             }
         }
     }
 
     /// Returns the webhook with this name.
-    fn find(&self, name: &str) -> Result<Option<HookEntry>, Problem> {
+    fn find(&self, name: &str) -> Result<Option<WebhookEntry>, Problem> {
         match &*self.look() {
-            Found::Hooks(hooks) => Ok(Name::new(name).ok().and_then(|name| hooks.get(&name)).cloned()),
+            Found::Webhooks(webhooks) => Ok(Name::new(name).ok().and_then(|name| webhooks.get(&name)).cloned()),
             Found::Broken(_) => Err(RequestError::NotReady { why: "the webhooks cannot be read".to_owned() }.into()),
         }
     }
@@ -126,15 +126,15 @@ fn decoy() -> Hmac<Sha256> {
     Hmac::new_from_slice(&bits).expect("a key may have any length")
 }
 
-/// Handles `POST /v1/hooks/{name}`.
+/// Handles `POST /v1/webhooks/{name}`.
 pub(crate) async fn receive(mut request: Request) -> Result<Response, Problem> {
     // Without a webhook file there are no names to hide, so the body is not read.
-    let Some(hooks) = request.server.options().hooks.clone() else { return Err(RequestError::HookRefused.into()) };
-    let hook = hooks.find(request.id.as_deref().unwrap_or_default())?;
-    let namespace = hook.as_ref().map(|hook| hook.namespace.clone()).unwrap_or_default();
+    let Some(webhooks) = request.server.options().webhooks.clone() else { return Err(RequestError::HookRefused.into()) };
+    let webhook = webhooks.find(request.id.as_deref().unwrap_or_default())?;
+    let namespace = webhook.as_ref().map(|webhook| webhook.namespace.clone()).unwrap_or_default();
     let rules = Rules::of_hooks(&request.server, namespace);
-    let Some(hook) = hook else {
-        let mut work = hooks.decoy.clone();
+    let Some(webhook) = webhook else {
+        let mut work = webhooks.decoy.clone();
         request.pass_over(rules, |data| work.update(data)).await?;
         std::hint::black_box(work.verify_slice(&[0; 32]).is_ok());
         return Err(RequestError::HookRefused.into()); // HK1
@@ -142,7 +142,7 @@ pub(crate) async fn receive(mut request: Request) -> Result<Response, Problem> {
     let body = request.read_bytes(rules).await?;
     let now = request.server.runtime().clock().now();
     let signed = signature::Signed { headers: &request.headers, body: &body };
-    let id = signature::verify(&hook, &signed, now).ok_or(RequestError::HookRefused)?; // HK1
+    let id = signature::verify(&webhook, &signed, now).ok_or(RequestError::HookRefused)?; // HK1
     request.standing.iter().for_each(Standing::believe);
-    deliver::deliver(&request.server, &hook, &id, &body).await
+    deliver::deliver(&request.server, &webhook, &id, &body).await
 }

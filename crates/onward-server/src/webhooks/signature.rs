@@ -12,7 +12,7 @@ use onward_core::{Name, Timestamp};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::entry::{HookEntry, Secret};
+use super::entry::{Secret, WebhookEntry};
 use super::format::{Custom, Encoding, Format, IdAt, TimestampAt};
 
 /// Maximum difference between the timestamp of a signature and the server's clock, in both directions (S31).
@@ -34,8 +34,8 @@ pub struct Signed<'a> {
 
 /// Returns the id of a request that was signed with one of the webhook's secrets within the time window; `None` for any other
 /// request.
-pub fn verify(hook: &HookEntry, request: &Signed<'_>, now: Timestamp) -> Option<String> {
-    let parts = match &hook.format {
+pub fn verify(webhook: &WebhookEntry, request: &Signed<'_>, now: Timestamp) -> Option<String> {
+    let parts = match &webhook.format {
         Format::Standard => standard(request),
         Format::Custom(custom) => custom_parts(custom, request),
     };
@@ -43,8 +43,8 @@ pub fn verify(hook: &HookEntry, request: &Signed<'_>, now: Timestamp) -> Option<
     let unreadable = parts.is_none();
     let Parts { signatures, timestamp, content } = parts.unwrap_or_default();
     let mut signed = false;
-    for secret in hook.usable_secrets(now) {
-        let key = key_of(&hook.format, secret);
+    for secret in webhook.usable_secrets(now) {
+        let key = key_of(&webhook.format, secret);
         for signature in signatures.iter().take(SIGNATURES_MAX) {
             signed |= matches(key.as_deref().unwrap_or_default(), &content, signature) && key.is_some();
         }
@@ -57,7 +57,7 @@ pub fn verify(hook: &HookEntry, request: &Signed<'_>, now: Timestamp) -> Option<
         return None;
     }
     // The id becomes part of a name and must fit its limits.
-    id_of(&hook.format, request).filter(|id| Name::new(id).is_ok())
+    id_of(&webhook.format, request).filter(|id| Name::new(id).is_ok())
 }
 
 /// Returns the id of a verified request.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use onward_core::{Namespace, RunHead, RunKey, WorkerId};
-use onward_runtime::{Delivery, NotResumed, Resumed, RuntimeError};
+use onward_runtime::{DriveInput, NotResumed, Resumed, RuntimeError};
 use onward_store::{Appended, ClaimedOne, StoreError};
 use onward_wire::worker::{Hello, ServerFrame};
 
@@ -52,7 +52,7 @@ impl Sessions {
         (pass, caller): (Option<&Pass>, &Caller),
         worker: WorkerId,
         run: &RunKey,
-        (asked, delivery): (Asked, Delivery),
+        (asked, delivery): (Asked, DriveInput),
     ) -> Result<(Driven, Vec<ServerFrame>), Problem> {
         let namespace = &run.namespace;
         let connection = self.open_polled(server, (pass, caller), namespace, hello(worker.clone()))?;
@@ -92,7 +92,7 @@ fn hello(worker: WorkerId) -> Hello {
 }
 
 impl Session {
-    pub async fn take_up(self: &Arc<Session>, run: &RunKey, asked: Asked, delivery: Delivery) -> Result<Driven, RuntimeError> {
+    pub async fn take_up(self: &Arc<Session>, run: &RunKey, asked: Asked, delivery: DriveInput) -> Result<Driven, RuntimeError> {
         match asked {
             Asked::ToDrive => self.drive(run, delivery).await,
             Asked::ToResume => self.resume(run, delivery).await,
@@ -100,7 +100,7 @@ impl Session {
     }
 
     /// Gives the worker an agent that no worker holds.
-    async fn resume(self: &Arc<Session>, run: &RunKey, delivery: Delivery) -> Result<Driven, RuntimeError> {
+    async fn resume(self: &Arc<Session>, run: &RunKey, delivery: DriveInput) -> Result<Driven, RuntimeError> {
         let Resumed { head, appended, claimed } = self.port().resume_agent(run, delivery).await?;
         let why = match claimed {
             Ok(claimed) => {
@@ -113,7 +113,7 @@ impl Session {
     }
 
     /// Gives the worker this run, if it has something to do; no credit is needed for it (Q1).
-    async fn drive(self: &Arc<Session>, run: &RunKey, delivery: Delivery) -> Result<Driven, RuntimeError> {
+    async fn drive(self: &Arc<Session>, run: &RunKey, delivery: DriveInput) -> Result<Driven, RuntimeError> {
         let ClaimedOne { appended, head, claimed } = self.port().claim_run(run, delivery).await?;
         let is_given = claimed.is_some();
         if let Some(claimed) = claimed {

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use onward_core::task::{TaskId, TaskReport};
 use onward_core::{Epoch, Hash, Name, NameError, Namespace, RunKey, WorkerId};
-use onward_runtime::{Question, Runtime, WorkerPort, WorkerProfile};
+use onward_runtime::{LocalConnection, Question, Runtime, WorkerProfile};
 use onward_wire::worker as wire;
 use onward_wire::worker::ServerFrame;
 use tokio::sync::Notify;
@@ -51,7 +51,7 @@ const PAGE: usize = 1_000;
 pub(crate) struct Session {
     /// Distinguishes sessions of the same worker.
     id: u64,
-    port: WorkerPort,
+    port: LocalConnection,
     /// For tasks that are started from the store's own thread.
     tokio: tokio::runtime::Handle,
     namespace: Namespace,
@@ -184,7 +184,7 @@ impl Session {
         self.lock().served.is_some()
     }
 
-    pub fn port(&self) -> &WorkerPort {
+    pub fn port(&self) -> &LocalConnection {
         &self.port
     }
 
@@ -340,7 +340,7 @@ pub(super) fn is_same_owner(one: &WorkerId, other: &WorkerId) -> bool {
 }
 
 /// Ends the session of a worker that was silent for its lease (Q4).
-async fn watch(session: Weak<Session>, port: WorkerPort) {
+async fn watch(session: Weak<Session>, port: LocalConnection) {
     port.fell_silent().await;
     let Some(session) = session.upgrade() else { return };
     for (run, epoch) in session.end(Ending::Silent).await {

@@ -139,7 +139,7 @@ async fn whatever_a_worker_says_about_a_run_of_another_namespace_there_is_no_suc
     let mut heard = site.runtime.listen(&run);
     lying.handle(WorkerFrame::Emit(Emit { run: run.clone(), name: "x".to_owned(), value: Payload::null() }));
     let report = RunPaused::because(PauseReason::Requested, "");
-    let task = TaskId { run: run.clone(), generation: 0, place: Place::root(0), life: None };
+    let task = TaskId { run: run.clone(), generation: 0, place: Place::root(0), incarnation: None };
     let said = [
         WorkerFrame::Commit(CommitRun { request: 1, commit: commit(run.clone(), epoch) }),
         WorkerFrame::Release(ReleaseRun { request: 2, run: run.clone(), epoch }),

@@ -71,16 +71,16 @@ async fn grpc_reads_the_same_pages() {
     site.start("chat", "c", json!("be brief")).await;
     site.signal("c", "message", json!("one")).await;
     let page = until_depth(&site, "c", 3).await;
-    let door = onward::connect_door(&format!("http://{}", site.address), &Default::default(), None).unwrap();
+    let client = onward::connect_client(&format!("http://{}", site.address), &Default::default(), None).unwrap();
     let key = RunKey::new(Default::default(), RunId::new("c").unwrap());
-    let last = door.read_entries(key.clone(), EntryQuery { limit: 2, ..Default::default() }).await.unwrap();
+    let last = client.read_entries(key.clone(), EntryQuery { limit: 2, ..Default::default() }).await.unwrap();
     let ids: Vec<String> = last.entries.iter().map(|entry| entry.id.to_string()).collect();
     assert_eq!(json!(ids), json!([page["entries"][1]["id"], page["entries"][2]["id"]]));
     assert_eq!((last.depth, last.leaf.map(|leaf| json!(leaf.to_string()))), (Some(3), Some(page["leaf"].clone())));
-    let first = door.read_entries(key.clone(), EntryQuery { before: last.before, ..Default::default() }).await.unwrap();
+    let first = client.read_entries(key.clone(), EntryQuery { before: last.before, ..Default::default() }).await.unwrap();
     assert_eq!((first.entries.len(), first.before), (1, None));
     let nobody = "00112233445566778899aabbccddeeff".parse().unwrap();
-    let refused = door.read_entries(key, EntryQuery { leaf: Some(nobody), ..Default::default() }).await.unwrap_err();
+    let refused = client.read_entries(key, EntryQuery { leaf: Some(nobody), ..Default::default() }).await.unwrap_err();
     assert_eq!(refused.code(), "entry_not_found");
 }
 
@@ -197,18 +197,18 @@ async fn what_is_no_entry_and_no_message_is_refused_and_nothing_is_written() {
 async fn grpc_appends_and_says_the_same() {
     let site = Site::open().await;
     site.start("chat", "c", json!("be brief")).await;
-    let door = onward::connect_door(&format!("http://{}", site.address), &Default::default(), None).unwrap();
+    let client = onward::connect_client(&format!("http://{}", site.address), &Default::default(), None).unwrap();
     let key = RunKey::new(Default::default(), RunId::new("c").unwrap());
     let entry = |role: &str, text: &str| AppendEntry {
         role: Name::new(role).unwrap(),
         content: Payload::json(text).unwrap(),
         idempotency_key: Some("k".to_owned()),
     };
-    let first = door.append_entry(key.clone(), entry("user", "one")).await.unwrap();
-    let again = door.append_entry(key.clone(), entry("user", "one")).await.unwrap();
+    let first = client.append_entry(key.clone(), entry("user", "one")).await.unwrap();
+    let again = client.append_entry(key.clone(), entry("user", "one")).await.unwrap();
     assert_eq!((first.already_existed, again.already_existed, again.index), (false, true, first.index));
     for other in [entry("user", "two"), entry("tool", "one")] {
-        assert_eq!(door.append_entry(key.clone(), other).await.unwrap_err().code(), "entry_key_taken");
+        assert_eq!(client.append_entry(key.clone(), other).await.unwrap_err().code(), "entry_key_taken");
     }
     let channel = tonic::transport::Channel::from_shared(format!("http://{}", site.address)).unwrap().connect().await.unwrap();
     let content = Payload::json("go").unwrap();
@@ -216,7 +216,7 @@ async fn grpc_appends_and_says_the_same() {
     let sent = call::<api::SendMessage>(&channel, request.clone()).await.unwrap();
     assert!(!sent.repeated && call::<api::SendMessage>(&channel, request).await.unwrap().repeated);
     let page = until_depth(&site, "c", 4).await;
-    let known = door.append_entry(key.clone(), entry("user", "one")).await.unwrap();
+    let known = client.append_entry(key.clone(), entry("user", "one")).await.unwrap();
     assert_eq!(known.entry.map(|entry| json!(entry.to_string())), Some(page["entries"][1]["id"].clone()));
     // A request with `is_looked_up` gets the same reply.
     let request = api::AppendEntryRequest {

@@ -201,12 +201,12 @@ async fn what_is_said_has_the_fields_that_are_documented() {
     check("Awaited", &view["awaiting"][0]);
     assert_eq!(view["hindrances"], json!([]));
     site.post_json("/v1/tasks", json!({"kind": "of nobody", "id": "t"})).await.expect(201);
-    let hindrance = site.show("t").await["hindrances"][0].take();
-    check("Hindrance", &hindrance);
+    let blocker = site.show("t").await["hindrances"][0].take();
+    check("Hindrance", &blocker);
     let task = site.get("/v1/tasks/t").await.expect(200);
     check("TaskView", &task);
-    assert_eq!(task["hindrances"], json!([hindrance]));
-    assert_eq!((&hindrance["why"], &hindrance["hint"]), (&json!("no_worker"), &json!("start a worker that has `of nobody`")));
+    assert_eq!(task["hindrances"], json!([blocker]));
+    assert_eq!((&blocker["why"], &blocker["hint"]), (&json!("no_worker"), &json!("start a worker that has `of nobody`")));
     check("Appended", &site.signal("a", "payment", json!(1)).await);
     let page = site.get("/v1/runs").await.expect(200);
     check("RunPage", &page);

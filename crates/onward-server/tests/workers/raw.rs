@@ -50,8 +50,8 @@ impl Site {
         let server = Server::new(runtime.clone(), served);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let doors = router_with(server.clone(), grpc(&server));
-        tokio::spawn(async move { serve(&server, listener, doors, std::future::pending()).await });
+        let clients = router_with(server.clone(), grpc(&server));
+        tokio::spawn(async move { serve(&server, listener, clients, std::future::pending()).await });
         Site { runtime, clock, url, _background: background }
     }
 

@@ -275,11 +275,11 @@ impl std::fmt::Display for LogDamage {
 pub(crate) fn examine(directory: &Path) -> Result<(Log, Option<LogDamage>), StoreError> {
     let mark = Mark::read(directory);
     let log = Log::read(directory)?;
-    let damage = judge(&log, mark.as_ref());
+    let damage = find_damage(&log, mark.as_ref());
     Ok((log, damage))
 }
 
-fn judge(log: &Log, mark: Option<&Mark>) -> Option<LogDamage> {
+fn find_damage(log: &Log, mark: Option<&Mark>) -> Option<LogDamage> {
     let committed = log.committed() as u64;
     let mark = mark.filter(|mark| !mark.is_closed);
     let name = format!("{DATABASE}-wal");
@@ -378,9 +378,9 @@ mod tests {
         }
     }
 
-    fn judged(bytes: &[u8], mark: Option<Mark>) -> (usize, Option<LogDamage>) {
+    fn admission(bytes: &[u8], mark: Option<Mark>) -> (usize, Option<LogDamage>) {
         let log = Log::parse(bytes).unwrap();
-        (log.committed(), judge(&log, mark.as_ref()))
+        (log.committed(), find_damage(&log, mark.as_ref()))
     }
 
     fn marked(frames: u64) -> Option<Mark> {
@@ -404,7 +404,7 @@ mod tests {
             let log = Log::parse(bytes).unwrap();
             assert!(log.committed() <= log.frames.len() && log.frames.len() <= bytes.len() / FRAME_BYTES as usize);
             for mark in [None, marked(9), marked(u64::MAX)] {
-                judge(&log, mark.as_ref());
+                find_damage(&log, mark.as_ref());
             }
             log.salts.is_some()
         });
@@ -413,11 +413,11 @@ mod tests {
 
     #[test]
     fn a_whole_log_ends_with_its_last_commit() {
-        assert_eq!(judged(&three_transactions(), marked(9)), (9, None));
+        assert_eq!(admission(&three_transactions(), marked(9)), (9, None));
         let mut torn = three_transactions();
         append(&mut torn, 5);
         torn.truncate(torn.len() - 1);
-        assert_eq!(judged(&torn, marked(9)), (9, None));
+        assert_eq!(admission(&torn, marked(9)), (9, None));
     }
 
     #[test]
@@ -426,7 +426,7 @@ mod tests {
         for at in (0..whole.len()).step_by(97).chain(0..32).chain(frame_at(8)..frame_at(8) + 24) {
             let mut changed = whole.clone();
             changed[at] ^= 0x40;
-            let damage = judged(&changed, marked(9)).1.unwrap_or_else(|| panic!("byte {at}"));
+            let damage = admission(&changed, marked(9)).1.unwrap_or_else(|| panic!("byte {at}"));
             assert_eq!(damage.frame, if at < 32 { 0 } else { (at as u64 - 32) / FRAME_BYTES + 1 });
         }
     }
@@ -437,7 +437,7 @@ mod tests {
         for (frame, is_damage) in [(0, true), (1, true), (3, true), (4, false), (5, false), (8, false)] {
             let mut changed = three_transactions();
             changed[frame_at(frame) + 500] ^= 1;
-            assert_eq!(judged(&changed, None).1.is_some(), is_damage, "frame {frame}");
+            assert_eq!(admission(&changed, None).1.is_some(), is_damage, "frame {frame}");
         }
     }
 
@@ -447,19 +447,19 @@ mod tests {
         for frame in 5..9 {
             let mut torn = three_transactions();
             torn[frame_at(frame)..frame_at(frame) + 512].fill(0);
-            assert_eq!(judged(&torn, marked(5)), (5, None), "frame {frame}");
+            assert_eq!(admission(&torn, marked(5)), (5, None), "frame {frame}");
         }
     }
 
     #[test]
     fn a_log_that_is_missing_cut_or_of_another_time_is_damage_if_it_was_acknowledged() {
-        assert!(judged(&[], None).1.is_none());
-        assert!(judged(&[], marked(9)).1.is_some());
-        assert!(judged(&[0; 32], marked(9)).1.is_some());
-        assert!(judged(&three_transactions()[..frame_at(7)], marked(9)).1.is_some());
-        assert!(judged(&three_transactions()[..frame_at(7)], marked(5)).1.is_none());
+        assert!(admission(&[], None).1.is_none());
+        assert!(admission(&[], marked(9)).1.is_some());
+        assert!(admission(&[0; 32], marked(9)).1.is_some());
+        assert!(admission(&three_transactions()[..frame_at(7)], marked(9)).1.is_some());
+        assert!(admission(&three_transactions()[..frame_at(7)], marked(5)).1.is_none());
         let of = |first: u8| Some(Mark { salts: [0, 0, 0, first, 9, 9, 9, 9], frames: 2, ..Mark::default() });
-        assert!(judged(&three_transactions(), of(6)).1.is_none(), "the log was begun again since");
-        assert!(judged(&three_transactions(), of(8)).1.is_some(), "the log is from before the mark");
+        assert!(admission(&three_transactions(), of(6)).1.is_none(), "the log was begun again since");
+        assert!(admission(&three_transactions(), of(8)).1.is_some(), "the log is from before the mark");
     }
 }

@@ -5,21 +5,21 @@
 //! Must never return data with another hash.
 
 use onward_store::StoreError;
-use onward_store::kept::Stash;
-use onward_store::kept::large::{self, Carrier};
+use onward_store::durable::Blobs;
+use onward_store::durable::large::{self, HasPayloads};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::error::{leave_damaged, read_error};
 use crate::row::{hashes, seal_bytes};
 
 /// Encodes the row's `blobs` column.
-pub(crate) fn column(stash: &Stash) -> Option<Vec<u8>> {
-    (!stash.blobs.is_empty()).then(|| seal_bytes(stash.blobs.iter().flat_map(|(hash, _)| hash.0).collect()))
+pub(crate) fn column(blobs: &Blobs) -> Option<Vec<u8>> {
+    (!blobs.blobs.is_empty()).then(|| seal_bytes(blobs.blobs.iter().flat_map(|(hash, _)| hash.0).collect()))
 }
 
 /// Writes the blobs, or increments the counts of existing ones.
-pub(crate) fn write(stash: &Stash, db: &Connection) -> rusqlite::Result<()> {
-    for (hash, data) in &stash.blobs {
+pub(crate) fn write(blobs: &Blobs, db: &Connection) -> rusqlite::Result<()> {
+    for (hash, data) in &blobs.blobs {
         // A damaged count stays damaged, and its blob is never removed.
         let mut known = db.prepare_cached(
             "UPDATE blobs SET refs = refs + 1, crc = row_crc(hash, refs + 1) WHERE hash = ?1 AND crc = row_crc(hash, refs)",
@@ -63,7 +63,7 @@ pub(crate) fn drop_references(db: &Connection, column: Option<&[u8]>) -> rusqlit
 }
 
 /// Replaces stubs by their payloads.
-pub(crate) fn restore(db: &Connection, carrier: &mut impl Carrier) -> Result<(), StoreError> {
+pub(crate) fn restore(db: &Connection, carrier: &mut impl HasPayloads) -> Result<(), StoreError> {
     large::restore(carrier, &mut |hash| {
         db.prepare_cached("SELECT data FROM blobs JOIN payloads USING (seq) WHERE hash = ?1")
             .and_then(|mut statement| statement.query_row(params![hash], |row| row.get(0)).optional())

@@ -44,26 +44,26 @@ pub(crate) struct Loaded {
 
 /// Position of a cached head. Valid until the run is removed, which only a deletion and [`Heads::trim`] do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Seat(usize);
+pub(crate) struct CachedRun(usize);
 
 pub(crate) struct Heads {
-    seats: HashMap<RunKey, Seat>,
+    seats: HashMap<RunKey, CachedRun>,
     heads: Vec<Option<Hot>>,
-    empty: Vec<Seat>,
+    empty: Vec<CachedRun>,
     /// The epoch of a run that was not claimed since the store was opened: no worker has it.
     unclaimed: Epoch,
 }
 
-impl std::ops::Index<Seat> for Heads {
+impl std::ops::Index<CachedRun> for Heads {
     type Output = Hot;
-    fn index(&self, seat: Seat) -> &Hot {
-        self.heads[seat.0].as_ref().expect("a seat is not used after its run is removed")
+    fn index(&self, cached: CachedRun) -> &Hot {
+        self.heads[cached.0].as_ref().expect("a seat is not used after its run is removed")
     }
 }
 
-impl std::ops::IndexMut<Seat> for Heads {
-    fn index_mut(&mut self, seat: Seat) -> &mut Hot {
-        self.heads[seat.0].as_mut().expect("a seat is not used after its run is removed")
+impl std::ops::IndexMut<CachedRun> for Heads {
+    fn index_mut(&mut self, cached: CachedRun) -> &mut Hot {
+        self.heads[cached.0].as_mut().expect("a seat is not used after its run is removed")
     }
 }
 
@@ -73,54 +73,54 @@ impl Heads {
     }
 
     /// Returns the current generation of a run.
-    pub fn get(&mut self, db: &Connection, leases: &Leases, key: &RunKey) -> Outcome<Option<Seat>> {
-        let seat = self.seats.get(key).copied();
-        if let Some(seat) = seat.filter(|seat| !self[*seat].stale) {
-            return Ok(Some(seat));
+    pub fn get(&mut self, db: &Connection, leases: &Leases, key: &RunKey) -> Outcome<Option<CachedRun>> {
+        let cached = self.seats.get(key).copied();
+        if let Some(cached) = cached.filter(|cached| !self[*cached].stale) {
+            return Ok(Some(cached));
         }
         let Some(loaded) = load(db, key, None)? else {
             self.remove(key);
             return Ok(None);
         };
-        let kept = seat.map(|seat| &self[seat]).filter(|hot| hot.rk == loaded.rk).map(|hot| hot.head.epoch);
+        let kept = cached.map(|cached| &self[cached]).filter(|hot| hot.rk == loaded.rk).map(|hot| hot.head.epoch);
         // A closed run accepts nothing whatever the epoch; with its last epoch the refusal can report that it is closed.
         let unclaimed = if loaded.head.status.is_closed() { loaded.head.epoch } else { self.unclaimed };
         let epoch = leases.epoch(loaded.rk).or(kept).unwrap_or(unclaimed);
         Ok(Some(self.insert(loaded.rk, loaded.root, RunHead { epoch, ..loaded.head })))
     }
 
-    pub fn require(&mut self, db: &Connection, leases: &Leases, key: &RunKey) -> Outcome<Seat> {
+    pub fn require(&mut self, db: &Connection, leases: &Leases, key: &RunKey) -> Outcome<CachedRun> {
         self.get(db, leases, key)?.ok_or_else(|| StoreError::RunNotFound { key: key.clone() }.into())
     }
 
     /// Caches a head, replacing an earlier one.
-    pub fn insert(&mut self, rk: i64, root: i64, mut head: RunHead) -> Seat {
+    pub fn insert(&mut self, rk: i64, root: i64, mut head: RunHead) -> CachedRun {
         if head.epoch == Epoch(0) {
             head.epoch = self.unclaimed;
         }
-        let seat = match self.seats.get(&head.key) {
-            Some(seat) => *seat,
+        let cached = match self.seats.get(&head.key) {
+            Some(cached) => *cached,
             None => {
-                let seat = self.empty.pop().unwrap_or_else(|| {
+                let cached = self.empty.pop().unwrap_or_else(|| {
                     self.heads.push(None);
-                    Seat(self.heads.len() - 1)
+                    CachedRun(self.heads.len() - 1)
                 });
-                self.seats.insert(head.key.clone(), seat);
-                seat
+                self.seats.insert(head.key.clone(), cached);
+                cached
             }
         };
-        self.heads[seat.0] = Some(Hot { rk, root, head, is_bare: false, stale: false });
-        seat
+        self.heads[cached.0] = Some(Hot { rk, root, head, is_bare: false, stale: false });
+        cached
     }
 
     pub fn cached(&self, key: &RunKey) -> Option<&Hot> {
-        self.seats.get(key).map(|seat| &self[*seat])
+        self.seats.get(key).map(|cached| &self[*cached])
     }
 
     pub fn remove(&mut self, key: &RunKey) {
-        if let Some(seat) = self.seats.remove(key) {
-            self.heads[seat.0] = None;
-            self.empty.push(seat);
+        if let Some(cached) = self.seats.remove(key) {
+            self.heads[cached.0] = None;
+            self.empty.push(cached);
         }
     }
 
@@ -288,8 +288,8 @@ fn read_past_row(db: &Connection, key: &RunKey, generation: u32) -> Result<Optio
     if generation >= current.generation {
         return Ok(None);
     }
-    let life = head.and_then(|head| head.origin_life());
-    let Some(rk) = past::log_of(db, current.root, generation, life)? else {
+    let incarnation = head.and_then(|head| head.origin_incarnation());
+    let Some(rk) = past::log_of(db, current.root, generation, incarnation)? else {
         return Err(damaged_row(key, "that of an earlier generation"));
     };
     let named = Some(LogKey { key: key.clone(), generation });

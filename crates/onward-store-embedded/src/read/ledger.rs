@@ -23,7 +23,7 @@ pub(crate) fn charge(db: &Connection, row: &LedgerKey, sum: &LedgerSum) -> Outco
         "SELECT {COLUMNS} FROM ledger WHERE ns = ?1 AND day = ?2 AND id = ?3 AND generation = ?4 AND life = ?5 AND model = ?6"
     ))?;
     let (namespace, id) = (row.run.namespace.as_str(), row.run.id.as_str());
-    let key = params![namespace, row.day, id, row.generation, row.life.cast_signed(), row.model];
+    let key = params![namespace, row.day, id, row.generation, row.incarnation.cast_signed(), row.model];
     let known = match statement.query_row(key, read_row).optional()? {
         None => LedgerSum::default(),
         Some(Some((_, known))) => known,
@@ -53,7 +53,7 @@ fn put(db: &Connection, row: &LedgerKey, sum: &LedgerSum) -> rusqlite::Result<()
         row.run.id.as_str(),
         row.tree(),
         row.generation,
-        row.life.cast_signed(),
+        row.incarnation.cast_signed(),
         row.day,
         row.model,
         seal(sum),
@@ -68,8 +68,8 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<Option<(LedgerKey, LedgerSum)>> {
     }
     let Some(run) = read_run_of(row)? else { return Ok(None) };
     let Ok(sum) = unseal::<LedgerSum>("a row of the ledger", row.get_ref("sum")?.as_blob()?) else { return Ok(None) };
-    let (generation, life) = (row.get("generation")?, row.get::<_, i64>("life")?.cast_unsigned());
-    Ok(Some((LedgerKey { run, generation, life, day: row.get("day")?, model: row.get("model")? }, sum)))
+    let (generation, incarnation) = (row.get("generation")?, row.get::<_, i64>("life")?.cast_unsigned());
+    Ok(Some((LedgerKey { run, generation, incarnation, day: row.get("day")?, model: row.get("model")? }, sum)))
 }
 
 /// Returns the run that a row names.

@@ -8,7 +8,7 @@
 
 use onward_core::run::Wait;
 use onward_core::task::{Task, TaskCount};
-use onward_core::{Epoch, Name, Namespace, RunHead, RunId, RunKey, Status, Timestamp, WorkerId, family};
+use onward_core::{Epoch, Name, Namespace, RunHead, RunId, RunKey, Status, Timestamp, WorkerId, root_run};
 use onward_store::{DeletedQuery, DeletedRun, PAGE_DEFAULT, RunPage, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery};
 use rusqlite::{Connection, ToSql};
 
@@ -252,9 +252,9 @@ pub(crate) fn list_waits(db: &Connection, query: &WaitQuery) -> Result<Vec<Wait>
         sql.push_str(" AND ns = ?");
         params.push(Box::new(run.namespace.as_str().to_owned()));
         if query.below {
-            let stem = family::stem(&run.id);
+            let stem = root_run::stem(&run.id);
             sql.push_str(" AND (id = ? OR substr(id, 1, ?) = ?)");
-            params.push(Box::new(family::family(&run.id).to_owned()));
+            params.push(Box::new(root_run::root_run(&run.id).to_owned()));
             params.push(Box::new(number(stem.chars().count() as u64)));
             params.push(Box::new(stem));
         } else {

@@ -41,9 +41,9 @@ pub(crate) fn take_missed() -> bool {
     MISSED.take()
 }
 
-/// Returns the number of the log of a generation of the run that began in `life`. If its row is missing or damaged, searches the
+/// Returns the number of the log of a generation of the run that began in `incarnation`. If its row is missing or damaged, searches the
 /// logs, so that readers do not wait for the repair.
-pub(crate) fn log_of(db: &Connection, root: i64, generation: u32, life: Option<u64>) -> Result<Option<i64>, StoreError> {
+pub(crate) fn log_of(db: &Connection, root: i64, generation: u32, incarnation: Option<u64>) -> Result<Option<i64>, StoreError> {
     let find = || -> rusqlite::Result<Option<i64>> {
         if !has_table(db, "past")? {
             return Ok(None);
@@ -55,16 +55,16 @@ pub(crate) fn log_of(db: &Connection, root: i64, generation: u32, life: Option<u
                 .prepare_cached(&sql)
                 .and_then(|mut statement| statement.query_row(params![root, generation], |row| row.get(0)).optional());
             match row {
-                Err(error) if is_malformed(&error) && life.is_some() => Ok(None),
+                Err(error) if is_malformed(&error) && incarnation.is_some() => Ok(None),
                 row => row,
             }
         };
         if let Some(rk) = row("")? {
             return Ok(Some(rk));
         }
-        let Some(life) = life else { return Ok(None) };
+        let Some(incarnation) = incarnation else { return Ok(None) };
         MISSED.set(true);
-        let found = logs_without_row(db, Some((root, life)))?.get(&(root, generation)).copied();
+        let found = logs_without_row(db, Some((root, incarnation)))?.get(&(root, generation)).copied();
         // The row may have been rebuilt since, or only the index may lack it.
         found.map_or_else(|| row("NOT INDEXED"), |rk| Ok(Some(rk)))
     };
@@ -138,17 +138,17 @@ pub(crate) fn logs_without_row(db: &Connection, of: Option<(i64, u64)>) -> rusql
     let (mut known, mut taken) = known_logs(db)?;
     let mut newest: BTreeMap<i64, u32> = BTreeMap::new();
     let mut roots: BTreeMap<u64, BTreeSet<i64>> = BTreeMap::new();
-    each_run(db, |rk, Identity { root, generation, .. }, life| {
+    each_run(db, |rk, Identity { root, generation, .. }, incarnation| {
         known.insert(rk);
         taken.insert((root, generation));
         let last = newest.entry(root).or_default();
         *last = (*last).max(generation);
-        if let Some(life) = life {
-            roots.entry(life).or_default().insert(root);
+        if let Some(incarnation) = incarnation {
+            roots.entry(incarnation).or_default().insert(root);
         }
     })?;
-    if let Some((root, life)) = of {
-        roots.entry(life).or_default().insert(root);
+    if let Some((root, incarnation)) = of {
+        roots.entry(incarnation).or_default().insert(root);
     }
     let mut found: BTreeMap<(i64, u32), Vec<i64>> = BTreeMap::new();
     each_first_record(db, |rk, started| {
@@ -158,7 +158,7 @@ pub(crate) fn logs_without_row(db: &Connection, of: Option<(i64, u64)>) -> rusql
                 && !taken.contains(&(**root, generation))
                 && (generation > 0 || rk == **root)
         };
-        let of_life = started.origin_seed().filter(|_| !known.contains(&rk)).and_then(|life| roots.get(&life));
+        let of_life = started.origin_seed().filter(|_| !known.contains(&rk)).and_then(|incarnation| roots.get(&incarnation));
         let candidates: Vec<&i64> = of_life.into_iter().flatten().filter(is_without).collect();
         if let [root] = candidates[..] {
             found.entry((*root, generation)).or_default().push(rk);
@@ -199,7 +199,7 @@ fn each_run(db: &Connection, mut look: impl FnMut(i64, Identity, Option<u64>)) -
     while let Some(row) = rows.next()? {
         let row = heads::read_row(row)?;
         if let Some(identity) = row.identity {
-            look(row.rk, identity, row.head.and_then(|head| head.origin_life()));
+            look(row.rk, identity, row.head.and_then(|head| head.origin_incarnation()));
         }
     }
     Ok(())

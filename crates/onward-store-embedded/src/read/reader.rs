@@ -9,10 +9,10 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use onward_core::run::Delivery;
+use onward_core::run::OutboxMessage;
 use onward_core::{Index, Record, RunHead, RunKey};
-use onward_store::kept::reply::{Pending, Slot, Waiting};
-use onward_store::{DeliveryId, READ_BYTES_MAX, StoreError, StoreFuture, payloads};
+use onward_store::durable::reply::{Pending, Slot, Waiting};
+use onward_store::{OutboxId, READ_BYTES_MAX, StoreError, StoreFuture, payloads};
 use rusqlite::{Connection, params};
 
 use crate::error::{being_mended, damage_of_run, damaged, may_be_mended, read_error};
@@ -220,7 +220,7 @@ fn read_bounded(
     Ok(records)
 }
 
-pub(crate) fn read_deliveries(db: &Connection, limit: usize) -> Result<Vec<(DeliveryId, Delivery)>, StoreError> {
+pub(crate) fn read_deliveries(db: &Connection, limit: usize) -> Result<Vec<(OutboxId, OutboxMessage)>, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut rows = db
         .prepare_cached("SELECT id, root, data FROM outbox INDEXED BY outbox_id WHERE id > ?1 ORDER BY id LIMIT ?2")
@@ -238,7 +238,7 @@ pub(crate) fn read_deliveries(db: &Connection, limit: usize) -> Result<Vec<(Deli
         after = *last;
         for (id, root, data) in page {
             match read_delivery(db, &data) {
-                Ok(delivery) => found.push((DeliveryId(id as u64), delivery)),
+                Ok(delivery) => found.push((OutboxId(id as u64), delivery)),
                 Err(error) => trouble = trouble.or(Some(lost_news(db, root, error))),
             }
         }
@@ -250,8 +250,9 @@ pub(crate) fn read_deliveries(db: &Connection, limit: usize) -> Result<Vec<(Deli
     }
 }
 
-fn read_delivery(db: &Connection, data: &[u8]) -> Result<Delivery, StoreError> {
-    let mut delivery = Delivery::from_bytes(unseal_bytes("a delivery", data)?).map_err(|error| damaged("a delivery", error))?;
+fn read_delivery(db: &Connection, data: &[u8]) -> Result<OutboxMessage, StoreError> {
+    let mut delivery =
+        OutboxMessage::from_bytes(unseal_bytes("a delivery", data)?).map_err(|error| damaged("a delivery", error))?;
     blobs::restore(db, &mut delivery)?;
     Ok(delivery)
 }

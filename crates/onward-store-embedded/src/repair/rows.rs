@@ -31,13 +31,13 @@ use crate::write::tasks;
 /// Runs `work`; if damage prevents it, repairs and runs it again.
 pub(crate) fn mending<T>(db: &Connection, now: Timestamp, work: impl Fn() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
     match work() {
-        Err(error) if is_malformed(&error) && mend(db, now)? > 0 => work(),
+        Err(error) if is_malformed(&error) && repair(db, now)? > 0 => work(),
         other => other,
     }
 }
 
 /// Checks everything but events and large payloads, and repairs it in one transaction. Returns the number of repairs.
-pub(crate) fn mend(db: &Connection, now: Timestamp) -> rusqlite::Result<u64> {
+pub(crate) fn repair(db: &Connection, now: Timestamp) -> rusqlite::Result<u64> {
     let runs = damage_of_runs(db)?;
     let views = damaged_views(db)?;
     let is_past_whole = past::is_whole(db)?;

@@ -3,14 +3,14 @@
 use onward_core::event::{RunStarted, TaskAttemptEnded};
 use onward_core::run::{Admitted, Commit, CommitRefusal, Committed, Input, NewRun, Wait};
 use onward_core::{Event, Hash, Index, Place, Record, RunHead, RunKey, Status, Timestamp};
-use onward_store::judged::{Judged, TakenSlot, judge};
-use onward_store::kept::{Body, News, StartRun};
+use onward_store::admission::{Admission, TakenSlot, admit};
+use onward_store::durable::{Body, OwnedChange, StartRun};
 use onward_store::{Appended, Started, StoreError};
 use rusqlite::{Connection, OptionalExtension, Statement, params};
 
 use crate::error::{Outcome, Trouble, damaged_row, read_error};
 use crate::read::blobs;
-use crate::read::heads::{self, Loaded, Seat};
+use crate::read::heads::{self, CachedRun, Loaded};
 use crate::read::past;
 use crate::row::{event_crc, place_key, unseal};
 use crate::shared::Counters;
@@ -22,8 +22,8 @@ impl Writer<'_> {
     pub(crate) fn commit(&mut self, commit: Commit, body: Body) -> Outcome<Committed> {
         let key = commit.key.clone();
         let now = self.batch.now;
-        let seat = self.heads.require(self.db, &self.shared.leases, &key)?;
-        let hot = &mut self.heads[seat];
+        let cached = self.heads.require(self.db, &self.shared.leases, &key)?;
+        let hot = &mut self.heads[cached];
         // A repeat of the commit that continued the run as new is checked against the generation it ended.
         if commit.generation != hot.head.generation
             && let Some(Loaded { head: mut own, .. }) = heads::load(self.db, &key, Some(commit.generation))?
@@ -42,7 +42,7 @@ impl Writer<'_> {
         let (rk, root) = (hot.rk, hot.root);
         insert_event(&mut self.insert_event, self.db, rk, &hot.head, &record, &body)?;
         self.count_event(&body);
-        self.after_append(seat, before, record, effects)?;
+        self.after_append(cached, before, record, effects)?;
         if let Some(successor) = successor {
             self.succeed(*successor, rk, root)?;
         }
@@ -88,13 +88,13 @@ impl Writer<'_> {
         let key = head.key.clone();
         let owner = Owner { rk, root, key: &key, generation: head.generation, index: first.index };
         if self.batch.heard {
-            self.batch.news.push(News::Appended { head: head.clone(), record: first });
+            self.batch.news.push(OwnedChange::Appended { head: head.clone(), record: first });
         }
-        let seat = self.heads.insert(rk, root, head);
+        let cached = self.heads.insert(rk, root, head);
         // An earlier generation may have spawned children.
-        self.heads[seat].is_bare = effects.is_empty() && owner.generation == 0;
+        self.heads[cached].is_bare = effects.is_empty() && owner.generation == 0;
         effects.into_iter().try_for_each(|effect| self.carry_out(owner, effect))?;
-        self.settle_run(seat, false)
+        self.settle_run(cached, false)
     }
 
     pub(crate) fn start_run(&mut self, start: StartRun) -> Outcome<Started> {
@@ -122,8 +122,8 @@ impl Writer<'_> {
         }
         self.create(head, None, input_hash, first, &body)?;
         if claimed {
-            let seat = self.heads.require(self.db, &self.shared.leases, &key)?;
-            self.heads[seat].head.epoch = self.last_epoch;
+            let cached = self.heads.require(self.db, &self.shared.leases, &key)?;
+            self.heads[cached].head.epoch = self.last_epoch;
         }
         self.apply_parent_close(&key)?;
         let signal = match run.signal {
@@ -152,8 +152,8 @@ impl Writer<'_> {
 
     /// Sends a child its `on_parent_close` action if its parent closed before the child was created.
     fn apply_parent_close(&mut self, key: &RunKey) -> Outcome<()> {
-        let seat = self.heads.require(self.db, &self.shared.leases, key)?;
-        let child = self.heads[seat].head.clone();
+        let cached = self.heads.require(self.db, &self.shared.leases, key)?;
+        let child = self.heads[cached].head.clone();
         let Some(link) = &child.parent else { return Ok(()) };
         let Some(parent) = heads::load(self.db, &link.run, None)? else { return Ok(()) };
         match child.parent_is_closed(&parent.head) {
@@ -163,30 +163,30 @@ impl Writer<'_> {
     }
 
     pub(crate) fn append_input(&mut self, key: &RunKey, input: Input, body: Body) -> Outcome<Appended> {
-        let seat = self.heads.require(self.db, &self.shared.leases, key)?;
+        let cached = self.heads.require(self.db, &self.shared.leases, key)?;
         if let Event::TaskAttemptEnded(attempt) = &input.event
             && let Some(Record { index, at, .. }) = counted::find(self.db, key, attempt)?
         {
             return Ok(Appended { index, at, repeated: true, woke: false }); // I5
         }
-        let judged = self.judge(seat, input, None)?;
-        let answer = judged.answer();
-        self.take_input(seat, judged, |_| body)?;
+        let admission = self.admit(cached, input, None)?;
+        let answer = admission.answer();
+        self.take_input(cached, admission, |_| body)?;
         Ok(answer)
     }
 
     /// Appends an input of the store itself; the outcome of a task comes with the cost of its last attempt.
     pub(super) fn append_own(&mut self, key: &RunKey, input: Input, cost: Option<TaskAttemptEnded>) -> Outcome<()> {
-        let seat = self.heads.require(self.db, &self.shared.leases, key)?;
-        let judged = self.judge(seat, input, cost)?;
-        self.take_input(seat, judged, Body::of_record)
+        let cached = self.heads.require(self.db, &self.shared.leases, key)?;
+        let admission = self.admit(cached, input, cost)?;
+        self.take_input(cached, admission, Body::of_record)
     }
 
-    /// Carries out what [`judge`] decided.
-    fn take_input(&mut self, seat: Seat, judged: Judged, body: impl FnOnce(&Record) -> Body) -> Outcome<()> {
-        let Judged::Taken { head, admitted, slots, .. } = judged else { return Ok(()) };
+    /// Carries out what [`admit`] decided.
+    fn take_input(&mut self, cached: CachedRun, admission: Admission, body: impl FnOnce(&Record) -> Body) -> Outcome<()> {
+        let Admission::Taken { head, admitted, slots, .. } = admission else { return Ok(()) };
         let body = body(&admitted.record);
-        let hot = &mut self.heads[seat];
+        let hot = &mut self.heads[cached];
         let before = std::mem::replace(&mut hot.head, *head).status;
         let root = hot.root;
         insert_event(&mut self.insert_event, self.db, hot.rk, &hot.head, &admitted.record, &body)?;
@@ -195,20 +195,20 @@ impl Writer<'_> {
         for once in slots.iter().filter(|once| in_log.as_ref() != Some(once)) {
             self.fill_slot(root, &once.key, &once.token, admitted.record.index)?;
         }
-        self.after_append(seat, before, admitted.record, admitted.effects)
+        self.after_append(cached, before, admitted.record, admitted.effects)
     }
 
-    fn judge(&self, seat: Seat, input: Input, cost: Option<TaskAttemptEnded>) -> Outcome<Judged> {
-        let hot = &self.heads[seat];
+    fn admit(&self, cached: CachedRun, input: Input, cost: Option<TaskAttemptEnded>) -> Outcome<Admission> {
+        let hot = &self.heads[cached];
         let slot = |key: &str| read_slot(self.db, &hot.head.key, hot.root, key);
         let wait = |place: &Place| wait_generation(self.db, hot.rk, &place_key(place));
-        judge(&hot.head, input, cost, self.batch.now, slot, wait)
+        admit(&hot.head, input, cost, self.batch.now, slot, wait)
     }
 
     /// Returns the head as callers see it.
     pub(crate) fn shown(&mut self, key: &RunKey) -> Outcome<RunHead> {
-        let seat = self.heads.require(self.db, &self.shared.leases, key)?;
-        let hot = &self.heads[seat];
+        let cached = self.heads.require(self.db, &self.shared.leases, key)?;
+        let hot = &self.heads[cached];
         let mut head = hot.head.clone();
         self.shared.leases.show(hot.rk, &mut head);
         Ok(head)
@@ -231,7 +231,7 @@ pub(super) fn insert_event(
 ) -> Outcome<()> {
     let last = head.last_commit.map(|last| last.index);
     let crc = event_crc(rk, record.index, record.at, head.next_commit, last, &body.bytes);
-    blobs::write(&body.stash, db)?;
+    blobs::write(&body.blobs, db)?;
     insert.execute(params![
         rk,
         record.index.0 as i64,
@@ -240,7 +240,7 @@ pub(super) fn insert_event(
         last.map(|index| index.0 as i64),
         i64::from(crc),
         body.bytes,
-        blobs::column(&body.stash),
+        blobs::column(&body.blobs),
     ])?;
     Ok(())
 }

@@ -2,11 +2,11 @@
 
 use onward_core::run::Input;
 use onward_core::{Epoch, RunKey, Status, WorkerId};
-use onward_store::kept::Body;
+use onward_store::durable::Body;
 use onward_store::{ClaimRuns, ClaimedOne, ClaimedRun, SESSION_DEFAULT, StoreError};
 
 use crate::error::{Outcome, Trouble, may_be_mended};
-use crate::read::heads::{self, Seat};
+use crate::read::heads::{self, CachedRun};
 use crate::write::writer::{Undo, Writer};
 
 impl Writer<'_> {
@@ -23,8 +23,8 @@ impl Writer<'_> {
 
     /// Appends an input to an unleased run and leases the run if it is pending.
     pub(crate) fn claim_run(&mut self, key: &RunKey, worker: &WorkerId, input: Option<(Input, Body)>) -> Outcome<ClaimedOne> {
-        let seat = self.heads.require(self.db, &self.shared.leases, key)?;
-        let rk = self.heads[seat].rk;
+        let cached = self.heads.require(self.db, &self.shared.leases, key)?;
+        let rk = self.heads[cached].rk;
         if self.shared.leases.is_held(rk) {
             return Err(StoreError::RunHeld { key: key.clone() }.into());
         }
@@ -39,10 +39,10 @@ impl Writer<'_> {
             return Ok(None);
         }
         let found = self.key_of(rk).and_then(|key| {
-            let seat = key.as_ref().map(|key| self.heads.get(self.db, &self.shared.leases, key)).transpose()?;
-            Ok(key.zip(seat.flatten()))
+            let cached = key.as_ref().map(|key| self.heads.get(self.db, &self.shared.leases, key)).transpose()?;
+            Ok(key.zip(cached.flatten()))
         });
-        let (key, seat) = match found {
+        let (key, cached) = match found {
             Ok(Some(found)) => found,
             Ok(None) => return Ok(None),
             // A damaged run is skipped, so that it does not block the others.
@@ -52,10 +52,10 @@ impl Writer<'_> {
             }
             Err(trouble) => return Err(trouble),
         };
-        let claimable = |seat: &Seat| self.heads[*seat].rk == rk && self.heads[*seat].head.status == Status::Pending;
-        let Some(seat) = Some(seat).filter(claimable) else { return Ok(None) };
+        let claimable = |cached: &CachedRun| self.heads[*cached].rk == rk && self.heads[*cached].head.status == Status::Pending;
+        let Some(cached) = Some(cached).filter(claimable) else { return Ok(None) };
         self.grant(&key, rk, worker);
-        let hot = &mut self.heads[seat];
+        let hot = &mut self.heads[cached];
         hot.head.epoch = self.last_epoch; // L7
         // The log of a run without further events is a single row.
         let records = match hot.head.next_index.0 {
@@ -76,11 +76,11 @@ impl Writer<'_> {
     }
 
     pub(crate) fn release_run(&mut self, key: &RunKey, epoch: Epoch) -> Outcome<()> {
-        let Some(seat) = self.heads.get(self.db, &self.shared.leases, key)? else { return Ok(()) };
-        let rk = self.heads[seat].rk;
+        let Some(cached) = self.heads.get(self.db, &self.shared.leases, key)? else { return Ok(()) };
+        let rk = self.heads[cached].rk;
         if let Some(lease) = self.shared.leases.drop(rk, Some(epoch)) {
             self.undo_later(Undo::Dropped(key.clone(), rk, lease));
-            self.settle_run(seat, false)?;
+            self.settle_run(cached, false)?;
         }
         Ok(())
     }

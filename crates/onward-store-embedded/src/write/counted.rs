@@ -6,8 +6,8 @@
 //! Invariants:
 //! - I5 (LG1): an attempt that was counted is found, by its idempotency record or by its log record.
 
+use onward_core::ancestry::Ancestry;
 use onward_core::event::{TaskAttemptEnded, TaskAttempted};
-use onward_core::lineage::Lineage;
 use onward_core::{Event, Index, Record, RunKey};
 use onward_store::StoreError;
 use rusqlite::{Connection, params};
@@ -19,7 +19,7 @@ pub(crate) fn find(db: &Connection, key: &RunKey, attempt: &TaskAttemptEnded) ->
     let Some(run) = heads::find(db, key, Some(attempt.generation))? else { return Ok(None) };
     let Some(found) = find_backwards(db, key, run.rk, attempt)? else { return Ok(None) };
     let first = heads::first_record(db, key, run.rk)?;
-    let is_copied = first.started().is_some_and(|started| Lineage::new(key, started).is_copied(found.index));
+    let is_copied = first.started().is_some_and(|started| Ancestry::new(key, started).is_copied(found.index));
     Ok(Some(found).filter(|_| !is_copied))
 }
 

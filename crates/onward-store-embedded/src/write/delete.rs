@@ -88,9 +88,9 @@ impl Writer<'_> {
         generations.extend(past::logs_of(self.db, "", root)?.into_iter().map(|(rk, _)| rk));
         // Logs without a row are deleted, too.
         if let Ok(Some(heads::Loaded { head, .. })) = heads::load(self.db, key, None)
-            && let Some(life) = head.origin_life().filter(|_| generations.len() != head.generation as usize + 1)
+            && let Some(incarnation) = head.origin_incarnation().filter(|_| generations.len() != head.generation as usize + 1)
         {
-            let found = past::logs_without_row(self.db, Some((root, life)))?;
+            let found = past::logs_without_row(self.db, Some((root, incarnation)))?;
             generations.extend(found.into_iter().filter(|((of, _), _)| *of == root).map(|(_, rk)| rk));
         }
         past::remove(self.db, root)?;

@@ -3,16 +3,16 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use onward_core::run::{Delivery, Effect, Wait, wait_key};
+use onward_core::run::{Effect, OutboxMessage, Wait, wait_key};
 use onward_core::{Event, Index, Place, Record, RunHead, RunKey, Status, Timestamp};
-use onward_store::DeliveryId;
-use onward_store::kept::{News, Stash};
+use onward_store::OutboxId;
+use onward_store::durable::{Blobs, OwnedChange};
 use rusqlite::{Connection, params};
 
 use super::append::wait_generation;
 use crate::error::{Outcome, Trouble, damaged_row};
 use crate::read::blobs;
-use crate::read::heads::Seat;
+use crate::read::heads::CachedRun;
 use crate::read::ledger;
 use crate::row::{NEVER, due_number, place_key, seal, seal_bytes, unseal};
 use crate::write::writer::{Undo, Writer};
@@ -31,14 +31,20 @@ pub(crate) struct Owner<'a> {
 impl Writer<'_> {
     /// Finishes an append: writes the run's row if its status changed, notifies listeners, carries out the effects and settles
     /// the lease.
-    pub(crate) fn after_append(&mut self, seat: Seat, before: Status, record: Record, effects: Vec<Effect>) -> Outcome<()> {
+    pub(crate) fn after_append(
+        &mut self,
+        cached: CachedRun,
+        before: Status,
+        record: Record,
+        effects: Vec<Effect>,
+    ) -> Outcome<()> {
         let index = record.index;
-        let status = self.heads[seat].head.status;
+        let status = self.heads[cached].head.status;
         let is_kept = record.events.iter().any(Event::is_kept_in_head);
         if record.sets_external_state() {
-            self.write_external_row(seat)?;
+            self.write_external_row(cached)?;
         } else if status != before || is_kept {
-            let hot = &self.heads[seat];
+            let hot = &self.heads[cached];
             self.db.prepare_cached("UPDATE runs SET status = ?2, ended = ?3, head = ?4 WHERE rk = ?1")?.execute(params![
                 hot.rk,
                 status.number(),
@@ -47,34 +53,34 @@ impl Writer<'_> {
             ])?;
         }
         if record.events.iter().any(|event| matches!(event, Event::AttributeSet(_))) {
-            let (rk, attributes) = (self.heads[seat].rk, self.heads[seat].head.attributes.clone());
+            let (rk, attributes) = (self.heads[cached].rk, self.heads[cached].head.attributes.clone());
             self.put_attributes(rk, &attributes)?;
         }
-        let hot = &self.heads[seat];
+        let hot = &self.heads[cached];
         let was_claimable = before == Status::Pending && !self.shared.leases.is_held(hot.rk);
         if self.batch.heard {
             let mut head = hot.head.clone();
             if status == Status::Pending && !was_claimable {
                 self.shared.leases.show(hot.rk, &mut head);
             }
-            self.batch.news.push(News::Appended { head, record });
+            self.batch.news.push(OwnedChange::Appended { head, record });
         }
         if !effects.is_empty() {
             let key = hot.head.key.clone();
             let owner = Owner { rk: hot.rk, root: hot.root, key: &key, generation: hot.head.generation, index };
             let is_bare = hot.is_bare && effects.iter().all(|effect| matches!(effect, Effect::EndRun { .. }));
-            self.heads[seat].is_bare = is_bare;
+            self.heads[cached].is_bare = is_bare;
             let needed = effects.into_iter().filter(|effect| !(is_bare && matches!(effect, Effect::EndRun { .. })));
             for effect in needed {
                 self.carry_out(owner, effect)?;
             }
         }
-        if status != before || was_claimable { self.settle_run(seat, was_claimable) } else { Ok(()) }
+        if status != before || was_claimable { self.settle_run(cached, was_claimable) } else { Ok(()) }
     }
 
     /// Rewrites the whole row of an external run after its engine set a new state.
-    fn write_external_row(&mut self, seat: Seat) -> Outcome<()> {
-        let hot = &self.heads[seat];
+    fn write_external_row(&mut self, cached: CachedRun) -> Outcome<()> {
+        let hot = &self.heads[cached];
         let head = &hot.head;
         self.db
             .prepare_cached("UPDATE runs SET status = ?2, ended = ?3, head = ?4, kind = ?5, version = ?6 WHERE rk = ?1")?
@@ -90,8 +96,8 @@ impl Writer<'_> {
     }
 
     /// Drops the lease of a closed run; queues a run that is pending and unleased.
-    pub(crate) fn settle_run(&mut self, seat: Seat, was_claimable: bool) -> Outcome<()> {
-        let hot = &self.heads[seat];
+    pub(crate) fn settle_run(&mut self, cached: CachedRun, was_claimable: bool) -> Outcome<()> {
+        let hot = &self.heads[cached];
         let (rk, status) = (hot.rk, hot.head.status);
         if status.is_closed()
             && let Some(lease) = self.shared.leases.drop(rk, None)
@@ -103,7 +109,7 @@ impl Writer<'_> {
         if status == Status::Pending && !was_claimable && !self.shared.leases.is_held(rk) {
             self.ready.push(&hot.head, rk);
             if self.batch.heard {
-                self.batch.news.push(News::RunPending { head: hot.head.clone() });
+                self.batch.news.push(OwnedChange::RunPending { head: hot.head.clone() });
             }
         }
         Ok(())
@@ -203,24 +209,24 @@ impl Writer<'_> {
         Ok(columns.len())
     }
 
-    pub(crate) fn send(&mut self, from_root: i64, mut delivery: Delivery) -> Outcome<()> {
+    pub(crate) fn send(&mut self, from_root: i64, mut delivery: OutboxMessage) -> Outcome<()> {
         let id = self.next_delivery;
         self.next_delivery += 1;
-        let stash = Stash::take(&mut delivery);
-        blobs::write(&stash, self.db)?;
+        let blobs = Blobs::take(&mut delivery);
+        blobs::write(&blobs, self.db)?;
         self.db.prepare_cached("INSERT INTO outbox(id, root, data, blobs) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
             id,
             from_root,
             seal_bytes(delivery.to_bytes()),
-            blobs::column(&stash)
+            blobs::column(&blobs)
         ])?;
         if self.batch.heard {
-            self.batch.news.push(News::DeliveryAdded);
+            self.batch.news.push(OwnedChange::OutboxGrew);
         }
         Ok(())
     }
 
-    pub(crate) fn finish_deliveries(&mut self, done: &[DeliveryId]) -> Outcome<()> {
+    pub(crate) fn finish_deliveries(&mut self, done: &[OutboxId]) -> Outcome<()> {
         for id in done {
             self.remove_rows("DELETE FROM outbox WHERE id = ?1 RETURNING blobs", params![id.0 as i64])?;
         }
@@ -258,7 +264,7 @@ impl Writer<'_> {
         if at.0 < self.shared.announced_due.load(Ordering::Relaxed) {
             self.shared.announced_due.store(at.0, Ordering::Relaxed);
             if self.batch.heard {
-                self.batch.news.push(News::DueAt(at));
+                self.batch.news.push(OwnedChange::DueAt(at));
             }
         }
     }
@@ -271,8 +277,8 @@ pub(crate) fn put_timer(db: &Connection, rk: i64, place: &Place, due: i64) -> ru
 }
 
 pub(crate) fn put_wait(db: &Connection, rk: i64, mut wait: Wait) -> rusqlite::Result<()> {
-    let stash = Stash::take(&mut wait);
-    blobs::write(&stash, db)?;
+    let blobs = Blobs::take(&mut wait);
+    blobs::write(&blobs, db)?;
     db.prepare_cached(
         "INSERT OR REPLACE INTO waits(rk, place, ns, id, kind, requested, data, blobs) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     )?
@@ -284,7 +290,7 @@ pub(crate) fn put_wait(db: &Connection, rk: i64, mut wait: Wait) -> rusqlite::Re
         wait.kind.number(),
         wait.requested_at.0 as i64,
         seal(&wait),
-        blobs::column(&stash),
+        blobs::column(&blobs),
     ])
     .map(drop)
 }

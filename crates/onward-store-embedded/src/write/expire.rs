@@ -35,7 +35,7 @@ impl Writer<'_> {
     /// Queues a run whose worker's session expired. An unreadable run stays unleased and does not block the others.
     fn settle_free(&mut self, key: &onward_core::RunKey) -> Outcome<()> {
         match self.heads.get(self.db, &self.shared.leases, key) {
-            Ok(Some(seat)) => self.settle_run(seat, false),
+            Ok(Some(cached)) => self.settle_run(cached, false),
             Ok(None) | Err(Trouble::Refused(_)) => {
                 self.mend_wanted = true;
                 Ok(())
@@ -83,8 +83,8 @@ impl Writer<'_> {
     /// Returns the run of a timer or task, read before anything is written for it.
     fn head_of(&mut self, rk: i64) -> Outcome<Option<(onward_core::RunKey, u32)>> {
         let Some(key) = self.key_of(rk)? else { return Ok(None) };
-        let seat = self.heads.get(self.db, &self.shared.leases, &key)?;
-        let hot = seat.map(|seat| &self.heads[seat]).filter(|hot| hot.rk == rk);
+        let cached = self.heads.get(self.db, &self.shared.leases, &key)?;
+        let hot = cached.map(|cached| &self.heads[cached]).filter(|hot| hot.rk == rk);
         Ok(hot.map(|hot| (hot.head.key.clone(), hot.head.generation)))
     }
 

@@ -1,7 +1,7 @@
 //! Operations for the writer, and their queue.
 //!
 //! Owns the order of writes: that of submission, except that large writes do not block small ones
-//! ([`onward_store::kept::lanes`]). Must never lose an operation: each one that was accepted gets a reply.
+//! ([`onward_store::durable::lanes`]). Must never lose an operation: each one that was accepted gets a reply.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,12 +10,12 @@ use onward_core::run::{Commit, Committed, Input};
 use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, KindSchemas, RunKey, Timestamp};
 use onward_store::{
-    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeliveryId, Expired, Restored, Started, StoreError,
+    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, Expired, OutboxId, Restored, Started, StoreError,
 };
 
-use onward_store::kept::lanes::WAITING_MAX;
-use onward_store::kept::reply::{Pending, Slot};
-use onward_store::kept::{Body, ClaimRun, Lanes, RestoreWork, StartRun, Waits};
+use onward_store::durable::lanes::WAITING_MAX;
+use onward_store::durable::reply::{Pending, Slot};
+use onward_store::durable::{Body, ClaimRun, Lanes, RestoreWork, StartRun, Waits};
 
 type To<T> = Arc<Slot<T>>;
 
@@ -31,7 +31,7 @@ pub(crate) enum Op {
     Report(Box<(TaskId, u64, TaskReport, Duration)>, To<()>),
     RetryTask(TaskId, To<()>),
     Expire(usize, To<Expired>),
-    FinishDeliveries(Vec<DeliveryId>, To<()>),
+    FinishDeliveries(Vec<OutboxId>, To<()>),
     Delete(Delete, To<u64>),
     RegisterKinds(Vec<KindSchemas>, To<()>),
     /// Notifies listeners of an earlier due time.
@@ -200,7 +200,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use onward_store::conformance::block_on;
-    use onward_store::kept::reply::Waiting;
+    use onward_store::durable::reply::Waiting;
 
     use super::*;
 

@@ -4,7 +4,7 @@ use onward_core::projection::{ProjectedTimer, Projection, retry_key};
 use onward_core::run::wait_key;
 use onward_core::transfer::is_same_log;
 use onward_core::{Attribute, Epoch, Hash, Index, Record, RunHead, RunKey};
-use onward_store::kept::{Body, News, RestoreWork};
+use onward_store::durable::{Body, OwnedChange, RestoreWork};
 use onward_store::{Restore, RestoreRun, Restored, StoreError};
 use rusqlite::{Connection, params};
 
@@ -29,8 +29,8 @@ impl Writer<'_> {
                 self.put_run(&logs, projections)?
             }
             Restore::Retry { after, log, request_id } => {
-                let seat = self.heads.require(self.db, &self.shared.leases, &key)?;
-                let hot = &self.heads[seat];
+                let cached = self.heads.require(self.db, &self.shared.leases, &key)?;
+                let hot = &self.heads[cached];
                 let (rk, root, epoch) = (hot.rk, hot.root, hot.head.epoch);
                 if read_slot(self.db, &key, root, &retry_key(&request_id))?.is_some() {
                     return Ok(Restored { created: false, head: self.shown(&key)? });
@@ -98,7 +98,7 @@ impl Writer<'_> {
         self.next_rk += 1;
         let Projection { mut head, timers, tasks, waits, slots, ledger, .. } = projection;
         head.epoch = epoch;
-        if current || rk == root || head.origin_life().is_none() {
+        if current || rk == root || head.origin_incarnation().is_none() {
             self.put_row(rk, root, input_hash, current, &head)?;
         } else {
             past::put(self.db, rk, root, head.generation)?;
@@ -130,10 +130,10 @@ impl Writer<'_> {
         }
         if self.batch.heard {
             let record = log.last().expect("a log has records").clone();
-            self.batch.news.push(News::Appended { head: head.clone(), record });
+            self.batch.news.push(OwnedChange::Appended { head: head.clone(), record });
         }
-        let seat = self.heads.insert(rk, root, head);
-        self.settle_run(seat, false)
+        let cached = self.heads.insert(rk, root, head);
+        self.settle_run(cached, false)
     }
 
     /// Writes the records of a log. Each row has the number of commits up to it, which a projection tracks.

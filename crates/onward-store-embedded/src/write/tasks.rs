@@ -7,7 +7,7 @@ use onward_core::event::TaskAttemptEnded;
 use onward_core::run::Input;
 use onward_core::task::{StaleReport, Task, TaskFate, TaskId, TaskReport, TaskState};
 use onward_core::{Index, Name, Place, RunKey, Timestamp};
-use onward_store::kept::{News, Stash};
+use onward_store::durable::{Blobs, OwnedChange};
 use onward_store::{ClaimTasks, StoreError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -47,7 +47,7 @@ impl Writer<'_> {
     pub(crate) fn put_task(&mut self, rk: i64, task: Task) -> Outcome<()> {
         if task.may_be_claimed(self.batch.now) {
             if self.batch.heard {
-                self.batch.news.push(News::TaskQueued { task: Box::new(task.clone()) });
+                self.batch.news.push(OwnedChange::TaskQueued { task: Box::new(task.clone()) });
             }
         } else if task.waits_its_turn() {
             self.announce_due(task.visible_at);
@@ -92,7 +92,7 @@ impl Writer<'_> {
             };
             self.db.prepare_cached("UPDATE tasks SET state = 0 WHERE tk = ?1")?.execute(params![row.tk])?;
             if self.batch.heard {
-                self.batch.news.push(News::TaskQueued { task: Box::new(task) });
+                self.batch.news.push(OwnedChange::TaskQueued { task: Box::new(task) });
             }
         }
         Ok(is_cut)
@@ -211,8 +211,8 @@ impl Writer<'_> {
 
     /// Returns the open task with this id and the number of its run.
     fn open_task(&mut self, id: &TaskId) -> Outcome<Option<(i64, Task)>> {
-        let Some(seat) = self.heads.get(self.db, &self.shared.leases, &id.run)? else { return Ok(None) };
-        let hot = &self.heads[seat];
+        let Some(cached) = self.heads.get(self.db, &self.shared.leases, &id.run)? else { return Ok(None) };
+        let hot = &self.heads[cached];
         if hot.head.generation != id.generation {
             return Ok(None);
         }
@@ -313,9 +313,9 @@ impl TaskRow {
 
 /// Writes a task over its row, or into a new one.
 pub(crate) fn put_row(db: &Connection, rk: i64, mut task: Task, now: Timestamp) -> rusqlite::Result<()> {
-    let stash = Stash::take(&mut task);
+    let blobs = Blobs::take(&mut task);
     // Incremented before the old row's references are dropped, so that a shared blob stays.
-    blobs::write(&stash, db)?;
+    blobs::write(&blobs, db)?;
     let place = place_key(&task.id.place);
     let old = db
         .prepare_cached("SELECT blobs FROM tasks WHERE rk = ?1 AND place = ?2")?
@@ -337,7 +337,7 @@ pub(crate) fn put_row(db: &Connection, rk: i64, mut task: Task, now: Timestamp) 
         due_number(task.visible_at),
         task.due_at().map(due_number),
         seal(&task),
-        blobs::column(&stash),
+        blobs::column(&blobs),
     ])?;
     blobs::drop_references(db, old.flatten().as_deref())
 }

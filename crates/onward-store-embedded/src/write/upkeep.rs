@@ -121,12 +121,12 @@ impl Writer<'_> {
     }
 
     /// Repairs what can be rebuilt; returns whether anything was.
-    pub fn mend(&mut self) -> bool {
+    pub fn repair(&mut self) -> bool {
         if self.upkeep.mended_in_vain() || self.shared.queue.stopped().is_some() {
             return false;
         }
         self.upkeep.mended_at = Some(Instant::now());
-        let mended = rows::mend(self.db, self.shared.clock.now()).unwrap_or_default();
+        let mended = rows::repair(self.db, self.shared.clock.now()).unwrap_or_default();
         self.shared.mended_in_vain.store(mended == 0, Ordering::Relaxed);
         if mended == 0 {
             return false;

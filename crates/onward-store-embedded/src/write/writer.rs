@@ -16,8 +16,8 @@ use std::time::Instant;
 
 use onward_core::{Epoch, RunKey, Timestamp};
 use onward_store::StoreError;
-use onward_store::kept::News;
-use onward_store::kept::reply::{Pending, Slot};
+use onward_store::durable::OwnedChange;
+use onward_store::durable::reply::{Pending, Slot};
 use rusqlite::{Connection, Statement};
 
 use crate::error::{Failure, Outcome, Trouble, being_mended, may_be_mended};
@@ -61,7 +61,7 @@ pub(crate) struct Batch {
     pub now: Timestamp,
     /// The same time by the steady clock.
     pub steady: Timestamp,
-    pub news: Vec<News>,
+    pub news: Vec<OwnedChange>,
     /// True if there are listeners; otherwise no changes are collected.
     pub heard: bool,
     pending: Vec<Arc<dyn Pending>>,
@@ -124,7 +124,7 @@ pub(crate) fn run(
         Counters::add_span(&writer.shared.counters.idle_nanos, started.elapsed());
         writer.run_batch(&mut ops);
         if std::mem::take(&mut writer.mend_wanted) | past::take_missed() {
-            writer.mend();
+            writer.repair();
         }
         let pages = log.pages();
         if pages < log.checkpoint_pages {
@@ -240,7 +240,7 @@ impl<'c> Writer<'c> {
         self.shared.announced_due.store(u64::MAX, Ordering::Relaxed);
         let pending = std::mem::take(&mut self.batch.pending);
         let failure = match failure {
-            Failure::Damaged(why) if undone && std::mem::take(&mut self.mend_wanted) && self.mend() => {
+            Failure::Damaged(why) if undone && std::mem::take(&mut self.mend_wanted) && self.repair() => {
                 Failure::Busy(format!("damaged rows or indexes were rebuilt, retry: {why}"))
             }
             failure => failure,

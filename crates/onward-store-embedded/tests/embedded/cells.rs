@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use onward_core::event::{ApprovalDecided, RunCompleted, SignalReceived, TaskAttemptEnded};
 use onward_core::ledger::{SpendBy, SpendQuery, SpendRow};
-use onward_core::run::{Commit, Delivery, Input};
+use onward_core::run::{Commit, Input, OutboxMessage};
 use onward_core::spend::{Spend, Tokens};
 use onward_core::task::TaskReport;
 use onward_core::{CommitId, Index, Place, Record, RunKey, Timestamp};
@@ -65,25 +65,25 @@ fn live_on(directory: &Path, left: Timestamp, keys: &BTreeSet<RunKey>, workers_i
     let workers_inside = if workers_inside { WorkersInside::All } else { WorkersInside::None };
     let options = Options { clock: clock.clone(), workers_inside, ..Options::default() };
     let store = EmbeddedStore::open(directory, options)?;
-    let mut life = Life { store: &store, refusals: Vec::new() };
+    let mut incarnation = Life { store: &store, refusals: Vec::new() };
     for round in 0..5 {
         clock.advance(Duration::from_secs(3_600));
-        life.let_time_pass();
-        life.deliver();
-        life.work_on_tasks();
-        life.decide();
+        incarnation.let_time_pass();
+        incarnation.deliver();
+        incarnation.work_on_tasks();
+        incarnation.decide();
         if round == 1 {
-            life.tell(&key("r2"), Input::new(onward_core::event::RunResumed::default()));
+            incarnation.tell(&key("r2"), Input::new(onward_core::event::RunResumed::default()));
         }
         if round == 2 {
             // The same id as in the story: a repeat is recognized.
-            keys.iter().for_each(|key| life.tell(key, signal(Some("s-1"))));
-            keys.iter().for_each(|key| life.tell(key, signal(None)));
+            keys.iter().for_each(|key| incarnation.tell(key, signal(Some("s-1"))));
+            keys.iter().for_each(|key| incarnation.tell(key, signal(None)));
         }
-        life.end_runs();
+        incarnation.end_runs();
     }
-    let spend = life.ask(spend);
-    let Life { refusals, .. } = life;
+    let spend = incarnation.ask(spend);
+    let Life { refusals, .. } = incarnation;
     let listed = block_on(store.list_runs(RunQuery { limit: 1_000, ..RunQuery::default() }));
     let mut found: BTreeSet<RunKey> = keys.clone();
     found.extend(listed.into_iter().flat_map(|page| page.runs).map(|head| head.key));
@@ -172,10 +172,10 @@ impl Life<'_> {
     }
 
     fn deliver(&mut self) {
-        for (id, delivery) in self.ask(|store| block_on(store.deliveries(100))).unwrap_or_default() {
+        for (id, delivery) in self.ask(|store| block_on(store.outbox_messages(100))).unwrap_or_default() {
             match delivery {
-                Delivery::Start(run) => drop(self.ask(|store| block_on(store.start_run(run.clone(), None)))),
-                Delivery::Input { to, input } => self.tell(&to, input),
+                OutboxMessage::Start(run) => drop(self.ask(|store| block_on(store.start_run(run.clone(), None)))),
+                OutboxMessage::Input { to, input } => self.tell(&to, input),
             }
             self.ask(|store| block_on(store.finish_deliveries(vec![id])));
         }

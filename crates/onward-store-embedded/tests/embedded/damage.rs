@@ -173,7 +173,7 @@ fn ask_everything(store: &EmbeddedStore) -> Vec<StoreError> {
     let answers = [
         block_on(store.list_runs(RunQuery::default())).map(drop),
         block_on(store.list_waits(Default::default())).map(drop),
-        block_on(store.deliveries(100)).map(drop),
+        block_on(store.outbox_messages(100)).map(drop),
         block_on(store.claim_runs(runs)).map(drop),
         block_on(store.claim_tasks(tasks)).map(drop),
         block_on(store.expire(100)).map(drop),
@@ -342,12 +342,12 @@ fn a_damaged_large_payload_is_found_by_its_hash() {
     let store = open(directory.path());
     assert_eq!(read(&store, &key("r0")).unwrap_err().code(), "log_corrupt");
     // A damaged run can still be deleted, with its references.
-    let news = block_on(store.deliveries(100));
+    let news = block_on(store.outbox_messages(100));
     let done = news.unwrap().into_iter().map(|(id, _)| id).collect();
     block_on(store.finish_deliveries(done)).unwrap();
     let terminate = Input::new(onward_core::event::TerminateRequested { reason: String::new(), reset_to: None });
     block_on(store.append_input(key("r0-child"), terminate)).unwrap();
-    let done = block_on(store.deliveries(100)).unwrap().into_iter().map(|(id, _)| id).collect();
+    let done = block_on(store.outbox_messages(100)).unwrap().into_iter().map(|(id, _)| id).collect();
     block_on(store.finish_deliveries(done)).unwrap();
     let delete = Delete::Run { key: key("r0"), reason: "damaged".to_owned() };
     assert_eq!(block_on(store.delete_runs(delete)).unwrap(), 1);

@@ -12,7 +12,7 @@ use onward_core::event::{
     StepCompleted, TaskScheduled, TimerStarted,
 };
 use onward_core::external::{ExternalAppended, ExternalState};
-use onward_core::run::{Commit, Delivery, Input, NewRun, Wait};
+use onward_core::run::{Commit, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskOptions, TaskReport};
 use onward_core::{
     CommitId, Epoch, Event, Hash, Index, Log, Name, Namespace, Payload, Place, Record, RunHead, RunId, RunKey, Status, Timestamp,
@@ -142,10 +142,10 @@ impl Teller {
 
     /// Delivers the oldest outbox message and finishes it.
     fn deliver(&mut self, store: &dyn Store) -> Result<(), StoreError> {
-        let Some((_, delivery)) = block_on(store.deliveries(1))?.pop() else { return Ok(()) };
+        let Some((_, delivery)) = block_on(store.outbox_messages(1))?.pop() else { return Ok(()) };
         match delivery {
-            Delivery::Start(run) => block_on(store.start_run(run, None)).map(drop),
-            Delivery::Input { to, input } => block_on(store.append_input(to, input)).map(drop),
+            OutboxMessage::Start(run) => block_on(store.start_run(run, None)).map(drop),
+            OutboxMessage::Input { to, input } => block_on(store.append_input(to, input)).map(drop),
         }
     }
 }
@@ -223,7 +223,7 @@ fn to_other(id: &str) -> Event {
 pub struct Memory {
     pub runs: Vec<(RunHead, Vec<Record>)>,
     waits: Vec<Wait>,
-    deliveries: Vec<Delivery>,
+    outbox_messages: Vec<OutboxMessage>,
 }
 
 /// Reads everything, and checks that every log is complete and every head agrees with its log.
@@ -243,8 +243,8 @@ pub fn remember(store: &dyn Store) -> Memory {
     });
     let runs = runs.collect();
     let waits = block_on(store.list_waits(WaitQuery { limit: 10_000, ..WaitQuery::default() })).unwrap();
-    let deliveries = block_on(store.deliveries(10_000)).unwrap().into_iter().map(|(_, delivery)| delivery).collect();
-    Memory { runs, waits, deliveries }
+    let outbox_messages = block_on(store.outbox_messages(10_000)).unwrap().into_iter().map(|(_, delivery)| delivery).collect();
+    Memory { runs, waits, outbox_messages }
 }
 
 /// Returns the content of a store after the first `steps` steps.

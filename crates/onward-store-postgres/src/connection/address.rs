@@ -5,15 +5,15 @@
 
 use percent_encoding::percent_decode_str;
 
-use crate::connection::tls::Wish;
+use crate::connection::tls::TlsMode;
 
 /// Returns the address without its TLS settings, and those settings.
-pub(crate) fn take_apart(address: &str) -> (String, Wish) {
+pub(crate) fn take_apart(address: &str) -> (String, TlsMode) {
     if address.contains("://") { of_url(address) } else { of_words(address) }
 }
 
 /// Stores a TLS setting; returns false for any other setting.
-fn note(wish: &mut Wish, name: &str, value: impl FnOnce() -> String) -> bool {
+fn note(wish: &mut TlsMode, name: &str, value: impl FnOnce() -> String) -> bool {
     match name {
         "sslmode" => wish.mode = Some(value()),
         "sslrootcert" => wish.root = Some(value()),
@@ -22,8 +22,8 @@ fn note(wish: &mut Wish, name: &str, value: impl FnOnce() -> String) -> bool {
     true
 }
 
-fn of_url(url: &str) -> (String, Wish) {
-    let mut wish = Wish::default();
+fn of_url(url: &str) -> (String, TlsMode) {
+    let mut wish = TlsMode::default();
     let Some((place, settings)) = url.split_once('?') else { return (url.to_owned(), wish) };
     let decoded = |value: &str| percent_decode_str(value).decode_utf8_lossy().into_owned();
     let is_theirs = |setting: &&str| {
@@ -36,8 +36,8 @@ fn of_url(url: &str) -> (String, Wish) {
 }
 
 /// Parses words separated by whitespace; values with whitespace are in single quotes, and a backslash escapes the next character.
-fn of_words(text: &str) -> (String, Wish) {
-    let (mut wish, mut rest, mut left) = (Wish::default(), String::new(), text.trim_start());
+fn of_words(text: &str) -> (String, TlsMode) {
+    let (mut wish, mut rest, mut left) = (TlsMode::default(), String::new(), text.trim_start());
     while !left.is_empty() {
         let (word, behind) = left.split_at(end_of_word(left));
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
@@ -78,10 +78,10 @@ mod tests {
 
     #[test]
     fn what_an_address_says_of_tls_is_taken_out_of_it() {
-        let wish = |mode: &str, root: &str| Wish { mode: Some(mode.to_owned()), root: Some(root.to_owned()) };
+        let wish = |mode: &str, root: &str| TlsMode { mode: Some(mode.to_owned()), root: Some(root.to_owned()) };
         for (address, rest, found) in [
-            ("postgres://me@h/db", "postgres://me@h/db", Wish::default()),
-            ("postgres://me@h/db?connect_timeout=3", "postgres://me@h/db?connect_timeout=3", Wish::default()),
+            ("postgres://me@h/db", "postgres://me@h/db", TlsMode::default()),
+            ("postgres://me@h/db?connect_timeout=3", "postgres://me@h/db?connect_timeout=3", TlsMode::default()),
             (
                 "postgres://me:pw@h/db?sslmode=verify-full&connect_timeout=3&sslrootcert=%2Fetc%2Fca%20of%20ours.pem",
                 "postgres://me:pw@h/db?connect_timeout=3",

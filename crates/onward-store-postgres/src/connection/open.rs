@@ -13,12 +13,12 @@ use onward_store::StoreError;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::{Client, Config, Connection, Error, Socket};
 
+use crate::clock::StoreClock;
 use crate::connection::address;
 use crate::connection::sql::Db;
 use crate::connection::tls::{Stream, Tls};
 use crate::error::{Outcome, Trouble, describe, refusal};
-use crate::judge::Judge;
-use crate::restore_guard::Lineage;
+use crate::restore_guard::RestoreGuard;
 use crate::schema;
 use crate::store::Options;
 
@@ -28,7 +28,7 @@ const UNANSWERED: &str = "it accepts connections but does not respond";
 
 pub(crate) struct Entrance {
     /// Detects a restored or replaced database.
-    pub lineage: Lineage,
+    pub restore_guard: RestoreGuard,
     config: Config,
     dial_max: Duration,
     silence_max: Duration,
@@ -73,7 +73,7 @@ impl Entrance {
             config.tcp_user_timeout(silence_max).keepalives_idle(silence_max);
         }
         Ok(Entrance {
-            lineage: Lineage::default(),
+            restore_guard: RestoreGuard::default(),
             // Several hosts are tried one after the other.
             dial_max: dial_max * config.get_hosts().len() as u32,
             silence_max,
@@ -106,27 +106,27 @@ impl Entrance {
     }
 
     /// Returns a connection to a database that has our tables.
-    pub async fn enter(&self, judge: &Judge) -> Outcome<Db> {
+    pub async fn enter(&self, clock: &StoreClock) -> Outcome<Db> {
         let db = Db::connect(self).await?;
         if !self.is_entered.load(Ordering::Acquire) {
-            self.prepare(&db, judge).await?;
+            self.prepare(&db, clock).await?;
         }
         Ok(db)
     }
 
     /// Prepares the database for the first time. Fails as unusable if the server responds and refuses, since retrying does not
     /// help.
-    pub async fn try_enter(&self, judge: &Judge) -> Result<(), StoreError> {
+    pub async fn try_enter(&self, clock: &StoreClock) -> Result<(), StoreError> {
         let db = Db::connect(self).await.map_err(|trouble| match trouble {
             Trouble::Sql(error) => refusal(&error),
             other => other.into_error(),
         })?;
-        self.prepare(&db, judge).await
+        self.prepare(&db, clock).await
     }
 
-    async fn prepare(&self, db: &Db, judge: &Judge) -> Result<(), StoreError> {
+    async fn prepare(&self, db: &Db, clock: &StoreClock) -> Result<(), StoreError> {
         schema::migrate(db, self.make_tables).await?;
-        judge.now(self.lineage.open(db).await.map_err(Trouble::into_error)?);
+        clock.now(self.restore_guard.open(db).await.map_err(Trouble::into_error)?);
         self.is_entered.store(true, Ordering::Release);
         Ok(())
     }

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
-use onward_core::run::{Delivery, Wait};
+use onward_core::run::{OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
-use onward_store::kept::reply::{Pending, Slot};
+use onward_store::durable::reply::{Pending, Slot};
 use onward_store::{
-    ClaimRuns, ClaimTasks, ClaimedRun, Delete, DeletedQuery, DeletedRun, DeliveryId, Known, RunPage, RunQuery, ServerInfo, Share,
+    ClaimRuns, ClaimTasks, ClaimedRun, Delete, DeletedQuery, DeletedRun, Known, OutboxId, RunPage, RunQuery, ServerInfo, Shard,
     Since, TaskQuery, VersionCount, WaitQuery,
 };
 use tokio::sync::Notify;
@@ -26,7 +26,7 @@ use crate::notify::pulse::Waiting;
 use crate::read::{list, reader};
 use crate::shared::Shared;
 use crate::write::ledger;
-use crate::write::unit::Scene;
+use crate::write::unit::UnitOfWork;
 
 type To<T> = Arc<Slot<T>>;
 
@@ -35,18 +35,18 @@ pub(crate) enum Job {
     ClaimTasks(ClaimTasks, To<Vec<Task>>),
     Heartbeat(WorkerId, Duration, To<bool>),
     ListLeases(WorkerId, To<Vec<(RunKey, Epoch)>>),
-    FinishDeliveries(Vec<DeliveryId>, To<()>),
+    FinishDeliveries(Vec<OutboxId>, To<()>),
     Delete(Delete, To<u64>),
     RegisterKinds(Vec<KindSchemas>, To<()>),
     TellOthers(Vec<u8>, To<i64>),
     Announce(ServerInfo, Option<Duration>, To<()>),
     ListServers(To<Vec<ServerInfo>>),
-    ReadShare(To<Option<Share>>),
-    TakeShare(Share, To<Share>),
+    ReadShare(To<Option<Shard>>),
+    TakeShare(Shard, To<Shard>),
     ReadSince(Vec<Known>, To<Vec<Since>>),
     Check(To<()>),
     Mend(RunKey, To<()>),
-    Deliveries(usize, To<Vec<(DeliveryId, Delivery)>>),
+    Deliveries(usize, To<Vec<(OutboxId, OutboxMessage)>>),
     ReadRun(RunKey, Option<u32>, To<Option<RunHead>>),
     ReadLog(RunKey, Option<u32>, Index, usize, To<Vec<Record>>),
     ListRuns(RunQuery, To<RunPage>),
@@ -156,36 +156,36 @@ async fn serve(shared: &Shared, line: &mut Line, job: Job) {
         Job::ClaimRuns(_, to) if shared.is_quiet(Waiting::Runs) => answer(&to, Vec::new()),
         Job::ClaimTasks(_, to) if shared.is_quiet(Waiting::Tasks) => answer(&to, Vec::new()),
         Job::Deliveries(_, to) if shared.is_quiet(Waiting::Deliveries) => answer(&to, Vec::new()),
-        Job::ClaimRuns(request, to) => write(shared, line, &[], &to, async |scene| scene.claim_runs(&request).await).await,
-        Job::ClaimTasks(request, to) => write(shared, line, &[], &to, async |scene| scene.claim_tasks(&request).await).await,
+        Job::ClaimRuns(request, to) => write(shared, line, &[], &to, async |unit| unit.claim_runs(&request).await).await,
+        Job::ClaimTasks(request, to) => write(shared, line, &[], &to, async |unit| unit.claim_tasks(&request).await).await,
         Job::Heartbeat(worker, lease, to) => {
-            write(shared, line, &[], &to, async |scene| scene.heartbeat(&worker, lease).await).await;
+            write(shared, line, &[], &to, async |unit| unit.heartbeat(&worker, lease).await).await;
         }
         Job::FinishDeliveries(done, to) => {
-            write(shared, line, &[], &to, async |scene| scene.finish_deliveries(&done).await).await;
+            write(shared, line, &[], &to, async |unit| unit.finish_deliveries(&done).await).await;
         }
         Job::Delete(delete, to) => {
             let key = match &delete {
                 Delete::Run { key, .. } => vec![key.clone()],
                 Delete::Expired { .. } => Vec::new(),
             };
-            write(shared, line, &key, &to, async |scene| scene.delete_runs(&delete).await).await;
+            write(shared, line, &key, &to, async |unit| unit.delete_runs(&delete).await).await;
         }
         Job::Mend(key, to) => {
-            write(shared, line, std::slice::from_ref(&key), &to, async |scene| scene.mend(&key).await).await;
+            write(shared, line, std::slice::from_ref(&key), &to, async |unit| unit.repair(&key).await).await;
         }
         Job::RegisterKinds(kinds, to) => {
-            write(shared, line, &[], &to, async |scene| scene.register_kinds(&kinds).await).await;
+            write(shared, line, &[], &to, async |unit| unit.register_kinds(&kinds).await).await;
         }
         Job::TellOthers(message, to) => {
-            write(shared, line, &[], &to, async |scene| scene.put_letter(&message).await).await;
+            write(shared, line, &[], &to, async |unit| unit.put_letter(&message).await).await;
         }
         Job::Announce(server, lease, to) => {
-            write(shared, line, &[], &to, async |scene| scene.announce_server(&server, lease).await).await;
+            write(shared, line, &[], &to, async |unit| unit.announce_server(&server, lease).await).await;
         }
-        Job::ListServers(to) => write(shared, line, &[], &to, async |scene| scene.list_servers().await).await,
-        Job::ReadShare(to) => write(shared, line, &[], &to, async |scene| scene.read_share().await).await,
-        Job::TakeShare(share, to) => write(shared, line, &[], &to, async |scene| scene.take_share(&share).await).await,
+        Job::ListServers(to) => write(shared, line, &[], &to, async |unit| unit.list_servers().await).await,
+        Job::ReadShare(to) => write(shared, line, &[], &to, async |unit| unit.read_share().await).await,
+        Job::TakeShare(share, to) => write(shared, line, &[], &to, async |unit| unit.take_share(&share).await).await,
         other => serve_read(line, other).await,
     }
 }
@@ -223,7 +223,7 @@ async fn write<T: Send>(
     line: &mut Line,
     keys: &[RunKey],
     to: &Slot<T>,
-    work: impl AsyncFn(&mut Scene<'_>) -> Outcome<T>,
+    work: impl AsyncFn(&mut UnitOfWork<'_>) -> Outcome<T>,
 ) {
     let wants = Wants { keys: keys.to_vec(), ..Wants::default() };
     match transact(shared, line, &wants, work).await {

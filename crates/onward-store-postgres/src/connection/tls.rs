@@ -32,7 +32,7 @@ const SYSTEM: &str = "system";
 
 /// TLS settings of an address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct TlsMode {
     pub mode: Option<String>,
     /// A file with CA certificates, or `system`.
     pub root: Option<String>,
@@ -40,7 +40,7 @@ pub(crate) struct Wish {
 
 /// Certificate verifier.
 #[derive(Debug)]
-struct Judge {
+struct ServerVerifier {
     provider: Arc<CryptoProvider>,
     /// Without it, any certificate is accepted.
     trust: Option<Trust>,
@@ -62,7 +62,7 @@ pub(crate) struct Tls {
     from: Arc<str>,
 }
 
-impl Wish {
+impl TlsMode {
     /// Returns the mode of the driver and the TLS configuration. Fails if `sslmode` is invalid or no CA certificate is found.
     pub fn grant(&self) -> Result<(SslMode, Tls), StoreError> {
         let root = self.root.as_deref();
@@ -80,10 +80,10 @@ impl Wish {
         };
         let provider = Arc::new(ring::default_provider());
         let trust = if judges { Some(Trust::read(root.unwrap_or(SYSTEM), checks_name)?) } else { None };
-        let judge = Judge { provider: provider.clone(), trust };
+        let clock = ServerVerifier { provider: provider.clone(), trust };
         let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let config = config.map_err(|error| untrusted(error.to_string()))?;
-        let config = config.dangerous().with_custom_certificate_verifier(Arc::new(judge)).with_no_client_auth();
+        let config = config.dangerous().with_custom_certificate_verifier(Arc::new(clock)).with_no_client_auth();
         let from = root.filter(|root| *root != SYSTEM).map_or_else(|| "this system".to_owned(), str::to_owned);
         Ok((mode, Tls { connector: TlsConnector::from(Arc::new(config)), from: from.into() }))
     }
@@ -109,7 +109,7 @@ impl Trust {
     }
 }
 
-impl ServerCertVerifier for Judge {
+impl ServerCertVerifier for ServerVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

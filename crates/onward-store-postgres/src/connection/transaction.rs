@@ -15,11 +15,11 @@ use crate::error::{Meaning, Outcome, Trouble, describe, meaning, told};
 use crate::restore_guard::Verdict;
 use crate::shared::Shared;
 use crate::stats::Counters;
-use crate::write::unit::Scene;
+use crate::write::unit::UnitOfWork;
 use futures_util::FutureExt;
 use onward_core::{RunKey, Timestamp};
 use onward_store::StoreError;
-use onward_store::kept::News;
+use onward_store::durable::OwnedChange;
 
 /// Maximum number of attempts.
 const TRIES_MAX: u32 = 12;
@@ -77,7 +77,7 @@ impl Line {
 
     pub async fn get(&mut self) -> Outcome<&Db> {
         if self.db.as_ref().is_none_or(Db::is_closed) {
-            self.db = Some(self.shared.entrance.enter(&self.shared.judge).await?);
+            self.db = Some(self.shared.entrance.enter(&self.shared.clock).await?);
         }
         let db = self.db.as_ref().expect("it was just made");
         db.be(self.patience);
@@ -101,7 +101,7 @@ impl Line {
 
 /// Changes that are published after a transaction.
 pub(crate) struct Aftermath {
-    pub news: Vec<News>,
+    pub news: Vec<OwnedChange>,
     pub due: Option<Timestamp>,
 }
 
@@ -110,7 +110,7 @@ pub(crate) async fn transact<T>(
     shared: &Shared,
     line: &mut Line,
     wants: &Wants,
-    work: impl AsyncFn(&mut Scene<'_>) -> Outcome<T>,
+    work: impl AsyncFn(&mut UnitOfWork<'_>) -> Outcome<T>,
 ) -> Result<(T, Aftermath), Fate> {
     for attempt in 1.. {
         let tried = match line.get().await {
@@ -173,33 +173,33 @@ async fn attempt_once<T>(
     shared: &Shared,
     db: &Db,
     wants: &Wants,
-    work: &impl AsyncFn(&mut Scene<'_>) -> Outcome<T>,
+    work: &impl AsyncFn(&mut UnitOfWork<'_>) -> Outcome<T>,
 ) -> Result<(T, Aftermath), Failed> {
-    let mut scene = begin(shared, db, wants).await.map_err(Failed::Before)?;
-    let done = AssertUnwindSafe(work(&mut scene)).catch_unwind().await;
-    scene.damaged.keys().chain(&scene.hurt).for_each(|key| shared.mend_soon(key));
+    let mut unit = begin(shared, db, wants).await.map_err(Failed::Before)?;
+    let done = AssertUnwindSafe(work(&mut unit)).catch_unwind().await;
+    unit.damaged.keys().chain(&unit.hurt).for_each(|key| shared.mend_soon(key));
     let answer = done.unwrap_or_else(|panic| Err(Trouble::Panicked(message(&*panic)))).map_err(Failed::Before)?;
-    let after = scene.aftermath();
-    let statements = scene.statements();
+    let after = unit.aftermath();
+    let statements = unit.statements();
     db.pipeline(None, &statements, Some("COMMIT")).await.map_err(Failed::AtCommit)?;
     Ok((answer, after))
 }
 
 /// Begins a transaction, and once more if the database turned out to be restored or replaced (DB9).
-async fn begin<'c>(shared: &Shared, db: &'c Db, wants: &Wants) -> Outcome<Scene<'c>> {
-    let scene = Scene::begin(db, &shared.judge, &shared.entrance.lineage, wants).await?;
-    match shared.entrance.lineage.judge(scene.sight) {
-        Verdict::Same => Ok(scene),
+async fn begin<'c>(shared: &Shared, db: &'c Db, wants: &Wants) -> Outcome<UnitOfWork<'c>> {
+    let unit = UnitOfWork::begin(db, &shared.clock, &shared.entrance.restore_guard, wants).await?;
+    match shared.entrance.restore_guard.clock(unit.sight) {
+        Verdict::Same => Ok(unit),
         Verdict::Moved => {
             shared.moved();
-            Ok(scene)
+            Ok(unit)
         }
         Verdict::Doubtful => {
             db.execute("ROLLBACK").await?;
-            if shared.entrance.lineage.verify(db).await? {
+            if shared.entrance.restore_guard.verify(db).await? {
                 shared.moved();
             }
-            Scene::begin(db, &shared.judge, &shared.entrance.lineage, wants).await
+            UnitOfWork::begin(db, &shared.clock, &shared.entrance.restore_guard, wants).await
         }
     }
 }

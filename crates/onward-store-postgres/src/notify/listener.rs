@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use onward_core::Timestamp;
 use onward_store::Change;
-use onward_store::kept::News;
+use onward_store::durable::OwnedChange;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -32,7 +32,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(crate) const LETTER_MILLIS: i64 = 30_000;
 
 #[derive(Default)]
-pub(crate) struct Hints {
+pub(crate) struct Notifications {
     state: Mutex<State>,
     wake: Notify,
 }
@@ -54,12 +54,12 @@ impl State {
     }
 }
 
-impl Hints {
+impl Notifications {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn add(&self, news: &[News], due: Option<Timestamp>) {
+    pub fn add(&self, news: &[OwnedChange], due: Option<Timestamp>) {
         let mut state = self.lock();
         if state.is_alone() {
             return;
@@ -170,7 +170,7 @@ async fn hear(shared: &Shared, db: &Db, payload: &str) -> Outcome<()> {
     words.grown.iter().for_each(|(run, ends)| shared.tell_change(Change::Elsewhere { run, ends: *ends }));
     words.work.iter().for_each(|namespace| shared.tell_change(Change::WorkElsewhere { namespace }));
     if words.has_deliveries {
-        shared.tell_change(Change::DeliveryAdded);
+        shared.tell_change(Change::OutboxGrew);
     }
     if words.is_cut {
         shared.tell_change(Change::Missed);

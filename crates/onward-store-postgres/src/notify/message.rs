@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::{Namespace, RunId, RunKey, Timestamp};
-use onward_store::kept::News;
+use onward_store::durable::OwnedChange;
 
 /// Below the limit of PostgreSQL, 8,000 bytes.
 const PAYLOAD_BYTES_MAX: usize = 7_900;
@@ -35,15 +35,15 @@ impl Words {
         *self == Words::default()
     }
 
-    pub fn add(&mut self, news: &[News], due: Option<Timestamp>) {
+    pub fn add(&mut self, news: &[OwnedChange], due: Option<Timestamp>) {
         self.due = [self.due, due].into_iter().flatten().min();
         for item in news {
             match item {
-                News::Appended { head, record } => *self.grown.entry(head.key.clone()).or_default() |= record.ends_log(),
-                News::RunPending { head } => drop(self.work.insert(head.key.namespace.clone())),
-                News::TaskQueued { task } => drop(self.work.insert(task.id.run.namespace.clone())),
-                News::DueAt(at) => self.due = Some(self.due.map_or(*at, |due| due.min(*at))),
-                News::DeliveryAdded => self.has_deliveries = true,
+                OwnedChange::Appended { head, record } => *self.grown.entry(head.key.clone()).or_default() |= record.ends_log(),
+                OwnedChange::RunPending { head } => drop(self.work.insert(head.key.namespace.clone())),
+                OwnedChange::TaskQueued { task } => drop(self.work.insert(task.id.run.namespace.clone())),
+                OwnedChange::DueAt(at) => self.due = Some(self.due.map_or(*at, |due| due.min(*at))),
+                OwnedChange::OutboxGrew => self.has_deliveries = true,
             }
         }
     }

@@ -8,7 +8,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use onward_store::kept::News;
+use onward_store::durable::OwnedChange;
 
 /// Slightly more than the polling interval.
 const FRESH_FOR: Duration = Duration::from_millis(1_500);
@@ -24,7 +24,7 @@ pub(crate) enum Waiting {
 /// Result of the query for due work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Found {
-    pub deliveries: bool,
+    pub outbox_messages: bool,
     pub runs: bool,
     pub tasks: bool,
 }
@@ -64,8 +64,8 @@ impl Pulse {
         state.last = None;
     }
 
-    pub fn stir_by(&self, news: &[News]) {
-        let is_stirring = |item: &News| !matches!(item, News::Appended { .. } | News::DueAt(_));
+    pub fn stir_by(&self, news: &[OwnedChange]) {
+        let is_stirring = |item: &OwnedChange| !matches!(item, OwnedChange::Appended { .. } | OwnedChange::DueAt(_));
         if news.iter().any(is_stirring) {
             self.stir();
         }
@@ -76,7 +76,7 @@ impl Pulse {
         let state = self.lock();
         let found = state.last.filter(|(at, _)| at.elapsed() < FRESH_FOR).map(|(_, found)| found);
         found.is_some_and(|found| match what {
-            Waiting::Deliveries => !found.deliveries,
+            Waiting::Deliveries => !found.outbox_messages,
             Waiting::Runs => !found.runs,
             Waiting::Tasks => !found.tasks,
         })
@@ -92,7 +92,7 @@ mod tests {
         let pulse = Pulse::default();
         assert!(!pulse.is_quiet(Waiting::Runs), "no look yet");
         let begun = pulse.begin();
-        pulse.end(begun, Found { deliveries: true, ..Found::default() });
+        pulse.end(begun, Found { outbox_messages: true, ..Found::default() });
         assert!(pulse.is_quiet(Waiting::Runs) && pulse.is_quiet(Waiting::Tasks) && !pulse.is_quiet(Waiting::Deliveries));
         let begun = pulse.begin();
         pulse.stir();

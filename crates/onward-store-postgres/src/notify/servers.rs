@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use onward_core::{Name, Timestamp};
 use onward_store::ServerInfo;
-use onward_store::kept::seal::damaged;
+use onward_store::durable::seal::damaged;
 
 use crate::connection::sql::Sql;
 use crate::error::Outcome;
 use crate::notify::listener::LETTER_MILLIS;
-use crate::write::unit::Scene;
+use crate::write::unit::UnitOfWork;
 
-impl Scene<'_> {
+impl UnitOfWork<'_> {
     pub async fn announce_server(&mut self, server: &ServerInfo, lease: Option<Duration>) -> Outcome<()> {
         let Some(lease) = lease else {
             self.db.query(&Sql::new("DELETE FROM onward.servers WHERE id = $1").text(server.id.as_str())).await?;

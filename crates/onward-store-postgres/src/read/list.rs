@@ -4,9 +4,9 @@
 
 use onward_core::run::Wait;
 use onward_core::task::{Task, TaskCount};
-use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, RunHead, RunKey, Status, Timestamp, WorkerId, family};
-use onward_store::kept::large::Carrier;
-use onward_store::kept::seal::{cursor, damaged, parse_cursor, unseal};
+use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, RunHead, RunKey, Status, Timestamp, WorkerId, root_run};
+use onward_store::durable::large::HasPayloads;
+use onward_store::durable::seal::{cursor, damaged, parse_cursor, unseal};
 use onward_store::{DeletedQuery, DeletedRun, PAGE_DEFAULT, RunPage, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery};
 use tokio_postgres::Row;
 
@@ -154,8 +154,8 @@ pub(crate) async fn list_waits(db: &Db, query: &WaitQuery) -> Outcome<Vec<Wait>>
         sql = sql.also(" AND w.ns = ?").text(run.namespace.as_str());
         sql = match query.below {
             true => {
-                let stem = family::stem(&run.id);
-                sql.also(" AND (w.id = ?").text(family::family(&run.id)).also(" OR starts_with(w.id, ?))").text(&stem)
+                let stem = root_run::stem(&run.id);
+                sql.also(" AND (w.id = ?").text(root_run::root_run(&run.id)).also(" OR starts_with(w.id, ?))").text(&stem)
             }
             false => sql.also(" AND w.id = ?").text(run.id.as_str()),
         };
@@ -193,7 +193,7 @@ pub(crate) async fn list_tasks(db: &Db, query: &TaskQuery) -> Outcome<Vec<Task>>
 
 /// Restores large payloads. If one is damaged, the log that has it is damaged, too: reported if its run was queried, else left
 /// out.
-async fn whole<C: Carrier>(db: &Db, rk: i64, carrier: C, is_asked_for: bool) -> Outcome<Option<C>> {
+async fn whole<C: HasPayloads>(db: &Db, rk: i64, carrier: C, is_asked_for: bool) -> Outcome<Option<C>> {
     match blobs::restore(db, rk, carrier).await {
         Err(Trouble::Refused(StoreError::Corrupt { .. })) if !is_asked_for => Ok(None),
         other => other.map(Some),

@@ -1,8 +1,8 @@
 //! Reads of one run. Each has one snapshot, so a run that is being deleted is read completely or not at all (L20).
 
-use onward_core::run::Delivery;
+use onward_core::run::OutboxMessage;
 use onward_core::{Index, Record, RunHead, RunKey, Status, Timestamp};
-use onward_store::{DeliveryId, Known, Since, StoreError, payloads};
+use onward_store::{Known, OutboxId, Since, StoreError, payloads};
 use tokio_postgres::Row;
 
 use crate::connection::sql::{Db, Sql};
@@ -195,7 +195,7 @@ pub(crate) const NEW_RECORDS: &str = "SELECT k.place, e.idx, e.at, e.crc, e.body
   ORDER BY k.place, e.idx";
 
 /// Reads the oldest outbox messages. Damaged ones are skipped; if only damaged ones are left, each call fails with their error.
-pub(crate) async fn read_deliveries(db: &Db, limit: usize) -> Outcome<Vec<(DeliveryId, Delivery)>> {
+pub(crate) async fn read_deliveries(db: &Db, limit: usize) -> Outcome<Vec<(OutboxId, OutboxMessage)>> {
     let (mut found, mut after, mut trouble) = (Vec::new(), 0, None);
     while found.is_empty() {
         let sql = Sql::new("SELECT id, rk, data FROM onward.outbox WHERE id > $1 ORDER BY id LIMIT $2");
@@ -205,7 +205,7 @@ pub(crate) async fn read_deliveries(db: &Db, limit: usize) -> Outcome<Vec<(Deliv
         for row in &rows {
             let (id, rk): (i64, i64) = (row.get(0), row.get(1));
             match read_delivery(db, rk, row.get(2)).await {
-                Ok(delivery) => found.push((DeliveryId(id as u64), delivery)),
+                Ok(delivery) => found.push((OutboxId(id as u64), delivery)),
                 Err(Trouble::Refused(error)) => trouble = trouble.or(Some((rk, error))),
                 Err(other) => return Err(other),
             }
@@ -217,7 +217,7 @@ pub(crate) async fn read_deliveries(db: &Db, limit: usize) -> Outcome<Vec<(Deliv
     }
 }
 
-async fn read_delivery(db: &Db, rk: i64, data: &[u8]) -> Outcome<Delivery> {
+async fn read_delivery(db: &Db, rk: i64, data: &[u8]) -> Outcome<OutboxMessage> {
     blobs::restore(db, rk, unseal_delivery(data)?).await
 }
 

@@ -1,6 +1,6 @@
 //! Restore guard: detects a restored backup or a promoted standby, which has lost writes that servers and workers still rely on.
 //!
-//! Owns the single row of `onward.lineage`: the identity of the database at its last write (`place`), and the epoch below which
+//! Owns the single row of `onward.restore_guard`: the identity of the database at its last write (`place`), and the epoch below which
 //! no lease counts (`floor`). The first statement of every transaction reads it. A server that finds another identity, or less
 //! write-ahead log than before, raises the floor to the present and revokes all leases. Epochs are times by the database clock,
 //! so everything granted in the lost time is below the floor. Must never revoke leases twice for the same change.
@@ -52,7 +52,7 @@ pub(crate) struct Sight {
 
 /// What this store knows about the database it writes to.
 #[derive(Default)]
-pub(crate) struct Lineage {
+pub(crate) struct RestoreGuard {
     state: Mutex<State>,
 }
 
@@ -73,7 +73,7 @@ pub(crate) enum Verdict {
     Doubtful,
 }
 
-impl Lineage {
+impl RestoreGuard {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -88,7 +88,7 @@ impl Lineage {
     }
 
     /// Compares a result with the last accepted one; its transaction must have begun later.
-    pub fn judge(&self, sight: Sight) -> Verdict {
+    pub fn clock(&self, sight: Sight) -> Verdict {
         let mut state = self.lock();
         let Some(known) = &mut state.known else { return Verdict::Doubtful };
         let is_elsewhere = sight.table != known.table || sight.running_since != known.running_since;
@@ -188,27 +188,27 @@ mod tests {
 
     const SEEN: Sight = Sight { micros: 9, floor: 5, is_denied: false, table: 1, written: 100, running_since: 1 };
 
-    fn knowing(known: Sight) -> Lineage {
-        Lineage { state: Mutex::new(State { known: Some(known), is_dim: false }) }
+    fn knowing(known: Sight) -> RestoreGuard {
+        RestoreGuard { state: Mutex::new(State { known: Some(known), is_dim: false }) }
     }
 
     #[test]
     fn a_database_that_was_restarted_made_anew_or_denied_is_looked_at_closely() {
-        assert_eq!(Lineage::default().judge(SEEN), Verdict::Doubtful, "nothing was read yet");
+        assert_eq!(RestoreGuard::default().clock(SEEN), Verdict::Doubtful, "nothing was read yet");
         for other in [Sight { running_since: 2, ..SEEN }, Sight { table: 2, ..SEEN }, Sight { is_denied: true, ..SEEN }] {
-            assert_eq!(knowing(SEEN).judge(other), Verdict::Doubtful);
+            assert_eq!(knowing(SEEN).clock(other), Verdict::Doubtful);
         }
-        assert_eq!(knowing(SEEN).judge(Sight { micros: 10, written: 101, ..SEEN }), Verdict::Same);
+        assert_eq!(knowing(SEEN).clock(Sight { micros: 10, written: 101, ..SEEN }), Verdict::Same);
     }
 
     #[test]
     fn a_floor_that_somebody_else_has_moved_is_noticed_once() {
-        let lineage = knowing(SEEN);
+        let restore_guard = knowing(SEEN);
         let moved = Sight { floor: 8, written: 50, ..SEEN };
-        assert_eq!(lineage.judge(moved), Verdict::Moved);
-        assert_eq!(lineage.judge(moved), Verdict::Same);
+        assert_eq!(restore_guard.clock(moved), Verdict::Moved);
+        assert_eq!(restore_guard.clock(moved), Verdict::Same);
         // A result from before the move is no reason to verify, and its log position is not comparable.
-        assert_eq!(lineage.judge(SEEN), Verdict::Same);
-        assert_eq!(lineage.lock().known.map(|known| known.written), Some(50));
+        assert_eq!(restore_guard.clock(SEEN), Verdict::Same);
+        assert_eq!(restore_guard.lock().known.map(|known| known.written), Some(50));
     }
 }

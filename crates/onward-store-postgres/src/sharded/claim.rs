@@ -9,7 +9,7 @@ use onward_store::{ClaimRuns, ClaimTasks, ClaimedRun, Store, StoreError, StoreFu
 
 use crate::sharded::database::Place;
 use crate::sharded::merge::{merge, parts};
-use crate::sharded::spread::{Answers, ShardedStore, some_answers};
+use crate::sharded::sharded_store::{Answers, ShardedStore, some_answers};
 use crate::sharded::together::{Asked, together};
 
 /// Result of a divided limit.

@@ -13,7 +13,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use onward_core::Timestamp;
-use onward_store::{Clock, Expired, Share, Store, StoreError, StoreFuture};
+use onward_store::{Clock, Expired, Shard, Store, StoreError, StoreFuture};
 use tokio::sync::Notify;
 
 use crate::sharded::time::{Pace, Time};
@@ -41,7 +41,7 @@ pub struct Place {
     store: Arc<dyn Store>,
     common: Common,
     /// Shard to verify before the first use; none if it is verified already, or shards are not recorded.
-    share: Option<Share>,
+    share: Option<Shard>,
     is_up: AtomicBool,
     down: Mutex<Option<(Timestamp, String)>>,
     /// Wakes waiting callers when it goes down.
@@ -74,7 +74,7 @@ impl Place {
     }
 
     /// Converts to a database that is used only after its shard was verified (SD5).
-    pub fn unchecked(self, share: Share, error: &StoreError) -> Arc<Place> {
+    pub fn unchecked(self, share: Shard, error: &StoreError) -> Arc<Place> {
         let place = Arc::new(Place { share: Some(share), ..self });
         place.fell(reason(error));
         place
@@ -297,12 +297,12 @@ fn reason(error: &StoreError) -> String {
 }
 
 /// Verifies the shard, and runs a query that needs a lookup in every store.
-fn small_question(store: Arc<dyn Store>, share: Option<Share>) -> Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>> {
+fn small_question(store: Arc<dyn Store>, share: Option<Shard>) -> Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>> {
     Box::pin(async move {
         let found = store.read_share().await?;
         if let Some(expected) = share {
             crate::sharded::open::check_share(&expected, found.as_ref())?; // SD5
         }
-        store.deliveries(1).await.map(drop)
+        store.outbox_messages(1).await.map(drop)
     })
 }

@@ -10,7 +10,7 @@ use onward_core::WorkerId;
 use onward_store::{Change, Delete, Expired, Retention, StoreError};
 
 use crate::sharded::claim::{Round, Used, full};
-use crate::sharded::spread::{Answers, ShardedStore, some_answers};
+use crate::sharded::sharded_store::{Answers, ShardedStore, some_answers};
 use crate::sharded::together::{Asked, Asking};
 
 impl ShardedStore {

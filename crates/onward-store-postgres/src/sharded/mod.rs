@@ -20,14 +20,14 @@ mod database;
 mod due;
 mod list;
 mod merge;
-mod news;
 mod open;
-mod spread;
+mod outbox;
+mod sharded_store;
 mod store;
 mod time;
 mod together;
 
 pub use database::Health;
 pub use open::Database;
-pub use spread::{ShardedStore, position};
+pub use sharded_store::{ShardedStore, position};
 pub use time::Pace;

@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use onward_store::{Clock, Share, Store, StoreError};
+use onward_store::{Clock, Shard, Store, StoreError};
 
 use crate::sharded::database::{Common, Place};
-use crate::sharded::spread::ShardedStore;
+use crate::sharded::sharded_store::ShardedStore;
 use crate::sharded::time::{Pace, Time};
 use crate::sharded::together::{Asked, together};
 
@@ -30,7 +30,7 @@ impl ShardedStore {
         pace: Pace,
     ) -> Result<ShardedStore, StoreError> {
         let asked = databases.iter().map(|database| -> Asked<'_, _> { database.store.read_share() }).collect();
-        let answers: Vec<Result<Option<Share>, StoreError>> = together(asked).await;
+        let answers: Vec<Result<Option<Shard>, StoreError>> = together(asked).await;
         let (count, common) = (databases.len(), Common { clock, time: Arc::new(Time::start()), pace });
         let known = answers.iter().filter_map(|answer| answer.as_ref().ok()).flatten().next();
         let tells = new_cluster.is_some();
@@ -39,7 +39,7 @@ impl ShardedStore {
         // Shards are recorded in order: a database without one before a database that has one was replaced.
         let last_told = answers.iter().rposition(|answer| matches!(answer, Ok(Some(_))));
         let share =
-            |cluster: &str, position| Share { cluster: cluster.to_owned(), position: position as u32, count: count as u32 };
+            |cluster: &str, position| Shard { cluster: cluster.to_owned(), position: position as u32, count: count as u32 };
         let (mut places, mut untold) = (Vec::new(), Vec::new());
         for (position, (Database { name, store }, answer)) in databases.into_iter().zip(answers).enumerate() {
             let (place, expected) = (Place::new(name, position, count, store, common.clone()), share(&cluster, position));
@@ -78,7 +78,7 @@ fn named(place: &Place, checked: Result<(), StoreError>) -> Result<(), StoreErro
     })
 }
 
-pub fn check_share(expected: &Share, found: Option<&Share>) -> Result<(), StoreError> {
+pub fn check_share(expected: &Shard, found: Option<&Shard>) -> Result<(), StoreError> {
     let why = match found {
         Some(found) if found == expected => return Ok(()),
         None => "has no recorded shard".to_owned(),

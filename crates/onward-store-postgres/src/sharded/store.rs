@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
-use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
+use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
-    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Known,
-    Listener, PAYLOAD_BYTES_MAX, Restore, RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Since, Started, Store, StoreError,
+    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, Expired, Known, Listener,
+    OutboxId, PAYLOAD_BYTES_MAX, Restore, RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Since, Started, Store, StoreError,
     StoreFuture, TaskQuery, VersionCount, WaitQuery,
 };
 
-use crate::sharded::spread::{ShardedStore, some_answers};
+use crate::sharded::sharded_store::{ShardedStore, some_answers};
 
 impl Store for ShardedStore {
     fn start_run(&self, run: NewRun, claim: Option<WorkerId>) -> StoreFuture<'_, Started> {
@@ -83,11 +83,11 @@ impl Store for ShardedStore {
         Box::pin(self.expire_all(limit))
     }
 
-    fn deliveries(&self, limit: usize) -> StoreFuture<'_, Vec<(DeliveryId, Delivery)>> {
+    fn outbox_messages(&self, limit: usize) -> StoreFuture<'_, Vec<(OutboxId, OutboxMessage)>> {
         Box::pin(self.deliveries_of_all(limit))
     }
 
-    fn finish_deliveries(&self, done: Vec<DeliveryId>) -> StoreFuture<'_, ()> {
+    fn finish_deliveries(&self, done: Vec<OutboxId>) -> StoreFuture<'_, ()> {
         Box::pin(self.finish_deliveries_of_all(done))
     }
 
@@ -107,7 +107,7 @@ impl Store for ShardedStore {
         self.places().iter().any(|place| place.store().is_shared())
     }
 
-    fn tell_others(&self, message: Vec<u8>) -> StoreFuture<'_, ()> {
+    fn broadcast(&self, message: Vec<u8>) -> StoreFuture<'_, ()> {
         Box::pin(self.tell_others_once(message))
     }
 

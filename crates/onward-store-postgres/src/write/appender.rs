@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use onward_core::{Event, Place, RunKey};
-use onward_store::kept::reply::{Pending, Slot};
+use onward_store::durable::reply::{Pending, Slot};
 use onward_store::{Expired, StoreError};
 
 use crate::connection::sql::Sql;
@@ -24,7 +24,7 @@ use crate::shared::Shared;
 use crate::stats::Counters;
 use crate::write::expire::{Look, NEXT_DUE};
 use crate::write::op::Op;
-use crate::write::unit::Scene;
+use crate::write::unit::UnitOfWork;
 
 /// Runs until the queue with this number is closed and empty.
 pub(crate) async fn run(shared: Arc<Shared>, number: usize) {
@@ -45,10 +45,10 @@ async fn run_batch(shared: &Shared, line: &mut Line, ops: &[Op]) {
         parents: ops.iter().filter_map(ended_run).cloned().collect(),
         fresh: ops.iter().filter(|op| op.makes_run()).count(),
     };
-    let work = async |scene: &mut Scene<'_>| {
-        prefetch(scene, ops).await?;
+    let work = async |unit: &mut UnitOfWork<'_>| {
+        prefetch(unit, ops).await?;
         for op in ops {
-            execute(scene, op).await?;
+            execute(unit, op).await?;
         }
         Ok(())
     };
@@ -93,7 +93,7 @@ fn same(error: &StoreError) -> StoreError {
 }
 
 /// Reads the rows that operations are known to need, with one statement per table; others are read later, one by one.
-async fn prefetch(scene: &mut Scene<'_>, ops: &[Op]) -> Outcome<()> {
+async fn prefetch(unit: &mut UnitOfWork<'_>, ops: &[Op]) -> Outcome<()> {
     let (mut slots, mut waits, mut tasks) = (Vec::new(), Vec::new(), Vec::new());
     for op in ops {
         match op {
@@ -111,9 +111,9 @@ async fn prefetch(scene: &mut Scene<'_>, ops: &[Op]) -> Outcome<()> {
             _ => {}
         }
     }
-    scene.need_slots(slots).await?;
-    scene.need_waits(waits).await?;
-    scene.need_tasks(tasks).await
+    unit.need_slots(slots).await?;
+    unit.need_waits(waits).await?;
+    unit.need_tasks(tasks).await
 }
 
 /// Returns the run that an operation ends if it is accepted.
@@ -136,29 +136,29 @@ fn closed_place(event: &Event) -> Option<&Place> {
 }
 
 /// Decides one operation and stores its result.
-async fn execute(scene: &mut Scene<'_>, op: &Op) -> Outcome<()> {
-    let before = scene.changes;
+async fn execute(unit: &mut UnitOfWork<'_>, op: &Op) -> Outcome<()> {
+    let before = unit.changes;
     match op {
-        Op::Commit(work, to) => settle(to, scene.commit(work.0.clone(), &work.1).await, before, scene),
-        Op::Input(work, to) => settle(to, scene.append_input(&work.0, work.1.clone(), &work.2).await, before, scene),
-        Op::Start(start, to) => settle(to, scene.start_run(start).await, before, scene),
-        Op::Restore(work, to) => settle(to, scene.restore_run(work).await, before, scene),
-        Op::ClaimRun(work, to) => settle(to, scene.claim_one(work).await, before, scene),
-        Op::Release(key, epoch, to) => settle(to, scene.release_run(key, *epoch), before, scene),
-        Op::Report(work, to) => settle(to, scene.report_task(work).await, before, scene),
-        Op::RetryTask(task, to) => settle(to, scene.retry_task(task).await, before, scene),
+        Op::Commit(work, to) => settle(to, unit.commit(work.0.clone(), &work.1).await, before, unit),
+        Op::Input(work, to) => settle(to, unit.append_input(&work.0, work.1.clone(), &work.2).await, before, unit),
+        Op::Start(start, to) => settle(to, unit.start_run(start).await, before, unit),
+        Op::Restore(work, to) => settle(to, unit.restore_run(work).await, before, unit),
+        Op::ClaimRun(work, to) => settle(to, unit.claim_one(work).await, before, unit),
+        Op::Release(key, epoch, to) => settle(to, unit.release_run(key, *epoch), before, unit),
+        Op::Report(work, to) => settle(to, unit.report_task(work).await, before, unit),
+        Op::RetryTask(task, to) => settle(to, unit.retry_task(task).await, before, unit),
         Op::Expire(..) => Ok(()),
     }
 }
 
 /// Stores a value or a refusal; anything else fails the batch, and so does a refusal after a change (DB2).
-fn settle<T: Send>(to: &Slot<T>, outcome: Outcome<T>, before: usize, scene: &mut Scene<'_>) -> Outcome<()> {
+fn settle<T: Send>(to: &Slot<T>, outcome: Outcome<T>, before: usize, unit: &mut UnitOfWork<'_>) -> Outcome<()> {
     let answer = match outcome {
         Ok(value) => Ok(value),
-        Err(Trouble::Refused(error)) if scene.changes != before => return Err(Trouble::Damaged(error)),
+        Err(Trouble::Refused(error)) if unit.changes != before => return Err(Trouble::Damaged(error)),
         Err(Trouble::Refused(error)) => {
             if let StoreError::LogCorrupt { key, .. } = &error {
-                scene.hurt.insert(key.clone()); // DB10
+                unit.hurt.insert(key.clone()); // DB10
             }
             Err(error)
         }
@@ -182,12 +182,12 @@ async fn expire(shared: &Shared, line: &mut Line, limit: usize, to: &Arc<Slot<Ex
 async fn try_expire(shared: &Shared, line: &mut Line, limit: usize) -> Result<Expired, StoreError> {
     let begun = shared.pulse.begin();
     if let Some(look) = look(line).await
-        && look.next_due.is_none_or(|due| due > shared.judge.now(look.clock_micros))
+        && look.next_due.is_none_or(|due| due > shared.clock.now(look.clock_micros))
     {
         shared.pulse.end(begun, look.found);
         return Ok(Expired { next_due: look.next_due, ..Expired::default() });
     }
-    let work = async |scene: &mut Scene<'_>| scene.expire(limit).await;
+    let work = async |unit: &mut UnitOfWork<'_>| unit.expire(limit).await;
     let (mut expired, after) = transact(shared, line, &Wants::default(), work).await.map_err(Fate::into_error)?;
     shared.pulse.stir();
     shared.tell(Aftermath { due: None, ..after });

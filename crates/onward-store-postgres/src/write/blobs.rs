@@ -4,13 +4,13 @@
 //! same file do not block each other.
 
 use onward_store::StoreError;
-use onward_store::kept::large::{self, Carrier};
+use onward_store::durable::large::{self, HasPayloads};
 
 use crate::connection::sql::{Db, Sql};
 use crate::error::{Outcome, Trouble};
 
 /// Replaces stubs by the large payloads.
-pub(crate) async fn restore<C: Carrier>(db: &Db, rk: i64, mut carrier: C) -> Outcome<C> {
+pub(crate) async fn restore<C: HasPayloads>(db: &Db, rk: i64, mut carrier: C) -> Outcome<C> {
     let wanted = large::wanted(&mut carrier);
     if wanted.is_empty() {
         return Ok(carrier);

@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use onward_core::run::Input;
 use onward_core::task::Task;
 use onward_core::{Epoch, Index, Name, Record, RunKey, Status, Timestamp, WorkerId};
-use onward_store::kept::ClaimRun;
-use onward_store::kept::{Body, News, large};
+use onward_store::durable::ClaimRun;
+use onward_store::durable::{Body, OwnedChange, large};
 use onward_store::{ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, StoreError};
 
 use crate::connection::sql::Sql;
@@ -19,7 +19,7 @@ use crate::error::{Outcome, Trouble};
 use crate::row::EventRow;
 use crate::write::load::{TASK_COLUMNS, read_task};
 use crate::write::save::{Gone, put_tasks};
-use crate::write::unit::{Queued, Scene};
+use crate::write::unit::{Queued, UnitOfWork};
 
 /// Finds the oldest claimable runs of kinds and versions that the worker knows, except those already seen, and locks those that
 /// are not locked.
@@ -66,7 +66,7 @@ const LOOKS_MAX: usize = 8;
 /// Maximum number of delayed tasks that become claimable at once: there may be very many after an outage.
 const SHOWN_MAX: usize = 1_024;
 
-impl Scene<'_> {
+impl UnitOfWork<'_> {
     /// Appends an input to a run without a holder, and leases the run if it is pending then. Fails if a worker holds it.
     pub async fn claim_one(&mut self, work: &ClaimRun) -> Outcome<ClaimedOne> {
         let key = &work.run;
@@ -79,28 +79,28 @@ impl Scene<'_> {
         };
         let claimed = self.claim(key, &work.worker, None);
         self.settle(key);
-        Ok(ClaimedOne { appended, head: self.seat(key).shown(), claimed })
+        Ok(ClaimedOne { appended, head: self.locked(key).shown(), claimed })
     }
 
     /// Leases a run if it is pending and has no holder; the caller settles it.
     pub fn claim(&mut self, key: &RunKey, worker: &WorkerId, records: Option<Vec<Record>>) -> Option<ClaimedRun> {
-        let last = self.seat(key).head.epoch;
+        let last = self.locked(key).head.epoch;
         let epoch = self.epoch_after(last);
-        let seat = self.seat(key);
-        if seat.head.status != Status::Pending || seat.worker.is_some() {
+        let locked = self.locked(key);
+        if locked.head.status != Status::Pending || locked.worker.is_some() {
             return None;
         }
-        seat.head.epoch = epoch; // L7
-        seat.worker = Some(worker.clone());
-        let head = seat.shown();
+        locked.head.epoch = epoch; // L7
+        locked.worker = Some(worker.clone());
+        let head = locked.shown();
         self.greet(worker);
         Some(ClaimedRun { head, records })
     }
 
     pub fn release_run(&mut self, key: &RunKey, epoch: Epoch) -> Outcome<()> {
         self.check(key)?;
-        if self.find(key).is_some_and(|seat| seat.head.epoch == epoch) {
-            self.seat(key).worker = None;
+        if self.find(key).is_some_and(|locked| locked.head.epoch == epoch) {
+            self.locked(key).worker = None;
             self.settle(key);
         }
         Ok(())
@@ -128,7 +128,7 @@ impl Scene<'_> {
             let seen: Vec<i64> = answers.next().unwrap_or_default().iter().map(|row| row.get(0)).collect();
             let locked = answers.next().unwrap_or_default();
             for key in self.take_in(&locked) {
-                let ready = self.seat(&key).ready.unwrap_or_default();
+                let ready = self.locked(&key).ready.unwrap_or_default();
                 keys.push((ready, key));
             }
             let got = locked.len();
@@ -155,10 +155,11 @@ impl Scene<'_> {
     /// that got many runs would read each log, and other requests would queue behind that. Logs that are long, damaged or have
     /// large payloads are left to a later read.
     async fn short_logs(&mut self, keys: &[(i64, RunKey)]) -> Outcome<HashMap<RunKey, Vec<Record>>> {
-        let seats = keys.iter().filter_map(|(_, key)| self.find(key)).filter(|seat| seat.head.next_index.0 <= SHORT_LOG_EVENTS);
-        let mut short: Vec<(i64, i32)> = seats.map(|seat| (seat.rk, seat.head.generation as i32)).collect();
+        let seats =
+            keys.iter().filter_map(|(_, key)| self.find(key)).filter(|locked| locked.head.next_index.0 <= SHORT_LOG_EVENTS);
+        let mut short: Vec<(i64, i32)> = seats.map(|locked| (locked.rk, locked.head.generation as i32)).collect();
         // A log of one event is not measured: it only has the start, whose large payloads are stored elsewhere.
-        let is_measured = |scene: &Self, rk: i64| scene.find(&scene.key_of(rk)).is_some_and(|seat| seat.head.next_index.0 > 1);
+        let is_measured = |unit: &Self, rk: i64| unit.find(&unit.key_of(rk)).is_some_and(|locked| locked.head.next_index.0 > 1);
         if short.iter().any(|(rk, _)| is_measured(self, *rk)) {
             let (numbers, generations) = short.iter().copied().unzip();
             let rows = self.db.query(&Sql::new(LOG_BYTES).numbers(numbers).ints(generations)).await?;
@@ -179,7 +180,7 @@ impl Scene<'_> {
         let mut logs = HashMap::new();
         for rows in rows.chunk_by(|a, b| a.get::<_, i64>(0) == b.get::<_, i64>(0)) {
             let key = self.key_of(rows[0].get(0));
-            let next = self.find(&key).map(|seat| seat.head.next_index);
+            let next = self.find(&key).map(|locked| locked.head.next_index);
             let records = whole_log(&key, rows);
             logs.extend(records.filter(|records| records.last().map(Record::next_index) == next).map(|records| (key, records)));
         }
@@ -252,7 +253,7 @@ impl Scene<'_> {
             return Ok(Err(None)); // operations on the run report it
         }
         if !self.keys.contains_key(&rk) {
-            self.news.push(News::TaskQueued { task: Box::new(waiting.clone()) });
+            self.news.push(OwnedChange::TaskQueued { task: Box::new(waiting.clone()) });
             return Ok(Err(None));
         }
         let body = Body::of_input(&attempted);
@@ -266,7 +267,7 @@ impl Scene<'_> {
 
     /// Returns whether this transaction has paused the run.
     fn was_paused(&self, key: &RunKey) -> bool {
-        self.seats.get(key).and_then(Option::as_deref).is_some_and(|seat| seat.head.status == Status::Paused)
+        self.seats.get(key).and_then(Option::as_deref).is_some_and(|locked| locked.head.status == Status::Paused)
     }
 
     /// Returns the time until which the database, if it was restored, may have forgotten claims.
@@ -286,11 +287,11 @@ impl Scene<'_> {
         for row in rows {
             let Ok(task) = read_task(&row) else { continue };
             let here = self.seats.get(&task.id.run).and_then(Option::as_ref);
-            if here.is_some_and(|seat| seat.tasks.knows(&task.id.place)) {
+            if here.is_some_and(|locked| locked.tasks.knows(&task.id.place)) {
                 continue; // decided in this transaction
             }
             let Ok(task) = self.whole(row.get(0), task).await else { continue };
-            self.news.push(News::TaskQueued { task: Box::new(task.clone()) });
+            self.news.push(OwnedChange::TaskQueued { task: Box::new(task.clone()) });
             shown.push((row.get(0), Queued { task, order: row.get(2) }));
         }
         // If none could be changed, another pass would not change any either.

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use onward_core::{KindSchemas, Name, RunKey, WorkerId};
-use onward_store::kept::seal::{seal, unseal_bytes};
-use onward_store::{Delete, DeliveryId, Retention, StoreError};
+use onward_store::durable::seal::{seal, unseal_bytes};
+use onward_store::{Delete, OutboxId, Retention, StoreError};
 
 use crate::connection::sql::Sql;
 use crate::error::Outcome;
 use crate::row::crc;
 use crate::write::claim::{limit_number, text_of};
-use crate::write::unit::Scene;
+use crate::write::unit::UnitOfWork;
 
 /// Number of runs that cannot be deleted yet and are skipped in one call, per run to delete.
 const PASSED_OVER: usize = 16;
@@ -27,7 +27,7 @@ const ENDED: &str = "SELECT r.rk, r.ns, r.id, r.ready, r.worker, r.head FROM onw
 const OPEN_CHILDREN: &str = "SELECT p.rk FROM unnest($1::text[], $2::text[], $3::bigint[]) AS p(ns, id, rk)
   WHERE EXISTS (SELECT 1 FROM onward.runs c WHERE c.parent_ns = p.ns AND c.parent_id = p.id AND c.status < 4)";
 
-impl Scene<'_> {
+impl UnitOfWork<'_> {
     /// Deletes one run and records that; the run is locked if it exists. Fails if it is open, has open children or undelivered
     /// messages.
     pub async fn delete_run(&mut self, key: &RunKey, reason: &str) -> Outcome<u64> {
@@ -36,7 +36,7 @@ impl Scene<'_> {
         let rows = self.db.query(&sql.text(key.namespace.as_str()).text(key.id.as_str())).await?;
         let Some(row) = rows.first() else { return Err(StoreError::RunNotFound { key: key.clone() }.into()) };
         let (rk, kind): (i64, String) = (row.get(0), row.get(2));
-        let may_go = self.find(key).map_or(row.get::<_, i16>(1) >= 4, |seat| seat.head.may_be_deleted());
+        let may_go = self.find(key).map_or(row.get::<_, i16>(1) >= 4, |locked| locked.head.may_be_deleted());
         if let Some(why) = self.busy(key, rk, may_go).await? {
             return Err(StoreError::RunBusy { key: key.clone(), why: why.to_owned() }.into());
         }
@@ -119,8 +119,8 @@ impl Scene<'_> {
     /// Returns those of the locked runs that can be deleted.
     async fn idle(&mut self, keys: Vec<RunKey>) -> Outcome<Vec<(RunKey, i64)>> {
         let closed = keys.into_iter().filter_map(|key| {
-            let seat = self.seats.get(&key)?.as_ref()?;
-            seat.head.may_be_deleted().then_some((key, seat.rk))
+            let locked = self.seats.get(&key)?.as_ref()?;
+            locked.head.may_be_deleted().then_some((key, locked.rk))
         });
         let mut idle: Vec<(RunKey, i64)> = closed.collect();
         let (namespaces, ids) = idle.iter().map(|(key, _)| (key.namespace.to_string(), key.id.to_string())).unzip();
@@ -173,7 +173,7 @@ impl Scene<'_> {
         }
     }
 
-    pub async fn finish_deliveries(&mut self, done: &[DeliveryId]) -> Outcome<()> {
+    pub async fn finish_deliveries(&mut self, done: &[OutboxId]) -> Outcome<()> {
         let numbers = done.iter().map(|id| id.0 as i64).collect();
         self.db.query(&Sql::new("DELETE FROM onward.outbox WHERE id = ANY($1)").numbers(numbers)).await?;
         Ok(())

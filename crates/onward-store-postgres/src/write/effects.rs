@@ -4,22 +4,22 @@ use std::time::Duration;
 
 use onward_core::run::{Effect, wait_key};
 use onward_core::{Place, Record, RunKey, Timestamp};
-use onward_store::judged::TakenSlot;
+use onward_store::admission::TakenSlot;
 
 use crate::error::Outcome;
-use crate::write::unit::{Queued, Scene, Timer};
+use crate::write::unit::{Queued, Timer, UnitOfWork};
 
-impl Scene<'_> {
+impl UnitOfWork<'_> {
     pub async fn carry_out(&mut self, key: &RunKey, effect: Effect, record: &Record) -> Outcome<()> {
         match effect {
             Effect::StartTimer { place, due_at } => self.start_timer(key, place, due_at),
-            Effect::StopTimer { place } => self.seat(key).timers.remove(&place),
+            Effect::StopTimer { place } => self.locked(key).timers.remove(&place),
             Effect::AddTask(task) => {
                 let order = self.next_order();
                 self.put_task(key, Queued { task: *task, order });
             }
-            Effect::CancelTask { place } => self.seat(key).tasks.remove(&place),
-            Effect::OpenWait(wait) => self.seat(key).waits.put(wait.place.clone(), *wait),
+            Effect::CancelTask { place } => self.locked(key).tasks.remove(&place),
+            Effect::OpenWait(wait) => self.locked(key).waits.put(wait.place.clone(), *wait),
             Effect::CloseWait { place, token } => self.close_wait(key, place, token, record).await?,
             Effect::Send(delivery) => self.send(key, *delivery),
             Effect::Freeze { at } => self.freeze(key, at).await?,
@@ -31,42 +31,42 @@ impl Scene<'_> {
     }
 
     pub fn start_timer(&mut self, key: &RunKey, place: Place, due_at: Timestamp) {
-        self.seat(key).timers.put(place, Timer { due_at, is_frozen: false });
+        self.locked(key).timers.put(place, Timer { due_at, is_frozen: false });
         self.announce_due(due_at);
     }
 
     /// Closes an open wait and writes its idempotency record. A plain timer has no wait, and an earlier answer keeps its record.
     async fn close_wait(&mut self, key: &RunKey, place: Place, token: String, record: &Record) -> Outcome<()> {
         self.need_waits(vec![(key.clone(), place.clone())]).await?;
-        let Some(wait) = self.seat(key).waits.get(&place) else { return Ok(()) };
+        let Some(wait) = self.locked(key).waits.get(&place) else { return Ok(()) };
         let slot = wait_key(wait.generation, &place);
         self.need_slots(vec![(key.clone(), slot.clone())]).await?;
-        let seat = self.seat(key);
-        seat.waits.remove(&place);
-        if seat.slots.get(&slot).is_none() {
-            seat.slots.put(slot, TakenSlot { token, index: record.index, at: record.at });
+        let locked = self.locked(key);
+        locked.waits.remove(&place);
+        if locked.slots.get(&slot).is_none() {
+            locked.slots.put(slot, TakenSlot { token, index: record.index, at: record.at });
         }
         Ok(())
     }
 
     async fn freeze(&mut self, key: &RunKey, at: Timestamp) -> Outcome<()> {
         self.need_all(key).await?;
-        let seat = self.seat(key);
-        let timers: Vec<(Place, Timer)> = seat.timers.all().map(|(place, timer)| (place.clone(), *timer)).collect();
-        timers.into_iter().for_each(|(place, timer)| seat.timers.put(place, Timer { is_frozen: true, ..timer }));
-        let tasks: Vec<Queued> = seat.tasks.all().map(|(_, queued)| queued.clone()).collect();
+        let locked = self.locked(key);
+        let timers: Vec<(Place, Timer)> = locked.timers.all().map(|(place, timer)| (place.clone(), *timer)).collect();
+        timers.into_iter().for_each(|(place, timer)| locked.timers.put(place, Timer { is_frozen: true, ..timer }));
+        let tasks: Vec<Queued> = locked.tasks.all().map(|(_, queued)| queued.clone()).collect();
         for mut queued in tasks {
             queued.task.freeze(at);
-            seat.tasks.put(queued.task.id.place.clone(), queued);
+            locked.tasks.put(queued.task.id.place.clone(), queued);
         }
         Ok(())
     }
 
     async fn thaw(&mut self, key: &RunKey, shift: Duration) -> Outcome<()> {
         self.need_all(key).await?;
-        let seat = self.seat(key);
-        let timers: Vec<(Place, Timer)> = seat.timers.all().map(|(place, timer)| (place.clone(), *timer)).collect();
-        let tasks: Vec<Queued> = seat.tasks.all().map(|(_, queued)| queued.clone()).collect();
+        let locked = self.locked(key);
+        let timers: Vec<(Place, Timer)> = locked.timers.all().map(|(place, timer)| (place.clone(), *timer)).collect();
+        let tasks: Vec<Queued> = locked.tasks.all().map(|(_, queued)| queued.clone()).collect();
         for (place, timer) in timers {
             self.start_timer(key, place, timer.due_at.after(shift));
         }
@@ -78,14 +78,14 @@ impl Scene<'_> {
     }
 
     async fn end_run(&mut self, key: &RunKey, goes_on: bool) -> Outcome<()> {
-        let generation = self.seat(key).head.generation;
+        let generation = self.locked(key).head.generation;
         let children = self.open_children(key).await?;
         let news: Vec<_> = children.iter().filter_map(|child| child.parent_closed(generation, goes_on)).collect();
         news.into_iter().for_each(|delivery| self.send(key, delivery));
-        let seat = self.seat(key);
-        seat.timers.clear();
-        seat.tasks.clear();
-        seat.waits.clear();
+        let locked = self.locked(key);
+        locked.timers.clear();
+        locked.tasks.clear();
+        locked.waits.clear();
         Ok(())
     }
 }

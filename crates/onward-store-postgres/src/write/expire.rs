@@ -5,14 +5,14 @@ use onward_core::event::TimerFired;
 use onward_core::run::Input;
 use onward_core::{Place, RunKey, Timestamp};
 use onward_store::Expired;
-use onward_store::kept::seal::{place_key, read_place};
+use onward_store::durable::seal::{place_key, read_place};
 
 use crate::connection::sql::Sql;
 use crate::error::{Outcome, Trouble};
 use crate::notify::pulse::Found;
 use crate::write::claim::limit_number;
 use crate::write::load::read_timer;
-use crate::write::unit::{Scene, Timer};
+use crate::write::unit::{Timer, UnitOfWork};
 
 pub(crate) const DUE_TIMERS: &str =
     "SELECT rk, place, due FROM onward.timers WHERE NOT frozen AND due <= $1 ORDER BY due, rk, place LIMIT $2";
@@ -30,7 +30,7 @@ pub(crate) const NEXT_DUE: &str = "SELECT (extract(epoch FROM clock_timestamp())
   (SELECT ready FROM onward.runs WHERE ready IS NOT NULL ORDER BY ns, kind, version, ready LIMIT 1) IS NOT NULL,
   (SELECT ord FROM onward.tasks WHERE state = 0 ORDER BY ns, queue, kind, priority DESC, visible, ord LIMIT 1) IS NOT NULL";
 
-impl Scene<'_> {
+impl UnitOfWork<'_> {
     pub async fn expire(&mut self, limit: usize) -> Outcome<Expired> {
         let (timers_fired, more_timers) = self.fire_timers(limit).await?;
         let (tasks_expired, more_tasks) = self.expire_tasks(limit).await?;
@@ -51,9 +51,9 @@ impl Scene<'_> {
         let armed = self.with_sound_waits(armed).await?;
         for (key, place) in &armed {
             // The row is deleted in the same write that appends the event: a timer fires once (L10).
-            let seat = self.seat(key);
-            seat.timers.remove(place);
-            let generation = seat.head.generation;
+            let locked = self.locked(key);
+            locked.timers.remove(place);
+            let generation = locked.head.generation;
             self.append_outcome(key, Input::outcome(TimerFired { place: place.clone() }.into(), generation), None).await?;
         }
         Ok((armed.len() as u64, more))
@@ -71,7 +71,7 @@ impl Scene<'_> {
                 Ok(()) => sound.push((key, place)),
                 Err(Trouble::Refused(_)) => {
                     let sleeping = Timer { due_at: self.now, is_frozen: true };
-                    self.seat(&key).timers.put(place, sleeping);
+                    self.locked(&key).timers.put(place, sleeping);
                 }
                 Err(trouble) => return Err(trouble),
             }
@@ -132,7 +132,7 @@ impl Scene<'_> {
             if !is_sound && !self.has_sound_task(&key, &place).await? {
                 continue;
             }
-            let queued = self.seat(&key).tasks.get(&place).cloned();
+            let queued = self.locked(&key).tasks.get(&place).cloned();
             let is_due = |queued: &crate::write::unit::Queued| queued.task.due_at().is_some_and(|due| due <= self.now);
             if let Some(mut queued) = queued.filter(is_due) {
                 let fate = queued.task.expire(self.now);
@@ -147,7 +147,7 @@ impl Scene<'_> {
     async fn has_sound_task(&mut self, key: &RunKey, place: &Place) -> Outcome<bool> {
         match self.need_tasks(vec![(key.clone(), place.clone())]).await {
             Err(Trouble::Refused(_)) => {
-                let rk = self.seat(key).rk;
+                let rk = self.locked(key).rk;
                 let sql = Sql::new("UPDATE onward.tasks SET due = NULL WHERE rk = $1 AND place = $2");
                 self.db.query(&sql.number(rk).bytes(place_key(place))).await?;
                 Ok(false)
@@ -175,9 +175,9 @@ impl Scene<'_> {
         workers.retain(|worker| !busy.contains(worker));
         for (rk, worker) in held.iter().filter(|(_, worker)| workers.contains(worker)) {
             let key = self.key_of(*rk);
-            let seat = self.seat(&key);
-            if seat.worker.as_ref().is_some_and(|own| own.as_str() == worker) {
-                seat.worker = None;
+            let locked = self.locked(&key);
+            if locked.worker.as_ref().is_some_and(|own| own.as_str() == worker) {
+                locked.worker = None;
                 self.settle(&key);
             }
         }
@@ -204,7 +204,7 @@ pub(crate) struct Look {
 impl Look {
     pub fn read(row: &tokio_postgres::Row) -> Look {
         let due = (1..5).filter_map(|at| row.get::<_, Option<i64>>(at)).min();
-        let found = Found { deliveries: row.get(5), runs: row.get(6), tasks: row.get(7) };
+        let found = Found { outbox_messages: row.get(5), runs: row.get(6), tasks: row.get(7) };
         Look { clock_micros: row.get(0), next_due: due.map(|due| Timestamp(due as u64)), found }
     }
 }

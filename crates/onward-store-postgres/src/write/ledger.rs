@@ -4,9 +4,9 @@
 //! deleted (LG4).
 
 use onward_core::RunKey;
-use onward_core::family::family;
 use onward_core::ledger::{LedgerKey, LedgerSum, SpendQuery, SpendRow, SpendTally};
-use onward_store::kept::seal::{seal, unseal};
+use onward_core::root_run::root_run;
+use onward_store::durable::seal::{seal, unseal};
 use onward_store::{PAGE_DEFAULT, StoreError};
 use tokio_postgres::Row;
 
@@ -14,17 +14,17 @@ use crate::connection::sql::{Db, Sql};
 use crate::error::{Outcome, damaged_row};
 use crate::row::crc;
 use crate::write::load::row_key;
-use crate::write::unit::{Scene, Seat};
+use crate::write::unit::{LockedRun, UnitOfWork};
 
 const COLUMNS: &str = "l.ns, l.id, l.day, l.generation, l.life, l.model, l.data, l.crc";
 
 /// Number of rows per query.
 const PAGE: i64 = 4_096;
 
-impl Scene<'_> {
+impl UnitOfWork<'_> {
     /// Adds to a row. Runs without spend never get here.
     pub async fn charge(&mut self, key: &RunKey, row: LedgerKey, sum: &LedgerSum) -> Outcome<()> {
-        if !self.seat(key).ledger.knows(&row) {
+        if !self.locked(key).ledger.knows(&row) {
             let sql = Sql::new(format!("SELECT {COLUMNS} FROM onward.ledger l"))
                 .also(" WHERE l.ns = ?")
                 .text(row.run.namespace.as_str())
@@ -35,23 +35,23 @@ impl Scene<'_> {
                 .also(" AND l.generation = ?")
                 .int(row.generation.cast_signed())
                 .also(" AND l.life = ?")
-                .number(row.life.cast_signed())
+                .number(row.incarnation.cast_signed())
                 .also(" AND l.model = ?")
                 .bytes(row.model.clone().into_bytes());
             let found = self.db.query(&sql).await?;
             let known = found.first().map(read_row).transpose()?;
-            self.seat(key).ledger.learn(row.clone(), known.map(|(_, known)| known));
+            self.locked(key).ledger.learn(row.clone(), known.map(|(_, known)| known));
         }
-        let seat = self.seat(key);
-        let known = seat.ledger.get(&row).copied().unwrap_or_default();
-        seat.ledger.put(row, known.plus(sum));
+        let locked = self.locked(key);
+        let known = locked.ledger.get(&row).copied().unwrap_or_default();
+        locked.ledger.put(row, known.plus(sum));
         Ok(())
     }
 }
 
-pub(crate) fn save(seats: &[Box<Seat>], calls: &mut Vec<Sql>) {
+pub(crate) fn save(seats: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
     let rows: Vec<(&LedgerKey, Vec<u8>)> =
-        seats.iter().flat_map(|seat| seat.ledger.changes()).filter_map(|(row, sum)| Some((row, seal(sum?)))).collect();
+        seats.iter().flat_map(|locked| locked.ledger.changes()).filter_map(|(row, sum)| Some((row, seal(sum?)))).collect();
     if rows.is_empty() {
         return;
     }
@@ -61,7 +61,7 @@ pub(crate) fn save(seats: &[Box<Seat>], calls: &mut Vec<Sql>) {
             .numbers(rows.iter().map(|(row, _)| i64::from(row.day)).collect())
             .texts(rows.iter().map(|(row, _)| row.run.id.as_str().to_owned()).collect())
             .ints(rows.iter().map(|(row, _)| row.generation.cast_signed()).collect())
-            .numbers(rows.iter().map(|(row, _)| row.life.cast_signed()).collect())
+            .numbers(rows.iter().map(|(row, _)| row.incarnation.cast_signed()).collect())
             .byteses(rows.iter().map(|(row, _)| row.model.clone().into_bytes()).collect())
             .texts(rows.iter().map(|(row, _)| row.tree().to_owned()).collect())
             .byteses(rows.iter().map(|(_, data)| data.clone()).collect())
@@ -72,21 +72,22 @@ pub(crate) fn save(seats: &[Box<Seat>], calls: &mut Vec<Sql>) {
 /// Deletes the rows of some logs of a run, which are rebuilt from the logs. The incarnation may be stored as 0 if it was not
 /// known.
 pub(crate) fn remove(key: &RunKey, logs: impl Iterator<Item = (u32, u64)>) -> Sql {
-    let (generations, lives) = logs.map(|(generation, life)| (generation.cast_signed(), life.cast_signed())).unzip();
+    let (generations, incarnations) =
+        logs.map(|(generation, incarnation)| (generation.cast_signed(), incarnation.cast_signed())).unzip();
     Sql::new(
         "DELETE FROM onward.ledger l USING unnest($4::int[], $5::bigint[]) AS k(generation, life)
          WHERE l.ns = $1 AND l.tree = $2 AND l.id = $3 AND l.generation = k.generation AND l.life IN (k.life, 0)",
     )
     .text(key.namespace.as_str())
-    .text(family(&key.id))
+    .text(root_run(&key.id))
     .text(key.id.as_str())
     .ints(generations)
-    .numbers(lives)
+    .numbers(incarnations)
 }
 
 fn row_crc(row: &LedgerKey, data: &[u8]) -> i64 {
     let names = [row.run.namespace.as_str().as_bytes(), row.run.id.as_str().as_bytes(), row.model.as_bytes(), data];
-    crc(&[i64::from(row.day), i64::from(row.generation), row.life.cast_signed()], &names)
+    crc(&[i64::from(row.day), i64::from(row.generation), row.incarnation.cast_signed()], &names)
 }
 
 fn read_row(row: &Row) -> Result<(LedgerKey, LedgerSum), StoreError> {
@@ -94,7 +95,7 @@ fn read_row(row: &Row) -> Result<(LedgerKey, LedgerSum), StoreError> {
     let wrong = || damaged_row(&run, "its spend");
     let (day, generation) = (u32::try_from(row.get::<_, i64>(2)), u32::try_from(row.get::<_, i32>(3)));
     let (Ok(day), Ok(generation), Ok(model)) = (day, generation, String::from_utf8(row.get(5))) else { return Err(wrong()) };
-    let key = LedgerKey { run: run.clone(), generation, life: row.get::<_, i64>(4).cast_unsigned(), day, model };
+    let key = LedgerKey { run: run.clone(), generation, incarnation: row.get::<_, i64>(4).cast_unsigned(), day, model };
     let data: &[u8] = row.get(6);
     if row.get::<_, i64>(7) != row_crc(&key, data) {
         return Err(wrong());
@@ -136,7 +137,7 @@ fn select(query: &SpendQuery, (first, last): (u32, u32), after: Option<&LedgerKe
             .also(" ?,")
             .int(after.generation.cast_signed())
             .also(" ?,")
-            .number(after.life.cast_signed())
+            .number(after.incarnation.cast_signed())
             .also(" ?)")
             .bytes(after.model.clone().into_bytes());
     }

@@ -9,20 +9,20 @@ use onward_core::run::Wait;
 use onward_core::task::Task;
 use onward_core::{Epoch, Index, Place, RunHead, RunKey, Timestamp, WorkerId};
 use onward_store::StoreError;
-use onward_store::judged::TakenSlot;
-use onward_store::kept::large::Carrier;
-use onward_store::kept::seal::{damaged, place_key, read_place, unseal};
+use onward_store::admission::TakenSlot;
+use onward_store::durable::large::HasPayloads;
+use onward_store::durable::seal::{damaged, place_key, read_place, unseal};
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
+use crate::clock::StoreClock;
 use crate::connection::sql::{Db, Sql};
 use crate::connection::transaction::Wants;
 use crate::error::{Outcome, damaged_row};
-use crate::judge::Judge;
-use crate::restore_guard::{self, Lineage};
+use crate::restore_guard::{self, RestoreGuard};
 use crate::row::{crc, unseal_any_head, unseal_head};
 use crate::write::blobs;
-use crate::write::unit::{Queued, Scene, Seat, Stored, Timer};
+use crate::write::unit::{LockedRun, Queued, Stored, Timer, UnitOfWork};
 
 /// Columns of a run's row.
 const RUN_COLUMNS: &str = "r.rk, r.ns, r.id, r.ready, r.worker, r.head";
@@ -32,9 +32,9 @@ pub(crate) const TASK_COLUMNS: &str = "t.rk, t.place, t.ord, t.data";
 /// Locks in the order of numbers, so that transactions do not deadlock (DB4); defined in `migrations/0004.sql`.
 const ENTER: &str = "SELECT * FROM onward.enter($1, $2, $3, $4, $5)";
 
-impl<'c> Scene<'c> {
+impl<'c> UnitOfWork<'c> {
     /// Begins a transaction, locks the requested runs and reserves numbers for new ones, in one round trip.
-    pub async fn begin(db: &'c Db, judge: &Judge, lineage: &Lineage, wants: &Wants) -> Outcome<Scene<'c>> {
+    pub async fn begin(db: &'c Db, clock: &StoreClock, restore_guard: &RestoreGuard, wants: &Wants) -> Outcome<UnitOfWork<'c>> {
         let mut keys = wants.keys.clone();
         keys.sort_unstable();
         keys.dedup();
@@ -45,17 +45,17 @@ impl<'c> Scene<'c> {
             .texts(ids)
             .ints(parents.iter().map(|place| *place as i32 + 1).collect())
             .int(i32::try_from(wants.fresh).unwrap_or(i32::MAX))
-            .flag(lineage.is_dim());
+            .flag(restore_guard.is_dim());
         let answers = db.pipeline(Some("BEGIN"), &[sql], None).await?;
         let rows = answers.first().map(Vec::as_slice).unwrap_or_default();
         let sight = restore_guard::read(rows, 8)?;
         let row = &rows[0];
-        let mut scene = Scene::new(db, judge.now(sight.micros), sight);
-        scene.fresh = array::<i64>(row, 7).into();
-        scene.seats = keys.iter().map(|key| (key.clone(), None)).collect();
-        scene.take_in_locked(&keys, row);
-        scene.take_in_children(&keys, parents, row)?;
-        Ok(scene)
+        let mut unit = UnitOfWork::new(db, clock.now(sight.micros), sight);
+        unit.fresh = array::<i64>(row, 7).into();
+        unit.seats = keys.iter().map(|key| (key.clone(), None)).collect();
+        unit.take_in_locked(&keys, row);
+        unit.take_in_children(&keys, parents, row)?;
+        Ok(unit)
     }
 
     fn take_in_locked(&mut self, keys: &[RunKey], row: &Row) {
@@ -69,15 +69,15 @@ impl<'c> Scene<'c> {
     fn take_in_children(&mut self, keys: &[RunKey], parents: BTreeSet<usize>, row: &Row) -> Outcome<()> {
         let children = array::<i32>(row, 5).into_iter().zip(array::<&[u8]>(row, 6));
         for place in parents {
-            if let Some(seat) = self.seats.get_mut(&keys[place]).and_then(Option::as_mut) {
-                seat.children = Some(Vec::new());
+            if let Some(locked) = self.seats.get_mut(&keys[place]).and_then(Option::as_mut) {
+                locked.children = Some(Vec::new());
             }
         }
         for (place, head) in children {
             // A damaged child must not be forgotten.
             let (child, _) = unseal_any_head(head)?;
-            if let Some(seat) = self.seats.get_mut(&keys[place as usize - 1]).and_then(Option::as_mut) {
-                seat.children.get_or_insert_default().push(child);
+            if let Some(locked) = self.seats.get_mut(&keys[place as usize - 1]).and_then(Option::as_mut) {
+                locked.children.get_or_insert_default().push(child);
             }
         }
         Ok(())
@@ -104,12 +104,12 @@ impl<'c> Scene<'c> {
 
     /// Adds a locked run; returns false if its row is damaged. Operations on a damaged run fail instead of not finding it.
     fn take_in_one(&mut self, key: RunKey, rk: i64, ready: Option<i64>, worker: Option<&str>, head: &[u8]) -> bool {
-        let seat = read_seat(&key, rk, ready, worker, head);
-        match seat {
-            Ok(mut seat) => {
+        let locked = read_seat(&key, rk, ready, worker, head);
+        match locked {
+            Ok(mut locked) => {
                 // What was given out before the database went back counts no more (DB9).
-                seat.head.epoch = seat.head.epoch.max(Epoch(self.sight.floor as u64));
-                self.add(seat);
+                locked.head.epoch = locked.head.epoch.max(Epoch(self.sight.floor as u64));
+                self.add(locked);
                 true
             }
             Err(_) => {
@@ -121,7 +121,7 @@ impl<'c> Scene<'c> {
 
     /// Reads idempotency records of locked runs.
     pub async fn need_slots(&mut self, wanted: Vec<(RunKey, String)>) -> Outcome<()> {
-        let missing = self.missing(wanted, |seat, key| seat.slots.knows(key));
+        let missing = self.missing(wanted, |locked, key| locked.slots.knows(key));
         if missing.is_empty() {
             return Ok(());
         }
@@ -132,17 +132,17 @@ impl<'c> Scene<'c> {
         for row in rows {
             let key = self.key_of(row.get(0));
             let (slot, taken) = read_slot(&row).ok_or_else(|| damaged_row(&key, "an idempotency record"))?;
-            self.seat(&key).slots.learn(slot, Some(taken));
+            self.locked(&key).slots.learn(slot, Some(taken));
         }
         for (_, run, key) in missing {
-            self.seat(&run).slots.learn(key, None);
+            self.locked(&run).slots.learn(key, None);
         }
         Ok(())
     }
 
     /// Reads open questions of locked runs.
     pub async fn need_waits(&mut self, wanted: Vec<(RunKey, Place)>) -> Outcome<()> {
-        let missing = self.missing(wanted, |seat, place| seat.waits.knows(place));
+        let missing = self.missing(wanted, |locked, place| locked.waits.knows(place));
         if missing.is_empty() {
             return Ok(());
         }
@@ -153,17 +153,17 @@ impl<'c> Scene<'c> {
             let key = self.key_of(row.get(0));
             let wait: Wait = unseal("a wait", row.get(2)).map_err(|_| damaged_row(&key, "an open question"))?;
             let wait = self.whole(row.get(0), wait).await?;
-            self.seat(&key).waits.learn(wait.place.clone(), Some(wait));
+            self.locked(&key).waits.learn(wait.place.clone(), Some(wait));
         }
         for (_, run, place) in missing {
-            self.seat(&run).waits.learn(place, None);
+            self.locked(&run).waits.learn(place, None);
         }
         Ok(())
     }
 
     /// Reads and locks tasks of locked runs.
     pub async fn need_tasks(&mut self, wanted: Vec<(RunKey, Place)>) -> Outcome<()> {
-        let missing = self.missing(wanted, |seat, place| seat.tasks.knows(place));
+        let missing = self.missing(wanted, |locked, place| locked.tasks.knows(place));
         if missing.is_empty() {
             return Ok(());
         }
@@ -175,28 +175,28 @@ impl<'c> Scene<'c> {
         let rows = self.db.query(&Sql::new(text).numbers(numbers).byteses(places)).await?;
         self.learn_tasks(rows).await?;
         for (_, run, place) in missing {
-            self.seat(&run).tasks.learn(place, None);
+            self.locked(&run).tasks.learn(place, None);
         }
         Ok(())
     }
 
     /// Reads all timers and tasks of a run that is paused or resumed.
     pub async fn need_all(&mut self, key: &RunKey) -> Outcome<()> {
-        let seat = self.seat(key);
-        let rk = seat.rk;
-        if !seat.timers.is_complete() {
+        let locked = self.locked(key);
+        let rk = locked.rk;
+        if !locked.timers.is_complete() {
             let sql = Sql::new("SELECT rk, place, due, frozen, crc FROM onward.timers WHERE rk = $1").number(rk);
             for row in self.db.query(&sql).await? {
                 let (place, timer) = read_timer(&row).ok_or_else(|| damaged_row(key, "a timer"))?;
-                self.seat(key).timers.learn(place, Some(timer));
+                self.locked(key).timers.learn(place, Some(timer));
             }
-            self.seat(key).timers.learn_all();
+            self.locked(key).timers.learn_all();
         }
-        if !self.seat(key).tasks.is_complete() {
+        if !self.locked(key).tasks.is_complete() {
             let text = format!("SELECT {TASK_COLUMNS} FROM onward.tasks t WHERE t.rk = $1 ORDER BY t.place FOR UPDATE OF t");
             let rows = self.db.query(&Sql::new(text).number(rk)).await?;
             self.learn_tasks(rows).await?;
-            self.seat(key).tasks.learn_all();
+            self.locked(key).tasks.learn_all();
         }
         Ok(())
     }
@@ -206,7 +206,7 @@ impl<'c> Scene<'c> {
             let key = self.key_of(row.get(0));
             let task = read_task(&row).map_err(|_| damaged_row(&key, "a task"))?;
             let task = self.whole(row.get(0), task).await?;
-            self.seat(&key).tasks.learn(task.id.place.clone(), Some(Queued { task, order: row.get(2) }));
+            self.locked(&key).tasks.learn(task.id.place.clone(), Some(Queued { task, order: row.get(2) }));
         }
         Ok(())
     }
@@ -214,7 +214,7 @@ impl<'c> Scene<'c> {
     /// Reads the open children of locked runs.
     pub async fn need_children(&mut self, parents: Vec<RunKey>) -> Outcome<()> {
         let parents: BTreeSet<RunKey> =
-            parents.into_iter().filter(|key| self.find(key).is_some_and(|seat| seat.children.is_none())).collect();
+            parents.into_iter().filter(|key| self.find(key).is_some_and(|locked| locked.children.is_none())).collect();
         if parents.is_empty() {
             return Ok(());
         }
@@ -223,10 +223,10 @@ impl<'c> Scene<'c> {
             // A damaged child must not be forgotten.
             let (child, _) = unseal_any_head(row.get(2))?;
             let parent = row_key(&row, 0)?;
-            self.seat(&parent).children.get_or_insert_default().push(child);
+            self.locked(&parent).children.get_or_insert_default().push(child);
         }
         for parent in parents {
-            self.seat(&parent).children.get_or_insert_default();
+            self.locked(&parent).children.get_or_insert_default();
         }
         Ok(())
     }
@@ -234,10 +234,10 @@ impl<'c> Scene<'c> {
     /// Returns the open children of a run in the order of their keys, including changes of this batch.
     pub async fn open_children(&mut self, parent: &RunKey) -> Outcome<Vec<RunHead>> {
         self.need_children(vec![parent.clone()]).await?;
-        let stored = self.seat(parent).children.clone().unwrap_or_default();
+        let stored = self.locked(parent).children.clone().unwrap_or_default();
         let known = |head: &RunHead| self.seats.get(&head.key).is_some_and(Option::is_some);
         let mut heads: Vec<RunHead> = stored.into_iter().filter(|head| !known(head)).collect();
-        let here = self.seats.values().flatten().map(|seat| &seat.head);
+        let here = self.seats.values().flatten().map(|locked| &locked.head);
         let own = here.filter(|head| !head.status.is_closed() && head.parent.as_ref().is_some_and(|link| link.run == *parent));
         heads.extend(own.cloned());
         heads.sort_by(|a, b| a.key.cmp(&b.key));
@@ -245,7 +245,7 @@ impl<'c> Scene<'c> {
     }
 
     /// Restores the large payloads.
-    pub async fn whole<C: Carrier>(&self, rk: i64, carrier: C) -> Outcome<C> {
+    pub async fn whole<C: HasPayloads>(&self, rk: i64, carrier: C) -> Outcome<C> {
         blobs::restore(self.db, rk, carrier).await
     }
 
@@ -257,12 +257,12 @@ impl<'c> Scene<'c> {
     fn missing<K: Ord + Clone + std::hash::Hash + Eq>(
         &self,
         wanted: Vec<(RunKey, K)>,
-        knows: impl Fn(&Seat, &K) -> bool,
+        knows: impl Fn(&LockedRun, &K) -> bool,
     ) -> Vec<(i64, RunKey, K)> {
         let mut seen = HashSet::new();
         let found = wanted.into_iter().filter_map(|(run, key)| {
-            let seat = self.seats.get(&run).and_then(Option::as_ref)?;
-            (!knows(seat, &key) && seen.insert((seat.rk, key.clone()))).then_some((seat.rk, run, key))
+            let locked = self.seats.get(&run).and_then(Option::as_ref)?;
+            (!knows(locked, &key) && seen.insert((locked.rk, key.clone()))).then_some((locked.rk, run, key))
         });
         found.collect()
     }
@@ -287,13 +287,13 @@ pub(crate) fn row_key(row: &Row, at: usize) -> Result<RunKey, StoreError> {
     Ok(RunKey::new(namespace, onward_core::RunId::new(row.get::<_, String>(at + 1)).map_err(unreadable)?))
 }
 
-fn read_seat(key: &RunKey, rk: i64, ready: Option<i64>, worker: Option<&str>, head: &[u8]) -> Result<Box<Seat>, StoreError> {
+fn read_seat(key: &RunKey, rk: i64, ready: Option<i64>, worker: Option<&str>, head: &[u8]) -> Result<Box<LockedRun>, StoreError> {
     let (head, input_hash) = unseal_head(key, head)?;
     let worker = worker.map(WorkerId::new).transpose();
     let worker = worker.map_err(|_| damaged_row(key, "its lease"))?;
-    let mut seat = Seat::found(rk, head, input_hash, worker, ready);
-    seat.stored = Some(Stored { columns: seat.columns(), attributes: seat.head.attributes.clone() });
-    Ok(seat)
+    let mut locked = LockedRun::found(rk, head, input_hash, worker, ready);
+    locked.stored = Some(Stored { columns: locked.columns(), attributes: locked.head.attributes.clone() });
+    Ok(locked)
 }
 
 fn read_slot(row: &Row) -> Option<(String, TakenSlot)> {

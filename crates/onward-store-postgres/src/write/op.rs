@@ -1,7 +1,7 @@
 //! Operations of the appenders, and their queues.
 //!
 //! Owns the order of appends of this process: operations on one run are executed in the order of their submission, because all go
-//! to the same appender, and there in the order of the lanes ([`onward_store::kept::lanes`]). Must never lose an operation: every
+//! to the same appender, and there in the order of the lanes ([`onward_store::durable::lanes`]). Must never lose an operation: every
 //! accepted one gets a response.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,9 +11,9 @@ use std::time::Duration;
 use onward_core::run::{Commit, Committed, Input};
 use onward_core::task::{TaskId, TaskReport};
 use onward_core::{Epoch, RunKey};
-use onward_store::kept::lanes::WAITING_MAX;
-use onward_store::kept::reply::{Pending, Slot};
-use onward_store::kept::{Body, ClaimRun, Lanes, RestoreWork, StartRun, Waits};
+use onward_store::durable::lanes::WAITING_MAX;
+use onward_store::durable::reply::{Pending, Slot};
+use onward_store::durable::{Body, ClaimRun, Lanes, RestoreWork, StartRun, Waits};
 use onward_store::{Appended, ClaimedOne, Expired, Restored, Started, StoreError};
 use tokio::sync::Notify;
 

@@ -4,16 +4,16 @@ use onward_core::projection::{Projection, retry_key};
 use onward_core::run::wait_key;
 use onward_core::transfer::is_same_log;
 use onward_core::{Hash, Index, Record, RunKey};
-use onward_store::judged::TakenSlot;
-use onward_store::kept::RestoreWork;
-use onward_store::kept::{Body, News};
+use onward_store::admission::TakenSlot;
+use onward_store::durable::RestoreWork;
+use onward_store::durable::{Body, OwnedChange};
 use onward_store::{Restore, Restored, StoreError};
 
 use crate::error::Outcome;
 use crate::read::reader::read_records;
-use crate::write::unit::{Queued, Scene, Seat, Timer};
+use crate::write::unit::{LockedRun, Queued, Timer, UnitOfWork};
 
-impl Scene<'_> {
+impl UnitOfWork<'_> {
     pub async fn restore_run(&mut self, work: &RestoreWork) -> Outcome<Restored> {
         let key = &work.restore.key;
         self.check(key)?;
@@ -30,11 +30,11 @@ impl Scene<'_> {
                 self.require(key)?;
                 let slot = retry_key(request_id);
                 self.need_slots(vec![(key.clone(), slot.clone())]).await?;
-                let seat = self.seat(key);
-                if seat.slots.get(&slot).is_some() {
-                    return Ok(Restored { created: false, head: seat.shown() });
+                let locked = self.locked(key);
+                if locked.slots.get(&slot).is_some() {
+                    return Ok(Restored { created: false, head: locked.shown() });
                 }
-                seat.head.admit_retry(*after)?;
+                locked.head.admit_retry(*after)?;
                 for projection in &work.projections {
                     self.put_generation(key, log, projection.clone()).await?;
                 }
@@ -44,19 +44,19 @@ impl Scene<'_> {
             Restore::Run { logs } => logs.last().expect("checked before it came here"),
             Restore::Retry { log, .. } => log,
         };
-        let (head, record) = (self.seat(key).head.clone(), log.last().expect("a log has records").clone());
-        self.news.push(News::Appended { head, record });
+        let (head, record) = (self.locked(key).head.clone(), log.last().expect("a log has records").clone());
+        self.news.push(OwnedChange::Appended { head, record });
         for delivery in work.restore.news.clone() {
             self.send(key, delivery);
         }
         self.settle(key);
-        Ok(Restored { created: true, head: self.seat(key).shown() })
+        Ok(Restored { created: true, head: self.locked(key).shown() })
     }
 
     /// Returns the existing run if its logs are equal; fails otherwise.
     async fn find_restored(&mut self, key: &RunKey, logs: &[Vec<Record>]) -> Outcome<Restored> {
-        let seat = self.seat(key);
-        let (rk, head) = (seat.rk, seat.shown());
+        let locked = self.locked(key);
+        let (rk, head) = (locked.rk, locked.shown());
         let mut same = head.generation as usize + 1 == logs.len();
         for (log, generation) in logs.iter().zip(0..) {
             same = same && is_same_log(&read_records(self.db, key, rk, generation, Index(0), usize::MAX).await?, log);
@@ -70,19 +70,19 @@ impl Scene<'_> {
             let started = log[0].started().expect("checked before it came here");
             let rk = self.fresh.pop_front().expect("a number was drawn for each run that may be made");
             head.epoch = self.epoch_after(head.epoch); // L7
-            self.add(Seat::new(rk, head.clone(), Hash::of(&started.input)));
+            self.add(LockedRun::new(rk, head.clone(), Hash::of(&started.input)));
         } else {
-            let seat = self.seat(key);
-            head.epoch = seat.head.epoch;
-            let ended = std::mem::replace(&mut seat.head, head.clone());
-            seat.past.push(ended);
+            let locked = self.locked(key);
+            head.epoch = locked.head.epoch;
+            let ended = std::mem::replace(&mut locked.head, head.clone());
+            locked.past.push(ended);
         }
         let waits = projection.waits.values().map(|wait| wait_key(wait.generation, &wait.place));
         let wanted = projection.slots.keys().cloned().chain(waits);
         self.need_slots(wanted.map(|slot| (key.clone(), slot)).collect()).await?;
-        let seat = self.seat(key);
-        seat.head = head;
-        seat.is_changed = true;
+        let locked = self.locked(key);
+        locked.head = head;
+        locked.is_changed = true;
         log.iter().for_each(|record| self.put_event(key, record.index, record.at, &Body::of_record(record)));
         self.put_rows(key, projection);
         Ok(())
@@ -92,25 +92,25 @@ impl Scene<'_> {
     /// generations.
     pub fn put_rows(&mut self, key: &RunKey, projection: Projection) {
         let Projection { timers, tasks, waits, slots, ledger, .. } = projection;
-        let seat = self.seat(key);
-        seat.timers.clear();
-        seat.tasks.clear();
-        seat.waits.clear();
+        let locked = self.locked(key);
+        locked.timers.clear();
+        locked.tasks.clear();
+        locked.waits.clear();
         // Overwrites rows of the same log, which may have been here before (LG4).
-        ledger.into_iter().for_each(|(row, sum)| seat.ledger.put(row, sum));
+        ledger.into_iter().for_each(|(row, sum)| locked.ledger.put(row, sum));
         for (slot, taken) in slots {
-            if seat.slots.get(&slot).is_none() {
-                seat.slots.put(slot, TakenSlot { token: taken.token, index: taken.index, at: taken.at });
+            if locked.slots.get(&slot).is_none() {
+                locked.slots.put(slot, TakenSlot { token: taken.token, index: taken.index, at: taken.at });
             }
         }
         for (place, wait) in waits {
             // A question that the end of an earlier generation withdrew is open again.
-            seat.slots.remove(&wait_key(wait.generation, &wait.place));
-            seat.waits.put(place, wait);
+            locked.slots.remove(&wait_key(wait.generation, &wait.place));
+            locked.waits.put(place, wait);
         }
         for (place, timer) in timers {
             self.start_timer(key, place.clone(), timer.due_at);
-            self.seat(key).timers.put(place, Timer { due_at: timer.due_at, is_frozen: timer.is_frozen });
+            self.locked(key).timers.put(place, Timer { due_at: timer.due_at, is_frozen: timer.is_frozen });
         }
         for mut task in tasks.into_values() {
             task.claim_after(self.now); // K8

@@ -5,8 +5,8 @@
 
 use bytes::Bytes;
 use onward_core::{Hash, Name, RunHead, Timestamp};
-use onward_store::kept::Stash;
-use onward_store::kept::seal::{due_number, place_key, seal};
+use onward_store::durable::Blobs;
+use onward_store::durable::seal::{due_number, place_key, seal};
 
 use crate::connection::sql::Sql;
 use crate::row::{crc, event_crc, seal_head};
@@ -14,13 +14,13 @@ use crate::write::claim::text_of;
 use crate::write::ledger;
 use crate::write::op::BATCH_BYTES_MAX;
 use crate::write::tasks::state_column;
-use crate::write::unit::{NewEvent, Queued, Scene, Seat};
+use crate::write::unit::{LockedRun, NewEvent, Queued, UnitOfWork};
 
-impl Scene<'_> {
+impl UnitOfWork<'_> {
     /// Returns the statement that writes everything, and further ones for rows it has no room for; none if nothing changed.
     pub fn statements(mut self) -> Vec<Sql> {
         let (mut calls, mut more) = (Vec::new(), Vec::new());
-        let mut seats: Vec<Box<Seat>> = std::mem::take(&mut self.seats).into_values().flatten().collect();
+        let mut seats: Vec<Box<LockedRun>> = std::mem::take(&mut self.seats).into_values().flatten().collect();
         // New runs are inserted in the order of their names, so that transactions that start the same ones do not deadlock (DB4).
         seats.sort_unstable_by(|a, b| a.head.key.cmp(&b.head.key));
         save_runs(&seats, &mut calls);
@@ -38,20 +38,20 @@ impl Scene<'_> {
         all.into_iter().chain(more.into_iter().map(|call| vec![call])).map(Sql::all).collect()
     }
 
-    fn save_waits(&mut self, seats: &[Box<Seat>], calls: &mut Vec<Sql>) {
-        let (mut gone, mut rows) = (Gone::of(seats, |seat| seat.waits.is_cleared()), Vec::new());
-        for seat in seats {
-            for (place, wait) in seat.waits.changes() {
+    fn save_waits(&mut self, seats: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
+        let (mut gone, mut rows) = (Gone::of(seats, |locked| locked.waits.is_cleared()), Vec::new());
+        for locked in seats {
+            for (place, wait) in locked.waits.changes() {
                 match wait {
-                    Some(wait) => rows.push((seat.rk, wait.clone())),
-                    None => gone.push(seat.rk, place),
+                    Some(wait) => rows.push((locked.rk, wait.clone())),
+                    None => gone.push(locked.rk, place),
                 }
             }
         }
         if gone.is_empty() && rows.is_empty() {
             return;
         }
-        rows.iter_mut().for_each(|(rk, wait)| self.blobs.push((*rk, Stash::take(wait))));
+        rows.iter_mut().for_each(|(rk, wait)| self.blobs.push((*rk, Blobs::take(wait))));
         calls.push(
             gone.with(Sql::call("put_waits"))
                 .numbers(rows.iter().map(|(rk, _)| *rk).collect())
@@ -64,13 +64,13 @@ impl Scene<'_> {
         );
     }
 
-    fn save_tasks(&mut self, seats: &[Box<Seat>], calls: &mut Vec<Sql>) {
-        let (mut gone, mut rows) = (Gone::of(seats, |seat| seat.tasks.is_cleared()), Vec::new());
-        for seat in seats {
-            for (place, queued) in seat.tasks.changes() {
+    fn save_tasks(&mut self, seats: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
+        let (mut gone, mut rows) = (Gone::of(seats, |locked| locked.tasks.is_cleared()), Vec::new());
+        for locked in seats {
+            for (place, queued) in locked.tasks.changes() {
                 match queued {
-                    Some(queued) => rows.push((seat.rk, queued.clone())),
-                    None => gone.push(seat.rk, place),
+                    Some(queued) => rows.push((locked.rk, queued.clone())),
+                    None => gone.push(locked.rk, place),
                 }
             }
         }
@@ -89,7 +89,7 @@ impl Scene<'_> {
 
     fn save_blobs(&mut self) -> Vec<Sql> {
         let blobs = std::mem::take(&mut self.blobs).into_iter();
-        let rows = blobs.flat_map(|(rk, stash)| stash.blobs.into_iter().map(move |(hash, data)| (rk, hash, data)));
+        let rows = blobs.flat_map(|(rk, blobs)| blobs.blobs.into_iter().map(move |(hash, data)| (rk, hash, data)));
         let call = |rows: Vec<(i64, Hash, Bytes)>| {
             Sql::call("put_blobs")
                 .numbers(rows.iter().map(|row| row.0).collect())
@@ -112,8 +112,8 @@ impl Scene<'_> {
 }
 
 /// Inserts or updates tasks.
-pub(crate) fn put_tasks(gone: Gone, mut rows: Vec<(i64, Queued)>, now: Timestamp, blobs: &mut Vec<(i64, Stash)>) -> Sql {
-    rows.iter_mut().for_each(|(rk, queued)| blobs.push((*rk, Stash::take(&mut queued.task))));
+pub(crate) fn put_tasks(gone: Gone, mut rows: Vec<(i64, Queued)>, now: Timestamp, blobs: &mut Vec<(i64, Blobs)>) -> Sql {
+    rows.iter_mut().for_each(|(rk, queued)| blobs.push((*rk, Blobs::take(&mut queued.task))));
     let text_of = |name: Option<&Name>| name.map_or("", Name::as_str).to_owned();
     gone.with(Sql::call("put_tasks"))
         .numbers(rows.iter().map(|(rk, _)| *rk).collect())
@@ -129,46 +129,47 @@ pub(crate) fn put_tasks(gone: Gone, mut rows: Vec<(i64, Queued)>, now: Timestamp
         .byteses(rows.iter().map(|(_, row)| seal(&row.task)).collect())
 }
 
-fn save_runs(seats: &[Box<Seat>], calls: &mut Vec<Sql>) {
-    let changed = || seats.iter().map(|seat| &**seat).filter(|seat| seat.is_changed);
-    let is_same = |seat: &&Seat| seat.stored.as_ref().is_some_and(|stored| stored.columns == seat.columns());
-    let heads: Vec<&Seat> = changed().filter(is_same).collect();
+fn save_runs(seats: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
+    let changed = || seats.iter().map(|locked| &**locked).filter(|locked| locked.is_changed);
+    let is_same = |locked: &&LockedRun| locked.stored.as_ref().is_some_and(|stored| stored.columns == locked.columns());
+    let heads: Vec<&LockedRun> = changed().filter(is_same).collect();
     if !heads.is_empty() {
-        let numbers = heads.iter().map(|seat| seat.rk).collect();
-        let sealed = heads.iter().map(|seat| seal_head(&seat.head, &seat.input_hash)).collect();
-        let next = heads.iter().map(|seat| seat.head.next_index.0 as i64).collect();
+        let numbers = heads.iter().map(|locked| locked.rk).collect();
+        let sealed = heads.iter().map(|locked| seal_head(&locked.head, &locked.input_hash)).collect();
+        let next = heads.iter().map(|locked| locked.head.next_index.0 as i64).collect();
         calls.push(Sql::call("put_heads").numbers(numbers).byteses(sealed).numbers(next));
     }
-    let others: Vec<&Seat> = changed().filter(|seat| seat.stored.is_some() && !is_same(seat)).collect();
+    let others: Vec<&LockedRun> = changed().filter(|locked| locked.stored.is_some() && !is_same(locked)).collect();
     if !others.is_empty() {
         calls.push(columns(Sql::call("put_runs"), &others));
     }
-    let new: Vec<&Seat> = changed().filter(|seat| seat.stored.is_none()).collect();
+    let new: Vec<&LockedRun> = changed().filter(|locked| locked.stored.is_none()).collect();
     if !new.is_empty() {
-        let parent = |seat: &&Seat| seat.head.parent.as_ref().map(|link| link.run.clone());
+        let parent = |locked: &&LockedRun| locked.head.parent.as_ref().map(|link| link.run.clone());
         calls.push(
             columns(Sql::call("make_runs"), &new)
-                .texts(new.iter().map(|seat| seat.head.key.namespace.as_str().to_owned()).collect())
-                .texts(new.iter().map(|seat| seat.head.key.id.as_str().to_owned()).collect())
-                .maybe_texts(new.iter().map(|seat| parent(seat).map(|key| key.namespace.as_str().to_owned())).collect())
-                .maybe_texts(new.iter().map(|seat| parent(seat).map(|key| key.id.as_str().to_owned())).collect()),
+                .texts(new.iter().map(|locked| locked.head.key.namespace.as_str().to_owned()).collect())
+                .texts(new.iter().map(|locked| locked.head.key.id.as_str().to_owned()).collect())
+                .maybe_texts(new.iter().map(|locked| parent(locked).map(|key| key.namespace.as_str().to_owned())).collect())
+                .maybe_texts(new.iter().map(|locked| parent(locked).map(|key| key.id.as_str().to_owned())).collect()),
         );
     }
-    let past: Vec<(&Seat, &RunHead)> = seats.iter().flat_map(|seat| seat.past.iter().map(move |head| (&**seat, head))).collect();
+    let past: Vec<(&LockedRun, &RunHead)> =
+        seats.iter().flat_map(|locked| locked.past.iter().map(move |head| (&**locked, head))).collect();
     if !past.is_empty() {
         calls.push(
             Sql::call("put_past")
-                .numbers(past.iter().map(|(seat, _)| seat.rk).collect())
+                .numbers(past.iter().map(|(locked, _)| locked.rk).collect())
                 .ints(past.iter().map(|(_, head)| head.generation as i32).collect())
-                .byteses(past.iter().map(|(seat, head)| seal_head(head, &seat.input_hash)).collect()),
+                .byteses(past.iter().map(|(locked, head)| seal_head(head, &locked.input_hash)).collect()),
         );
     }
 }
 
-fn columns(sql: Sql, seats: &[&Seat]) -> Sql {
-    let columns: Vec<_> = seats.iter().map(|seat| seat.columns()).collect();
+fn columns(sql: Sql, seats: &[&LockedRun]) -> Sql {
+    let columns: Vec<_> = seats.iter().map(|locked| locked.columns()).collect();
     let at = |at: Timestamp| at.0 as i64;
-    sql.numbers(seats.iter().map(|seat| seat.rk).collect())
+    sql.numbers(seats.iter().map(|locked| locked.rk).collect())
         .texts(columns.iter().map(|own| own.1.as_str().to_owned()).collect())
         .texts(columns.iter().map(|own| text_of(own.2.as_ref())).collect())
         .smalls(columns.iter().map(|own| i16::from(own.0.number())).collect())
@@ -176,14 +177,15 @@ fn columns(sql: Sql, seats: &[&Seat]) -> Sql {
         .maybe_numbers(columns.iter().map(|own| own.4.map(at)).collect())
         .maybe_numbers(columns.iter().map(|own| own.5).collect())
         .maybe_texts(columns.iter().map(|own| own.6.as_ref().map(|worker| worker.as_str().to_owned())).collect())
-        .byteses(seats.iter().map(|seat| seal_head(&seat.head, &seat.input_hash)).collect())
-        .ints(seats.iter().map(|seat| seat.head.generation as i32).collect())
-        .numbers(seats.iter().map(|seat| seat.head.next_index.0 as i64).collect())
+        .byteses(seats.iter().map(|locked| seal_head(&locked.head, &locked.input_hash)).collect())
+        .ints(seats.iter().map(|locked| locked.head.generation as i32).collect())
+        .numbers(seats.iter().map(|locked| locked.head.next_index.0 as i64).collect())
 }
 
-fn save_events(seats: &mut [Box<Seat>]) -> Vec<Sql> {
-    let take =
-        |seat: &mut Box<Seat>| std::mem::take(&mut seat.events).into_iter().map(|event| (seat.rk, event)).collect::<Vec<_>>();
+fn save_events(seats: &mut [Box<LockedRun>]) -> Vec<Sql> {
+    let take = |locked: &mut Box<LockedRun>| {
+        std::mem::take(&mut locked.events).into_iter().map(|event| (locked.rk, event)).collect::<Vec<_>>()
+    };
     let crc = |(rk, event): &(i64, NewEvent)| event_crc(*rk, event.generation, event.index, event.at, &event.body);
     let call = |events: Vec<(i64, NewEvent)>| {
         Sql::call("put_events")
@@ -221,8 +223,8 @@ fn portions<T>(rows: impl IntoIterator<Item = T>, weigh: impl Fn(&T) -> usize) -
     portions
 }
 
-fn save_slots(seats: &[Box<Seat>], calls: &mut Vec<Sql>) {
-    let changes = seats.iter().flat_map(|seat| seat.slots.changes().map(move |(key, slot)| (seat.rk, key, slot)));
+fn save_slots(seats: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
+    let changes = seats.iter().flat_map(|locked| locked.slots.changes().map(move |(key, slot)| (locked.rk, key, slot)));
     let (rows, gone): (Vec<_>, Vec<_>) = changes.partition(|(_, _, slot)| slot.is_some());
     let (gone, gone_keys): (Vec<i64>, Vec<Vec<u8>>) = gone.into_iter().map(|(rk, key, _)| (rk, key.clone().into_bytes())).unzip();
     let rows: Vec<_> = rows.into_iter().filter_map(|(rk, key, slot)| Some((rk, key.as_bytes(), slot?))).collect();
@@ -246,13 +248,13 @@ fn save_slots(seats: &[Box<Seat>], calls: &mut Vec<Sql>) {
     );
 }
 
-fn save_timers(seats: &[Box<Seat>], calls: &mut Vec<Sql>) {
-    let (mut gone, mut rows) = (Gone::of(seats, |seat| seat.timers.is_cleared()), Vec::new());
-    for seat in seats {
-        for (place, timer) in seat.timers.changes() {
+fn save_timers(seats: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
+    let (mut gone, mut rows) = (Gone::of(seats, |locked| locked.timers.is_cleared()), Vec::new());
+    for locked in seats {
+        for (place, timer) in locked.timers.changes() {
             match timer {
-                Some(timer) => rows.push((seat.rk, place_key(place), due_number(timer.due_at), timer.is_frozen)),
-                None => gone.push(seat.rk, place),
+                Some(timer) => rows.push((locked.rk, place_key(place), due_number(timer.due_at), timer.is_frozen)),
+                None => gone.push(locked.rk, place),
             }
         }
     }
@@ -270,17 +272,17 @@ fn save_timers(seats: &[Box<Seat>], calls: &mut Vec<Sql>) {
 }
 
 /// Replaces the attributes of runs whose attributes have changed.
-fn save_attributes(seats: &[Box<Seat>], calls: &mut Vec<Sql>) {
-    let is_other = |seat: &&Seat| {
-        let before = seat.stored.as_ref().map(|stored| &stored.attributes);
-        before.map_or(!seat.head.attributes.is_empty(), |before| *before != seat.head.attributes)
+fn save_attributes(seats: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
+    let is_other = |locked: &&LockedRun| {
+        let before = locked.stored.as_ref().map(|stored| &stored.attributes);
+        before.map_or(!locked.head.attributes.is_empty(), |before| *before != locked.head.attributes)
     };
-    let changed: Vec<&Seat> = seats.iter().map(|seat| &**seat).filter(is_other).collect();
+    let changed: Vec<&LockedRun> = seats.iter().map(|locked| &**locked).filter(is_other).collect();
     if changed.is_empty() {
         return;
     }
-    let numbers = changed.iter().map(|seat| seat.rk).collect();
-    let rows: Vec<_> = changed.iter().flat_map(|seat| seat.head.attributes.iter().map(|own| (seat.rk, own))).collect();
+    let numbers = changed.iter().map(|locked| locked.rk).collect();
+    let rows: Vec<_> = changed.iter().flat_map(|locked| locked.head.attributes.iter().map(|own| (locked.rk, own))).collect();
     calls.push(
         Sql::call("put_attributes")
             .numbers(numbers)
@@ -300,9 +302,9 @@ pub(crate) struct Gone {
 
 impl Gone {
     /// Collects the runs whose table was cleared and may have stored rows.
-    fn of(seats: &[Box<Seat>], is_cleared: impl Fn(&Seat) -> bool) -> Gone {
-        let cleared = seats.iter().filter(|seat| is_cleared(seat) && seat.stored.is_some());
-        Gone { runs: cleared.map(|seat| seat.rk).collect(), ..Gone::default() }
+    fn of(seats: &[Box<LockedRun>], is_cleared: impl Fn(&LockedRun) -> bool) -> Gone {
+        let cleared = seats.iter().filter(|locked| is_cleared(locked) && locked.stored.is_some());
+        Gone { runs: cleared.map(|locked| locked.rk).collect(), ..Gone::default() }
     }
 
     fn push(&mut self, rk: i64, place: &onward_core::Place) {

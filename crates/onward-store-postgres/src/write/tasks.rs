@@ -5,11 +5,11 @@ use onward_core::run::Input;
 use onward_core::task::{StaleReport, Task, TaskFate, TaskId, TaskState};
 use onward_core::{RunKey, Timestamp};
 use onward_store::StoreError;
-use onward_store::kept::News;
+use onward_store::durable::OwnedChange;
 
 use crate::error::Outcome;
 use crate::write::op::Report;
-use crate::write::unit::{Queued, Scene};
+use crate::write::unit::{Queued, UnitOfWork};
 
 /// The `state` of a queued task that is not visible yet; the other states are the numbers of [`TaskState`].
 pub(crate) const DELAYED: i16 = 3;
@@ -25,19 +25,19 @@ pub(crate) fn state_column(task: &Task, now: Timestamp) -> i16 {
     }
 }
 
-impl Scene<'_> {
+impl UnitOfWork<'_> {
     /// Stores an open task, and announces that it is claimable or when it becomes due.
     pub fn put_task(&mut self, key: &RunKey, queued: Queued) {
         let task = &queued.task;
         if task.may_be_claimed(self.now) {
-            self.news.push(News::TaskQueued { task: Box::new(task.clone()) });
+            self.news.push(OwnedChange::TaskQueued { task: Box::new(task.clone()) });
         } else if task.waits_its_turn() {
             self.announce_due(task.visible_at);
         }
         if let Some(due) = task.due_at() {
             self.announce_due(due);
         }
-        self.seat(key).tasks.put(queued.task.id.place.clone(), queued);
+        self.locked(key).tasks.put(queued.task.id.place.clone(), queued);
     }
 
     pub async fn report_task(&mut self, work: &Report) -> Outcome<()> {
@@ -61,7 +61,7 @@ impl Scene<'_> {
             return Ok(None);
         }
         self.need_tasks(vec![(id.run.clone(), id.place.clone())]).await?;
-        let found = self.seat(&id.run).tasks.get(&id.place).filter(|queued| queued.task.id.is_same_task(id));
+        let found = self.locked(&id.run).tasks.get(&id.place).filter(|queued| queued.task.id.is_same_task(id));
         Ok(found.cloned())
     }
 
@@ -76,7 +76,7 @@ impl Scene<'_> {
                 self.put_task(&id.run, queued);
             }
             TaskFate::Ended(event) => {
-                self.seat(&id.run).tasks.remove(&id.place);
+                self.locked(&id.run).tasks.remove(&id.place);
                 self.append_outcome(&id.run, Input::outcome(*event, id.generation), cost).await?;
             }
         }

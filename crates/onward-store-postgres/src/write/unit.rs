@@ -11,11 +11,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use onward_core::ledger::{LedgerKey, LedgerSum};
-use onward_core::run::{Delivery, Wait};
+use onward_core::run::{OutboxMessage, Wait};
 use onward_core::task::Task;
 use onward_core::{Attribute, Epoch, Hash, Index, Name, Place, RunHead, RunKey, Status, Timestamp, WorkerId};
-use onward_store::judged::TakenSlot;
-use onward_store::kept::{Body, News, Stash};
+use onward_store::admission::TakenSlot;
+use onward_store::durable::{Blobs, Body, OwnedChange};
 use onward_store::{SESSION_DEFAULT, StoreError};
 
 use crate::connection::sql::Db;
@@ -25,7 +25,7 @@ use crate::restore_guard::Sight;
 use crate::row::seal_delivery;
 use crate::write::table::Table;
 
-pub(crate) struct Scene<'c> {
+pub(crate) struct UnitOfWork<'c> {
     pub db: &'c Db,
     /// The time of the store's clock, read after the locks were taken.
     pub now: Timestamp,
@@ -35,7 +35,7 @@ pub(crate) struct Scene<'c> {
     order: i64,
     /// Reserved numbers for new runs.
     pub fresh: VecDeque<i64>,
-    pub seats: HashMap<RunKey, Option<Box<Seat>>>,
+    pub seats: HashMap<RunKey, Option<Box<LockedRun>>>,
     /// Number of records and runs added so far: an operation that is refused has added none (DB2).
     pub changes: usize,
     pub keys: HashMap<i64, RunKey>,
@@ -43,17 +43,17 @@ pub(crate) struct Scene<'c> {
     pub damaged: HashMap<RunKey, i64>,
     /// Runs of which another damaged row was reported to a caller.
     pub hurt: BTreeSet<RunKey>,
-    pub news: Vec<News>,
+    pub news: Vec<OwnedChange>,
     /// The earliest time at which this batch makes something due.
     pub due: Option<Timestamp>,
     pub outbox: Vec<(i64, Vec<u8>)>,
-    pub blobs: Vec<(i64, Stash)>,
+    pub blobs: Vec<(i64, Blobs)>,
     /// Workers that got a run here; those without a session get one.
     pub greeted: BTreeMap<WorkerId, Timestamp>,
 }
 
 /// A locked run.
-pub(crate) struct Seat {
+pub(crate) struct LockedRun {
     pub rk: i64,
     pub head: RunHead,
     /// Hash of the input with which the run was first started.
@@ -108,22 +108,22 @@ pub(crate) struct Queued {
 /// Number of order numbers per microsecond of the database clock.
 pub(crate) const ORDERS_PER_MICROSECOND: i64 = 1024;
 
-impl Seat {
+impl LockedRun {
     /// Creates a new run; all its tables are known to be empty.
-    pub fn new(rk: i64, head: RunHead, input_hash: Hash) -> Box<Seat> {
-        Box::new(Seat {
+    pub fn new(rk: i64, head: RunHead, input_hash: Hash) -> Box<LockedRun> {
+        Box::new(LockedRun {
             slots: Table::empty(),
             waits: Table::empty(),
             timers: Table::empty(),
             tasks: Table::empty(),
             children: Some(Vec::new()),
             is_changed: true,
-            ..*Seat::found(rk, head, input_hash, None, None)
+            ..*LockedRun::found(rk, head, input_hash, None, None)
         })
     }
 
-    pub fn found(rk: i64, head: RunHead, input_hash: Hash, worker: Option<WorkerId>, ready: Option<i64>) -> Box<Seat> {
-        Box::new(Seat {
+    pub fn found(rk: i64, head: RunHead, input_hash: Hash, worker: Option<WorkerId>, ready: Option<i64>) -> Box<LockedRun> {
+        Box::new(LockedRun {
             rk,
             head,
             input_hash,
@@ -157,9 +157,9 @@ impl Seat {
     }
 }
 
-impl<'c> Scene<'c> {
-    pub fn new(db: &'c Db, now: Timestamp, sight: Sight) -> Scene<'c> {
-        Scene {
+impl<'c> UnitOfWork<'c> {
+    pub fn new(db: &'c Db, now: Timestamp, sight: Sight) -> UnitOfWork<'c> {
+        UnitOfWork {
             db,
             now,
             sight,
@@ -178,7 +178,7 @@ impl<'c> Scene<'c> {
         }
     }
 
-    pub fn find(&self, key: &RunKey) -> Option<&Seat> {
+    pub fn find(&self, key: &RunKey) -> Option<&LockedRun> {
         debug_assert!(self.seats.contains_key(key), "DB1: {key} was not locked");
         self.seats.get(key).and_then(Option::as_deref)
     }
@@ -191,19 +191,19 @@ impl<'c> Scene<'c> {
         }
     }
 
-    pub fn require(&self, key: &RunKey) -> Outcome<&Seat> {
+    pub fn require(&self, key: &RunKey) -> Outcome<&LockedRun> {
         self.check(key)?;
         self.find(key).ok_or_else(|| StoreError::RunNotFound { key: key.clone() }.into())
     }
 
     /// Returns a run that is known to exist.
-    pub fn seat(&mut self, key: &RunKey) -> &mut Seat {
+    pub fn locked(&mut self, key: &RunKey) -> &mut LockedRun {
         self.seats.get_mut(key).and_then(Option::as_deref_mut).expect("the caller has seen the run")
     }
 
-    pub fn add(&mut self, seat: Box<Seat>) {
-        self.keys.insert(seat.rk, seat.head.key.clone());
-        self.seats.insert(seat.head.key.clone(), Some(seat));
+    pub fn add(&mut self, locked: Box<LockedRun>) {
+        self.keys.insert(locked.rk, locked.head.key.clone());
+        self.seats.insert(locked.head.key.clone(), Some(locked));
     }
 
     /// Returns the next epoch: a time by the database clock, so that none is assigned twice, neither to the run nor to another
@@ -220,19 +220,19 @@ impl<'c> Scene<'c> {
     /// Updates the lease and claimability of a run after a change. The last act of every change.
     pub fn settle(&mut self, key: &RunKey) {
         let order = self.next_order();
-        let seat = self.seat(key);
-        let status = seat.head.status;
+        let locked = self.locked(key);
+        let status = locked.head.status;
         if status.is_closed() {
-            seat.worker = None;
+            locked.worker = None;
         }
-        seat.is_changed = true;
-        let claimable = status == Status::Pending && seat.worker.is_none();
+        locked.is_changed = true;
+        let claimable = status == Status::Pending && locked.worker.is_none();
         if !claimable {
-            seat.ready = None;
-        } else if seat.ready.is_none() {
-            seat.ready = Some(order);
-            let head = seat.head.clone();
-            self.news.push(News::RunPending { head });
+            locked.ready = None;
+        } else if locked.ready.is_none() {
+            locked.ready = Some(order);
+            let head = locked.head.clone();
+            self.news.push(OwnedChange::RunPending { head });
         }
     }
 
@@ -243,20 +243,20 @@ impl<'c> Scene<'c> {
     /// Adds an encoded record to the log of its run.
     pub fn put_event(&mut self, key: &RunKey, index: Index, at: Timestamp, body: &Body) {
         self.changes += 1;
-        let seat = self.seat(key);
-        let (rk, generation) = (seat.rk, seat.head.generation);
-        seat.events.push(NewEvent { generation, index, at, body: body.bytes.clone() });
-        if !body.stash.blobs.is_empty() {
-            self.blobs.push((rk, Stash { blobs: body.stash.blobs.clone() }));
+        let locked = self.locked(key);
+        let (rk, generation) = (locked.rk, locked.head.generation);
+        locked.events.push(NewEvent { generation, index, at, body: body.bytes.clone() });
+        if !body.blobs.blobs.is_empty() {
+            self.blobs.push((rk, Blobs { blobs: body.blobs.blobs.clone() }));
         }
     }
 
-    pub fn send(&mut self, from: &RunKey, mut delivery: Delivery) {
-        let rk = self.seat(from).rk;
-        let stash = Stash::take(&mut delivery);
+    pub fn send(&mut self, from: &RunKey, mut delivery: OutboxMessage) {
+        let rk = self.locked(from).rk;
+        let blobs = Blobs::take(&mut delivery);
         self.outbox.push((rk, seal_delivery(&delivery)));
-        self.blobs.push((rk, stash));
-        self.news.push(News::DeliveryAdded);
+        self.blobs.push((rk, blobs));
+        self.news.push(OwnedChange::OutboxGrew);
     }
 
     /// Takes what is published once the transaction is durable.

@@ -18,7 +18,7 @@ pub fn flip(column: &str, table: &str) -> String {
 
 /// Options without repair, which has its own tests.
 fn left_alone() -> Options {
-    Options { mend: false, ..Options::default() }
+    Options { repair: false, ..Options::default() }
 }
 
 #[test]

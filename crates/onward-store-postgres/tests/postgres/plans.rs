@@ -88,7 +88,7 @@ pub fn work(store: &Arc<PostgresStore>, held: &mut [Held]) {
         }
         block_on(store.expire(100)).unwrap();
         block_on(store.heartbeat(worker("v"), seconds(30))).unwrap();
-        let news = block_on(store.deliveries(5)).unwrap();
+        let news = block_on(store.outbox_messages(5)).unwrap();
         block_on(store.finish_deliveries(news.into_iter().map(|(id, _)| id).collect())).unwrap();
         block_on(store.list_runs(RunQuery { limit: 20, ..RunQuery::default() })).unwrap();
         let ended = onward_core::event::RunCompleted { output: json("1"), attempts: None };

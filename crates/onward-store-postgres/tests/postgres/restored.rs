@@ -140,7 +140,7 @@ fn a_server_that_was_only_restarted_fences_nobody() {
     assert!(stores.iter().all(|store| store.stats().moves == 0));
 }
 
-/// An operator can declare what cannot be detected: `UPDATE onward.lineage SET place = ''`.
+/// An operator can declare what cannot be detected: `UPDATE onward.restore_guard SET place = ''`.
 #[test]
 fn leases_are_taken_back_by_hand() {
     let cluster = Cluster::shared();

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use onward_core::event::TimerStarted;
 use onward_core::ledger::{SpendQuery, SpendRow};
-use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
+use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Place, Record, RunHead, RunKey, Timestamp, WorkerId};
 use onward_store::conformance::{self, block_on};
 use onward_store::{
-    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Known,
-    Listener, ManualClock, MemoryStore, RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Share, Since, Started, Store,
+    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, Known, Listener,
+    ManualClock, MemoryStore, OutboxId, RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Shard, Since, Started, Store,
     StoreFuture, TaskQuery, VersionCount, WaitQuery,
 };
 use onward_store_postgres::{Options, PostgresStore};
@@ -60,8 +60,8 @@ in_turn! {
     fn heartbeat(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, bool>;
     fn list_leases(&self, worker: WorkerId) -> StoreFuture<'_, Vec<(RunKey, Epoch)>>;
     fn expire(&self, limit: usize) -> StoreFuture<'_, Expired>;
-    fn deliveries(&self, limit: usize) -> StoreFuture<'_, Vec<(DeliveryId, Delivery)>>;
-    fn finish_deliveries(&self, done: Vec<DeliveryId>) -> StoreFuture<'_, ()>;
+    fn outbox_messages(&self, limit: usize) -> StoreFuture<'_, Vec<(OutboxId, OutboxMessage)>>;
+    fn finish_deliveries(&self, done: Vec<OutboxId>) -> StoreFuture<'_, ()>;
     fn read_run(&self, run: RunKey, generation: Option<u32>) -> StoreFuture<'_, Option<RunHead>>;
     fn read_log(&self, run: RunKey, generation: Option<u32>, from: Index, limit: usize) -> StoreFuture<'_, Vec<Record>>;
     fn read_since(&self, known: Vec<Known>) -> StoreFuture<'_, Vec<Since>>;
@@ -228,7 +228,7 @@ fn a_share_is_taken_once_and_not_by_a_database_that_has_runs() {
     let database = database();
     let stores = [connect(&database, Options::default()), connect(&database, Options::default())];
     assert_eq!(block_on(stores[0].read_share()).unwrap(), None);
-    let share = |cluster: &str, position| Share { cluster: cluster.to_owned(), position, count: 3 };
+    let share = |cluster: &str, position| Shard { cluster: cluster.to_owned(), position, count: 3 };
     let taken = std::thread::scope(|scope| {
         let take = |number: usize| {
             let store = &stores[number];
@@ -241,8 +241,8 @@ fn a_share_is_taken_once_and_not_by_a_database_that_has_runs() {
     let used = self::database();
     let store = connect(&used, Options::default());
     block_on(store.start_run(new_run("r"), None)).unwrap();
-    assert_eq!(block_on(store.read_share()).unwrap(), Some(Share::all(String::new())));
-    assert_eq!(block_on(store.take_share(share("c", 0))).unwrap(), Share::all(String::new()));
+    assert_eq!(block_on(store.read_share()).unwrap(), Some(Shard::all(String::new())));
+    assert_eq!(block_on(store.take_share(share("c", 0))).unwrap(), Shard::all(String::new()));
 }
 
 /// The server that read its clock first may write last.

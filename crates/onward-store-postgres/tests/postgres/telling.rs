@@ -87,7 +87,7 @@ fn a_letter_reaches_every_server_once() {
         // Larger than a notification.
         let letter = |number: u8| vec![number; 20_000];
         for number in 0..3 {
-            block_on(there.tell_others(letter(number))).unwrap();
+            block_on(there.broadcast(letter(number))).unwrap();
         }
         for ear in [&ear, &other] {
             assert!(ear.hears(PATIENCE, |heard| heard.told.len() >= 3), "listening: {listen}");

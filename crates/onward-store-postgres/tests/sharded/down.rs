@@ -38,7 +38,7 @@ fn code<T>(answer: Result<T, StoreError>) -> &'static str {
 /// Returns the result codes of all operations on one run.
 async fn ask_about(site: &Site, run: &RunKey) -> Vec<(&'static str, &'static str)> {
     let store = &site.store;
-    let task = || TaskId { run: run.clone(), generation: 0, place: Place::root(0), life: None };
+    let task = || TaskId { run: run.clone(), generation: 0, place: Place::root(0), incarnation: None };
     let signal = || {
         let name = Name::new("paid").unwrap();
         Input::signal(SignalReceived { name, payload: Payload::null(), signal_id: None, sender: None })
@@ -108,7 +108,7 @@ async fn work(site: &Site) -> Vec<(&'static str, &'static str)> {
         ("claim_tasks", code(store.claim_tasks(tasks).await)),
         ("heartbeat", code(store.heartbeat(worker(), lease).await)),
         ("expire", code(store.expire(9).await)),
-        ("deliveries", code(store.deliveries(9).await)),
+        ("deliveries", code(store.outbox_messages(9).await)),
         ("finish_deliveries", code(store.finish_deliveries(Vec::new()).await)),
         ("read_since", code(store.read_since(vec![known(id_in(0, 0)), known(id_in(1, 0))]).await)),
         ("announce_server", code(store.announce_server(server, Some(lease)).await)),
@@ -211,7 +211,7 @@ fn when_all_are_down_everything_fails() {
     block_on(async {
         assert_eq!(site.store.expire(9).await.unwrap_err().code(), "store_unavailable");
         assert_eq!(site.store.heartbeat(worker(), Duration::ZERO).await.unwrap_err().code(), "store_unavailable");
-        assert_eq!(site.store.deliveries(9).await.unwrap_err().code(), "store_unavailable");
+        assert_eq!(site.store.outbox_messages(9).await.unwrap_err().code(), "store_unavailable");
         let part = RunQuery { gaps: Some(Gaps::default()), ..RunQuery::default() };
         assert_eq!(site.store.list_runs(part).await.unwrap_err().code(), "store_unavailable", "nothing is no part");
     });

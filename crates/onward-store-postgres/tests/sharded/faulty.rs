@@ -8,12 +8,12 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use onward_core::ledger::{SpendQuery, SpendRow};
-use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
+use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunId, RunKey, WorkerId};
 use onward_store::{
-    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Known,
-    Listener, ManualClock, MemoryStore, RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Share, Since, Started, Store,
+    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, Known, Listener,
+    ManualClock, MemoryStore, OutboxId, RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Shard, Since, Started, Store,
     StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery,
 };
 use onward_store_postgres::sharded::{Database, Pace, ShardedStore, position};
@@ -51,7 +51,7 @@ pub struct Faulty {
     /// Suspends lists and outbox reads.
     slow: Stop,
     asked: AtomicUsize,
-    share: Mutex<Option<Share>>,
+    share: Mutex<Option<Shard>>,
     told: AtomicUsize,
 }
 
@@ -122,22 +122,22 @@ impl Store for Faulty {
         self.gate(Box::pin(async move { inner.commit(commit).await }))
     }
 
-    fn tell_others(&self, message: Vec<u8>) -> StoreFuture<'_, ()> {
+    fn broadcast(&self, message: Vec<u8>) -> StoreFuture<'_, ()> {
         self.gate(Box::pin(async move {
             self.told.fetch_add(1, Ordering::SeqCst);
-            self.inner.tell_others(message).await
+            self.inner.broadcast(message).await
         }))
     }
 
-    fn read_share(&self) -> StoreFuture<'_, Option<Share>> {
+    fn read_share(&self) -> StoreFuture<'_, Option<Shard>> {
         self.gate(Box::pin(async move {
             let told = self.share.lock().unwrap().clone();
             let is_used = !self.inner.list_runs(RunQuery::default()).await?.runs.is_empty();
-            Ok(told.or(is_used.then(|| Share::all(String::new()))))
+            Ok(told.or(is_used.then(|| Shard::all(String::new()))))
         }))
     }
 
-    fn take_share(&self, share: Share) -> StoreFuture<'_, Share> {
+    fn take_share(&self, share: Shard) -> StoreFuture<'_, Shard> {
         self.gate(Box::pin(async move {
             let counts = self.read_share().await?.unwrap_or(share);
             *self.share.lock().unwrap() = Some(counts.clone());
@@ -152,10 +152,10 @@ impl Store for Faulty {
         }))
     }
 
-    fn deliveries(&self, limit: usize) -> StoreFuture<'_, Vec<(DeliveryId, Delivery)>> {
+    fn outbox_messages(&self, limit: usize) -> StoreFuture<'_, Vec<(OutboxId, OutboxMessage)>> {
         self.gate(Box::pin(async move {
             self.slow.over().await;
-            self.inner.deliveries(limit).await
+            self.inner.outbox_messages(limit).await
         }))
     }
 
@@ -178,7 +178,7 @@ impl Store for Faulty {
         heartbeat(worker: WorkerId, lease: Duration) -> bool;
         list_leases(worker: WorkerId) -> Vec<(RunKey, Epoch)>;
         expire(limit: usize) -> Expired;
-        finish_deliveries(done: Vec<DeliveryId>) -> ();
+        finish_deliveries(done: Vec<OutboxId>) -> ();
         read_run(run: RunKey, generation: Option<u32>) -> Option<RunHead>;
         read_log(run: RunKey, generation: Option<u32>, from: Index, limit: usize) -> Vec<Record>;
         read_since(known: Vec<Known>) -> Vec<Since>;

@@ -1,7 +1,7 @@
 //! SD7: outbox messages between databases.
 
 use onward_core::event::SignalSent;
-use onward_core::run::Delivery;
+use onward_core::run::OutboxMessage;
 use onward_core::{CommitId, Event, Index, Name, Payload, Place, RunId, WorkerId};
 use onward_store::conformance::block_on;
 use onward_store::{ClaimedRun, Store};
@@ -33,7 +33,7 @@ async fn send(site: &Site, id: &str, receivers: &[String]) {
     site.store.commit(commit).await.unwrap();
 }
 
-fn receivers(news: &[(onward_store::DeliveryId, Delivery)]) -> Vec<String> {
+fn receivers(news: &[(onward_store::OutboxId, OutboxMessage)]) -> Vec<String> {
     news.iter().map(|(_, delivery)| delivery.receiver().id.to_string()).collect()
 }
 
@@ -45,7 +45,7 @@ fn news_of_all_databases_come_in_turn_and_are_finished_where_they_are() {
         for database in 0..3 {
             send(&site, &id_in(database, 0), &to).await;
         }
-        let news = site.store.deliveries(6).await.unwrap();
+        let news = site.store.outbox_messages(6).await.unwrap();
         let mut first_two = [&to[0], &to[0], &to[0], &to[1], &to[1], &to[1]].map(String::clone).to_vec();
         first_two.sort();
         let mut found = receivers(&news);
@@ -54,11 +54,11 @@ fn news_of_all_databases_come_in_turn_and_are_finished_where_they_are() {
         site.store.finish_deliveries(news.iter().map(|(id, _)| *id).collect()).await.unwrap();
         let mut left = 0;
         for database in &site.databases {
-            let rest = database.inner.deliveries(100).await.unwrap();
+            let rest = database.inner.outbox_messages(100).await.unwrap();
             assert_eq!(receivers(&rest), to[2..]);
             left += rest.len();
         }
-        assert_eq!(site.store.deliveries(100).await.unwrap().len(), left);
+        assert_eq!(site.store.outbox_messages(100).await.unwrap().len(), left);
     });
 }
 
@@ -69,13 +69,13 @@ fn news_for_a_database_that_is_down_wait_and_hide_nothing() {
         let mut to: Vec<String> = (0..200).map(|_| id_in(1, 50)).collect();
         to.push(id_in(2, 50));
         send(&site, &id_in(0, 0), &to).await;
-        assert_eq!(receivers(&site.store.deliveries(10).await.unwrap()), to[..10]);
+        assert_eq!(receivers(&site.store.outbox_messages(10).await.unwrap()), to[..10]);
         site.databases[1].refuse(true);
         site.store.expire(10).await.unwrap();
-        assert_eq!(receivers(&site.store.deliveries(10).await.unwrap()), [id_in(2, 50)]);
+        assert_eq!(receivers(&site.store.outbox_messages(10).await.unwrap()), [id_in(2, 50)]);
         site.databases[1].refuse(false);
         site.until([true; 3]);
-        assert_eq!(site.store.deliveries(1_000).await.unwrap().len(), 201);
+        assert_eq!(site.store.outbox_messages(1_000).await.unwrap().len(), 201);
     });
 }
 
@@ -83,12 +83,12 @@ fn news_for_a_database_that_is_down_wait_and_hide_nothing() {
 fn what_is_said_to_others_is_said_once() {
     let site = Site::new();
     block_on(async {
-        site.store.tell_others(vec![1]).await.unwrap();
+        site.store.broadcast(vec![1]).await.unwrap();
         assert_eq!(site.databases.iter().map(|database| database.told()).collect::<Vec<_>>(), [1, 0, 0]);
         site.databases[0].refuse(true);
         // At most once: it is unknown whether the first database has sent it.
-        site.store.tell_others(vec![2]).await.unwrap_err();
-        site.store.tell_others(vec![3]).await.unwrap();
+        site.store.broadcast(vec![2]).await.unwrap_err();
+        site.store.broadcast(vec![3]).await.unwrap();
         assert_eq!(site.databases.iter().map(|database| database.told()).collect::<Vec<_>>(), [1, 1, 0]);
         assert!(site.store.read_run(key(&id_in(1, 0)), None).await.unwrap().is_none());
     });

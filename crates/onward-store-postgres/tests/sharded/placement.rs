@@ -21,7 +21,7 @@ fn child_of(parent: &str, id: &str) -> NewRun {
         generation: 0,
         place: Place::root(0),
         on_parent_close,
-        life: None,
+        incarnation: None,
         is_spawned: false,
     });
     run

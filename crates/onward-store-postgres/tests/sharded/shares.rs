@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use onward_store::conformance::block_on;
-use onward_store::{ManualClock, MemoryStore, Share, Store, StoreError};
+use onward_store::{ManualClock, MemoryStore, Shard, Store, StoreError};
 use onward_store_postgres::sharded::ShardedStore;
 
 use crate::faulty::{Faulty, PACE, id_in, key, named, until_up};
@@ -38,7 +38,7 @@ fn the_same_databases_in_the_same_order_are_opened_again() {
     let [a, b, c] = &databases(3)[..] else { unreachable!() };
     open(&[a, b, c], "first").unwrap();
     open(&[a, b, c], "second").unwrap();
-    assert_eq!(block_on(b.read_share()).unwrap(), Some(Share { cluster: "first".to_owned(), position: 1, count: 3 }));
+    assert_eq!(block_on(b.read_share()).unwrap(), Some(Shard { cluster: "first".to_owned(), position: 1, count: 3 }));
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_first_opening_that_was_interrupted_is_finished_by_the_next() {
     b.refuse(true);
     assert_eq!(open(&[a, b], "first").map(drop).unwrap_err().code(), "store_unavailable");
     // A concurrent open got as far as the first database.
-    block_on(a.take_share(Share { cluster: "theirs".to_owned(), position: 0, count: 2 })).unwrap();
+    block_on(a.take_share(Shard { cluster: "theirs".to_owned(), position: 0, count: 2 })).unwrap();
     b.refuse(false);
     open(&[a, b], "second").unwrap();
     assert_eq!(block_on(b.read_share()).unwrap().unwrap().cluster, "theirs");

@@ -72,7 +72,7 @@ pub async fn a_refused_commit_leaves_nothing_behind(mut kit: Kit) {
     assert_eq!(kit.claim_tasks("t", 10).await, []);
     assert_eq!(kit.waits().await, [] as [Place; 0]);
     assert_eq!(kit.expire().await.timers_fired, 0);
-    assert_eq!(kit.store().deliveries(10).await.unwrap(), []);
+    assert_eq!(kit.store().outbox_messages(10).await.unwrap(), []);
 }
 
 pub async fn a_commit_and_what_follows_from_it_are_one_write(mut kit: Kit) {
@@ -83,7 +83,7 @@ pub async fn a_commit_and_what_follows_from_it_are_one_write(mut kit: Kit) {
     assert_eq!(kit.log("r").await.len(), 5);
     assert_eq!(kit.waits().await, [place(2)]);
     assert_eq!(kit.claim_tasks("t", 10).await.len(), 1);
-    assert_eq!(kit.store().deliveries(10).await.unwrap().len(), 1);
+    assert_eq!(kit.store().outbox_messages(10).await.unwrap().len(), 1);
     assert_eq!(kit.expire().await.timers_fired, 1);
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use onward_core::event::{CallAdopted, Divergence, RunContinued, RunFailed, SegmentAbandoned, TaskCanceled};
-use onward_core::family::family;
+use onward_core::root_run::root_run;
 use onward_core::ledger::{LedgerSum, SpendBy, SpendQuery, SpendRow};
 use onward_core::projection::Projection;
 use onward_core::reopen::{self, Retry};
@@ -312,7 +312,7 @@ impl Story {
                 SpendBy::Model => self.sums(|_, line| line.model.clone()),
                 SpendBy::Day => self.sums(day),
                 SpendBy::Run => self.sums(|attempt, _| attempt.run.as_str().to_owned()),
-                SpendBy::Tree => self.sums(|attempt, _| family(&attempt.run).to_owned()),
+                SpendBy::Tree => self.sums(|attempt, _| root_run(&attempt.run).to_owned()),
             };
             let query = SpendQuery { limit: usize::MAX, ..SpendQuery::by(by) };
             let rows = self.kit.store().spend(query).await.unwrap();

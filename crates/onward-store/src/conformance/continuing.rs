@@ -4,7 +4,7 @@ use onward_core::event::{
     BranchRequested, CarriedSignal, Checkpoint, ChildAwaited, ChildStarted, OnParentClose, RunContinued, UpdateReceived,
 };
 use onward_core::conversation::OutsideEntry;
-use onward_core::run::{Carries, Commit, Input, Once};
+use onward_core::run::{Carries, Commit, Input, IdempotencyRecord};
 use onward_core::task::{TaskOptions, TaskReport};
 use onward_core::{Event, Index, Place, RunId, Status};
 
@@ -163,7 +163,7 @@ pub async fn a_child_of_the_old_generation_hears_once_of_its_end(kit: Kit) {
     kit.store().commit(continued(&held)).await.unwrap();
     assert_eq!(kit.deliver().await, 1);
     kit.append("r", terminate()).await.unwrap();
-    assert_eq!(kit.store().deliveries(10).await.unwrap(), []);
+    assert_eq!(kit.store().outbox_messages(10).await.unwrap(), []);
     assert_eq!(kit.log("r/c").await, ["run_started", "cancel_requested"]);
 }
 
@@ -243,7 +243,7 @@ fn branch(says: &str, id: Option<&str>) -> Input {
         input: json("{}"),
         request_id: id.map(str::to_owned),
     };
-    Input { once: id.map(|id| Once::branch(&request, id)), ..Input::new(request) }
+    Input { once: id.map(|id| IdempotencyRecord::branch(&request, id)), ..Input::new(request) }
 }
 
 fn continued(held: &Held) -> Commit {

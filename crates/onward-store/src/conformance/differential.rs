@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use onward_core::run::Delivery;
+use onward_core::run::OutboxMessage;
 use onward_core::{Epoch, Index, Record, RunHead, RunKey};
 
 use super::block_on;
 use super::kit::{hand_over, namespaces};
 use super::random::{Answer, Operation, Trace, World, perform};
-use crate::{Clock, DeletedQuery, DeliveryId, ManualClock, RunQuery, SESSION_DEFAULT, Store, WaitQuery};
+use crate::{Clock, DeletedQuery, ManualClock, OutboxId, RunQuery, SESSION_DEFAULT, Store, WaitQuery};
 
 /// Applies the same `steps` random operations to two empty stores and compares everything readable after each.
 ///
@@ -90,7 +90,7 @@ fn plain_heads(heads: impl IntoIterator<Item = RunHead>) -> Vec<RunHead> {
 /// Delivers the outbox of both stores in the order of the reference; stores number messages differently, and those of one write
 /// have no order.
 async fn deliver_to_both(store: &dyn Store, reference: &dyn Store) {
-    let (ours, theirs) = (store.deliveries(1_000).await.unwrap(), reference.deliveries(1_000).await.unwrap());
+    let (ours, theirs) = (store.outbox_messages(1_000).await.unwrap(), reference.outbox_messages(1_000).await.unwrap());
     assert_eq!(sorted(&ours), sorted(&theirs));
     for (_, delivery) in &theirs {
         hand_over(store, delivery.clone()).await;
@@ -100,8 +100,8 @@ async fn deliver_to_both(store: &dyn Store, reference: &dyn Store) {
     reference.finish_deliveries(theirs.into_iter().map(|(id, _)| id).collect()).await.unwrap();
 }
 
-fn sorted(deliveries: &[(DeliveryId, Delivery)]) -> Vec<Vec<u8>> {
-    let mut bytes: Vec<Vec<u8>> = deliveries.iter().map(|(_, delivery)| delivery.to_bytes()).collect();
+fn sorted(outbox_messages: &[(OutboxId, OutboxMessage)]) -> Vec<Vec<u8>> {
+    let mut bytes: Vec<Vec<u8>> = outbox_messages.iter().map(|(_, delivery)| delivery.to_bytes()).collect();
     bytes.sort();
     bytes
 }

@@ -78,7 +78,7 @@ pub async fn a_fork_of_a_later_turn_has_the_logs_before_it(mut kit: Kit) {
     kit.append("f", decision(2, 3, "again")).await.unwrap();
     kit.append("f", resume()).await.unwrap();
     assert_eq!(kit.head("f").await.status, Status::Pending);
-    assert_eq!(head.origin_life(), Some(11), "all its logs have the incarnation of the fork");
+    assert_eq!(head.origin_incarnation(), Some(11), "all its logs have the incarnation of the fork");
     for generation in 0..2 {
         let (theirs, own) = (log_of(&kit, "r", generation).await.unwrap(), log_of(&kit, "f", generation).await.unwrap());
         assert_eq!(own[1..], theirs[1..], "the records are those of the original");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use onward_core::event::{ApprovalRequested, RunSuspended, SignalReceived, SuspendReason, TaskScheduled, TimerStarted};
 use onward_core::projection::Projection;
-use onward_core::run::{Commit, Committed, Delivery, Input, NewRun};
+use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage};
 use onward_core::task::{Task, TaskOptions};
 use onward_core::{
     CommitId, Event, Hash, Index, Log, Name, Namespace, Payload, Place, Record, RunHead, RunId, RunKey, Status, Timestamp,
@@ -351,7 +351,7 @@ impl Kit {
         let store = self.store();
         let mut count = 0;
         loop {
-            let news = store.deliveries(100).await.unwrap();
+            let news = store.outbox_messages(100).await.unwrap();
             if news.is_empty() {
                 return count;
             }
@@ -365,10 +365,10 @@ impl Kit {
 }
 
 /// Delivers one outbox message; a refusal by the receiver is no error.
-pub async fn hand_over(store: &dyn Store, delivery: Delivery) {
+pub async fn hand_over(store: &dyn Store, delivery: OutboxMessage) {
     let answer = match delivery {
-        Delivery::Start(run) => store.start_run(run, None).await.map(drop),
-        Delivery::Input { to, input } => store.append_input(to, input).await.map(drop),
+        OutboxMessage::Start(run) => store.start_run(run, None).await.map(drop),
+        OutboxMessage::Input { to, input } => store.append_input(to, input).await.map(drop),
     };
     if let Err(error) = answer {
         let for_receiver = matches!(error.consequence(), Consequence::TellCaller | Consequence::StopRun);

@@ -10,7 +10,7 @@ use onward_core::event::{
     ChildStarted, OnParentClose, RunContinued, RunFailed, SignalSent, StepCompleted, StepFailed, TaskCanceled, WaitCanceled,
 };
 use onward_core::external::{ExternalAppended, ExternalState};
-use onward_core::family::family;
+use onward_core::root_run::root_run;
 use onward_core::run::{Commit, Committed, Input, NewRun, Refusal};
 use onward_core::spend::{Spend, Tokens};
 use onward_core::task::{RetryPolicy, Task, TaskId, TaskOptions, TaskReport};
@@ -167,7 +167,7 @@ async fn claim_tasks(store: &dyn Store, worker: WorkerId, namespace: Namespace) 
 }
 
 async fn deliver(store: &dyn Store) -> Result<(), StoreError> {
-    for (id, delivery) in store.deliveries(1_000).await? {
+    for (id, delivery) in store.outbox_messages(1_000).await? {
         hand_over(store, delivery).await;
         store.finish_deliveries(vec![id]).await?;
     }
@@ -401,7 +401,7 @@ impl World {
             8 => {
                 let close = [OnParentClose::Abandon, OnParentClose::Cancel, OnParentClose::Terminate][self.below(3) as usize];
                 let ordinal = self.place();
-                let started = child(&format!("{}/c{}", family(&run.id), self.below(4)), ordinal, close);
+                let started = child(&format!("{}/c{}", root_run(&run.id), self.below(4)), ordinal, close);
                 let Event::ChildStarted(started) = started else { unreachable!("it starts a child") };
                 ChildStarted { budget: self.budget(), ..started }.into()
             }

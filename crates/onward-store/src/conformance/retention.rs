@@ -57,13 +57,13 @@ pub async fn a_lease_on_a_deleted_run_does_not_fit_its_namesake(kit: Kit) {
 /// K8: a task id without an incarnation refers to the current one.
 pub async fn a_claim_on_a_task_of_a_deleted_run_does_not_fit_its_namesake(mut kit: Kit) {
     let mut tasks = Vec::new();
-    for life in [1, 2] {
+    for incarnation in [1, 2] {
         let mut run = new_run("r");
-        run.started.seed = life;
+        run.started.seed = incarnation;
         let mut held = kit.start_held_as(run).await;
         kit.commit(&mut held, vec![task(0, TaskOptions::default())]).await;
         tasks.extend(kit.claim_tasks("t", 10).await);
-        if life == 1 {
+        if incarnation == 1 {
             kit.append("r", terminate()).await.unwrap();
             delete(&kit, "r").await.unwrap();
         }
@@ -77,7 +77,7 @@ pub async fn a_claim_on_a_task_of_a_deleted_run_does_not_fit_its_namesake(mut ki
     assert_eq!(old.claim, new.claim, "the claim number alone does not distinguish them");
     refused(report(&old.id).await, "task_attempt_over");
     assert_eq!(kit.log("r").await, ["run_started", "task_scheduled"]);
-    let unknown = TaskId { life: None, ..new.id.clone() };
+    let unknown = TaskId { incarnation: None, ..new.id.clone() };
     report(&unknown).await.unwrap();
     assert_eq!(kit.log("r").await, ["run_started", "task_scheduled", "task_completed"]);
 }

@@ -74,7 +74,7 @@ pub async fn listeners_hear_of_pending_runs_queued_tasks_due_times_and_deliverie
     // Before the end of the worker's session.
     let due = kit.now().after(seconds(5));
     kit.commit(&mut held, vec![task(0, TaskOptions::default()), timer(1, due), child(2)]).await;
-    recorder.wait_for(|heard| heard.queued == 1 && heard.due.contains(&due) && heard.deliveries == 1);
+    recorder.wait_for(|heard| heard.queued == 1 && heard.due.contains(&due) && heard.outbox_messages == 1);
     kit.append("r", signal(None)).await.unwrap();
     kit.store().release_run(key("r"), held.head.epoch).await.unwrap();
     recorder.wait_for(|heard| heard.pending == 2);
@@ -90,7 +90,7 @@ struct Heard {
     pending: usize,
     queued: usize,
     due: Vec<onward_core::Timestamp>,
-    deliveries: usize,
+    outbox_messages: usize,
 }
 
 #[derive(Default)]
@@ -117,7 +117,7 @@ impl Listener for Recorder {
             Change::RunPending { .. } => heard.pending += 1,
             Change::TaskQueued { .. } => heard.queued += 1,
             Change::DueAt(at) => heard.due.push(at),
-            Change::DeliveryAdded => heard.deliveries += 1,
+            Change::OutboxGrew => heard.outbox_messages += 1,
             Change::Elsewhere { .. } | Change::WorkElsewhere { .. } | Change::Told { .. } | Change::Missed => {} // remote changes
         }
         self.changed.notify_all();

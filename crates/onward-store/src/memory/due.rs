@@ -9,7 +9,7 @@ use onward_core::{Place, RunKey, Timestamp, WorkerId};
 use super::state::{Run, State};
 use super::task::QueuedTask;
 use crate::Expired;
-use crate::kept::News;
+use crate::durable::OwnedChange;
 
 #[derive(Clone, Copy)]
 pub struct Timer {
@@ -47,7 +47,7 @@ impl State {
     pub fn announce_due(&mut self, at: Timestamp) {
         if self.announced_due.is_none_or(|known| at < known) {
             self.announced_due = Some(at);
-            self.news.push(News::DueAt(at));
+            self.news.push(OwnedChange::DueAt(at));
         }
     }
 

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use onward_core::ledger::{SpendQuery, SpendRow, SpendTally};
-use onward_core::run::{Delivery, Wait};
+use onward_core::run::{OutboxMessage, Wait};
 use onward_core::{Index, Name, Namespace, Record, RunHead, RunKey, Timestamp};
 
 use super::Answer;
 use super::state::{Generation, Run, State};
 use crate::{
-    Delete, DeletedQuery, DeletedRun, DeliveryId, PAGE_DEFAULT, RunPage, RunQuery, StoreError, VersionCount, WaitQuery,
+    Delete, DeletedQuery, DeletedRun, OutboxId, PAGE_DEFAULT, RunPage, RunQuery, StoreError, VersionCount, WaitQuery,
     cursor_after, parse_cursor, payloads,
 };
 
@@ -68,12 +68,12 @@ impl State {
         found.into_iter().take(page(query.limit)).cloned().collect()
     }
 
-    pub fn deliveries(&self, limit: usize) -> Vec<(DeliveryId, Delivery)> {
-        self.deliveries.iter().take(limit).map(|(id, (_, delivery))| (*id, delivery.clone())).collect()
+    pub fn outbox_messages(&self, limit: usize) -> Vec<(OutboxId, OutboxMessage)> {
+        self.outbox_messages.iter().take(limit).map(|(id, (_, delivery))| (*id, delivery.clone())).collect()
     }
 
-    pub fn finish_deliveries(&mut self, done: &[DeliveryId]) {
-        self.deliveries.retain(|id, _| !done.contains(id));
+    pub fn finish_deliveries(&mut self, done: &[OutboxId]) {
+        self.outbox_messages.retain(|id, _| !done.contains(id));
     }
 
     pub fn delete_runs(&mut self, delete: &Delete, now: Timestamp) -> Answer<u64> {
@@ -130,7 +130,7 @@ impl State {
             Some("it is not closed")
         } else if self.open_heads().any(|child| child.parent.as_ref().is_some_and(|parent| parent.run == *key)) {
             Some("it has an open child")
-        } else if self.deliveries.values().any(|(from, _)| from == key) {
+        } else if self.outbox_messages.values().any(|(from, _)| from == key) {
             Some("it has undelivered outbox messages")
         } else {
             None

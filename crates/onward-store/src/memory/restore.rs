@@ -10,8 +10,8 @@ use onward_core::{Record, RunKey, Timestamp};
 use super::Answer;
 use super::due::Timer;
 use super::state::{Generation, Run, State};
-use crate::judged::TakenSlot;
-use crate::kept::News;
+use crate::admission::TakenSlot;
+use crate::durable::OwnedChange;
 use crate::{Restore, RestoreRun, Restored, StoreError};
 
 impl State {
@@ -39,7 +39,7 @@ impl State {
         }
         let Generation { head, records } = self.run(&key).generations.last().expect("a run has one");
         let record = records.last().expect("a log has records").clone();
-        self.news.push(News::Appended { head: head.clone(), record });
+        self.news.push(OwnedChange::Appended { head: head.clone(), record });
         news.into_iter().for_each(|delivery| self.send(key.clone(), delivery));
         self.settle(&key);
         Ok(Restored { created: true, head: self.run(&key).shown_head() })

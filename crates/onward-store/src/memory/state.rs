@@ -7,15 +7,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::event::TaskAttemptEnded;
 use onward_core::ledger::{LedgerKey, LedgerSum};
-use onward_core::run::{Admitted, Commit, CommitRefusal, Committed, Delivery, Effect, Input, NewRun, Refusal, Wait, wait_key};
+use onward_core::run::{
+    Admitted, Commit, CommitRefusal, Committed, Effect, Input, NewRun, OutboxMessage, Refusal, Wait, wait_key,
+};
 use onward_core::{Hash, KindSchemas, Place, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
 
 use super::Answer;
 use super::due::Timer;
 use super::task::QueuedTask;
-use crate::judged::{self, Judged, TakenSlot};
-use crate::kept::News;
-use crate::{Appended, DeletedRun, DeliveryId, Started, StoreError};
+use crate::admission::{self, Admission, TakenSlot};
+use crate::durable::OwnedChange;
+use crate::{Appended, DeletedRun, OutboxId, Started, StoreError};
 
 #[derive(Default)]
 pub struct State {
@@ -25,14 +27,14 @@ pub struct State {
     /// End of each worker's session.
     pub sessions: BTreeMap<WorkerId, Timestamp>,
     /// With the run that sent each message.
-    pub deliveries: BTreeMap<DeliveryId, (RunKey, Delivery)>,
+    pub outbox_messages: BTreeMap<OutboxId, (RunKey, OutboxMessage)>,
     /// Oldest first.
     pub deleted: Vec<DeletedRun>,
     /// In list order.
     pub kinds: Vec<KindSchemas>,
     pub ledger: BTreeMap<LedgerKey, LedgerSum>,
     /// Changes not yet delivered to listeners.
-    pub news: Vec<News>,
+    pub news: Vec<OwnedChange>,
     /// The earliest due time announced to listeners.
     pub announced_due: Option<Timestamp>,
     /// Sequence number for everything that must keep its order of arrival.
@@ -92,9 +94,9 @@ impl Run {
     }
 }
 
-fn judge(run: &Run, input: Input, cost: Option<TaskAttemptEnded>, now: Timestamp) -> Answer<Judged> {
+fn admit(run: &Run, input: Input, cost: Option<TaskAttemptEnded>, now: Timestamp) -> Answer<Admission> {
     let slot = |key: &str| Ok(run.slots.get(key).cloned());
-    judged::judge(run.head(), input, cost, now, slot, |place| Ok(run.waits.get(place).map(|wait| wait.generation)))
+    admission::admit(run.head(), input, cost, now, slot, |place| Ok(run.waits.get(place).map(|wait| wait.generation)))
 }
 
 impl State {
@@ -105,16 +107,16 @@ impl State {
         let key = run.key.clone();
         let (head, first) = RunHead::start(key.clone(), run.started, now);
         let fresh = Run::new(head, first.clone());
-        let judged = run.signal.map(|signal| judge(&fresh, *signal, None, now)).transpose()?;
+        let admission = run.signal.map(|signal| admit(&fresh, *signal, None, now)).transpose()?;
 
-        let signal = judged.as_ref().map(Judged::answer);
+        let signal = admission.as_ref().map(Admission::answer);
         let effects = fresh.head().start_effects(&first);
-        self.news.push(News::Appended { head: fresh.head().clone(), record: first.clone() });
+        self.news.push(OwnedChange::Appended { head: fresh.head().clone(), record: first.clone() });
         self.runs.insert(key.clone(), fresh);
         effects.into_iter().for_each(|effect| self.carry_out(&key, effect, &first));
         self.apply_parent_close(&key);
-        if let Some(judged) = judged {
-            self.take_input(&key, judged);
+        if let Some(admission) = admission {
+            self.take_input(&key, admission);
         }
         let claimed = claim.and_then(|worker| self.claim_run(&key, &worker, now));
         self.settle(&key);
@@ -153,16 +155,16 @@ impl State {
         now: Timestamp,
     ) -> Answer<Appended> {
         let run = self.runs.get(key).ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?;
-        let judged = judge(run, input, cost, now)?;
-        let answer = judged.answer();
-        self.take_input(key, judged);
+        let admission = admit(run, input, cost, now)?;
+        let answer = admission.answer();
+        self.take_input(key, admission);
         self.settle(key);
         Ok(answer)
     }
 
-    /// Carries out what [`judge`] decided; the caller settles the run.
-    fn take_input(&mut self, key: &RunKey, judged: Judged) {
-        let Judged::Taken { head, admitted, slots, .. } = judged else { return };
+    /// Carries out what [`admit`] decided; the caller settles the run.
+    fn take_input(&mut self, key: &RunKey, admission: Admission) {
+        let Admission::Taken { head, admitted, slots, .. } = admission else { return };
         for once in slots {
             let slot = TakenSlot { token: once.token, index: admitted.record.index, at: admitted.record.at };
             self.run_mut(key).slots.insert(once.key, slot);
@@ -213,7 +215,7 @@ impl State {
         // Epochs continue over generations.
         head.epoch = run.head().epoch;
         run.lease = None;
-        self.news.push(News::Appended { head: head.clone(), record: first.clone() });
+        self.news.push(OwnedChange::Appended { head: head.clone(), record: first.clone() });
         self.run_mut(&head.key.clone()).generations.push(Generation { head, records: vec![first] });
     }
 
@@ -225,7 +227,7 @@ impl State {
         current.head = head;
         current.records.push(record.clone());
         let head = run.shown_head();
-        self.news.push(News::Appended { head, record: record.clone() });
+        self.news.push(OwnedChange::Appended { head, record: record.clone() });
         for effect in admitted.effects {
             self.carry_out(key, effect, &record);
         }
@@ -265,10 +267,10 @@ impl State {
         }
     }
 
-    pub fn send(&mut self, from: RunKey, delivery: Delivery) {
-        let id = DeliveryId(self.next_number());
-        self.deliveries.insert(id, (from, delivery));
-        self.news.push(News::DeliveryAdded);
+    pub fn send(&mut self, from: RunKey, delivery: OutboxMessage) {
+        let id = OutboxId(self.next_number());
+        self.outbox_messages.insert(id, (from, delivery));
+        self.news.push(OwnedChange::OutboxGrew);
     }
 
     fn end_run(&mut self, key: &RunKey, goes_on: bool) {
@@ -277,7 +279,7 @@ impl State {
         run.tasks.clear();
         run.waits.clear();
         let generation = run.head().generation;
-        let news: Vec<Delivery> = self
+        let news: Vec<OutboxMessage> = self
             .open_heads()
             .filter(|child| child.parent.as_ref().is_some_and(|parent| parent.run == *key))
             .filter_map(|child| child.parent_closed(generation, goes_on))
@@ -301,7 +303,7 @@ impl State {
         } else if run.claimable_since.is_none() {
             self.counter += 1;
             run.claimable_since = Some(self.counter);
-            self.news.push(News::RunPending { head: run.head().clone() });
+            self.news.push(OwnedChange::RunPending { head: run.head().clone() });
         }
     }
 

@@ -12,7 +12,7 @@ use onward_core::{Name, Namespace, RunKey, Timestamp};
 use super::Answer;
 use super::query::page;
 use super::state::State;
-use crate::kept::News;
+use crate::durable::OwnedChange;
 use crate::{ClaimTasks, StoreError, TaskQuery};
 
 #[derive(Clone)]
@@ -40,7 +40,7 @@ impl State {
         let task = &queued.task;
         queued.announced = task.may_be_claimed(now);
         if queued.announced {
-            self.news.push(News::TaskQueued { task: Box::new(task.clone()) });
+            self.news.push(OwnedChange::TaskQueued { task: Box::new(task.clone()) });
         } else if task.waits_its_turn() {
             self.announce_due(task.visible_at);
         }

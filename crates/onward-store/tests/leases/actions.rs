@@ -142,7 +142,7 @@ impl World {
         let Some(tx) = &server.pool else {
             let run = self.db.run.as_ref();
             let is_ready = run.is_some_and(|run| run.ready) && server.hold.is_none() && server.queue.len() < WAITING_MAX;
-            let may_claim = self.db.task.as_ref().is_some_and(|task| task.may_be_claimed(self.judge(rules, at)));
+            let may_claim = self.db.task.as_ref().is_some_and(|task| task.may_be_claimed(self.admit(rules, at)));
             // The session of a worker without a run has no effect.
             let has = self.has_run(server.worker);
             let session = self.db.sessions.get(&server.worker);
@@ -193,7 +193,7 @@ impl World {
     }
 
     fn is_due(&self, rules: Rules, at: usize) -> bool {
-        let now = self.judge(rules, at);
+        let now = self.admit(rules, at);
         let task = self.db.task.as_ref().and_then(onward_core::task::Task::due_at);
         let mut times = self.db.sessions.values().copied().chain(task);
         self.is_timer_due(rules, at) || times.any(|due| due <= now)

@@ -10,7 +10,7 @@ use onward_core::event::{CancelRequested, RunStarted, SignalReceived};
 use onward_core::run::{Admitted, CommitRefusal, Effect, Input};
 use onward_core::task::{EffectClass, Task, TaskFate, TaskReport};
 use onward_core::{CommitId, Epoch, Event, Name, Namespace, Payload, Place, RunHead, RunId, RunKey, Status, Timestamp, WorkerId};
-use onward_store::judged::{Judged, TakenSlot, judge};
+use onward_store::admission::{Admission, TakenSlot, admit};
 use onward_store::{SESSION_DEFAULT, StoreError};
 
 use crate::guards::{Guard, Rules};
@@ -182,10 +182,10 @@ impl Tx {
     pub fn input(&mut self, rules: Rules, input: Input) -> Decided<Answer> {
         let Some(run) = &self.run else { return Ok(Answer::Refused("run_not_found")) };
         let slot = run.slot.clone().filter(|_| rules.has(Guard::SignalSlot));
-        match judge(&run.head, input, None, self.now, |_| Ok::<_, StoreError>(slot.clone()), |_| Ok(None)) {
+        match admit(&run.head, input, None, self.now, |_| Ok::<_, StoreError>(slot.clone()), |_| Ok(None)) {
             Err(error) => Ok(Answer::Refused(error.code())),
-            Ok(Judged::Repeated(_)) => Ok(Answer::Done),
-            Ok(Judged::Taken { head, admitted, slots, .. }) => {
+            Ok(Admission::Repeated(_)) => Ok(Answer::Done),
+            Ok(Admission::Taken { head, admitted, slots, .. }) => {
                 let run = Rc::make_mut(self.run.as_mut().expect("it was just read"));
                 for once in slots {
                     let slot = TakenSlot { token: once.token, index: admitted.record.index, at: admitted.record.at };

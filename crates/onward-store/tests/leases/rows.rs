@@ -7,7 +7,7 @@ use std::time::Duration;
 use onward_core::run::Commit;
 use onward_core::task::Task;
 use onward_core::{CommitId, Epoch, Event, RunHead, Status, Timestamp};
-use onward_store::judged::TakenSlot;
+use onward_store::admission::TakenSlot;
 
 /// Step by which time advances: half a lease.
 pub const TICK: Duration = Duration::from_secs(15);

@@ -187,7 +187,7 @@ impl World {
     }
 
     fn begin(&self, rules: Rules, at: usize, kind: Kind) -> Tx {
-        Tx::new(kind, self.servers[at].worker, self.judge(rules, at), self.now)
+        Tx::new(kind, self.servers[at].worker, self.admit(rules, at), self.now)
     }
 
     /// Advances time. Live workers without a run send their heartbeats without a step of their own.

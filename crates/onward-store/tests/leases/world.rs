@@ -151,7 +151,7 @@ impl World {
     }
 
     /// Returns the time by which a server's transactions decide.
-    pub fn judge(&self, rules: Rules, server: usize) -> Timestamp {
+    pub fn admit(&self, rules: Rules, server: usize) -> Timestamp {
         match rules.has(Guard::DatabaseClock) {
             true => self.now,
             false => ahead(self.now, server),
@@ -161,7 +161,7 @@ impl World {
     /// Returns the time by which it decides about timers.
     pub fn judge_of_timers(&self, rules: Rules, server: usize) -> Timestamp {
         match rules.has(Guard::TimerClock) {
-            true => self.judge(rules, server),
+            true => self.admit(rules, server),
             false => ahead(self.now, server),
         }
     }

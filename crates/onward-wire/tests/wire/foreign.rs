@@ -6,7 +6,7 @@ use std::fmt::Debug;
 
 use onward_core::codec::{DecodeError, Message, put_bytes, put_nested, put_number};
 use onward_core::conversation::{EntryCursor, attachment_fault, with_faults_told};
-use onward_core::run::Delivery;
+use onward_core::run::OutboxMessage;
 use onward_core::spend::PicoDollars;
 use onward_core::trace::TraceContext;
 use onward_core::{Hash, Name, Place, Record, RunHead, RunId, Timestamp};
@@ -35,8 +35,8 @@ fn reads_record(bytes: &[u8]) -> bool {
 }
 
 fn reads_delivery(bytes: &[u8]) -> bool {
-    let Ok(read) = Delivery::from_bytes(bytes) else { return false };
-    assert_eq!(Delivery::from_bytes(&read.to_bytes()).as_ref(), Ok(&read));
+    let Ok(read) = OutboxMessage::from_bytes(bytes) else { return false };
+    assert_eq!(OutboxMessage::from_bytes(&read.to_bytes()).as_ref(), Ok(&read));
     true
 }
 
@@ -84,7 +84,7 @@ fn decoders() -> Vec<(&'static str, Reader, Vec<Vec<u8>>)> {
         budget: None,
     };
     let started = onward_core::event::RunStarted::new(runs[0].head.kind.clone(), onward_core::Payload::null(), 3);
-    let delivery = Delivery::Start(onward_core::run::NewRun { key: runs[0].head.key.clone(), started, signal: None });
+    let delivery = OutboxMessage::Start(onward_core::run::NewRun { key: runs[0].head.key.clone(), started, signal: None });
     let problem = Problem {
         code: "run_not_found".to_owned(),
         message: "there is no such run".to_owned(),

@@ -41,7 +41,7 @@ pub fn worker_frames() -> Vec<WorkerFrame> {
         is_standing: false,
         carries: Default::default(),
     };
-    let task = onward_core::task::TaskId { run: key(), generation: 0, place: Place::root(1), life: None };
+    let task = onward_core::task::TaskId { run: key(), generation: 0, place: Place::root(1), incarnation: None };
     let report = |report| ReportTask { request: 9, task: task.clone(), claim: 1, report };
     vec![
         WorkerFrame::Hello(Hello {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use onward_core::task::EffectClass;
 use onward_core::{Failure, Payload};
 use onward_llm::ToolSchema;
-use onward_mcp::{CallOutcome, OfferedTool, SourceSettings, ToolError, ToolHints, ToolSource};
+use onward_mcp::{CallOutcome, McpServer, McpServerSettings, OfferedTool, ToolError, ToolHints};
 use tokio::sync::Mutex;
 
 use super::tool::{Asked, Output, Tool, Work, changed};
@@ -25,7 +25,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// An MCP server, connected on demand and reconnected when it is gone.
 struct Server {
-    settings: SourceSettings,
+    settings: McpServerSettings,
     open: Mutex<Option<Open>>,
     /// The tools as described when the agent got them.
     pinned: OnceLock<BTreeMap<String, ToolSchema>>,
@@ -34,7 +34,7 @@ struct Server {
 /// A connection, and the tools whose description differs from the pinned one.
 #[derive(Clone)]
 struct Open {
-    source: Arc<ToolSource>,
+    source: Arc<McpServer>,
     changed: Arc<BTreeSet<String>>,
 }
 
@@ -44,7 +44,7 @@ impl Server {
         if let Some(open) = open.as_ref().filter(|open| open.source.is_open()) {
             return Ok(open.clone());
         }
-        let source = Arc::new(ToolSource::open(&self.settings).await?);
+        let source = Arc::new(McpServer::open(&self.settings).await?);
         let changed = match self.pinned.get() {
             Some(pinned) => {
                 let offered = source.tools().await?;
@@ -78,7 +78,7 @@ impl Tools {
     ///
     /// # Errors
     /// Fails if the server is unreachable or does not list its tools.
-    pub async fn with_mcp(self, settings: SourceSettings, change: impl Fn(Tool) -> Option<Tool>) -> Result<Tools, ToolError> {
+    pub async fn with_mcp(self, settings: McpServerSettings, change: impl Fn(Tool) -> Option<Tool>) -> Result<Tools, ToolError> {
         let server = Arc::new(Server { settings, open: Mutex::default(), pinned: OnceLock::new() });
         let offered = server.source().await?.source.tools().await?;
         server.pinned.get_or_init(|| offered.iter().map(|tool| (tool.schema.name.clone(), tool.schema.clone())).collect());

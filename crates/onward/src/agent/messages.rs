@@ -8,7 +8,7 @@ use std::task::Poll;
 use onward_core::conversation::{Entry, SUMMARY, Summary, Walk};
 use onward_core::{Hash, Index, Timestamp};
 
-use super::library::Wish;
+use super::conversation_cache::Wish;
 use super::{AgentCtx, EntryId};
 use crate::Result;
 use crate::host::cell::RunCell;

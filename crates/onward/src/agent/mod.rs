@@ -8,23 +8,23 @@
 //! Write an agent with [`AgentCtx::turns`], which is built on [`AgentCtx::checkpoint`] and [`AgentCtx::checkpointed`].
 
 #[cfg(feature = "agents")]
-mod answer;
+mod agent_loop;
 #[cfg(feature = "agents")]
 mod attachments;
+pub(crate) mod conversation_cache;
 #[cfg(test)]
 #[path = "../../tests/agent_explorer/mod.rs"]
 mod explorer;
 mod handoff;
-pub(crate) mod library;
-#[cfg(feature = "agents")]
-mod llm;
 #[cfg(feature = "mcp")]
 mod mcp;
 mod messages;
 #[cfg(feature = "agents")]
-mod prompt;
+mod model_attempt;
 #[cfg(feature = "agents")]
-mod ready;
+mod model_call;
+#[cfg(feature = "agents")]
+mod prompt;
 #[cfg(feature = "agents")]
 mod refused;
 #[cfg(feature = "agents")]
@@ -47,25 +47,25 @@ use crate::names::TaskName;
 
 pub use crate::ctx::{Heard, Parent, Spawned};
 #[cfg(feature = "agents")]
-pub(crate) use answer::handler as model_handler;
+pub use agent_loop::{Agent, AgentOutcome, Stop};
 #[cfg(feature = "agents")]
 pub use attachments::Attachments;
-#[cfg(feature = "agents")]
-pub use llm::ModelCall;
-#[cfg(feature = "agents")]
-pub(crate) use llm::model_kind;
 pub use messages::Messages;
+#[cfg(feature = "agents")]
+pub(crate) use model_attempt::handler as model_handler;
+#[cfg(feature = "agents")]
+pub use model_call::ModelCall;
+#[cfg(feature = "agents")]
+pub(crate) use model_call::model_kind;
 pub use onward_core::conversation::{Entry, MESSAGE, Summary};
 pub use onward_core::task::EffectClass;
 #[cfg(feature = "agents")]
 pub use onward_llm::{
-    Attachment, Block, Delta, Dialect, Http, JsonText, Key, Message, Model, ModelReply, ModelRetries, ModelSettings, ModelTable,
-    Models, Provider, ProviderSettings, RetrySettings, Source, StopReason, TableError, ToolCall, ToolChoice, Usage,
+    ApiFormat, Attachment, Block, Delta, Http, JsonText, Key, Message, Model, ModelReply, ModelRetries, ModelSettings,
+    ModelTable, Models, Provider, ProviderSettings, RetrySettings, Source, StopReason, TableError, ToolCall, ToolChoice, Usage,
 };
 #[cfg(feature = "mcp")]
-pub use onward_mcp::{Place as ToolPlace, SourceSettings, ToolError};
-#[cfg(feature = "agents")]
-pub use ready::{Agent, AgentOutcome, Stop};
+pub use onward_mcp::{McpServerSettings, ToolError, Transport as ToolPlace};
 #[cfg(feature = "agents")]
 pub use tool::{Tool, ToolMistake};
 #[cfg(feature = "agents")]

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::AgentCtx;
-use super::ready::{AgentOutcome, Stop};
+use super::agent_loop::{AgentOutcome, Stop};
 use super::tool::{Asked, Brief, Child, Output, TIMEOUT, Tool, ToolMistake, Work, arguments_of};
 use crate::Result;
 use crate::registry::TaskHandler;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::{BoxError, Name, Namespace, WorkerId};
-use onward_runtime::{Door, Link, Options, Runtime, WorkerProfile};
+use onward_runtime::{Client, Options, Runtime, WorkerConnection, WorkerProfile};
 use onward_store::MemoryStore;
 use onward_store::{Clock, Store, SystemClock};
 use onward_store_embedded::EmbeddedStore;
@@ -19,14 +19,14 @@ use serde::de::DeserializeOwned;
 
 use crate::agent::AgentCtx;
 use crate::check;
-use crate::codec::door::CodedDoor;
-use crate::codec::link::CodedLink;
-use crate::codec::{Border, Codec};
 use crate::ctx::Ctx;
+use crate::encryption::client::EncryptedClient;
+use crate::encryption::connection::EncryptedConnection;
+use crate::encryption::{Codec, EncryptionBoundary};
 use crate::host::code::Shared;
 use crate::registry::{Latest, Registry, erase_agent, erase_task, erase_workflow};
 #[cfg(feature = "remote")]
-use crate::remote::{Channel, RemoteDoor, RemoteLink, Trust, parse_key};
+use crate::remote::{Channel, RemoteClient, RemoteConnection, Trust, parse_key};
 use crate::task::TaskCtx;
 use crate::trace::Tracing;
 use crate::worker::{ReplayCheck, SHUTDOWN_TIMEOUT, Worker, WorkerOptions, random_u64};
@@ -67,7 +67,7 @@ pub struct Builder {
     queues: Vec<Option<Name>>,
     /// Execute runs only through [`Onward::drive`].
     on_demand: bool,
-    codec: Option<Border>,
+    codec: Option<EncryptionBoundary>,
     /// The provider of each kind of model call.
     #[cfg(feature = "agents")]
     providers: BTreeMap<Name, onward_llm::Provider>,
@@ -380,7 +380,7 @@ impl Builder {
     /// signals, state, failures. The store has only encoded payloads. All processes that execute or read the runs need the same
     /// codec.
     pub fn codec(mut self, codec: impl Codec + 'static) -> Builder {
-        self.codec = Some(Border::new(Arc::new(codec)));
+        self.codec = Some(EncryptionBoundary::new(Arc::new(codec)));
         self
     }
 
@@ -497,9 +497,9 @@ impl Builder {
             Place::Store(store) => (store, None),
             Place::Runtime(runtime) => {
                 runtime.register_kinds(&self.namespace, self.registry.kind_schemas()).await?;
-                let (door, link) = behind(self.codec, Arc::new(runtime.clone()), Arc::new(runtime.join_worker(profile)));
-                let (worker, loops) = start_worker(link, self.registry, self.worker, self.clock, tracing, self.on_demand)?;
-                return Ok(Onward::new(door, runtime, self.namespace, worker, None, loops, None));
+                let (client, connection) = behind(self.codec, Arc::new(runtime.clone()), Arc::new(runtime.join_worker(profile)));
+                let (worker, loops) = start_worker(connection, self.registry, self.worker, self.clock, tracing, self.on_demand)?;
+                return Ok(Onward::new(client, runtime, self.namespace, worker, None, loops, None));
             }
             Place::Directory(directory) => {
                 let store = open_embedded(directory, self.clock.clone()).await?;
@@ -513,44 +513,50 @@ impl Builder {
                 // A connection of its own: calls that wait for a run's result must not delay the worker's reconnect.
                 let own = Channel::new(&url, &self.namespace, key.as_ref(), &self.trust)?;
                 let (kinds, task_schemas) = if self.on_demand { Default::default() } else { self.registry.offers() };
-                let link = Arc::new(RemoteLink::connect(own, profile, kinds, task_schemas, self.on_demand));
-                link.welcomed(&url).await?;
-                let (door, link) = behind(self.codec, Arc::new(RemoteDoor::new(channel)), link);
-                let (worker, loops) = start_worker(link, self.registry, self.worker, self.clock, tracing, self.on_demand)?;
-                return Ok(Onward::remote(door, self.namespace, worker, loops));
+                let connection = Arc::new(RemoteConnection::connect(own, profile, kinds, task_schemas, self.on_demand));
+                connection.welcomed(&url).await?;
+                let (client, connection) = behind(self.codec, Arc::new(RemoteClient::new(channel)), connection);
+                let (worker, loops) = start_worker(connection, self.registry, self.worker, self.clock, tracing, self.on_demand)?;
+                return Ok(Onward::remote(client, self.namespace, worker, loops));
             }
         };
         let runtime = Runtime::new(store, self.clock.clone(), self.options);
         runtime.register_kinds(&self.namespace, self.registry.kind_schemas()).await?;
         let background = runtime.spawn();
-        let (door, link) = behind(self.codec, Arc::new(runtime.clone()), Arc::new(runtime.join_worker(profile)));
-        let (worker, loops) = start_worker(link, self.registry, self.worker, self.clock, tracing, self.on_demand)?;
-        Ok(Onward::new(door, runtime, self.namespace, worker, Some(background), loops, opened))
+        let (client, connection) = behind(self.codec, Arc::new(runtime.clone()), Arc::new(runtime.join_worker(profile)));
+        let (worker, loops) = start_worker(connection, self.registry, self.worker, self.clock, tracing, self.on_demand)?;
+        Ok(Onward::new(client, runtime, self.namespace, worker, Some(background), loops, opened))
     }
 }
 
 /// Wraps client and worker connection in the codec, if there is one.
-fn behind(codec: Option<Border>, door: Arc<dyn Door>, link: Arc<dyn Link>) -> (Arc<dyn Door>, Arc<dyn Link>) {
+fn behind(
+    codec: Option<EncryptionBoundary>,
+    client: Arc<dyn Client>,
+    connection: Arc<dyn WorkerConnection>,
+) -> (Arc<dyn Client>, Arc<dyn WorkerConnection>) {
     match codec {
-        None => (door, link),
-        Some(border) => (Arc::new(CodedDoor::new(door, border.clone())), Arc::new(CodedLink::new(link, border))),
+        None => (client, connection),
+        Some(boundary) => {
+            (Arc::new(EncryptedClient::new(client, boundary.clone())), Arc::new(EncryptedConnection::new(connection, boundary)))
+        }
     }
 }
 
 type Started = (Arc<Worker>, Vec<tokio::task::JoinHandle<()>>);
 
 fn start_worker(
-    link: Arc<dyn Link>,
+    connection: Arc<dyn WorkerConnection>,
     registry: Registry,
     options: WorkerOptions,
     clock: Arc<dyn Clock>,
     tracing: Option<Tracing>,
     on_demand: bool,
 ) -> Result<Started, Error> {
-    let emits = link.clone();
+    let emits = connection.clone();
     let shared = Shared {
         deps: Arc::new(registry.deps.clone()),
-        payload_bytes_max: link.payload_bytes_max(),
+        payload_bytes_max: connection.payload_bytes_max(),
         clock: Some(clock),
         runtime: Some(tokio::runtime::Handle::current()),
         script: None,
@@ -558,7 +564,7 @@ fn start_worker(
         tracing,
         origin: None,
     };
-    Worker::start(link, Arc::new(registry), shared, options, on_demand).map_err(Error::Threads)
+    Worker::start(connection, Arc::new(registry), shared, options, on_demand).map_err(Error::Threads)
 }
 
 async fn open_embedded(directory: PathBuf, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>, Error> {

@@ -2,7 +2,7 @@
 
 use onward_core::view::RunView;
 use onward_core::{Failure, Name, Payload};
-use onward_runtime::{CallId, Decide, Delivery, SendSignal};
+use onward_runtime::{CallRef, Decide, DriveInput, SendSignal};
 use onward_store::ClaimedOne;
 use serde::Serialize;
 
@@ -71,39 +71,41 @@ impl Onward {
         let key = self.key(run)?;
         let inner = &self.inner;
         let mut delivery = self.delivery(bring)?;
-        let head = inner.door.read_head(key.clone()).await?;
+        let head = inner.client.read_head(key.clone()).await?;
         if inner.worker.registry.handler(&head.kind, head.version.as_ref()).is_none() {
             let version = head.version.map(|version| version.to_string());
             return Err(Error::UnknownKind { kind: head.kind.to_string(), version });
         }
         loop {
-            let taken = inner.worker.link.claim_run(key.clone(), std::mem::take(&mut delivery)).await?;
+            let taken = inner.worker.connection.claim_run(key.clone(), std::mem::take(&mut delivery)).await?;
             let ClaimedOne { claimed, .. } = taken;
             if let Some(claimed) = claimed {
                 inner.worker.drive_to_rest(claimed).await;
             }
-            let view = inner.door.read_run(key.clone()).await?;
+            let view = inner.client.read_run(key.clone()).await?;
             match view.head.status {
                 // An input arrived while the run was released.
                 crate::Status::Pending | crate::Status::Running => {}
                 crate::Status::Waiting => return Ok(Driven::Waiting(Box::new(view))),
                 crate::Status::Paused => return Ok(Driven::Paused(Box::new(view))),
                 _ => {
-                    let outcome = inner.door.wait_for_outcome(key).await?;
+                    let outcome = inner.client.wait_for_outcome(key).await?;
                     return Ok(Driven::Ended(outcome));
                 }
             }
         }
     }
 
-    fn delivery(&self, bring: Bring) -> Result<Delivery, Error> {
+    fn delivery(&self, bring: Bring) -> Result<DriveInput, Error> {
         let what = bring.what.map_err(|why| Error::Convert { what: "the signal", why })?;
         Ok(match what {
-            What::Nothing => Delivery::Nothing,
+            What::Nothing => DriveInput::Nothing,
             What::Signal { name, payload, id } => {
-                Delivery::Signal(SendSignal { name: Name::new(name)?, payload, signal_id: id, sender: None })
+                DriveInput::Signal(SendSignal { name: Name::new(name)?, payload, signal_id: id, sender: None })
             }
-            What::Decision { approval, decide } => Delivery::Decision(CallId::parse(&self.inner.namespace, &approval)?, decide),
+            What::Decision { approval, decide } => {
+                DriveInput::Decision(CallRef::parse(&self.inner.namespace, &approval)?, decide)
+            }
         })
     }
 }

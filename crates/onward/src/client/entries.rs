@@ -40,7 +40,7 @@ impl<O> RunHandle<O> {
     ) -> Result<AppendedEntry, Error> {
         let content = entry(content)?;
         let append = AppendEntry { role: Name::new(role)?, content, idempotency_key };
-        self.ask(self.door().append_entry(self.key().clone(), append)).await
+        self.ask(self.client().append_entry(self.key().clone(), append)).await
     }
 
     /// Continues the conversation from an earlier entry, or from its beginning with `None`. Later entries are abandoned and stay
@@ -104,7 +104,7 @@ impl IntoFuture for Branch {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { self.run.ask(self.run.door().branch_run(self.run.key().clone(), self.branch?)).await })
+        Box::pin(async move { self.run.ask(self.run.client().branch_run(self.run.key().clone(), self.branch?)).await })
     }
 }
 
@@ -140,7 +140,7 @@ impl Entries {
     }
 
     async fn read(self) -> Result<EntryPage, Error> {
-        self.run.ask(self.run.door().read_entries(self.run.key().clone(), self.query)).await
+        self.run.ask(self.run.client().read_entries(self.run.key().clone(), self.query)).await
     }
 }
 

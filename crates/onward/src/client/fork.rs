@@ -72,7 +72,7 @@ impl<O> Fork<O> {
         let Fork { original, id, version, mut fork } = self;
         fork.id = id.map(RunId::new).transpose()?;
         fork.version = version.map(Name::new).transpose()?;
-        let forked = original.ask(original.door().fork_run(original.key().clone(), fork)).await?;
+        let forked = original.ask(original.client().fork_run(original.key().clone(), fork)).await?;
         Ok(original.with_key(forked.head.key))
     }
 }

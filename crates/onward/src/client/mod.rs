@@ -15,17 +15,17 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use onward_core::ancestry::behind_copy;
 use onward_core::budget::{Allowance, Budget};
 use onward_core::event::{PauseReason, RunPaused};
 use onward_core::ledger::{SpendQuery, SpendRow};
-use onward_core::lineage::behind_copy;
 use onward_core::reopen::Retry;
 use onward_core::run::Wait;
 use onward_core::view::RunView;
 use onward_core::{Attribute, AttributeValue, Failure, Index, Name, NameError, Namespace, Payload, Record, RunId, RunKey};
 use onward_runtime::{
-    Background, Bulk, BulkDone, CallId, Changes, Decide, Door, Emitted, Hindrance, Outcome, Runtime, SendSignal, StartRun,
-    WhyPending,
+    Background, Blocker, Bulk, BulkDone, CallRef, Changes, Client, Decide, Emitted, Outcome, PendingReason, Runtime, SendSignal,
+    StartRun,
 };
 use onward_store::{Appended, DeletedQuery, DeletedRun, RunPage, RunQuery, Store, VersionCount, WaitQuery};
 use serde::Serialize;
@@ -61,8 +61,8 @@ pub struct Onward {
 }
 
 struct Inner {
-    door: Arc<dyn Door>,
-    /// The runtime behind `door`, if it is in this process.
+    client: Arc<dyn Client>,
+    /// The runtime behind `client`, if it is in this process.
     runtime: Option<Runtime>,
     namespace: Namespace,
     worker: Arc<Worker>,
@@ -84,7 +84,7 @@ impl Drop for Inner {
 impl Onward {
     /// Creates an engine over a runtime of this process.
     pub(crate) fn new(
-        door: Arc<dyn Door>,
+        client: Arc<dyn Client>,
         runtime: Runtime,
         namespace: Namespace,
         worker: Arc<Worker>,
@@ -93,14 +93,19 @@ impl Onward {
         opened: Option<Arc<dyn Store>>,
     ) -> Onward {
         let (background, open) = (Mutex::new(background), Arc::new(Open::new()));
-        Onward { inner: Arc::new(Inner { door, runtime: Some(runtime), namespace, worker, open, background, loops, opened }) }
+        Onward { inner: Arc::new(Inner { client, runtime: Some(runtime), namespace, worker, open, background, loops, opened }) }
     }
 
     /// Creates an engine over a server.
     #[cfg(feature = "remote")]
-    pub(crate) fn remote(door: Arc<dyn Door>, namespace: Namespace, worker: Arc<Worker>, loops: Vec<JoinHandle<()>>) -> Onward {
+    pub(crate) fn remote(
+        client: Arc<dyn Client>,
+        namespace: Namespace,
+        worker: Arc<Worker>,
+        loops: Vec<JoinHandle<()>>,
+    ) -> Onward {
         let (background, open) = (Mutex::new(None), Arc::new(Open::new()));
-        Onward { inner: Arc::new(Inner { door, runtime: None, namespace, worker, open, background, loops, opened: None }) }
+        Onward { inner: Arc::new(Inner { client, runtime: None, namespace, worker, open, background, loops, opened: None }) }
     }
 
     /// Returns the runtime of this process, for operations that this type does not have; `None` when connected to a server.
@@ -143,31 +148,31 @@ impl Onward {
 
     pub async fn list_runs(&self, query: RunQuery) -> Result<RunPage, Error> {
         let query = RunQuery { namespace: self.inner.namespace.clone(), ..query };
-        self.ask(self.inner.door.list_runs(query)).await
+        self.ask(self.inner.client.list_runs(query)).await
     }
 
     /// Counts the open runs by kind and version.
     pub async fn list_versions(&self) -> Result<Vec<VersionCount>, Error> {
-        self.ask(self.inner.door.list_versions(self.inner.namespace.clone())).await
+        self.ask(self.inner.client.list_versions(self.inner.namespace.clone())).await
     }
 
     /// Returns what was spent in this namespace, by model, day, run or tree. The namespace of the query is ignored.
     pub async fn read_spend(&self, query: SpendQuery) -> Result<Vec<SpendRow>, Error> {
         let query = SpendQuery { namespace: self.inner.namespace.clone(), ..query };
-        self.ask(self.inner.door.read_spend(query)).await
+        self.ask(self.inner.client.read_spend(query)).await
     }
 
     /// Lists the open approvals, oldest first.
     pub async fn list_approvals(&self) -> Result<Vec<Wait>, Error> {
         let query = WaitQuery { namespace: self.inner.namespace.clone(), ..WaitQuery::default() };
-        self.ask(self.inner.door.list_approvals(query)).await
+        self.ask(self.inner.client.list_approvals(query)).await
     }
 
     /// Decides an approval by its id. A repeat with the same `decision_id` returns the first result; another decision is
     /// rejected.
     pub async fn decide_approval(&self, approval: &str, decide: Decide) -> Result<Appended, Error> {
-        let call = CallId::parse(&self.inner.namespace, approval)?;
-        self.ask(self.inner.door.decide_approval(call, decide)).await
+        let call = CallRef::parse(&self.inner.namespace, approval)?;
+        self.ask(self.inner.client.decide_approval(call, decide)).await
     }
 
     /// Approves; short for [`Onward::decide_approval`].
@@ -199,27 +204,27 @@ impl Onward {
     }
 
     async fn settle(&self, promise: &str, result: Result<Payload>, resolution_id: &str) -> Result<Appended, Error> {
-        let call = CallId::parse(&self.inner.namespace, promise)?;
-        self.ask(self.inner.door.resolve_promise(call, result, resolution_id.to_owned())).await
+        let call = CallRef::parse(&self.inner.namespace, promise)?;
+        self.ask(self.inner.client.resolve_promise(call, result, resolution_id.to_owned())).await
     }
 
     /// Applies an operation to one batch of the runs that a filter selects, or counts them; see [`Bulk`]. Call it again with the
     /// returned cursor until there is none.
     pub async fn bulk_runs(&self, bulk: Bulk) -> Result<BulkDone, Error> {
         let filter = RunQuery { namespace: self.inner.namespace.clone(), ..bulk.filter };
-        self.ask(self.inner.door.bulk_runs(Bulk { filter, ..bulk })).await
+        self.ask(self.inner.client.bulk_runs(Bulk { filter, ..bulk })).await
     }
 
     /// Deletes a closed run and everything that belongs to it, at once.
     pub async fn delete_run(&self, id: &str, reason: &str) -> Result<(), Error> {
-        self.ask(self.inner.door.delete_run(self.key(id)?, reason.to_owned())).await
+        self.ask(self.inner.client.delete_run(self.key(id)?, reason.to_owned())).await
     }
 
     /// Lists runs that were deleted individually, newest first, with the reason. Entries are kept for as long as retention would
     /// have kept the run.
     pub async fn list_deleted(&self) -> Result<Vec<DeletedRun>, Error> {
         let query = DeletedQuery { namespace: self.inner.namespace.clone(), ..DeletedQuery::default() };
-        self.ask(self.inner.door.list_deleted(query)).await
+        self.ask(self.inner.client.list_deleted(query)).await
     }
 
     /// Returns the number of runs in this process's memory.
@@ -348,7 +353,7 @@ impl<O> Start<O> {
         // Over a server, the API key limits the budget that may be granted.
         let budget = self.budget.map(Allowance::granted);
         let start = StartRun { key: key.clone(), kind, version, input, seed, signal, attributes, trace, budget };
-        let (_, outcome) = self.onward.ask(inner.door.start_and_watch(start)).await?;
+        let (_, outcome) = self.onward.ask(inner.client.start_and_watch(start)).await?;
         Ok(RunHandle { onward: self.onward, key, outcome: Some(outcome), output: PhantomData })
     }
 }
@@ -397,7 +402,7 @@ impl<O: DeserializeOwned> RunHandle<O> {
     pub async fn result(&self) -> Result<O, Error> {
         let outcome = match &self.outcome {
             Some(watch) => self.ask(watch.outcome()).await?,
-            None => self.ask(self.door().wait_for_outcome(self.key.clone())).await?,
+            None => self.ask(self.client().wait_for_outcome(self.key.clone())).await?,
         };
         match outcome {
             Ok(output) => output.read().map_err(|why| Error::Convert { what: "the output", why }),
@@ -424,8 +429,8 @@ impl<O> RunHandle<O> {
         &self.key
     }
 
-    pub(crate) fn door(&self) -> &Arc<dyn Door> {
-        &self.onward.inner.door
+    pub(crate) fn client(&self) -> &Arc<dyn Client> {
+        &self.onward.inner.client
     }
 
     /// Returns the result of `call`, or `ShutDown` if the engine is shut down first.
@@ -438,13 +443,13 @@ impl<O> RunHandle<O> {
 
     /// Returns the run's current status, what it awaits, its state and its outcome.
     pub async fn view(&self) -> Result<RunView, Error> {
-        self.ask(self.door().read_run(self.key.clone())).await
+        self.ask(self.client().read_run(self.key.clone())).await
     }
 
     /// Waits until `wanted` is true for the run's view and returns that view. Also returns when the run is closed, since its view
     /// no longer changes.
     pub async fn until(&self, mut wanted: impl FnMut(&RunView) -> bool) -> Result<RunView, Error> {
-        let mut watch = self.ask(self.door().watch_run(self.key.clone())).await?;
+        let mut watch = self.ask(self.client().watch_run(self.key.clone())).await?;
         loop {
             let view = self.view().await?;
             if wanted(&view) || view.head.status.is_closed() {
@@ -472,43 +477,43 @@ impl<O> RunHandle<O> {
     async fn send(&self, name: &str, payload: &(impl Serialize + ?Sized), signal_id: Option<String>) -> Result<Appended, Error> {
         let payload = Payload::json(payload).map_err(|why| Error::Convert { what: "the signal", why })?;
         let signal = SendSignal { name: Name::new(name)?, payload, signal_id, sender: None };
-        self.ask(self.door().signal_run(self.key.clone(), signal)).await
+        self.ask(self.client().signal_run(self.key.clone(), signal)).await
     }
 
     /// Requests cancellation of the run. Its code may run compensations first.
     pub async fn cancel(&self, reason: &str) -> Result<Appended, Error> {
-        self.ask(self.door().cancel_run(self.key.clone(), reason.to_owned())).await
+        self.ask(self.client().cancel_run(self.key.clone(), reason.to_owned())).await
     }
 
     /// Ends the run at once, without running any of its code.
     pub async fn terminate(&self, reason: &str) -> Result<Appended, Error> {
-        self.ask(self.door().terminate_run(self.key.clone(), reason.to_owned())).await
+        self.ask(self.client().terminate_run(self.key.clone(), reason.to_owned())).await
     }
 
     /// Returns why the run is pending, as far as its runtime can determine; `None` if it is not pending.
-    pub async fn why_pending(&self) -> Result<Option<WhyPending>, Error> {
-        self.ask(self.door().why_pending(self.key.clone())).await
+    pub async fn why_pending(&self) -> Result<Option<PendingReason>, Error> {
+        self.ask(self.client().why_pending(self.key.clone())).await
     }
 
     /// Returns why tasks of the run are blocked now: no worker serves them, their provider key is rate-limited, they are in
     /// quarantine, or their next attempt is not due. Empty if none is blocked.
-    pub async fn hindrances(&self) -> Result<Vec<Hindrance>, Error> {
-        self.ask(self.door().hindrances(self.key.clone())).await
+    pub async fn blockers(&self) -> Result<Vec<Blocker>, Error> {
+        self.ask(self.client().blockers(self.key.clone())).await
     }
 
     /// Pauses the run: timers keep their remaining time, and running steps are recorded when they end.
     pub async fn pause(&self, reason: &str) -> Result<Appended, Error> {
         let pause = RunPaused::because(PauseReason::Requested, reason);
-        self.ask(self.door().pause_run(self.key.clone(), pause)).await
+        self.ask(self.client().pause_run(self.key.clone(), pause)).await
     }
 
     pub async fn resume(&self) -> Result<Appended, Error> {
-        self.ask(self.door().resume_run(self.key.clone(), None)).await
+        self.ask(self.client().resume_run(self.key.clone(), None)).await
     }
 
     /// Resumes the run with new budget limits, which replace the current ones.
     pub async fn resume_with(&self, budget: Budget) -> Result<Appended, Error> {
-        self.ask(self.door().resume_run(self.key.clone(), Some(budget))).await
+        self.ask(self.client().resume_run(self.key.clone(), Some(budget))).await
     }
 
     /// Retries a failed run: the calls that failed are executed again, all other recorded results stay. Fails with
@@ -520,14 +525,14 @@ impl<O> RunHandle<O> {
     /// Retries like [`RunHandle::retry`], once per id.
     pub async fn retry_once(&self, reason: &str, id: &str) -> Result<(), Error> {
         let retry = Retry { reason: reason.to_owned(), ..Retry::new(id) };
-        self.ask(self.door().retry_run(self.key.clone(), retry)).await?;
+        self.ask(self.client().retry_run(self.key.clone(), retry)).await?;
         Ok(())
     }
 
     /// Retries like [`RunHandle::retry`], including tasks that failed with `outcome_unknown`, whose effect may then happen twice.
     pub async fn retry_including_unknown(&self, reason: &str) -> Result<(), Error> {
         let retry = Retry { reason: reason.to_owned(), ..Retry::new(format!("{:016x}", random_u64())) };
-        self.ask(self.door().retry_run(self.key.clone(), Retry { include_outcome_unknown: true, ..retry })).await?;
+        self.ask(self.client().retry_run(self.key.clone(), Retry { include_outcome_unknown: true, ..retry })).await?;
         Ok(())
     }
 
@@ -545,7 +550,7 @@ impl<O> RunHandle<O> {
     pub async fn query<T: DeserializeOwned>(&self, name: &str, input: &(impl Serialize + ?Sized)) -> Result<T, Error> {
         let name = Name::new(name)?;
         let input = Payload::json(input).map_err(|why| Error::Convert { what: "the query", why })?;
-        let answer = self.ask(self.door().query_run(self.key.clone(), name.clone(), input)).await?;
+        let answer = self.ask(self.client().query_run(self.key.clone(), name.clone(), input)).await?;
         self.read_answer(answer.ok_or_else(|| Error::UnknownQuery { run: self.id().to_owned(), name: name.to_string() })?)
     }
 
@@ -568,7 +573,7 @@ impl<O> RunHandle<O> {
         id: &str,
     ) -> Result<T, Error> {
         let input = Payload::json(input).map_err(|why| Error::Convert { what: "the update", why })?;
-        let answer = self.ask(self.door().update_run(self.key.clone(), id.to_owned(), Name::new(name)?, input)).await?;
+        let answer = self.ask(self.client().update_run(self.key.clone(), id.to_owned(), Name::new(name)?, input)).await?;
         self.read_answer(answer)
     }
 
@@ -585,7 +590,7 @@ impl<O> RunHandle<O> {
     async fn read_records(&self, generation: Option<u32>) -> Result<Vec<Record>, Error> {
         let (mut records, mut from) = (Vec::new(), Index(0));
         loop {
-            let page = self.ask(self.door().read_log(self.key.clone(), generation, from, PAGE)).await?;
+            let page = self.ask(self.client().read_log(self.key.clone(), generation, from, PAGE)).await?;
             let full = page.len() == PAGE;
             records.extend(page);
             match records.last() {
@@ -598,11 +603,11 @@ impl<O> RunHandle<O> {
     /// Follows the run's log from `from`: recorded events first, then new ones, until the event that ends the run. If the run
     /// continues as new, follows its next log, which begins at 0 again.
     pub async fn attach(&self, from: Index) -> Result<Attached, Error> {
-        let watch = self.ask(self.door().watch_run(self.key.clone())).await?;
-        let (door, open) = (self.door().clone(), self.onward.inner.open.clone());
+        let watch = self.ask(self.client().watch_run(self.key.clone())).await?;
+        let (client, open) = (self.client().clone(), self.onward.inner.open.clone());
         let (key, generation) = (self.key.clone(), watch.generation());
         Ok(Attached {
-            door,
+            client,
             open,
             key,
             watch,
@@ -617,19 +622,19 @@ impl<O> RunHandle<O> {
     /// Reads the run's stream after `offset`: model answers as they arrive, and notices of what has become final. Without an
     /// offset, begins with what is not final yet.
     pub fn stream(&self, offset: Option<String>) -> RunStream {
-        RunStream::new(self.door().clone(), self.onward.inner.open.clone(), self.key.clone(), offset)
+        RunStream::new(self.client().clone(), self.onward.inner.open.clone(), self.key.clone(), offset)
     }
 
     /// Receives the values that the run emits with `ctx.emit` from now on. They are not recorded; without a receiver they are
     /// lost.
     pub fn emitted(&self) -> tokio::sync::broadcast::Receiver<Emitted> {
-        self.door().listen(&self.key)
+        self.client().listen(&self.key)
     }
 }
 
 /// A run's log as it grows; see [`RunHandle::attach`].
 pub struct Attached {
-    door: Arc<dyn Door>,
+    client: Arc<dyn Client>,
     open: Arc<Open>,
     key: RunKey,
     watch: Box<dyn Changes>,
@@ -655,14 +660,14 @@ impl Attached {
             }
             if self.log_over {
                 // A run that continued as new, or failed and was retried, has not ended here.
-                self.ended = self.open.ask(self.door.read_head(self.key.clone())).await?.generation == self.generation;
+                self.ended = self.open.ask(self.client.read_head(self.key.clone())).await?.generation == self.generation;
                 if !self.ended {
                     self.go_on().await?;
                 }
                 continue;
             }
             if !self.read().await? {
-                let head = self.open.ask(self.door.read_head(self.key.clone())).await?;
+                let head = self.open.ask(self.client.read_head(self.key.clone())).await?;
                 let over = head.generation > self.generation || head.status.is_closed();
                 // Records appended since the first read are visible now. If there are none, the reader began after the end and is
                 // done.
@@ -680,7 +685,7 @@ impl Attached {
 
     /// Moves to the next generation, after the copy of records that were already read.
     async fn go_on(&mut self) -> Result<(), Error> {
-        let first = self.open.ask(self.door.read_log(self.key.clone(), Some(self.generation + 1), Index(0), 1)).await?;
+        let first = self.open.ask(self.client.read_log(self.key.clone(), Some(self.generation + 1), Index(0), 1)).await?;
         self.next = first.first().map_or(Index(0), |first| behind_copy(&self.key, first));
         (self.generation, self.log_over) = (self.generation + 1, false);
         Ok(())
@@ -688,7 +693,7 @@ impl Attached {
 
     /// Reads the next page and returns whether it has records.
     async fn read(&mut self) -> Result<bool, Error> {
-        let page = self.open.ask(self.door.read_log(self.key.clone(), Some(self.generation), self.next, PAGE)).await?;
+        let page = self.open.ask(self.client.read_log(self.key.clone(), Some(self.generation), self.next, PAGE)).await?;
         self.ready = page.into_iter();
         Ok(self.ready.len() > 0)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use onward_core::RunKey;
 use onward_core::stream::{StreamFrame, StreamSaid};
-use onward_runtime::{Door, StreamPage};
+use onward_runtime::{Client, StreamPage};
 use onward_store::Consequence;
 
 use super::open::Open;
@@ -20,7 +20,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// The stream of a run; see [`RunHandle::stream`](super::RunHandle::stream). Reads are retried while the server is unreachable.
 /// If the server no longer knows the offset, the reader gets [`StreamSaid::StreamReset`].
 pub struct RunStream {
-    door: Arc<dyn Door>,
+    client: Arc<dyn Client>,
     open: Arc<Open>,
     key: RunKey,
     /// The offset of the last frame returned.
@@ -32,9 +32,9 @@ pub struct RunStream {
 }
 
 impl RunStream {
-    pub(super) fn new(door: Arc<dyn Door>, open: Arc<Open>, key: RunKey, offset: Option<String>) -> RunStream {
+    pub(super) fn new(client: Arc<dyn Client>, open: Arc<Open>, key: RunKey, offset: Option<String>) -> RunStream {
         let next = offset.clone();
-        RunStream { door, open, key, offset, next, ready: Vec::new().into_iter(), has_ended: false }
+        RunStream { client, open, key, offset, next, ready: Vec::new().into_iter(), has_ended: false }
     }
 
     /// Returns the next frame; `None` once the run is closed and all frames were returned.
@@ -61,7 +61,7 @@ impl RunStream {
 
     async fn read(&self) -> Result<StreamPage, Error> {
         loop {
-            let asked = self.door.read_stream(self.key.clone(), self.next.clone(), WAIT);
+            let asked = self.client.read_stream(self.key.clone(), self.next.clone(), WAIT);
             match self.open.ask(asked).await {
                 Err(Error::Runtime(error)) if error.consequence() == Consequence::Retry => {
                     tokio::time::sleep(RETRY_DELAY).await;

@@ -133,7 +133,7 @@ impl<O> StartTask<O> {
         let input = self.input.map_err(|why| Error::Convert { what: "the input", why })?;
         let options = TaskOptions { queue: self.queue.map(Name::new).transpose()?, ..self.options };
         let start = onward_runtime::StartTask { key: key.clone(), kind, input, options, trace: self.trace };
-        let (_, outcome) = self.onward.ask(inner.door.start_task(start)).await?;
+        let (_, outcome) = self.onward.ask(inner.client.start_task(start)).await?;
         Ok(TaskHandle { onward: self.onward, key, outcome: Some(outcome), output: PhantomData })
     }
 }
@@ -163,12 +163,12 @@ impl<O> TaskHandle<O> {
 
     /// Returns the task's current state, its attempts and its outcome.
     pub async fn view(&self) -> Result<TaskView, Error> {
-        self.onward.ask(self.onward.inner.door.read_task(self.key.clone())).await
+        self.onward.ask(self.onward.inner.client.read_task(self.key.clone())).await
     }
 
     /// Cancels the task: it ends as canceled at once, and a worker that executes it is notified.
     pub async fn cancel(&self, reason: &str) -> Result<Appended, Error> {
-        self.onward.ask(self.onward.inner.door.cancel_task(self.key.clone(), reason.to_owned())).await
+        self.onward.ask(self.onward.inner.client.cancel_task(self.key.clone(), reason.to_owned())).await
     }
 }
 
@@ -177,7 +177,7 @@ impl<O: DeserializeOwned> TaskHandle<O> {
     pub async fn result(&self) -> Result<O, Error> {
         let outcome = match &self.outcome {
             Some(watch) => self.onward.ask(watch.outcome()).await?,
-            None => self.onward.ask(self.onward.inner.door.wait_for_outcome(self.key.clone())).await?,
+            None => self.onward.ask(self.onward.inner.client.wait_for_outcome(self.key.clone())).await?,
         };
         match outcome {
             Ok(output) => output.read().map_err(|why| Error::Convert { what: "the output", why }),

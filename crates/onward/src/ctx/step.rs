@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use onward_core::ancestry::Identity;
 use onward_core::engine::StepPoll;
-use onward_core::lineage::Identity;
 use onward_core::task::{RetryPolicy, idempotency_key};
 use onward_core::trace::{TraceContext, step_span};
 use onward_core::{BoxError, Failure, Hash, Index, Name, Payload, Place};

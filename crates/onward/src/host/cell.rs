@@ -13,7 +13,7 @@ use onward_core::engine::{Engine, Fault, Wake};
 use onward_core::{Failure, Name, Payload, Place, RunKey};
 use onward_runtime::Emitted;
 
-use crate::agent::library::{Granted, Wish};
+use crate::agent::conversation_cache::{Granted, Wish};
 use crate::host::wake::{Arms, polling};
 use crate::trace::Origin;
 

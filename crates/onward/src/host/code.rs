@@ -15,7 +15,7 @@ use onward_core::log::{CommitHeader, prelude_of};
 use onward_core::{Failure, Index, Name, Payload, Place, Record, RunKey, Timestamp};
 use onward_store::Clock;
 
-use crate::agent::library::Wish;
+use crate::agent::conversation_cache::Wish;
 use crate::ctx::Ctx;
 use crate::host::cell::{Answerer, Deps, Emitter, RunCell, StepScript};
 use crate::host::foreign;

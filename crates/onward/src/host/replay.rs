@@ -8,7 +8,7 @@ use onward_core::engine::Fault;
 use onward_core::{Failure, Name, Payload, Record, RunKey};
 
 use crate::Result;
-use crate::agent::library::Wish;
+use crate::agent::conversation_cache::Wish;
 use crate::host::cell::{StepAttempt, StepScript};
 use crate::host::code::{Code, Handler, Need, Shared};
 

@@ -15,7 +15,7 @@ use crate::Error;
 
 /// A client for a server's HTTP API.
 #[derive(Clone)]
-pub struct HttpDoor {
+pub struct HttpClient {
     channel: Channel,
 }
 
@@ -26,18 +26,18 @@ pub struct HttpAnswer {
     body: Body,
 }
 
-/// Returns an HTTP client for the server at `url`, with key and namespace as for [`crate::connect_door`].
-pub fn connect_http(url: &str, namespace: &Namespace, key: Option<&str>) -> Result<HttpDoor, Error> {
-    Ok(HttpDoor { channel: Channel::new(url, namespace, parse_key(key)?.as_ref(), &Trust::default())? })
+/// Returns an HTTP client for the server at `url`, with key and namespace as for [`crate::connect_client`].
+pub fn connect_http(url: &str, namespace: &Namespace, key: Option<&str>) -> Result<HttpClient, Error> {
+    Ok(HttpClient { channel: Channel::new(url, namespace, parse_key(key)?.as_ref(), &Trust::default())? })
 }
 
-impl HttpDoor {
+impl HttpClient {
     /// Sends a request to `path`, which begins with a slash. Any status is a response; only an unreachable server is an error.
     pub async fn ask(&self, method: &str, path: &str, body: Option<String>) -> Result<HttpAnswer, Error> {
         self.ask_with(method, path, body.map(|body| ("application/json", body))).await
     }
 
-    /// Sends a request like [`HttpDoor::ask`], with a body of any type.
+    /// Sends a request like [`HttpClient::ask`], with a body of any type.
     pub async fn ask_with(&self, method: &str, path: &str, body: Option<(&'static str, String)>) -> Result<HttpAnswer, Error> {
         let wrong = |why: String| Error::ServerUrl { url: path.to_owned(), why };
         let path: PathAndQuery = path.parse().map_err(|_| wrong("it is not a path".to_owned()))?;

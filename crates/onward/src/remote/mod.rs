@@ -1,14 +1,14 @@
 //! Onward over a network: the same API, with the runtime in a server.
 //!
-//! Owns the connection. [`RemoteDoor`] is the client and [`RemoteLink`] the worker connection; both behave like the runtime of
+//! Owns the connection. [`RemoteClient`] is the client and [`RemoteConnection`] the worker connection; both behave like the runtime of
 //! this process. Must never decide, and must never lose a frame that waits for a response: after a lost connection it is sent
 //! again, and the server recognizes it.
 
 mod channel;
-mod door;
+mod client;
+mod connection;
 mod ends;
 mod http;
-mod link;
 mod problem;
 mod trust;
 
@@ -16,15 +16,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::Namespace;
-use onward_runtime::Door;
+use onward_runtime::Client;
 use onward_wire::ApiKey;
 
 use crate::Error;
 
 pub(crate) use channel::{Channel, endpoint};
-pub(crate) use door::RemoteDoor;
-pub use http::{HttpAnswer, HttpDoor, connect_http};
-pub(crate) use link::RemoteLink;
+pub(crate) use client::RemoteClient;
+pub(crate) use connection::RemoteConnection;
+pub use http::{HttpAnswer, HttpClient, connect_http};
 pub(crate) use trust::Trust;
 
 /// Delay before a failed request is retried.
@@ -33,9 +33,9 @@ const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// Returns a client for the server at `url`, for tools without a worker and without types. Connects on first use.
 ///
 /// A call fails at once if the server is unreachable; only waits continue until it is back.
-pub fn connect_door(url: &str, namespace: &Namespace, key: Option<&str>) -> Result<Arc<dyn Door>, Error> {
+pub fn connect_client(url: &str, namespace: &Namespace, key: Option<&str>) -> Result<Arc<dyn Client>, Error> {
     let channel = Channel::new(url, namespace, parse_key(key)?.as_ref(), &Trust::default())?;
-    Ok(Arc::new(RemoteDoor::new(channel)))
+    Ok(Arc::new(RemoteClient::new(channel)))
 }
 
 pub(crate) fn parse_key(text: Option<&str>) -> Result<Option<ApiKey>, Error> {

@@ -12,7 +12,7 @@ use onward_core::trace::TraceContext;
 use onward_core::{Failure, Payload};
 use serde::Serialize;
 
-use crate::agent::library::Library;
+use crate::agent::conversation_cache::Library;
 use crate::host::cell::Deps;
 pub(crate) use outbox::Outbox;
 

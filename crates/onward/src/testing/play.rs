@@ -6,7 +6,7 @@ use std::time::Duration;
 use onward_core::budget::BudgetUse;
 use onward_core::engine::Fault;
 use onward_core::event::{ApprovalDecided, ChildCompleted, ChildFailed, PromiseResolved};
-use onward_core::run::{Delivery, Input, Wait, WaitKind};
+use onward_core::run::{Input, OutboxMessage, Wait, WaitKind};
 use onward_core::task::{Task, TaskFate, TaskReport};
 use onward_core::{Event, Name, Place, Timestamp, WorkerId};
 
@@ -145,7 +145,7 @@ impl<'a> Play<'a> {
         let scripted = world.tasks.iter().filter(|(_, task)| script.tasks.contains_key(&task.kind));
         ahead.extend(scripted.map(|(place, task)| (task.visible_at, Happening::TaskAttempt(place.clone()))));
         for (position, delivery) in world.sent.iter().enumerate() {
-            if let Delivery::Start(run) = delivery
+            if let OutboxMessage::Start(run) = delivery
                 && script.children.contains_key(&run.started.kind)
             {
                 ahead.push((world.now(), Happening::Child(position)));
@@ -221,7 +221,7 @@ impl<'a> Play<'a> {
     }
 
     fn finish_child(&mut self, position: usize) {
-        let Delivery::Start(run) = self.world.sent.remove(position) else { return };
+        let OutboxMessage::Start(run) = self.world.sent.remove(position) else { return };
         let (Some(answer), Some(parent)) = (self.script.children.get(&run.started.kind), run.started.parent) else { return };
         let (place, spent) = (parent.place, run.started.budget.map(|_| BudgetUse::default()));
         self.input(match answer(&run.started.input, 1) {

@@ -14,13 +14,13 @@ use onward_core::event::{RunStarted, SignalReceived};
 use onward_core::log::prelude_of;
 use onward_core::projection::Projection;
 use onward_core::reopen;
-use onward_core::run::{Admitted, Again, CommitRefusal, Delivery, END_REFUSALS_MAX, Effect, Input, NewRun, Refusal, Wait};
+use onward_core::run::{Admitted, Again, CommitRefusal, END_REFUSALS_MAX, Effect, Input, NewRun, OutboxMessage, Refusal, Wait};
 use onward_core::task::Task;
 use onward_core::{CommitId, Epoch, Event, Log, Name, Namespace, Payload, Place, RunHead, RunId, RunKey, Status, Timestamp};
 use serde::Serialize;
 
 use crate::agent::AgentCtx;
-use crate::agent::library::Wish;
+use crate::agent::conversation_cache::Wish;
 use crate::ctx::Ctx;
 use crate::host::code::{Code, Handler, Need, Shared};
 use crate::host::replay::{Logs, replay_log};
@@ -41,7 +41,7 @@ pub struct World {
     frozen: bool,
     pub(crate) tasks: BTreeMap<Place, Task>,
     pub(crate) waits: BTreeMap<Place, Wait>,
-    pub(crate) sent: Vec<onward_core::run::Delivery>,
+    pub(crate) sent: Vec<onward_core::run::OutboxMessage>,
     once: BTreeMap<String, (String, onward_core::Index)>,
     shadow: bool,
     /// Woken when a step makes progress.
@@ -458,7 +458,7 @@ impl World {
         self.refusals = 0;
         // Children of the old log no longer have a call to answer.
         let is_spawned = |run: &NewRun| run.started.parent.as_ref().is_some_and(|link| link.is_spawned);
-        self.sent.retain(|delivery| !matches!(delivery, Delivery::Start(run) if !is_spawned(run)));
+        self.sent.retain(|delivery| !matches!(delivery, OutboxMessage::Start(run) if !is_spawned(run)));
         if self.shadow {
             self.shadow_replay(&past);
         }
@@ -520,9 +520,9 @@ impl World {
 
     /// Returns the ids of the children that the run has started, in order.
     pub fn children_started(&self) -> Vec<String> {
-        let id = |delivery: &onward_core::run::Delivery| match delivery {
-            onward_core::run::Delivery::Start(run) => Some(run.key.id.to_string()),
-            onward_core::run::Delivery::Input { .. } => None,
+        let id = |delivery: &onward_core::run::OutboxMessage| match delivery {
+            onward_core::run::OutboxMessage::Start(run) => Some(run.key.id.to_string()),
+            onward_core::run::OutboxMessage::Input { .. } => None,
         };
         self.sent.iter().filter_map(id).collect()
     }

@@ -25,7 +25,7 @@ use std::time::Duration;
 use onward_core::event::RunStarted;
 use onward_core::trace::{TraceContext, call_span, trace_of};
 use onward_core::{Index, Record, RunKey};
-use onward_runtime::Link;
+use onward_runtime::WorkerConnection;
 
 #[cfg(feature = "remote")]
 pub use otlp::Otlp;
@@ -83,7 +83,7 @@ impl Tracing {
 
     /// Returns the run's position: in the trace it was started with, in that of its parent, or at the root of its own. Reads logs
     /// if neither `records`, the available part of the run's own log, nor the cache has it; `None` if that fails.
-    pub async fn origin(&self, link: &dyn Link, run: &RunKey, records: &[Record]) -> Option<Origin> {
+    pub async fn origin(&self, link: &dyn WorkerConnection, run: &RunKey, records: &[Record]) -> Option<Origin> {
         let mut calls: Vec<(RunKey, [u8; 8])> = Vec::new();
         let mut at = run.clone();
         let mut at_hand = records.first().and_then(first_started).cloned();
@@ -135,7 +135,7 @@ fn first_started(record: &Record) -> Option<&RunStarted> {
     record.started().filter(|started| started.generation == 0)
 }
 
-async fn read_started(link: &dyn Link, run: &RunKey) -> Option<RunStarted> {
+async fn read_started(link: &dyn WorkerConnection, run: &RunKey) -> Option<RunStarted> {
     let records = link.read_log(run.clone(), Some(0), Index(0), 1).await.ok()?;
     records.first().and_then(first_started).cloned()
 }

@@ -6,7 +6,7 @@ use onward_core::run::Commit;
 use onward_core::task::Task;
 use onward_core::trace::{TraceContext, task_span};
 use onward_core::{Name, RunHead, Timestamp};
-use onward_runtime::Link;
+use onward_runtime::WorkerConnection;
 
 use super::spans::{self, Activation};
 use super::{Origin, Tracing};
@@ -63,7 +63,7 @@ pub(crate) struct Tried {
 }
 
 impl Tried {
-    pub async fn begin(tracing: Option<&Tracing>, link: &dyn Link, task: &Task) -> Tried {
+    pub async fn begin(tracing: Option<&Tracing>, link: &dyn WorkerConnection, task: &Task) -> Tried {
         let to = match tracing {
             Some(tracing) => tracing.origin(link, &task.id.run, &[]).await.map(|origin| (tracing.clone(), origin, task.clone())),
             None => None,

@@ -7,13 +7,13 @@ use onward_core::{Failure, Index, Payload, Record};
 use onward_runtime::Question;
 
 use super::{Worker, read_all};
-use crate::agent::library::{Granted, Wish};
+use crate::agent::conversation_cache::{Granted, Wish};
 use crate::host::replay::{Logs, replay_log};
 
 pub(super) async fn answer(worker: &Worker, question: Question) {
     let Question { run, name, input, answer } = question;
     // A log that cannot be read now is no answer: the dropped query is retried.
-    let Ok(records) = read_all(&*worker.link, &run, None, Index(0)).await else { return };
+    let Ok(records) = read_all(&*worker.connection, &run, None, Index(0)).await else { return };
     let Some(started) = records.first().and_then(Record::started) else { return };
     let Some(handler) = worker.registry.handler(&started.kind, started.version.as_ref()) else { return };
     let shared = worker.shared_with(&run, &records).await;

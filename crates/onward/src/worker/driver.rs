@@ -16,9 +16,9 @@ use onward_core::{Epoch, Event, Failure, Index, Name, Record, RunKey};
 use onward_runtime::Question;
 use onward_store::{ClaimedRun, Consequence, StoreError, payloads};
 
-use super::inbox::{News, RunInbox};
+use super::inbox::{InboxItem, RunInbox};
 use super::{ReplayCheck, Worker, read_all, told};
-use crate::agent::library::{Granted, Wish};
+use crate::agent::conversation_cache::{Granted, Wish};
 use crate::host::code::{Code, Handler, Need, Shared};
 use crate::host::replay::{Logs, no_earlier, replay_log};
 use crate::trace::Traced;
@@ -115,8 +115,8 @@ impl Driver {
     }
 
     fn read_generation(&self, generation: u32, from: Index) -> BoxFuture<Result<Vec<Record>, StoreError>> {
-        let (link, key) = (self.worker.link.clone(), self.key.clone());
-        Box::pin(async move { read_all(&*link, &key, Some(generation), from).await })
+        let (connection, key) = (self.worker.connection.clone(), self.key.clone());
+        Box::pin(async move { read_all(&*connection, &key, Some(generation), from).await })
     }
 
     /// Restarts the code with nothing fed.
@@ -168,7 +168,7 @@ impl Driver {
 
     /// Takes the content of the inbox; returns whether the lease is lost.
     fn take_news(&mut self, waker: &Waker) -> bool {
-        let News { records, questions, lost, evict } = self.inbox.take(waker);
+        let InboxItem { records, questions, lost, evict } = self.inbox.take(waker);
         if !records.is_empty() || !questions.is_empty() {
             self.wake_up();
         }
@@ -262,7 +262,7 @@ impl Driver {
         }
         self.carries = commit.carries.clone();
         self.traced.commit(&commit);
-        self.in_flight = Some((commit.header(), self.worker.link.commit(commit)));
+        self.in_flight = Some((commit.header(), self.worker.connection.commit(commit)));
     }
 
     /// Fails the step whose result is the largest payload of the refused commit: its effect has happened, and pausing the run
@@ -280,17 +280,17 @@ impl Driver {
     /// returned (L5).
     fn commit_again(&mut self, header: CommitHeader) {
         let commit = self.commit_in_flight(header);
-        let (link, tokio) = (self.worker.link.clone(), self.worker.tokio.clone());
+        let (connection, tokio) = (self.worker.connection.clone(), self.worker.tokio.clone());
         let future = async move {
             sleep(&tokio, RETRY_DELAY).await;
-            link.commit(commit).await
+            connection.commit(commit).await
         };
         self.in_flight = Some((header, Box::pin(future)));
     }
 
     fn commit_now(&mut self, header: CommitHeader) {
         let commit = self.commit_in_flight(header);
-        self.in_flight = Some((header, self.worker.link.commit(commit)));
+        self.in_flight = Some((header, self.worker.connection.commit(commit)));
     }
 
     /// Returns the commit in flight, with its events from the engine.
@@ -393,25 +393,26 @@ impl Driver {
 
     fn pause(&mut self, fault: Fault) -> Turn {
         let Some(report) = fault.into_pause() else { return self.leave(false) };
-        let (link, key, generation, epoch) = (self.worker.link.clone(), self.key.clone(), self.generation, self.epoch);
+        let (connection, key, generation, epoch) =
+            (self.worker.connection.clone(), self.key.clone(), self.generation, self.epoch);
         let kind = self.kind.clone();
         self.leaving = Some(Box::pin(async move {
             // The pause fails if another worker holds the run by now; if the store is unreachable, the run stays as it was.
-            if link.pause(key.clone(), generation, epoch, report.clone()).await.is_ok() {
+            if connection.pause(key.clone(), generation, epoch, report.clone()).await.is_ok() {
                 told::paused(&key, &kind, &report);
             }
-            drop(link.release(key, epoch).await);
+            drop(connection.release(key, epoch).await);
         }));
         Turn::Again
     }
 
     /// Removes the run from memory. With `release`, also releases its lease, so that another worker may claim it at once.
     fn leave(&mut self, release: bool) -> Turn {
-        let (link, key, epoch) = (self.worker.link.clone(), self.key.clone(), self.epoch);
+        let (connection, key, epoch) = (self.worker.connection.clone(), self.key.clone(), self.epoch);
         self.leaving = Some(Box::pin(async move {
-            link.close_inbox(&key, epoch);
+            connection.close_inbox(&key, epoch);
             if release {
-                drop(link.release(key, epoch).await);
+                drop(connection.release(key, epoch).await);
             }
         }));
         Turn::Again

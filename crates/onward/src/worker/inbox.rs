@@ -8,7 +8,7 @@ use onward_runtime::{Inbox, Question};
 
 /// Messages since the driver's last look.
 #[derive(Default)]
-pub(crate) struct News {
+pub(crate) struct InboxItem {
     pub records: Vec<Record>,
     pub questions: Vec<Question>,
     pub lost: bool,
@@ -17,7 +17,7 @@ pub(crate) struct News {
 
 #[derive(Default)]
 struct State {
-    news: News,
+    news: InboxItem,
     waker: Option<Waker>,
     closed: bool,
 }
@@ -33,7 +33,7 @@ impl RunInbox {
     }
 
     /// Takes all messages and stores `waker` for later ones.
-    pub fn take(&self, waker: &Waker) -> News {
+    pub fn take(&self, waker: &Waker) -> InboxItem {
         let mut state = self.lock();
         if !state.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
             state.waker = Some(waker.clone());
@@ -41,7 +41,7 @@ impl RunInbox {
         std::mem::take(&mut state.news)
     }
 
-    fn tell(&self, change: impl FnOnce(&mut News)) {
+    fn tell(&self, change: impl FnOnce(&mut InboxItem)) {
         let mut state = self.lock();
         change(&mut state.news);
         let waker = state.waker.clone();

@@ -15,11 +15,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use onward_core::{CommitId, Index, Payload, Record, RunHead, RunKey};
-use onward_runtime::{Emitted, Link};
+use onward_runtime::{Emitted, WorkerConnection};
 use onward_store::{ClaimedRun, StoreError, payloads};
 use tokio::task::JoinHandle;
 
-use crate::agent::library::Library;
+use crate::agent::conversation_cache::Library;
 use crate::host::code::Shared;
 use crate::host::executor::Executor;
 use crate::registry::Registry;
@@ -61,7 +61,7 @@ pub(crate) struct WorkerOptions {
 }
 
 pub(crate) struct Worker {
-    pub link: Arc<dyn Link>,
+    pub connection: Arc<dyn WorkerConnection>,
     pub registry: Arc<Registry>,
     pub library: Arc<Library>,
     pub shared: Shared,
@@ -81,15 +81,15 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub fn start(
-        link: Arc<dyn Link>,
+        connection: Arc<dyn WorkerConnection>,
         registry: Arc<Registry>,
         shared: Shared,
         options: WorkerOptions,
         on_demand: bool,
     ) -> std::io::Result<(Arc<Worker>, Vec<JoinHandle<()>>)> {
         let worker = Arc::new(Worker {
-            library: Arc::new(Library::new(link.clone())),
-            link,
+            library: Arc::new(Library::new(connection.clone())),
+            connection,
             registry,
             shared,
             executor: Executor::new(options.threads)?,
@@ -131,7 +131,7 @@ impl Worker {
             }
         };
         drop(tokio::time::timeout(GIVE_BACK_MAX, given_back).await);
-        self.link.leave().await;
+        self.connection.leave().await;
         self.stop();
     }
 
@@ -156,7 +156,7 @@ impl Worker {
     /// Returns the shared values for a run's code, with its position in its trace if tracing is on.
     async fn shared_with(&self, run: &RunKey, records: &[Record]) -> Shared {
         let origin = match &self.shared.tracing {
-            Some(tracing) => tracing.origin(&*self.link, run, records).await,
+            Some(tracing) => tracing.origin(&*self.connection, run, records).await,
             None => None,
         };
         Shared { origin, ..self.shared.clone() }
@@ -183,7 +183,7 @@ impl Worker {
         self.tell_resumed(&claimed.head);
         let inbox = Arc::new(RunInbox::default());
         self.lock_hot().insert(key.clone(), inbox.clone());
-        self.link.open_inbox(&key, claimed.head.epoch, inbox.clone());
+        self.connection.open_inbox(&key, claimed.head.epoch, inbox.clone());
         self.executor.spawn(Driver::new(self.clone(), claimed, inbox.clone(), shared));
         inbox
     }
@@ -195,7 +195,7 @@ impl Worker {
         if is_agent && head.next_commit > 0 {
             let value = serde_json::json!({"generation": head.generation, "commits": head.next_commit});
             let value = Payload::from_json_text(value.to_string());
-            self.link.emit(&head.key, Emitted { name: "agent_resumed".to_owned(), value });
+            self.connection.emit(&head.key, Emitted { name: "agent_resumed".to_owned(), value });
         }
     }
 
@@ -217,7 +217,7 @@ impl Worker {
 
 async fn claim_runs(worker: Arc<Worker>) {
     loop {
-        for claimed in worker.link.next_runs(RUNS_AT_ONCE).await {
+        for claimed in worker.connection.next_runs(RUNS_AT_ONCE).await {
             let records = claimed.records.as_deref().unwrap_or_default();
             let shared = worker.shared_with(&claimed.head.key, records).await;
             worker.drive(claimed, shared);
@@ -227,14 +227,14 @@ async fn claim_runs(worker: Arc<Worker>) {
 
 /// Reads the log of one generation, by default the current one, from `from` to its end.
 pub(crate) async fn read_all(
-    link: &dyn Link,
+    connection: &dyn WorkerConnection,
     key: &RunKey,
     generation: Option<u32>,
     mut from: Index,
 ) -> Result<Vec<Record>, StoreError> {
     let mut records: Vec<Record> = Vec::new();
     loop {
-        let page = link.read_log(key.clone(), generation, from, PAGE).await?;
+        let page = connection.read_log(key.clone(), generation, from, PAGE).await?;
         let full = page.len() == PAGE || payloads::is_long(&page);
         records.extend(page);
         match records.last() {
@@ -247,7 +247,7 @@ pub(crate) async fn read_all(
 /// Answers queries of runs that are not in memory.
 async fn answer_questions(worker: Arc<Worker>) {
     loop {
-        for question in worker.link.next_questions().await {
+        for question in worker.connection.next_questions().await {
             let worker = worker.clone();
             tokio::spawn(async move { cold::answer(&worker, question).await });
         }

@@ -9,7 +9,7 @@ use onward_core::spend::AttemptSpend;
 use onward_core::stream::Speech;
 use onward_core::task::{PANICKED, Task, TaskId, TaskReport};
 use onward_core::{Failure, Payload};
-use onward_runtime::Link;
+use onward_runtime::WorkerConnection;
 use onward_store::{Consequence, StoreError};
 use tokio::sync::Semaphore;
 
@@ -33,7 +33,7 @@ pub(super) async fn work(worker: Arc<Worker>) {
     loop {
         // Claims only as many tasks as can start: a task waiting here would use up its lease.
         drop(room.acquire().await);
-        for task in worker.link.next_tasks(room.available_permits().max(1)).await {
+        for task in worker.connection.next_tasks(room.available_permits().max(1)).await {
             let Ok(permit) = room.clone().acquire_owned().await else { return };
             let worker = worker.clone();
             worker.attempts.fetch_add(1, Ordering::SeqCst);
@@ -48,7 +48,7 @@ pub(super) async fn work(worker: Arc<Worker>) {
 }
 
 async fn attempt(worker: &Worker, task: Task) {
-    let tried = Tried::begin(worker.shared.tracing.as_ref(), &*worker.link, &task).await;
+    let tried = Tried::begin(worker.shared.tracing.as_ref(), &*worker.connection, &task).await;
     let ctx = TaskCtx::new(&task, worker.library.clone(), tried.context(), worker.shared.deps.clone());
     let (id, claim, attempt, kind) = (task.id.clone(), task.claim, task.attempt, task.kind.clone());
     let about = task.attempt_spend(Vec::new());
@@ -59,22 +59,22 @@ async fn attempt(worker: &Worker, task: Task) {
         loop {
             let progress = ctx.beat().await;
             // A failed heartbeat is no reason to stop: the lease decides.
-            drop(worker.link.report_task(id.clone(), claim, TaskReport::Heartbeat { progress }).await);
+            drop(worker.connection.report_task(id.clone(), claim, TaskReport::Heartbeat { progress }).await);
         }
     };
-    let speaker = Speaker { link: &*worker.link, task: id.clone(), claim, attempt, outbox: ctx.outbox() };
+    let speaker = Speaker { connection: &*worker.connection, task: id.clone(), claim, attempt, outbox: ctx.outbox() };
     let result = tokio::select! {
         biased;
         result = run => result,
         () = speaker.speak() => return,
-        () = worker.link.task_over(id.clone(), claim) => {
+        () = worker.connection.task_over(id.clone(), claim) => {
             ctx.set_canceled();
             return tell_late(worker, id, claim, spend()).await;
         }
         () = beats => return,
         () = async { drop(stopping.wait_for(|stopping| *stopping).await) } => {
             // The attempt is dropped with `run`. If the report is not accepted, the lease expires.
-            drop(worker.link.report_task(id, claim, TaskReport::Interrupted.with_spend(spend())).await);
+            drop(worker.connection.report_task(id, claim, TaskReport::Interrupted.with_spend(spend())).await);
             return;
         }
     };
@@ -85,7 +85,7 @@ async fn attempt(worker: &Worker, task: Task) {
         Err(failure) => TaskReport::Failed(failure),
     };
     loop {
-        match worker.link.report_task(id.clone(), claim, report.clone().with_spend(spend())).await {
+        match worker.connection.report_task(id.clone(), claim, report.clone().with_spend(spend())).await {
             Err(error) if retries(&error) => tokio::time::sleep(RETRY_DELAY).await,
             Err(error) if error.code() == "payload_too_large" => {
                 let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
@@ -107,7 +107,7 @@ async fn tell_late(worker: &Worker, id: TaskId, claim: u64, spend: AttemptSpend)
         return;
     }
     let report = TaskReport::Interrupted.with_spend(spend);
-    while let Err(error) = worker.link.report_task(id.clone(), claim, report.clone()).await {
+    while let Err(error) = worker.connection.report_task(id.clone(), claim, report.clone()).await {
         if !retries(&error) {
             return; // usually `task_attempt_over`
         }
@@ -121,7 +121,7 @@ fn retries(error: &StoreError) -> bool {
 
 /// Sends the stream frames of an attempt.
 struct Speaker<'a> {
-    link: &'a dyn Link,
+    connection: &'a dyn WorkerConnection,
     task: TaskId,
     claim: u64,
     attempt: u32,
@@ -144,7 +144,7 @@ impl Speaker<'_> {
             return;
         }
         let speech = Speech { task: self.task.clone(), claim: self.claim, attempt: self.attempt, frames };
-        if let Some(speech) = self.link.speak(speech) {
+        if let Some(speech) = self.connection.speak(speech) {
             self.outbox.put_back(speech.frames);
         }
     }

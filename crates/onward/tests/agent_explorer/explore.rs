@@ -10,7 +10,7 @@ use onward_core::event::{
     ApprovalDecided, BranchRequested, ChildCompleted, ChildFailed, PromiseResolved, RunResumed, RunStarted, TaskAttempted,
     TaskCompleted, TaskFailed,
 };
-use onward_core::run::{Delivery, Input, WaitKind};
+use onward_core::run::{Input, OutboxMessage, WaitKind};
 use onward_core::task::EffectClass;
 use onward_core::{Event, Failure, Name, Payload, Place, Status};
 
@@ -320,7 +320,7 @@ fn inputs(state: &State, limits: Limits, moves: &mut Vec<Move>) {
     moves.extend(state.world.waits.keys().filter(|_| may_fail).cloned().map(Move::Decline));
     moves.extend(state.world.next_timer().map(|(place, _)| Move::Fire(place)));
     for delivery in &state.world.sent {
-        let Delivery::Start(run) = delivery else { continue };
+        let OutboxMessage::Start(run) = delivery else { continue };
         let (Some(parent), id) = (&run.started.parent, run.key.id.to_string()) else { continue };
         if !state.ended.contains(&id) && parent.generation == generation {
             moves.extend(may_fail.then(|| Move::ChildFails(parent.place.clone(), id.clone())));

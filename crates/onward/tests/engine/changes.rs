@@ -1,7 +1,7 @@
 //! Code that changes while runs are open.
 
 use onward::prelude::*;
-use onward::{Builder, Status, WhyPending};
+use onward::{Builder, PendingReason, Status};
 use onward_core::event::PauseReason;
 
 use crate::site::{count, eventually, everywhere, paused, until_logged, until_status};
@@ -121,7 +121,7 @@ everywhere! {
         assert_eq!(other.result().await.unwrap(), "v2");
         let view = run.view().await.unwrap();
         assert_eq!((view.head.status, view.head.version.unwrap().as_str()), (Status::Pending, "v1"));
-        assert_eq!(run.why_pending().await.unwrap(), Some(WhyPending::NoCompatibleWorker));
+        assert_eq!(run.why_pending().await.unwrap(), Some(PendingReason::NoCompatibleWorker));
         assert_eq!(other.why_pending().await.unwrap(), None, "it is over");
         site.pass(&onward, days(1)).await;
         assert_eq!(run.view().await.unwrap().head.status, Status::Pending, "it does not fail");
@@ -131,7 +131,7 @@ everywhere! {
             // A server accepts it: a worker with its code may connect later.
             Ok(unknown) => {
                 assert!(site.is_remote());
-                assert_eq!(unknown.why_pending().await.unwrap(), Some(WhyPending::NoCompatibleWorker));
+                assert_eq!(unknown.why_pending().await.unwrap(), Some(PendingReason::NoCompatibleWorker));
             }
         }
         drop((run, other));

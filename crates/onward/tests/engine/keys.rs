@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use onward::agent::{Agent, AgentOutcome, Key, ModelRetries, Provider};
 use onward::prelude::*;
-use onward::{Builder, RunHandle, WhyHindered};
+use onward::{BlockReason, Builder, RunHandle};
 use onward_core::stream::StreamSaid;
 use onward_llm_scripted::{Answer, Fault, Rule, ScriptedModel};
 use tokio::net::TcpListener;
@@ -54,9 +54,9 @@ async fn a_limited_key_holds_back_other_models_of_other_workers() {
     let refused = ask(&first, "m", "refused").await;
     until_logged(&refused, "task_attempt_ended", 1).await;
     let waits = ask(&second, "n", "waits").await;
-    let hindrance = eventually("the reason is known", async || waits.hindrances().await.unwrap().pop()).await;
-    assert_eq!((hindrance.kind.as_str(), hindrance.why), ("llm.n", WhyHindered::LimitClosed));
-    let left = hindrance.until.unwrap().since(site.runtime(&second).clock().now());
+    let blocker = eventually("the reason is known", async || waits.blockers().await.unwrap().pop()).await;
+    assert_eq!((blocker.kind.as_str(), blocker.why), ("llm.n", BlockReason::LimitClosed));
+    let left = blocker.until.unwrap().since(site.runtime(&second).clock().now());
     assert!(left <= Duration::from_secs(4), "{left:?}");
     answered_at_once(&waits).await;
     assert!(begun.elapsed() > Duration::from_millis(3_500), "{:?}", begun.elapsed());

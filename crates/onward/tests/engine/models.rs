@@ -411,7 +411,7 @@ async fn an_answer_that_was_left_stops_the_run_only_where_the_next_one_differs()
         };
         let new = crate::site::eventually("it is asked again", async || {
             let open = onward.list_approvals().await.unwrap();
-            open.into_iter().map(|wait| onward::CallId::from(&wait).to_string()).find(|id| *id != old)
+            open.into_iter().map(|wait| onward::CallRef::from(&wait).to_string()).find(|id| *id != old)
         })
         .await;
         onward.approve(&new).await.unwrap();
@@ -458,7 +458,7 @@ async fn a_question_that_the_code_has_left_takes_no_answer() {
     let refused = onward.approve(&old).await.unwrap_err();
     assert_eq!(refused.code(), "question_left", "{refused}");
     let listed: Vec<String> =
-        onward.list_approvals().await.unwrap().iter().map(|wait| onward::CallId::from(wait).to_string()).collect();
+        onward.list_approvals().await.unwrap().iter().map(|wait| onward::CallRef::from(wait).to_string()).collect();
     assert_eq!(listed, [new.as_str()], "only open questions are listed");
     onward.approve(&new).await.unwrap();
     assert!(run.result().await.unwrap());

@@ -34,7 +34,7 @@ everywhere! {
         if site.is_remote() {
             // A server cannot know which workers will connect: it accepts the run and reports why it is pending.
             let why = unknown.unwrap().why_pending().await.unwrap();
-            assert_eq!(why, Some(onward::WhyPending::NoCompatibleWorker));
+            assert_eq!(why, Some(onward::PendingReason::NoCompatibleWorker));
             return;
         }
         refused(unknown, "unknown_kind", ".register(&NAME, function)");

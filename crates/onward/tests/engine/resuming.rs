@@ -6,7 +6,7 @@ use std::sync::Arc;
 use onward_core::event::SignalAwaited;
 use onward_core::run::Commit;
 use onward_core::{CommitId, Event, Name, Namespace, Payload, Place, RunId, RunKey, WorkerId};
-use onward_runtime::{Delivery, NotResumed, Options, Resumed, Runtime, SendSignal, StartRun, WorkerPort, WorkerProfile};
+use onward_runtime::{DriveInput, LocalConnection, NotResumed, Options, Resumed, Runtime, SendSignal, StartRun, WorkerProfile};
 use onward_store::{ManualClock, MemoryStore, Store};
 use onward_store_embedded::EmbeddedStore;
 use tokio::sync::Barrier;
@@ -22,7 +22,7 @@ fn key(id: &str) -> RunKey {
 }
 
 /// Creates a worker with its own runtime: two of them share only the store.
-fn worker(store: &Arc<dyn Store>, clock: &Arc<ManualClock>, id: &str) -> (Runtime, WorkerPort) {
+fn worker(store: &Arc<dyn Store>, clock: &Arc<ManualClock>, id: &str) -> (Runtime, LocalConnection) {
     let runtime = Runtime::new(store.clone(), clock.clone(), Options::default());
     let port = runtime.join_worker(WorkerProfile {
         id: WorkerId::new(id).unwrap(),
@@ -54,13 +54,18 @@ async fn start(runtime: &Runtime, id: &str) {
     runtime.start_run(start).await.unwrap();
 }
 
-fn message(id: &str) -> Delivery {
-    Delivery::Signal(SendSignal { name: name("message"), payload: Payload::null(), signal_id: Some(id.to_owned()), sender: None })
+fn message(id: &str) -> DriveInput {
+    DriveInput::Signal(SendSignal {
+        name: name("message"),
+        payload: Payload::null(),
+        signal_id: Some(id.to_owned()),
+        sender: None,
+    })
 }
 
 /// Makes the agent wait for a message, as its worker would.
-async fn wait_for_message(store: &Arc<dyn Store>, port: &WorkerPort, id: &str) {
-    let claimed = port.resume_agent(&key(id), Delivery::Nothing).await.unwrap().claimed.unwrap();
+async fn wait_for_message(store: &Arc<dyn Store>, port: &LocalConnection, id: &str) {
+    let claimed = port.resume_agent(&key(id), DriveInput::Nothing).await.unwrap().claimed.unwrap();
     let awaits = SignalAwaited { place: Place::root(0), name: name("message"), deadline: None, is_pattern: false };
     let head = &claimed.head;
     let commit = Commit {
@@ -81,7 +86,7 @@ async fn wait_for_message(store: &Arc<dyn Store>, port: &WorkerPort, id: &str) {
 }
 
 /// Resumes on two threads at once.
-async fn race(ports: [&WorkerPort; 2], id: &str, bring: impl Fn(usize) -> Delivery) -> [Resumed; 2] {
+async fn race(ports: [&LocalConnection; 2], id: &str, bring: impl Fn(usize) -> DriveInput) -> [Resumed; 2] {
     let barrier = Arc::new(Barrier::new(2));
     let run = |number: usize| {
         let (port, barrier, id, delivery) = (ports[number].clone(), barrier.clone(), id.to_owned(), bring(number));
@@ -106,7 +111,7 @@ async fn races(store: Arc<dyn Store>, clock: Arc<ManualClock>) {
         if is_waiting {
             wait_for_message(&store, &one, &id).await;
         }
-        let bring = |worker: usize| if is_waiting { message(&format!("m{worker}")) } else { Delivery::Nothing };
+        let bring = |worker: usize| if is_waiting { message(&format!("m{worker}")) } else { DriveInput::Nothing };
         let answers = race([&one, &two], &id, bring).await;
         let winners: Vec<usize> = (0..2).filter(|worker| answers[*worker].claimed.is_ok()).collect();
         assert_eq!(winners.len(), 1, "{id}: {answers:?}");
@@ -145,11 +150,11 @@ async fn an_agent_that_nobody_can_go_on_with_says_why() {
     start(&runtime, "a").await;
     wait_for_message(&store, &port, "a").await;
     let why = async |delivery| port.resume_agent(&key("a"), delivery).await.unwrap().claimed.unwrap_err();
-    assert_eq!(why(Delivery::Nothing).await, NotResumed::Waiting);
+    assert_eq!(why(DriveInput::Nothing).await, NotResumed::Waiting);
     let pause = onward_core::event::RunPaused::because(onward_core::event::PauseReason::Requested, "");
     runtime.pause_run(&key("a"), pause).await.unwrap();
     assert_eq!(why(message("m")).await, NotResumed::Paused);
     runtime.terminate_run(&key("a"), "").await.unwrap();
-    assert_eq!([why(Delivery::Nothing).await, why(message("n")).await], [NotResumed::Closed; 2]);
-    assert_eq!(port.resume_agent(&key("nobody"), Delivery::Nothing).await.unwrap_err().code(), "run_not_found");
+    assert_eq!([why(DriveInput::Nothing).await, why(message("n")).await], [NotResumed::Closed; 2]);
+    assert_eq!(port.resume_agent(&key("nobody"), DriveInput::Nothing).await.unwrap_err().code(), "run_not_found");
 }

@@ -80,9 +80,9 @@ everywhere! {
         onward.shutdown().await;
 
         // This process accepts the signal and stops before it could be processed: it does not even have the code.
-        let door = site.builder().await.start().await.unwrap();
-        door.run::<()>("r").unwrap().signal_once("s", &3, "id-1").await.unwrap();
-        door.shutdown().await;
+        let client = site.builder().await.start().await.unwrap();
+        client.run::<()>("r").unwrap().signal_once("s", &3, "id-1").await.unwrap();
+        client.shutdown().await;
 
         let onward = site.builder().await.workflow("collect", collect).start().await.unwrap();
         let run = onward.run::<Vec<u32>>("r").unwrap();

@@ -50,8 +50,8 @@ impl Served {
         let server = Server::new(runtime.clone(), onward_server::Options::default());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let doors = router_with(server.clone(), grpc(&server));
-        tokio::spawn(async move { serve(&server, listener, doors, std::future::pending()).await });
+        let clients = router_with(server.clone(), grpc(&server));
+        tokio::spawn(async move { serve(&server, listener, clients, std::future::pending()).await });
         Served { runtime, url, _background: background }
     }
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
-use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
+use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
-    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired,
-    Listener, MemoryStore, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery,
+    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, Listener,
+    MemoryStore, OutboxId, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery,
     VersionCount, WaitQuery, payloads,
 };
 
@@ -72,8 +72,8 @@ impl Store for TightStore {
         heartbeat(worker: WorkerId, lease: Duration) -> bool;
         list_leases(worker: WorkerId) -> Vec<(RunKey, Epoch)>;
         expire(limit: usize) -> Expired;
-        deliveries(limit: usize) -> Vec<(DeliveryId, Delivery)>;
-        finish_deliveries(done: Vec<DeliveryId>) -> ();
+        outbox_messages(limit: usize) -> Vec<(OutboxId, OutboxMessage)>;
+        finish_deliveries(done: Vec<OutboxId>) -> ();
         read_run(run: RunKey, generation: Option<u32>) -> Option<RunHead>;
         read_log(run: RunKey, generation: Option<u32>, from: Index, limit: usize) -> Vec<Record>;
         list_runs(query: RunQuery) -> RunPage;

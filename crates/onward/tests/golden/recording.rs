@@ -413,7 +413,7 @@ pub fn retried() -> Log {
         generation: 0,
         place: Place::root(3),
         on_parent_close: OnParentClose::Abandon,
-        life: None,
+        incarnation: None,
         is_spawned: false,
     };
     input(&mut world, ResultRequested { by });

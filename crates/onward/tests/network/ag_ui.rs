@@ -370,12 +370,9 @@ async fn a_front_end_is_told_what_its_turn_waits_for_and_when_that_is_over() {
     let events = front_end.say("hello").await;
     let told: Vec<&Value> = events.iter().filter(|event| event["name"] == "onward.hindrances").collect();
     let [begins, is_over] = &told[..] else { panic!("it is shown when it begins and when it is over: {events:?}") };
-    let hindrance = &begins["value"]["hindrances"][0];
-    assert_eq!(
-        (&begins["type"], &hindrance["why"], &hindrance["kind"]),
-        (&json!("CUSTOM"), &json!("limit_closed"), &json!("llm.m"))
-    );
-    assert!(hindrance["until"].is_string(), "{begins}");
+    let blocker = &begins["value"]["hindrances"][0];
+    assert_eq!((&begins["type"], &blocker["why"], &blocker["kind"]), (&json!("CUSTOM"), &json!("limit_closed"), &json!("llm.m")));
+    assert!(blocker["until"].is_string(), "{begins}");
     assert_eq!(is_over["value"]["hindrances"], json!([]));
     assert_eq!(text(&events), "You said: hello");
 }

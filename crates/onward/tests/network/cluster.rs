@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use onward::prelude::*;
-use onward::{Onward, RunHandle, WhyPending};
+use onward::{Onward, PendingReason, RunHandle};
 use onward_core::{Name, Namespace, Status};
 use onward_testkit::{Cluster, Database};
 
@@ -191,26 +191,26 @@ async fn every_server_knows_the_workers_of_all() {
     let enough = Enough::default();
     let worker = Onward::connect(there.url()).workflow("busy", busy).task_with("double", double).dep(enough.clone()).runs_max(1);
     let worker = worker.start().await.unwrap();
-    let door = onward::connect_door(&here.url(), &Namespace::default(), None).unwrap();
+    let client = onward::connect_client(&here.url(), &Namespace::default(), None).unwrap();
     let listed = async || {
-        let workers = door.list_workers(Namespace::default()).await.unwrap();
+        let workers = client.list_workers(Namespace::default()).await.unwrap();
         workers.into_iter().find(|worker| worker.knows(&Name::new("busy").unwrap(), None))
     };
     let known = eventually("its worker is known here", listed).await;
-    let at_home = onward::connect_door(&there.url(), &Namespace::default(), None).unwrap();
+    let at_home = onward::connect_client(&there.url(), &Namespace::default(), None).unwrap();
     let at_home = at_home.list_workers(Namespace::default()).await.unwrap();
     assert_eq!(at_home.iter().map(|worker| &worker.id).collect::<Vec<_>>(), [&known.id], "once, and by the same name");
     assert_eq!((known.task_kinds.len(), known.queues.as_slice(), known.runs_max), (1, [None].as_slice(), 1));
-    let queues = door.list_queues(Namespace::default()).await.unwrap();
+    let queues = client.list_queues(Namespace::default()).await.unwrap();
     assert_eq!(queues.iter().map(|queue| (queue.count.kind.as_str(), queue.workers)).collect::<Vec<_>>(), [("double", 1)]);
 
     let client = Onward::connect(here.url()).start().await.unwrap();
     let first: RunHandle<()> = client.start("busy", &()).id("first").await.unwrap();
     eventually("it is worked on", async || (first.view().await.unwrap().head.status == Status::Running).then_some(())).await;
     let second: RunHandle<()> = client.start("busy", &()).id("second").await.unwrap();
-    assert_eq!(second.why_pending().await.unwrap(), Some(WhyPending::Queued), "a worker elsewhere has its code");
+    assert_eq!(second.why_pending().await.unwrap(), Some(PendingReason::Queued), "a worker elsewhere has its code");
     let other: RunHandle<()> = client.start("unheard-of", &()).id("other").await.unwrap();
-    assert_eq!(other.why_pending().await.unwrap(), Some(WhyPending::NoCompatibleWorker));
+    assert_eq!(other.why_pending().await.unwrap(), Some(PendingReason::NoCompatibleWorker));
 
     enough.0.notify_one();
     first.result().await.unwrap();

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use onward::agent::{Agent, AgentOutcome, Key, Provider};
-use onward::{Builder, Event, Onward, WhyHindered};
+use onward::{BlockReason, Builder, Event, Onward};
 use onward_llm_scripted::{Answer, Fault, ScriptedModel};
 use onward_testkit::Cluster;
 
@@ -43,8 +43,8 @@ async fn all_wait(here: &str, there: &str, other: &str) {
     // This server has no worker with the model; those of the other server report which key it uses.
     let told = first.run::<AgentOutcome>("r0").unwrap();
     eventually("the reason is known", async || {
-        let found = told.hindrances().await.unwrap().pop();
-        found.filter(|hindrance| hindrance.why == WhyHindered::LimitClosed)
+        let found = told.blockers().await.unwrap().pop();
+        found.filter(|blocker| blocker.why == BlockReason::LimitClosed)
     })
     .await;
     for run in &runs {

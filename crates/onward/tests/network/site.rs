@@ -144,9 +144,9 @@ impl Life {
         threads.spawn(async move {
             let _background = served.spawn();
             let server = Server::new(served, onward_server::Options::default());
-            let doors = router_with(server.clone(), grpc(&server));
+            let clients = router_with(server.clone(), grpc(&server));
             let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-            serve(&server, listener, doors, std::future::pending()).await;
+            serve(&server, listener, clients, std::future::pending()).await;
         });
         Life { runtime, threads }
     }

@@ -110,19 +110,19 @@ fn what_could_not_be_undone_is_told_in_the_failure() {
 
 #[test]
 fn a_running_step_is_not_interrupted_and_its_result_is_recorded() {
-    async fn long_step(ctx: Ctx, door: Door) -> Result<u32> {
+    async fn long_step(ctx: Ctx, client: Client) -> Result<u32> {
         let result = ctx
             .step("long", async || {
-                let door = door.lock().unwrap().take().expect("the step runs once");
-                Ok::<_, Failure>(door.await?)
+                let client = client.lock().unwrap().take().expect("the step runs once");
+                Ok::<_, Failure>(client.await?)
             })
             .await?;
         ctx.sleep(secs(1)).await?;
         Ok(result)
     }
-    let (open, door) = tokio::sync::oneshot::channel();
-    let door: Door = Arc::new(Mutex::new(Some(door)));
-    let mut world = World::new(move |ctx, _: ()| long_step(ctx, door.clone()), &());
+    let (open, client) = tokio::sync::oneshot::channel();
+    let client: Client = Arc::new(Mutex::new(Some(client)));
+    let mut world = World::new(move |ctx, _: ()| long_step(ctx, client.clone()), &());
     assert!(world.activate().unwrap().is_none(), "the step runs");
     cancel(&mut world, "hurry");
     world.pump().unwrap();
@@ -192,22 +192,22 @@ fn code_that_watches_for_the_request_handles_it_by_itself() {
     assert_eq!(world.status(), Status::Completed);
 }
 
-type Door = Arc<Mutex<Option<tokio::sync::oneshot::Receiver<u32>>>>;
+type Client = Arc<Mutex<Option<tokio::sync::oneshot::Receiver<u32>>>>;
 
 /// Runs a workflow whose first step is running when the cancellation comes; continues with `code` when the step is over.
 fn canceled_in_a_step<F>(code: impl Fn(Ctx) -> F + Send + Sync + 'static, before_its_end: impl FnOnce(&mut World)) -> World
 where
     F: Future<Output = Result<String>> + Send + 'static,
 {
-    let (open, door) = tokio::sync::oneshot::channel();
-    let door: Door = Arc::new(Mutex::new(Some(door)));
+    let (open, client) = tokio::sync::oneshot::channel();
+    let client: Client = Arc::new(Mutex::new(Some(client)));
     let code = Arc::new(code);
     let long_step = move |ctx: Ctx, (): ()| {
-        let (door, code) = (door.clone(), code.clone());
+        let (client, code) = (client.clone(), code.clone());
         async move {
             ctx.step("long", async || {
-                let door = door.lock().unwrap().take().expect("the step runs once");
-                door.await
+                let client = client.lock().unwrap().take().expect("the step runs once");
+                client.await
             })
             .await?;
             code(ctx).await

@@ -171,8 +171,8 @@ async fn server(directory: &Path) -> String {
     tokio::spawn(async move {
         let _background = runtime.spawn();
         let server = Server::new(runtime, onward_server::Options::default());
-        let doors = router_with(server.clone(), grpc(&server));
-        serve(&server, listener, doors, std::future::pending()).await;
+        let clients = router_with(server.clone(), grpc(&server));
+        serve(&server, listener, clients, std::future::pending()).await;
     });
     url
 }

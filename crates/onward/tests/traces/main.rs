@@ -58,8 +58,8 @@ async fn server() -> (Runtime, onward_runtime::Background, String) {
     let server = Server::new(runtime.clone(), onward_server::Options::default());
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let doors = router_with(server.clone(), grpc(&server));
-    tokio::spawn(async move { serve(&server, listener, doors, std::future::pending()).await });
+    let clients = router_with(server.clone(), grpc(&server));
+    tokio::spawn(async move { serve(&server, listener, clients, std::future::pending()).await });
     (runtime, background, address)
 }
 

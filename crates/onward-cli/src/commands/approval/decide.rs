@@ -8,8 +8,8 @@ use onward_runtime::Decide;
 
 use crate::args::Global;
 use crate::commands::run::answer;
+use crate::connection::Site;
 use crate::new_id;
-use crate::site::Site;
 
 #[derive(Debug, Args)]
 pub struct DecideArgs {

@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use onward_core::run::Wait;
-use onward_runtime::CallId;
+use onward_runtime::CallRef;
 use onward_store::{Gaps, WaitQuery};
 
 use crate::args::Global;
+use crate::connection::Site;
 use crate::output::document::{Approval, Approvals, Partly};
 use crate::output::{Table, print, print_json, say, say_missing, time};
-use crate::site::Site;
 
 #[derive(Debug, Args)]
 pub struct ListArgs {
@@ -56,7 +56,7 @@ fn tell(waits: &[Wait]) -> String {
     for wait in waits {
         let deciders = if wait.deciders.is_empty() { "anybody".to_owned() } else { wait.deciders.join(", ") };
         table.row(vec![
-            CallId::from(wait).to_string().into(),
+            CallRef::from(wait).to_string().into(),
             time::ago(wait.requested_at, now).into(),
             wait.deadline.map(|deadline| time::until(deadline, now)).unwrap_or_default().into(),
             deciders.into(),

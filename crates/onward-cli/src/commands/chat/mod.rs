@@ -3,15 +3,15 @@
 //! Everything durable is in the run: whoever leaves, however that happens, comes back with `--run` and finds the conversation as it is. In
 //! a directory without a server the agents of the settings work in this process, for as long as the chat lasts.
 
-mod acts;
+mod actions;
+mod blocked;
 mod draft;
 mod editor;
-mod hearing;
-mod hindered;
 mod question;
+mod render;
 mod screen;
-mod talk;
-mod told;
+mod session;
+mod stream;
 mod typing;
 
 use std::collections::BTreeSet;
@@ -26,16 +26,16 @@ use onward_runtime::RuntimeError;
 use onward_store::{Consequence, RunQuery};
 
 use crate::args::Global;
+use crate::builtin_agents::BuiltinAgents;
+use crate::connection::{Place, Site};
 use crate::directory::{own_command, shell_path, shell_word};
 use crate::error::{Mistake, RUN_FAILED};
-use crate::house::House;
 use crate::interrupt::INTERRUPTED;
 use crate::new_id;
 use crate::output::say;
 use crate::serving::{mark, told_to_stop};
-use crate::site::{Place, Site};
 pub use screen::Screen;
-use talk::{Over, Talk};
+use session::{Over, Talk};
 
 /// How long a worker is looked for that has an agent which there was before: it may have been started together with the chat.
 const WORKER_PATIENCE: Duration = Duration::from_secs(5);
@@ -139,7 +139,7 @@ async fn open(agent: Option<&Name>, global: &Global) -> Result<(Site, Option<Onw
         let hint = Some(format!("go through it with `--server {url}`, or ONWARD_URL"));
         return Err(Mistake { code: "directory_locked", message, hint, exit: crate::error::CONFLICT }.into());
     }
-    let Some(house) = House::open(&global.config)? else {
+    let Some(house) = BuiltinAgents::open(&global.config)? else {
         let hint = "talk through a server with `--server URL`, or name models and agents in `onward.toml`: docs/operations.md";
         return Err(Mistake::usage("usage", "there is no agent here: the settings name none, nor a server", hint).into());
     };
@@ -210,7 +210,7 @@ impl Chat {
                     if !std::mem::replace(&mut has_told, true) {
                         say(&format!("{error}; waiting for it"));
                     }
-                    tokio::time::sleep(hearing::ASK_AGAIN).await;
+                    tokio::time::sleep(stream::ASK_AGAIN).await;
                 }
                 answer => {
                     if has_told {

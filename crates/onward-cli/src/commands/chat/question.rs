@@ -3,14 +3,14 @@
 use onward_core::run::Wait;
 use onward_core::stream::ApprovalSaid;
 use onward_core::{Name, Payload, RunKey};
-use onward_runtime::{CallId, Decide};
+use onward_runtime::{CallRef, Decide};
 use serde_json::{Value, json};
 
 use crate::new_id;
 
 #[derive(Debug, Clone)]
 pub struct Question {
-    pub call: CallId,
+    pub call: CallRef,
     /// Who asks, where it is not the agent that the chat is with: the kind of a run below it.
     pub agent: Option<Name>,
     pub title: String,
@@ -21,7 +21,7 @@ pub struct Question {
 impl Question {
     pub fn asked(key: &RunKey, said: &ApprovalSaid) -> Question {
         let asked = &said.requested;
-        let call = CallId { run: key.clone(), generation: said.generation, place: asked.place.clone() };
+        let call = CallRef { run: key.clone(), generation: said.generation, place: asked.place.clone() };
         let (title, description, show) = (asked.title.clone(), asked.description.clone(), asked.show.clone());
         Question { call, agent: None, title, description, show }
     }
@@ -53,7 +53,7 @@ impl Question {
 impl From<&Wait> for Question {
     fn from(wait: &Wait) -> Question {
         let (title, description, show) = (wait.title.clone(), wait.description.clone(), wait.show.clone());
-        Question { call: CallId::from(wait), agent: None, title, description, show }
+        Question { call: CallRef::from(wait), agent: None, title, description, show }
     }
 }
 

@@ -14,8 +14,8 @@ use onward_store::RunQuery;
 use super::CheckArgs;
 use crate::args::Global;
 use crate::commands::run::Pages;
+use crate::connection::Site;
 use crate::output::Progress;
-use crate::site::Site;
 
 /// How many runs are read at a time.
 const PAGE: usize = 1_000;

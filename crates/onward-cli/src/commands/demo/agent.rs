@@ -17,9 +17,9 @@ use serde::Deserialize;
 
 use crate::args::Global;
 use crate::commands::chat::{Chat, Screen, leave};
+use crate::connection::Site;
 use crate::directory::{own_command, shell_path};
 use crate::output::say;
-use crate::site::Site;
 
 const DIRECTORY: &str = "onward-demo-agent";
 const KIND: &str = "shop";

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use onward_core::{Namespace, RunKey};
-use onward_runtime::{CallId, Decide};
+use onward_runtime::{CallRef, Decide};
 use onward_store::WaitQuery;
 
 use crate::directory::{open_to_read, open_to_write};
@@ -27,7 +27,7 @@ pub async fn open_approval(data: &Path, key: &RunKey) -> Result<Question> {
     let query = WaitQuery { run: Some(key.clone()), ..WaitQuery::default() };
     let waits = open_to_read(data)?.list_approvals(query).await?;
     let wait = waits.first().context("the order has not asked for its approval")?;
-    Ok(Question { id: CallId::from(wait).to_string(), title: escape::text(&wait.title).into_owned() })
+    Ok(Question { id: CallRef::from(wait).to_string(), title: escape::text(&wait.title).into_owned() })
 }
 
 /// Asks whoever sits at the terminal; decides by itself where nobody does.
@@ -67,7 +67,7 @@ fn ask_terminal(title: &str) -> Result<Option<bool>> {
 }
 
 pub async fn decide(data: &Path, id: &str, approved: bool, decision_id: String) -> Result<()> {
-    let call = CallId::parse(&Namespace::default(), id)?;
+    let call = CallRef::parse(&Namespace::default(), id)?;
     let decide = Decide { approved, feedback: None, decided_by: None, decision_id };
     open_to_write(data)?.decide_approval(&call, decide).await?;
     Ok(())

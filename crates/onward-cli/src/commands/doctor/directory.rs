@@ -13,9 +13,9 @@ use onward_store_embedded::{EmbeddedStore, FORMAT};
 use super::finding::Findings;
 use super::work;
 use crate::args::Global;
+use crate::connection::Site;
 use crate::output::{Progress, count, time};
 use crate::serving::mark;
-use crate::site::Site;
 
 const DATABASE: &str = "onward.db";
 const LOCK: &str = "onward.lock";

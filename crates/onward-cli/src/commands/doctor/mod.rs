@@ -16,9 +16,9 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::args::Global;
+use crate::connection::Place;
 use crate::error::{FAILURE, Mistake};
 use crate::output::print_json;
-use crate::site::Place;
 use finding::Findings;
 
 #[derive(Debug, Args)]

@@ -3,15 +3,15 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Result;
-use onward::HttpDoor;
+use onward::HttpClient;
 use onward_runtime::WorkerInfo;
 use onward_store::{Gaps, RunQuery};
 
 use super::finding::Findings;
 use super::work;
 use crate::args::Global;
+use crate::connection::Site;
 use crate::output::{count, time};
-use crate::site::Site;
 
 /// How far clocks may be apart; the server tells its time in whole seconds.
 const CLOCK_OFF_MAX: Duration = Duration::from_secs(3);
@@ -65,7 +65,7 @@ async fn workers(site: &Site, findings: &mut Findings) -> Option<Vec<WorkerInfo>
     Some(workers)
 }
 
-async fn reachable(url: &str, http: &HttpDoor, findings: &mut Findings) -> bool {
+async fn reachable(url: &str, http: &HttpClient, findings: &mut Findings) -> bool {
     let begun = Instant::now();
     match http.ask("GET", "/healthz", None).await {
         Ok(answer) if answer.status == 200 => {
@@ -98,7 +98,7 @@ fn clock(date: Option<&str>, findings: &mut Findings) {
     }
 }
 
-async fn ready(http: &HttpDoor, findings: &mut Findings) {
+async fn ready(http: &HttpClient, findings: &mut Findings) {
     match http.ask("GET", "/readyz", None).await {
         Ok(answer) if answer.status == 200 => {
             let text = answer.text().await.unwrap_or_default();
@@ -119,7 +119,7 @@ async fn ready(http: &HttpDoor, findings: &mut Findings) {
     }
 }
 
-async fn version(http: &HttpDoor, findings: &mut Findings) {
+async fn version(http: &HttpClient, findings: &mut Findings) {
     let text = match http.ask("GET", "/openapi.json", None).await {
         Ok(answer) => answer.text().await.unwrap_or_default(),
         Err(error) => return findings.fail_with("version", &error.into()),

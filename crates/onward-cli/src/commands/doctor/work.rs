@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use onward_core::{Name, RunHead, Status};
-use onward_runtime::{CallId, RuntimeError, WorkerInfo};
+use onward_runtime::{CallRef, RuntimeError, WorkerInfo};
 use onward_store::{Gaps, RunQuery, TaskQuery};
 
 use super::finding::Findings;
+use crate::connection::Site;
 use crate::output::{count, time};
-use crate::site::Site;
 
 const PAGE: usize = 1_000;
 
@@ -97,7 +97,7 @@ async fn quarantined(site: &Site, findings: &mut Findings) {
     if tasks.is_empty() {
         return findings.ok("tasks", "none in quarantine");
     }
-    let ids: Vec<String> = tasks.iter().map(|task| format!("{} (`{}`)", CallId::from(task.id.clone()), task.kind)).collect();
+    let ids: Vec<String> = tasks.iter().map(|task| format!("{} (`{}`)", CallRef::from(task.id.clone()), task.kind)).collect();
     let detail = format!("{} in quarantine: {}", count(tasks.len() as u64, "task"), some(&ids));
     findings.warn("tasks", detail, "each has lost worker after worker: find out why, then retry it");
 }

@@ -8,8 +8,8 @@ use onward_core::{Failure, Payload};
 
 use crate::args::Global;
 use crate::commands::run::{answer, read_payload};
+use crate::connection::Site;
 use crate::new_id;
-use crate::site::Site;
 
 #[derive(Debug, Subcommand)]
 pub enum PromiseCommand {

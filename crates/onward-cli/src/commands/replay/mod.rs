@@ -18,8 +18,8 @@ use onward_core::{Index, Namespace, Record, RunId, RunKey};
 use onward_runtime::RuntimeError;
 
 use crate::args::Global;
+use crate::connection::Site;
 use crate::error::{FAILURE, Mistake};
-use crate::site::Site;
 use story::Story;
 
 /// How many records are read at a time.

@@ -10,10 +10,10 @@ use onward_core::event::{PauseReason, RunPaused};
 use onward_store::Appended;
 
 use crate::args::Global;
+use crate::connection::Site;
 use crate::error::Mistake;
 use crate::output::document::Answer;
 use crate::output::{escape, print, print_json};
-use crate::site::Site;
 
 #[derive(Debug, Args)]
 pub struct ReasonArgs {

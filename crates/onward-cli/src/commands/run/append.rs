@@ -9,9 +9,9 @@ use onward_runtime::{AppendEntry, RuntimeError};
 
 use super::payload::read_payload;
 use crate::args::Global;
+use crate::connection::Site;
 use crate::output::document::EntryAnswer;
 use crate::output::{escape, print, print_json};
-use crate::site::Site;
 
 #[derive(Debug, Args)]
 pub struct AppendArgs {

@@ -11,11 +11,11 @@ use onward_runtime::RuntimeError;
 use super::payload::read_payload;
 use super::wait::Patience;
 use crate::args::Global;
+use crate::connection::Site;
 use crate::error::{FAILURE, Mistake, NOT_FOUND, TIMED_OUT};
 use crate::new_id;
 use crate::output::document::{Outcome, UpdateAnswer};
 use crate::output::{escape, print, print_json};
-use crate::site::Site;
 
 /// How long to look for an answer where nobody can be working: it may have been given before.
 const LOOK: Duration = Duration::from_millis(50);

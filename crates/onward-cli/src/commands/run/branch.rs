@@ -9,9 +9,9 @@ use onward_runtime::{BranchEntry, BranchRun, RuntimeError};
 
 use super::act::answer;
 use crate::args::Global;
+use crate::connection::Site;
 use crate::directory::shell_word;
 use crate::error::Mistake;
-use crate::site::Site;
 
 /// What stands for the beginning of a conversation.
 const START: &str = "start";

@@ -11,9 +11,9 @@ use onward_store::{Clock, SystemClock};
 
 use super::filter::FilterArgs;
 use crate::args::Global;
+use crate::connection::Site;
 use crate::error::{FAILURE, Mistake};
 use crate::output::{escape, print, print_json, say};
-use crate::site::Site;
 
 /// How many runs are done at a time.
 const BATCH: usize = 200;

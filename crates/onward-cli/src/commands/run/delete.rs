@@ -8,10 +8,10 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::args::Global;
+use crate::connection::Site;
 use crate::error::tell_one;
 use crate::output::document::Deleted;
 use crate::output::{Progress, escape, print, print_json};
-use crate::site::Site;
 
 #[derive(Debug, Args)]
 pub struct DeleteArgs {

@@ -7,9 +7,9 @@ use clap::Args;
 use onward_store::{DeletedQuery, Gaps};
 
 use crate::args::Global;
+use crate::connection::Site;
 use crate::output::document::{DeletedRuns, Partly};
 use crate::output::{Table, print, print_json, say, say_missing, time};
-use crate::site::Site;
 
 #[derive(Debug, Args)]
 pub struct DeletedArgs {

@@ -9,9 +9,9 @@ use onward_runtime::{EntryPage, EntryQuery, RuntimeError};
 use onward_store::StoreError;
 
 use crate::args::Global;
+use crate::connection::Site;
 use crate::output::document::Entries;
 use crate::output::{Style, escape, print, print_json, said, say, time};
-use crate::site::Site;
 
 #[derive(Debug, Args)]
 pub struct EntriesArgs {

@@ -7,8 +7,8 @@ use clap::Args;
 use onward_core::{Event, Index, Record, RunKey, Timestamp};
 
 use crate::args::Global;
+use crate::connection::Site;
 use crate::output::{Cell, Narrator, Style, Table, print, print_json, say, time};
-use crate::site::Site;
 
 /// How many records are read at a time.
 const PAGE: usize = 1_000;

@@ -10,9 +10,9 @@ use onward_store::{Gaps, RunPage, RunQuery};
 
 use super::filter::FilterArgs;
 use crate::args::Global;
+use crate::connection::Site;
 use crate::output::document::{Partly, Run, Runs};
 use crate::output::{Cell, Progress, Style, Table, json_line, print, print_json, say, say_missing, time};
-use crate::site::Site;
 
 /// How many runs are read at a time: a server gives no more.
 const PAGE: usize = 1_000;

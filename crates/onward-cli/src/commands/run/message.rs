@@ -12,8 +12,8 @@ use serde::Serialize;
 
 use super::act::answer;
 use crate::args::Global;
+use crate::connection::Site;
 use crate::error::Mistake;
-use crate::site::Site;
 
 #[derive(Debug, Args)]
 pub struct MessageArgs {

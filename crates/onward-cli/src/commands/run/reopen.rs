@@ -10,10 +10,10 @@ use onward_runtime::ForkRun;
 use onward_store::{Clock, Restored, SystemClock};
 
 use crate::args::Global;
+use crate::connection::Site;
 use crate::new_id::random_u64;
 use crate::output::document::{Run, StartedRun};
 use crate::output::{escape, print, print_json};
-use crate::site::Site;
 
 #[derive(Debug, Args)]
 pub struct RetryArgs {

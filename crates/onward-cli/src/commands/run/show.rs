@@ -9,16 +9,16 @@ use onward_core::ledger::{SpendBy, SpendQuery};
 use onward_core::spend::SpendTotals;
 use onward_core::view::{Awaited, AwaitedKind, RunView};
 use onward_core::{Failure, Status, Timestamp};
-use onward_runtime::WhyPending;
+use onward_runtime::PendingReason;
 
 use super::list::status_cell;
 use crate::args::Global;
+use crate::blockers;
 use crate::commands::spend;
+use crate::connection::Site;
 use crate::directory::shell_word;
-use crate::hindrances;
 use crate::output::document::View;
 use crate::output::{Cell, Style, Table, count, escape, preview, print, print_json, time};
-use crate::site::Site;
 use crate::stopping;
 
 #[derive(Debug, Args)]
@@ -31,15 +31,15 @@ pub async fn execute(args: ShowArgs, global: &Global) -> Result<ExitCode> {
     let site = Site::to_read(global)?;
     let key = site.key(&args.id)?;
     let view = site.read_run(key.clone()).await?;
-    let hindrances = hindrances::of(&site, &key).await;
+    let blockers = blockers::of(&site, &key).await;
     // Which workers there are, only the process that has them knows.
     let pending = view.head.status == Status::Pending && !site.is_directory;
     let why = if pending { site.why_pending(key).await? } else { None };
     if global.json {
-        print_json(&View::from(&view).with(&hindrances, why))?;
+        print_json(&View::from(&view).with(&blockers, why))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let hindered = hindrances::sentences(&site, &hindrances).await;
+    let hindered = blockers::sentences(&site, &blockers).await;
     print(&tell(&view, tree_of(&site, &view).await?.as_ref(), why, &hindered, time::now()))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -51,7 +51,7 @@ async fn tree_of(site: &Site, view: &RunView) -> Result<Option<SpendTotals>> {
     Ok(site.read_spend(query).await?.pop().map(|row| row.totals))
 }
 
-fn tell(view: &RunView, tree: Option<&SpendTotals>, why: Option<WhyPending>, hindered: &[String], now: Timestamp) -> String {
+fn tell(view: &RunView, tree: Option<&SpendTotals>, why: Option<PendingReason>, hindered: &[String], now: Timestamp) -> String {
     let mut out = tell_head(view, tree, why, now);
     if let Some(pause) = &view.pause {
         section(&mut out, "paused", &tell_pause(pause));
@@ -76,7 +76,7 @@ fn section(out: &mut String, title: &str, text: &str) {
     out.push_str(&format!("\n{}\n{text}", Style::stdout().bold(title)));
 }
 
-fn tell_head(view: &RunView, tree: Option<&SpendTotals>, why: Option<WhyPending>, now: Timestamp) -> String {
+fn tell_head(view: &RunView, tree: Option<&SpendTotals>, why: Option<PendingReason>, now: Timestamp) -> String {
     let head = &view.head;
     let mut table = Table::bare(2).wraps();
     let mut add = |name: &str, value: Cell| table.row(vec![Cell::new(name).paint(Style::dim), value]);
@@ -86,7 +86,7 @@ fn tell_head(view: &RunView, tree: Option<&SpendTotals>, why: Option<WhyPending>
     add("status", status_cell(head.status));
     if head.status == Status::Pending {
         let worker = format!("a worker that has `{}`{version}", head.kind);
-        add("waits for", if why == Some(WhyPending::Queued) { "its turn at a worker".into() } else { worker.into() });
+        add("waits for", if why == Some(PendingReason::Queued) { "its turn at a worker".into() } else { worker.into() });
     }
     if let Some(stop) = view.agent_stop() {
         add("stopped", stopping::words(stop).into());

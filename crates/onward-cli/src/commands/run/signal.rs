@@ -10,7 +10,7 @@ use onward_runtime::{RuntimeError, SendSignal};
 use super::act::answer;
 use super::payload::read_payload;
 use crate::args::Global;
-use crate::site::Site;
+use crate::connection::Site;
 
 #[derive(Debug, Args)]
 pub struct SignalArgs {

@@ -14,11 +14,11 @@ use super::filter::attribute;
 use super::payload::read_payload;
 use super::wait::{Patience, wait};
 use crate::args::Global;
+use crate::connection::Site;
 use crate::error::Mistake;
 use crate::new_id;
 use crate::output::document::{Answer, Run, StartedRun};
 use crate::output::{escape, print, print_json, say};
-use crate::site::Site;
 
 #[derive(Debug, Args)]
 pub struct StartArgs {

@@ -8,10 +8,10 @@ use clap::Args;
 use onward_core::RunKey;
 
 use crate::args::Global;
+use crate::connection::Site;
 use crate::error::{Mistake, RUN_FAILED, TIMED_OUT};
 use crate::output::document::Outcome;
 use crate::output::{escape, print, print_json};
-use crate::site::Site;
 
 /// How long something may take that is there already.
 const LOOK: Duration = Duration::from_millis(50);

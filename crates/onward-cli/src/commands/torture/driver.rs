@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use onward::{Decide, Onward, RunHandle};
-use onward_runtime::CallId;
+use onward_runtime::CallRef;
 
 use super::load::Load;
 use super::side::Side;
@@ -57,7 +57,7 @@ async fn decide_all(onward: &Onward, side: &Side) -> Result<()> {
     loop {
         for wait in onward.list_approvals().await? {
             let decide = Decide { approved: true, feedback: None, decided_by: None, decision_id: "torture".to_owned() };
-            onward.decide_approval(&CallId::from(&wait).to_string(), decide).await?;
+            onward.decide_approval(&CallRef::from(&wait).to_string(), decide).await?;
             side.ack("decide", wait.run.id.as_str())?;
         }
         tokio::time::sleep(LOOK).await;

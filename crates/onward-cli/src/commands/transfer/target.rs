@@ -1,15 +1,15 @@
 //! Where runs are imported: a directory, databases, or a server in pieces that it takes.
 
 use anyhow::{Context, Result};
-use onward::HttpDoor;
+use onward::HttpClient;
 use onward_core::RunId;
 use onward_core::transfer::{self, ExportedRun};
 use onward_runtime::Runtime;
 use serde::{Deserialize, Serialize};
 
 use crate::args::Global;
+use crate::connection::Place;
 use crate::directory;
-use crate::site::Place;
 
 /// How many runs are imported at a time, at most; what they owe to each other goes out behind them.
 const RUNS_MAX: usize = 10_000;
@@ -32,15 +32,15 @@ pub struct Refused {
 }
 
 /// Opened with the first runs: a file that is none leaves nothing behind.
-enum Door {
+enum Api {
     Unopened(Place),
     Store(Runtime),
-    Server(Box<HttpDoor>),
+    Server(Box<HttpClient>),
 }
 
 pub struct Target<'a> {
     global: &'a Global,
-    door: Door,
+    client: Api,
     batch: Vec<ExportedRun>,
     bytes: usize,
     taken: Taken,
@@ -49,11 +49,11 @@ pub struct Target<'a> {
 impl Target<'_> {
     /// Into the store that was opened, or into whatever place is named.
     pub fn new(global: &Global, opened: Option<Runtime>) -> Result<Target<'_>> {
-        let door = match opened {
-            Some(runtime) => Door::Store(runtime),
-            None => Door::Unopened(Place::of(global)?),
+        let client = match opened {
+            Some(runtime) => Api::Store(runtime),
+            None => Api::Unopened(Place::of(global)?),
         };
-        Ok(Target { global, door, batch: Vec::new(), bytes: 0, taken: Taken::default() })
+        Ok(Target { global, client, batch: Vec::new(), bytes: 0, taken: Taken::default() })
     }
 
     /// Takes a run whose lines have so many bytes.
@@ -72,25 +72,25 @@ impl Target<'_> {
     }
 
     async fn flush(&mut self) -> Result<()> {
-        if let Door::Unopened(place) = &self.door {
-            self.door = match place {
-                Place::Directory(path) => Door::Store(directory::open_or_make(path)?),
+        if let Api::Unopened(place) = &self.client {
+            self.client = match place {
+                Place::Directory(path) => Api::Store(directory::open_or_make(path)?),
                 Place::Server { url, key } => {
-                    Door::Server(Box::new(onward::connect_http(url, &self.global.namespace()?, key.as_deref())?))
+                    Api::Server(Box::new(onward::connect_http(url, &self.global.namespace()?, key.as_deref())?))
                 }
             };
         }
         let batch = std::mem::take(&mut self.batch);
         self.bytes = 0;
-        match &self.door {
+        match &self.client {
             _ if batch.is_empty() => {}
-            Door::Store(runtime) => {
+            Api::Store(runtime) => {
                 let imported = runtime.import_runs(batch).await?;
                 let refused = imported.refused.into_iter().map(|(run, code)| Refused { run, code: code.to_owned() });
                 self.taken.add(Taken { created: imported.created, unchanged: imported.unchanged, refused: refused.collect() });
             }
-            Door::Server(http) => self.taken.add(post(http, batch).await?),
-            Door::Unopened(_) => unreachable!("it was opened above"),
+            Api::Server(http) => self.taken.add(post(http, batch).await?),
+            Api::Unopened(_) => unreachable!("it was opened above"),
         }
         Ok(())
     }
@@ -105,7 +105,7 @@ impl Taken {
 }
 
 /// Sends runs; where they are too many bytes for the server, fewer at a time. A run that is too large by itself is refused.
-async fn post(http: &HttpDoor, runs: Vec<ExportedRun>) -> Result<Taken> {
+async fn post(http: &HttpClient, runs: Vec<ExportedRun>) -> Result<Taken> {
     let (mut taken, mut pieces) = (Taken::default(), vec![runs]);
     while let Some(mut piece) = pieces.pop() {
         let body = ("application/x-ndjson", transfer::write(&piece));

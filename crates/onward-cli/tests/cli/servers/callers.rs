@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use onward::{Decide, Error, Onward};
-use onward_runtime::CallId;
+use onward_runtime::CallRef;
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -143,7 +143,7 @@ impl Callers {
         loop {
             let waits = self.insist("approvals", async |client| client.list_approvals().await).await;
             for wait in waits {
-                let call = CallId::from(&wait).to_string();
+                let call = CallRef::from(&wait).to_string();
                 let decide = Decide { approved: true, feedback: None, decided_by: None, decision_id: "torture".to_owned() };
                 self.insist(&call, async |client| client.decide_approval(&call, decide.clone()).await).await;
             }

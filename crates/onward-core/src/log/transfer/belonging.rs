@@ -79,7 +79,7 @@ mod tests {
             generation: 0,
             place: Place::root(0),
             on_parent_close: OnParentClose::Cancel,
-            life: None,
+            incarnation: None,
             is_spawned: false,
         }
     }

@@ -9,7 +9,7 @@ use super::*;
 use crate::log::CommitId;
 use crate::log::event::{ChildAwaited, OnParentClose, RunCompleted, RunContinued, RunFailed, TaskAttemptEnded, TaskAttempted};
 use crate::run::reopen::{Fork, OpenChildren, Retry};
-use crate::run::{Carries, Commit, Delivery, Effect, Input, NewRun, Refusal, Status, answer_to};
+use crate::run::{Carries, Commit, Effect, Input, NewRun, OutboxMessage, Refusal, Status, answer_to};
 use crate::spend::{Spend, Tokens};
 use crate::{Failure, Hash, Index, Name, Namespace, Payload, Record, RunKey, run::reopen};
 
@@ -34,7 +34,7 @@ struct Trees {
     drawn: u64,
     now: Timestamp,
     runs: BTreeMap<RunKey, Run>,
-    news: Vec<Delivery>,
+    news: Vec<OutboxMessage>,
     heard: BTreeSet<(RunKey, String)>,
     attempts: Vec<Attempt>,
     /// The total by which attempts under way exceeded what was left.
@@ -241,7 +241,7 @@ impl Trees {
         run.ordinal += 1;
         let (place, generation) = (Place::root(run.ordinal), run.head.generation);
         let child = match is_spawned {
-            true => reopen::spawned_id(&key.id, generation, &place, run.head.life.unwrap_or_default()),
+            true => reopen::spawned_id(&key.id, generation, &place, run.head.incarnation.unwrap_or_default()),
             false => reopen::child_id(&key.id, generation, &place),
         };
         run.spawned.extend(is_spawned.then(|| child.clone()));
@@ -263,11 +263,11 @@ impl Trees {
         self.commit(key, vec![ChildAwaited { place, child }.into()]);
     }
 
-    fn deliver(&mut self, news: Delivery) {
+    fn deliver(&mut self, news: OutboxMessage) {
         let (to, input) = match news {
-            Delivery::Start(run) if self.runs.contains_key(&run.key) => return,
-            Delivery::Start(run) => return self.start(run),
-            Delivery::Input { to, input } => (to, input),
+            OutboxMessage::Start(run) if self.runs.contains_key(&run.key) => return,
+            OutboxMessage::Start(run) => return self.start(run),
+            OutboxMessage::Input { to, input } => (to, input),
         };
         if let Some(once) = &input.once
             && !self.heard.insert((to.clone(), once.key.clone()))

@@ -11,7 +11,7 @@ use onward_core::RunKey;
 use onward_core::stream::{AttemptFailed, Speech};
 use tokio::time::Instant;
 
-use super::{LISTENING_MAX, LISTENING_PACE, Letter, Post, SpokenElsewhere};
+use super::{Broadcast, BroadcastMessage, LISTENING_MAX, LISTENING_PACE, SpokenElsewhere};
 use crate::Runtime;
 use crate::by_run::lock;
 use crate::cluster::listener::Hub;
@@ -91,7 +91,7 @@ fn weigh(spoken: &SpokenElsewhere) -> usize {
     128 + frames.map(|frame| frame.frame.data().len() + 32).sum::<usize>()
 }
 
-impl Post {
+impl Broadcast {
     /// Announces a local reader of a run's stream.
     pub fn reading(&self, run: &RunKey) {
         let mut announced = lock(&self.readers.announced);
@@ -158,17 +158,17 @@ impl Runtime {
 
     /// Sends the waiting frames to the readers elsewhere. Returns when all frames that were added before are sent.
     pub(crate) async fn send_spoken(&self) {
-        let post = &self.hub().post;
-        if !post.has_readers() {
+        let broadcast = &self.hub().broadcast;
+        if !broadcast.has_readers() {
             return;
         }
-        let _first = post.readers.sending.lock().await;
+        let _first = broadcast.readers.sending.lock().await;
         loop {
-            let spoken = post.readers.take();
+            let spoken = broadcast.readers.take();
             if spoken.is_empty() {
                 return;
             }
-            self.tell_others(Letter { spoken, ..post.letter() }).await;
+            self.broadcast(BroadcastMessage { spoken, ..broadcast.message() }).await;
         }
     }
 }

@@ -11,7 +11,7 @@ fn run() -> RunKey {
 }
 
 fn speech(place: u32, claim: u64, seqs: std::ops::Range<u64>) -> Speech {
-    let task = TaskId { run: run(), generation: 0, place: Place::root(place), life: None };
+    let task = TaskId { run: run(), generation: 0, place: Place::root(place), incarnation: None };
     let frame = |seq| SpokenFrame { seq, frame: Payload::json(&format!("{place}/{claim}/{seq}")).unwrap() };
     Speech { task, claim, attempt: claim as u32, frames: seqs.map(frame).collect() }
 }
@@ -33,7 +33,7 @@ fn words(frames: &[StreamFrame]) -> Vec<String> {
 }
 
 fn all(buffer: &Buffer) -> Vec<String> {
-    words(&buffer.read(Offset { life: 7, next: buffer.first }, usize::MAX))
+    words(&buffer.read(Offset { incarnation: 7, next: buffer.first }, usize::MAX))
 }
 
 fn input(index: u64, event: impl Into<Event>) -> Record {
@@ -161,9 +161,9 @@ fn what_is_old_or_too_much_is_let_go() {
         buffer.speak(speech(2, 1, n..n + 1), late);
         assert!(buffer.bytes() <= BYTES_MAX); // SB2
     }
-    assert!(buffer.frames.len() < 10_000 && !buffer.has(Offset { life: 7, next: 0 }));
-    assert!(!buffer.has(Offset { life: 8, next: buffer.next() }), "of another life");
-    assert!(!buffer.has(Offset { life: 7, next: buffer.next() + 1 }), "of a future");
+    assert!(buffer.frames.len() < 10_000 && !buffer.has(Offset { incarnation: 7, next: 0 }));
+    assert!(!buffer.has(Offset { incarnation: 8, next: buffer.next() }), "of another life");
+    assert!(!buffer.has(Offset { incarnation: 7, next: buffer.next() + 1 }), "of a future");
 }
 
 /// Readers that come and go at random get the frames that a list of all frames has from their position on (SB1).
@@ -268,7 +268,7 @@ fn what_another_server_passed_on_is_not_said_again_from_here() {
 /// S35.
 #[test]
 fn mutated_offsets_are_refused_or_read_back_and_never_panic() {
-    let samples = [Offset { life: 9, next: 7 }.to_string().into_bytes()];
+    let samples = [Offset { incarnation: 9, next: 7 }.to_string().into_bytes()];
     let counts = onward_testkit::mutate("offsets", &samples, |bytes| {
         let Some(offset) = std::str::from_utf8(bytes).ok().and_then(Offset::parse) else { return false };
         assert_eq!(Offset::parse(&offset.to_string()), Some(offset));

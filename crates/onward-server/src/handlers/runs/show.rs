@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use onward_core::RunKey;
-use onward_runtime::{Hindrance, Runtime};
+use onward_runtime::{Blocker, Runtime};
 
 use crate::http::documents::View;
 use crate::http::problem::Problem;
@@ -13,14 +13,14 @@ use crate::http::response::json;
 pub(crate) async fn show(request: Request) -> Result<Response, Problem> {
     let (runtime, key) = (request.server.runtime(), request.key()?);
     let view = runtime.read_run(&key).await?;
-    let hindrances = hindrances(runtime, &key).await?;
+    let blockers = blockers(runtime, &key).await?;
     let why_pending = runtime.why_pending_anywhere(&view.head).await;
-    Ok(json(StatusCode::OK, &View::from(&view).with(&hindrances, why_pending)))
+    Ok(json(StatusCode::OK, &View::from(&view).with(&blockers, why_pending)))
 }
 
 /// Returns what the tasks of a run are blocked on; nothing if the run was deleted meanwhile.
-pub(crate) async fn hindrances(runtime: &Runtime, key: &RunKey) -> Result<Vec<Hindrance>, Problem> {
-    match runtime.hindrances(key).await {
+pub(crate) async fn blockers(runtime: &Runtime, key: &RunKey) -> Result<Vec<Blocker>, Problem> {
+    match runtime.blockers(key).await {
         Err(error) if error.code() == "run_not_found" => Ok(Vec::new()), // deleted meanwhile
         found => Ok(found?),
     }

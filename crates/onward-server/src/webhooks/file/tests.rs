@@ -5,15 +5,15 @@ use super::*;
 const NOW: Timestamp = Timestamp(1_800_000_000_000);
 const DAY: Duration = Duration::from_secs(86_400);
 
-fn wanted(name: &str, format: Format) -> NewHook {
+fn wanted(name: &str, format: Format) -> NewWebhook {
     let target = Target::Start { kind: Name::new("order").unwrap(), version: None, run_id: None };
-    NewHook { name: Name::new(name).unwrap(), namespace: Namespace::default(), format, target, secret: None }
+    NewWebhook { name: Name::new(name).unwrap(), namespace: Namespace::default(), format, target, secret: None }
 }
 
 #[test]
 fn a_hook_is_made_rotated_and_deleted_in_a_file_of_its_owner() {
     let directory = tempfile::tempdir().unwrap();
-    let file = HookFile::at(directory.path().join("new/hooks.json"));
+    let file = WebhookFile::at(directory.path().join("new/hooks.json"));
     let name = Name::new("pay").unwrap();
     let made = file.create(wanted("pay", Format::Standard), NOW).unwrap();
     assert_eq!(std::fs::metadata(file.path()).unwrap().permissions().mode() & 0o777, 0o600);
@@ -36,7 +36,7 @@ fn a_hook_is_made_rotated_and_deleted_in_a_file_of_its_owner() {
 #[test]
 fn mutated_hook_files_are_refused_or_read_and_never_panic() {
     let directory = tempfile::tempdir().unwrap();
-    let file = HookFile::at(directory.path().join(HOOKS));
+    let file = WebhookFile::at(directory.path().join(HOOKS));
     file.create(wanted("a", Format::Standard), NOW).unwrap();
     file.create(wanted("b", Format::stripe()), NOW).unwrap();
     let whole = std::fs::read(file.path()).unwrap();
@@ -46,8 +46,8 @@ fn mutated_hook_files_are_refused_or_read_and_never_panic() {
 #[test]
 fn a_secret_of_the_sender_must_be_usable_and_not_guessable() {
     let directory = tempfile::tempdir().unwrap();
-    let file = HookFile::at(directory.path().join(HOOKS));
-    let with = |format: Format, secret: &str| NewHook { secret: Some(Secret::new(secret)), ..wanted("a", format) };
+    let file = WebhookFile::at(directory.path().join(HOOKS));
+    let with = |format: Format, secret: &str| NewWebhook { secret: Some(Secret::new(secret)), ..wanted("a", format) };
     for (format, secret) in [(Format::Standard, "whsec_!"), (Format::Standard, "whsec_AAAA"), (Format::github(), "short")] {
         assert_eq!(file.create(with(format, secret), NOW).unwrap_err().code(), "hook_secret_invalid", "{secret}");
     }
@@ -59,7 +59,7 @@ fn a_secret_of_the_sender_must_be_usable_and_not_guessable() {
 #[test]
 fn what_is_not_a_hook_file_is_refused_without_telling_what_is_in_it() {
     let directory = tempfile::tempdir().unwrap();
-    let file = HookFile::at(directory.path().join(HOOKS));
+    let file = WebhookFile::at(directory.path().join(HOOKS));
     assert!(file.read().unwrap_err().is_missing());
     file.create(wanted("a", Format::Standard), NOW).unwrap();
     let whole = std::fs::read_to_string(file.path()).unwrap();

@@ -1,19 +1,19 @@
 use axum::http::{HeaderName, HeaderValue};
 use onward_core::Namespace;
 
-use super::super::entry::{HookSecret, Target};
+use super::super::entry::{Target, WebhookSecret};
 use super::*;
 
 const NOW: Timestamp = Timestamp(1_614_265_330_000);
 
-fn hook(format: Format, secrets: &[(&str, Option<Timestamp>)]) -> HookEntry {
-    let secret = |(text, expires_at): &(&str, Option<Timestamp>)| HookSecret {
+fn webhook(format: Format, secrets: &[(&str, Option<Timestamp>)]) -> WebhookEntry {
+    let secret = |(text, expires_at): &(&str, Option<Timestamp>)| WebhookSecret {
         secret: Secret::new(*text),
         created_at: NOW,
         expires_at: *expires_at,
     };
     let kind = Name::new("order").unwrap();
-    HookEntry {
+    WebhookEntry {
         name: Name::new("h").unwrap(),
         namespace: Namespace::default(),
         format,
@@ -65,15 +65,15 @@ fn a_standard_webhook_is_believed() {
         ("webhook-timestamp", "1614265330"),
         ("webhook-signature", "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="),
     ]);
-    let hook = hook(Format::Standard, &[(SECRET, None)]);
+    let webhook = webhook(Format::Standard, &[(SECRET, None)]);
     let signed = Signed { headers: &given, body: BODY.as_bytes() };
-    assert_eq!(verify(&hook, &signed, NOW), Some(id.to_owned()));
+    assert_eq!(verify(&webhook, &signed, NOW), Some(id.to_owned()));
 }
 
 /// S31: replayed later, altered, unsigned, signed with another secret.
 #[test]
 fn what_is_not_signed_in_time_by_the_secret_is_not_believed() {
-    let entry = hook(Format::Standard, &[(SECRET, None)]);
+    let entry = webhook(Format::Standard, &[(SECRET, None)]);
     let at = NOW.0 / 1_000;
     let judge = |headers: &HeaderMap, body: &str| verify(&entry, &Signed { headers, body: body.as_bytes() }, NOW);
     let good = standard_headers("a", at, SECRET, BODY);
@@ -113,7 +113,7 @@ fn what_is_not_signed_in_time_by_the_secret_is_not_believed() {
 fn while_secrets_change_both_are_good_and_several_signatures_are_looked_at() {
     let second = "whsec_c2Vjb25kIHNlY3JldA==";
     let at = NOW.0 / 1_000;
-    let rotating = hook(Format::Standard, &[(SECRET, Some(NOW.after(WINDOW))), (second, None)]);
+    let rotating = webhook(Format::Standard, &[(SECRET, Some(NOW.after(WINDOW))), (second, None)]);
     let judge =
         |headers: &HeaderMap, now: Timestamp| verify(&rotating, &Signed { headers, body: BODY.as_bytes() }, now).is_some();
     let (old, new) = (standard_headers("a", at, SECRET, BODY), standard_headers("a", at, second, BODY));
@@ -127,7 +127,7 @@ fn while_secrets_change_both_are_good_and_several_signatures_are_looked_at() {
 
 #[test]
 fn github_signs_the_body_and_what_it_does_not_sign_tells_nothing() {
-    let entry = hook(Format::github(), &[("It's a Secret to Everybody", None)]);
+    let entry = webhook(Format::github(), &[("It's a Secret to Everybody", None)]);
     let body = "Hello, World!";
     // The example of GitHub's documentation.
     let signature = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
@@ -144,7 +144,7 @@ fn github_signs_the_body_and_what_it_does_not_sign_tells_nothing() {
 
 #[test]
 fn stripe_signs_time_and_body_and_names_the_event_in_the_body() {
-    let entry = hook(Format::stripe(), &[("whsec_test", None)]);
+    let entry = webhook(Format::stripe(), &[("whsec_test", None)]);
     let (at, body) = (NOW.0 / 1_000, r#"{"id": "evt_1", "object": "event"}"#);
     let sign = |seconds: u64, body: &str| hex_of(&hmac_of(b"whsec_test", &format!("{seconds}.{body}")));
     let given =
@@ -161,7 +161,7 @@ fn a_body_without_an_id_is_known_by_its_content() {
     let Format::Custom(custom) = Format::github() else { panic!() };
     let format =
         Format::Custom(Box::new(Custom { encoding: Encoding::Base64, prefix: String::new(), id: IdAt::Body, ..*custom }));
-    let entry = hook(format, &[("s", None)]);
+    let entry = webhook(format, &[("s", None)]);
     let judge = |body: &str| {
         let given = headers(&[("X-Hub-Signature-256", &STANDARD.encode(hmac_of(b"s", body)))]);
         verify(&entry, &Signed { headers: &given, body: body.as_bytes() }, NOW).unwrap()

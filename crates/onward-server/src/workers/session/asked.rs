@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use onward_core::run::Commit;
 use onward_core::{Epoch, RunKey};
-use onward_runtime::{Adoption, Emitted, Link};
+use onward_runtime::{Adoption, Emitted, WorkerConnection};
 use onward_store::{StoreError, payloads};
 use onward_wire::worker as wire;
 use onward_wire::worker::{Said, ServerFrame, WorkerFrame};
@@ -39,7 +39,7 @@ impl Session {
                 if self.check(&run, epoch).is_err() {
                     return self.reply(request, Ok(Said::Done(wire::Done {}))); // lost already, which is not an error
                 }
-                let released = Link::release(&self.port, run.clone(), epoch);
+                let released = WorkerConnection::release(&self.port, run.clone(), epoch);
                 self.answer(request, async move {
                     released.await?;
                     Ok((Said::Done(wire::Done {}), Some((run, epoch))))
@@ -49,12 +49,12 @@ impl Session {
                 if let Err(problem) = self.check(&run, epoch) {
                     return self.reply(request, Err(problem));
                 }
-                let paused = Link::pause(&self.port, run, generation, epoch, report);
+                let paused = WorkerConnection::pause(&self.port, run, generation, epoch, report);
                 self.answer(request, async move { paused.await.map(|()| (Said::Done(wire::Done {}), None)) });
             }
             WorkerFrame::ReadLog(wire::ReadLog { request, run, generation, from, limit }) => {
                 let limit = (limit as usize).clamp(1, PAGE);
-                let records = Link::read_log(&self.port, run, generation, from, limit);
+                let records = WorkerConnection::read_log(&self.port, run, generation, from, limit);
                 self.answer(request, async move {
                     let mut records = records.await?;
                     let more = payloads::is_long(&records) | payloads::fit(&mut records, PAGE_BYTES);
@@ -91,19 +91,19 @@ impl Session {
             }
             WorkerFrame::Emit(wire::Emit { run, name, value }) => {
                 if self.lock().runs.contains_key(&run) {
-                    Link::emit(&self.port, &run, Emitted { name, value }); // Q2
+                    WorkerConnection::emit(&self.port, &run, Emitted { name, value }); // Q2
                 }
             }
             // The stream decides which attempt of a task is shown.
             WorkerFrame::Speak(speech) if self.lock().holds_task(&speech.task, speech.claim) => {
-                drop(Link::speak(&self.port, speech));
+                drop(WorkerConnection::speak(&self.port, speech));
             }
             WorkerFrame::Speak(speech) => {
                 let session = self.clone();
                 tokio::spawn(async move {
                     // The task may be part of a hello that is still being processed.
                     if session.adopt(&speech.task, speech.claim).await.is_ok_and(|adoption| adoption == Adoption::Adopted) {
-                        drop(Link::speak(&session.port, speech));
+                        drop(WorkerConnection::speak(&session.port, speech));
                     }
                 });
             }

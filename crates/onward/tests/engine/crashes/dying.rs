@@ -7,17 +7,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
-use onward_core::run::{Commit, Committed, Delivery, Input, NewRun, Wait};
+use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
-    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, DeliveryId, Expired, Known,
-    Listener, RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Since, Started, Store, StoreFuture, TaskQuery, VersionCount,
+    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, Expired, Known, Listener,
+    OutboxId, RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Since, Started, Store, StoreFuture, TaskQuery, VersionCount,
     WaitQuery,
 };
 use tokio::sync::watch;
 
-use super::link::Bell;
+use super::connection::Bell;
 
 /// The point at which the process dies: at which of its calls, and whether the store has executed that call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -232,7 +232,7 @@ impl Store for DyingStore {
     steps! {
         start_run(run: NewRun, claim: Option<WorkerId>) -> Started, |_| true;
         restore_run(restore: RestoreRun) -> Restored, |_| true;
-        finish_deliveries(done: Vec<DeliveryId>) -> (), |()| true;
+        finish_deliveries(done: Vec<OutboxId>) -> (), |()| true;
         append_input(run: RunKey, input: Input) -> Appended, |_| true;
         claim_runs(request: ClaimRuns) -> Vec<ClaimedRun>, |claimed| !claimed.is_empty();
         claim_run(run: RunKey, worker: WorkerId, input: Option<Input>) -> ClaimedOne, |_| true;
@@ -246,7 +246,7 @@ impl Store for DyingStore {
         register_kinds(kinds: Vec<KindSchemas>) -> ();
         list_kinds(namespace: Namespace) -> Vec<KindSchemas>;
         list_leases(worker: WorkerId) -> Vec<(RunKey, Epoch)>;
-        deliveries(limit: usize) -> Vec<(DeliveryId, Delivery)>;
+        outbox_messages(limit: usize) -> Vec<(OutboxId, OutboxMessage)>;
         read_run(run: RunKey, generation: Option<u32>) -> Option<RunHead>;
         read_log(run: RunKey, generation: Option<u32>, from: Index, limit: usize) -> Vec<Record>;
         list_runs(query: RunQuery) -> RunPage;
@@ -257,7 +257,7 @@ impl Store for DyingStore {
         spend(query: SpendQuery) -> Vec<SpendRow>;
         list_deleted(query: DeletedQuery) -> Vec<DeletedRun>;
         read_since(known: Vec<Known>) -> Vec<Since>;
-        tell_others(message: Vec<u8>) -> ();
+        broadcast(message: Vec<u8>) -> ();
         announce_server(server: ServerInfo, lease: Option<Duration>) -> ();
         list_servers() -> Vec<ServerInfo>;
     }

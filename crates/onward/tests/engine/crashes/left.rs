@@ -6,8 +6,8 @@ use onward::ledger::{SpendBy, SpendQuery};
 use onward::{Event, Onward, Payload, RunQuery, Status};
 use onward_core::conversation::{entries_of, leaf_of};
 use onward_core::event::TaskAttemptEnded;
-use onward_core::family::family;
 use onward_core::ledger::LedgerSum;
+use onward_core::root_run::root_run;
 use onward_core::spend::{Spend, SpendTotals, charges};
 use onward_core::task::MODEL_CALL;
 use onward_core::{Index, Place, Record, RunHead, Timestamp};
@@ -170,7 +170,7 @@ impl Read {
                 SpendBy::Model => model.to_owned(),
                 SpendBy::Day => Timestamp(u64::from(day) * 24 * 60 * 60 * 1_000).to_string().chars().take(10).collect(),
                 SpendBy::Run => head.key.id.as_str().to_owned(),
-                SpendBy::Tree => family(&head.key.id).to_owned(),
+                SpendBy::Tree => root_run(&head.key.id).to_owned(),
             };
             let row = self.rows[place_of(*by)].entry(name).or_default();
             *row = row.plus(sum);

@@ -4,12 +4,12 @@
 //! answer, except for attempts that were lost before their outcome was recorded; those are in the ledger, one for each request.
 
 mod approval;
+mod connection;
 mod conversation;
 mod delegation;
 mod dying;
 mod errand;
 mod left;
-mod link;
 mod plans;
 mod stage;
 mod turning;

@@ -18,8 +18,8 @@ use onward_store_postgres::PostgresStore;
 use onward_testkit::{Cluster, Database};
 use tokio::sync::watch;
 
+use super::connection::WorkerConnection;
 use super::dying::{Death, DyingStore, Seen};
-use super::link::Link;
 use crate::site::eventually;
 
 /// Time limit for a response of a process that may have died.
@@ -97,9 +97,9 @@ impl Stage {
 
     /// Creates a stage on which every process is connected to a server, which alone opens the store.
     pub fn served(place: Place) -> Stage {
-        let door = TcpListener::bind("127.0.0.1:0").unwrap();
-        door.set_nonblocking(true).unwrap();
-        Stage { place: Arc::new(place), server: Some(Arc::new(door)), namespace: Namespace::default(), seen: Arc::default() }
+        let client = TcpListener::bind("127.0.0.1:0").unwrap();
+        client.set_nonblocking(true).unwrap();
+        Stage { place: Arc::new(place), server: Some(Arc::new(client)), namespace: Namespace::default(), seen: Arc::default() }
     }
 
     /// Returns the same storage with an unused namespace.
@@ -135,12 +135,12 @@ impl Stage {
 
     /// Returns the builder of a process, and how the process dies.
     pub async fn builder(&self, death: Option<Death>) -> (Builder, Mortal) {
-        if let Some(door) = &self.server {
-            let server = door.local_addr().unwrap();
+        if let Some(client) = &self.server {
+            let server = client.local_addr().unwrap();
             let Some(death) = death else { return (Onward::connect(format!("http://{server}")), Mortal::Never) };
-            let link = Link::to(server).await;
-            self.seen.bell.cut(link.clone(), death);
-            return (Onward::connect(format!("http://{}", link.address())), Mortal::Linked(link));
+            let connection = WorkerConnection::to(server).await;
+            self.seen.bell.cut(connection.clone(), death);
+            return (Onward::connect(format!("http://{}", connection.address())), Mortal::Linked(connection));
         }
         let (store, clock) = self.place.open().await;
         let dying = DyingStore::new(store, death, self.seen.clone());
@@ -150,14 +150,14 @@ impl Stage {
 
     /// Returns the server, if there is one.
     pub fn server(&self, deaths: Vec<Death>) -> Option<Actor> {
-        let door = self.server.clone()?;
+        let client = self.server.clone()?;
         let (place, seen) = (self.place.clone(), self.seen.clone());
         let begin = move |death| -> Begun {
-            let (place, door, seen) = (place.clone(), door.clone(), seen.clone());
+            let (place, client, seen) = (place.clone(), client.clone(), seen.clone());
             Box::pin(async move {
                 let (store, clock) = place.open().await;
                 let dying = DyingStore::new(store, death, seen);
-                let threads = Threads::serve(Arc::new(dying.clone()), clock, &door);
+                let threads = Threads::serve(Arc::new(dying.clone()), clock, &client);
                 Life { engine: None, mortal: Mortal::Stored(dying), threads: Some(threads) }
             })
         };
@@ -169,8 +169,8 @@ impl Stage {
 pub struct Threads(Option<(Runtime, tokio::runtime::Runtime)>);
 
 impl Threads {
-    fn serve(store: Arc<dyn Store>, clock: Arc<dyn Clock>, door: &TcpListener) -> Threads {
-        let listener = door.try_clone().unwrap();
+    fn serve(store: Arc<dyn Store>, clock: Arc<dyn Clock>, client: &TcpListener) -> Threads {
+        let listener = client.try_clone().unwrap();
         let options = Options { lease: LEASE, fallback: Duration::from_millis(100), ..Options::default() };
         let runtime = Runtime::new(store, clock, options);
         let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -178,9 +178,9 @@ impl Threads {
         threads.spawn(async move {
             let _background = served.spawn();
             let server = Server::new(served, onward_server::Options::default());
-            let doors = router_with(server.clone(), grpc(&server));
+            let clients = router_with(server.clone(), grpc(&server));
             let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-            serve(&server, listener, doors, std::future::pending()).await;
+            serve(&server, listener, clients, std::future::pending()).await;
         });
         Threads(Some((runtime, threads)))
     }
@@ -210,7 +210,7 @@ pub enum Mortal {
     /// The store that it has opened.
     Stored(DyingStore),
     /// Its connections to the server.
-    Linked(Arc<Link>),
+    Linked(Arc<WorkerConnection>),
 }
 
 impl Mortal {
@@ -218,7 +218,7 @@ impl Mortal {
         match self {
             Mortal::Never => std::future::pending().await,
             Mortal::Stored(store) => store.died().await,
-            Mortal::Linked(link) => link.was_cut().await,
+            Mortal::Linked(connection) => connection.was_cut().await,
         }
     }
 

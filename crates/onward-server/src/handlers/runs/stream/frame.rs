@@ -2,7 +2,7 @@
 
 use onward_core::stream::{Spoken, StreamFrame, StreamSaid};
 use onward_core::{Payload, Place, RunKey};
-use onward_runtime::CallId;
+use onward_runtime::CallRef;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
@@ -73,7 +73,7 @@ fn shown(payload: &Payload) -> Value {
 }
 
 fn call(key: &RunKey, generation: u32, place: &Place) -> String {
-    CallId { run: key.clone(), generation, place: place.clone() }.to_string()
+    CallRef { run: key.clone(), generation, place: place.clone() }.to_string()
 }
 
 fn as_object(value: Value) -> Map<String, Value> {

@@ -1,0 +1,136 @@
+//! What keeps the tasks of a run from being worked on, in sentences: nobody has them, a key is limited, a person has to look, or their next
+//! attempt is not due.
+
+use onward_core::task::MODEL_CALL;
+use onward_core::{RunKey, Timestamp};
+use onward_runtime::{BlockReason, Blocker, WorkerInfo};
+
+use crate::connection::Site;
+use crate::directory::shell_word;
+use crate::output::time;
+
+/// What there is; nothing where that cannot be asked. Which workers there are, only the process that has them knows.
+pub async fn of(site: &Site, key: &RunKey) -> Vec<Blocker> {
+    let mut found = site.blockers(key.clone()).await.unwrap_or_default();
+    found.retain(|blocker| !site.is_directory || matches!(blocker.why, BlockReason::Quarantined | BlockReason::Retries));
+    found
+}
+
+/// One sentence for each sort of them.
+pub async fn sentences(site: &Site, blockers: &[Blocker]) -> Vec<String> {
+    let is_lonely = blockers.iter().any(|blocker| blocker.why == BlockReason::NoWorker);
+    let workers = if is_lonely { site.list_workers(site.namespace.clone()).await.unwrap_or_default() } else { Vec::new() };
+    let now = time::now();
+    let mut sentences: Vec<String> = blockers.iter().map(|blocker| sentence(blocker, &workers, now)).collect();
+    sentences.sort();
+    sentences.dedup();
+    sentences
+}
+
+fn sentence(blocker: &Blocker, workers: &[WorkerInfo], now: Timestamp) -> String {
+    let Blocker { task, kind, why, since, until, lost_workers, failure_code } = blocker;
+    let (model, until) = (kind.as_str().strip_prefix(MODEL_CALL), until.unwrap_or(now));
+    match why {
+        BlockReason::NoWorker => match model {
+            Some(model) => {
+                let offered = offered(workers);
+                format!("nobody offers the model `{model}` now; offered is {offered}; the run waits for it")
+            }
+            None => format!("no worker has the task `{kind}` now; the run waits for it"),
+        },
+        BlockReason::LimitClosed => {
+            let what = match model {
+                Some(model) => format!("the provider of the model `{model}` limits its key"),
+                None => format!("what the task `{kind}` calls is limited"),
+            };
+            format!("{what}; the run waits for it until {}", time::moment(until, now))
+        }
+        BlockReason::Quarantined => {
+            let (since, id) =
+                (since.map_or(String::new(), |since| format!(" since {}", time::moment(since, now))), task.to_string());
+            let vanished = format!("{lost_workers} workers in a row vanished over it");
+            let release = format!("find out why, then `onward queue retry {}` lets it go on", shell_word(&id));
+            format!("the task {id} (`{kind}`) is in quarantine{since}: {vanished}; {release}")
+        }
+        BlockReason::Retries => {
+            let what = match model {
+                Some(model) => format!("the model `{model}` is asked"),
+                None => format!("the task `{kind}` is tried"),
+            };
+            let failed = failure_code.as_ref().map_or(String::new(), |code| format!("; the last attempt failed as {code}"));
+            format!("{what} again {}{failed}", time::until(until, now))
+        }
+    }
+}
+
+fn offered(workers: &[WorkerInfo]) -> String {
+    let offered = workers.iter().flat_map(|worker| &worker.task_kinds).filter_map(|kind| kind.as_str().strip_prefix(MODEL_CALL));
+    let mut offered: Vec<String> = offered.map(|model| format!("`{model}`")).collect();
+    offered.sort();
+    offered.dedup();
+    if offered.is_empty() { "no model at all".to_owned() } else { offered.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use onward_core::{Name, Namespace, WorkerId};
+    use onward_runtime::CallRef;
+
+    use super::*;
+
+    fn worker(tasks: &[&str]) -> WorkerInfo {
+        WorkerInfo {
+            id: WorkerId::new("w").unwrap(),
+            kinds: Vec::new(),
+            task_kinds: tasks.iter().map(|task| Name::new(*task).unwrap()).collect(),
+            task_limits: Default::default(),
+            queues: vec![None],
+            runs: 0,
+            runs_max: 1,
+            heard_at: None,
+        }
+    }
+
+    fn said(kind: &str, why: BlockReason, workers: &[WorkerInfo]) -> String {
+        let now = Timestamp(1_800_000_000_000);
+        let blocker = Blocker {
+            task: CallRef::parse(&Namespace::default(), "r~0~3").unwrap(),
+            kind: Name::new(kind).unwrap(),
+            why,
+            since: (why == BlockReason::Quarantined).then_some(Timestamp(1_799_999_880_000)),
+            until: Some(now.after(std::time::Duration::from_secs(12))),
+            lost_workers: 6,
+            failure_code: Some("model_rate_limited".to_owned()),
+        };
+        sentence(&blocker, workers, now)
+    }
+
+    #[test]
+    fn what_nobody_offers_is_told_with_what_there_is() {
+        let workers = [worker(&["llm.gpt-4o", "llm.small"]), worker(&["llm.gpt-4o"])];
+        let no_worker = |kind, workers| said(kind, BlockReason::NoWorker, workers);
+        assert_eq!(no_worker("charge", &workers), "no worker has the task `charge` now; the run waits for it");
+        assert_eq!(
+            no_worker("llm.gpt-5o", &workers),
+            "nobody offers the model `gpt-5o` now; offered is `gpt-4o`, `small`; the run waits for it"
+        );
+        assert!(no_worker("llm.gpt-5o", &[]).contains("; offered is no model at all; "));
+    }
+
+    #[test]
+    fn a_wait_is_told_with_its_end_or_with_what_ends_it() {
+        assert_eq!(
+            said("llm.m", BlockReason::LimitClosed, &[]),
+            "the provider of the model `m` limits its key; the run waits for it until 2027-01-15T08:00:12.000Z (in 12.0 s)"
+        );
+        assert_eq!(
+            said("llm.m", BlockReason::Quarantined, &[]),
+            "the task r~0~3 (`llm.m`) is in quarantine since 2027-01-15T07:58:00.000Z (2 min ago): 6 workers in a row vanished over it; \
+             find out why, then `onward queue retry r~0~3` lets it go on"
+        );
+        assert_eq!(
+            said("llm.m", BlockReason::Retries, &[]),
+            "the model `m` is asked again in 12.0 s; the last attempt failed as model_rate_limited"
+        );
+    }
+}

@@ -1,0 +1,123 @@
+//! Servers of tools, as the settings name them.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, bail};
+use onward::agent::{McpServerSettings, Tool, ToolPlace, Tools};
+
+use super::{check_variable, invalid};
+use crate::config::{McpSettings, NeedsApproval};
+use crate::error::Mistake;
+
+const HINT: &str = "a program has `command`, `arguments`, `environment`, `inherits` and `folder`; a server elsewhere `url`, `headers` and `key_env`";
+
+pub fn check(name: &str, mcp: &McpSettings, env: impl Fn(&str) -> Option<String>) -> Result<(), Mistake> {
+    if mcp.command.is_some() == mcp.url.is_some() {
+        return Err(invalid(format!("`mcp.{name}` is neither a program nor a URL, or both"), HINT));
+    }
+    check_variable(mcp.key_env.as_deref(), &format!("mcp.{name}"))?;
+    if let Some(variable) = mcp.inherits.iter().find(|variable| env(variable).is_none()) {
+        let message = format!("`mcp.{name}` is to get a variable of this process that is not set: {variable}");
+        return Err(invalid(message, "set it for the process that starts the program, or leave it out of `inherits`"));
+    }
+    match &mcp.key_env {
+        Some(_) if mcp.url.is_none() => Err(invalid(
+            format!("`mcp.{name}`: `key_env` goes with `url`; a program gets the variables that `inherits` names"),
+            HINT,
+        )),
+        Some(variable) if env(variable).is_none_or(|key| key.is_empty()) => {
+            let message = format!("`mcp.{name}` needs a key, and the environment variable {variable} is not set");
+            Err(invalid(message, "set it for the process that calls the tools, and start that process again"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Adds what the server offers now. A name that nobody offers, or that two do, is a mistake that would let something be done without a
+/// question.
+pub async fn add(tools: Tools, name: &str, mcp: &McpSettings) -> Result<Tools> {
+    let settings = settings(name, mcp);
+    let before: BTreeSet<String> = tools.names().map(str::to_owned).collect();
+    let offered = Mutex::new(BTreeSet::new());
+    let wanted = |tool: Tool| {
+        offered.lock().unwrap_or_else(PoisonError::into_inner).insert(tool.name().to_owned());
+        let is_wanted = mcp.tools.as_ref().is_none_or(|names| names.iter().any(|name| name == tool.name()));
+        is_wanted.then(|| changed(tool, mcp))
+    };
+    let tools = tools.with_mcp(settings, wanted).await.map_err(|error| anyhow!("the server of tools `{name}`: {error}"))?;
+    check_names(name, mcp, &before, &offered.into_inner().unwrap_or_else(PoisonError::into_inner))?;
+    Ok(tools)
+}
+
+/// As the settings say. The most exact word counts: that about the tool, then what the server says if it is believed, then that about all.
+fn changed(tool: Tool, mcp: &McpSettings) -> Tool {
+    let tool = mcp.class.into_iter().fold(tool, Tool::class);
+    let tool = if mcp.trust_hints { tool.trust_hints() } else { tool };
+    let tool = mcp.classes.get(tool.name()).copied().into_iter().fold(tool, Tool::class);
+    if mcp.needs_approval.of(tool.name()) { tool.needs_approval() } else { tool }
+}
+
+fn check_names(name: &str, mcp: &McpSettings, before: &BTreeSet<String>, offered: &BTreeSet<String>) -> Result<()> {
+    let asked_for = match &mcp.needs_approval {
+        NeedsApproval::These(names) => names.as_slice(),
+        NeedsApproval::All(_) => &[],
+    };
+    let named = mcp.tools.iter().flatten().chain(asked_for).chain(mcp.classes.keys());
+    if let Some(unknown) = named.into_iter().find(|tool| !offered.contains(*tool)) {
+        let there = offered.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        bail!("`mcp.{name}` names the tool `{unknown}`, and its server has {there}");
+    }
+    let is_wanted = |tool: &&String| mcp.tools.as_ref().is_none_or(|names| names.contains(tool));
+    if let Some(taken) = offered.iter().filter(is_wanted).find(|tool| before.contains(*tool)) {
+        bail!("`mcp.{name}` offers the tool `{taken}`, and the agent has one of that name: say in `tools` which ones to take");
+    }
+    Ok(())
+}
+
+fn settings(name: &str, mcp: &McpSettings) -> McpServerSettings {
+    let place = match &mcp.url {
+        Some(url) => {
+            let mut headers = mcp.headers.clone();
+            if let Some(key) = mcp.key_env.as_ref().and_then(|variable| std::env::var(variable).ok()) {
+                headers.insert("authorization".to_owned(), format!("Bearer {key}"));
+            }
+            ToolPlace::Http { url: url.clone(), headers }
+        }
+        None => ToolPlace::Program {
+            command: mcp.command.clone().unwrap_or_default(),
+            arguments: mcp.arguments.clone(),
+            environment: mcp.environment.clone(),
+            inherits: mcp.inherits.clone(),
+            folder: mcp.folder.clone(),
+        },
+    };
+    let mut settings = McpServerSettings { name: Some(name.to_owned()), ..McpServerSettings::new(place) };
+    if let Some(seconds) = mcp.call_timeout_seconds {
+        settings.call_timeout = Duration::from_secs(seconds);
+    }
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Tables;
+
+    #[test]
+    fn a_name_that_nobody_offers_or_that_two_do_is_refused() {
+        let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<String>>();
+        let said = |text: &str, before: &[&str]| {
+            let tables: Tables = toml::from_str(&format!("[mcp.x]\ncommand = \"c\"\n{text}\n")).unwrap();
+            check_names("x", &tables.mcp["x"], &set(before), &set(&["look", "pay"])).map_err(|error| error.to_string())
+        };
+        assert_eq!(said("tools = [\"look\"]\nneeds_approval = [\"pay\"]", &["pay"]), Ok(()));
+        assert!(
+            said("needs_approval = [\"payy\"]", &[]).unwrap_err().contains("names the tool `payy`, and its server has look, pay")
+        );
+        assert!(said("tools = [\"lok\"]", &[]).unwrap_err().contains("`lok`"));
+        assert!(said("classes = { shout = \"pure\" }", &[]).unwrap_err().contains("names the tool `shout`"));
+        assert!(said("", &["look"]).unwrap_err().contains("offers the tool `look`"));
+    }
+}

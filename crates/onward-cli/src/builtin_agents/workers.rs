@@ -1,0 +1,90 @@
+//! The workers of a server that have the models and agents of its settings.
+//!
+//! A server of tools that does not answer keeps its agents away, and nothing else: it is asked again until it does.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::Result;
+use onward::Onward;
+use onward_core::Namespace;
+use onward_runtime::Runtime;
+use onward_server::trace::{Level, Trace};
+use tokio::task::JoinHandle;
+
+use super::{BuiltinAgents, agent};
+
+/// How long a server of tools that did not answer is left alone.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+
+#[derive(Default)]
+pub struct Workers {
+    started: Arc<Mutex<Vec<Onward>>>,
+    starting: Vec<JoinHandle<()>>,
+}
+
+impl Workers {
+    /// Has started when this returns, but for agents with tools of others.
+    pub async fn start(house: BuiltinAgents, runtime: &Runtime, trace: &Trace) -> Result<Workers> {
+        let (house, mut workers) = (Arc::new(house), Workers::default());
+        for namespace in &house.namespaces {
+            let within = || Onward::within(runtime.clone()).namespace(namespace.as_str());
+            let worker = house.equip_plain(within()).start().await?;
+            lock(&workers.started).push(worker);
+            for name in house.agents.iter().filter(|(_, settings)| !settings.mcp.is_empty()).map(|(name, _)| name.clone()) {
+                let start =
+                    bring(house.clone(), name, runtime.clone(), namespace.clone(), trace.clone(), workers.started.clone());
+                workers.starting.push(tokio::spawn(start));
+            }
+        }
+        Ok(workers)
+    }
+
+    /// Lets everything go that they work on.
+    pub async fn stop(self) {
+        for starting in self.starting {
+            starting.abort();
+            drop(starting.await);
+        }
+        let started = std::mem::take(&mut *lock(&self.started));
+        for worker in started {
+            worker.shutdown().await;
+        }
+    }
+}
+
+/// Starts the worker of an agent as soon as its tools are known.
+async fn bring(
+    house: Arc<BuiltinAgents>,
+    name: String,
+    runtime: Runtime,
+    namespace: Namespace,
+    trace: Trace,
+    started: Arc<Mutex<Vec<Onward>>>,
+) {
+    let settings = &house.agents[&name];
+    let mut has_told = false;
+    loop {
+        let begun = async {
+            let agent = agent(&name, settings).tools(&house.tools_of(settings).await?);
+            let builder = Onward::within(runtime.clone()).namespace(namespace.as_str()).register_agent(agent);
+            anyhow::Ok(builder.start().await?)
+        };
+        match begun.await {
+            Ok(worker) => {
+                trace.say(Level::Info, "agent has its tools", &[("agent", &name), ("namespace", &namespace)]);
+                return lock(&started).push(worker);
+            }
+            Err(error) => {
+                let level = if has_told { Level::Debug } else { Level::Warn };
+                trace.say(level, "agent waits for its tools", &[("agent", &name), ("why", &format!("{error:#}"))]);
+                has_told = true;
+            }
+        }
+        tokio::time::sleep(ASK_AGAIN).await;
+    }
+}
+
+fn lock(started: &Mutex<Vec<Onward>>) -> std::sync::MutexGuard<'_, Vec<Onward>> {
+    started.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,109 @@
+//! What the person wants to have done: one thing after the other, each until it is done or refused.
+//!
+//! Every act has an id of its own, so that one whose answer got lost is done once, however often it is asked for.
+
+use onward_core::conversation::MESSAGE;
+use onward_core::{Name, Payload, RunKey};
+use onward_runtime::{CallRef, Decide, RuntimeError, SendSignal, StartRun};
+use onward_store::Consequence;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::stream::ASK_AGAIN;
+use crate::connection::Site;
+use crate::new_id;
+
+/// Why a run is canceled with `/cancel`.
+pub const CANCELED_HERE: &str = "canceled in the chat";
+
+#[derive(Debug, Clone)]
+pub enum Act {
+    Start { kind: Name, input: Payload, seed: u64 },
+    Message { text: String, id: String },
+    Decide { call: CallRef, decide: Decide },
+    Cancel,
+}
+
+impl Act {
+    pub fn message(text: &str) -> Act {
+        Act::Message { text: text.to_owned(), id: new_id::unique() }
+    }
+
+    async fn perform(&self, site: &Site, key: &RunKey) -> Result<(), RuntimeError> {
+        match self.clone() {
+            Act::Start { kind, input, seed } => {
+                let (version, signal, trace) = (None, None, None);
+                let start = StartRun {
+                    key: key.clone(),
+                    kind,
+                    version,
+                    input,
+                    seed,
+                    signal,
+                    attributes: Vec::new(),
+                    trace,
+                    budget: None,
+                };
+                site.start_and_watch(start).await.map(drop)
+            }
+            Act::Message { text, id } => {
+                let payload = Payload::json(&text).expect("a text is JSON");
+                let name = Name::new(MESSAGE)?;
+                let signal = SendSignal { name, payload, signal_id: Some(id), sender: None };
+                site.signal_run(key.clone(), signal).await.map(drop)
+            }
+            Act::Decide { call, decide } => site.decide_approval(call, decide).await.map(drop),
+            Act::Cancel => site.cancel_run(key.clone(), CANCELED_HERE.to_owned()).await.map(drop),
+        }
+    }
+}
+
+/// The acts of one chat.
+pub struct Acts {
+    queue: mpsc::UnboundedSender<Act>,
+    pub done: mpsc::UnboundedReceiver<(Act, Result<(), RuntimeError>)>,
+    open: usize,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Acts {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Acts {
+    pub fn begin(site: Site, key: RunKey) -> Acts {
+        let (queue, mut acts) = mpsc::unbounded_channel::<Act>();
+        let (tell, done) = mpsc::unbounded_channel();
+        let task = tokio::spawn(async move {
+            while let Some(act) = acts.recv().await {
+                let outcome = loop {
+                    match act.perform(&site, &key).await {
+                        Err(error) if error.consequence() == Consequence::Retry => tokio::time::sleep(ASK_AGAIN).await,
+                        outcome => break outcome,
+                    }
+                };
+                if tell.send((act, outcome)).is_err() {
+                    return;
+                }
+            }
+        });
+        Acts { queue, done, open: 0, task }
+    }
+
+    pub fn add(&mut self, act: Act) {
+        self.open += 1;
+        drop(self.queue.send(act)); // its reader lives as long as this
+    }
+
+    /// Somebody has read how one ended.
+    pub fn ended(&mut self) {
+        self.open = self.open.saturating_sub(1);
+    }
+
+    /// How many are not done.
+    pub fn open(&self) -> usize {
+        self.open
+    }
+}

@@ -1,0 +1,663 @@
+//! The chat itself: what is heard goes to the screen, what is typed goes to the run.
+//!
+//! Owns what was shown: every entry once, in the order of the conversation. Must never change the run but as the person says.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use anyhow::Result;
+use onward_core::conversation::{DONE, Entry, EntryCursor};
+use onward_core::stream::{AttemptFailed, StreamSaid, TaskOutcome};
+use onward_core::view::{AwaitedKind, RunView};
+use onward_core::{Failure, Hash, Name, Payload, RunKey, Status};
+use onward_runtime::{BlockReason, EntryPage, EntryQuery, PendingReason, RuntimeError};
+use onward_store::{Consequence, WaitQuery};
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
+
+use super::actions::{Act, Acts, CANCELED_HERE};
+use super::blocked::Hindered;
+use super::draft::{Drafts, Words};
+use super::editor::Typed;
+use super::question::{Question, answer};
+use super::render::{Part, parts};
+use super::screen::Screen;
+use super::stream::{ASK_AGAIN, Heard, Listener, listen};
+use super::typing::Input;
+use crate::blockers;
+use crate::connection::Site;
+use crate::new_id;
+use crate::output::{Style, escape, time};
+use crate::stopping;
+
+/// How often it is looked whether the run has come to rest, while somebody waits for that.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// After how long without a word it is said that nobody works on the run.
+const SILENCE: Duration = Duration::from_secs(3);
+
+/// How often it is looked what the runs below ask, and whether the agent has stopped: neither is said in the run's own stream.
+const LOOK_BELOW: Duration = Duration::from_millis(500);
+
+/// How many entries are read at a time when some were missed.
+const MISSED: usize = 100;
+
+const HELP: &str = "\
+/help    this list
+/spend   what the run has cost so far
+/cancel  cancel the run
+/wait    take the next line only when the agent rests or asks; for scripts
+/quit    leave; the run goes on (Ctrl-C and Ctrl-D do the same)
+Everything else is said to the agent, also while it works.
+A question is answered with y or n, and what is to be said with it: `n, use the other account`.";
+
+/// What a ready-made agent ends with.
+#[derive(serde::Deserialize)]
+struct Outcome {
+    stop: String,
+}
+
+/// How the chat ended.
+pub enum Over {
+    /// Somebody leaves, and the run stays.
+    Left,
+    Closed(Status),
+}
+
+/// Whether the run goes on by itself.
+#[derive(PartialEq, Eq)]
+enum Rest {
+    Busy,
+    Waits,
+    Closed,
+}
+
+pub struct Talk {
+    site: Site,
+    pub key: RunKey,
+    /// What to start when something is said; `None` once the run is there.
+    kind: Option<Name>,
+    by: Option<String>,
+    pub screen: Screen,
+    pub acts: Acts,
+    heard: Option<Listener>,
+    drafts: Drafts,
+    /// The last entry that was shown, and all of them.
+    leaf: Option<Hash>,
+    shown: BTreeSet<Hash>,
+    /// What was typed here and is no entry yet.
+    sent: VecDeque<String>,
+    questions: VecDeque<Question>,
+    /// Names of the tools that were called.
+    tools: BTreeMap<String, String>,
+    /// Nobody types any more.
+    has_ended: bool,
+    /// The next line is taken when the run rests.
+    waits: bool,
+    is_away: bool,
+    /// Why the run does not go on, as far as it was told.
+    hindered: Hindered,
+    /// Something was said or decided, and the run has not come to rest since.
+    is_expecting: bool,
+}
+
+impl Talk {
+    pub fn new(site: Site, key: RunKey, kind: Option<Name>, by: Option<String>, screen: Screen) -> Talk {
+        let acts = Acts::begin(site.clone(), key.clone());
+        Talk {
+            site,
+            key,
+            kind,
+            by,
+            screen,
+            acts,
+            heard: None,
+            drafts: Drafts::default(),
+            leaf: None,
+            shown: BTreeSet::new(),
+            sent: VecDeque::new(),
+            questions: VecDeque::new(),
+            tools: BTreeMap::new(),
+            has_ended: false,
+            waits: false,
+            is_away: false,
+            hindered: Hindered::default(),
+            is_expecting: false,
+        }
+    }
+
+    /// Whether there is a run to come back to.
+    pub fn has_begun(&self) -> bool {
+        self.kind.is_none()
+    }
+
+    /// Takes up a run that is there: shows its last entries, and what it asks.
+    pub async fn take_up(&mut self, limit: usize) -> Result<()> {
+        let page = self.entries(EntryQuery { limit, ..EntryQuery::default() }).await?;
+        if page.before.is_some() {
+            let all = page.depth.unwrap_or_default();
+            let id = crate::directory::shell_word(self.key.id.as_str());
+            self.screen
+                .note(&format!("the last {} of {all} entries; `onward run entries {id}` has the others", page.entries.len()))?;
+        }
+        self.show_page(&page)?;
+        self.look_for_questions().await?;
+        let view = patiently(|| self.site.read_run(self.key.clone())).await?;
+        self.tell_stop(&view)?;
+        self.heard = Some(listen(self.site.clone(), self.key.clone()));
+        Ok(())
+    }
+
+    /// Talks until somebody leaves or the run is closed.
+    pub async fn talk(&mut self, mut input: mpsc::UnboundedReceiver<Input>) -> Result<Over> {
+        self.screen.prompt("> ")?;
+        let mut look = tokio::time::interval(LOOK);
+        let mut silent_since = tokio::time::Instant::now();
+        let mut look_below = tokio::time::interval(LOOK_BELOW);
+        look_below.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let is_held = self.waits || self.has_ended;
+            tokio::select! {
+                typed = input.recv(), if !is_held => {
+                    if let Some(over) = self.take_input(typed.unwrap_or(Input::End)).await? {
+                        return Ok(over);
+                    }
+                }
+                heard = next(&mut self.heard) => {
+                    silent_since = tokio::time::Instant::now();
+                    match heard {
+                        Some(heard) => if let Some(over) = self.hear(heard).await? {
+                            return Ok(over);
+                        },
+                        None => self.heard = None,
+                    }
+                }
+                Some((act, outcome)) = self.acts.done.recv() => self.took(act, outcome)?,
+                _ = look_below.tick(), if self.heard.is_some() && !self.is_away => self.look_below().await?,
+                _ = look.tick() => {
+                    if is_held && self.acts.open() == 0 && self.has_come_to_rest().await? {
+                        self.waits = false;
+                        if self.has_ended {
+                            return Ok(Over::Left);
+                        }
+                    }
+                    // Only whoever has said something waits for somebody to hear it.
+                    let expects = self.is_expecting && self.heard.is_some();
+                    if silent_since.elapsed() > SILENCE && expects {
+                        silent_since = tokio::time::Instant::now();
+                        self.tell_alone().await?;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn take_input(&mut self, input: Input) -> Result<Option<Over>> {
+        match input {
+            Input::Line(line) => self.take_line(&line).await,
+            Input::End => {
+                self.has_ended = true;
+                Ok((!self.has_begun()).then_some(Over::Left))
+            }
+            Input::Keys(keys) => {
+                let Screen::Terminal(terminal) = &mut self.screen else { return Ok(None) };
+                let typed = terminal.editor.press(&keys);
+                terminal.typed()?;
+                for typed in typed {
+                    let Typed::Line(line) = typed else { return Ok(Some(Over::Left)) };
+                    if let Some(over) = self.take_line(&line).await? {
+                        return Ok(Some(over));
+                    }
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    async fn take_line(&mut self, line: &str) -> Result<Option<Over>> {
+        let line = line.trim();
+        if line.is_empty() {
+            return Ok(None);
+        }
+        if self.screen.is_terminal() {
+            self.screen.painted(&format!("> {}", escape::text(line)), Style::bold)?;
+        }
+        if let Some(command) = line.strip_prefix('/') {
+            return self.command(command).await;
+        }
+        if let Some(question) = self.questions.front()
+            && let Some(decide) = answer(line, self.by.as_deref())
+        {
+            let call = question.call.clone();
+            self.questions.pop_front();
+            self.acts.add(Act::Decide { call, decide });
+            self.is_expecting = true;
+            self.ask_next()?;
+            return Ok(None);
+        }
+        self.sent.push_back(line.to_owned());
+        self.is_expecting = true;
+        match self.kind.take() {
+            Some(kind) => {
+                let input = Payload::json(line)?;
+                self.acts.add(Act::Start { kind, input, seed: new_id::random_u64() });
+            }
+            None => self.acts.add(Act::message(line)),
+        }
+        if !self.questions.is_empty() {
+            self.screen.note("said to the agent; the question is still open: y or n")?;
+        }
+        Ok(None)
+    }
+
+    async fn command(&mut self, command: &str) -> Result<Option<Over>> {
+        match command {
+            "quit" | "q" | "exit" => return Ok(Some(Over::Left)),
+            "help" => {
+                for line in HELP.lines() {
+                    self.screen.note(line)?;
+                }
+            }
+            "wait" => self.waits = self.has_begun(),
+            _ if !self.has_begun() => self.screen.note("there is no run yet: say something first")?,
+            "cancel" => self.acts.add(Act::Cancel),
+            "spend" => self.tell_spend().await?,
+            other => self.screen.note(&format!("there is no `/{other}`; `/help` lists what there is"))?,
+        }
+        Ok(None)
+    }
+
+    async fn tell_spend(&mut self) -> Result<()> {
+        let head = self.site.read_head(self.key.clone()).await?;
+        let spend = head.spend.map(|spend| *spend).unwrap_or_default();
+        self.screen.document(&json!({"type": "spend", "spend": spend}))?;
+        let (read, written) = (spend.tokens.total() - spend.tokens.output, spend.tokens.output);
+        let mut text = format!("{} model calls, {read} tokens read, {written} written, {} dollars", spend.attempts, spend.cost);
+        if spend.unpriced > 0 {
+            text.push_str(&format!("; {} without a price", spend.unpriced));
+        }
+        if spend.unknown > 0 {
+            text.push_str(&format!("; of {} it is not known", spend.unknown));
+        }
+        Ok(self.screen.note(&text)?)
+    }
+
+    /// Something that was typed has been done, or never will be.
+    fn took(&mut self, act: Act, outcome: Result<(), RuntimeError>) -> Result<()> {
+        self.acts.ended();
+        match (act, outcome) {
+            (Act::Start { .. }, Ok(())) => {
+                self.screen.document(&json!({"type": "run", "id": self.key.id}))?;
+                self.heard = Some(listen(self.site.clone(), self.key.clone()));
+            }
+            (Act::Start { .. }, Err(error)) => return Err(error.into()),
+            (_, Ok(())) => {}
+            (Act::Decide { .. }, Err(error)) if error.code() == "signal_lost" => {
+                self.screen.note("that was decided before")?;
+            }
+            (act, Err(error)) => {
+                if let Act::Message { text, .. } = &act {
+                    self.sent.retain(|sent| sent != text);
+                }
+                let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+                self.screen.note(&format!("{error}{hint}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn hear(&mut self, heard: Heard) -> Result<Option<Over>> {
+        match heard {
+            Heard::Away => {
+                self.is_away = true;
+                self.screen.note("the server is away; waiting for it")?;
+            }
+            Heard::Back => {
+                self.is_away = false;
+                self.screen.note("the server is back")?;
+            }
+            Heard::Failed(error) => return Err(error.into()),
+            Heard::Frames(frames) => {
+                let has_some = !frames.is_empty();
+                for frame in frames {
+                    if let Some(over) = self.take_frame(frame.said).await? {
+                        return Ok(Some(over));
+                    }
+                }
+                if has_some && !self.questions.is_empty() {
+                    self.look_for_questions().await?;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    async fn take_frame(&mut self, said: StreamSaid) -> Result<Option<Over>> {
+        match said {
+            StreamSaid::Spoken(spoken) => {
+                let words = self.drafts.hear(&spoken);
+                self.show_words(words)?;
+            }
+            StreamSaid::AttemptReset(reset) => self.drafts.reset(reset.generation, &reset.task),
+            StreamSaid::AttemptFailed(failed) => self.tell_failed(&failed)?,
+            StreamSaid::TaskEnd(end) => {
+                self.drafts.end(end.generation, &end.task, end.outcome == TaskOutcome::Completed);
+                self.screen.end_words()?;
+            }
+            StreamSaid::Entry(entry) => {
+                if !self.shown.contains(&entry.id) {
+                    let leaf = Some(EntryCursor { id: entry.id, generation: Some(entry.generation) });
+                    let limit = if entry.parent == self.leaf { 1 } else { MISSED };
+                    let page = self.entries(EntryQuery { leaf, limit, ..EntryQuery::default() }).await?;
+                    self.show_page(&page)?;
+                }
+            }
+            StreamSaid::BranchReset(reset) => {
+                self.leaf = reset.leaf;
+                self.screen.note("the agent went back: what came last does not count any more")?;
+            }
+            StreamSaid::ApprovalRequested(asked) => self.add_question(Question::asked(&self.key, &asked))?,
+            StreamSaid::Paused(pause) => {
+                let id = crate::directory::shell_word(self.key.id.as_str());
+                self.screen.note(&format!("paused: {}; `onward run show {id}` says more", pause.message))?;
+            }
+            StreamSaid::Resumed(_) => self.screen.note("goes on")?,
+            StreamSaid::StreamReset(reset) => {
+                self.drafts.reset_all();
+                if let Some(id) = reset.leaf.filter(|leaf| !self.shown.contains(leaf)) {
+                    // Not what came later: of that there are frames.
+                    let leaf = Some(EntryCursor { id, generation: Some(reset.generation) });
+                    let page = self.entries(EntryQuery { leaf, limit: MISSED, ..EntryQuery::default() }).await?;
+                    self.show_page(&page)?;
+                }
+                self.look_for_questions().await?;
+            }
+            StreamSaid::End(end) => {
+                self.tell_end(end.status).await?;
+                return Ok(Some(Over::Closed(end.status)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn show_words(&mut self, words: Words) -> Result<()> {
+        let (text, is_anew) = match words {
+            Words::Nothing => return Ok(()),
+            Words::More(text) => (text, false),
+            Words::Anew(text) => (text, true),
+        };
+        if is_anew {
+            self.screen.note("begins anew; what it said above does not count")?;
+        }
+        self.screen.document(&json!({"type": "text", "text": text, "is_anew": is_anew}))?;
+        Ok(self.screen.words(&text)?)
+    }
+
+    fn tell_failed(&mut self, failed: &AttemptFailed) -> Result<()> {
+        let AttemptFailed { attempt, failure, next_delay_ms, .. } = failed;
+        let then = match next_delay_ms {
+            Some(delay) => format!("; again in {}", time::span(Duration::from_millis(*delay))),
+            None => String::new(),
+        };
+        self.screen.document(&json!({"type": "attempt_failed", "attempt": attempt, "message": failure.message}))?;
+        Ok(self.screen.note(&format!("attempt {attempt} failed: {}{then}", failure.message))?)
+    }
+
+    /// Shows the entries of a page that were not shown.
+    fn show_page(&mut self, page: &EntryPage) -> Result<()> {
+        for entry in &page.entries {
+            if self.shown.insert(entry.id) {
+                self.show(entry)?;
+            }
+            self.leaf = Some(entry.id);
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, entry: &Entry) -> Result<()> {
+        let content = &entry.content;
+        self.screen.document(&json!({"type": "entry", "id": entry.id, "role": entry.role, "content": content}))?;
+        let role = entry.role.as_str();
+        for part in parts(entry) {
+            match part {
+                Part::Text(text) if role == "assistant" => {
+                    // For programs the entry itself has said it.
+                    let words = self.drafts.finish(&text);
+                    if !matches!(self.screen, Screen::Json) {
+                        self.show_words(words)?;
+                    }
+                    self.screen.end_words()?;
+                }
+                Part::Text(text) if text.is_empty() => {}
+                Part::Text(text) if role == "user" => {
+                    if let Some(at) = self.sent.iter().position(|sent| *sent == text) {
+                        self.sent.remove(at); // it stands there since it was typed
+                    } else {
+                        self.screen.painted(&format!("> {}", escape::text(&text)), Style::bold)?;
+                    }
+                }
+                Part::Text(text) if role == "summary" => {
+                    drop(self.drafts.finish(&text));
+                    self.screen.note("older entries were summarized for the model")?;
+                }
+                Part::Text(text) => {
+                    self.screen.line(&format!("{}:", escape::text(role)))?;
+                    self.screen.said(&text)?;
+                }
+                Part::Call { id, name, arguments } => {
+                    self.screen.end_words()?;
+                    let line = format!("→ {} {}", escape::text(&name), escape::text(&arguments));
+                    self.tools.insert(id, name);
+                    self.screen.line(&line)?;
+                }
+                Part::Result { call_id, text, is_error } => {
+                    let name = self.tools.remove(&call_id).unwrap_or(call_id);
+                    let state = if is_error { " failed" } else { "" };
+                    self.screen.line(&format!("← {}{state}: {}", escape::text(&name), escape::text(&text)))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add_question(&mut self, question: Question) -> Result<()> {
+        if self.questions.iter().all(|known| known.call != question.call) {
+            self.questions.push_back(question);
+            if self.questions.len() == 1 {
+                self.ask_next()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows the first open question: what is to be decided, to the byte.
+    fn ask_next(&mut self) -> Result<()> {
+        let Some(question) = self.questions.front().cloned() else { return Ok(self.screen.prompt("> ")?) };
+        self.screen.document(&question.document())?;
+        self.screen.painted(&format!("? {}", escape::text(&question.headline())), Style::yellow)?;
+        if let Some(description) = &question.description {
+            self.screen.said(description)?;
+        }
+        if let Some(bytes) = question.bytes() {
+            self.screen.exact(&bytes)?;
+        }
+        self.screen.line("? y or n, and why if you like")?;
+        Ok(self.screen.prompt("y/n> ")?)
+    }
+
+    /// Questions that are open now, here and below; of those that were, some may be decided by others.
+    async fn look_for_questions(&mut self) -> Result<()> {
+        let open = patiently(|| self.open_questions()).await?;
+        self.take_questions(open)
+    }
+
+    /// What is said in no frame. A server that is away is asked again the next time.
+    async fn look_below(&mut self) -> Result<()> {
+        match self.open_questions().await {
+            Err(error) if error.consequence() == Consequence::Retry => return Ok(()),
+            open => self.take_questions(open?)?,
+        }
+        if self.is_expecting && self.acts.open() == 0 && self.sent.is_empty() {
+            self.has_come_to_rest().await?;
+        }
+        Ok(())
+    }
+
+    async fn open_questions(&self) -> Result<Vec<Question>, RuntimeError> {
+        let (namespace, run) = (self.site.namespace.clone(), Some(self.key.clone()));
+        let query = WaitQuery { namespace, run, below: true, ..WaitQuery::default() };
+        let mut open = Vec::new();
+        for wait in self.site.list_approvals(query).await? {
+            let mut question = Question::from(&wait);
+            if wait.run != self.key {
+                let known = self.questions.iter().find(|known| known.call == question.call);
+                question.agent = match known {
+                    Some(known) => known.agent.clone(),
+                    None => Some(self.site.read_head(wait.run).await?.kind),
+                };
+            }
+            open.push(question);
+        }
+        Ok(open)
+    }
+
+    fn take_questions(&mut self, open: Vec<Question>) -> Result<()> {
+        let first = self.questions.front().map(|question| question.call.clone());
+        self.questions.retain(|known| open.iter().any(|question| question.call == known.call));
+        if first.is_some() && self.questions.front().map(|question| &question.call) != first.as_ref() {
+            self.screen.note("somebody else has decided that")?;
+            self.ask_next()?;
+        }
+        // A decision that is on its way was not asked again.
+        if self.acts.open() == 0 {
+            for question in open {
+                self.add_question(question)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn entries(&self, query: EntryQuery) -> Result<EntryPage, RuntimeError> {
+        patiently(|| self.site.read_entries(self.key.clone(), query)).await
+    }
+
+    /// Whether somebody else has to do something now, and everything was shown that was said before.
+    async fn has_come_to_rest(&mut self) -> Result<bool> {
+        if self.is_away || !self.has_begun() {
+            return Ok(!self.has_begun());
+        }
+        let view = match self.site.read_run(self.key.clone()).await {
+            Err(error) if error.consequence() == Consequence::Retry => return Ok(false),
+            view => view?,
+        };
+        // The end of a run is shown when its frame is heard.
+        let asks_below = awaits(&view, AwaitedKind::Child) && !self.questions.is_empty();
+        if rest(&view) != Rest::Waits && !asks_below {
+            return Ok(false);
+        }
+        let asks = view.awaiting.iter().any(|awaited| awaited.kind == AwaitedKind::Approval);
+        if asks && self.questions.is_empty() {
+            self.look_for_questions().await?;
+        }
+        let page = self.entries(EntryQuery { limit: 1, ..EntryQuery::default() }).await?;
+        let has_shown = page.leaf.is_none_or(|leaf| self.shown.contains(&leaf));
+        if has_shown && std::mem::take(&mut self.is_expecting) {
+            self.tell_stop(&view)?;
+        }
+        Ok(has_shown)
+    }
+
+    /// Says why the agent waits, if it is not because its model was done.
+    fn tell_stop(&mut self, view: &RunView) -> Result<()> {
+        let Some(stop) = view.agent_stop() else { return Ok(()) };
+        self.screen.document(&json!({"type": "stopped", "stop": stop}))?;
+        let what = match stop {
+            "budget_exhausted" => {
+                format!("`onward run resume {} --budget …` lets it spend more; say something then, and it goes on", self.key.id)
+            }
+            _ => "say something, and it goes on".to_owned(),
+        };
+        Ok(self.screen.note(&format!("stopped: {}; {what}", stopping::words(stop)))?)
+    }
+
+    /// Says it once if there is no worker that could go on with the run, and for each task why nobody works on it: once, and again when that
+    /// takes longer than was said.
+    async fn tell_alone(&mut self) -> Result<()> {
+        if let Ok(Some(PendingReason::NoCompatibleWorker)) = self.site.why_pending(self.key.clone()).await {
+            if !self.hindered.is_news(PendingReason::NoCompatibleWorker.as_str()) {
+                return Ok(());
+            }
+            let head = self.site.read_head(self.key.clone()).await?;
+            self.screen.note(&format!("no worker has `{}` now; the run waits for one", head.kind))?;
+            return Ok(());
+        }
+        let Ok(view) = self.site.read_run(self.key.clone()).await else { return Ok(()) };
+        self.is_expecting = rest(&view) == Rest::Busy || !self.sent.is_empty();
+        let mut found = blockers::of(&self.site, &self.key).await;
+        // That an attempt has failed, and when the next one is, was told when it did.
+        found.retain(|blocker| blocker.why != BlockReason::Retries);
+        let now = time::now();
+        found.retain(|blocker| self.hindered.is_news_of(blocker, now));
+        for sentence in blockers::sentences(&self.site, &found).await {
+            self.screen.note(&sentence)?;
+        }
+        Ok(())
+    }
+
+    async fn tell_end(&mut self, status: Status) -> Result<()> {
+        self.screen.document(&json!({"type": "end", "status": status}))?;
+        let view = patiently(|| self.site.read_run(self.key.clone())).await?;
+        let why = match view.outcome {
+            // The failure of a canceled run says that it was canceled, and so does what follows.
+            Some(Err(failure)) if failure.is_canceled() => view.cancel_reason.filter(|reason| reason != CANCELED_HERE),
+            Some(Err(Failure { code, message, .. })) => Some(format!("{message} ({code})")),
+            Some(Ok(output)) => {
+                output.read::<Outcome>().ok().filter(|outcome| outcome.stop != DONE).map(|outcome| stopping::words(&outcome.stop))
+            }
+            None => None,
+        };
+        let ended = match status {
+            Status::Canceled | Status::Terminated => format!("the run was {}", status.as_str()),
+            status => format!("the run has {}", status.as_str()),
+        };
+        let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+        Ok(self.screen.note(&format!("{ended}{why}"))?)
+    }
+}
+
+/// The next thing that is heard; for ever where nobody listens.
+async fn next(heard: &mut Option<Listener>) -> Option<Heard> {
+    match heard {
+        Some(listener) => listener.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Asks again as long as the server is away; whoever listens has said so.
+async fn patiently<T, F: Future<Output = Result<T, RuntimeError>>>(ask: impl Fn() -> F) -> Result<T, RuntimeError> {
+    loop {
+        match ask().await {
+            Err(error) if error.consequence() == Consequence::Retry => tokio::time::sleep(ASK_AGAIN).await,
+            answer => return answer,
+        }
+    }
+}
+
+fn awaits(view: &RunView, kind: AwaitedKind) -> bool {
+    view.awaiting.iter().any(|awaited| awaited.kind == kind)
+}
+
+/// Whether a run goes on by itself, or somebody else has to do something first.
+fn rest(view: &RunView) -> Rest {
+    let awaits = |kind| awaits(view, kind);
+    match view.head.status {
+        Status::Pending | Status::Running => Rest::Busy,
+        Status::Paused => Rest::Waits,
+        Status::Waiting if awaits(AwaitedKind::Approval) => Rest::Waits,
+        Status::Waiting if awaits(AwaitedKind::Task) || awaits(AwaitedKind::Child) => Rest::Busy,
+        Status::Waiting if awaits(AwaitedKind::Signal) || awaits(AwaitedKind::Promise) => Rest::Waits,
+        Status::Waiting => Rest::Busy,
+        _ => Rest::Closed,
+    }
+}

@@ -1,0 +1,47 @@
+//! `onward webhook list`.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+
+use super::WebhookArgs;
+use super::shown::Shown;
+use crate::args::Global;
+use crate::output::{Table, print, print_json, say, time};
+
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    #[command(flatten)]
+    webhooks: WebhookArgs,
+}
+
+pub fn execute(args: &ListArgs, global: &Global) -> Result<ExitCode> {
+    let webhooks = match args.webhooks.file(global).read() {
+        Err(error) if error.is_missing() => Vec::new(),
+        read => read?,
+    };
+    let now = time::now();
+    let shown: Vec<Shown> = webhooks.iter().map(|webhook| Shown::new(webhook, now)).collect();
+    if global.json {
+        print_json(&serde_json::json!({"hooks": shown}))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if shown.is_empty() {
+        say("no hooks");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = Table::new(&["NAME", "FORMAT", "NAMESPACE", "CREATED", "SECRETS", "TARGET"]);
+    for webhook in &shown {
+        table.row(vec![
+            webhook.name.into(),
+            webhook.format.into(),
+            webhook.namespace.into(),
+            time::ago(webhook.created_at, now).into(),
+            webhook.secrets.to_string().into(),
+            webhook.sentence().into(),
+        ]);
+    }
+    print(&table.take())?;
+    Ok(ExitCode::SUCCESS)
+}

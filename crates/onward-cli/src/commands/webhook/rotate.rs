@@ -1,0 +1,39 @@
+//! `onward webhook rotate`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use onward_core::Name;
+
+use super::{SecretArgs, WebhookArgs, shown};
+use crate::args::Global;
+use crate::output::{say, time};
+use crate::span;
+
+#[derive(Debug, Args)]
+pub struct RotateArgs {
+    /// The hook's name
+    #[arg(value_parser = |text: &str| Name::new(text))]
+    name: Name,
+    /// How long the old secret goes on, like 24h; 0s ends it at once
+    #[arg(long, value_name = "SPAN", default_value = "24h", value_parser = span::parse)]
+    overlap: Duration,
+    #[command(flatten)]
+    secret: SecretArgs,
+    #[command(flatten)]
+    webhooks: WebhookArgs,
+}
+
+pub fn execute(args: &RotateArgs, global: &Global) -> Result<ExitCode> {
+    let now = time::now();
+    let secret = args.secret.read()?;
+    let given = secret.is_some();
+    let webhook = args.webhooks.file(global).rotate(&args.name, secret, args.overlap, now)?;
+    shown::show_made(&webhook, given, global.json)?;
+    if !global.json {
+        say(&format!("the secret before ends {}", time::until(now.after(args.overlap), now)));
+    }
+    Ok(ExitCode::SUCCESS)
+}

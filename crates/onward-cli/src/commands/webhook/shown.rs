@@ -1,0 +1,65 @@
+//! A hook as it is shown.
+
+use anyhow::Result;
+use onward_core::Timestamp;
+use onward_server::webhooks::{Named, Target, WebhookEntry};
+use serde::Serialize;
+
+use crate::output::{escape, print, print_json, say, time};
+
+#[derive(Serialize)]
+pub struct Shown<'a> {
+    pub name: &'a str,
+    pub namespace: &'a str,
+    pub format: &'static str,
+    pub target: &'a Target,
+    pub created_at: Timestamp,
+    /// How many are good now.
+    pub secrets: usize,
+    /// The new one, where it was just made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret: Option<&'a str>,
+}
+
+impl<'a> Shown<'a> {
+    pub fn new(webhook: &'a WebhookEntry, now: Timestamp) -> Shown<'a> {
+        Shown {
+            name: webhook.name.as_str(),
+            namespace: webhook.namespace.as_str(),
+            format: webhook.format.name(),
+            target: &webhook.target,
+            created_at: webhook.created_at,
+            secrets: webhook.usable_secrets(now).count(),
+            secret: None,
+        }
+    }
+
+    /// `start order, run /id` or `signal paid, run /order`.
+    pub fn sentence(&self) -> String {
+        match self.target {
+            Target::Start { kind, run_id: None, .. } => format!("start {kind}"),
+            Target::Start { kind, run_id: Some(run_id), .. } => format!("start {kind}, run {run_id}"),
+            Target::Signal { run_id, signal: Named::Name(name) } => format!("signal {name}, run {run_id}"),
+            Target::Signal { run_id, signal: Named::Pointer(at) } => format!("signal {at}, run {run_id}"),
+        }
+    }
+}
+
+/// Prints a secret that was made here alone on stdout, so that it can go straight to where it is kept, and everything else on stderr. One
+/// that was given is known to whoever gave it.
+pub fn show_made(webhook: &WebhookEntry, given: bool, json: bool) -> Result<()> {
+    let shown = Shown::new(webhook, time::now());
+    let secret = webhook.secrets.last().map(|made| made.secret.reveal()).filter(|_| !given);
+    if json {
+        return print_json(&Shown { secret, ..shown });
+    }
+    if let Some(secret) = secret {
+        print(secret)?;
+    }
+    let (name, sentence) = (escape::text(shown.name), shown.sentence());
+    say(&format!("hook {name} takes POST /v1/hooks/{name} ({}): {}", shown.format, escape::text(&sentence)));
+    if secret.is_some() {
+        say("give the secret to the sender now: it cannot be shown again");
+    }
+    Ok(())
+}

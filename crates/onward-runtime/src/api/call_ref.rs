@@ -1,0 +1,91 @@
+//! The public id of an approval, a promise or a task: run, generation and call id.
+//!
+//! Owns the text form `RUN~GENERATION~PLACE`. The namespace is not part of it. It comes from the request, so an id of one
+//! namespace can never refer to another.
+
+use std::fmt;
+
+use onward_core::run::Wait;
+use onward_core::task::TaskId;
+use onward_core::{Namespace, Place, RunId, RunKey};
+
+use crate::RuntimeError;
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CallRef {
+    pub run: RunKey,
+    pub generation: u32,
+    pub place: Place,
+}
+
+impl CallRef {
+    /// Parses the text form from the right, because a run's id may contain `~`.
+    pub fn parse(namespace: &Namespace, text: &str) -> Result<CallRef, RuntimeError> {
+        let invalid = || RuntimeError::CallIdInvalid { text: text.chars().take(300).collect() };
+        let mut parts = text.rsplitn(3, '~');
+        let place = parts.next().and_then(Place::parse).ok_or_else(invalid)?;
+        let generation = parts.next().and_then(|part| part.parse().ok()).ok_or_else(invalid)?;
+        let id = parts.next().and_then(|part| RunId::new(part).ok()).ok_or_else(invalid)?;
+        Ok(CallRef { run: RunKey::new(namespace.clone(), id), generation, place })
+    }
+}
+
+impl fmt::Display for CallRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}~{}~{}", self.run.id, self.generation, self.place)
+    }
+}
+
+impl From<TaskId> for CallRef {
+    fn from(id: TaskId) -> CallRef {
+        CallRef { run: id.run, generation: id.generation, place: id.place }
+    }
+}
+
+impl From<CallRef> for TaskId {
+    fn from(id: CallRef) -> TaskId {
+        TaskId { run: id.run, generation: id.generation, place: id.place, incarnation: None }
+    }
+}
+
+impl From<&Wait> for CallRef {
+    fn from(wait: &Wait) -> CallRef {
+        CallRef { run: wait.run.clone(), generation: wait.generation, place: wait.place.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// S35.
+    #[test]
+    fn mutated_ids_of_calls_are_refused_or_read_back_and_never_panic() {
+        let namespace = Namespace::default();
+        let samples = [b"order~1~2.1.0".to_vec(), b"a~b~0~7".to_vec()];
+        let counts = onward_testkit::mutate("ids of calls", &samples, |bytes| {
+            let Some(id) = std::str::from_utf8(bytes).ok().and_then(|text| CallRef::parse(&namespace, text).ok()) else {
+                return false;
+            };
+            assert_eq!(CallRef::parse(&namespace, &id.to_string()).unwrap(), id);
+            true
+        });
+        counts.assert_refuses();
+    }
+
+    #[test]
+    fn an_id_reads_back_from_its_text_whatever_the_runs_id_contains() {
+        for text in ["order-1~0~7", "a~b~3~2.1.0", "~~~0~1"] {
+            let id = CallRef::parse(&Namespace::default(), text).unwrap();
+            assert_eq!(id.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_no_id_is_refused() {
+        for text in ["", "order-1", "order-1~0", "~0~1", "order-1~x~1", "order-1~0~", "order-1~0~1.2", "order-1~-1~1"] {
+            let error = CallRef::parse(&Namespace::default(), text).unwrap_err();
+            assert_eq!(error.code(), "call_id_invalid", "{text}");
+        }
+    }
+}

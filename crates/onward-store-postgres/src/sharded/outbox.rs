@@ -1,0 +1,113 @@
+//! Outbox messages between runs, and broadcasts between servers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use onward_core::run::OutboxMessage;
+use onward_store::{Known, OutboxId, Since, Store, StoreError, StoreFuture};
+
+use crate::sharded::merge::take_turns;
+use crate::sharded::sharded_store::{ShardedStore, all_answers, position, some_answers};
+
+/// Maximum number of outbox messages of one database to search for some whose receiver is reachable.
+const LOOKED_THROUGH_MAX: usize = 65_536;
+
+impl ShardedStore {
+    /// Returns the oldest outbox messages, one of each database in turn.
+    pub(crate) async fn deliveries_of_all(&self, limit: usize) -> Result<Vec<(OutboxId, OutboxMessage)>, StoreError> {
+        let down: Vec<bool> = self.places().iter().map(|place| !place.is_up()).collect();
+        let (down, count) = (Arc::new(down), self.places().len());
+        let answers = self.ask_some(self.rotated(), |_, store| to_those_up(store, down.clone(), limit)).await;
+        let mut lists = Vec::new();
+        for (position, news) in some_answers(answers)? {
+            let renamed = news.into_iter().map(|(id, delivery)| Ok((outer(id, position, count)?, delivery)));
+            lists.push(renamed.collect::<Result<Vec<_>, StoreError>>()?);
+        }
+        Ok(take_turns(lists, limit))
+    }
+
+    /// Removes delivered messages. Fails if one database fails: its messages will be delivered again, so the dispatcher should
+    /// wait.
+    pub(crate) async fn finish_deliveries_of_all(&self, done: Vec<OutboxId>) -> Result<(), StoreError> {
+        let mut by_position: BTreeMap<usize, Vec<OutboxId>> = BTreeMap::new();
+        for id in done {
+            let (position, id) = inner(id, self.places().len());
+            by_position.entry(position).or_default().push(id);
+        }
+        let positions = by_position.keys().copied().collect();
+        let answers = self.ask_some(positions, |position, store| store.finish_deliveries(by_position[&position].clone())).await;
+        all_answers(answers).map(drop)
+    }
+
+    /// Reads new records of runs; those in a database that is down have none.
+    pub(crate) async fn read_since_of_all(&self, known: Vec<Known>) -> Result<Vec<Since>, StoreError> {
+        let mut by_position: BTreeMap<usize, Vec<Known>> = BTreeMap::new();
+        for known in known {
+            by_position.entry(position(&known.run, self.places().len())).or_default().push(known);
+        }
+        let positions = by_position.keys().copied().collect();
+        let answers = self.ask_some(positions, |position, store| store.read_since(by_position[&position].clone())).await;
+        Ok(some_answers(answers)?.into_iter().flat_map(|(_, news)| news).collect())
+    }
+
+    /// Sends a broadcast through one database: all servers listen at all of them, so each message arrives once.
+    pub(crate) async fn tell_others_once(&self, message: Vec<u8>) -> Result<(), StoreError> {
+        let mut down = None;
+        for place in self.places() {
+            match place.refusal() {
+                None => return place.ask(|store| store.broadcast(message)).await,
+                Some(error) => down = down.or(Some(error)),
+            }
+        }
+        down.map_or(Ok(()), Err)
+    }
+}
+
+/// Returns the oldest messages whose receivers are in databases that are up. Messages for the others must not hide the rest
+/// (SD7).
+fn to_those_up(store: &dyn Store, down: Arc<Vec<bool>>, limit: usize) -> StoreFuture<'_, Vec<(OutboxId, OutboxMessage)>> {
+    Box::pin(async move {
+        let mut wanted = limit;
+        loop {
+            let mut news = store.outbox_messages(wanted).await?;
+            let is_all = news.len() < wanted || wanted >= LOOKED_THROUGH_MAX;
+            news.retain(|(_, delivery)| !down[position(delivery.receiver(), down.len())]);
+            if is_all || news.len() >= limit {
+                news.truncate(limit);
+                return Ok(news);
+            }
+            wanted = wanted.saturating_mul(4);
+        }
+    })
+}
+
+/// Returns the number of a message across all databases.
+fn outer(id: OutboxId, position: usize, count: usize) -> Result<OutboxId, StoreError> {
+    let number = id.0.checked_mul(count as u64).and_then(|number| number.checked_add(position as u64));
+    number.map(OutboxId).ok_or_else(|| StoreError::Corrupt { why: format!("outbox message number {} is out of range", id.0) })
+}
+
+fn inner(id: OutboxId, count: usize) -> (usize, OutboxId) {
+    ((id.0 % count as u64) as usize, OutboxId(id.0 / count as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delivery_is_found_again_by_its_number_and_no_two_share_one() {
+        let mut numbers = std::collections::BTreeSet::new();
+        for count in [1, 3, 7] {
+            numbers.clear();
+            for position in 0..count {
+                for id in [0, 1, 2, u64::from(u32::MAX), i64::MAX as u64 / 7] {
+                    let number = outer(OutboxId(id), position, count).unwrap();
+                    assert_eq!(inner(number, count), (position, OutboxId(id)));
+                    assert!(numbers.insert(number), "{number:?}");
+                }
+            }
+        }
+        assert_eq!(outer(OutboxId(u64::MAX), 0, 2).unwrap_err().code(), "store_corrupt");
+    }
+}

@@ -1,0 +1,153 @@
+//! Placement of runs, and requests to one or all databases.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use onward_core::event::ParentLink;
+use onward_core::root_run::root_run;
+use onward_core::{Hash, RunKey};
+use onward_store::{Change, Clock, Gaps, Listener, Store, StoreError, StoreFuture};
+
+use crate::sharded::database::{Common, Health, Place};
+use crate::sharded::open::Database;
+use crate::sharded::time::{Pace, Time};
+use crate::sharded::together::{Asked, together};
+
+/// A store over several databases.
+pub struct ShardedStore {
+    places: Vec<Arc<Place>>,
+    pub(crate) common: Common,
+    /// Start of the next round, so that no database is always the last.
+    turn: AtomicUsize,
+    listeners: Mutex<Vec<Arc<dyn Listener>>>,
+}
+
+/// Returns the position, among `count` databases, of the one that holds the run and its whole tree (SD1).
+pub fn position(key: &RunKey, count: usize) -> usize {
+    let hash = Hash::of_parts(&[key.namespace.as_str().as_bytes(), root_run(&key.id).as_bytes()]);
+    let number = hash.0.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+    (number % count as u64) as usize
+}
+
+/// The result of each database, with its position.
+pub type Answers<T> = Vec<(usize, Result<T, StoreError>)>;
+
+impl ShardedStore {
+    /// Creates a store over databases without recorded shards, for tests. Use [`ShardedStore::open`] for persistent ones.
+    pub fn new(databases: Vec<Database>, clock: Arc<dyn Clock>, pace: Pace) -> ShardedStore {
+        let (count, common) = (databases.len(), Common { clock, time: Arc::new(Time::start()), pace });
+        let place = |(position, Database { name, store })| Arc::new(Place::new(name, position, count, store, common.clone()));
+        ShardedStore::of(databases.into_iter().enumerate().map(place).collect(), common)
+    }
+
+    pub(crate) fn of(places: Vec<Arc<Place>>, common: Common) -> ShardedStore {
+        assert!(!places.is_empty(), "a sharded store needs a database");
+        ShardedStore { places, common, turn: AtomicUsize::new(0), listeners: Mutex::default() }
+    }
+
+    /// Returns the health of each database. One that is down is probed once per second.
+    pub fn health(&self) -> Vec<Health> {
+        self.places.iter().map(|place| place.health()).collect()
+    }
+
+    pub(crate) fn places(&self) -> &[Arc<Place>] {
+        &self.places
+    }
+
+    pub(crate) fn of_run(&self, key: &RunKey) -> &Arc<Place> {
+        &self.places[position(key, self.places.len())]
+    }
+
+    /// Sends a request to the database of one run.
+    pub(crate) fn ask_one<'s, T: 's>(
+        &'s self,
+        key: &RunKey,
+        question: impl for<'a> FnOnce(&'a dyn Store) -> StoreFuture<'a, T> + Send + 's,
+    ) -> StoreFuture<'s, T> {
+        let place = self.of_run(key);
+        Box::pin(place.ask(question))
+    }
+
+    /// Sends a request to all databases at once. The result of one that is known to be down is its error, without a request
+    /// (SD3).
+    pub(crate) async fn ask_all<T: Send>(
+        &self,
+        question: impl for<'a> Fn(&'a dyn Store) -> StoreFuture<'a, T> + Sync,
+    ) -> Answers<T> {
+        self.ask_some((0..self.places.len()).collect(), |_, store| question(store)).await
+    }
+
+    pub(crate) async fn ask_some<T: Send>(
+        &self,
+        positions: Vec<usize>,
+        question: impl for<'a> Fn(usize, &'a dyn Store) -> StoreFuture<'a, T> + Sync,
+    ) -> Answers<T> {
+        let question = &question;
+        let asked = positions
+            .iter()
+            .map(|&position| -> Asked<'_, _> { Box::pin(self.places[position].ask(move |store| question(position, store))) });
+        let answers = together(asked.collect()).await;
+        positions.into_iter().zip(answers).collect()
+    }
+
+    /// Returns all positions, beginning with another one every time.
+    pub(crate) fn rotated(&self) -> Vec<usize> {
+        let (count, first) = (self.places.len(), self.turn.fetch_add(1, Ordering::Relaxed));
+        (0..count).map(|offset| (first.wrapping_add(offset)) % count).collect()
+    }
+
+    /// Refuses a child whose id has another root run than its parent (SD2).
+    pub(crate) fn check_family(&self, key: &RunKey, parent: Option<&ParentLink>) -> Result<(), StoreError> {
+        let of = |key: &RunKey| (key.namespace.clone(), root_run(&key.id).to_owned());
+        match parent {
+            // With a single database, every run is in it.
+            Some(link) if self.places.len() > 1 && of(&link.run) != of(key) => {
+                Err(StoreError::RootRunDiffers { child: key.clone(), parent: link.run.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn listen(&self, listener: Arc<dyn Listener>) {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(listener.clone());
+        self.places.iter().for_each(|place| place.store().subscribe(listener.clone()));
+    }
+
+    pub(crate) fn tell(&self, change: Change<'_>) {
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|listener| listener.changed(change));
+    }
+}
+
+/// Returns the successful results; fails only if there is none (SD3).
+pub fn some_answers<T>(answers: Answers<T>) -> Result<Vec<(usize, T)>, StoreError> {
+    let (mut found, mut failed) = (Vec::new(), None);
+    for (position, answer) in answers {
+        match answer {
+            Ok(answer) => found.push((position, answer)),
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    match failed {
+        Some(error) if found.is_empty() => Err(error),
+        _ => Ok(found),
+    }
+}
+
+/// Returns the successful results and adds the names of unreachable databases to `gaps`; fails if all are unreachable. Without
+/// `gaps`, returns all results or the first error (SD4).
+pub fn listed<T>(store: &ShardedStore, answers: Answers<T>, gaps: Option<&Gaps>) -> Result<Vec<T>, StoreError> {
+    let Some(gaps) = gaps else { return all_answers(answers) };
+    let is_missing = |answer: &Result<T, StoreError>| matches!(answer, Err(StoreError::Unavailable { .. }));
+    let is_whole = !answers.iter().any(|(_, answer)| is_missing(answer));
+    if is_whole || answers.iter().all(|(_, answer)| is_missing(answer)) {
+        return all_answers(answers);
+    }
+    let (missing, found): (Answers<T>, Answers<T>) = answers.into_iter().partition(|(_, answer)| is_missing(answer));
+    missing.iter().for_each(|(position, _)| gaps.note(store.places[*position].name()));
+    all_answers(found)
+}
+
+/// Returns all results, or the first error (SD4).
+pub fn all_answers<T>(answers: Answers<T>) -> Result<Vec<T>, StoreError> {
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}

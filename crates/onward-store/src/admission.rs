@@ -1,0 +1,80 @@
+//! Admission of an input, decided before anything is changed; shared by all stores.
+//!
+//! The run's head decides about the input itself. The store looks up the idempotency record and the wait that the input answers,
+//! only when they matter.
+
+use onward_core::event::TaskAttemptEnded;
+use onward_core::run::{Admitted, IdempotencyRecord, Input};
+use onward_core::{Index, Place, RunHead, Status, Timestamp};
+
+use crate::{Appended, StoreError};
+
+/// The idempotency record of an input that was admitted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TakenSlot {
+    pub token: String,
+    pub index: Index,
+    pub at: Timestamp,
+}
+
+pub enum Admission {
+    Repeated(Appended),
+    /// `slots` are the idempotency records to write.
+    Taken {
+        head: Box<RunHead>,
+        admitted: Admitted,
+        slots: Vec<IdempotencyRecord>,
+        woke: bool,
+    },
+}
+
+impl Admission {
+    pub fn answer(&self) -> Appended {
+        match self {
+            Admission::Repeated(appended) => *appended,
+            Admission::Taken { admitted, woke, .. } => {
+                Appended { index: admitted.record.index, at: admitted.record.at, repeated: false, woke: *woke }
+            }
+        }
+    }
+}
+
+/// Decides about an input: first its idempotency record, so that a late repeat stays a repeat (L11), then the run, then the wait
+/// that it answers.
+///
+/// `cost` is the cost of the attempt whose outcome the input is; both become one record.
+/// `slot` looks up an idempotency record by key, `wait` the generation that opened the wait at a call id.
+pub fn admit<E: From<StoreError>>(
+    before: &RunHead,
+    mut input: Input,
+    cost: Option<TaskAttemptEnded>,
+    now: Timestamp,
+    slot: impl Fn(&str) -> Result<Option<TakenSlot>, E>,
+    wait: impl FnOnce(&Place) -> Result<Option<u32>, E>,
+) -> Result<Admission, E> {
+    let key = &before.key;
+    if let Some(once) = &input.once
+        && let Some(TakenSlot { token, index, at }) = slot(&once.key)?
+    {
+        StoreError::of_slot(key, once, &token, index)?;
+        return Ok(Admission::Repeated(Appended { index, at, repeated: true, woke: false }));
+    }
+    // A malformed cost is dropped; the outcome is still recorded.
+    let mut cost = cost.filter(|cost| cost.malformed().is_none());
+    if let Some(counted) = cost.as_ref().map(|cost| cost.once())
+        && slot(&counted.key)?.is_some()
+    {
+        cost = None; // LG1
+    }
+    let slots = cost.as_ref().map(|cost| cost.once()).into_iter().chain(input.once.take()).collect();
+    let (place, generation) = (input.needs_wait().cloned(), input.generation);
+    let mut head = Box::new(before.clone());
+    let admitted = head.admit_outcome(input, cost, now).map_err(StoreError::from)?;
+    if let Some(place) = place
+        && wait(&place)?.is_none_or(|own| generation.is_some_and(|asked| asked != own))
+    {
+        return Err(StoreError::WaitNotFound { key: key.clone(), place: place.to_string() }.into());
+    }
+    let woke = before.status == Status::Waiting && head.status == Status::Pending;
+    Ok(Admission::Taken { head, admitted, slots, woke })
+}

@@ -1,0 +1,18 @@
+//! Building blocks that the durable stores share: checksummed messages, sortable keys, large payloads stored apart, writes and
+//! replies that wait for a batch.
+//!
+//! Must never depend on a database: the layout of rows is each store's own.
+
+pub mod body;
+pub mod lanes;
+pub mod large;
+pub mod news;
+pub mod reply;
+pub mod seal;
+pub mod work;
+
+pub use body::Body;
+pub use lanes::{Lanes, Waits};
+pub use large::Blobs;
+pub use news::OwnedChange;
+pub use work::{ClaimRun, RestoreWork, StartRun};

@@ -1,0 +1,170 @@
+//! The payloads of events, and the context of each.
+//!
+//! A payload that is sent from one run to another is encoded for the context in which it is read: a child's input for the child,
+//! a signal for its receiver, an outcome for the run and for the call of its parent.
+
+use onward_core::event::{CarriedSignal, Checkpoint, ChildCompleted, ChildFailed, ParentLink, UpdateReceived};
+use onward_core::run::Commit;
+use onward_core::task::TaskReport;
+use onward_core::{Event, Failure, Hash, Payload, Place, Record, RunKey};
+
+use super::{Direction, EncryptionBoundary, Makers, Passed, PayloadContext, outcome_homes};
+
+impl EncryptionBoundary {
+    /// Encodes the payloads of a commit.
+    pub(super) fn commit_out(&self, commit: &mut Commit, parent: Option<&ParentLink>) -> Passed {
+        for event in &mut commit.events {
+            self.event(Direction::Out, event, std::slice::from_ref(&commit.key), parent)?;
+            self.mask(event, &commit.key);
+        }
+        let context = |what: &str| PayloadContext::of_all(std::slice::from_ref(&commit.key), what);
+        self.signals(Direction::Out, &mut commit.carries.signals, &context("signal"))?;
+        self.updates(Direction::Out, &mut commit.carries.updates, &context("update"))
+    }
+
+    /// Encodes the payloads of a task report. Costs stay plain, for the ledger.
+    pub(super) fn report_out(&self, report: &mut TaskReport, contexts: &[PayloadContext]) -> Passed {
+        match report {
+            TaskReport::Completed(output) => self.payload(Direction::Out, output, contexts),
+            TaskReport::Failed(failure) => self.failure(Direction::Out, failure, contexts),
+            TaskReport::Heartbeat { progress } => self.maybe(Direction::Out, progress, contexts),
+            TaskReport::Interrupted | TaskReport::NotStarted | TaskReport::WorkerLost | TaskReport::Adopted { .. } => Ok(()),
+            TaskReport::Spent { report, .. } | TaskReport::BySession { report, .. } => self.report_out(report, contexts),
+        }
+    }
+
+    /// Decodes the payloads of a record.
+    pub(crate) fn record_in(&self, record: &mut Record, makers: &Makers) -> Passed {
+        let runs = makers.of_record(record);
+        for event in &mut record.events {
+            self.mask(event, &runs[0]);
+            self.event(Direction::In, event, &runs, None)?;
+        }
+        Ok(())
+    }
+
+    /// Encodes or decodes the payloads of an event. `runs` are the runs under which it was encoded or, if that is not known, the
+    /// candidates.
+    fn event(&self, direction: Direction, event: &mut Event, runs: &[RunKey], parent: Option<&ParentLink>) -> Passed {
+        let run = &runs[0];
+        let context = |what: &str| PayloadContext::of_all(runs, what);
+        let call =
+            |place: &Place| -> Vec<PayloadContext> { runs.iter().map(|run| PayloadContext::of_call(run, place)).collect() };
+        match event {
+            Event::RunStarted(event) => {
+                self.payload(direction, &mut event.input, &context("input"))?;
+                self.signals(direction, &mut event.mailbox, &context("signal"))?;
+                self.updates(direction, &mut event.updates, &context("update"))?;
+                self.checkpoint(direction, &mut event.checkpoint, &context("checkpoint"))
+            }
+            Event::SignalReceived(event) => self.signal(direction, &event.name, &mut event.payload, &context("signal")),
+            Event::PromiseResolved(event) => self.result(direction, &mut event.result, &context("promise")),
+            Event::UpdateReceived(event) => self.payload(direction, &mut event.payload, &context("update")),
+            Event::UpdateAnswered(event) => self.result(direction, &mut event.result, &context("answer")),
+            Event::TaskScheduled(event) => self.payload(direction, &mut event.input, &context("task")),
+            Event::TaskCompleted(event) => self.payload(direction, &mut event.output, &context("report")),
+            Event::TaskFailed(event) => self.failure(direction, &mut event.failure, &context("report")),
+            Event::ChildStarted(event) => {
+                self.payload(direction, &mut event.input, &[PayloadContext::of(&sibling(run, &event.child), "input")])
+            }
+            Event::ChildCompleted(ChildCompleted { child: Some(child), output, .. }) => {
+                self.payload(direction, output, &[PayloadContext::of(&sibling(run, child), "outcome")])
+            }
+            Event::ChildFailed(ChildFailed { child: Some(child), failure, .. }) => {
+                self.failure(direction, failure, &[PayloadContext::of(&sibling(run, child), "outcome")])
+            }
+            Event::ChildCompleted(event) => self.payload(direction, &mut event.output, &call(&event.place)),
+            Event::ChildFailed(event) => self.failure(direction, &mut event.failure, &call(&event.place)),
+            Event::SignalSent(event) => {
+                self.payload(direction, &mut event.payload, &[PayloadContext::of(&sibling(run, &event.to), "signal")])
+            }
+            Event::StepCompleted(event) => self.payload(direction, &mut event.output, &context("step")),
+            Event::StepFailed(event) => self.failure(direction, &mut event.failure, &context("step")),
+            Event::ApprovalRequested(event) => self.maybe(direction, &mut event.show, &context("show")),
+            Event::StateSet(event) => self.payload(direction, &mut event.value, &context("state")),
+            Event::RunContinued(event) => {
+                self.payload(direction, &mut event.input, &context("input"))?;
+                self.checkpoint(direction, &mut event.checkpoint, &context("checkpoint"))
+            }
+            Event::BranchRequested(event) => {
+                event.entry.iter_mut().try_for_each(|entry| self.payload(direction, &mut entry.content, &context("entry")))?;
+                self.payload(direction, &mut event.checkpoint.state, &context("checkpoint"))?;
+                self.payload(direction, &mut event.input, &context("input"))
+            }
+            Event::EntryAppended(event) if event.quote.is_some() => Ok(()),
+            Event::EntryAppended(event) => self.payload(direction, &mut event.content, &context("entry")),
+            Event::RunCompleted(event) => self.payload(direction, &mut event.output, &outcome_homes(run, parent)),
+            Event::RunFailed(event) => self.failure(direction, &mut event.failure, &outcome_homes(run, parent)),
+            Event::RunCanceled(event) => self.failure(direction, &mut event.failure, &outcome_homes(run, parent)),
+            Event::RunPaused(event) => self.pause(direction, runs, event),
+            // Names, ids, times, texts of people for people (titles, reasons, feedback), and events of external engines.
+            Event::ExternalAppended(_)
+            | Event::ApprovalDecided(_)
+            | Event::TimerFired(_)
+            | Event::CancelRequested(_)
+            | Event::TerminateRequested(_)
+            | Event::RunResumed(_)
+            | Event::RetryRequested(_)
+            | Event::RunForked(_)
+            | Event::ResultRequested(_)
+            | Event::AttributeSet(_)
+            | Event::BudgetSet(_)
+            | Event::TaskCanceled(_)
+            | Event::TimerStarted(_)
+            | Event::SignalAwaited(_)
+            | Event::SignalConsumed(_)
+            | Event::PromiseCreated(_)
+            | Event::WaitCanceled(_)
+            | Event::StateCleared(_)
+            | Event::ChildCanceled(_)
+            | Event::ChildAwaited(_)
+            | Event::VersionChosen(_)
+            | Event::TaskAttempted(_)
+            | Event::TaskAttemptEnded(_)
+            | Event::ChildSettled(_)
+            | Event::SegmentAbandoned(_)
+            | Event::CallAdopted(_)
+            | Event::RunSuspended(_) => Ok(()),
+        }
+    }
+
+    fn checkpoint(&self, direction: Direction, checkpoint: &mut Option<Box<Checkpoint>>, contexts: &[PayloadContext]) -> Passed {
+        checkpoint.iter_mut().try_for_each(|checkpoint| self.payload(direction, &mut checkpoint.state, contexts))
+    }
+
+    fn signals(&self, direction: Direction, signals: &mut [CarriedSignal], contexts: &[PayloadContext]) -> Passed {
+        signals.iter_mut().try_for_each(|signal| self.signal(direction, &signal.name, &mut signal.payload, contexts))
+    }
+
+    fn updates(&self, direction: Direction, updates: &mut [UpdateReceived], contexts: &[PayloadContext]) -> Passed {
+        updates.iter_mut().try_for_each(|update| self.payload(direction, &mut update.payload, contexts))
+    }
+
+    /// Masks or unmasks the input hashes of calls and the hashes that decisions are bound to, each with the encoded payload of
+    /// its event.
+    fn mask(&self, event: &mut Event, run: &RunKey) {
+        match event {
+            Event::StepCompleted(event) => self.mask_one(event.input_hash.as_mut(), Some(&event.output), run, &event.place),
+            Event::StepFailed(event) => self.mask_one(event.input_hash.as_mut(), beside(&event.failure), run, &event.place),
+            Event::TaskScheduled(event) => self.mask_one(Some(&mut event.input_hash), Some(&event.input), run, &event.place),
+            Event::ChildStarted(event) => self.mask_one(Some(&mut event.input_hash), Some(&event.input), run, &event.place),
+            Event::ApprovalRequested(event) => self.mask_one(event.bound_to.as_mut(), event.show.as_ref(), run, &event.place),
+            _ => {}
+        }
+    }
+
+    fn mask_one(&self, hash: Option<&mut Hash>, beside: Option<&Payload>, run: &RunKey, place: &Place) {
+        if let (Some(hash), Some(beside)) = (hash, beside) {
+            self.codec.mask(beside, &PayloadContext::of(run, &format!("hash {place}")), hash);
+        }
+    }
+}
+
+fn beside(failure: &Failure) -> Option<&Payload> {
+    failure.details.as_deref()
+}
+
+/// Returns the key of another run; runs only exchange payloads within a namespace.
+fn sibling(run: &RunKey, id: &onward_core::RunId) -> RunKey {
+    RunKey::new(run.namespace.clone(), id.clone())
+}
