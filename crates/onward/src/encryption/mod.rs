@@ -10,10 +10,10 @@
 //! - CO2: a payload that a codec did not encode passes unchanged, so that callers without the codec are understood and older logs
 //!   stay readable.
 
+#[cfg(feature = "encryption")]
+mod cipher;
 pub(crate) mod client;
 pub(crate) mod connection;
-#[cfg(feature = "encryption")]
-mod encryption;
 mod events;
 
 use std::fmt;
@@ -26,7 +26,7 @@ use onward_core::event::{ParentLink, RunPaused};
 use onward_core::{Failure, Hash, Name, Payload, Place, Record, RunKey};
 
 #[cfg(feature = "encryption")]
-pub use encryption::{Encryption, EncryptionKey};
+pub use cipher::{Encryption, EncryptionKey};
 
 /// The content type of a failure's texts and details, packed to be encoded together.
 const FAILURE: &str = "application/vnd.onward.failure";
