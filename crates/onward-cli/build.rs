@@ -1,5 +1,5 @@
-//! Tells release builds the commit they are built from. Other builds are not told, so that a commit does not compile them anew; and
-//! without a repository there is nothing to tell.
+//! Sets `ONWARD_BUILT_FROM` to the current commit for release builds. Other builds leave it empty, so that a commit does not
+//! trigger a rebuild. It is also empty outside of a git repository.
 
 use std::process::Command;
 

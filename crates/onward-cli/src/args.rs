@@ -1,4 +1,4 @@
-//! The command line: its grammar, and how a mistake in it is told.
+//! The command line: its grammar and its usage errors.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ use crate::config::Config;
 use crate::error::{self, Mistake};
 use crate::output::{escape, print};
 
-/// The version, and in release builds the commit it was built from.
+/// The version; release builds append their commit.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("ONWARD_BUILT_FROM"));
 
-/// Functions that survive crashes: look at runs, answer them, and see a demo.
+/// Durable execution: run servers, start and inspect runs, decide approvals
 #[derive(Debug, Parser)]
-#[command(name = "onward", version = VERSION, after_help = "New here? `onward demo` kills its own worker and loses nothing.")]
+#[command(name = "onward", version = VERSION, after_help = "New here? Try `onward demo`: an order survives kill -9.")]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -30,27 +30,27 @@ pub struct Cli {
 
 #[derive(Debug, Args)]
 pub struct GlobalArgs {
-    /// The server to work on [env: ONWARD_URL]
-    #[arg(long, global = true, value_name = "URL", conflicts_with = "data", help_heading = "Where")]
+    /// URL of the server [env: ONWARD_URL]
+    #[arg(long, global = true, value_name = "URL", conflicts_with = "data", help_heading = "Connection")]
     server: Option<String>,
-    /// A file with the key that the server asks for [env: ONWARD_KEY_FILE, or the key itself in ONWARD_KEY]
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Where")]
+    /// File with the API key [env: ONWARD_KEY_FILE, or the key itself in ONWARD_KEY]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Connection")]
     key_file: Option<PathBuf>,
-    /// The directory to work on, where there is no server [env: ONWARD_DATA] [default: ./onward-data]
-    #[arg(long, global = true, value_name = "DIR", help_heading = "Where")]
+    /// Data directory to use instead of a server [env: ONWARD_DATA] [default: ./onward-data]
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Connection")]
     data: Option<PathBuf>,
-    /// The namespace [env: ONWARD_NAMESPACE] [default: default]
-    #[arg(long, global = true, value_name = "NAME", help_heading = "Where")]
+    /// Namespace [env: ONWARD_NAMESPACE] [default: default]
+    #[arg(long, global = true, value_name = "NAME", help_heading = "Connection")]
     namespace: Option<String>,
-    /// The settings [env: ONWARD_CONFIG] [default: ./onward.toml, or onward/onward.toml where your settings are]
-    #[arg(long, global = true, value_name = "FILE", help_heading = "Where")]
+    /// Settings file [env: ONWARD_CONFIG] [default: ./onward.toml, then onward/onward.toml in $XDG_CONFIG_HOME or ~/.config]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Connection")]
     config: Option<PathBuf>,
-    /// Print JSON instead of text, for results and for errors
+    /// Print results and errors as JSON
     #[arg(long, global = true)]
     pub json: bool,
 }
 
-/// What all commands share, once it is known.
+/// Resolved global options.
 #[derive(Debug)]
 pub struct Global {
     pub json: bool,
@@ -70,12 +70,12 @@ impl GlobalArgs {
 }
 
 impl Global {
-    /// The directory, by whatever says so first.
+    /// Returns the data directory from the setting with the highest precedence.
     pub fn directory(&self) -> PathBuf {
         PathBuf::from(self.config.text("data").unwrap_or_default())
     }
 
-    /// The directory, if a flag names it.
+    /// Returns the data directory only if `--data` was given.
     pub fn named_directory(&self) -> Option<PathBuf> {
         let data = self.config.get("data")?;
         matches!(data.origin, crate::config::Origin::Flag(_)).then(|| PathBuf::from(data.text))
@@ -85,19 +85,19 @@ impl Global {
         Ok(Namespace::new(self.config.text("namespace").unwrap_or_default())?)
     }
 
-    /// For commands that work on files of this machine: a server that a flag names is a mistake.
+    /// Fails if `--server` was given: `command` works on local files.
     pub fn without_server(&self, command: &str) -> Result<(), Mistake> {
         match self.config.get("url") {
             Some(url) if matches!(url.origin, crate::config::Origin::Flag(_)) => {
-                let message = format!("`onward {command}` works on this machine and not over a server");
-                Err(Mistake::usage("usage", message, "leave `--server` out; `--data DIR` names the directory"))
+                let message = format!("`onward {command}` works on local files and takes no `--server`");
+                Err(Mistake::usage("usage", message, "remove `--server`; name the directory with `--data DIR`"))
             }
             _ => Ok(()),
         }
     }
 }
 
-/// The parsed command line, or the code to end with after help or a mistake was told.
+/// Parses the command line. Returns the exit code as an error after printing help, the version or a usage error.
 pub fn parse() -> Result<Cli, ExitCode> {
     let error = match Cli::try_parse() {
         Ok(cli) => return Ok(cli),
@@ -105,14 +105,14 @@ pub fn parse() -> Result<Cli, ExitCode> {
     };
     let text = escape::lines(&error.render().to_string());
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        drop(print(&text)); // nobody reads it: that is no error
+        drop(print(&text)); // a closed stdout is not an error
         return Err(ExitCode::SUCCESS);
     }
     let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
     Err(error::tell_usage(text, wants_json(std::env::args_os())))
 }
 
-/// Whether a command line that could not be understood asks for JSON.
+/// Looks for `--json` in a command line that did not parse.
 fn wants_json(args: impl Iterator<Item = OsString>) -> bool {
     args.take_while(|arg| arg != "--").any(|arg| arg == Path::new("--json"))
 }

@@ -1,5 +1,5 @@
-//! What keeps the tasks of a run from being worked on, in sentences: nobody has them, a key is limited, a person has to look, or their next
-//! attempt is not due.
+//! Sentences that explain why the tasks of a run are blocked: no worker serves them, a key is rate-limited, they are quarantined,
+//! or the next attempt is not due.
 
 use onward_core::task::MODEL_CALL;
 use onward_core::{RunKey, Timestamp};
@@ -9,14 +9,15 @@ use crate::connection::Site;
 use crate::directory::shell_word;
 use crate::output::time;
 
-/// What there is; nothing where that cannot be asked. Which workers there are, only the process that has them knows.
+/// Reads why the tasks of a run are blocked; empty on errors. On a directory, leaves out reasons that depend on workers, which
+/// only the server process knows.
 pub async fn of(site: &Site, key: &RunKey) -> Vec<Blocker> {
     let mut found = site.blockers(key.clone()).await.unwrap_or_default();
     found.retain(|blocker| !site.is_directory || matches!(blocker.why, BlockReason::Quarantined | BlockReason::Retries));
     found
 }
 
-/// One sentence for each sort of them.
+/// Returns one sentence for each distinct reason.
 pub async fn sentences(site: &Site, blockers: &[Blocker]) -> Vec<String> {
     let is_lonely = blockers.iter().any(|blocker| blocker.why == BlockReason::NoWorker);
     let workers = if is_lonely { site.list_workers(site.namespace.clone()).await.unwrap_or_default() } else { Vec::new() };
@@ -34,31 +35,31 @@ fn sentence(blocker: &Blocker, workers: &[WorkerInfo], now: Timestamp) -> String
         BlockReason::NoWorker => match model {
             Some(model) => {
                 let offered = offered(workers);
-                format!("nobody offers the model `{model}` now; offered is {offered}; the run waits for it")
+                format!("no worker serves model `{model}` (available: {offered}); the run is waiting")
             }
-            None => format!("no worker has the task `{kind}` now; the run waits for it"),
+            None => format!("no worker serves task `{kind}`; the run is waiting"),
         },
         BlockReason::LimitClosed => {
             let what = match model {
-                Some(model) => format!("the provider of the model `{model}` limits its key"),
-                None => format!("what the task `{kind}` calls is limited"),
+                Some(model) => format!("the provider rate-limits the key of model `{model}`"),
+                None => format!("calls of task `{kind}` are rate-limited"),
             };
-            format!("{what}; the run waits for it until {}", time::moment(until, now))
+            format!("{what}; the run waits until {}", time::moment(until, now))
         }
         BlockReason::Quarantined => {
             let (since, id) =
                 (since.map_or(String::new(), |since| format!(" since {}", time::moment(since, now))), task.to_string());
-            let vanished = format!("{lost_workers} workers in a row vanished over it");
-            let release = format!("find out why, then `onward queue retry {}` lets it go on", shell_word(&id));
-            format!("the task {id} (`{kind}`) is in quarantine{since}: {vanished}; {release}")
+            let vanished = format!("it lost {lost_workers} workers in a row");
+            let release = format!("find out why, then run `onward queue retry {}`", shell_word(&id));
+            format!("task {id} (`{kind}`) is in quarantine{since}: {vanished}; {release}")
         }
         BlockReason::Retries => {
             let what = match model {
-                Some(model) => format!("the model `{model}` is asked"),
-                None => format!("the task `{kind}` is tried"),
+                Some(model) => format!("model `{model}`"),
+                None => format!("task `{kind}`"),
             };
-            let failed = failure_code.as_ref().map_or(String::new(), |code| format!("; the last attempt failed as {code}"));
-            format!("{what} again {}{failed}", time::until(until, now))
+            let failed = failure_code.as_ref().map_or(String::new(), |code| format!("; the last one failed with {code}"));
+            format!("{what}: next attempt {}{failed}", time::until(until, now))
         }
     }
 }
@@ -68,7 +69,7 @@ fn offered(workers: &[WorkerInfo]) -> String {
     let mut offered: Vec<String> = offered.map(|model| format!("`{model}`")).collect();
     offered.sort();
     offered.dedup();
-    if offered.is_empty() { "no model at all".to_owned() } else { offered.join(", ") }
+    if offered.is_empty() { "none".to_owned() } else { offered.join(", ") }
 }
 
 #[cfg(test)]
@@ -109,28 +110,28 @@ mod tests {
     fn what_nobody_offers_is_told_with_what_there_is() {
         let workers = [worker(&["llm.gpt-4o", "llm.small"]), worker(&["llm.gpt-4o"])];
         let no_worker = |kind, workers| said(kind, BlockReason::NoWorker, workers);
-        assert_eq!(no_worker("charge", &workers), "no worker has the task `charge` now; the run waits for it");
+        assert_eq!(no_worker("charge", &workers), "no worker serves task `charge`; the run is waiting");
         assert_eq!(
             no_worker("llm.gpt-5o", &workers),
-            "nobody offers the model `gpt-5o` now; offered is `gpt-4o`, `small`; the run waits for it"
+            "no worker serves model `gpt-5o` (available: `gpt-4o`, `small`); the run is waiting"
         );
-        assert!(no_worker("llm.gpt-5o", &[]).contains("; offered is no model at all; "));
+        assert!(no_worker("llm.gpt-5o", &[]).contains(" (available: none); "));
     }
 
     #[test]
     fn a_wait_is_told_with_its_end_or_with_what_ends_it() {
         assert_eq!(
             said("llm.m", BlockReason::LimitClosed, &[]),
-            "the provider of the model `m` limits its key; the run waits for it until 2027-01-15T08:00:12.000Z (in 12.0 s)"
+            "the provider rate-limits the key of model `m`; the run waits until 2027-01-15T08:00:12.000Z (in 12.0 s)"
         );
         assert_eq!(
             said("llm.m", BlockReason::Quarantined, &[]),
-            "the task r~0~3 (`llm.m`) is in quarantine since 2027-01-15T07:58:00.000Z (2 min ago): 6 workers in a row vanished over it; \
-             find out why, then `onward queue retry r~0~3` lets it go on"
+            "task r~0~3 (`llm.m`) is in quarantine since 2027-01-15T07:58:00.000Z (2 min ago): it lost 6 workers in a row; \
+             find out why, then run `onward queue retry r~0~3`"
         );
         assert_eq!(
             said("llm.m", BlockReason::Retries, &[]),
-            "the model `m` is asked again in 12.0 s; the last attempt failed as model_rate_limited"
+            "model `m`: next attempt in 12.0 s; the last one failed with model_rate_limited"
         );
     }
 }

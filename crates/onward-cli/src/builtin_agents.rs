@@ -1,7 +1,7 @@
-//! The models and agents that the settings name, and the workers of this process that have them.
+//! The built-in workers: models and agents of the settings, run by this process.
 //!
-//! Owns what is refused before anything starts: a provider, a model, a server of tools that is not there, a variable that is not set. Must
-//! never tell a key, and never ask an address that the operator did not name.
+//! Validates the tables before anything starts: unknown providers, models and MCP servers, and unset variables. Must never print
+//! a key, and never connect to an address that is not in the settings.
 
 mod tools;
 mod workers;
@@ -17,7 +17,7 @@ use crate::config::{AgentSettings, Config, McpSettings, Tables};
 use crate::error::{Mistake, USAGE};
 pub use workers::Workers;
 
-/// What the tables of the settings come to.
+/// The validated tables of the settings.
 pub struct BuiltinAgents {
     models: Models,
     agents: BTreeMap<String, AgentSettings>,
@@ -27,7 +27,7 @@ pub struct BuiltinAgents {
 }
 
 impl BuiltinAgents {
-    /// `None` where the settings name neither models nor agents.
+    /// Validates the tables; `None` if the settings define neither models nor agents.
     pub fn open(config: &Config) -> Result<Option<BuiltinAgents>, Mistake> {
         let namespaces = config.parsed("server.namespaces", namespaces)?.unwrap_or_default();
         let Some(tables) = config.tables().filter(|tables| !tables.models.is_empty() || !tables.agents.is_empty()) else {
@@ -36,7 +36,7 @@ impl BuiltinAgents {
         let mut house = BuiltinAgents::of(tables, &Http::new(), |name| std::env::var(name).ok())?;
         house.namespaces = namespaces;
         house.attachments = config.text("server.attachments").map(Attachments::folder);
-        // A path in a file counts from where the file is.
+        // Paths are relative to the file.
         if let Some(near) = config.file().and_then(|path| path.parent()).filter(|near| !near.as_os_str().is_empty()) {
             let folders = house.mcp.values_mut().filter_map(|mcp| mcp.folder.as_mut());
             folders.for_each(|folder| *folder = near.join(&*folder));
@@ -57,15 +57,15 @@ impl BuiltinAgents {
         let known: Vec<&str> = providers.keys().map(String::as_str).collect();
         for (name, settings) in &tables.models {
             if !providers.contains_key(&settings.provider) {
-                let message = format!("`models.{name}`: there is no provider `{}`", settings.provider);
-                let hint = format!("it is `openai`, `anthropic`, or a table of its own{}", listed("[providers.…]", &known));
+                let message = format!("`models.{name}`: unknown provider `{}`", settings.provider);
+                let hint = format!("use `openai`, `anthropic` or a table{}", listed("[providers.…]", &known));
                 return Err(invalid(message, &hint));
             }
         }
         let table = ModelTable { providers, models: tables.models.clone() };
         let models = Models::open(&table, http, env).map_err(told)?;
         for name in models.names() {
-            models.find(name).map_err(told)?; // a key that is missing
+            models.find(name).map_err(told)?; // fails if the key is missing
         }
         check_agents(tables)?;
         for (name, mcp) in &tables.mcp {
@@ -80,17 +80,17 @@ impl BuiltinAgents {
         })
     }
 
-    /// Names of the models.
+    /// Returns the names of the models.
     pub fn models(&self) -> impl Iterator<Item = &str> {
         self.models.names()
     }
 
-    /// Names of the agents.
+    /// Returns the names of the agents.
     pub fn agents(&self) -> impl Iterator<Item = &str> {
         self.agents.keys().map(String::as_str)
     }
 
-    /// Gives everything to one worker, whose servers of tools must answer.
+    /// Registers all models and agents with one worker. Fails if an MCP server does not answer.
     pub async fn equip(&self, builder: Builder) -> Result<Builder> {
         let mut builder = self.equip_plain(builder);
         for (name, settings) in self.agents.iter().filter(|(_, settings)| !settings.mcp.is_empty()) {
@@ -99,7 +99,7 @@ impl BuiltinAgents {
         Ok(builder)
     }
 
-    /// Gives a worker the models, and the agents whose tools need nobody else.
+    /// Registers the models, and the agents without MCP servers.
     fn equip_plain(&self, builder: Builder) -> Builder {
         let builder = self.attachments.iter().cloned().fold(builder, Builder::attachments);
         let plain = self.agents.iter().filter(|(_, settings)| settings.mcp.is_empty());
@@ -109,7 +109,7 @@ impl BuiltinAgents {
     async fn tools_of(&self, settings: &AgentSettings) -> Result<Tools> {
         let mut tools = Tools::new();
         for name in &settings.mcp {
-            let mcp = self.mcp.get(name).expect("agents name tables that are there");
+            let mcp = self.mcp.get(name).expect("the tables of agents were checked");
             tools = tools::add(tools, name, mcp).await?;
         }
         Ok(tools)
@@ -128,7 +128,7 @@ fn agent(name: &str, settings: &AgentSettings) -> Agent {
     if *converse { agent.converse() } else { agent }
 }
 
-/// The two providers that need no table of their own.
+/// Returns the settings of the two providers that need no table.
 fn usual_provider(name: &str) -> Option<ProviderSettings> {
     let (api_format, base_url, key_env) = match name {
         "openai" => (ApiFormat::OpenAi, "https://api.openai.com/v1", "OPENAI_API_KEY"),
@@ -142,28 +142,28 @@ fn check_agents(tables: &Tables) -> Result<(), Mistake> {
     for (name, settings) in &tables.agents {
         if !tables.models.contains_key(&settings.model) {
             let known: Vec<&str> = tables.models.keys().map(String::as_str).collect();
-            let message = format!("`agents.{name}`: there is no model `{}`", settings.model);
-            return Err(invalid(message, &format!("models have tables{}", listed("[models.…]", &known))));
+            let message = format!("`agents.{name}`: unknown model `{}`", settings.model);
+            return Err(invalid(message, &format!("use a model with a table{}", listed("[models.…]", &known))));
         }
         if let Some(mcp) = settings.mcp.iter().find(|mcp| !tables.mcp.contains_key(*mcp)) {
             let known: Vec<&str> = tables.mcp.keys().map(String::as_str).collect();
-            let message = format!("`agents.{name}`: there is no server of tools `{mcp}`");
-            return Err(invalid(message, &format!("they have tables{}", listed("[mcp.…]", &known))));
+            let message = format!("`agents.{name}`: unknown MCP server `{mcp}`");
+            return Err(invalid(message, &format!("use an MCP server with a table{}", listed("[mcp.…]", &known))));
         }
         if settings.max_turns == Some(0) {
-            return Err(invalid(format!("`agents.{name}`: `max_turns` is 0"), "leave it out for 50"));
+            return Err(invalid(format!("`agents.{name}`: `max_turns` is 0"), "omit it for the default of 50"));
         }
         if settings.compact_at == Some(0) {
             return Err(invalid(
                 format!("`agents.{name}`: `compact_at` is 0"),
-                "leave it out to sum up only what is too long for the model",
+                "omit it to summarize only when the context is too long",
             ));
         }
     }
     Ok(())
 }
 
-/// Whoever writes a key where its variable belongs must not find it in an error.
+/// Fails if `key_env` is not a variable name. The error omits the value, which may be the key itself.
 fn check_variable(name: Option<&str>, table: &str) -> Result<(), Mistake> {
     let usable = |name: &str| {
         let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
@@ -172,12 +172,12 @@ fn check_variable(name: Option<&str>, table: &str) -> Result<(), Mistake> {
     if name.is_none_or(usable) {
         return Ok(());
     }
-    let message = format!("`{table}`: `key_env` is not the name of a variable of the environment");
-    Err(invalid(message, "the key itself is not read from here: set a variable, and write its name"))
+    let message = format!("`{table}`: `key_env` is not the name of an environment variable");
+    Err(invalid(message, "store the key in an environment variable and set `key_env` to its name"))
 }
 
 fn listed(what: &str, known: &[&str]) -> String {
-    if known.is_empty() { format!(" {what}, and none is there") } else { format!(" {what}; there are: {}", known.join(", ")) }
+    if known.is_empty() { format!(" {what}; none is defined") } else { format!(" {what}; defined: {}", known.join(", ")) }
 }
 
 fn invalid(message: String, hint: &str) -> Mistake {
@@ -255,8 +255,8 @@ mod tests {
 
     #[test]
     fn a_provider_nobody_knows() {
-        let hint = "it is `openai`, `anthropic`, or a table of its own [providers.…]; there are: local";
-        refused("provider = \"local\"", "provider = \"lokal\"", "`models.small`: there is no provider `lokal`", hint);
+        let hint = "use `openai`, `anthropic` or a table [providers.…]; defined: local";
+        refused("provider = \"local\"", "provider = \"lokal\"", "`models.small`: unknown provider `lokal`", hint);
     }
 
     #[test]
@@ -274,8 +274,8 @@ mod tests {
 
     #[test]
     fn a_key_where_its_variable_belongs() {
-        let hint = "the key itself is not read from here: set a variable, and write its name";
-        let message = "`providers.local`: `key_env` is not the name of a variable of the environment";
+        let hint = "store the key in an environment variable and set `key_env` to its name";
+        let message = "`providers.local`: `key_env` is not the name of an environment variable";
         refused("LOCAL_KEY", "sk-secret", message, hint);
     }
 
@@ -287,33 +287,33 @@ mod tests {
 
     #[test]
     fn a_model_or_a_server_of_tools_that_is_not_there() {
-        let hint = "models have tables [models.…]; there are: small";
-        refused("model = \"small\"", "model = \"large\"", "`agents.support`: there is no model `large`", hint);
-        let hint = "they have tables [mcp.…]; there are: files";
-        refused("[\"files\"]", "[\"fils\"]", "`agents.support`: there is no server of tools `fils`", hint);
+        let hint = "use a model with a table [models.…]; defined: small";
+        refused("model = \"small\"", "model = \"large\"", "`agents.support`: unknown model `large`", hint);
+        let hint = "use an MCP server with a table [mcp.…]; defined: files";
+        refused("[\"files\"]", "[\"fils\"]", "`agents.support`: unknown MCP server `fils`", hint);
     }
 
     #[test]
     fn numbers_that_make_no_sense() {
-        refused("max_turns = 3", "max_turns = 0", "`agents.support`: `max_turns` is 0", "leave it out for 50");
-        let hint = "leave it out to sum up only what is too long for the model";
+        refused("max_turns = 3", "max_turns = 0", "`agents.support`: `max_turns` is 0", "omit it for the default of 50");
+        let hint = "omit it to summarize only when the context is too long";
         refused("max_turns = 3", "compact_at = 0", "`agents.support`: `compact_at` is 0", hint);
     }
 
     #[test]
     fn a_server_of_tools_is_one_thing() {
-        let hint = "a program has `command`, `arguments`, `environment`, `inherits` and `folder`; a server elsewhere `url`, `headers` and `key_env`";
-        let message = "`mcp.files` is neither a program nor a URL, or both";
+        let hint = "set `command`, `arguments`, `environment`, `inherits` and `folder`, or `url`, `headers` and `key_env`";
+        let message = "`mcp.files` must have either `command` or `url`";
         refused("command = \"files-server\"", "url = \"http://x\"\ncommand = \"y\"", message, hint);
         refused("command = \"files-server\"", "", message, hint);
-        let message = "`mcp.files`: `key_env` goes with `url`; a program gets the variables that `inherits` names";
+        let message = "`mcp.files`: `key_env` needs `url`; a program gets the variables of `inherits`";
         let mistake = open(GOOD, &[("LOCAL_KEY", "x")]).err().unwrap();
         assert_eq!((mistake.message.as_str(), mistake.hint.as_deref()), (message, Some(hint)));
-        let message = "`mcp.files` is to get a variable of this process that is not set: GONE";
-        let hint = "set it for the process that starts the program, or leave it out of `inherits`";
+        let message = "`mcp.files`: the variable GONE of `inherits` is not set";
+        let hint = "set it for the process that starts the program, or remove it from `inherits`";
         refused("command = \"files-server\"", "command = \"files-server\"\ninherits = [\"LOCAL_KEY\", \"GONE\"]", message, hint);
-        let message = "`mcp.files` needs a key, and the environment variable TOOLS_KEY is not set";
-        let hint = "set it for the process that calls the tools, and start that process again";
+        let message = "`mcp.files`: the environment variable TOOLS_KEY with its key is not set";
+        let hint = "set it for the process that calls the tools and restart that process";
         refused("command = \"files-server\"", "url = \"http://x\"\nkey_env = \"TOOLS_KEY\"", message, hint);
     }
 

@@ -1,6 +1,6 @@
-//! What a verb works on: a server, or a directory of this machine. One door to both, so that every verb says and does the same.
+//! The target of a command: a server or a local directory, behind one client API, so that every command behaves the same.
 //!
-//! A server that is named as plainly as a directory comes first: `ONWARD_URL` beats `ONWARD_DATA`, and `--data` beats both.
+//! With equal precedence the server wins: `ONWARD_URL` beats `ONWARD_DATA`, and `--data` beats both.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use onward_runtime::{CallRef, Changes, Client, RuntimeError};
 use crate::args::Global;
 use crate::directory;
 
-/// How often a run that another process works on is looked at.
+/// Polling interval of a run in a directory, where no notifications arrive.
 const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ impl Place {
     }
 }
 
-/// The key for the server: a file that is named more plainly than the key itself comes first.
+/// Returns the API key. A key file wins only if its setting has a higher precedence than the key itself.
 fn key(global: &Global) -> Result<Option<String>> {
     let (key, file) = (global.config.get("key"), global.config.get("key_file"));
     match (key, file) {
@@ -47,7 +47,7 @@ fn key(global: &Global) -> Result<Option<String>> {
     }
 }
 
-/// A door with what is behind it.
+/// A connection to a server or directory, with the namespace.
 #[derive(Clone)]
 pub struct Site {
     client: Arc<dyn Client>,
@@ -56,17 +56,17 @@ pub struct Site {
 }
 
 impl Site {
-    /// For looking: a directory may be in use by another process.
+    /// Opens the target for reading; another process may use the directory.
     pub fn to_read(global: &Global) -> Result<Site> {
         Site::open(global, directory::open_to_read)
     }
 
-    /// For changing something: a directory must be free.
+    /// Opens the target for writing; fails if another process uses the directory.
     pub fn to_write(global: &Global) -> Result<Site> {
         Site::open(global, directory::open_to_write)
     }
 
-    /// Over a store that somebody has opened.
+    /// Wraps an opened store.
     pub fn of(runtime: onward_runtime::Runtime, global: &Global) -> Result<Site> {
         Ok(Site { client: Arc::new(runtime), namespace: global.namespace()?, is_directory: false })
     }
@@ -88,21 +88,21 @@ impl Site {
         CallRef::parse(&self.namespace, id)
     }
 
-    /// Waits until the run has ended. A server that is away is waited for, once it has answered.
+    /// Waits until the run has ended. Also waits for a server that becomes unreachable after its first response.
     pub async fn outcome(&self, key: &RunKey) -> Result<Result<Payload, Failure>, RuntimeError> {
         while self.is_directory && !self.has_said_all(key).await? {
-            tokio::time::sleep(LOOK).await; // another process's writes ring no bell here
+            tokio::time::sleep(LOOK).await; // writes of another process do not notify this one
         }
         self.client.wait_for_outcome(key.clone()).await
     }
 
-    /// Whether the door knows how the run ended, or can say that it never will: a run of an outside engine has no outcome.
+    /// Returns whether the outcome can be read without waiting: the run is closed, or external and never has an outcome.
     async fn has_said_all(&self, key: &RunKey) -> Result<bool, RuntimeError> {
         let head = self.client.read_head(key.clone()).await?;
         Ok(head.status.is_closed() || head.external.is_some())
     }
 
-    /// Something to await until a run's log has grown.
+    /// Subscribes to changes of a run's log. On a directory the watch polls.
     pub async fn watch(&self, key: &RunKey) -> Result<Watch, RuntimeError> {
         if self.is_directory {
             return Ok(Watch(None));
@@ -122,7 +122,7 @@ impl std::ops::Deref for Site {
 pub struct Watch(Option<Box<dyn Changes>>);
 
 impl Watch {
-    /// Returns when there may be something to read.
+    /// Waits until the log may have grown.
     pub async fn changed(&mut self) -> Result<(), RuntimeError> {
         match &mut self.0 {
             Some(changes) => changes.changed().await,

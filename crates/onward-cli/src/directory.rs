@@ -1,7 +1,6 @@
-//! Opening a directory of runs, for looking or for writing.
+//! Opens a data directory for reading or writing.
 //!
-//! Must never make a directory but for runs that are to come into it: a verb that was given the wrong place says so instead of leaving
-//! an empty store there.
+//! Must never create a directory except for an import: a command with a wrong path fails instead of leaving an empty store.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use crate::error::{CONFLICT, FAILURE, Mistake};
 use crate::output::say;
 use crate::serving::mark;
 
-/// Opens a directory that another process may have open; every write is refused.
+/// Opens a directory read-only; another process may have it open.
 pub fn open_to_read(path: &Path) -> Result<Runtime> {
     expect_directory(path)?;
     let store = EmbeddedStore::open_read_only(path)?;
@@ -24,33 +23,33 @@ pub fn open_to_read(path: &Path) -> Result<Runtime> {
     Ok(runtime(store))
 }
 
-/// What is read of a damaged directory may lack writes: whoever reads it is told, beside what they read.
+/// Warns on stderr if the directory is damaged, because acknowledged writes may be missing from the output.
 fn tell_damage(store: &EmbeddedStore) {
     if let Some(damage) = store.damage() {
         say(&format!("warning: the directory is damaged, and acknowledged writes may be missing: {damage}"));
-        say("hint: `onward doctor --repair` keeps all that verifies and lists what is lost");
+        say("hint: run `onward doctor --repair`, which keeps all intact data and lists losses");
     }
 }
 
-/// Opens a directory that nobody else has open. Dropping the runtime frees it.
+/// Opens an existing directory for writing. Fails if another process has it open. Dropping the runtime releases the lock.
 pub fn open_to_write(path: &Path) -> Result<Runtime> {
-    drop(open_to_read(path)?); // it is there and it is ours
+    drop(open_to_read(path)?); // fails if it does not exist or is foreign
     open_or_make(path)
 }
 
-/// Like [`open_to_write`]; a directory that is not there or is empty becomes one of ours.
+/// Opens a directory like [`open_to_write`]. Creates it if it is missing or empty.
 pub fn open_or_make(path: &Path) -> Result<Runtime> {
     match EmbeddedStore::open(path, Default::default()) {
         Err(StoreError::DirectoryLocked { .. }) if let Some(url) = mark::server_of(path) => {
-            let message = format!("{} is held by the server at {url}", path.display());
-            let hint = Some(format!("go through it with `--server {url}`, or ONWARD_URL; reading commands work without"));
+            let message = format!("{} is in use by the server at {url}", path.display());
+            let hint = Some(format!("use `--server {url}` or ONWARD_URL; commands that read work without it"));
             Err(Mistake { code: "directory_locked", message, hint, exit: CONFLICT }.into())
         }
         opened => Ok(runtime(opened?)),
     }
 }
 
-/// The verbs over a store; nothing happens by itself.
+/// Creates a runtime on a store, without background jobs.
 pub fn runtime(store: EmbeddedStore) -> Runtime {
     let store: Arc<dyn Store> = Arc::new(store);
     Runtime::new(store, Arc::new(SystemClock), Options::default())
@@ -60,18 +59,18 @@ fn expect_directory(path: &Path) -> Result<()> {
     if path.exists() {
         return Ok(());
     }
-    let hint = "name it with `--data DIR` or ONWARD_DATA, or a server with `--server URL`; `onward demo` makes one to play with"
-        .to_owned();
-    let message = format!("there is no directory {}", path.display());
+    let hint =
+        "set `--data DIR` or ONWARD_DATA, or a server with `--server URL`; `onward demo` creates a directory to try".to_owned();
+    let message = format!("directory {} does not exist", path.display());
     Err(Mistake { code: "directory_missing", message, hint: Some(hint), exit: FAILURE }.into())
 }
 
-/// The run of this id in the default namespace.
+/// Returns the key of a run in the default namespace.
 pub fn run_key(id: &str) -> Result<RunKey, RuntimeError> {
     Ok(RunKey::new(Namespace::default(), RunId::new(id)?))
 }
 
-/// A path as the command line knew it, fit to be pasted into a shell.
+/// Quotes a path for a shell.
 pub fn shell_path(path: &Path) -> String {
     shell_word(&path.to_string_lossy())
 }
@@ -85,11 +84,11 @@ pub fn shell_word(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// How to call this very program again from the current directory.
+/// Returns the command that runs this program from the current directory.
 pub fn own_command() -> String {
     let called = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
     if called.components().count() <= 1 {
-        return "onward".to_owned(); // found on the search path
+        return "onward".to_owned(); // found in PATH
     }
     let here = std::env::current_dir().unwrap_or_default();
     shell_path(called.strip_prefix(&here).unwrap_or(&called))

@@ -1,9 +1,7 @@
-//! How an error is told: `error[code]: message`, a hint, and an exit code; with `--json` as a problem, the very document of the HTTP
-//! door.
+//! Error output: `error[code]: message`, a hint and an exit code; with `--json` the problem document of the HTTP API.
 //!
-//! Owns the exit codes: 0 ok, 1 error, 2 usage, 3 the run failed while somebody waited for it, 4 not found, 5 the server cannot be
-//! reached, 6 conflict, 7 no key or not one for this, 124 the wait took too long, 130 interrupted. A reader of our output that goes
-//! away is no error.
+//! Exit codes: 0 ok, 1 error, 2 usage, 3 the awaited run failed, 4 not found, 5 server unreachable, 6 conflict, 7 missing or
+//! insufficient key, 124 wait timed out, 130 interrupted. A closed stdout is not an error.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -26,7 +24,7 @@ pub const CONFLICT: u8 = 6;
 pub const NOT_ALLOWED: u8 = 7;
 pub const TIMED_OUT: u8 = 124;
 
-/// A mistake that this program itself found.
+/// An error that the CLI itself detected.
 #[derive(Debug)]
 pub struct Mistake {
     pub code: &'static str,
@@ -49,14 +47,14 @@ impl fmt::Display for Mistake {
 
 impl std::error::Error for Mistake {}
 
-/// What is told of an error.
+/// Code, hint and exit code of an error.
 struct Told {
     code: &'static str,
     hint: Option<String>,
     exit: u8,
 }
 
-/// Tells an error on stderr, once, with its causes, and returns the code to end with.
+/// Prints an error with its causes on stderr and returns the exit code. Ignores a broken pipe.
 pub fn tell(error: &anyhow::Error, json: bool) -> ExitCode {
     if is_broken_pipe(error) {
         return ExitCode::SUCCESS;
@@ -64,7 +62,7 @@ pub fn tell(error: &anyhow::Error, json: bool) -> ExitCode {
     ExitCode::from(tell_one(error, json))
 }
 
-/// Tells an error that does not end the command.
+/// Prints an error and returns its exit code; for errors that do not end the command.
 pub fn tell_one(error: &anyhow::Error, json: bool) -> u8 {
     let told = told(error);
     if json {
@@ -75,19 +73,19 @@ pub fn tell_one(error: &anyhow::Error, json: bool) -> u8 {
     told.exit
 }
 
-/// Tells that the command line was not understood; `text` is harmless and may have several lines.
+/// Prints a usage error; `text` is already escaped and may have several lines.
 pub fn tell_usage(text: &str, json: bool) -> ExitCode {
     if json {
         let (detail, _) = text.split_once("\n\n").unwrap_or((text, ""));
         let detail = detail.split_whitespace().collect::<Vec<_>>().join(" ");
-        say(&problem::to_json("usage", &detail, Some("`onward --help` and `onward COMMAND --help` say what there is")));
+        say(&problem::to_json("usage", &detail, Some("see `onward --help` and `onward COMMAND --help`")));
     } else {
         say(&format!("{} {text}", style_of("usage")));
     }
     ExitCode::from(USAGE)
 }
 
-/// Tells a problem that came from elsewhere, in words.
+/// Prints a problem as text and returns its exit code.
 pub fn tell_problem(code: &str, detail: &str, hint: Option<&str>) -> u8 {
     say(&format!("{} {}", style_of(&escape::text(code)), escape::text(detail)));
     if let Some(hint) = hint {
@@ -96,7 +94,7 @@ pub fn tell_problem(code: &str, detail: &str, hint: Option<&str>) -> u8 {
     exit_code(code)
 }
 
-/// An error with its causes, and what to do about it.
+/// Returns the message of an error with its causes, and its hint.
 pub fn words(error: &anyhow::Error) -> (String, Option<String>) {
     (message(error), told(error).hint)
 }
@@ -106,12 +104,12 @@ pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     io.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
-/// `error[code]:`
+/// Formats `error[code]:` in red.
 pub fn style_of(code: &str) -> String {
     Style::stderr().red(&format!("error[{code}]:"))
 }
 
-/// The error and its causes; a wrapper that only repeats its cause is told once.
+/// Joins the messages of the error and its causes, without consecutive duplicates.
 fn message(error: &anyhow::Error) -> String {
     let mut texts: Vec<String> = error.chain().map(ToString::to_string).collect();
     texts.dedup();
@@ -140,7 +138,7 @@ fn told(error: &anyhow::Error) -> Told {
     Told { code, hint: hint.map(str::to_owned), exit: exit_code(code) }
 }
 
-/// The exit code that belongs to an error's code.
+/// Maps an error code to its exit code.
 pub fn exit_code(code: &str) -> u8 {
     match code {
         "run_not_found" | "wait_not_found" | "key_not_found" | "unknown_query" | "hook_not_found" | "task_not_found"

@@ -1,4 +1,4 @@
-//! Ctrl-C: what runs is dropped, and with it every child process it has; the process then ends with 130.
+//! Ctrl-C: drops the running command with its child processes and exits with 130.
 
 use std::future::Future;
 use std::io::Read;
@@ -10,13 +10,13 @@ pub const INTERRUPTED: u8 = 130;
 
 pub async fn or(work: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
     tokio::select! {
-        biased; // it listens before anything is begun, so that whoever interrupts early is heard too
+        biased; // registers the signal handler before the work starts, so that an early Ctrl-C counts
         Ok(()) = tokio::signal::ctrl_c() => Ok(ExitCode::from(INTERRUPTED)),
         done = work => done,
     }
 }
 
-/// Ends this process when the one that started it has gone, however it went: it holds the other end of stdin.
+/// Ends this process when its parent has exited in any way: the parent holds the other end of stdin.
 pub fn end_with_parent() {
     std::thread::spawn(|| {
         let mut nothing = Vec::new();

@@ -1,8 +1,8 @@
 //! The `onward` command.
 //!
-//! Data goes to stdout, everything else to stderr. Every verb goes through one door, to a server or to a directory: there, reading
-//! verbs open it read-only and work beside a running worker, writing verbs take its lock. No verb starts a worker; `dev` and `server`,
-//! which open the doors of `onward-server` over a store, do for the models and agents of the settings.
+//! Data goes to stdout, everything else to stderr. Commands use one client API for a server and for a directory. On a directory,
+//! commands that read open it read-only beside a running worker, and commands that write take its lock. Only `dev`, `server` and
+//! `chat` start workers, for the models and agents of the settings.
 
 #![forbid(unsafe_code)]
 
@@ -24,7 +24,7 @@ mod stopping;
 
 use std::process::ExitCode;
 
-/// Commits are made on one thread and dropped on another, which the system's allocator is slow at (ADR 0028).
+/// Commits are allocated on one thread and freed on another, which is slow with the system allocator (ADR 0028).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     let done = runtime.block_on(async {
         if cli.command.ends_by_itself() { commands::execute(cli).await } else { interrupt::or(commands::execute(cli)).await }
     });
-    // A thread that reads the terminal must not keep the process.
+    // A thread that reads the terminal must not delay the exit.
     runtime.shutdown_background();
     match done {
         Ok(code) => code,

@@ -4,7 +4,7 @@ use std::fmt::{Display, Formatter};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Something secret that others can read.
+/// A secret file or directory that other users can read.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Readable {
     pub path: PathBuf,
@@ -24,7 +24,7 @@ impl Readable {
     }
 }
 
-/// Which of these others can read: a directory with runs, the files in it, the private key of the server's certificate.
+/// Returns those of the data directory, its files and the TLS private key that other users can read.
 pub fn readable_by_others(directory: &Path, tls_key: Option<&Path>) -> Vec<Readable> {
     let look = |path: &Path, wanted: u32| {
         let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o7777;

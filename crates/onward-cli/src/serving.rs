@@ -1,7 +1,7 @@
-//! From a store and an address to a server that runs until it is told to stop.
+//! Starts a server on a store and runs it until a shutdown signal.
 //!
-//! Owns the order of things: the address first, because it costs nothing to find it taken; then the store; then the word that all is
-//! ready. On the way out the other way round, so that the directory is free when the process ends.
+//! Order of startup: the address first, because a port conflict is cheap to detect; then the store; then readiness. Shutdown runs
+//! in reverse order, so that the directory is unlocked when the process exits.
 
 mod databases;
 pub mod limits;
@@ -36,21 +36,21 @@ use crate::modes;
 use mark::Mark;
 pub use opened::{Opened, Place};
 
-/// The port when nobody names one.
+/// Default port.
 pub const PORT: u16 = 7400;
 
-/// How many files a server would like to have open: each connection is one.
+/// Desired limit of open files: each connection is one.
 const FILES_WANTED: u64 = 65_536;
 
-/// How long the store may be held by what is still ending.
+/// Maximum wait for other owners of the store at shutdown.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default, Args)]
 pub struct TraceArgs {
-    /// How to write what happens; `pretty` on a terminal and `json` otherwise
+    /// Log format [default: pretty on a terminal, json otherwise]
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
-    /// How much of it to write [default: info]
+    /// Log level [default: info]
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<LogLevel>,
 }
@@ -89,19 +89,19 @@ impl TraceArgs {
 
 #[derive(Debug, Args)]
 pub struct KeysArgs {
-    /// The key file; otherwise onward.keys.json in the data directory, if there is one
+    /// Key file [default: the setting server.keys, or onward.keys.json in the data directory]
     #[arg(long, value_name = "FILE")]
     keys: Option<PathBuf>,
 }
 
 impl KeysArgs {
-    /// The key file that somebody named.
+    /// Returns the key file of the flag or the settings.
     pub fn named(&self, config: &Config) -> Option<PathBuf> {
         self.keys.clone().or_else(|| config.text("server.keys").map(PathBuf::from))
     }
 
-    /// Who may come in. A file that is named must be there; the one of the directory may come later. Memory and databases have none of
-    /// their own.
+    /// Opens the key file. A named file must exist; that of the directory may be created later. Memory and databases have no
+    /// default.
     pub fn open(&self, place: &Place, trace: &Trace, config: &Config) -> Result<Option<Arc<Keys>>, KeyFileError> {
         let (clock, trace) = (Arc::new(SystemClock), trace.clone());
         let keys = match (self.named(config), place) {
@@ -113,23 +113,23 @@ impl KeysArgs {
     }
 }
 
-/// One of the words that a flag would take.
+/// Parses a setting like the value of its flag.
 fn word<T: ValueEnum>(text: &str) -> Result<T, String> {
     T::from_str(text, false).map_err(|_| {
         let words = T::value_variants().iter().filter_map(ValueEnum::to_possible_value);
-        format!("it is one of {}", words.map(|word| word.get_name().to_owned()).collect::<Vec<_>>().join(", "))
+        format!("must be one of {}", words.map(|word| word.get_name().to_owned()).collect::<Vec<_>>().join(", "))
     })
 }
 
 #[derive(Debug, Args)]
 pub struct WebhookArgs {
-    /// The hook file; otherwise onward.hooks.json in the data directory, if there is one
+    /// Webhook file [default: onward.hooks.json in the data directory]
     #[arg(long, value_name = "FILE")]
     webhooks: Option<PathBuf>,
 }
 
 impl WebhookArgs {
-    /// The webhooks that are taken in. Memory and databases have none of their own.
+    /// Opens the webhook file. Memory and databases have no default.
     pub fn open(&self, place: &Place, trace: &Trace) -> Result<Option<Arc<Webhooks>>, WebhookFileError> {
         let path = match (&self.webhooks, place) {
             (Some(file), _) => file.clone(),
@@ -142,21 +142,21 @@ impl WebhookArgs {
 
 #[derive(Debug, Args)]
 pub struct TlsArgs {
-    /// The server's certificate with its chain, PEM; otherwise ONWARD_TLS_CERT
+    /// Certificate of the server with its chain, PEM [env: ONWARD_TLS_CERT]
     #[arg(long, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
-    /// The certificate's private key, PEM; otherwise ONWARD_TLS_KEY
+    /// Private key of the certificate, PEM [env: ONWARD_TLS_KEY]
     #[arg(long, value_name = "FILE")]
     tls_key: Option<PathBuf>,
 }
 
 impl TlsArgs {
-    /// Where the private key is, if one is named.
+    /// Returns the path of the private key, if it is set.
     pub fn key(&self, config: &Config) -> Option<PathBuf> {
         self.tls_key.clone().or_else(|| config.text("tls_key").map(PathBuf::from))
     }
 
-    /// The certificate, if one is named. Half of the names is a mistake: nobody who gave one wants to serve without TLS.
+    /// Opens the certificate, if it is set. Fails if only one of certificate and key is set, instead of serving without TLS.
     pub fn open(&self, trace: &Trace, config: &Config) -> Result<Option<Tls>> {
         let given = |file: &Option<PathBuf>, name: &str| file.clone().or_else(|| config.text(name).map(PathBuf::from));
         match (given(&self.tls_cert, "tls_cert"), given(&self.tls_key, "tls_key")) {
@@ -164,27 +164,26 @@ impl TlsArgs {
             (Some(cert), Some(key)) => match Tls::open(&cert, &key, trace.clone()) {
                 Ok(tls) => Ok(Some(tls)),
                 Err(error) => {
-                    let hint =
-                        Some("both are PEM files; the certificate of the server comes first, its chain behind it".to_owned());
+                    let hint = Some("use PEM files, with the certificate of the server first and its chain after it".to_owned());
                     Err(Mistake { code: error.code(), message: error.to_string(), hint, exit: FAILURE }.into())
                 }
             },
             (cert, _) => {
                 let (there, missing) = if cert.is_some() { ("certificate", "key") } else { ("key", "certificate") };
-                let message = format!("there is a {there} for TLS and no {missing}");
-                Err(Mistake::usage("tls_files_unusable", message, "give both --tls-cert and --tls-key, or neither").into())
+                let message = format!("TLS has a {there} but no {missing}");
+                Err(Mistake::usage("tls_files_unusable", message, "set both --tls-cert and --tls-key, or neither").into())
             }
         }
     }
 }
 
-/// Who may come in, how the way is protected, and where what they bring is kept that is no run's.
+/// Keys, webhooks, TLS, attachments and budget limits of a server.
 #[derive(Default)]
 pub struct Protection {
     pub keys: Option<Arc<Keys>>,
     pub webhooks: Option<Arc<Webhooks>>,
     pub tls: Option<Tls>,
-    /// Where the key of the certificate is: others must not read it.
+    /// Path of the certificate's private key; other users must not read it.
     pub tls_key: Option<PathBuf>,
     pub attachments: Option<PathBuf>,
     pub ceilings: Ceilings,
@@ -196,17 +195,17 @@ pub struct Serving {
     listener: TcpListener,
     server: Server,
     background: Background,
-    /// Those of this process, with the models and agents of the settings.
+    /// Built-in workers for the models and agents of the settings.
     workers: Workers,
     opened: Opened,
-    /// Tells of a store that takes no more writes.
+    /// Logs when the store stops accepting writes.
     watch: Option<JoinHandle<()>>,
-    /// Last, so that the note goes when the directory is free.
+    /// Last field, so that the mark is removed after the directory is unlocked.
     mark: Option<Mark>,
 }
 
 impl Serving {
-    /// Whoever calls this has seen to it that an address others can reach has keys (S1).
+    /// Starts a server. The caller has checked that a non-loopback address has keys (S1).
     pub async fn start(
         address: SocketAddr,
         place: Place,
@@ -227,7 +226,7 @@ impl Serving {
         let watch = opened.probe.clone().map(|probe| watch_store(probe, trace.clone()));
         let kept = onward_runtime::Options { lease, ..Default::default() };
         let runtime = Runtime::new(opened.store.clone(), opened.clock.clone(), kept);
-        // A foreign page that calls us by a name of its own has no key; without keys the name must tell it from us.
+        // Against DNS rebinding by web pages: such a page has no key, and without keys the Host header must be loopback.
         let hosts = if keys.as_ref().is_some_and(|keys| keys.has_usable()) { Hosts::Any } else { Hosts::Loopback };
         let (url_told, probe) = (url.clone(), opened.probe.clone());
         let said = trace.clone();
@@ -237,7 +236,7 @@ impl Serving {
             options.auth = keys;
         }
         let server = Server::new(runtime.clone(), options);
-        // Only now: the server counts what happens, also what was due when it came up.
+        // After the server, whose metrics then include timers that were due at startup.
         let background = runtime.spawn();
         let workers = match house {
             Some(house) => Workers::start(house, &runtime, &said).await?,
@@ -246,7 +245,7 @@ impl Serving {
         Ok(Serving { url, listener, server, background, workers, opened, watch, mark })
     }
 
-    /// Serves until `shutdown` returns, then lets requests end and closes the store.
+    /// Serves until `shutdown` returns, then waits for open requests and closes the store.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let Serving { listener, server, background, workers, opened, watch, mark, url: _ } = self;
         let clients = router_with(server.clone(), grpc(&server));
@@ -256,14 +255,14 @@ impl Serving {
         drop(server);
         if let Some(watch) = watch {
             watch.abort();
-            drop(watch.await); // it holds the store
+            drop(watch.await); // the task holds the store
         }
         opened.close(CLOSE_MAX).await;
         drop(mark);
     }
 }
 
-/// Tells of what is secret and can be read by other users of the machine (S39).
+/// Logs a warning for each secret that other users of the machine can read (S39).
 fn warn_of_readers(place: &Place, tls_key: &Option<PathBuf>, trace: &Trace) {
     let Some(directory) = place.directory() else { return };
     for file in modes::readable_by_others(directory, tls_key.as_deref()) {
@@ -275,10 +274,10 @@ fn warn_of_readers(place: &Place, tls_key: &Option<PathBuf>, trace: &Trace) {
     }
 }
 
-/// How often the store is asked whether it takes writes.
+/// Interval of the write check.
 const WATCH: Duration = Duration::from_secs(1);
 
-/// Says when the store takes no more writes, and when it does again.
+/// Logs when the store stops accepting writes and when it accepts them again.
 fn watch_store(probe: Arc<dyn Probe>, trace: Trace) -> JoinHandle<()> {
     tokio::spawn(async move {
         let mut said = None;
@@ -289,9 +288,9 @@ fn watch_store(probe: Arc<dyn Probe>, trace: Trace) -> JoinHandle<()> {
             };
             match &why {
                 Some(why) if said.as_ref() != Some(why) => {
-                    trace.say(Level::Error, "the store takes no writes", &[("why", why)]);
+                    trace.say(Level::Error, "the store accepts no writes", &[("why", why)]);
                 }
-                None if said.is_some() => trace.say(Level::Info, "the store takes writes again", &[]),
+                None if said.is_some() => trace.say(Level::Info, "the store accepts writes again", &[]),
                 _ => {}
             }
             said = why;
@@ -303,23 +302,23 @@ fn watch_store(probe: Arc<dyn Probe>, trace: Trace) -> JoinHandle<()> {
 async fn listen(address: SocketAddr) -> Result<TcpListener> {
     TcpListener::bind(address).await.map_err(|error| {
         let message = format!("cannot listen on {address}: {error}");
-        let hint = Some("another server may be there; `--port 0` or `--listen` choose another port".to_owned());
+        let hint = Some("another server may use the port; choose another one with `--port` or `--listen`".to_owned());
         Mistake { code: "listen_failed", message, hint, exit: FAILURE }.into()
     })
 }
 
-/// The usual limit of 1,024 is from times when nobody had more clients.
+/// Raises the soft limit of open files, which is often 1,024.
 fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     let maximum = limit.maximum.unwrap_or(FILES_WANTED);
     let wanted = FILES_WANTED.min(maximum);
     if limit.current.is_some_and(|current| current < wanted) {
-        // Without it the server makes do with what it has.
+        // On failure the server runs with the current limit.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum });
     }
 }
 
-/// Returns when somebody wants this process to stop: Ctrl-C or SIGTERM. Listens from the call on, not from the first poll.
+/// Returns a future that completes on Ctrl-C or SIGTERM. Signals count from this call on, not from the first poll.
 pub fn told_to_stop() -> impl Future<Output = ()> {
     let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
     async move {

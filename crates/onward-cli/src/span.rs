@@ -1,9 +1,9 @@
-//! Spans of time on the command line: `90d`, `24h`, `30m`, `10s`.
+//! Parses durations: `90d`, `24h`, `30m`, `10s`.
 
 use std::time::Duration;
 
 pub fn parse(text: &str) -> Result<Duration, String> {
-    let wrong = || "it is not like 90d, 24h, 30m or 10s".to_owned();
+    let wrong = || "must be a duration like 90d, 24h, 30m or 10s".to_owned();
     let unit = text.chars().next_back().ok_or_else(wrong)?;
     let seconds = match unit {
         'd' => 86_400,
@@ -16,15 +16,15 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     if !count.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(wrong());
     }
-    // Ten thousand years from now is a mistake, and more than a time can be written with.
+    // Limited so that the resulting time can still be formatted.
     let count = count.parse::<u64>().map_err(|_| wrong())?;
-    let span = count.checked_mul(seconds).filter(|span| *span <= 36_500 * 86_400).ok_or("it is longer than 36500d")?;
+    let span = count.checked_mul(seconds).filter(|span| *span <= 36_500 * 86_400).ok_or("must be at most 36500d")?;
     Ok(Duration::from_secs(span))
 }
 
-/// A span that is not over at once.
+/// Parses a duration greater than zero.
 pub fn parse_positive(text: &str) -> Result<Duration, String> {
-    parse(text).and_then(|span| if span.is_zero() { Err("it would be over at once".to_owned()) } else { Ok(span) })
+    parse(text).and_then(|span| if span.is_zero() { Err("must be greater than 0s".to_owned()) } else { Ok(span) })
 }
 
 #[cfg(test)]

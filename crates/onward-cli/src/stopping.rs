@@ -1,15 +1,15 @@
-//! Why an agent has stopped, in words. Owns the sentence; the reasons are the agent's, and one that is not known here is told as it is.
+//! Descriptions of agent stop reasons. An unknown reason is shown as it is.
 
-/// The reason, and what it means.
+/// Returns the reason with its description.
 pub fn words(stop: &str) -> String {
     let meaning = match stop {
-        "refused" => "the model would not answer",
-        "max_turns" => "so many turns were not enough",
-        "max_tokens" => "the answer had to end before the model was done",
-        "repeated_call" => "the model asked for the same again and again",
-        "no_answer" => "the model has thought, and said nothing",
-        "max_handoffs" => "agents handed the conversation over again and again",
-        "budget_exhausted" => "the run has spent what it may, or has called as many tools as it may",
+        "refused" => "the model refused to answer",
+        "max_turns" => "the turn limit was reached",
+        "max_tokens" => "the answer was cut off by a token limit",
+        "repeated_call" => "the model repeated the same tool call",
+        "no_answer" => "the model produced only reasoning",
+        "max_handoffs" => "the handoff limit was reached",
+        "budget_exhausted" => "the budget or the limit of tool calls was reached",
         other => return other.to_owned(),
     };
     format!("{stop} ({meaning})")

@@ -1,4 +1,4 @@
-//! Servers of tools, as the settings name them.
+//! MCP servers of the settings.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -11,32 +11,31 @@ use super::{check_variable, invalid};
 use crate::config::{McpSettings, NeedsApproval};
 use crate::error::Mistake;
 
-const HINT: &str = "a program has `command`, `arguments`, `environment`, `inherits` and `folder`; a server elsewhere `url`, `headers` and `key_env`";
+const HINT: &str = "set `command`, `arguments`, `environment`, `inherits` and `folder`, or `url`, `headers` and `key_env`";
 
 pub fn check(name: &str, mcp: &McpSettings, env: impl Fn(&str) -> Option<String>) -> Result<(), Mistake> {
     if mcp.command.is_some() == mcp.url.is_some() {
-        return Err(invalid(format!("`mcp.{name}` is neither a program nor a URL, or both"), HINT));
+        return Err(invalid(format!("`mcp.{name}` must have either `command` or `url`"), HINT));
     }
     check_variable(mcp.key_env.as_deref(), &format!("mcp.{name}"))?;
     if let Some(variable) = mcp.inherits.iter().find(|variable| env(variable).is_none()) {
-        let message = format!("`mcp.{name}` is to get a variable of this process that is not set: {variable}");
-        return Err(invalid(message, "set it for the process that starts the program, or leave it out of `inherits`"));
+        let message = format!("`mcp.{name}`: the variable {variable} of `inherits` is not set");
+        return Err(invalid(message, "set it for the process that starts the program, or remove it from `inherits`"));
     }
     match &mcp.key_env {
-        Some(_) if mcp.url.is_none() => Err(invalid(
-            format!("`mcp.{name}`: `key_env` goes with `url`; a program gets the variables that `inherits` names"),
-            HINT,
-        )),
+        Some(_) if mcp.url.is_none() => {
+            Err(invalid(format!("`mcp.{name}`: `key_env` needs `url`; a program gets the variables of `inherits`"), HINT))
+        }
         Some(variable) if env(variable).is_none_or(|key| key.is_empty()) => {
-            let message = format!("`mcp.{name}` needs a key, and the environment variable {variable} is not set");
-            Err(invalid(message, "set it for the process that calls the tools, and start that process again"))
+            let message = format!("`mcp.{name}`: the environment variable {variable} with its key is not set");
+            Err(invalid(message, "set it for the process that calls the tools and restart that process"))
         }
         _ => Ok(()),
     }
 }
 
-/// Adds what the server offers now. A name that nobody offers, or that two do, is a mistake that would let something be done without a
-/// question.
+/// Adds the tools that the server offers. Fails for a configured name that the server does not offer and for a duplicate name:
+/// either could let a tool run without its approval.
 pub async fn add(tools: Tools, name: &str, mcp: &McpSettings) -> Result<Tools> {
     let settings = settings(name, mcp);
     let before: BTreeSet<String> = tools.names().map(str::to_owned).collect();
@@ -46,12 +45,12 @@ pub async fn add(tools: Tools, name: &str, mcp: &McpSettings) -> Result<Tools> {
         let is_wanted = mcp.tools.as_ref().is_none_or(|names| names.iter().any(|name| name == tool.name()));
         is_wanted.then(|| changed(tool, mcp))
     };
-    let tools = tools.with_mcp(settings, wanted).await.map_err(|error| anyhow!("the server of tools `{name}`: {error}"))?;
+    let tools = tools.with_mcp(settings, wanted).await.map_err(|error| anyhow!("MCP server `{name}`: {error}"))?;
     check_names(name, mcp, &before, &offered.into_inner().unwrap_or_else(PoisonError::into_inner))?;
     Ok(tools)
 }
 
-/// As the settings say. The most exact word counts: that about the tool, then what the server says if it is believed, then that about all.
+/// Applies the settings to a tool. Its class is that of `classes`, else that of trusted hints, else `class`.
 fn changed(tool: Tool, mcp: &McpSettings) -> Tool {
     let tool = mcp.class.into_iter().fold(tool, Tool::class);
     let tool = if mcp.trust_hints { tool.trust_hints() } else { tool };
@@ -67,11 +66,11 @@ fn check_names(name: &str, mcp: &McpSettings, before: &BTreeSet<String>, offered
     let named = mcp.tools.iter().flatten().chain(asked_for).chain(mcp.classes.keys());
     if let Some(unknown) = named.into_iter().find(|tool| !offered.contains(*tool)) {
         let there = offered.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-        bail!("`mcp.{name}` names the tool `{unknown}`, and its server has {there}");
+        bail!("`mcp.{name}` names the unknown tool `{unknown}`; its server has {there}");
     }
     let is_wanted = |tool: &&String| mcp.tools.as_ref().is_none_or(|names| names.contains(tool));
     if let Some(taken) = offered.iter().filter(is_wanted).find(|tool| before.contains(*tool)) {
-        bail!("`mcp.{name}` offers the tool `{taken}`, and the agent has one of that name: say in `tools` which ones to take");
+        bail!("`mcp.{name}` offers the tool `{taken}`, and the agent has another one of that name: select tools with `tools`");
     }
     Ok(())
 }
@@ -114,10 +113,12 @@ mod tests {
         };
         assert_eq!(said("tools = [\"look\"]\nneeds_approval = [\"pay\"]", &["pay"]), Ok(()));
         assert!(
-            said("needs_approval = [\"payy\"]", &[]).unwrap_err().contains("names the tool `payy`, and its server has look, pay")
+            said("needs_approval = [\"payy\"]", &[])
+                .unwrap_err()
+                .contains("names the unknown tool `payy`; its server has look, pay")
         );
         assert!(said("tools = [\"lok\"]", &[]).unwrap_err().contains("`lok`"));
-        assert!(said("classes = { shout = \"pure\" }", &[]).unwrap_err().contains("names the tool `shout`"));
+        assert!(said("classes = { shout = \"pure\" }", &[]).unwrap_err().contains("names the unknown tool `shout`"));
         assert!(said("", &["look"]).unwrap_err().contains("offers the tool `look`"));
     }
 }

@@ -1,6 +1,6 @@
-//! The workers of a server that have the models and agents of its settings.
+//! The built-in workers of a server, for the models and agents of its settings.
 //!
-//! A server of tools that does not answer keeps its agents away, and nothing else: it is asked again until it does.
+//! An MCP server that does not answer delays only its own agents; it is retried until it answers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::{BuiltinAgents, agent};
 
-/// How long a server of tools that did not answer is left alone.
+/// Delay between attempts to reach an MCP server.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
@@ -24,7 +24,7 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Has started when this returns, but for agents with tools of others.
+    /// Starts the workers. Agents with MCP servers start later, when these answer.
     pub async fn start(house: BuiltinAgents, runtime: &Runtime, trace: &Trace) -> Result<Workers> {
         let (house, mut workers) = (Arc::new(house), Workers::default());
         for namespace in &house.namespaces {
@@ -40,7 +40,7 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Lets everything go that they work on.
+    /// Shuts the workers down and releases their runs.
     pub async fn stop(self) {
         for starting in self.starting {
             starting.abort();
@@ -53,7 +53,7 @@ impl Workers {
     }
 }
 
-/// Starts the worker of an agent as soon as its tools are known.
+/// Starts the worker of an agent as soon as its MCP servers answer.
 async fn bring(
     house: Arc<BuiltinAgents>,
     name: String,

@@ -1,4 +1,4 @@
-//! `onward api`: any route of the HTTP door, with the address, key and namespace of every other verb.
+//! `onward api`: requests to any route of the HTTP API, with the URL, key and namespace of every other command.
 
 use std::io::{Read, Write};
 use std::process::ExitCode;
@@ -14,19 +14,19 @@ use crate::output::{json_line, say};
 
 #[derive(Debug, Args)]
 pub struct ApiArgs {
-    /// GET, POST or DELETE
+    /// HTTP method: GET, POST, PUT or DELETE
     method: String,
-    /// The path, like '/v1/runs?status=waiting'; /openapi.json lists all
+    /// Path with its query, like '/v1/runs?status=waiting'; /openapi.json lists all paths
     path: String,
-    /// A body: JSON, @FILE, or - for stdin
+    /// Request body: JSON, @FILE, or - for stdin
     #[arg(long, short, value_name = "JSON")]
     body: Option<String>,
 }
 
-/// Writes the body of an answer as it comes. An answer that is a problem is told as every other error.
+/// Streams the response body to stdout. Reports a problem document like every other error.
 pub async fn execute(args: ApiArgs, global: &Global) -> Result<ExitCode> {
     let Place::Server { url, key } = Place::of(global)? else {
-        let hint = "name it with `--server URL` or ONWARD_URL";
+        let hint = "set `--server URL` or ONWARD_URL";
         return Err(Mistake::usage("usage", "`onward api` needs a server", hint).into());
     };
     let body = args.body.as_deref().map(read_body).transpose()?;
@@ -53,7 +53,7 @@ fn read_body(text: &str) -> Result<String> {
     }
 }
 
-/// The very bytes: whoever uses this wants to see what the server sends.
+/// Copies the body to stdout unchanged, without escaping, and adds a line end if it is missing.
 async fn pass_on(mut answer: HttpAnswer) -> Result<()> {
     let mut last = b'\n';
     while let Some(chunk) = answer.chunk().await? {
@@ -73,7 +73,7 @@ async fn refused(answer: HttpAnswer, global: &Global) -> Result<ExitCode> {
     let text = answer.text().await?;
     let problem: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
     let Some(code) = problem["code"].as_str() else {
-        let message = format!("the server answered with {status} and without a problem; is it an Onward server?");
+        let message = format!("the server returned status {status} without a problem document; is it an Onward server?");
         return Err(Mistake { code: "server_unreachable", message, hint: None, exit: crate::error::UNREACHABLE }.into());
     };
     if global.json {

@@ -1,4 +1,4 @@
-//! `onward completions`: what a shell needs to finish words.
+//! `onward completions`: completion scripts for shells.
 
 use std::process::ExitCode;
 
@@ -12,10 +12,10 @@ use crate::output::print;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 bash  onward completions bash > ~/.local/share/bash-completion/completions/onward
-zsh   onward completions zsh > ~/.zfunc/_onward      # a folder that is in $fpath
+zsh   onward completions zsh > ~/.zfunc/_onward      # a directory in $fpath
 fish  onward completions fish > ~/.config/fish/completions/onward.fish")]
 pub struct CompletionsArgs {
-    /// The shell
+    /// Shell to generate the script for
     shell: KnownShell,
 }
 

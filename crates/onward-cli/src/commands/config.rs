@@ -1,4 +1,4 @@
-//! `onward config show`: every setting, where it comes from, and whether it can be used.
+//! `onward config show`: effective settings with their origin, and a check that each is valid.
 
 use std::process::ExitCode;
 
@@ -16,7 +16,7 @@ use crate::serving::{Place, TraceArgs};
 
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
-    /// Show every setting as it counts now
+    /// Show the effective value of every setting
     Show(ShowArgs),
 }
 
@@ -51,7 +51,7 @@ pub fn execute(command: ConfigCommand, global: &Global) -> Result<ExitCode> {
     print(&tell(&shown, args.origin))?;
     match global.config.file() {
         Some(path) => say(&format!("from {}", path.display())),
-        None => say("there is no file with settings; `onward.toml` would be one"),
+        None => say("no settings file found; `onward.toml` in the working directory would be used"),
     }
     if let Some(house) = check(global)? {
         let list =
@@ -61,7 +61,7 @@ pub fn execute(command: ConfigCommand, global: &Global) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads every value as the command does that uses it: what that would refuse is told here with the same words.
+/// Parses every value like the command that uses it, and fails with the same error.
 fn check(global: &Global) -> Result<Option<BuiltinAgents>> {
     let config = &global.config;
     let namespace = global.namespace()?;
@@ -106,7 +106,8 @@ fn setting(key: &Key, value: Option<&Value>) -> Setting {
     }
 }
 
-/// A secret is shown by its beginning, which tells one key from another and lets nobody in; a database without its password.
+/// Masks secrets: keeps the id of an API key, which identifies it without authenticating, and removes passwords from the store
+/// URL.
 fn mask(key: &'static Key) -> impl Fn(Value) -> Value {
     move |value| {
         if key.name == "server.store" {
@@ -120,7 +121,7 @@ fn mask(key: &'static Key) -> impl Fn(Value) -> Value {
     }
 }
 
-/// What cannot be read may have a password anywhere: nothing of it is shown.
+/// Removes passwords from a store URL. Masks all of it if it does not parse, because the password may be anywhere.
 fn shown_store(text: &str) -> String {
     match server::parse_store(text) {
         Ok(place @ Place::Databases(_)) => place.to_string(),

@@ -1,4 +1,4 @@
-//! `onward dev`: a server for one person on one machine, with a banner, a browser and a child if they are wanted.
+//! `onward dev`: a development server on loopback, with a banner, an optional browser and an optional child program.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -21,18 +21,18 @@ use crate::output::{Style, escape, print_json, say};
 use crate::serving::limits::{lease, limits};
 use crate::serving::{KeysArgs, PORT, Place, Protection, Serving, TraceArgs, WebhookArgs, told_to_stop};
 
-/// How long a child may take to end after it was asked to.
+/// Time for the child to exit after SIGTERM.
 const CHILD_PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
 pub struct DevArgs {
-    /// The port on 127.0.0.1; 0 picks a free one [default: 7400]
+    /// Port on 127.0.0.1; 0 selects a free one [default: 7400]
     #[arg(long, value_name = "N")]
     port: Option<u16>,
     /// Keep runs in memory only
     #[arg(long, conflicts_with = "data")]
     ephemeral: bool,
-    /// Open it in the browser
+    /// Open the server in a browser
     #[arg(long)]
     open: bool,
     #[command(flatten)]
@@ -41,7 +41,7 @@ pub struct DevArgs {
     webhooks: WebhookArgs,
     #[command(flatten)]
     trace: TraceArgs,
-    /// A program to run with ONWARD_URL set; the server ends with it
+    /// Program to run with ONWARD_URL set; the server stops when it exits
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -79,7 +79,7 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
     let shutdown = async {
         tokio::select! {
             status = child.wait() => ended = status.ok(),
-            // The child goes first: it may have something left to say to the server.
+            // The child stops first, because it may still need the server.
             () = told => stop(&mut child).await,
         }
     };
@@ -87,13 +87,13 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
     Ok(ended.map_or(ExitCode::SUCCESS, exit_code))
 }
 
-/// The port as the settings say.
+/// Returns the port of the settings.
 pub fn set_port(config: &Config) -> Result<u16, Mistake> {
-    let parse = |text: &str| text.parse().map_err(|_| "it is not a port".to_owned());
+    let parse = |text: &str| text.parse().map_err(|_| "must be a port number".to_owned());
     Ok(config.parsed("dev.port", parse)?.unwrap_or(PORT))
 }
 
-/// Four lines: what it is, where it is, where the data is, what to do next.
+/// Prints four lines: version, URL, data directory, and a first command.
 fn banner(url: &str, place: &Place) {
     let style = Style::stderr();
     let line = |name: &str, value: &str| say(&format!("  {} {}", style.dim(&format!("{name:5}")), escape::text(value)));
@@ -107,30 +107,30 @@ fn open(url: &str) {
     let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let spawned = Command::new(opener).arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     if let Err(error) = spawned {
-        say(&format!("cannot open a browser with `{opener}`: {error}; {} itself runs", own_command()));
+        say(&format!("cannot open a browser with `{opener}`: {error}; {} is running", own_command()));
     }
 }
 
 fn spawn(command: &[OsString], url: &str) -> Result<Option<Child>> {
     let Some((program, args)) = command.split_first() else { return Ok(None) };
     let mut command = Command::new(program);
-    // Its output is its own; what this program says to machines stays alone on stdout otherwise.
+    // The child inherits stdout and stderr; this program writes only its `--json` document to stdout.
     command.args(args).env("ONWARD_URL", url).kill_on_drop(true);
     let child = command.spawn().with_context(|| format!("cannot run `{}`", program.to_string_lossy()))?;
     Ok(Some(child))
 }
 
-/// Asks the child to end, and makes it end if it does not.
+/// Sends SIGTERM to the child, and SIGKILL if it does not exit in time.
 async fn stop(child: &mut Child) {
     if let Some(pid) = child.id().and_then(|id| Pid::from_raw(id as i32)) {
-        let _ = kill_process(pid, Signal::TERM); // it may be gone already
+        let _ = kill_process(pid, Signal::TERM); // it may have exited already
     }
     if tokio::time::timeout(CHILD_PATIENCE, child.wait()).await.is_err() {
         drop(child.kill().await);
     }
 }
 
-/// The child's own code; as a shell has it when a signal ended it.
+/// Returns the exit code of the child, or 128 plus the signal that ended it, like a shell.
 fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     ExitCode::from(u8::try_from(code).unwrap_or(1))

@@ -1,4 +1,4 @@
-//! The commands, one file per verb.
+//! The commands, one file or folder each.
 
 mod api;
 mod approval;
@@ -17,7 +17,7 @@ mod run;
 mod server;
 mod spend;
 mod webhook;
-// For crash tests: not part of a release.
+// For crash tests; not part of release builds.
 #[cfg(debug_assertions)]
 mod torture;
 mod transfer;
@@ -32,65 +32,65 @@ use crate::args::Cli;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Watch an order survive kill -9, twice; or talk with an agent that does, `demo agent`
+    /// Watch an order survive kill -9 twice; `demo agent` is a chat that survives it
     Demo(demo::DemoArgs),
-    /// Serve a directory on this machine, for trying out and developing
+    /// Run a development server on a local directory
     Dev(dev::DevArgs),
-    /// Serve a store
+    /// Run a server on a directory or on PostgreSQL
     Server(server::ServerArgs),
-    /// Talk with an agent
+    /// Chat with an agent
     Chat(chat::ChatArgs),
-    /// Look at runs and act on them
+    /// Start, inspect and control runs
     #[command(subcommand)]
     Run(run::RunCommand),
-    /// Write runs with all their records, as lines of JSON
+    /// Export runs with their complete logs as JSON lines
     Export(transfer::ExportArgs),
-    /// Take runs in that were exported
+    /// Import exported runs
     Import(transfer::ImportArgs),
-    /// Questions that wait for a person
+    /// List and decide approvals
     #[command(subcommand)]
     Approval(approval::ApprovalCommand),
-    /// Answers that somebody outside owes a run
+    /// Resolve or reject promises
     #[command(subcommand)]
     Promise(promise::PromiseCommand),
-    /// Replay open runs against a new program, before it is deployed
+    /// Replay open runs with a new program before you deploy it
     Check(check::CheckArgs),
-    /// Step through what a run recorded, forward and back
+    /// Step through the log of a run, forward and back
     Replay(replay::ReplayArgs),
-    /// What was spent on models, and on what
+    /// Show the cost of model calls
     Spend(spend::SpendArgs),
-    /// What waits for workers
+    /// Show task queues and retry quarantined tasks
     #[command(subcommand)]
     Queue(queue::QueueCommand),
-    /// Who works for a server
+    /// List connected workers
     #[command(subcommand)]
     Worker(worker::WorkerCommand),
-    /// The keys a server asks for
+    /// Manage the API keys of a server
     #[command(subcommand)]
     Key(key::KeyCommand),
-    /// Signed webhooks that a server takes in
+    /// Manage the webhooks of a server
     #[command(subcommand)]
     Hook(webhook::WebhookCommand),
-    /// Ask any route of a server
+    /// Send a request to any route of the HTTP API
     Api(api::ApiArgs),
-    /// Find out what is wrong, and what to do about it
+    /// Check a directory or a server and suggest fixes
     Doctor(doctor::DoctorArgs),
-    /// What can be set, and where it is set
+    /// Show settings and their origin
     #[command(subcommand)]
     Config(config::ConfigCommand),
-    /// Print what your shell needs to complete this command
+    /// Print a shell completion script
     Completions(completions::CompletionsArgs),
-    /// The process that works on the demo's order, to be killed
+    /// Run the demo's workflow; started and killed by `onward demo`
     #[command(hide = true)]
     DemoWorker(demo::WorkerArgs),
-    /// The process that works on the crash test's load, to be killed
+    /// Run the workload of the crash tests; started and killed by them
     #[cfg(debug_assertions)]
     #[command(hide = true)]
     TortureWorker(torture::TortureArgs),
 }
 
 impl Command {
-    /// Whether the command ends in its own way when it is interrupted.
+    /// Returns whether the command handles SIGINT itself.
     pub fn ends_by_itself(&self) -> bool {
         matches!(self, Command::Dev(_) | Command::Server(_) | Command::Chat(_))
             || matches!(self, Command::Demo(args) if args.is_agent())

@@ -1,4 +1,4 @@
-//! `onward queue list` and `onward queue retry`: what waits for workers, and what was taken away from them.
+//! `onward queue …`: lists task queues, and lists and retries quarantined tasks.
 
 use std::process::ExitCode;
 
@@ -16,14 +16,14 @@ use crate::output::{Table, print, print_json, say, say_missing, time};
 
 #[derive(Debug, Subcommand)]
 pub enum QueueCommand {
-    /// List the queues: what waits in them, for how long, and how many workers there are
+    /// List queues with their tasks, the oldest task and the number of workers
     #[command(visible_alias = "ls")]
     List,
-    /// List the tasks that were taken off their queues because worker after worker vanished over them
+    /// List quarantined tasks: those that lost too many workers
     Quarantined,
-    /// Put such a task back on its queue
+    /// Put a quarantined task back on its queue
     Retry {
-        /// The task, as `onward queue quarantined` shows it
+        /// Task id, as shown by `onward queue quarantined`
         id: String,
     },
 }
@@ -40,7 +40,7 @@ pub async fn execute(command: QueueCommand, global: &Global) -> Result<ExitCode>
         QueueCommand::Retry { id } => {
             let site = Site::to_write(global)?;
             site.retry_task(site.call(&id)?).await?;
-            if global.json { print_json(&Retried { retried: &id })? } else { say(&format!("{id} waits for a worker again")) }
+            if global.json { print_json(&Retried { retried: &id })? } else { say(&format!("{id} is queued again")) }
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -52,7 +52,7 @@ async fn list(global: &Global) -> Result<()> {
     if global.json {
         print_json(&Queues::from(&*queues))
     } else if queues.is_empty() {
-        say("no queues: no task waits, and nobody works on any");
+        say("no queues: no tasks and no workers for tasks");
         Ok(())
     } else {
         Ok(print(&tell(&queues))?)
@@ -86,7 +86,7 @@ async fn quarantined(global: &Global) -> Result<()> {
         return print_json(&Partly::new(OpenTasks::from(&*tasks), &gaps));
     }
     if tasks.is_empty() {
-        say("no task is in quarantine");
+        say("no quarantined tasks");
         return Ok(());
     }
     let mut table = Table::new(&["TASK", "KIND", "QUEUE", "LOST WORKERS"]);

@@ -1,6 +1,6 @@
-//! `onward server`: a store behind an address.
+//! `onward server`: serves a store.
 //!
-//! Must never be reachable from elsewhere without keys (S1).
+//! Must never listen on a non-loopback address without keys (S1).
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -20,11 +20,11 @@ use crate::serving::{KeysArgs, PORT, Place, Protection, Serving, TlsArgs, TraceA
 
 #[derive(Debug, Args)]
 pub struct ServerArgs {
-    /// The address and port to listen on; port 0 picks a free one [default: 127.0.0.1:7400]
+    /// Address and port to listen on; port 0 selects a free one [default: 127.0.0.1:7400]
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
     listen: Option<SocketAddr>,
-    /// The store: `postgres://USER:PASSWORD@HOST/DATABASE` (several apart by commas), `embedded:DIR` or `memory:`; otherwise the directory
-    /// that --data names
+    /// Store: `postgres://USER:PASSWORD@HOST/DATABASE` (several separated by commas), `embedded:DIR` or `memory:` [default: the
+    /// directory of --data]
     #[arg(long, value_name = "URL", conflicts_with = "data")]
     store: Option<String>,
     #[command(flatten)]
@@ -37,16 +37,16 @@ pub struct ServerArgs {
     trace: TraceArgs,
 }
 
-/// Where the setting of the store comes from in most deployments.
+/// Environment variable of the store, usual in deployments.
 const STORE: &str = "ONWARD_SERVER__STORE";
 
 pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
     global.without_server("server")?;
     let config = &global.config;
-    // A secret that is missing must not become a directory that nobody else sees.
+    // A missing secret must not silently fall back to a local directory.
     if args.store.is_none() && std::env::var_os(STORE).is_some_and(|value| value.is_empty()) {
-        let hint = format!("name the database there, or unset {STORE} to keep runs in a directory");
-        return Err(Mistake::usage("config_invalid", format!("the environment sets {STORE} to nothing"), &hint).into());
+        let hint = format!("set it to the URL of the database, or unset {STORE} to use a directory");
+        return Err(Mistake::usage("config_invalid", format!("{STORE} is set but empty"), &hint).into());
     }
     let named = || config.text("server.store").filter(|_| global.named_directory().is_none());
     let place = match args.store.clone().or_else(named) {
@@ -60,16 +60,12 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
     let tls = args.tls.open(&trace, config)?;
     if !listen.ip().is_loopback() {
         if !keys.as_ref().is_some_and(|keys| keys.has_usable()) {
-            let message = format!("{} can be reached from other machines, and there are no keys", listen);
-            let hint = "make one with `onward key create`, or listen on 127.0.0.1";
+            let message = format!("{} is reachable from other machines, and there are no usable keys", listen);
+            let hint = "create a key with `onward key create`, or listen on 127.0.0.1";
             return Err(Mistake::usage("listen_refused", message, hint).into());
         }
         if tls.is_none() {
-            trace.say(
-                Level::Warn,
-                "keys and data travel unencrypted: give it a certificate, or let a proxy with TLS stand before it",
-                &[],
-            );
+            trace.say(Level::Warn, "keys and data are sent unencrypted: set --tls-cert and --tls-key, or use a TLS proxy", &[]);
         }
     }
     let tls_key = args.tls.key(config);
@@ -96,14 +92,14 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The address as the settings say.
+/// Returns the listen address of the settings.
 pub fn set_address(config: &Config) -> Result<SocketAddr, Mistake> {
     Ok(config.parsed("server.listen", parse_address)?.unwrap_or(SocketAddr::from(([127, 0, 0, 1], PORT))))
 }
 
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
     let text = text.strip_prefix("localhost:").map_or(text.to_owned(), |port| format!("127.0.0.1:{port}"));
-    text.parse().map_err(|_| "it is not like 127.0.0.1:7400".to_owned())
+    text.parse().map_err(|_| "must be an IP address and a port, like 127.0.0.1:7400".to_owned())
 }
 
 pub fn parse_store(url: &str) -> Result<Place, Mistake> {
@@ -114,19 +110,17 @@ pub fn parse_store(url: &str) -> Result<Place, Mistake> {
             Ok(Place::Databases(url.split(',').map(str::to_owned).collect()))
         }
         _ => {
-            // Whatever is no plain word may be a password, or have one in it.
+            // Anything but a plain lowercase word may contain a password.
             let scheme = url
                 .split_once(':')
                 .map(|(scheme, _)| scheme)
                 .filter(|scheme| scheme.bytes().all(|byte| byte.is_ascii_lowercase()));
             let message = match scheme {
-                Some("postgres" | "postgresql") => {
-                    "one of the addresses, which commas part, does not begin with `postgres://`".to_owned()
-                }
-                Some(scheme) => format!("there is no store of the kind `{scheme}`"),
-                None => "the store is not an address".to_owned(),
+                Some("postgres" | "postgresql") => "one of the comma-separated URLs does not start with `postgres://`".to_owned(),
+                Some(scheme) => format!("unknown store type `{scheme}`"),
+                None => "the store is not a URL".to_owned(),
             };
-            let hint = "it is `postgres://…`, `embedded:DIR` or `memory:`; a comma in a password is written as %2C";
+            let hint = "use `postgres://…`, `embedded:DIR` or `memory:`; write a comma in a password as %2C";
             Err(Mistake::usage("store_unsupported", message, hint))
         }
     }
@@ -147,11 +141,11 @@ mod tests {
         assert!(parse_address("example.org:1").is_err() && parse_address("127.0.0.1").is_err());
     }
 
-    /// A URL may hold a password: only its beginning is told.
+    /// A URL may contain a password, so errors show only its scheme.
     #[test]
     fn a_store_that_is_not_there_is_told_without_its_secrets() {
         let mistake = parse_store("mysql://me:secret@host/db").unwrap_err();
-        assert_eq!(mistake.message, "there is no store of the kind `mysql`");
+        assert_eq!(mistake.message, "unknown store type `mysql`");
         for text in ["host=h password=s3cret", "s3cret", "s3:cret", "postgres://u:s3,cret@h/db"] {
             let mistake = parse_store(text).unwrap_err();
             assert!(!mistake.message.contains("s3"), "{}", mistake.message);

@@ -1,4 +1,4 @@
-//! `onward spend`: what was spent, by model, day, run or tree.
+//! `onward spend`: cost of model calls by model, day, run or tree.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -18,16 +18,16 @@ use crate::span;
 
 #[derive(Debug, Args)]
 pub struct SpendArgs {
-    /// What to sum up by; a tree is a run with its children and forks
+    /// Group by model, day, run or tree; a tree is a run with its children and forks
     #[arg(long, value_name = "WHAT", default_value = "model")]
     by: By,
-    /// Only what was spent in this time, in whole days of UTC
+    /// Include only this time, like 7d, in whole UTC days
     #[arg(long, value_name = "SPAN", value_parser = span::parse)]
     since: Option<Duration>,
-    /// Only the tree that this run is of
+    /// Include only the tree of this run
     #[arg(long, value_name = "RUN")]
     tree: Option<String>,
-    /// How many rows
+    /// Maximum number of rows
     #[arg(long, default_value_t = 100, value_name = "N")]
     limit: usize,
 }
@@ -58,11 +58,11 @@ pub async fn execute(args: SpendArgs, global: &Global) -> Result<ExitCode> {
     if global.json {
         print_json(&Spend::new(args.by.0, &rows, args.limit))?;
     } else if rows.is_empty() {
-        say("nothing was spent");
+        say("no spend recorded");
     } else {
         print(&tell(args.by.0, &rows))?;
         if rows.len() == args.limit {
-            say(&format!("there may be more than {}: see `--limit`", count(rows.len() as u64, "row")));
+            say(&format!("the list is limited to {}; raise `--limit` for more", count(rows.len() as u64, "row")));
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -81,12 +81,12 @@ fn tell(by: SpendBy, rows: &[SpendRow]) -> String {
     };
     rows.iter().for_each(|row| add(&row.name, &row.totals));
     if rows.len() > 1 {
-        add("all of these", &rows.iter().fold(SpendTotals::default(), |sum, row| sum.plus(&row.totals)));
+        add("total", &rows.iter().fold(SpendTotals::default(), |sum, row| sum.plus(&row.totals)));
     }
     table.take()
 }
 
-/// What a run has cost, in one line.
+/// Formats totals in one line.
 pub fn line(totals: &SpendTotals) -> String {
     let mut parts =
         vec![format!("{} dollars", totals.cost), count(totals.tokens.total(), "token"), count(totals.attempts, "attempt")];

@@ -1,4 +1,4 @@
-//! `onward export` and `onward import`: runs out of one store and into another, as lines of JSON.
+//! `onward export` and `onward import`: copy runs between stores as JSON lines.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
@@ -26,12 +26,12 @@ use target::{Taken, Target};
 
 const PAGE: usize = 1_000;
 
-/// After how many runs a word is said about how far it is.
+/// Number of runs between progress lines.
 const TELL_EVERY: u64 = 1_000;
 
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// The runs; all that the filter finds otherwise
+    /// Run ids [default: all runs that match the filter]
     ids: Vec<String>,
     #[command(flatten)]
     filter: FilterArgs,
@@ -41,13 +41,13 @@ pub struct ExportArgs {
 
 #[derive(Debug, Args)]
 pub struct ImportArgs {
-    /// The file, or `-` for standard input
+    /// Exported file, or `-` for stdin
     file: PathBuf,
     #[command(flatten)]
     store: StoreArgs,
 }
 
-/// A file that is being written.
+/// An export in progress.
 struct Export<'a> {
     site: &'a Site,
     json: bool,
@@ -61,11 +61,11 @@ pub async fn export(args: ExportArgs, global: &Global) -> Result<ExitCode> {
         None => (Site::to_read(global)?, is_damaged(global)?),
     };
     let code = export_from(&site, args, global).await?;
-    // What is missing from a damaged write-ahead log is in no list.
+    // Runs that a damaged write-ahead log lost are missing from the list, so the export is incomplete.
     Ok(if is_damaged { ExitCode::FAILURE } else { code })
 }
 
-/// Returns whether the runs are in a directory of which acknowledged writes may be missing. Opening it has printed a warning.
+/// Returns whether the runs are in a damaged directory, where acknowledged writes may be missing. Opening it printed a warning.
 fn is_damaged(global: &Global) -> Result<bool> {
     match Place::of(global)? {
         Place::Directory(path) => Ok(EmbeddedStore::examine(path)?.is_some()),
@@ -88,7 +88,7 @@ impl Export<'_> {
         for id in ids {
             heads.push(self.site.read_head(self.site.key(id)?).await?);
         }
-        // As lists are, and so that children come before who started them.
+        // The order of lists, newest first, so that children come before their parents.
         heads.sort_by(|a, b| (b.created_at, &b.key.id).cmp(&(a.created_at, &a.key.id)));
         heads.dedup_by(|a, b| a.key == b.key);
         put(&transfer::header())?;
@@ -109,7 +109,7 @@ impl Export<'_> {
         }
     }
 
-    /// A run that cannot be read is named and left out; the others are written.
+    /// Writes runs. Reports and leaves out a run that cannot be read.
     async fn runs(&mut self, heads: &[RunHead]) -> Result<()> {
         for head in heads {
             match export_run(&**self.site, &head.key).await {
@@ -118,7 +118,7 @@ impl Export<'_> {
                     self.count += 1;
                     tell_count(self.count, "exported");
                 }
-                // It was deleted since it was listed.
+                // Deleted since it was listed.
                 Err(error) if error.code() == "run_not_found" => {}
                 Err(error) if leaves_out(&error) => {
                     let left = transfer::LeftOut { key: head.key.clone(), code: error.code().to_owned() };
@@ -169,24 +169,21 @@ pub async fn import(args: ImportArgs, global: &Global) -> Result<ExitCode> {
     importer.finish().map_err(|error| mistake(&error))?;
     let taken = target.finish().await?;
     for left in importer.left_out() {
-        say(&format!("{} is not in the file: {}", escape::text(left.key.id.as_str()), escape::text(&left.code)));
+        say(&format!("{} was left out of the export: {}", escape::text(left.key.id.as_str()), escape::text(&left.code)));
     }
     if let Some(next) = importer.next() {
-        let how = format!("GET /v1/export?cursor={next} has the next; `onward export` writes all of them");
-        say(&format!(
-            "warning: this file is one page of several, and the runs of the others are not in it: {}",
-            escape::text(&how)
-        ));
+        let how = format!("get the next page with GET /v1/export?cursor={next}, or all runs with `onward export`");
+        say(&format!("warning: this file is one page of several and does not have all runs: {}", escape::text(&how)));
     }
     tell(&taken, global)
 }
 
-/// As over a server: one command works in one namespace.
+/// Fails if the run is in another namespace: like a server, one command works in one namespace.
 fn check_namespace(run: &ExportedRun, namespace: &Namespace) -> Result<(), Mistake> {
     if run.key.namespace == *namespace {
         return Ok(());
     }
-    let message = format!("run {} is of another namespace than `{namespace}`", run.key);
+    let message = format!("run {} is in another namespace than `{namespace}`", run.key);
     let hint = Some(format!("import with `--namespace {}`", run.key.namespace));
     Err(Mistake { code: "not_allowed", message, hint, exit: NOT_ALLOWED })
 }
@@ -195,19 +192,19 @@ fn tell(all: &Taken, global: &Global) -> Result<ExitCode> {
     if global.json {
         print_json(all)?;
     } else {
-        print(&format!("{} runs imported, {} were there already", all.created.len(), all.unchanged.len()))?;
+        print(&format!("{} runs imported, {} already existed", all.created.len(), all.unchanged.len()))?;
         for refused in &all.refused {
             say(&format!("{} was refused: {}", escape::text(refused.run.as_str()), escape::text(&refused.code)));
         }
     }
     if all.refused.iter().any(|refused| refused.code == "body_too_large") {
-        let hint = "the server takes no run of that size; stop it and import with `onward --data DIR import FILE`, or into its databases with `--store`";
+        let hint = "stop the server and import with `onward --data DIR import FILE`, or into its databases with `--store`";
         say(&format!("hint: {hint}"));
     }
     Ok(if all.refused.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn mistake(error: &transfer::TransferError) -> Mistake {
-    let hint = Some("runs before this line may have been imported; importing the whole file again is safe".to_owned());
+    let hint = Some("correct the file and import it again; imported runs stay unchanged".to_owned());
     Mistake { code: "import_invalid", message: format!("the file cannot be imported: {error}"), hint, exit: FAILURE }
 }

@@ -1,4 +1,4 @@
-//! `onward worker list`: who works for a server, and on what.
+//! `onward worker list`: connected workers with their kinds and queues.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ use crate::output::{Table, print, print_json, say, time};
 
 #[derive(Debug, Subcommand)]
 pub enum WorkerCommand {
-    /// List the workers that are connected
+    /// List connected workers
     #[command(visible_alias = "ls")]
     List,
 }
@@ -27,7 +27,7 @@ pub async fn execute(command: WorkerCommand, global: &Global) -> Result<ExitCode
     } else if !workers.is_empty() {
         print(&tell(&workers))?;
     } else if site.is_directory {
-        say("no workers: only the process that has a directory open knows them; ask a server with `--server URL`");
+        say("no workers: a directory does not list them; set `--server URL`");
     } else {
         say("no workers");
     }
@@ -35,7 +35,7 @@ pub async fn execute(command: WorkerCommand, global: &Global) -> Result<ExitCode
 }
 
 fn tell(workers: &[WorkerInfo]) -> String {
-    let mut table = Table::new(&["ID", "RUNS", "HEARD", "QUEUES", "TASKS", "KINDS"]);
+    let mut table = Table::new(&["ID", "RUNS", "LAST SEEN", "QUEUES", "TASKS", "KINDS"]);
     let now = time::now();
     for worker in workers {
         let queue = |queue: &Option<onward_core::Name>| queue.as_ref().map_or("default".to_owned(), ToString::to_string);
@@ -46,7 +46,7 @@ fn tell(workers: &[WorkerInfo]) -> String {
         table.row(vec![
             worker.id.to_string().into(),
             format!("{}/{}", worker.runs, worker.runs_max).into(),
-            worker.heard_at.map_or("here".to_owned(), |at| time::ago(at, now)).into(),
+            worker.heard_at.map_or("embedded".to_owned(), |at| time::ago(at, now)).into(),
             worker.queues.iter().map(queue).collect::<Vec<_>>().join(",").into(),
             worker.task_kinds.iter().map(ToString::to_string).collect::<Vec<_>>().join(",").into(),
             worker.kinds.iter().map(kind).collect::<Vec<_>>().join(",").into(),

@@ -1,20 +1,20 @@
-//! Variables of the environment: which of them are meant for this program.
+//! Checks environment variables with the prefix `ONWARD_`.
 //!
-//! Only names that look like a setting are judged: others of the prefix may belong to somebody's own program, or to an SDK.
+//! Rejects only names that look like a mistyped setting: other names with the prefix may belong to a user's program or an SDK.
 
 use super::file::{distance, nearest};
 use super::{KEYS, Key};
 use crate::error::Mistake;
 
-/// Names the file with the settings.
+/// Variable with the path of the settings file.
 pub const CONFIG: &str = "ONWARD_CONFIG";
 
 const PREFIX: &str = "ONWARD_";
 
-/// How different a name may be from the one that was meant, in letters; of short names at most every third.
+/// Maximum edit distance to a known name; at most a third of its length.
 const TYPO_MAX: usize = 3;
 
-/// Refuses what was meant as a setting and is none.
+/// Fails for the first name that looks like a setting but is none.
 pub fn check(names: impl Iterator<Item = String>) -> Result<(), Mistake> {
     names.map(|name| judge(&name)).find(Result::is_err).unwrap_or(Ok(()))
 }
@@ -27,13 +27,13 @@ fn judge(name: &str) -> Result<(), Mistake> {
     let rest = rest.to_lowercase();
     let hint = match (meant(&rest), rest.contains("__")) {
         (Some(meant), _) => format!("did you mean {meant}?"),
-        (None, true) => "`onward config show` lists what can be set".to_owned(),
+        (None, true) => "`onward config show` lists all settings".to_owned(),
         (None, false) => return Ok(()),
     };
-    Err(Mistake::usage("config_invalid", format!("the environment sets {name}, and there is no such setting"), &hint))
+    Err(Mistake::usage("config_invalid", format!("unknown setting {name} in the environment"), &hint))
 }
 
-/// The variable that a name without its prefix looks like, if it looks like one.
+/// Returns the variable that a name without its prefix resembles, if any.
 fn meant(rest: &str) -> Option<String> {
     if rest.contains("__") {
         return nearest(&rest.replace("__", ".")).and_then(Key::of).map(Key::variable);
@@ -70,7 +70,7 @@ mod tests {
         ] {
             assert_eq!(hint(name), Some(format!("did you mean {meant}?")), "{name}");
         }
-        assert_eq!(hint("ONWARD_SOMETHING__ELSE_ALTOGETHER").as_deref(), Some("`onward config show` lists what can be set"));
+        assert_eq!(hint("ONWARD_SOMETHING__ELSE_ALTOGETHER").as_deref(), Some("`onward config show` lists all settings"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The file `onward.toml`: read, and refused where it says what nobody understands.
+//! Reads `onward.toml`. Unknown names are errors.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use super::tables::{self, TABLES, Tables, Wrong};
 use super::{KEYS, Key};
 use crate::error::Mistake;
 
-/// How different a word may be from the one that was meant, in letters.
+/// Maximum edit distance of a suggestion.
 const TYPO_MAX: usize = 3;
 
 #[derive(Debug)]
 pub struct File {
     pub path: PathBuf,
-    /// By name, with the line.
+    /// Values by name, with their line.
     values: BTreeMap<String, (String, usize)>,
     pub tables: Tables,
 }
@@ -27,7 +27,7 @@ impl File {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the settings in {}", path.display()))?;
         let wrong = |(at, why, hint): Wrong| {
             let line = line_of(&text, at);
-            let hint = hint.unwrap_or_else(|| "`onward config show` lists what can be set".to_owned());
+            let hint = hint.unwrap_or_else(|| "`onward config show` lists all settings".to_owned());
             Mistake::usage("config_invalid", format!("{}:{line}: {why}", path.display()), &hint)
         };
         let values = parse(&text).map_err(wrong)?;
@@ -36,7 +36,7 @@ impl File {
         Ok(File { path: path.to_owned(), values, tables })
     }
 
-    /// The value and its line; a path counts from where the file is.
+    /// Returns the value and its line. Paths are relative to the file.
     pub fn get(&self, key: &Key) -> Option<(String, usize)> {
         let (text, line) = self.values.get(key.name)?;
         let near = self.path.parent().filter(|parent| key.is_path && !parent.as_os_str().is_empty());
@@ -71,22 +71,22 @@ fn take(
 ) -> Result<(), Wrong> {
     let Some(key) = Key::of(&name) else {
         let near = nearest_table(&name).or_else(|| nearest(&name).map(str::to_owned));
-        return Err((at, format!("there is no setting `{name}`"), near.map(|near| format!("did you mean `{near}`?"))));
+        return Err((at, format!("unknown setting `{name}`"), near.map(|near| format!("did you mean `{near}`?"))));
     };
     if key.is_secret {
-        let hint = format!("put it into a file of its own and name that with `key_file`, or set {}", key.variable());
-        return Err((at, format!("`{name}` is a secret and is not read from here"), Some(hint)));
+        let hint = format!("store it in its own file and set `key_file`, or set {}", key.variable());
+        return Err((at, format!("`{name}` is a secret and is not read from this file"), Some(hint)));
     }
     let text = match value.get_ref() {
         DeValue::String(text) => text.to_string(),
         DeValue::Integer(number) if number.radix() == 10 => number.as_str().to_owned(),
-        _ => return Err((value.span().start, format!("`{name}` must be a text or a whole number"), None)),
+        _ => return Err((value.span().start, format!("`{name}` must be a string or an integer"), None)),
     };
     values.insert(name, (text, at));
     Ok(())
 }
 
-/// The known name that looks most like this one, if one does.
+/// Returns the most similar known name, if one is similar enough.
 pub(super) fn nearest(name: &str) -> Option<&'static str> {
     let last = |name: &'static str| name.rsplit('.').next().unwrap_or(name);
     let far = |known: &'static str| distance(name, known).min(distance(name, last(known)));
@@ -94,13 +94,13 @@ pub(super) fn nearest(name: &str) -> Option<&'static str> {
     (best.0 <= TYPO_MAX).then_some(best.1)
 }
 
-/// `model.fast` is meant to be a table of its own, `models.fast`.
+/// Returns the table that a mistyped one resembles: `[models.fast]` for `model.fast`.
 fn nearest_table(name: &str) -> Option<String> {
     let (table, rest) = name.split_once('.')?;
     TABLES.iter().find(|known| distance(table, known) == 1).map(|known| format!("[{known}.{rest}]"))
 }
 
-/// How many letters must be added, left out or changed to make one word of the other.
+/// Computes the Levenshtein distance.
 pub(super) fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -128,7 +128,7 @@ mod tests {
         (line_of(text, at), why, hint)
     }
 
-    /// S35. Mistakes are found at a position in the text, so that a line can be named.
+    /// S35. Every error has a valid position in the text.
     #[test]
     fn mutated_settings_are_refused_or_read_and_never_panic() {
         let text = "url = \"http://x\"\n\n[limits]\nstreams_max = 7\n[models.fast]\nprovider = \"x\"\n";
@@ -159,11 +159,11 @@ mod tests {
     #[test]
     fn what_nobody_understands_is_told_with_its_line() {
         let hint = |text: &str| Some(format!("did you mean `{text}`?"));
-        assert_eq!(said("\nurll = \"x\""), (2, "there is no setting `urll`".to_owned(), hint("url")));
+        assert_eq!(said("\nurll = \"x\""), (2, "unknown setting `urll`".to_owned(), hint("url")));
         assert_eq!(said("[server]\nlisten_ = 1").2, hint("server.listen"));
         assert_eq!(said("listen = \"x\"").2, hint("server.listen"), "in the wrong table");
         assert_eq!(said("something_else_altogether = 1").2, None);
-        assert_eq!(said("[limits]\nstreams_max = [1]").1, "`limits.streams_max` must be a text or a whole number");
+        assert_eq!(said("[limits]\nstreams_max = [1]").1, "`limits.streams_max` must be a string or an integer");
         assert!(said("key = \"onw_secret\"").1.contains("secret"));
         assert_eq!(said("url = \n").0, 1);
         assert_eq!(said("[model.fast]\nprovider = \"x\"").2, hint("[models.fast]"));

@@ -1,7 +1,7 @@
-//! Settings: a flag before the environment, the environment before the file, the file before the default.
+//! Settings. Precedence: flag, environment, file, default.
 //!
-//! Owns the one table of what can be set ([`KEYS`]); names, environment variables, the file and `onward config show` all follow from
-//! it. What a value must look like is known where it is used. Must never print a secret.
+//! The table [`KEYS`] defines names, environment variables, the file format and `onward config show`. Values are parsed where
+//! they are used. Must never print a secret.
 
 mod environment;
 mod file;
@@ -20,7 +20,7 @@ use file::File;
 pub use keys::{KEYS, Key};
 pub use tables::{AgentSettings, McpSettings, NeedsApproval, Tables};
 
-/// Where a value comes from; a later one beats an earlier one.
+/// Origin of a value, in ascending precedence.
 #[derive(Debug, Clone)]
 pub enum Origin {
     Default,
@@ -39,7 +39,7 @@ impl Origin {
         }
     }
 
-    /// Whether this beats the other; neither beats its own kind.
+    /// Returns whether this origin takes precedence; false for two of the same kind.
     pub fn beats(&self, other: &Origin) -> bool {
         self.rank() > other.rank()
     }
@@ -62,7 +62,7 @@ pub struct Value {
     pub origin: Origin,
 }
 
-/// The settings of one call of the program.
+/// The settings of this process.
 #[derive(Debug, Default)]
 pub struct Config {
     flags: BTreeMap<&'static str, (String, &'static str)>,
@@ -70,7 +70,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the file that `named` or the environment names, or the first that is there: `onward.toml` here, then the user's own.
+    /// Reads the file of `named` or the environment, or the first that exists: `onward.toml` in the working directory, then the
+    /// user's.
     pub fn load(named: Option<&Path>) -> Result<Config> {
         environment::check(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()))?;
         let named = named.map(Path::to_owned).or_else(|| variable(environment::CONFIG).map(PathBuf::from));
@@ -81,7 +82,7 @@ impl Config {
         Ok(Config { flags: BTreeMap::new(), file })
     }
 
-    /// Notes what a flag said, if it was given.
+    /// Sets a value from a flag, if it was given.
     pub fn flag(&mut self, name: &'static str, flag: &'static str, text: Option<String>) {
         debug_assert!(Key::of(name).is_some(), "{name} is in the table");
         if let Some(text) = text {
@@ -89,7 +90,7 @@ impl Config {
         }
     }
 
-    /// The value that counts; `None` where nobody set one and there is no default.
+    /// Returns the effective value; `None` if it is not set and has no default.
     pub fn get(&self, name: &str) -> Option<Value> {
         let key = Key::of(name)?;
         if let Some((text, flag)) = self.flags.get(name) {
@@ -111,40 +112,40 @@ impl Config {
         self.get(name).map(|value| value.text)
     }
 
-    /// The value as `parse` understands it; one that it does not is told with where it comes from.
+    /// Returns the parsed value. The error of an invalid value names its origin.
     pub fn parsed<T>(&self, name: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, Mistake> {
         let Some(value) = self.get(name) else { return Ok(None) };
         parse(&value.text).map(Some).map_err(|why| {
-            let message = format!("`{name}` is `{}`, from {}: {why}", value.text, value.origin);
-            Mistake::usage("config_invalid", message, "`onward config show --origin` shows every setting and its source")
+            let message = format!("invalid setting `{name}` = `{}` from {}: {why}", value.text, value.origin);
+            Mistake::usage("config_invalid", message, "see `onward config show --origin` for all settings and their origins")
         })
     }
 
-    /// Models and agents, as the file has them.
+    /// Returns the tables of models and agents in the file.
     pub fn tables(&self) -> Option<&Tables> {
         self.file.as_ref().map(|file| &file.tables)
     }
 
-    /// What callers may let runs spend at most.
+    /// Returns the maximum budgets that callers may give to runs.
     pub fn ceilings(&self) -> Result<Ceilings, Mistake> {
         self.tables().map_or(Ok(Ceilings::default()), Tables::ceilings).map_err(|error| {
-            let message = format!("a table of `namespaces` is not the name of one: {error}");
-            Mistake::usage("config_invalid", message, "`[namespaces.shop]`, or `[namespaces.\"*\"]` for all of them")
+            let message = format!("invalid namespace in a table of `namespaces`: {error}");
+            Mistake::usage("config_invalid", message, "use `[namespaces.shop]`, or `[namespaces.\"*\"]` for all namespaces")
         })
     }
 
-    /// The file that was read.
+    /// Returns the path of the file that was read.
     pub fn file(&self) -> Option<&Path> {
         self.file.as_ref().map(|file| file.path.as_path())
     }
 }
 
-/// A variable that is there and not empty.
+/// Returns an environment variable that is set and not empty.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|text| !text.is_empty())
 }
 
-/// Where a file is looked for when nobody names one.
+/// Returns the default paths of the settings file.
 fn candidates() -> Vec<PathBuf> {
     let home = || variable("HOME").map(|home| PathBuf::from(home).join(".config"));
     let user = variable("XDG_CONFIG_HOME").map(PathBuf::from).or_else(home);

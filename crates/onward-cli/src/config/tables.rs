@@ -1,7 +1,7 @@
-//! The tables of the file that name things of the operator's own: models, agents, and where their tools are.
+//! The tables of the settings file: providers, models, agents, MCP servers and namespaces.
 //!
-//! Owns their shape: what is not understood is refused when the file is read. What it takes to use them, keys for example, is known where
-//! they are used. Must never repeat what may be a key.
+//! Defines their format; unknown fields fail when the file is read. References and keys are checked where they are used. Must
+//! never print a value that may be a key.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use onward_core::{NameError, Namespace};
 use onward_server::Ceilings;
 use serde::Deserialize;
 
-/// The tables that are no settings.
+/// Tables that contain no settings of [`KEYS`](super::KEYS).
 pub const TABLES: [&str; 5] = ["providers", "models", "agents", "mcp", "namespaces"];
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -26,21 +26,21 @@ pub struct Tables {
     pub agents: BTreeMap<String, AgentSettings>,
     #[serde(default)]
     pub mcp: BTreeMap<String, McpSettings>,
-    /// `*` is every namespace.
+    /// Settings by namespace; `*` is every namespace.
     #[serde(default)]
     pub namespaces: BTreeMap<String, NamespaceSettings>,
 }
 
-/// What holds for the runs of a namespace.
+/// Settings of a namespace.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NamespaceSettings {
-    /// The most that a run may spend that a caller starts or resumes.
+    /// Maximum budget of runs that callers start or resume.
     pub budget_max: Option<WrittenBudget>,
 }
 
 impl Tables {
-    /// Returns what callers may let runs spend at most.
+    /// Returns the maximum budgets that callers may give to runs.
     pub fn ceilings(&self) -> Result<Ceilings, NameError> {
         let mut ceilings = Ceilings::default();
         for (name, settings) in &self.namespaces {
@@ -62,65 +62,65 @@ pub struct AgentSettings {
     pub system: Option<String>,
     pub max_turns: Option<u32>,
     pub max_tool_calls: Option<u32>,
-    /// Waits for the next message instead of ending.
+    /// Wait for the next message instead of ending.
     #[serde(default)]
     pub converse: bool,
-    /// Tokens, read by the model, from which on old entries are summarized.
+    /// Input tokens from which old entries are summarized.
     pub compact_at: Option<u64>,
-    /// What a run of it may spend that is not given another budget.
+    /// Default budget of its runs.
     pub budget: Option<WrittenBudget>,
-    /// Ends when that is spent, instead of pausing.
+    /// Stop instead of pausing when the budget is exhausted.
     #[serde(default)]
     pub stop_at_budget: bool,
-    /// Tables of `mcp` whose tools it has.
+    /// Tables of `mcp` whose tools the agent has.
     #[serde(default)]
     pub mcp: Vec<String>,
 }
 
-/// A server of tools: a program, or a URL.
+/// An MCP server: a program or a URL.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct McpSettings {
     pub command: Option<String>,
     #[serde(default)]
     pub arguments: Vec<String>,
-    /// Variables of the program.
+    /// Environment variables of the program.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
-    /// Names of variables that the program gets as this process has them.
+    /// Environment variables that the program inherits from this process.
     #[serde(default)]
     pub inherits: Vec<String>,
     pub folder: Option<PathBuf>,
     pub url: Option<String>,
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
-    /// The environment variable with the key that is shown to the URL.
+    /// Environment variable with the bearer token for the URL.
     pub key_env: Option<String>,
-    /// The tools that the agent gets; all otherwise.
+    /// Tools for the agent; `None` for all.
     pub tools: Option<Vec<String>>,
     #[serde(default)]
     pub needs_approval: NeedsApproval,
-    /// What doing it twice would do, for tools of which nothing else is known; at least once otherwise.
+    /// Effect class of tools without a more specific one; `at_least_once` by default.
     pub class: Option<EffectClass>,
-    /// The same for single tools.
+    /// Effect classes of single tools.
     #[serde(default)]
     pub classes: BTreeMap<String, EffectClass>,
-    /// Believes what the server says of its tools, where `classes` does not name them.
+    /// Derive the class of tools that are not in `classes` from the hints of the server.
     #[serde(default)]
     pub trust_hints: bool,
     pub call_timeout_seconds: Option<u64>,
 }
 
-/// Neither variables nor headers are shown: keys are among them.
+/// Omits environment variables and headers, which may contain keys.
 impl std::fmt::Debug for McpSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("McpSettings").field("command", &self.command).field("url", &self.url).finish_non_exhaustive()
     }
 }
 
-/// Which tools a person has to agree to.
+/// Tools whose calls need an approval.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(untagged, expecting = "`needs_approval` is true, false or a list of tools")]
+#[serde(untagged, expecting = "`needs_approval` must be true, false or a list of tools")]
 pub enum NeedsApproval {
     All(bool),
     These(Vec<String>),
@@ -141,7 +141,7 @@ impl NeedsApproval {
     }
 }
 
-/// What is wrong, where in the text, and what to do about it.
+/// An error: position in the text, message and hint.
 pub type Wrong = (usize, String, Option<String>);
 
 pub fn read(text: &str) -> Result<Tables, Wrong> {
@@ -149,18 +149,18 @@ pub fn read(text: &str) -> Result<Tables, Wrong> {
         let at = error.span().map_or(0, |span| span.start);
         let message = error.message().to_owned();
         let hint = if message.starts_with("unknown field `key`") {
-            "keys are not read from here: `key_env` names the variable of the environment that has it"
+            "set `key_env` to the name of an environment variable with the key; keys are not read from this file"
         } else {
-            "docs/operations.md has these tables"
+            "see docs/operations.md for these tables"
         };
         (at, without_values(&message), Some(hint.to_owned()))
     })
 }
 
-/// `invalid type: string "sk-…", expected …` tells what nobody should read: what was written where.
+/// Removes values from messages like `invalid type: string "sk-…", expected …`, because they may be keys.
 fn without_values(message: &str) -> String {
     match (message.find(": string \""), message.rfind("\", expected ")) {
-        (Some(from), Some(to)) => format!("{}: a text, {}", &message[..from], &message[to + 3..]),
+        (Some(from), Some(to)) => format!("{}: a string, {}", &message[..from], &message[to + 3..]),
         _ => message.to_owned(),
     }
 }
@@ -177,10 +177,10 @@ mod tests {
         assert!(why.starts_with("unknown field `key`") && hint.unwrap().contains("`key_env`"), "{why}");
         assert!(text[at..].starts_with("key"));
         let (_, why, _) = said("[providers.p]\ndialect = \"openai\"\nbase_url = \"http://x\"\nheaders = \"sk-1\"\n");
-        assert_eq!(why, "invalid type: a text, expected a map");
+        assert_eq!(why, "invalid type: a string, expected a map");
         assert!(said("[agents.a]\nmodel = \"m\"\nmodell = 1\n").1.starts_with("unknown field `modell`"));
         assert_eq!(said("[agents.a]\nsystem = \"s\"\n").1, "missing field `model`");
-        assert_eq!(said("[mcp.x]\nneeds_approval = 7\n").1, "`needs_approval` is true, false or a list of tools");
+        assert_eq!(said("[mcp.x]\nneeds_approval = 7\n").1, "`needs_approval` must be true, false or a list of tools");
         let classes = "expected one of `at_least_once`, `pure`, `keyed`, `at_most_once`";
         assert_eq!(said("[mcp.x]\nclass = \"once\"\n").1, format!("unknown variant `once`, {classes}"));
         assert_eq!(said("[mcp.x]\nclasses = { f = \"pur\" }\n").1, format!("unknown variant `pur`, {classes}"));
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(all, Budget::default().tokens(9));
         let trial = namespaces.into_iter().map(|(name, budget)| format!("{name}: {budget}")).collect::<Vec<_>>();
         assert_eq!(trial, ["trial: cost=0.5 turns=3"]);
-        // A limit that is misspelled would be none.
+        // A misspelled limit must not be ignored.
         assert!(read("[namespaces.trial]\nbudget_max = { token = 3 }\n").unwrap_err().1.starts_with("unknown field `token`"));
         assert!(read("[namespaces.trial]\nbudget = { tokens = 3 }\n").unwrap_err().1.starts_with("unknown field `budget`"));
     }

@@ -1,6 +1,6 @@
-//! What people and programs see.
+//! Output: data on stdout, everything else on stderr.
 //!
-//! Owns the two streams: data on stdout, everything else on stderr. Must never let run data reach a terminal unescaped.
+//! Must never print run data to a terminal unescaped.
 
 mod narrator;
 mod progress;
@@ -20,7 +20,7 @@ pub use progress::Progress;
 pub use style::Style;
 pub use table::{Cell, Table};
 
-/// How wide a terminal is that does not say.
+/// Width of a terminal that reports none.
 const WIDTH_DEFAULT: usize = 80;
 
 /// Writes `text` and a line end to stdout.
@@ -33,15 +33,15 @@ pub fn print(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Writes a line to stderr; that nobody reads it is no reason to fail.
+/// Writes a line to stderr. Ignores write errors.
 pub fn say(text: &str) {
     drop(writeln!(io::stderr(), "{text}"));
 }
 
-/// Says which databases a list lacks.
+/// Prints which databases are missing from a list.
 pub fn say_missing(gaps: &Gaps) {
     for database in gaps.names() {
-        say(&format!("{database} is down: what it has is missing from this list"));
+        say(&format!("{database} is down: its data is missing from this list"));
     }
 }
 
@@ -50,12 +50,12 @@ pub fn print_json(value: &(impl Serialize + ?Sized)) -> anyhow::Result<()> {
     Ok(print(&json_line(value)?)?)
 }
 
-/// One line of JSON that is harmless in a terminal.
+/// Serializes to one line of JSON, escaped for terminals.
 pub fn json_line(value: &(impl Serialize + ?Sized)) -> serde_json::Result<String> {
     Ok(escape::json(serde_json::to_string(value)?))
 }
 
-/// How wide a line on stdout may be; `None` where nobody cares.
+/// Returns the width of the terminal; `None` if stdout is not a terminal.
 pub fn width() -> Option<usize> {
     if !io::stdout().is_terminal() {
         return None;
@@ -64,7 +64,7 @@ pub fn width() -> Option<usize> {
     Some(if columns == 0 { WIDTH_DEFAULT } else { columns })
 }
 
-/// The first `width` characters of a line; a cut is shown.
+/// Truncates a line to `width` characters, with an ellipsis.
 pub fn clip(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
@@ -72,7 +72,7 @@ pub fn clip(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// `1 event`, `2 events`.
+/// Formats a count with its noun: `1 event`, `2 events`.
 pub fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }

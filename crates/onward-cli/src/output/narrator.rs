@@ -1,6 +1,6 @@
-//! Tells events in words, the same on every screen.
+//! Formats events as text, for all commands.
 //!
-//! An answer in a log names only the place of its call; the narrator remembers what was called there.
+//! The result of a call has only its call id in the log; the narrator remembers the names of calls.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use onward_core::{Event, Failure, Name, Payload, Place, Timestamp};
 
 use super::{clip, escape, time};
 
-/// How much of a payload is shown in a line.
+/// Maximum length of a payload in a line.
 const PREVIEW_MAX: usize = 60;
 
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub struct Narrator {
 }
 
 impl Narrator {
-    /// What `event` says, beside its name; recorded at `at`.
+    /// Formats an event that was recorded at `at`, without its name.
     pub fn tell(&mut self, at: Timestamp, event: &Event) -> String {
         self.remember(event);
         if event.is_input() { self.tell_input(event) } else { self.tell_commit(at, event) }
@@ -40,7 +40,7 @@ impl Narrator {
         self.calls.insert(place.clone(), name.to_owned());
     }
 
-    /// What was called at a place, or the place itself.
+    /// Returns the name of a call, or its call id if it is unknown.
     fn call(&self, place: &Place) -> String {
         self.calls.get(place).map_or_else(|| format!("call {place}"), |name| shown(name))
     }
@@ -111,7 +111,7 @@ impl Narrator {
     }
 }
 
-/// A payload in a line.
+/// Formats a payload in one truncated line.
 pub fn preview(payload: &Payload) -> String {
     clip(&shown(&format!("{payload:?}")), PREVIEW_MAX)
 }
@@ -159,18 +159,18 @@ fn tell_pause(event: &RunPaused) -> String {
     if event.message.is_empty() { reason } else { format!("{reason}: {}", shown(&event.message)) }
 }
 
-/// An outside engine's events by their indexes, and what it says of its run.
+/// Formats the events of an external run with their indexes, and its state.
 fn tell_external(event: &ExternalAppended) -> String {
     let events = event.indexed().map(|(index, event)| format!("{index} {}", preview(event)));
     let state = event.state.iter().map(|state| format!("{} is {}", name(&state.kind), state.status));
     events.chain(state).collect::<Vec<_>>().join(", ")
 }
 
-/// As it is written where attributes are given and looked for.
+/// Formats an attribute like the option `--attr`.
 fn tell_attribute(event: &AttributeSet) -> String {
     match &event.value {
         Some(value) => format!("{} = {}", name(&event.name), clip(&shown(&value.to_string()), PREVIEW_MAX)),
-        None => format!("{} taken away", name(&event.name)),
+        None => format!("{} removed", name(&event.name)),
     }
 }
 
@@ -179,7 +179,7 @@ fn tell_step(event: &StepCompleted) -> String {
 }
 
 fn tell_failed_step(at: Timestamp, event: &StepFailed) -> String {
-    let next = event.retry_at.map_or(", for good".to_owned(), |due| format!(", again {}", time::until(due, at)));
+    let next = event.retry_at.map_or(", no retry".to_owned(), |due| format!(", next attempt {}", time::until(due, at)));
     format!("{} attempt {}: {}{next}", name(&event.name), event.attempt, tell_failure(&event.failure))
 }
 
@@ -205,6 +205,6 @@ mod tests {
         };
         assert_eq!(tell(Some("paid\n".into())), "stage = paid\\n");
         assert_eq!(tell(Some(AttributeValue::Int(42))), "stage = 42");
-        assert_eq!(tell(None), "stage taken away");
+        assert_eq!(tell(None), "stage removed");
     }
 }

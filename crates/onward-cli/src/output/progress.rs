@@ -1,9 +1,9 @@
-//! One line on stderr that says how far a long command is; only where somebody watches, and never between data.
+//! A progress line on stderr for long commands, only on a terminal that does not show data.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// How long nothing is shown, and how often the line changes.
+/// Delay before the first line, and update interval.
 const PAUSE: Duration = Duration::from_millis(300);
 
 pub struct Progress {
@@ -13,7 +13,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Shows nothing where stderr is no terminal, or where stdout is one and shows the data itself.
+    /// Creates a progress line. Shows nothing if stderr is not a terminal, or if stdout is one and shows the data.
     pub fn new(what: &'static str, data_is_shown: bool) -> Progress {
         let wanted = std::io::stderr().is_terminal() && !(data_is_shown && std::io::stdout().is_terminal());
         Progress { what, shown: false, due: wanted.then(|| Instant::now() + PAUSE) }

@@ -1,16 +1,16 @@
-//! What an entry of a conversation says, for people.
+//! Formats conversation entries as text.
 
 use onward_core::Payload;
 use serde_json::Value;
 
 use super::escape;
 
-/// The lines of an entry, each behind two blanks, so that nothing somebody said can look like a line of ours.
+/// Formats an entry with every line indented, so that its text cannot imitate a line of the CLI.
 pub fn indented(content: &Payload) -> String {
     words(content).lines().map(|line| format!("  {}\n", escape::text(line))).collect()
 }
 
-/// A text, the text of an object, the blocks of a message, or whatever JSON there is.
+/// Returns the text of an entry: a string, the `text` of an object, the blocks of a message, or the JSON itself.
 pub fn words(content: &Payload) -> String {
     match content.read::<Value>() {
         Ok(value) => said(&value).unwrap_or_else(|| format!("{content:?}")),
@@ -30,8 +30,8 @@ fn block(block: &Value) -> Option<String> {
     let text = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
     Some(match block.get("type")?.as_str()? {
         "text" => text("text").to_owned(),
-        "reasoning" => format!("[thinks] {}", text("text")),
-        "refusal" => format!("[refuses] {}", text("text")),
+        "reasoning" => format!("[reasoning] {}", text("text")),
+        "refusal" => format!("[refusal] {}", text("text")),
         "tool_call" => format!("[calls {}] {}", text("name"), text("arguments")),
         "tool_result" => {
             let is_error = block.get("is_error").and_then(Value::as_bool) == Some(true);
@@ -53,7 +53,7 @@ mod tests {
         assert_eq!(told(r#"{"text":"hi","covers":"x"}"#), "  hi\n");
         let reply = r#"{"blocks":[{"type":"reasoning","text":"hm"},{"type":"text","text":"It is 7."},
             {"type":"tool_call","id":"1","name":"add","arguments":"{\"a\":1}"}],"model":"m"}"#;
-        assert_eq!(told(reply), "  [thinks] hm\n  It is 7.\n  [calls add] {\"a\":1}\n");
+        assert_eq!(told(reply), "  [reasoning] hm\n  It is 7.\n  [calls add] {\"a\":1}\n");
         let result =
             r#"{"blocks":[{"type":"tool_result","call_id":"1","blocks":[{"type":"text","text":"no"}],"is_error":true}]}"#;
         assert_eq!(told(result), "  [failed] no\n");

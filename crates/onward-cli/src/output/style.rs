@@ -1,4 +1,4 @@
-//! Color, where it is wanted: on a terminal, unless NO_COLOR says otherwise. Meaning is never in the color alone.
+//! Colors, on terminals unless NO_COLOR is set or TERM is `dumb`. No information is in the color alone.
 
 use std::io::IsTerminal;
 

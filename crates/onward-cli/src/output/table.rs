@@ -1,11 +1,11 @@
-//! Tables for people: columns by spaces, the last one cut or wrapped where the terminal ends.
+//! Text tables: columns aligned with spaces, the last one truncated or wrapped at the width of the terminal.
 
 use super::{Style, clip, escape, width};
 
-/// What stands between two columns.
+/// Separator between columns.
 const GAP: &str = "  ";
 
-/// How narrow the last column may get before lines are left to wrap.
+/// Minimum width of the last column; in a narrower terminal, lines wrap.
 const LAST_MIN: usize = 12;
 
 #[derive(Debug, Clone)]
@@ -15,7 +15,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// A cell with data of others: it is escaped here.
+    /// Creates a cell and escapes its text.
     pub fn new(text: impl AsRef<str>) -> Cell {
         Cell { text: escape::text(text.as_ref()).into_owned(), paint: None }
     }
@@ -35,7 +35,7 @@ impl<T: AsRef<str>> From<T> for Cell {
     }
 }
 
-/// Rows under a header. Widths grow and never shrink, so that a table that is printed in parts stays one table.
+/// Rows with a header. Column widths never shrink, so that a table that is printed in parts stays aligned.
 #[derive(Debug)]
 pub struct Table {
     header: Vec<Cell>,
@@ -53,7 +53,7 @@ impl Table {
         Table { header_due: !header.is_empty(), header, rows: Vec::new(), widths, indent: "", wraps: false }
     }
 
-    /// Rows of `columns` cells without a header.
+    /// Creates a table of `columns` columns without a header.
     pub fn bare(columns: usize) -> Table {
         Table { header: Vec::new(), rows: Vec::new(), widths: vec![0; columns], header_due: false, indent: "", wraps: false }
     }
@@ -62,7 +62,7 @@ impl Table {
         Table { indent, ..self }
     }
 
-    /// The last column goes on in the next line instead of being cut: for texts that must be read whole.
+    /// Wraps the last column instead of truncating it.
     pub fn wraps(self) -> Table {
         Table { wraps: true, ..self }
     }
@@ -74,7 +74,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// The text of what has come since the last call.
+    /// Formats and removes the rows since the last call.
     pub fn take(&mut self) -> String {
         let style = Style::stdout();
         let mut out = String::new();
@@ -111,7 +111,7 @@ impl Table {
     }
 }
 
-/// Lines of at most `room` characters, broken at blanks where there are some.
+/// Breaks a text into lines of at most `room` characters, at blanks if possible.
 fn wrap(text: &str, room: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut left = room;

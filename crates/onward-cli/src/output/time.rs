@@ -1,4 +1,4 @@
-//! Time in words.
+//! Formats times and durations.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,7 +8,7 @@ pub fn now() -> Timestamp {
     Timestamp::default().after(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
 }
 
-/// `850 ms`, `12.3 s`, `5 min`, `3 h`, `12 d`: as exact as somebody wants to know.
+/// Formats a duration with one unit: `850 ms`, `12.3 s`, `5 min`, `3 h`, `12 d`.
 pub fn span(span: Duration) -> String {
     let round = |unit: u64| (span.as_secs() + unit / 2) / unit;
     match span.as_millis() {
@@ -20,7 +20,7 @@ pub fn span(span: Duration) -> String {
     }
 }
 
-/// `3 min ago`; the tenths of seconds are left out.
+/// Formats a past time, without tenths of seconds: `3 min ago`.
 pub fn ago(at: Timestamp, now: Timestamp) -> String {
     let past = now.since(at);
     match past.as_secs() {
@@ -30,17 +30,17 @@ pub fn ago(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// `in 3 min`, or `3 min ago` when it is over.
+/// Formats a future time as `in 3 min`, or a past one as `3 min ago`.
 pub fn until(at: Timestamp, now: Timestamp) -> String {
     if at <= now { ago(at, now) } else { format!("in {}", span(at.since(now))) }
 }
 
-/// A moment for people: exact, with how long ago it was.
+/// Formats a timestamp with its distance from now.
 pub fn moment(at: Timestamp, now: Timestamp) -> String {
     format!("{at} ({})", until(at, now))
 }
 
-/// How long after `start`, in seconds with milliseconds: a column that can be compared.
+/// Formats the time since `start` in seconds with milliseconds.
 pub fn offset(at: Timestamp, start: Timestamp) -> String {
     let millis = at.since(start).as_millis();
     format!("+{}.{:03}s", millis / 1_000, millis % 1_000)

@@ -1,6 +1,6 @@
-//! How the databases of a server are: asked for readiness, and counted for `/metrics`.
+//! Readiness and metrics of a server's databases.
 //!
-//! Must never show an address with its password, and never ask the databases more often because more strangers ask us.
+//! Must never show a password, and never query the databases more often because of more readiness requests.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,16 +13,16 @@ use onward_store_postgres::{COMMIT_BOUNDS, PostgresStore, Stats};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-/// How long a database may take to answer before it counts as down.
+/// Response time after which a database counts as down.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
-/// For how long an answer is good.
+/// Lifetime of cached states.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The databases of one store, by the names under which they may be shown.
+/// The databases of one store, by their names without passwords.
 pub struct Databases {
     all: Vec<(String, Arc<PostgresStore>)>,
-    /// Which knows too whether each of several is the one that it is taken for.
+    /// Set for several databases; knows whether each is the expected shard.
     spread: Option<Arc<ShardedStore>>,
     seen: Mutex<Option<(Instant, Vec<DatabaseState>)>>,
 }
@@ -32,7 +32,7 @@ impl Databases {
         Databases { all, spread, seen: Mutex::default() }
     }
 
-    /// One asks, the others wait for what it hears.
+    /// Returns the cached states, or checks all databases. Concurrent callers share one check.
     async fn states(&self) -> Vec<DatabaseState> {
         let mut seen = self.seen.lock().await;
         if let Some((at, states)) = &*seen
@@ -45,7 +45,7 @@ impl Databases {
         for asked in asked {
             answers.push(asked.await.unwrap_or_else(|error| Some(error.to_string())));
         }
-        // One that answers and is not used, because it is another than it was, is as good as down.
+        // A database that answers but is not used, because it is not the expected shard, counts as down.
         let unused = self.spread.as_ref().map(|spread| spread.health()).unwrap_or_default();
         let unused = unused.into_iter().map(|health| health.down.map(|(_, why)| why)).chain(std::iter::repeat(None));
         let states = self.all.iter().zip(answers).zip(unused);
@@ -55,7 +55,7 @@ impl Databases {
         states
     }
 
-    /// One figure, with a sample for each database.
+    /// Builds a metric with samples of each database.
     fn each(
         &self,
         name: &'static str,
@@ -73,12 +73,12 @@ impl Databases {
     }
 }
 
-/// Why a database cannot be used, if it cannot.
+/// Checks a database and returns why it is down, if it is.
 async fn ask(store: Arc<PostgresStore>) -> Option<String> {
     match timeout(ANSWER_MAX, store.check()).await {
         Ok(Ok(())) => None,
         Ok(Err(error)) => Some(error.to_string()),
-        Err(_) => Some(store.trouble().unwrap_or_else(|| "it does not answer".to_owned())),
+        Err(_) => Some(store.trouble().unwrap_or_else(|| "no response".to_owned())),
     }
 }
 
@@ -95,17 +95,20 @@ impl Probe for Databases {
             self.each("onward_store_operations_total", "Operations in these transactions", "counter", |stats| {
                 one(stats.operations)
             }),
-            self.each("onward_store_retries_total", "Transactions that were tried again", "counter", |stats| one(stats.retries)),
-            self.each("onward_store_unknown_total", "Operations whose outcome a lost connection hid", "counter", |stats| {
-                one(stats.unknown)
-            }),
-            self.each("onward_store_moves_total", "Times that all leases were taken back", "counter", |stats| one(stats.moves)),
-            self.each("onward_store_commit_seconds", "How long transactions with appends took", "histogram", histogram),
+            self.each("onward_store_retries_total", "Retried transactions", "counter", |stats| one(stats.retries)),
+            self.each(
+                "onward_store_unknown_total",
+                "Operations with unknown outcome after a lost connection",
+                "counter",
+                |stats| one(stats.unknown),
+            ),
+            self.each("onward_store_moves_total", "Times that all leases were revoked", "counter", |stats| one(stats.moves)),
+            self.each("onward_store_commit_seconds", "Duration of transactions with appends", "histogram", histogram),
         ]
     }
 }
 
-/// How many took up to each bound, as Prometheus adds them up.
+/// Builds the cumulative buckets of a Prometheus histogram.
 fn histogram(stats: &Stats) -> Vec<(&'static str, Option<String>, f64)> {
     let mut sum = 0;
     let bounds = COMMIT_BOUNDS.iter().map(|bound| (*bound as f64 / 1_000.0).to_string()).chain(["+Inf".to_owned()]);

@@ -1,4 +1,4 @@
-//! The limits of a server, as the settings say.
+//! Limits of a server from the settings.
 
 use std::time::Duration;
 
@@ -32,14 +32,14 @@ pub fn limits(config: &Config) -> Result<Limits, Mistake> {
     })
 }
 
-/// How long a worker may be silent before its runs and tasks go to others.
+/// Returns the lease duration: a worker without contact for longer loses its runs and tasks.
 pub fn lease(config: &Config) -> Result<Duration, Mistake> {
     let default = onward_runtime::Options::default().lease;
     Ok(config.parsed("server.lease", span::parse_positive)?.unwrap_or(default))
 }
 
 fn positive(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "it is not a number over 0".to_owned())
+    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "must be an integer greater than 0".to_owned())
 }
 
 #[cfg(test)]
@@ -56,6 +56,6 @@ mod tests {
         let mut config = Config::default();
         config.flag("limits.streams_max", "--x", Some("0".to_owned()));
         let mistake = limits(&config).unwrap_err();
-        assert_eq!(mistake.message, "`limits.streams_max` is `0`, from --x: it is not a number over 0");
+        assert_eq!(mistake.message, "invalid setting `limits.streams_max` = `0` from --x: must be an integer greater than 0");
     }
 }

@@ -1,6 +1,6 @@
-//! A note in the directory that says which server holds it, for whoever finds it locked.
+//! A mark file in the directory with the URL of the server that holds it, for the error of a locked directory.
 //!
-//! Only a hint: the lock says whether the directory is free, and a note that a dead process left is not believed.
+//! Only advice: the lock decides whether the directory is free, and the mark of a dead process is ignored.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -18,15 +18,15 @@ struct Note {
     pid: i32,
 }
 
-/// The note of this process, taken away when it is dropped.
+/// The mark of this process; removed on drop.
 pub struct Mark(PathBuf);
 
 impl Mark {
-    /// Leaves the note; a server works without it.
+    /// Writes the mark; `None` on errors, because a server works without it.
     pub fn leave(directory: &Path, url: &str) -> Option<Mark> {
         let path = directory.join(FILE);
         let note = Note { url: url.to_owned(), pid: i32::try_from(std::process::id()).ok()? };
-        drop(std::fs::remove_file(&path)); // of a process that died; its mode would stay
+        drop(std::fs::remove_file(&path)); // an old file would keep its mode
         let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&path).ok()?;
         file.write_all(serde_json::to_string(&note).ok()?.as_bytes()).ok()?;
         Some(Mark(path))
@@ -35,11 +35,11 @@ impl Mark {
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        drop(std::fs::remove_file(&self.0)); // a note that stays is not believed
+        drop(std::fs::remove_file(&self.0)); // a remaining mark is ignored
     }
 }
 
-/// The address of the living server that says it holds the directory, as this machine reaches it.
+/// Returns the local URL of the running server in the mark.
 pub fn server_of(directory: &Path) -> Option<String> {
     let note: Note = serde_json::from_str(&std::fs::read_to_string(directory.join(FILE)).ok()?).ok()?;
     test_kill_process(Pid::from_raw(note.pid)?).ok()?;

@@ -15,13 +15,13 @@ use crate::directory::shell_path;
 use crate::new_id::random_u64;
 use crate::serving::databases::Databases;
 
-/// Where runs are kept.
+/// Location of the store.
 #[derive(Debug, Clone)]
 pub enum Place {
     Directory(PathBuf),
-    /// PostgreSQL databases, over which runs are spread, and which other servers may use too; their addresses may hold passwords.
+    /// PostgreSQL databases, the shards of one store, which other servers may share. Their URLs may contain passwords.
     Databases(Vec<String>),
-    /// Gone with the process.
+    /// Lost on exit.
     Memory,
 }
 
@@ -42,7 +42,7 @@ impl std::fmt::Display for Place {
                 let shown: Vec<String> = urls.iter().map(|url| without_password(url)).collect();
                 f.write_str(&shown.join(", "))
             }
-            Place::Memory => f.write_str("in memory, gone when this ends"),
+            Place::Memory => f.write_str("in memory, lost on exit"),
         }
     }
 }
@@ -54,7 +54,7 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Opens the store; a directory is made if it is not there, and so are the tables of a database.
+    /// Opens the store. Creates a missing directory and missing tables of a database.
     pub async fn open(place: Place) -> Result<Opened> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let path = match place {
@@ -62,20 +62,20 @@ impl Opened {
             Place::Memory => return Ok(Opened { store: Arc::new(MemoryStore::new(clock.clone())), clock, probe: None }),
             Place::Databases(urls) => return connect(&urls, true).await,
         };
-        // Blocks while SQLite recovers what a crash left.
-        let workers_inside = WorkersInside::Named(onward::WITHIN); // those of others may be alive
+        // Opening blocks while SQLite recovers after a crash.
+        let workers_inside = WorkersInside::Named(onward::WITHIN); // connected workers may still be alive
         let options = onward_store_embedded::Options { clock: clock.clone(), workers_inside, ..Default::default() };
         let open = tokio::task::spawn_blocking(move || EmbeddedStore::open(&path, options));
-        let store = Arc::new(open.await.context("the store could not be opened")??);
+        let store = Arc::new(open.await.context("cannot open the store")??);
         Ok(Opened { store: store.clone(), clock, probe: Some(store) })
     }
 
-    /// Opens databases for somebody who only reads: none is made, and none is told which one it is.
+    /// Opens databases for reading. Creates no tables and assigns no shards.
     pub async fn open_to_read(urls: &[String]) -> Result<Opened> {
         connect(urls, false).await
     }
 
-    /// Closes the store as soon as everything that was told to stop has let it go.
+    /// Closes the store when all other owners have released it, at the latest after `patience`.
     pub async fn close(self, patience: Duration) {
         let Opened { store, probe, .. } = self;
         drop(probe);
@@ -88,24 +88,25 @@ impl Opened {
     }
 }
 
-/// Connects to one database, or to all of those over which runs are spread. Unless they are to be made, nothing is written to them.
+/// Connects to one database or to all shards. Writes nothing unless `makes` is set.
 async fn connect(urls: &[String], makes: bool) -> Result<Opened> {
     let cluster = format!("{:016x}{:016x}", random_u64(), random_u64());
     let options = move || onward_store_postgres::Options { make_tables: makes, ..Default::default() };
     if let [url] = urls {
         let name = without_password(url);
         let store = PostgresStore::connect(url, options()).await.with_context(|| name.clone())?;
-        // One alone remembers too that it has all the runs: it must not become one of several later.
+        // A single database also records that it has all runs, so that it cannot become one of several later.
         let share = if makes { Some(store.take_share(Shard::all(cluster)).await?) } else { store.read_share().await? };
         if let Some(count) = share.map(|share| share.count).filter(|count| *count != 1) {
-            let why = format!("{name} is one of {count} databases over which runs are spread");
+            let why = format!("{name} is one of {count} databases of a sharded store");
             return Err(StoreError::DatabasesDiffer { why }.into());
         }
         let store = Arc::new(store);
         let probe = Databases::new(vec![(name, store.clone())], None);
         return Ok(Opened { clock: store.clock(), store, probe: Some(Arc::new(probe)) });
     }
-    // One that is down takes only its own runs with it, also while a server starts; nobody waits for two that are.
+    // A database that is down affects only its own runs, also at startup. All are dialed concurrently, so that timeouts do not
+    // add up.
     let dial = |url: &String| {
         let url = url.clone();
         tokio::spawn(async move { PostgresStore::connect_when_up(&url, options()).await })
@@ -120,7 +121,7 @@ async fn connect(urls: &[String], makes: bool) -> Result<Opened> {
     let spread =
         ShardedStore::open(all.iter().map(database).collect(), makes.then_some(cluster), Arc::new(SystemClock), Pace::default());
     let spread = Arc::new(spread.await?);
-    // Whoever waits needs to know about when something is due; each database judges by its own clock.
+    // This clock only estimates when something is due; each database decides by its own clock.
     let clock = all.iter().find(|(_, store)| store.is_entered()).map_or_else(system_clock, |(_, store)| store.clock());
     let probe = Databases::new(all, Some(spread.clone()));
     Ok(Opened { store: spread, clock, probe: Some(Arc::new(probe)) })
@@ -130,7 +131,7 @@ fn system_clock() -> Arc<dyn Clock> {
     Arc::new(SystemClock)
 }
 
-/// An address of a database as it may be shown: whatever stands before the host goes with the password.
+/// Returns a database URL without user, password and query.
 fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return "a PostgreSQL database".to_owned() };
     let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);

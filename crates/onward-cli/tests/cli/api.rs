@@ -1,4 +1,4 @@
-//! `onward api`: any route, with the credentials of every other verb.
+//! `onward api`: requests to any route, with the credentials of every other command.
 
 use crate::dev::{dev, serve};
 use crate::kit::{onward, ran, run, run_over};

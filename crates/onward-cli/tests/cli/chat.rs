@@ -1,4 +1,4 @@
-//! `onward chat` through pipes: a real process, a real server, a model that answers by script.
+//! `onward chat` through pipes and in a terminal: a real process, a real server, a scripted model.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -22,7 +22,7 @@ struct Said {
     err: String,
 }
 
-/// A chat in a process of its own; killed if a test leaves it.
+/// A chat process; killed on drop.
 struct Chat {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -67,7 +67,7 @@ impl Chat {
         writeln!(self.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
-    /// Waits until both have said this.
+    /// Waits until stdout and stderr contain these texts.
     #[track_caller]
     fn until(&self, out: &str, err: &str) {
         let deadline = Instant::now() + PATIENCE;
@@ -83,7 +83,7 @@ impl Chat {
         assert!(Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success());
     }
 
-    /// Everything that was said to the end, and the exit code. Nothing more is typed.
+    /// Closes stdin, waits for the exit, and returns stdout, stderr and the exit code.
     fn end(mut self) -> (String, String, Option<i32>) {
         drop(self.stdin.take());
         let code = self.child.wait().unwrap().code();
@@ -104,7 +104,7 @@ fn served(more: &str) -> (tempfile::TempDir, Model, Served) {
     (folder, model, served)
 }
 
-/// What was said behind the blanks, whatever stood between.
+/// Joins the indented lines, without the lines of the chat between them.
 fn words(out: &str) -> String {
     out.lines().filter_map(|line| line.strip_prefix("  ")).collect()
 }
@@ -118,11 +118,11 @@ fn words_come_as_they_are_said_and_an_attempt_that_breaks_shows_none_twice() {
     let mut chat = chat(&served.url, &["--agent", "support"]);
     chat.say("What time is it?");
     chat.until("  It is", "· attempt 1 failed: ");
-    chat.until("in the town.", "; again in ");
+    chat.until("in the town.", "; next attempt in ");
     let (out, err, code) = chat.end();
     assert_eq!((words(&out).as_str(), code), (TEXT, Some(0)), "{out}---\n{err}");
-    assert!(!out.contains("What time is it?"), "what was typed stands there already: {out}");
-    assert!(err.contains("the run goes on; come back with: "), "{err}");
+    assert!(!out.contains("What time is it?"), "typed text is not printed again: {out}");
+    assert!(err.contains("the run continues; return to the chat with: "), "{err}");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn an_attempt_that_says_something_else_is_told_to_begin_anew() {
     let mut chat = chat(&served.url, &["--agent", "support"]);
     chat.say("A story!");
     let (out, err, _) = chat.end();
-    assert!(err.contains("· begins anew; what it said above does not count"), "{err}");
+    assert!(err.contains("· the answer starts again; ignore the text above"), "{err}");
     assert!(out.ends_with("  There was a king.\n") && out.starts_with("  Once"), "{out}");
 }
 
@@ -146,31 +146,31 @@ fn a_question_shows_the_exact_bytes_and_is_answered_in_line() {
     let served = dev_with(folder.path(), &settings(folder.path(), &model, more));
     let mut chat = chat(&served.url, &["--agent", "caller"]);
     chat.say(r#"Please shout {"word":  "fish"}"#);
-    chat.until("? y or n, and why if you like\n", "");
+    chat.until("? y or n, with an optional reason\n", "");
     chat.say("y");
     chat.until("  shout says: FISH\n", "");
     chat.say(r#"Please shout {"word": "ham"} again"#);
-    chat.until("{\"word\": \"ham\"}}\n? y or n, and why if you like\n", "");
+    chat.until("{\"word\": \"ham\"}}\n? y or n, with an optional reason\n", "");
     chat.say("what is that?");
-    chat.until("", "· said to the agent; the question is still open: y or n");
+    chat.until("", "· sent to the agent; the question is still open: y or n");
     chat.say("n, too loud");
     chat.until("← shout failed: a person has declined this call: too loud (tool_declined)\n", "");
     chat.say(r#"Please shout {"word": "egg"}"#);
-    chat.until("{\"word\": \"egg\"}}\n? y or n, and why if you like\n", "");
+    chat.until("{\"word\": \"egg\"}}\n? y or n, with an optional reason\n", "");
     let open = run_over(&served.url, ["approval", "list", "--json"]).json();
     let id = open["approvals"][0]["id"].as_str().unwrap();
     assert_eq!(run_over(&served.url, ["approval", "decide", id, "--approve"]).code, 0);
-    chat.until("  shout says: EGG\n", "· somebody else has decided that\n");
+    chat.until("  shout says: EGG\n", "· the question was decided elsewhere\n");
     let (out, err, code) = chat.end();
     let expected = "  Let me see.\n→ shout {\"word\": \"fish\"}\n? Call the tool `shout`?\n  \
-                    {\"tool\":\"shout\",\"arguments\":{\"word\":  \"fish\"}}\n? y or n, and why if you like\n← shout: FISH\n  \
+                    {\"tool\":\"shout\",\"arguments\":{\"word\":  \"fish\"}}\n? y or n, with an optional reason\n← shout: FISH\n  \
                     shout says: FISH\n";
     assert!(out.starts_with(expected), "{out}---\n{err}");
-    assert!(out.contains("  You said: what is that?\n"), "what was said meanwhile is answered: {out}");
+    assert!(out.contains("  You said: what is that?\n"), "a message during the question is answered: {out}");
     assert_eq!(code, Some(0));
 }
 
-/// Agents that work for the one that the chat is with ask in the same chat.
+/// Approvals of descendants appear in the chat of the root agent.
 #[test]
 fn what_an_agent_below_asks_is_shown_to_the_byte_with_its_name_and_answered_in_line() {
     use onward::agent::{Agent, Tool};
@@ -203,10 +203,10 @@ fn what_an_agent_below_asks_is_shown_to_the_byte_with_its_name_and_answered_in_l
         chat.say(answer);
         chat.until("  bank says: pay says: ", "");
         let (out, err, code) = chat.end();
-        assert!(out.contains(said) && !err.contains("somebody else"), "{out}---\n{err}");
+        assert!(out.contains(said) && !err.contains("decided elsewhere"), "{out}---\n{err}");
         assert_eq!(code, Some(0));
     }
-    // For scripts: the chat ends when nobody but a person can go on, and takes the question up again.
+    // In scripts, the chat exits when only a decision can continue the run; the next chat shows the question again.
     model.scripted.next(Answer::call("bank", r#"{"task":"pay it"}"#));
     model.scripted.next(Answer::call("pay", r#"{"cents":7}"#));
     let mut first = chat(&served.url, &["--agent", "boss", "--run", "s", "--json"]);
@@ -221,7 +221,7 @@ fn what_an_agent_below_asks_is_shown_to_the_byte_with_its_name_and_answered_in_l
     runtime.block_on(worker.shutdown());
 }
 
-/// A conversation that was stopped waits as one that is done does; what is different is told.
+/// A stopped conversation waits like a finished one; the chat prints the reason.
 #[test]
 fn an_agent_that_was_stopped_says_why_and_one_that_is_done_does_not() {
     let (_folder, model, served) = served("");
@@ -230,10 +230,10 @@ fn an_agent_that_was_stopped_says_why_and_one_that_is_done_does_not() {
     first.say("");
     first.say("   ");
     first.say("tell me");
-    let stopped = "stopped: max_tokens (the answer had to end before the model was done)";
-    first.until("I could say", &format!("· {stopped}; say something, and it goes on\n"));
+    let stopped = "stopped: max_tokens (the answer was cut off by a token limit)";
+    first.until("I could say", &format!("· {stopped}; send a message to continue\n"));
     let show = || ran(onward().args(["run", "show", "s", "--server", &served.url])).out;
-    assert!(show().contains("stopped     max_tokens (the answer had"), "{}", show());
+    assert!(show().contains("stopped     max_tokens (the answer was"), "{}", show());
     model.scripted.next(Answer::text("That is all."));
     first.say("go on");
     let (out, err, _) = first.end();
@@ -252,7 +252,7 @@ fn an_agent_that_was_stopped_says_why_and_one_that_is_done_does_not() {
         refused.err
     );
     let (_, err, _) = chat(&served.url, &["--run", "s"]).end();
-    assert!(err.contains("· stopped: refused (the model would not answer)"), "{err}");
+    assert!(err.contains("· stopped: refused (the model refused to answer)"), "{err}");
 }
 
 #[test]
@@ -271,9 +271,9 @@ fn what_is_said_while_the_agent_works_is_answered_next() {
     assert_eq!(code, Some(0));
 }
 
-/// The command that the chat has named.
+/// Returns the arguments of the command that the chat printed.
 fn named(err: &str) -> Vec<String> {
-    let command = err.split("come back with: ").nth(1).unwrap().lines().next().unwrap();
+    let command = err.split("return to the chat with: ").nth(1).unwrap().lines().next().unwrap();
     command.split(' ').skip(1).map(str::to_owned).collect()
 }
 
@@ -311,17 +311,17 @@ fn a_server_that_is_killed_in_the_middle_is_waited_for_and_nothing_is_shown_twic
     chat.until("  Every", "");
     let port = first.address.rsplit(':').next().unwrap().to_owned();
     first.signal("-KILL");
-    chat.until("", "· the server is away; waiting for it\n");
+    chat.until("", "· the server is unreachable; waiting for it\n");
     chat.say("meanwhile");
     drop(first);
     let mut again = onward();
     again.args(["dev", "--port", &port, "--config"]).arg(&file).arg("--data").arg(folder.path().join("data"));
     let _second = serve(again.env("LOCAL_KEY", "sk-secret"));
-    chat.until("goes on from there.", "· the server is back\n");
+    chat.until("goes on from there.", "· the server is reachable again\n");
     chat.until("  You said: meanwhile\n", "");
     let (out, err, code) = chat.end();
     assert_eq!(words(&out), format!("{TEXT}You said: meanwhile"), "{out}---\n{err}");
-    assert_eq!((err.matches("is away").count(), err.matches("is back").count(), code), (1, 1, Some(0)), "{err}");
+    assert_eq!((err.matches("unreachable").count(), err.matches("reachable again").count(), code), (1, 1, Some(0)), "{err}");
 }
 
 #[test]
@@ -335,7 +335,7 @@ fn a_conversation_that_is_taken_up_shows_its_end_and_says_how_to_see_more() {
     first.end();
     let (out, err, code) = chat(&served.url, &["--run", "talk", "--entries", "3"]).end();
     assert_eq!(out, "  You said: two\n> three\n  You said: three\n");
-    assert!(err.contains("· the last 3 of 6 entries; `onward run entries talk` has the others\n"), "{err}");
+    assert!(err.contains("· last 3 of 6 entries; `onward run entries talk` shows the others\n"), "{err}");
     assert_eq!(code, Some(0));
 }
 
@@ -374,7 +374,7 @@ fn commands_are_told_apart_from_what_is_said() {
     let (_folder, model, served) = served("");
     let mut chat = chat(&served.url, &["--agent", "support"]);
     chat.say("/spend");
-    chat.until("", "· there is no run yet: say something first\n");
+    chat.until("", "· the run has not started; send a message first\n");
     chat.say("/help");
     chat.until("", "· /cancel  cancel the run\n");
     chat.say("hello");
@@ -382,10 +382,10 @@ fn commands_are_told_apart_from_what_is_said() {
     chat.say("/spend");
     chat.until("", "· 1 model calls, ");
     chat.say("/dance");
-    chat.until("", "· there is no `/dance`; `/help` lists what there is\n");
+    chat.until("", "· unknown command `/dance`; `/help` lists commands\n");
     chat.say("/quit");
     assert_eq!(chat.end().2, Some(0));
-    assert_eq!(model.scripted.request_count(), 1, "nothing of that was said to the model");
+    assert_eq!(model.scripted.request_count(), 1, "commands are not sent to the model");
 }
 
 #[test]
@@ -395,40 +395,44 @@ fn a_run_that_nobody_can_work_on_is_told() {
     ran(onward().args(["run", "start", "nobody", "--id", "n"]).args(at));
     let mut chat = chat(&served.url, &["--run", "n"]);
     chat.say("hello");
-    chat.until("", "· no worker has `nobody` now; the run waits for one\n");
+    chat.until("", "· no worker serves `nobody`; the run is waiting for one\n");
     chat.say("/quit");
     assert_eq!(chat.end().2, Some(0));
 }
 
-/// Nobody waits for an agent whose name is mistyped.
+/// A chat does not wait for an agent with a mistyped name.
 #[test]
 fn an_agent_that_is_not_there_is_a_mistake_that_names_the_others() {
     let (_folder, _model, served) = served("");
     let (_, err, code) = chat(&served.url, &["--agent", "suport"]).end();
-    assert_eq!(err, "error[usage]: no worker has an agent `suport`\nhint: there are: support; `--wait` waits for one\n");
+    assert_eq!(
+        err,
+        "error[usage]: no worker serves agent `suport`\nhint: use one of: support; or wait for a worker with `--wait`\n"
+    );
     assert_eq!(code, Some(2));
 }
 
-/// A run under the mistyped name makes it no agent; who knows that one is coming says so.
+/// An earlier run under the mistyped name does not make the chat wait without `--wait`.
 #[test]
 fn an_agent_that_nobody_has_now_is_waited_for_only_if_that_is_said() {
     let (_folder, _model, served) = served("");
     ran(onward().args(["run", "start", "suport", "--id", "n", "--server", &served.url]));
     let (_, err, code) = chat(&served.url, &["--agent", "suport"]).end();
-    let waits = "no worker has an agent `suport` now; looking for one that starts; there are: support\n";
-    let refused = "error[usage]: no worker has an agent `suport`\nhint: there are: support; `--wait` waits for one\n";
+    let waits = "no worker serves agent `suport`; waiting for one to start; available agents: support\n";
+    let refused =
+        "error[usage]: no worker serves agent `suport`\nhint: use one of: support; or wait for a worker with `--wait`\n";
     assert_eq!((err.as_str(), code), (format!("{waits}{refused}").as_str(), Some(2)));
     let mut chat = chat(&served.url, &["--agent", "suport", "--wait"]);
     chat.say("hello");
-    chat.until("", "· no worker has `suport` now; the run waits for one\n");
+    chat.until("", "· no worker serves `suport`; the run is waiting for one\n");
     chat.say("/quit");
     assert_eq!(chat.end().2, Some(0));
 }
 
-/// Tools that take their time: they answer when there is a file `go`.
+/// A slow MCP server: answers once the file `go` exists.
 const SLOW: &str = "const start = () => require('fs').existsSync('go') ? tools() : setTimeout(start, 50); start();";
 
-/// An agent that the settings name is no mistyped one, and comes when its tools do.
+/// An agent of the settings is not a typo; it starts when its MCP servers answer.
 #[test]
 fn an_agent_of_the_settings_that_waits_for_its_tools_is_waited_for() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
@@ -438,7 +442,8 @@ fn an_agent_of_the_settings_that_waits_for_its_tools_is_waited_for() {
     let file = settings(folder.path(), &model, &format!("{AGENT}{more}"));
     let served = dev_with(folder.path(), &file);
     let mut chat = begin(onward().args(["chat", "--agent", "caller", "--server", &served.url, "--config"]).arg(&file));
-    let waits = "no worker has an agent `caller` now, which the settings name, with tools of `loud`; waiting for it; there are: support\n";
+    let waits =
+        "no worker serves agent `caller` of the settings yet (MCP servers: `loud`); waiting for it; available agents: support\n";
     chat.until("", waits);
     chat.say(r#"Please shout {"word": "fish"}"#);
     std::fs::write(folder.path().join("go"), "").unwrap();
@@ -456,18 +461,18 @@ fn a_server_that_is_not_there_yet_is_waited_for_if_that_is_said() {
     let url = format!("http://127.0.0.1:{port}");
     assert!(chat(&url, &["--agent", "support"]).end().1.starts_with("error[server_unreachable]: "));
     let left = chat(&url, &["--agent", "support", "--wait"]);
-    left.until("", "waiting for it\n");
+    left.until("", "waiting for the server\n");
     left.signal("-INT");
     assert_eq!(left.end().2, Some(130));
     let mut chat = chat(&url, &["--agent", "support", "--wait"]);
     chat.say("hello");
-    chat.until("", "waiting for it\n");
+    chat.until("", "waiting for the server\n");
     let mut dev = onward();
     dev.args(["dev", "--port", &port, "--config"]).arg(&file).arg("--data").arg(folder.path().join("data"));
     let _served = serve(dev.env("LOCAL_KEY", "sk-secret"));
-    chat.until("  You said: hello\n", "the server is there\n");
+    chat.until("  You said: hello\n", "connected to the server\n");
     let (_, err, code) = chat.end();
-    assert_eq!((err.matches("waiting for it").count(), code), (1, Some(0)), "{err}");
+    assert_eq!((err.matches("waiting for the server").count(), code), (1, Some(0)), "{err}");
 }
 
 #[test]
@@ -479,11 +484,11 @@ fn a_model_that_nobody_offers_is_told() {
     let worker = runtime.block_on(onward::Onward::connect(&served.url).register_agent(other).start()).unwrap();
     let mut chat = chat(&served.url, &["--agent", "lost", "--run", "l"]);
     chat.say("hello");
-    chat.until("", "· nobody offers the model `gpt-5o` now; offered is ");
+    chat.until("", "· no worker serves model `gpt-5o` (available: ");
     chat.say("/quit");
     assert_eq!(chat.end().2, Some(0));
     let shown = ran(onward().args(["run", "show", "l", "--server", &served.url])).out;
-    assert!(shown.contains("  nobody offers the model `gpt-5o` now; offered is `"), "{shown}");
+    assert!(shown.contains("  no worker serves model `gpt-5o` (available: `"), "{shown}");
     runtime.block_on(worker.shutdown());
 }
 
@@ -493,24 +498,24 @@ fn a_key_that_is_limited_is_told_to_whoever_waits_for_it_and_until_when() {
     model.scripted.next(Answer::fault(Fault::RateLimited { retry_after_seconds: Some(600) }));
     let mut refused = chat(&served.url, &["--agent", "support", "--run", "refused"]);
     refused.say("hello");
-    refused.until("", "again in ");
+    refused.until("", "next attempt in ");
     let mut waits = chat(&served.url, &["--agent", "support", "--run", "waits"]);
     waits.say("hello");
-    waits.until("", "· the provider of the model `small` limits its key; the run waits for it until 2");
+    waits.until("", "· the provider rate-limits the key of model `small`; the run waits until 2");
     let show = |id: &str| ran(onward().args(["run", "show", id, "--server", &served.url])).out;
     assert!(
-        show("waits").contains("  the provider of the model `small` limits its key; the run waits for it until 2"),
+        show("waits").contains("  the provider rate-limits the key of model `small`; the run waits until 2"),
         "{}",
         show("waits")
     );
     let own = show("refused");
-    assert!(own.contains("  the model `small` is asked again in ") && own.contains("failed as model_rate_limited"), "{own}");
+    assert!(own.contains("  model `small`: next attempt in ") && own.contains("failed with model_rate_limited"), "{own}");
     let shown = ran(onward().args(["run", "show", "waits", "--json", "--server", &served.url])).json();
     assert_eq!((&shown["hindrances"][0]["why"], &shown["hindrances"][0]["kind"]), (&"limit_closed".into(), &"llm.small".into()));
     for chat in [&mut refused, &mut waits] {
         chat.say("/quit");
     }
-    assert_eq!(waits.end().1.matches("limits its key; the run waits").count(), 1, "it is told once");
+    assert_eq!(waits.end().1.matches("`small`; the run waits until").count(), 1, "it is printed once");
     assert_eq!(refused.end().2, Some(0));
     assert_eq!(model.scripted.request_count(), 1);
 }
@@ -548,7 +553,7 @@ fn in_a_terminal_the_line_that_is_typed_stays_below_what_is_said() {
     assert!(child.wait().unwrap().success());
 }
 
-/// MC4: in a terminal the screen is the chat's alone; where there is none, a program is named before each of its lines.
+/// MC4: in a terminal only the chat writes to the screen; elsewhere each stderr line of an MCP program has the program's name.
 #[test]
 fn what_a_program_of_tools_prints_does_not_look_like_a_question() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
@@ -590,7 +595,7 @@ fn in_a_directory_the_agents_of_the_settings_work_while_the_chat_lasts() {
     first.say("one");
     let (out, err, code) = first.end();
     assert_eq!((out.as_str(), code), ("  You said: one\n", Some(0)), "{err}");
-    assert!(err.contains("the run is kept as it is; come back with: "), "{err}");
+    assert!(err.contains("the run is saved; return to the chat with: "), "{err}");
     assert!(!folder.path().join("own/onward.db-wal").exists(), "the store was closed, not left");
     let mut second = in_directory(folder.path(), &file, &["--run", "talk"]);
     second.say("two");
@@ -604,11 +609,11 @@ fn a_chat_with_nobody_is_a_mistake_with_a_hint() {
     let said = ran(onward().args(["chat", "--agent", "x", "--data"]).arg(folder.path()));
     said.says(
         2,
-        "! error[usage]: there is no agent here: the settings name none, nor a server\n\
-         ! hint: talk through a server with `--server URL`, or name models and agents in `onward.toml`: docs/operations.md",
+        "! error[usage]: no agent is available: the settings define no agents and no server\n\
+         ! hint: set `--server URL`, or define models and agents in `onward.toml` (docs/guide/agents-without-code.md)",
     );
     let (_, err, code) = in_directory(folder.path(), &file, &["--agent", "suport"]).end();
-    assert_eq!(err, "error[usage]: the settings name no agent `suport`\nhint: there are: support\n");
+    assert_eq!(err, "error[usage]: the settings define no agent `suport`\nhint: use one of: support\n");
     assert_eq!(code, Some(2));
     let (_, err, code) = in_directory(folder.path(), &file, &["--run", "nope"]).end();
     assert!(err.starts_with("error[run_not_found]: ") && code == Some(4), "{err}");
@@ -628,7 +633,7 @@ fn the_demo_is_killed_in_the_middle_of_a_word_and_goes_on() {
     second.until("> tell me a story\n  Once upon a time", "");
     second.until("nothing was forgotten.\n", "");
     second.say("I need a bell");
-    second.until("{\"item\": \"bell\", \"count\": 1}}\n? y or n, and why if you like\n", "");
+    second.until("{\"item\": \"bell\", \"count\": 1}}\n? y or n, with an optional reason\n", "");
     second.say("y");
     second.until("  stock says: 7 of bell, shelf 7\n  order says: 1 of bell ordered, number ", "");
     let (out, _, code) = second.end();

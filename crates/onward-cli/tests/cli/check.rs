@@ -1,4 +1,4 @@
-//! `onward check`: programs held against runs, in processes of their own.
+//! `onward check`: programs are checked against runs, in separate processes.
 
 use std::path::Path;
 
@@ -9,11 +9,11 @@ use crate::kit::{self, Ran, one_order, one_order_with, run, run_with_stdin};
 
 const MESSAGE: &str = "message";
 
-/// Not a test but the program that the tests below check: this binary, started once more.
+/// Not a test, but the program that the tests below check: this binary, started again.
 #[tokio::test]
 async fn the_program_itself() {
     let Ok(code) = std::env::var("PROGRAM_CODE") else { return };
-    // A place that does not exist: a program that is only checked opens nothing.
+    // A missing directory: a program that is only checked opens no store.
     let builder = Onward::embedded("/nonexistent/onward-data");
     let builder: Builder = match code.as_str() {
         "same" => builder.workflow("order", kit::order),
@@ -36,7 +36,7 @@ async fn the_program_itself() {
     println!("{error}");
 }
 
-/// Greets, and waits for a word in its first turn.
+/// Greets, and waits for a signal in its first turn.
 async fn greeter(ctx: AgentCtx, name: String) -> onward::Result<String> {
     ctx.append("user", &name).await?;
     ctx.turns((), |()| {
@@ -49,7 +49,7 @@ async fn greeter(ctx: AgentCtx, name: String) -> onward::Result<String> {
     .await
 }
 
-/// What it did before its turns lies in another log.
+/// The calls before the first turn are in another log.
 #[test]
 fn an_agent_in_a_turn_is_checked_with_what_it_did_before() {
     let directory = tempfile::tempdir().unwrap();
@@ -60,7 +60,7 @@ fn an_agent_in_a_turn_is_checked_with_what_it_did_before() {
     check(directory.path(), &[], "agent").says(0, "KIND VERSION SAFE PAUSES UNREADABLE NO VERSION NO CODE\ngreeter 1 0 0 0 0");
 }
 
-/// Counts what was said so far, and waits for a word in every turn but the first.
+/// Counts the messages so far, and waits for a signal in every turn but the first.
 async fn reader(ctx: AgentCtx, first: String) -> onward::Result<()> {
     ctx.append("user", &first).await?;
     ctx.turns(0u32, |turn| {
@@ -81,7 +81,7 @@ async fn reader(ctx: AgentCtx, first: String) -> onward::Result<()> {
     .await
 }
 
-/// The run `r` in its second turn, and the run `fork`, which goes on from there and is in its third.
+/// Makes a directory with the run `r` in its second turn and its fork `fork` in the third.
 fn readers(with: impl FnOnce(Builder) -> Builder) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     kit::with_code(with(Onward::embedded(directory.path()).agent("reader", reader)), async |onward| {
@@ -99,7 +99,7 @@ fn readers(with: impl FnOnce(Builder) -> Builder) -> tempfile::TempDir {
     directory
 }
 
-/// What was said before lies in earlier logs.
+/// Earlier messages are in earlier logs.
 #[test]
 fn an_agent_that_reads_its_conversation_is_checked_with_what_was_said() {
     let safe = "KIND VERSION SAFE PAUSES UNREADABLE NO VERSION NO CODE\nreader 3 0 0 0 0";
@@ -112,7 +112,7 @@ fn end_and_delete(directory: &Path, id: &str) {
     assert_eq!(run(directory, ["run", "delete", id]).code, 0);
 }
 
-/// One of them is to go on where the original was sealed for itself, and nobody has worked on it since.
+/// One fork branches to an entry that was encrypted for the original, and no worker has run it since.
 #[test]
 fn a_fork_is_checked_without_its_original() {
     let directory = readers(|builder| sealed(builder, 7));
@@ -124,13 +124,13 @@ fn a_fork_is_checked_without_its_original() {
     check(directory.path(), &[], "sealed reader").says(0, safe);
 }
 
-/// One that was made of its turn alone, by a program from before.
+/// A fork by an older version, which copied only the open turn.
 #[test]
 fn an_old_fork_whose_original_is_gone_is_not_safe_and_does_not_disturb_the_others() {
     let directory = readers(|builder| builder);
     let before = include_str!("../../../onward/tests/engine/forked_before.jsonl");
     let renamed = before.replace("\"r\"", "\"old\"").replace("\"id\":\"fork\"", "\"id\":\"old-fork\"");
-    run_with_stdin(directory.path(), &["import", "-"], &renamed).says(0, "2 runs imported, 0 were there already");
+    run_with_stdin(directory.path(), &["import", "-"], &renamed).says(0, "2 runs imported, 0 already existed");
     end_and_delete(directory.path(), "old");
     let ran = check(directory.path(), &[], "reader");
     assert_eq!(ran.code, 1);
@@ -142,7 +142,7 @@ fn sealed(builder: Builder, byte: u8) -> Builder {
     builder.codec(Encryption::new([EncryptionKey::new("k", [byte; 32]).unwrap()]).unwrap())
 }
 
-/// `onward check … -- PROGRAM` with the code of that name.
+/// Runs `onward check … -- PROGRAM` with the code of that name.
 fn check(directory: &Path, args: &[&str], code: &str) -> Ran {
     let program = std::env::current_exe().unwrap();
     let mut command = kit::onward();
@@ -169,10 +169,10 @@ KIND VERSION SAFE PAUSES UNREADABLE NO VERSION NO CODE
 order 0 1 0 0 0
 
 run order-1 (order) would pause
-  why the code asked for something the log does not say
+  why the code diverged from the log
   at event #1
   recorded step `charge` at 0
-  asked step `refund` at 0
+  attempted step `refund` at 0
   hint the code changed while this run was open, or it depends on something that is not recorded (time, randomness, environment, map order); deploy the change under `ctx.version` or as a new version, then `onward run resume order-1`
 ",
     );
@@ -231,10 +231,10 @@ fn a_program_that_does_not_come_to_start_or_dies_of_a_run_is_an_error_that_says_
     let directory = one_order("order-1");
     let idle = check(directory.path(), &[], "idle");
     assert_eq!(idle.code, 1);
-    assert!(idle.err.contains("before it checked anything") && idle.err.contains("starts nothing"), "{}", idle.err);
+    assert!(idle.err.contains("before it checked a run") && idle.err.contains("starts nothing"), "{}", idle.err);
     let dying = check(directory.path(), &[], "dying");
     assert_eq!(dying.code, 1);
-    assert!(dying.err.contains("while it replayed run order-1 of kind order"), "{}", dying.err);
+    assert!(dying.err.contains("while replaying run order-1 of kind order"), "{}", dying.err);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What shells are given.
+//! Shell completion scripts.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ fn script(shell: &str) -> String {
     said.out
 }
 
-/// Whether the shell reads the script without a complaint; `None` where it is not installed.
+/// Returns whether the shell accepts the script; `None` if it is not installed.
 fn accepts(shell: &str, check: &str, script: &str) -> Option<bool> {
     let mut child = Command::new(shell).arg(check).stdin(Stdio::piped()).spawn().ok()?;
     child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
@@ -27,7 +27,7 @@ fn every_shell_gets_a_script_that_it_accepts_and_that_knows_the_verbs() {
         }
         assert_ne!(accepts(shell, check, &script), Some(false), "{shell} refuses its script");
     }
-    assert_eq!(accepts("bash", "-n", "if then"), Some(false), "bash is there and judges");
+    assert_eq!(accepts("bash", "-n", "if then"), Some(false), "bash is installed and rejects errors");
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! Settings: which one counts, and what is said about one that nobody understands.
+//! Settings: precedence, and errors of invalid ones.
 
 use std::path::Path;
 
 use crate::dev::serve;
 use crate::kit::{Ran, one_order, onward, ran};
 
-/// The origin of a setting, as `config show` tells it.
+/// Returns value and origin of a setting from `config show --json`.
 fn origin(ran: &Ran, name: &str) -> (String, String) {
     let shown: serde_json::Value = serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("{}{}", ran.out, ran.err));
     let setting = shown["settings"].as_array().unwrap().iter().find(|setting| setting["name"] == name).unwrap();
@@ -46,7 +46,7 @@ fn the_file_is_the_named_one_or_the_one_here_or_the_users() {
     let said = ran(&mut show);
     assert_eq!(origin(&said, "namespace").0, "users");
     let beside = user.path().join("onward/my.key").to_string_lossy().into_owned();
-    assert_eq!(origin(&said, "key_file").0, beside, "a path counts from where the file is");
+    assert_eq!(origin(&said, "key_file").0, beside, "paths are relative to the file");
     std::fs::write(here.path().join("onward.toml"), "namespace = \"here\"\n").unwrap();
     assert_eq!(origin(&ran(&mut show), "namespace").0, "here");
     let named = here.path().join("named.toml");
@@ -65,17 +65,15 @@ fn what_nobody_understands_is_2_with_a_suggestion() {
         std::fs::write(&file, text).unwrap();
         ran(onward().args(args).current_dir(place.path()))
     };
-    said("[server]\nlistn = \"127.0.0.1:1\"\n", &["run", "list"]).says(
-        2,
-        "! error[config_invalid]: onward.toml:2: there is no setting `server.listn`\n! hint: did you mean `server.listen`?",
-    );
+    said("[server]\nlistn = \"127.0.0.1:1\"\n", &["run", "list"])
+        .says(2, "! error[config_invalid]: onward.toml:2: unknown setting `server.listn`\n! hint: did you mean `server.listen`?");
     said("[limits]\nstreams_max = 0\n", &["dev", "--ephemeral", "--port", "0"]).says(
         2,
-        "! error[config_invalid]: `limits.streams_max` is `0`, from onward.toml:2: it is not a number over 0\n! hint: `onward config show --origin` shows every setting and its source",
+        "! error[config_invalid]: invalid setting `limits.streams_max` = `0` from onward.toml:2: must be an integer greater than 0\n! hint: see `onward config show --origin` for all settings and their origins",
     );
     said("[log]\nlevel = \"loud\"\n", &["dev", "--ephemeral", "--port", "0"]).says(
         2,
-        "! error[config_invalid]: `log.level` is `loud`, from onward.toml:2: it is one of error, warn, info, debug\n! hint: `onward config show --origin` shows every setting and its source",
+        "! error[config_invalid]: invalid setting `log.level` = `loud` from onward.toml:2: must be one of error, warn, info, debug\n! hint: see `onward config show --origin` for all settings and their origins",
     );
     let broken = said("url = \n", &["run", "list"]);
     assert!(broken.err.starts_with("error[config_invalid]: onward.toml:1: "), "{}", broken.err);
@@ -120,10 +118,10 @@ fn a_server_in_the_environment_comes_before_a_directory_there() {
     let both = ran(onward().args(["run", "list", "--server", "http://x", "--data", "y"]));
     assert_eq!(both.code, 2);
     let key = ran(onward().args(["key", "list", "--server", "http://x"]));
-    assert!(key.code == 2 && key.err.contains("`onward key` works on this machine"), "{}", key.err);
+    assert!(key.code == 2 && key.err.contains("`onward key` works on local files"), "{}", key.err);
     let place = tempfile::tempdir().unwrap();
     let webhook = ran(onward().args(["hook", "create", "h", "--start", "k", "--server", "http://x"]).current_dir(place.path()));
-    assert!(webhook.code == 2 && webhook.err.contains("`onward hook` works on this machine"), "{}", webhook.err);
+    assert!(webhook.code == 2 && webhook.err.contains("`onward hook` works on local files"), "{}", webhook.err);
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0, "nothing was written");
 }
 
@@ -136,13 +134,13 @@ fn a_misspelt_variable_is_told_and_those_of_others_are_left_alone() {
     let said = ran(onward().args(["run", "list"]).current_dir(place.path()).env("ONWARD_NAMESPCE", "x"));
     said.says(
         2,
-        "! error[config_invalid]: the environment sets ONWARD_NAMESPCE, and there is no such setting\n! hint: did you mean ONWARD_NAMESPACE?",
+        "! error[config_invalid]: unknown setting ONWARD_NAMESPCE in the environment\n! hint: did you mean ONWARD_NAMESPACE?",
     );
     let said = ran(show(place.path()).env("ONWARD_CHECK", "1").env("ONWARD_LIMITS__CONNECTIONS_MAX", "5"));
     assert_eq!(origin(&said, "limits.connections_max").0, "5");
 }
 
-/// The words are those of the command that would use the value.
+/// `config show` fails with the same error as the command that uses the value.
 #[test]
 fn what_cannot_be_used_is_told_where_it_is_shown() {
     let place = tempfile::tempdir().unwrap();
@@ -167,7 +165,7 @@ fn what_cannot_be_used_is_told_where_it_is_shown() {
     }
 }
 
-/// The address of a database may hold its password.
+/// The URL of a database may contain its password.
 #[test]
 fn the_password_of_a_database_is_shown_to_nobody() {
     let place = tempfile::tempdir().unwrap();
@@ -178,11 +176,11 @@ fn the_password_of_a_database_is_shown_to_nobody() {
     assert!(shown.out.contains("postgres://host/runs") && !shown.out.contains("geheim"), "{}", shown.out);
 }
 
-/// A secret that is missing in a deployment.
+/// A missing secret in a deployment.
 #[test]
 fn an_empty_store_is_told_and_no_directory_is_made_in_its_place() {
     let place = tempfile::tempdir().unwrap();
     let said = ran(onward().arg("server").current_dir(place.path()).env("ONWARD_SERVER__STORE", ""));
-    assert!(said.code == 2 && said.err.contains("sets ONWARD_SERVER__STORE to nothing"), "{}", said.err);
+    assert!(said.code == 2 && said.err.contains("ONWARD_SERVER__STORE is set but empty"), "{}", said.err);
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0, "nothing was written");
 }

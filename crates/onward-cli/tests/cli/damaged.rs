@@ -1,4 +1,4 @@
-//! Directories that are damaged, full, readable by others or late: what servers and `onward doctor` say of them.
+//! Directories that are damaged, full or readable by others, and overdue timers: what servers and `onward doctor` report.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::dev::{Served, dev};
 use crate::kit::{Ran, onward, ran, run};
 
-/// How long something that must happen may take on a slow machine.
+/// Timeout against hanging, for slow machines.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn check(ran: &Ran, name: &str) -> (String, String) {
@@ -34,7 +34,7 @@ fn start_runs(served: &Served, runs: std::ops::Range<u32>) {
     }
 }
 
-/// Everything that was written to stderr by a server that was killed.
+/// Kills a server and returns its stderr.
 fn said(mut served: Served) -> String {
     served.child.kill().unwrap();
     let mut said = String::new();
@@ -71,17 +71,17 @@ fn a_changed_byte_in_the_write_ahead_log_is_told_by_everybody_and_repaired() {
     assert_eq!((status, problem["code"].as_str()), (503, Some("not_ready")), "{problem}");
     assert_eq!(served.ask("GET", "/v1/runs/run-0", "").0, 200);
     let said = said(served);
-    assert!(said.contains("the store takes no writes"), "{said}");
+    assert!(said.contains("the store accepts no writes"), "{said}");
 
     let repaired = run(directory.path(), ["doctor", "--repair", "--json"]);
     assert_eq!(check(&repaired, "repair").0, "ok", "{}", repaired.out);
-    assert_eq!(check(&repaired, "log").0, "fail", "what may be lost is told: {}", repaired.out);
+    assert_eq!(check(&repaired, "log").0, "fail", "possible losses are reported: {}", repaired.out);
     let doctor = run(directory.path(), ["doctor", "--json"]);
     assert_eq!((doctor.code, check(&doctor, "log").0.as_str()), (0, "ok"), "{}", doctor.out);
     let served = dev(directory.path());
     start_runs(&served, 100..101);
     let found = (0..20).filter(|number| served.ask("GET", &format!("/v1/runs/run-{number}"), "").0 == 200).count();
-    assert_eq!(found, 20, "one changed byte is put right");
+    assert_eq!(found, 20, "one changed byte is corrected");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn a_page_without_its_checksum_is_found_and_repaired() {
     assert_eq!(served.end(), Some(0));
     let file = directory.path().join("onward.db");
     let mut bytes = std::fs::read(&file).unwrap();
-    // An index of what is open: no log is damaged, and reading them finds nothing.
+    // A page of an index: reading the logs does not find this damage.
     let page = (1..bytes.len() / 8_192).rev().find(|page| bytes[page * 8_192] == 0x0a).unwrap();
     bytes[page * 8_192 + 4_000] ^= 1;
     std::fs::write(&file, bytes).unwrap();
@@ -159,14 +159,14 @@ fn a_server_on_a_full_disk_is_not_ready_until_there_is_space() {
     let (status, problem) = served.ask("GET", "/readyz", "");
     assert_eq!((status, problem["code"].as_str()), (503, Some("not_ready")), "{problem}");
     assert!(problem["detail"].as_str().unwrap().contains("the disk is full"), "{problem}");
-    wait_for(&log, "the store takes no writes");
+    wait_for(&log, "the store accepts no writes");
     mount.grow("64m");
-    assert_eq!(served.ask("GET", "/readyz", "").0, 200, "nobody needs to write for that");
+    assert_eq!(served.ask("GET", "/readyz", "").0, 200, "readiness needs no write");
     assert_eq!(start(5_000), 201);
-    wait_for(&log, "the store takes writes again");
+    wait_for(&log, "the store accepts writes again");
 }
 
-/// Fails every sync from the moment at which the file in `FAIL_WHEN` is there.
+/// Fails every sync once the file in `FAIL_WHEN` exists.
 const FAILING_SYNCS: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -193,11 +193,11 @@ fn a_store_that_stops_after_a_failed_sync_is_in_the_log() {
     std::fs::write(&when, "").unwrap();
     let (status, problem) = served.ask("POST", "/v1/runs", r#"{"kind": "hello", "id": "lost"}"#);
     assert_eq!((status, problem["code"].as_str()), (503, Some("store_stopped")), "{problem}");
-    wait_for(&log, "the store takes no writes");
+    wait_for(&log, "the store accepts no writes");
     assert_eq!(served.ask("GET", "/readyz", "").0, 503);
 }
 
-/// The lines of a server's log, as they come.
+/// Returns the log lines of a server as they are written.
 fn lines_of(served: &mut Served) -> mpsc::Receiver<String> {
     let stderr = served.child.stderr.take().unwrap();
     let (to, lines) = mpsc::channel();
@@ -240,7 +240,7 @@ fn files_are_their_owners_alone_and_open_directories_are_told_of() {
     std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
     let doctor = ran(onward().args(["doctor", "--json", "--data"]).arg(&data).env("ONWARD_TLS_KEY", &key));
     assert!(check(&doctor, "modes").1.contains("key.pem"), "{}", doctor.out);
-    // Files that somebody opened up are taken back at the next opening.
+    // Opening the directory restores the modes of its files.
     for name in ["onward.db", "onward.lock", "onward.synced"] {
         std::fs::set_permissions(data.join(name), std::fs::Permissions::from_mode(0o644)).unwrap();
     }
@@ -251,7 +251,7 @@ fn files_are_their_owners_alone_and_open_directories_are_told_of() {
     }
 }
 
-/// What became due while nobody was there is counted by the server that fires it.
+/// Timers that became due while no server ran are counted by the server that fires them.
 #[test]
 fn timers_that_fire_when_a_server_comes_up_are_counted() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A server over several databases of which some are down: what goes on, what does not, and who says so.
+//! A server on several databases of which some are down.
 
 use std::time::{Duration, Instant};
 
@@ -12,19 +12,19 @@ const FAST: i32 = 2;
 
 const RUNS: usize = 12;
 
-/// How long a database may be silent before it is given up, where no setting says otherwise.
+/// Default time without a response after which a database counts as down.
 const SILENCE: Duration = Duration::from_secs(15);
 
 fn cluster() -> Cluster {
     Cluster::start(Settings { is_forgetful: true, ..Settings::default() }).unwrap()
 }
 
-/// With a password, which nobody may ever be shown.
+/// Returns a URL with a password, which must never be printed.
 fn url(cluster: &Cluster) -> String {
     format!("postgres://onward:hidden-word@127.0.0.1:{}/postgres", cluster.port())
 }
 
-/// As the server may name it.
+/// Returns the name of the database without its password.
 fn shown(cluster: &Cluster) -> String {
     format!("postgres://127.0.0.1:{}/postgres", cluster.port())
 }
@@ -45,7 +45,7 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// What `/readyz` says once it says something of this.
+/// Waits until `/readyz` contains `what` and returns its response.
 fn until_ready(served: &Served, what: &str) -> String {
     let mut last = String::new();
     let page = || {
@@ -63,7 +63,7 @@ fn metrics(served: &Served) -> String {
     page
 }
 
-/// The runs that can be looked at, and what the others are refused with.
+/// Returns the readable runs, and the errors of the others.
 fn reachable(served: &Served) -> (Vec<usize>, Vec<String>) {
     let (mut found, mut refused) = (Vec::new(), Vec::new());
     for number in 0..RUNS {
@@ -83,11 +83,11 @@ fn start_runs(served: &Served) {
     }
 }
 
-/// SD4: by HTTP, by gRPC, for people and for programs; whoever needs all of it is refused.
+/// SD4: lists name missing databases, over HTTP and gRPC, as text and as JSON; commands that need all databases fail.
 fn lists_say_what_is_missing(served: &Served, found: usize, missing: &str) {
     let parsed =
         |text: &str| -> serde_json::Value { serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}")) };
-    let told = format!("{missing} is down: what it has is missing from this list");
+    let told = format!("{missing} is down: its data is missing from this list");
     for options in [&["run", "list"][..], &["run", "list", "--all"]] {
         let people = run_over(&served.url, options.iter().copied());
         assert_eq!((people.code, people.out.matches("run-").count()), (0, found), "{}{}", people.out, people.err);
@@ -172,7 +172,7 @@ fn a_server_starts_while_one_of_several_databases_is_down_and_joins_it_when_it_c
     until("it has joined", || (until_ready(&served, "ready") == "ready\n").then_some(()));
     assert_eq!(reachable(&served).0.len(), RUNS);
 
-    // With none of them there is nothing to be ready for, and nothing to start with.
+    // Without any database the server is not ready, and a new one does not start.
     there.stop(FAST).unwrap();
     here.stop(FAST).unwrap();
     let said = until_ready(&served, "not_ready");
@@ -184,7 +184,7 @@ fn a_server_starts_while_one_of_several_databases_is_down_and_joins_it_when_it_c
     assert!(none.status.code() == Some(1) && said.contains("no database is up") && !said.contains("hidden-word"), "{said}");
 }
 
-/// It takes connections and answers nobody: as good as down, for a server that runs and for one that starts.
+/// A database that accepts connections and does not answer counts as down, for a running and for a starting server.
 #[test]
 fn a_database_that_stands_still_takes_only_its_own_runs_with_it() {
     let (here, there) = (cluster(), cluster());
@@ -198,7 +198,7 @@ fn a_database_that_stands_still_takes_only_its_own_runs_with_it() {
     let (found, refused) = reachable(&served);
     assert!(!found.is_empty() && !refused.is_empty(), "{found:?}");
     assert!(refused.iter().all(|error| error.contains("store_unavailable") && error.contains(&shown(&there))), "{refused:?}");
-    // Nobody waits for one that is known to be down.
+    // Requests do not wait for a database that is known to be down.
     let begun = Instant::now();
     assert_eq!(reachable(&served).0, found);
     let taken = begun.elapsed();
@@ -217,14 +217,14 @@ fn a_database_that_stands_still_takes_only_its_own_runs_with_it() {
     assert_eq!(reachable(&late).0.len(), RUNS);
 }
 
-/// SD5: what comes up late is asked who it is before it is used.
+/// SD5: the identity of a database that comes up late is checked before it is used.
 #[test]
 fn a_database_that_comes_late_and_is_another_one_is_not_used() {
     let (here, mut there) = (cluster(), cluster());
     let first = server(&[&here, &there]);
     start_runs(&first);
     drop(first);
-    // A new machine in the place of the old one, empty, and not there yet.
+    // An empty database in place of the old one, and not up yet.
     there.psql("postgres", "DROP SCHEMA onward CASCADE").unwrap();
     there.stop(FAST).unwrap();
     let served = server(&[&here, &there]);
@@ -234,7 +234,7 @@ fn a_database_that_comes_late_and_is_another_one_is_not_used() {
     let said = until_ready(&served, "has no recorded shard");
     assert!(said.starts_with("ready\n"), "{said}");
     assert_eq!(reachable(&served).0, before);
-    // Nothing was begun in it.
+    // No run is started in it.
     for number in 0..RUNS {
         let id = format!("late-{number}");
         drop(run_over(&served.url, ["run", "start", "order", "--id", &id]));
@@ -243,7 +243,7 @@ fn a_database_that_comes_late_and_is_another_one_is_not_used() {
     assert_eq!(runs, "0");
 }
 
-/// Whoever only reads leaves an empty database as it is, with tables of ours or without: it may become one of several later.
+/// An export does not change an empty database, with or without tables: it may become one of several shards later.
 #[test]
 fn an_export_of_an_empty_database_changes_nothing() {
     let (here, there) = (cluster(), cluster());
@@ -257,7 +257,7 @@ fn an_export_of_an_empty_database_changes_nothing() {
         assert!(code == Some(1) && said.contains("it has no Onward tables"), "{said}");
         assert_eq!(here.psql("postgres", "SELECT to_regclass('onward.runs') IS NULL").unwrap(), "t");
     }
-    // With tables, and told nothing yet.
+    // With tables, but without a shard assignment.
     drop(server(&[&here]));
     here.psql("postgres", "DELETE FROM onward.share").unwrap();
     assert_eq!(export(&[&here]).0, Some(0));

@@ -1,4 +1,4 @@
-//! The demo where nobody watches: it ends by itself, and its counts are right.
+//! The demo without a terminal: it ends by itself, and its counts are right.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -14,10 +14,10 @@ fn in_a_pipe_it_decides_by_itself_and_what_was_recorded_ran_once() {
     assert!(demo.out.lines().all(|line| line.starts_with("  ") || line.chars().count() <= 80), "{}", demo.out);
     assert_eq!(table(&demo.out), [("charge", "1"), ("reserve", "2"), ("print-label", "1"), ("ship", "1")]);
     assert_eq!(demo.out.matches("kill -9   pid").count(), 2, "{}", demo.out);
-    assert!(demo.out.contains("Nobody is here to ask"), "{}", demo.out);
+    assert!(demo.out.contains("There is no answer from a terminal"), "{}", demo.out);
 }
 
-/// On a terminal it asks until it gets an answer; `script` plays the terminal.
+/// On a terminal it asks until it gets an answer; `script` provides the terminal.
 #[test]
 fn on_a_terminal_it_asks_and_a_no_is_a_refund() {
     let directory = tempfile::tempdir().unwrap();
@@ -35,7 +35,7 @@ fn on_a_terminal_it_asks_and_a_no_is_a_refund() {
     assert_eq!(rows, [("charge", "1"), ("reserve", "2"), ("print-label", "1"), ("refund", "1")]);
 }
 
-/// Step and count of the demo's summary.
+/// Returns step and count of each row of the summary.
 fn table(out: &str) -> Vec<(&str, &str)> {
     let rows = out.lines().skip_while(|line| !line.contains("TIMES RUN")).skip(1).take_while(|line| !line.is_empty());
     let words = rows.map(|row| row.split_whitespace());
@@ -66,7 +66,7 @@ fn a_demo_in_a_directory_that_is_in_use_says_so() {
     assert!(demo.err.contains("error[directory_locked]"), "{}", demo.err);
 }
 
-/// Ctrl-C in the middle: the worker goes with its parent.
+/// After Ctrl-C or SIGKILL of the demo, its worker exits too.
 #[test]
 fn an_interrupted_demo_leaves_no_worker_behind() {
     for signal in ["INT", "KILL"] {
@@ -83,7 +83,7 @@ fn an_interrupted_demo_leaves_no_worker_behind() {
     }
 }
 
-/// The process id of the worker that the demo names first.
+/// Returns the process id of the first worker in the output.
 fn first_worker(mut out: impl Read) -> String {
     let mut text = String::new();
     let mut byte = [0];
@@ -98,7 +98,7 @@ fn first_worker(mut out: impl Read) -> String {
     }
 }
 
-/// A process that nobody has waited for yet is dead all the same.
+/// Returns whether the process runs; a zombie does not.
 fn is_alive(pid: &str) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }

@@ -1,4 +1,4 @@
-//! `onward dev` and `onward server`: ready, in use, killed, told to stop.
+//! `onward dev` and `onward server`: readiness, requests, kill -9, shutdown.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use crate::kit::{PATIENCE, onward, ran, run, steady};
 
-/// A server in a process of its own; killed if a test leaves it.
+/// A server process; killed on drop.
 pub struct Served {
     pub child: Child,
     pub url: String,
@@ -44,12 +44,12 @@ pub fn dev(directory: &Path) -> Served {
 }
 
 impl Served {
-    /// Status and body of an answer.
+    /// Sends a request and returns the status and the body.
     pub fn ask(&self, method: &str, path: &str, body: &str) -> (u16, serde_json::Value) {
         self.ask_with("", method, path, body)
     }
 
-    /// The same with more headers.
+    /// Sends a request with additional headers.
     pub fn ask_with(&self, headers: &str, method: &str, path: &str, body: &str) -> (u16, serde_json::Value) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let length = body.len();
@@ -69,7 +69,7 @@ impl Served {
         assert!(killed.success());
     }
 
-    /// Waits for the end and returns the exit code, if it was one.
+    /// Waits for the exit and returns the exit code, or `None` after a signal.
     pub fn end(&mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
     }
@@ -124,7 +124,7 @@ fn a_port_that_is_taken_is_told() {
     let said = ran(onward().args(["dev", "--ephemeral", "--port", &port]));
     assert_eq!((said.code, said.out.as_str()), (1, ""));
     assert!(said.err.starts_with(&format!("error[listen_failed]: cannot listen on 127.0.0.1:{port}: ")), "{}", said.err);
-    assert!(said.err.contains("hint: another server may be there"), "{}", said.err);
+    assert!(said.err.contains("hint: another server may use the port"), "{}", said.err);
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn dev_greets_with_four_lines_and_ends_with_its_child() {
     let lines: Vec<String> = steady(&said.err).lines().map(str::to_owned).collect();
     assert_eq!(lines.len(), 4, "{lines:?}");
     assert!(lines[0].starts_with("onward 0.") && lines[1].starts_with("  url http://127.0.0.1:"), "{lines:?}");
-    assert_eq!(lines[2], "  data in memory, gone when this ends");
+    assert_eq!(lines[2], "  data in memory, lost on exit");
     assert!(lines[3].contains("run start hello --server http://127.0.0.1:"), "{lines:?}");
     let said = ran(onward().args(["dev", "--port", "0", "--ephemeral", "--", "/nowhere/program"]));
     assert_eq!(said.code, 1);
@@ -162,7 +162,7 @@ fn the_child_of_a_dev_that_is_told_to_stop_stops_too() {
     assert!(!alive, "the child is still there");
 }
 
-/// S1: without keys nobody else may reach it.
+/// S1: without keys the server listens on loopback only.
 #[test]
 fn a_server_refuses_an_address_that_others_can_reach() {
     let directory = tempfile::tempdir().unwrap();
@@ -170,14 +170,14 @@ fn a_server_refuses_an_address_that_others_can_reach() {
         run(directory.path(), ["server", "--listen", address]).says(
             2,
             &format!(
-                "! error[listen_refused]: {address} can be reached from other machines, and there are no keys\n! hint: make one with `onward key create`, or listen on 127.0.0.1"
+                "! error[listen_refused]: {address} is reachable from other machines, and there are no usable keys\n! hint: create a key with `onward key create`, or listen on 127.0.0.1"
             ),
         );
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "nothing was opened");
     let said = ran(onward().args(["server", "--store", "mysql://me:secret@host/db"]));
     assert_eq!(said.code, 2);
-    assert!(said.err.starts_with("error[store_unsupported]: there is no store of the kind `mysql`"), "{}", said.err);
+    assert!(said.err.starts_with("error[store_unsupported]: unknown store type `mysql`"), "{}", said.err);
     assert!(!said.err.contains("secret"));
     assert_eq!(ran(onward().args(["server", "--listen", "here"])).code, 2);
 }
@@ -214,13 +214,13 @@ fn runs_of_outside_engines_are_listed_and_told_like_others() {
     let (_, listed) = told(&["run", "list", "--status", "waiting"]);
     assert!(listed.contains("pipeline") && listed.contains("waiting"), "{listed}");
     let (_, shown) = told(&["run", "show", "x"]);
-    assert!(shown.contains("an outside engine; its next event is #2") && !shown.contains("input"), "{shown}");
+    assert!(shown.contains("run of another engine; next event #2") && !shown.contains("input"), "{shown}");
     let (_, events) = told(&["run", "events", "x"]);
     assert!(events.contains("external_appended") && events.contains("STEP_FINISHED"), "{events}");
     assert!(events.contains("pipeline is waiting"), "{events}");
     let (code, refused) = told(&["run", "wait", "x"]);
     assert!(code != Some(0) && refused.contains("run_external"), "{refused}");
-    // Whoever follows it goes when its engine says that it is over.
+    // A follower exits when the engine reports the end of the run.
     let follow = |place: [&std::ffi::OsStr; 2]| {
         let mut command = onward();
         command.args(["run", "attach", "x"]).args(place).stdout(Stdio::piped()).spawn().unwrap()

@@ -1,4 +1,4 @@
-//! `onward doctor`: what it finds, what it says to do, and how it ends.
+//! `onward doctor`: findings, advice and exit codes.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::dev::{dev, serve};
 use crate::kit::{Ran, one_order, onward, ran, run, run_over, steady, with_remote_worker};
 
-/// The state and the words of one check.
+/// Returns the state of one check, and its detail with its advice.
 fn check(ran: &Ran, name: &str) -> (String, String) {
     let found: Value = serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("{}{}", ran.out, ran.err));
     let checks = found["checks"].as_array().unwrap();
@@ -24,7 +24,7 @@ fn a_healthy_directory_is_well() {
     for line in ["ok directory", "ok format 2;", "ok lock free", "ok space", "ok logs 4 events of 1 run"] {
         assert!(steady(&said.out).lines().any(|found| found.starts_with(line)), "no `{line}` in\n{}", said.out);
     }
-    assert_eq!(check(&run(directory.path(), ["doctor", "--json", "--quick"]), "logs").1, "not read: --quick ");
+    assert_eq!(check(&run(directory.path(), ["doctor", "--json", "--quick"]), "logs").1, "skipped: --quick ");
     let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(!left.iter().any(|name| name.to_string_lossy().contains("doctor")), "it leaves nothing: {left:?}");
 }
@@ -40,7 +40,7 @@ fn what_is_missing_or_not_ours_fails() {
     assert!(check(&foreign, "directory").1.contains("letter.txt"));
 }
 
-/// Turns one letter of what was recorded.
+/// Changes one byte of a recorded payload.
 pub fn damage(directory: &Path) {
     let file = directory.join("onward.db");
     let mut bytes = std::fs::read(&file).unwrap();
@@ -58,7 +58,7 @@ fn a_damaged_log_is_found_by_reading() {
     assert!(check(&said, "logs").1.contains("order-1"), "{}", said.out);
 }
 
-/// Whatever is broken, the rest is looked at and everything is told.
+/// Damage in one part does not stop the other checks.
 #[test]
 fn a_file_that_is_damaged_all_over_is_looked_at_to_the_end() {
     let mut broken = 0;
@@ -80,7 +80,7 @@ fn a_file_that_is_damaged_all_over_is_looked_at_to_the_end() {
         assert!(failed == 0 || said.code == 1);
         broken += failed;
     }
-    assert!(broken > 0, "somewhere it hits what is read");
+    assert!(broken > 0, "some damage is in data that is read");
 }
 
 #[test]

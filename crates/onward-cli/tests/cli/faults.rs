@@ -1,4 +1,4 @@
-//! A server whose disk is slow (F20) or whose clock is set while it works (F9), with a worker in another process.
+//! A server with a slow disk (F20) or a changing clock (F9), with a connected worker.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use crate::dev::{Served, serve};
 use crate::kit::{onward, with_code};
 
-/// Longer than any machine needs; only a hang is longer.
+/// Timeout against hanging.
 const HANG: Duration = Duration::from_secs(180);
 
 /// Delays every sync of the database's files.
@@ -51,7 +51,7 @@ fn dev_with(directory: &Path, lease: &str, change: impl FnOnce(&mut Command)) ->
     serve(&mut command)
 }
 
-/// How often steps began.
+/// Number of started steps.
 #[derive(Clone, Default)]
 struct Began(Arc<AtomicU64>);
 
@@ -67,7 +67,7 @@ async fn steady(ctx: Ctx, steps: u64) -> Result<u64> {
     Ok(steps)
 }
 
-/// F20: every sync takes 200 ms. Everything takes longer, and no worker is taken for dead.
+/// F20: every sync takes 200 ms. Everything takes longer, and no lease is lost.
 #[test]
 fn a_slow_disk_costs_time_and_no_lease() {
     let (directory, tools) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -94,7 +94,7 @@ fn a_slow_disk_costs_time_and_no_lease() {
     assert_eq!(began.0.load(Ordering::SeqCst), 32, "no step began twice, so no lease was lost");
 }
 
-/// Lets a step go on.
+/// Releases a step.
 #[derive(Clone, Default)]
 struct Go(Arc<Notify>);
 
@@ -112,7 +112,7 @@ async fn sleeper(ctx: Ctx, (): ()) -> Result<()> {
     ctx.sleep(Duration::from_secs(3_600)).await
 }
 
-/// F9: the clock of a server goes a day forward and then an hour back, while a worker is in the middle of a step.
+/// F9: the clock of a server jumps a day forward and an hour back while a worker runs a step.
 #[test]
 fn a_clock_that_is_set_fires_timers_and_takes_no_lease() {
     let directory = tempfile::tempdir().unwrap();
@@ -136,7 +136,7 @@ fn a_clock_that_is_set_fires_timers_and_takes_no_lease() {
         tokio::time::timeout(HANG, until_begun).await.unwrap();
         for off in [86_400, 82_800] {
             clock.turn(off).unwrap();
-            // Were the lease measured by that clock, it would be over now, or never.
+            // A lease by that clock would end now, or never.
             tokio::time::sleep(lease * 2).await;
         }
         tokio::time::timeout(HANG, sleeping.result()).await.expect("a timer follows the clock").unwrap();

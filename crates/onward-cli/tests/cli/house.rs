@@ -1,4 +1,4 @@
-//! Moving house: runs in the middle of whatever they do go from a directory to a database and back, and go on there.
+//! Export and import of open runs between a directory and a database, in every kind of wait; the runs continue there.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -12,12 +12,12 @@ use onward_testkit::{Cluster, Database};
 use crate::dev::{Served, serve};
 use crate::kit::{PATIENCE, Ran, onward, ran};
 
-/// Long enough for two moves on a busy machine.
+/// Long enough for two transfers on a busy machine.
 const NAP: Duration = Duration::from_secs(15);
 
 const WAYS: [&str; 7] = ["step", "task", "signal", "timer", "approval", "promise", "child"];
 
-/// What is done in one home, and whether what takes long is ever done there.
+/// Executions in one store, and whether long work finishes there.
 #[derive(Clone, Default)]
 struct Home {
     done: Arc<Mutex<BTreeMap<String, u32>>>,
@@ -66,13 +66,13 @@ async fn paint(ctx: TaskCtx, _: String) -> Result<String> {
     ctx.dep::<Home>().paint("paint in a task").await
 }
 
-/// Where runs live.
+/// A store.
 enum Place {
     Directory(tempfile::TempDir),
     Database(Database<'static>),
 }
 
-/// A place with people in it; they stay when everybody else has moved.
+/// A store with a running worker, which keeps running after the transfer.
 struct Live {
     onward: Onward,
     home: Home,
@@ -103,7 +103,7 @@ impl Place {
         Live { onward: builder.check_replay(onward::ReplayCheck::Every).start().await.unwrap(), home, served }
     }
 
-    /// Runs `onward ARGS` on the place itself: nobody need be there.
+    /// Runs `onward ARGS` directly on the store, without a server.
     fn run(&self, args: &[&str]) -> Ran {
         match self {
             Place::Directory(directory) => ran(onward().args(args).arg("--data").arg(directory.path().join("data"))),
@@ -122,7 +122,7 @@ impl Live {
         }
     }
 
-    /// Returns when every run waits for what it waits for, or is in the middle of it.
+    /// Waits until every run waits, or is in the middle of its step or task.
     async fn settled(&self) {
         for what in ["paint in a step", "paint in a task"] {
             until(what, async || (self.home.times(what) > 0).then_some(())).await;
@@ -133,7 +133,7 @@ impl Live {
         }
     }
 
-    /// Everything that is waited for, and how it ends.
+    /// Resolves every wait and checks the results.
     async fn end(&self) {
         let run = |id: &str| self.onward.run::<String>(id).unwrap();
         run("signal").signal("word", "hello").await.unwrap();
@@ -167,7 +167,7 @@ async fn until<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
     }
 }
 
-/// Takes all runs from one place to the next, and the next, in the middle of everything; they end in the last.
+/// Transfers all open runs to the second and then to the third store, where they complete.
 fn move_twice(places: [Place; 3]) {
     let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
     threads.block_on(async {
@@ -177,8 +177,8 @@ fn move_twice(places: [Place; 3]) {
         let lines = moved(&places[0], &places[1]);
         let second = places[1].live(false).await;
         second.settled().await;
-        assert_eq!(second.home.times("unpack step"), 0, "what is done is not done again");
-        // What a server says is what the databases say.
+        assert_eq!(second.home.times("unpack step"), 0, "recorded steps do not run again");
+        // An export through the server equals a direct export.
         if let Some(served) = &second.served {
             let through = ran(onward().args(["export", "--server", &served.url])).out;
             let records = |lines: &str| lines.lines().filter(|line| line.contains("\"unpack\"")).count();
@@ -190,7 +190,7 @@ fn move_twice(places: [Place; 3]) {
         assert_eq!(third.home.times("unpack step"), 0);
         assert_eq!((third.home.times("paint in a step"), third.home.times("paint in a task")), (1, 1));
         third.onward.shutdown().await;
-        // The others have steps that never end: nobody waits for them.
+        // The other workers have steps that never end, so they are not shut down.
         std::mem::forget((first.onward, second.onward));
     });
     threads.shutdown_background();
@@ -202,8 +202,8 @@ fn moved(from: &Place, to: &Place) -> String {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("runs.jsonl");
     std::fs::write(&file, &exported.out).unwrap();
-    to.run(&["import", file.to_str().unwrap()]).says(0, "8 runs imported, 0 were there already");
-    to.run(&["import", file.to_str().unwrap()]).says(0, "0 runs imported, 8 were there already");
+    to.run(&["import", file.to_str().unwrap()]).says(0, "8 runs imported, 0 already existed");
+    to.run(&["import", file.to_str().unwrap()]).says(0, "0 runs imported, 8 already existed");
     assert_eq!(to.run(&["export"]).out, exported.out, "record for record");
     exported.out
 }
@@ -222,7 +222,8 @@ async fn stranger(ctx: Ctx, (): ()) -> Result<u32> {
     ctx.child("stranger", &()).id("of-another-family").await
 }
 
-/// Runs are spread by family, so a child of another family cannot lie where its parent lies; the rest comes in.
+/// Shards are chosen by root run, so a child with another root run cannot be in the shard of its parent; the other runs are
+/// imported.
 #[test]
 fn a_child_of_another_family_is_refused_by_several_databases_and_the_others_come_in() {
     let from = tempfile::tempdir().unwrap();
@@ -239,7 +240,7 @@ fn a_child_of_another_family_is_refused_by_several_databases_and_the_others_come
     let (one, other) = (Cluster::shared().database(None).unwrap(), Cluster::shared().database(None).unwrap());
     let store = format!("--store={},{}", one.url(), other.url());
     ran(onward().args(["import", file.to_str().unwrap(), &store]))
-        .says(1, "1 runs imported, 0 were there already\n! of-another-family was refused: family_differs");
+        .says(1, "1 runs imported, 0 already existed\n! of-another-family was refused: family_differs");
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! `--json`: a result is one document on stdout, an error is one problem on stderr, for every verb.
+//! `--json`: for every command, a result is one document on stdout and an error is one problem on stderr.
 
 use serde_json::Value;
 
 use crate::kit::{one_order, onward, ran, run};
 
-/// Every verb with something it refuses, and the code of the refusal.
+/// Every command with invalid arguments, and the error code.
 const REFUSED: &[(&str, &str)] = &[
     ("demo --nonsense", "usage"),
     ("demo agent --nonsense", "usage"),
@@ -68,7 +68,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("completions tcsh", "usage"),
 ];
 
-/// Every verb that answers at once, with a field of its answer.
+/// Every command that returns at once, with a field of its result.
 const ANSWERED: &[(&str, &str)] = &[
     ("run list", "runs"),
     ("run show order-1", "awaiting"),
@@ -126,7 +126,7 @@ fn an_error_is_one_problem_on_stderr_and_the_exit_code_stays() {
     }
 }
 
-/// Several runs are several deletions, so there is an answer beside the error.
+/// Each run is deleted separately, so there is a result besides the error.
 const DELETED: &str = "{\"deleted\":[],\"refused\":[\"order-1\"]}\n";
 
 #[test]
@@ -138,7 +138,7 @@ fn a_result_is_one_document_on_stdout() {
     }
 }
 
-/// A verb that is added must be added here.
+/// A new command must be added to the table.
 #[test]
 fn no_verb_is_missing_from_the_table() {
     for verb in verbs(&[]) {
@@ -146,7 +146,7 @@ fn no_verb_is_missing_from_the_table() {
     }
 }
 
-/// The verbs below a command, as its help tells them.
+/// Returns the subcommands in the help of a command, recursively.
 fn verbs(above: &[String]) -> Vec<String> {
     let help = ran(onward().args(above).arg("--help")).out;
     let Some((_, commands)) = help.split_once("Commands:\n") else { return vec![above.join(" ")] };

@@ -1,4 +1,4 @@
-//! `onward key …`, beside a server that follows it.
+//! `onward key …`, beside a running server that applies its changes.
 
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -10,11 +10,11 @@ use crate::kit::{PATIENCE, onward, ran, run};
 
 const KEYS: &str = "onward.keys.json";
 
-/// Makes a key and returns it with its id.
+/// Creates a key and returns it with its id.
 fn create(directory: &Path, args: &[&str]) -> (String, String) {
     let made = run(directory, ["key", "create", "--name", "ada"].iter().chain(args));
     assert_eq!(made.code, 0, "{}", made.err);
-    assert!(made.err.contains("keep it now: it cannot be shown again"), "{}", made.err);
+    assert!(made.err.contains("store it now; it cannot be shown again"), "{}", made.err);
     let key = made.out.trim().to_owned();
     let id = key.split('_').nth(1).unwrap().to_owned();
     assert!(!made.err.contains(key.split('_').nth(2).unwrap()), "the secret goes to stdout alone");
@@ -25,7 +25,7 @@ fn list(served: &Served, key: &str) -> u16 {
     served.ask_with(&format!("Authorization: Bearer {key}\r\n"), "GET", "/v1/runs", "").0
 }
 
-/// Asks until the answer is this.
+/// Repeats the request until it returns this status.
 fn until(served: &Served, key: &str, status: u16) {
     let begun = Instant::now();
     while list(served, key) != status {
@@ -72,7 +72,7 @@ fn a_key_is_shown_once_listed_rotated_and_revoked() {
     assert_eq!(run(directory.path(), ["key", "create", "--name", "a\nb", "--scope", "read"]).code, 2);
 }
 
-/// S1, S2: with a key a server may be reached from elsewhere, follows its file, and writes no secret anywhere.
+/// S1, S2: with a key a server may listen on any address, applies changes of its key file, and writes no secret anywhere.
 #[test]
 fn a_server_with_keys_may_listen_anywhere() {
     let directory = tempfile::tempdir().unwrap();
@@ -92,13 +92,13 @@ fn a_server_with_keys_may_listen_anywhere() {
     assert_eq!(list(&served, &second), 200);
     let begun = Instant::now();
     while run(directory.path(), ["key", "list", "--json"]).json()["keys"][1]["last_used_at"].is_null() {
-        assert!(begun.elapsed() < PATIENCE, "{second_id} was used, and nobody says so");
+        assert!(begun.elapsed() < PATIENCE, "{second_id} was used, but `last_used_at` is not set");
     }
     served.signal("-TERM");
     assert_eq!(served.end(), Some(0));
     let mut said = String::new();
     served.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(said.contains("keys and data travel unencrypted") && said.contains("keys read"), "{said}");
+    assert!(said.contains("keys and data are sent unencrypted") && said.contains("keys read"), "{said}");
     let secrets = [key, second].map(|key| key.split('_').nth(2).unwrap().to_owned());
     let mut files = 0;
     for entry in std::fs::read_dir(directory.path()).unwrap() {
@@ -112,7 +112,7 @@ fn a_server_with_keys_may_listen_anywhere() {
     assert!(!secrets.iter().any(|secret| said.contains(secret)));
 }
 
-/// S1: keys that let nobody in are no keys, and a broken file is worse than none.
+/// S1: a server on a public address needs a usable key, and no server starts with a broken key file.
 #[test]
 fn a_server_does_not_start_without_keys_that_work() {
     let directory = tempfile::tempdir().unwrap();
@@ -120,7 +120,7 @@ fn a_server_does_not_start_without_keys_that_work() {
     run(directory.path(), ["key", "revoke", &id]);
     let refused = run(directory.path(), ["server", "--listen", "0.0.0.0:0"]);
     assert_eq!(refused.code, 2);
-    assert!(refused.err.starts_with("error[listen_refused]: 0.0.0.0:0 can be reached"), "{}", refused.err);
+    assert!(refused.err.starts_with("error[listen_refused]: 0.0.0.0:0 is reachable"), "{}", refused.err);
     std::fs::write(directory.path().join(KEYS), "{").unwrap();
     for command in [&["server", "--listen", "127.0.0.1:0"][..], &["server", "--listen", "0.0.0.0:0"], &["dev", "--port", "0"]] {
         let refused = run(directory.path(), command);
@@ -133,7 +133,7 @@ fn a_server_does_not_start_without_keys_that_work() {
     assert!(!directory.path().join("onward.db").exists(), "nothing was opened");
 }
 
-/// Keys may be in a file elsewhere, for a store in memory too.
+/// A key file outside of the directory also works for a store in memory.
 #[test]
 fn a_key_file_may_be_named() {
     let directory = tempfile::tempdir().unwrap();
@@ -145,7 +145,7 @@ fn a_key_file_may_be_named() {
     assert_eq!(served.ask("GET", "/v1/runs", "").0, 401);
 }
 
-/// A server on loopback is open until the first key is made.
+/// A server on loopback needs no key until the first one is created.
 #[test]
 fn dev_is_open_until_there_is_a_key() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Runs the command and compares what it says.
+//! Runs the command and compares its output.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -10,10 +10,10 @@ use std::time::Duration;
 use onward::prelude::*;
 use onward::{Builder, Onward};
 
-/// How long a test waits for something before it takes it for stuck: minutes, for a machine may be slow. Nothing is measured by it.
+/// Timeout against hanging, generous for slow machines. Nothing is measured by it.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What a command left: exit code, stdout, stderr.
+/// Exit code, stdout and stderr of a command.
 pub struct Ran {
     pub code: i32,
     pub out: String,
@@ -25,7 +25,7 @@ pub fn onward() -> Command {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ONWARD_")) {
         command.env_remove(name);
     }
-    // Nobody's own settings.
+    // Ignores the settings of the user.
     command.env("XDG_CONFIG_HOME", "/nonexistent").env("NO_COLOR", "1").stdin(Stdio::null());
     command
 }
@@ -46,7 +46,7 @@ pub fn ran(command: &mut Command) -> Ran {
     Ran { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
 }
 
-/// Like [`run`], with something on stdin.
+/// Runs like [`run`], with text on stdin.
 pub fn run_with_stdin(directory: &Path, args: &[&str], stdin: &str) -> Ran {
     let mut command = onward();
     command.args(args).arg("--data").arg(directory);
@@ -59,7 +59,7 @@ pub fn run_with_stdin(directory: &Path, args: &[&str], stdin: &str) -> Ran {
 }
 
 impl Ran {
-    /// Compares everything that was said, times left out.
+    /// Compares exit code and output, without times; stderr lines start with `!`.
     #[track_caller]
     pub fn says(&self, code: i32, expected: &str) {
         let mut said = steady(&self.out);
@@ -76,7 +76,7 @@ impl Ran {
     }
 }
 
-/// Text without what differs from run to run: times, ages, temporary directories. Blanks that only align are one.
+/// Replaces times, ages and temporary directories by fixed words, and collapses alignment.
 pub fn steady(text: &str) -> String {
     let line = |line: &str| {
         let words: Vec<String> = line.split_whitespace().map(steady_word).collect();
@@ -103,7 +103,7 @@ fn steady_word(word: &str) -> String {
     word.to_owned()
 }
 
-/// `3 s ago` and `now` are `AGO`, `(after 12 ms)` is `(after SPAN)`.
+/// Replaces `3 s ago` and `now` by `AGO`, and `(after 12 ms)` by `(after SPAN)`.
 fn ages(line: &str) -> String {
     let mut words: Vec<&str> = line.split(' ').collect();
     for at in 0..words.len() {
@@ -126,7 +126,7 @@ fn ages(line: &str) -> String {
     format!("{}{}", " ".repeat(indent), joined.trim_start())
 }
 
-/// A workflow that waits in every way.
+/// A workflow with a step, state, a signal and an approval.
 pub async fn order(ctx: Ctx, item: String) -> Result<String> {
     ctx.step("charge", async || Ok::<_, Failure>(42)).await?;
     ctx.state().set("stage", &"charged")?;
@@ -135,7 +135,7 @@ pub async fn order(ctx: Ctx, item: String) -> Result<String> {
     if ship.approved { Ok(format!("{item} shipped for {paid}")) } else { Err(Failure::fatal("rejected").with_code("rejected")) }
 }
 
-/// The same order after somebody has changed its code.
+/// The same order with changed code.
 pub async fn changed_order(ctx: Ctx, _item: String) -> Result<String> {
     ctx.step("refund", async || Ok::<_, Failure>(42)).await?;
     Ok("changed".to_owned())
@@ -145,7 +145,7 @@ fn builder(directory: &Path) -> Builder {
     Onward::embedded(directory).workflow("order", order)
 }
 
-/// A workflow that answers.
+/// A workflow with a query, an update and a promise.
 async fn counter(ctx: Ctx, start: u64) -> Result<u64> {
     let count = Arc::new(Mutex::new(start));
     let (asked, set) = (count.clone(), count.clone());
@@ -159,13 +159,13 @@ async fn counter(ctx: Ctx, start: u64) -> Result<u64> {
     Ok(*count.lock().unwrap() + promised)
 }
 
-/// Does something while a worker is connected to the server at `url`.
+/// Runs `work` while a worker is connected to the server at `url`.
 pub fn with_remote_worker<T>(url: &str, work: impl FnOnce() -> T) -> T {
     let builder = Onward::connect(url).workflow("order", order).workflow("counter", counter);
     with_code(builder, async |_| tokio::task::block_in_place(work))
 }
 
-/// Lets a worker with changed code find the run `id`, which then stands still.
+/// Runs a worker with changed code until the run `id` is paused.
 pub fn until_diverged(directory: &Path, id: &str) {
     with_code(Onward::embedded(directory).workflow("order", changed_order), async |onward| {
         let run = onward.run::<String>(id).unwrap();
@@ -177,7 +177,7 @@ pub fn until_diverged(directory: &Path, id: &str) {
     });
 }
 
-/// Does something with a worker, then lets it go once every run rests.
+/// Runs `work` with a worker, then shuts the worker down.
 pub fn with_worker<T, F: Future<Output = T>>(directory: &Path, work: impl FnOnce(Onward) -> F) -> T {
     with_code(builder(directory), work)
 }
@@ -191,12 +191,12 @@ pub fn with_code<T, F: Future<Output = T>>(builder: Builder, work: impl FnOnce(O
     })
 }
 
-/// A directory with one order that waits for its payment.
+/// Creates a directory with one order that waits for its payment.
 pub fn one_order(id: &str) -> tempfile::TempDir {
     one_order_with(id, |builder| builder)
 }
 
-/// Like [`one_order`], of a worker that something more is said to.
+/// Creates a directory like [`one_order`], with a changed builder.
 pub fn one_order_with(id: &str, more: impl FnOnce(Builder) -> Builder) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     with_code(more(builder(directory.path())), async |onward| {
@@ -206,7 +206,7 @@ pub fn one_order_with(id: &str, more: impl FnOnce(Builder) -> Builder) -> tempfi
     directory
 }
 
-/// Waits until the run waits for something of this name.
+/// Waits until the run waits for this name.
 pub async fn until_waiting<O>(run: &onward::RunHandle<O>, name: &str) {
     let deadline = tokio::time::Instant::now() + PATIENCE;
     loop {
@@ -219,12 +219,12 @@ pub async fn until_waiting<O>(run: &onward::RunHandle<O>, name: &str) {
     }
 }
 
-/// Lets a worker go on with every run until `id` waits for `name`.
+/// Runs a worker until `id` waits for `name`.
 pub fn until(directory: &Path, id: &str, name: &str) {
     with_worker(directory, async |onward| until_waiting(&onward.run::<String>(id).unwrap(), name).await);
 }
 
-/// Lets a worker go on until `id` has ended.
+/// Runs a worker until `id` has ended.
 pub fn until_end(directory: &Path, id: &str) {
     with_worker(directory, async |onward| drop(onward.run::<String>(id).unwrap().result().await));
 }

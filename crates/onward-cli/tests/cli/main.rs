@@ -1,4 +1,4 @@
-//! The command as people and scripts meet it: a real process, its streams, its exit code.
+//! Tests of the CLI as a real process: its streams and its exit code.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod api;

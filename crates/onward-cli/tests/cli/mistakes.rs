@@ -1,4 +1,4 @@
-//! Bad input: what is said, and the exit code that scripts see.
+//! Error messages and exit codes of invalid input.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -30,7 +30,7 @@ fn what_is_not_there_is_4() {
 #[test]
 fn a_budget_that_is_none_is_named() {
     let directory = one_order("order-1");
-    let hint = "! hint: like `--budget tokens=50000 --budget cost=2.50`";
+    let hint = "! hint: use for example `--budget tokens=50000 --budget cost=2.50`";
     for (limit, why) in [
         ("dollars=2", "`dollars` is none of tokens, cost, turns, seconds"),
         ("tokens=many", "`tokens` is a whole number, not `many`"),
@@ -77,7 +77,7 @@ fn a_wait_that_takes_too_long_is_124() {
     let directory = one_order("order-1");
     run(directory.path(), ["run", "wait", "order-1", "--timeout", "0"]).says(
         124,
-        "! error[wait_timed_out]: run order-1 has not ended\n! hint: the run is not affected; `onward run show` says what it waits for",
+        "! error[wait_timed_out]: run order-1 has not ended\n! hint: the run is not affected; see what it waits for with `onward run show`",
     );
 }
 
@@ -86,7 +86,7 @@ fn the_directory_is_explained() {
     let directory = tempfile::tempdir().unwrap();
     run(&directory.path().join("none"), ["run", "list"]).says(
         1,
-        "! error[directory_missing]: there is no directory DIR\n! hint: name it with `--data DIR` or ONWARD_DATA, or a server with `--server URL`; `onward demo` makes one to play with",
+        "! error[directory_missing]: directory DIR does not exist\n! hint: set `--data DIR` or ONWARD_DATA, or a server with `--server URL`; `onward demo` creates a directory to try",
     );
     run(directory.path(), ["run", "signal", "a", "b"]).says(
         1,
@@ -123,7 +123,7 @@ fn what_cannot_be_meant_is_2() {
         .says(2, "! error[name_invalid]: a name must not contain control characters\n! hint: 1 to 255 bytes of UTF-8 without control characters");
     run(data, ["run", "signal", "order-1", "payment", "hello"]).says(
         2,
-        "! error[payload_invalid]: the payload is not JSON: expected value at line 1 column 1\n! hint: text needs quotes: '\"hello\"'; @FILE reads a file and - reads stdin",
+        "! error[payload_invalid]: the payload is not JSON: expected value at line 1 column 1\n! hint: quote a text: '\"hello\"'; use @FILE for a file and - for stdin",
     );
     run(data, ["approval", "decide", "what", "--approve"]).says(
         2,
@@ -157,7 +157,7 @@ fn a_wrong_command_line_is_2_and_harmless() {
     assert!(one(&both).contains("cannot be used with"));
 }
 
-/// S29: what somebody wrote into a run cannot move the cursor or fake a line.
+/// S29: data of a run cannot move the cursor or imitate a line.
 #[test]
 fn run_data_is_escaped_wherever_it_is_shown() {
     let directory = one_order("order-\u{202e}1");
@@ -188,7 +188,7 @@ fn run_data_is_escaped_wherever_it_is_shown() {
     );
 }
 
-/// F29: an older program starts nothing on what a newer one has written, whatever it is asked to do, and says which program to use.
+/// F29: every command of an older version refuses a directory of a newer one and names the remedy.
 #[test]
 fn a_directory_of_a_newer_program_is_refused_and_left_untouched() {
     let directory = one_order("order-1");
@@ -196,7 +196,7 @@ fn a_directory_of_a_newer_program_is_refused_and_left_untouched() {
     let (database, format) = (data.join("onward.db"), onward_store_embedded::FORMAT + 1);
     let mut bytes = std::fs::read(&database).unwrap();
     bytes[60..64].copy_from_slice(&format.to_be_bytes());
-    bytes[8184..8192].fill(0); // the checksum of the page, which the newer program would have made
+    bytes[8184..8192].fill(0); // the checksum of the page; 0 means none
     std::fs::write(&database, bytes).unwrap();
     let contents = || -> Vec<(std::ffi::OsString, Vec<u8>)> {
         let files = std::fs::read_dir(data).unwrap().map(|entry| entry.unwrap());

@@ -1,4 +1,4 @@
-//! Models and agents in the settings of a server: they work without any code, and what is wrong is refused at the start.
+//! Models and agents in the settings of a server: they run without code, and errors are reported at startup.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::dev::{Served, serve};
 use crate::kit::{PATIENCE, onward, ran, with_code};
 
-/// A scripted model with a thread of its own, for tests that have none.
+/// A scripted model with its own runtime, for synchronous tests.
 pub struct Model {
     pub scripted: ScriptedModel,
     _runtime: tokio::runtime::Runtime,
@@ -25,7 +25,7 @@ pub fn model() -> Model {
     Model { scripted, _runtime: runtime }
 }
 
-/// Settings with the model `small` and whatever else is wanted.
+/// Writes settings with the model `small` and `more`.
 pub fn settings(folder: &Path, model: &Model, more: &str) -> std::path::PathBuf {
     let file = folder.join("onward.toml");
     let url = model.scripted.url();
@@ -44,7 +44,7 @@ pub fn dev_with(folder: &Path, file: &Path) -> Served {
 }
 
 impl Served {
-    /// The result of a run, once it has one.
+    /// Waits until the run is closed or paused and returns it.
     fn result(&self, id: &str) -> Value {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -142,7 +142,7 @@ fn a_call_that_fails_is_told_by_the_server_without_a_word_of_what_was_said() {
     assert!(!told.contains("SECRET") && !told.contains("sk-secret"), "{told}");
 }
 
-/// On a directory nobody else can be alive who works for the server: nobody waits for a lease to end.
+/// The built-in workers of a directory's server die with it, so their leases end at its restart.
 #[test]
 fn a_call_whose_server_was_killed_goes_on_as_soon_as_the_server_is_back() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
@@ -163,7 +163,7 @@ fn a_call_whose_server_was_killed_goes_on_as_soon_as_the_server_is_back() {
     assert_eq!(run["spend"]["attempts"], json!(2), "{run}");
 }
 
-/// Within the message, and by the hash under which the server keeps it.
+/// Attachments are sent inside the message or by the hash of a stored one.
 #[test]
 fn a_model_is_shown_what_a_message_has_attached() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
@@ -188,7 +188,7 @@ fn a_model_is_shown_what_a_message_has_attached() {
     assert_eq!(say(&picture).code, 0);
     assert!(asked(2).contains("data:image/png;base64,////"));
     let odd = say(Path::new("picture.xyz"));
-    assert!(odd.code == 2 && odd.err.contains("nobody knows the type of picture.xyz"), "{}", odd.err);
+    assert!(odd.code == 2 && odd.err.contains("unknown file type: picture.xyz"), "{}", odd.err);
     let (status, kept) = served.ask("POST", "/v1/attachments", "hello");
     assert_eq!(status, 201, "{kept}");
     let attached = json!({"type": "attachment", "media_type": "image/png", "source": {"hash": kept["hash"]}});
@@ -197,7 +197,7 @@ fn a_model_is_shown_what_a_message_has_attached() {
     assert!(asked(3).contains("data:image/png;base64,aGVsbG8="));
 }
 
-/// One tool, over pipes; as small as they come.
+/// A minimal MCP server over stdio.
 pub const TOOLS: &str = r#"
     require('readline').createInterface({ input: process.stdin }).on('line', (line) => {
         const { id, method, params } = JSON.parse(line);
@@ -225,16 +225,16 @@ fn an_agent_has_the_tools_of_a_program_that_the_settings_name() {
     let run = served.result("c");
     assert_eq!(run["outcome"]["output"]["json"]["text"], "shout says: FISH", "{run}");
     let tools = &model.scripted.requests()[0].body["tools"];
-    assert_eq!((tools.as_array().unwrap().len(), &tools[0]["function"]["name"]), (1, &json!("shout")), "one was not wanted");
+    assert_eq!((tools.as_array().unwrap().len(), &tools[0]["function"]["name"]), (1, &json!("shout")), "`tools` selects one");
     served.signal("-TERM");
     let mut told = String::new();
     served.child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
     let line = told.lines().find(|line| line.contains("I am here")).unwrap_or_else(|| panic!("{told}"));
     let line: Value = serde_json::from_str(line).unwrap();
-    assert_eq!(line["program"], "loud", "its words are told under the name that the settings give it: {line}");
+    assert_eq!(line["program"], "loud", "its stderr is logged under its name in the settings: {line}");
 }
 
-/// The same tool over HTTP, by a server that forgets its session after each call, as one does that is started anew. Says its port.
+/// The same tool over HTTP, by a server that drops its session after each call, like a restart. Prints its port.
 const FORGETFUL: &str = r#"
     let session = 1;
     require('http').createServer((request, response) => {
@@ -282,7 +282,7 @@ fn tools_of_a_server_that_was_started_anew_are_called_all_the_same() {
     server.wait().unwrap();
 }
 
-/// The class of a tool is in the log, with the call.
+/// The log has the effect class of each tool call.
 #[test]
 fn the_settings_say_what_doing_a_tool_twice_would_do() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
@@ -322,7 +322,7 @@ fn the_key_is_told_nowhere() {
     assert!(shown.err.contains("models: small; agents: none"), "{}", shown.err);
 }
 
-/// Every command reads the file; those that start something also need what it names.
+/// Commands that start workers fail if the settings are incomplete.
 #[test]
 fn what_is_wrong_is_refused_at_the_start_with_a_hint() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
@@ -345,30 +345,30 @@ fn what_is_wrong_is_refused_at_the_start_with_a_hint() {
     refused(
         "[models.large]\nprovider = \"lokal\"\n",
         set,
-        "error[config_invalid]: `models.large`: there is no provider `lokal`\n\
-         hint: it is `openai`, `anthropic`, or a table of its own [providers.…]; there are: local",
+        "error[config_invalid]: `models.large`: unknown provider `lokal`\n\
+         hint: use `openai`, `anthropic` or a table [providers.…]; defined: local",
     );
     refused(
         "[agents.a]\nmodel = \"huge\"\n",
         set,
-        "error[config_invalid]: `agents.a`: there is no model `huge`\nhint: models have tables [models.…]; there are: small",
+        "error[config_invalid]: `agents.a`: unknown model `huge`\nhint: use a model with a table [models.…]; defined: small",
     );
     refused(
         "[agents.a]\nmodel = \"small\"\nsistem = \"x\"\n",
         set,
         "error[config_invalid]: FILE:10: unknown field `sistem`, expected one of `model`, `system`, `max_turns`, `max_tool_calls`, `converse`, \
-         `compact_at`, `budget`, `stop_at_budget`, `mcp`\nhint: docs/operations.md has these tables",
+         `compact_at`, `budget`, `stop_at_budget`, `mcp`\nhint: see docs/operations.md for these tables",
     );
     refused(
         "[providers.p]\ndialect = \"openai\"\nbase_url = \"http://x\"\nkey = \"sk-secret\"\n",
         set,
         "error[config_invalid]: FILE:11: unknown field `key`, expected one of `dialect`, `base_url`, `key_env`, `headers`, \
          `max_tokens_name`, `call_timeout_seconds`, `idle_timeout_seconds`, `answer_bytes_max`, `retries`\n\
-         hint: keys are not read from here: `key_env` names the variable of the environment that has it",
+         hint: set `key_env` to the name of an environment variable with the key; keys are not read from this file",
     );
     refused(
         "[agent.a]\nmodel = \"small\"\n",
         set,
-        "error[config_invalid]: FILE:8: there is no setting `agent.a`\nhint: did you mean `[agents.a]`?",
+        "error[config_invalid]: FILE:8: unknown setting `agent.a`\nhint: did you mean `[agents.a]`?",
     );
 }

@@ -1,4 +1,4 @@
-//! Going on from a point, acting on many runs, and moving runs between directories.
+//! Forks, resets, bulk actions, export and import.
 
 use crate::dev::{dev, serve};
 use crate::doctor::damage;
@@ -8,9 +8,9 @@ use crate::kit::{one_order, onward, ran, run, run_over, run_with_stdin, until};
 fn a_run_is_forked_and_reset_from_the_command_line() {
     let directory = one_order("order-1");
     run(directory.path(), ["run", "fork", "order-1", "--from", "3", "--new-id", "copy"])
-        .says(0, "order-1 was forked as run copy; it goes on when a worker runs");
+        .says(0, "order-1 was forked as run copy; the run continues when a worker is available");
     run(directory.path(), ["run", "fork", "order-1", "--from", "3", "--new-id", "copy"])
-        .says(0, "order-1 was forked as run copy, before");
+        .says(0, "order-1 was forked as run copy by an earlier request");
     let shown = run(directory.path(), ["run", "show", "copy", "--json"]).json();
     assert_eq!((&shown["forked_from"]["run"], &shown["forked_from"]["index"]), (&"order-1".into(), &3.into()));
     let retried = run(directory.path(), ["run", "retry", "order-1"]);
@@ -23,8 +23,8 @@ fn runs_move_to_another_directory_and_go_on_there() {
     let (from, to) = (one_order("order-1"), one_order("order-2"));
     let lines = run(from.path(), ["export", "--kind", "order"]);
     assert_eq!(lines.code, 0);
-    run_with_stdin(to.path(), &["import", "-"], &lines.out).says(0, "1 runs imported, 0 were there already");
-    run_with_stdin(to.path(), &["import", "-"], &lines.out).says(0, "0 runs imported, 1 were there already");
+    run_with_stdin(to.path(), &["import", "-"], &lines.out).says(0, "1 runs imported, 0 already existed");
+    run_with_stdin(to.path(), &["import", "-"], &lines.out).says(0, "0 runs imported, 1 already existed");
     assert_eq!(run(to.path(), ["export", "order-1"]).out, lines.out);
     run(to.path(), ["run", "signal", "order-1", "payment", "1"]);
     until(to.path(), "order-1", "ship");
@@ -39,10 +39,10 @@ fn runs_are_imported_into_a_directory_that_was_not_there() {
     let (fresh, empty) = (to.path().join("fresh"), to.path().join("empty"));
     std::fs::create_dir(&empty).unwrap();
     for directory in [&fresh, &empty] {
-        run_with_stdin(directory, &["import", "-"], &lines).says(0, "1 runs imported, 0 were there already");
+        run_with_stdin(directory, &["import", "-"], &lines).says(0, "1 runs imported, 0 already existed");
         assert_eq!(run(directory, ["export"]).out, lines);
     }
-    // What is no export leaves nothing behind.
+    // An invalid file creates no directory.
     let nothing = to.path().join("nothing");
     assert_eq!(run_with_stdin(&nothing, &["import", "-"], "nonsense").code, 1);
     assert!(!nothing.exists());
@@ -66,8 +66,8 @@ fn runs_move_over_servers_as_they_do_between_directories() {
     std::fs::write(&file, &lines).unwrap();
     let file = file.to_str().unwrap();
     let target = dev(&to.path().join("data"));
-    run_over(&target.url, ["import", file]).says(0, "1 runs imported, 0 were there already");
-    run_over(&target.url, ["import", file]).says(0, "0 runs imported, 1 were there already");
+    run_over(&target.url, ["import", file]).says(0, "1 runs imported, 0 already existed");
+    run_over(&target.url, ["import", file]).says(0, "0 runs imported, 1 already existed");
     assert_eq!(run_over(&target.url, ["export"]).out, lines);
     assert_eq!(run_over(&target.url, ["export", "order-1", "--kind", "order"]).out, lines);
     assert_eq!(ran(onward().args(["export", "order-1"]).env("ONWARD_URL", &target.url)).out, lines);
@@ -99,7 +99,7 @@ fn a_run_that_is_too_large_for_a_server_is_named_and_the_others_come_in() {
     let target = serve(&mut server);
     run_over(&target.url, ["import", file.to_str().unwrap()]).says(
         1,
-        "3 runs imported, 0 were there already\n! large was refused: body_too_large\n! hint: the server takes no run of that size; stop it and import with `onward --data DIR import FILE`, or into its databases with `--store`",
+        "3 runs imported, 0 already existed\n! large was refused: body_too_large\n! hint: stop the server and import with `onward --data DIR import FILE`, or into its databases with `--store`",
     );
 }
 
@@ -121,7 +121,7 @@ fn a_damaged_run_is_named_and_the_others_are_exported() {
     assert!(page.code == 0 && page.out.contains(left_out) && page.out.ends_with("{\"runs\":1}\n"), "{}", page.out);
 }
 
-/// A pending run so many times, as an export has them.
+/// Returns an export with `count` copies of a pending run.
 fn many(count: usize) -> String {
     let from = tempfile::tempdir().unwrap();
     let mut served = dev(&from.path().join("data"));
@@ -138,14 +138,14 @@ fn many(count: usize) -> String {
 fn a_page_of_several_is_imported_with_a_warning_and_an_export_has_all_of_them() {
     let to = tempfile::tempdir().unwrap();
     let (data, file) = (to.path().join("data"), to.path().join("page.jsonl"));
-    run_with_stdin(&data, &["import", "-"], &many(3)).says(0, "3 runs imported, 0 were there already");
+    run_with_stdin(&data, &["import", "-"], &many(3)).says(0, "3 runs imported, 0 already existed");
     let served = dev(&data);
     let page = run_over(&served.url, ["api", "get", "/v1/export?limit=2"]).out;
     assert!(page.lines().last().unwrap().starts_with("{\"runs\":2,\"next\":\""), "{page}");
     std::fs::write(&file, &page).unwrap();
     let fresh = to.path().join("fresh");
     let said = run(&fresh, ["import", file.to_str().unwrap()]);
-    assert_eq!((said.code, said.out.as_str()), (0, "2 runs imported, 0 were there already\n"), "{}", said.err);
+    assert_eq!((said.code, said.out.as_str()), (0, "2 runs imported, 0 already existed\n"), "{}", said.err);
     assert!(said.err.starts_with("warning: this file is one page of several"), "{}", said.err);
     let all = run_over(&served.url, ["export"]).out;
     assert!(all.ends_with("{\"runs\":3}\n"), "{all}");

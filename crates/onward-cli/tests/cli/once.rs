@@ -1,11 +1,11 @@
-//! K6, K9: an effect that is counted from outside, while workers and servers die in the middle of it.
+//! K6, K9: effects are counted from outside while workers and servers fail in the middle of them.
 //!
-//! A worker that holds its attempts open has written their effects into a file when something happens to it: it is killed, terminated,
-//! its key is revoked, or it is killed and its server is frozen for longer than the leases last. Another worker, which holds nothing
-//! open, waits for what there is. No `at_most_once` task may have two effects, and two effects of any task have two attempt numbers,
-//! each recorded before its effect. Every run ends, and the tasks that were interrupted end as `outcome_unknown`.
+//! A worker writes the effect of each attempt to a file and keeps the attempt open. Then it is killed, terminated, its key is
+//! revoked, or it is killed and its server is frozen for longer than the leases. Another worker takes over. No `at_most_once`
+//! task may have two effects, and two effects of any task have two attempt numbers, each recorded before its effect. Every run
+//! ends, and interrupted `at_most_once` tasks end as `outcome_unknown`.
 //!
-//! The ordinary run plays one round of each. `ONWARD_TORTURE_MINUTES=n` goes on for that long.
+//! The default run has one round of each fault. `ONWARD_TORTURE_MINUTES=n` continues for that long.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,13 +19,13 @@ use crate::crash::{Chance, fresh_seed};
 use crate::dev::{Served, serve};
 use crate::kit::{onward, run};
 
-/// How long a worker may be silent: short, so that the end of its session and the end of its leases meet.
+/// Lease duration: short, so that the end of a session and of its leases coincide.
 const LEASE: Duration = Duration::from_secs(1);
 
-/// How many runs a round has: as many with `at_most_once` tasks as with others.
+/// Runs per round: half of them with `at_most_once` tasks.
 const RUNS: usize = 8;
 
-/// A limit against hanging, on a slow machine too.
+/// Timeout against hanging.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -36,14 +36,14 @@ enum Fault {
     Terminated,
     /// The worker's key is revoked.
     Revoked,
-    /// kill -9 of the worker, and the server stands still while the leases end.
+    /// kill -9 of the worker, and the server is stopped while the leases end.
     Frozen,
 }
 
 struct Site {
     directory: tempfile::TempDir,
     served: Served,
-    /// Of the client; there are keys where one is to be revoked.
+    /// API key of the client; set if a worker's key is to be revoked.
     key: Option<String>,
 }
 
@@ -84,7 +84,7 @@ impl Site {
         Worker(worker.stdin(Stdio::piped()).spawn().unwrap())
     }
 
-    /// The attempt numbers of the effects, by run.
+    /// Returns the attempt numbers of the effects, by run.
     fn effects(&self) -> BTreeMap<String, Vec<u64>> {
         let mut effects: BTreeMap<String, Vec<u64>> = BTreeMap::new();
         for line in std::fs::read_to_string(self.side()).unwrap_or_default().lines() {
@@ -95,7 +95,7 @@ impl Site {
         effects
     }
 
-    /// The numbers of the attempts that the run's log has, and what its workflow returned, once it has.
+    /// Returns the attempt numbers in the run's log, and the result of the workflow if it has completed.
     fn told(&self, run: &str) -> (Vec<u64>, Option<String>) {
         let log = self.ask("GET", &format!("/v1/runs/{run}/events"), "");
         let events: Vec<&Value> = log["events"].as_array().unwrap().iter().map(|event| &event["event"]).collect();
@@ -116,7 +116,7 @@ impl Site {
             let input = format!(r#"{{"is_at_most_once": {}}}"#, run.ends_with("once"));
             self.ask("POST", "/v1/runs", &format!(r#"{{"kind": "once", "id": "{run}", "input": {input}}}"#));
         }
-        // Some or all of them have had their effect, one that must not have another among them.
+        // Waits for some or all effects, at least one of an `at_most_once` task.
         let enough = 1 + chance.below(RUNS as u64) as usize;
         until("the effects", || {
             let effects = self.effects();
@@ -155,7 +155,7 @@ impl Site {
         for run in runs {
             let (own, (mut recorded, _), end) = (effects.get(run).cloned().unwrap_or_default(), self.told(run), &ends[run]);
             let what = format!("{run}: effects in attempts {own:?}, recorded were {recorded:?}, the end is {end}");
-            recorded.dedup(); // a number that is there twice was given back before it started
+            recorded.dedup(); // an attempt that was returned before it started keeps its number
             let mut different = own.clone();
             different.sort_unstable();
             different.dedup();
@@ -175,12 +175,12 @@ impl Site {
     }
 }
 
-/// What came of a round.
+/// Result of a round.
 #[derive(Debug, Default)]
 struct Counts {
     /// `at_most_once` tasks that ended as `outcome_unknown`.
     unknown: u64,
-    /// Executions of the other tasks behind the first.
+    /// Repeated executions of other tasks.
     again: u64,
 }
 
@@ -203,7 +203,7 @@ impl Drop for Worker {
     }
 }
 
-/// Makes a key and returns it with its id.
+/// Creates a key and returns it with its id.
 fn create_key(directory: &Path, scopes: &str) -> (String, String) {
     let made = run(directory, ["key", "create", "--name", "worker", "--scope", scopes]);
     assert_eq!(made.code, 0, "{}", made.err);
@@ -259,7 +259,7 @@ fn a_worker_of_a_frozen_server_has_executed_its_task_once() {
     play(None, Fault::Frozen);
 }
 
-/// The long run plays the others too.
+/// The long run includes the other faults.
 #[test]
 fn on_postgres_a_worker_has_executed_its_task_once() {
     let cluster = Cluster::start(Settings::default()).unwrap();

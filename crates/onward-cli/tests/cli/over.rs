@@ -1,4 +1,4 @@
-//! Verbs over a server: the same words and codes as over a directory, and what only a server can do.
+//! Commands on a server: the same output and exit codes as on a directory, and what only a server can do.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -6,7 +6,7 @@ use std::process::Stdio;
 use crate::dev::{Served, dev, serve};
 use crate::kit::{Ran, one_order, onward, ran, run, run_over, steady, with_remote_worker};
 
-/// Everything that was said, without what differs from run to run.
+/// Returns exit code and output without times and random ids.
 fn said(ran: &Ran) -> String {
     let json = |text: &str| {
         let mut text = text.to_owned();
@@ -22,7 +22,7 @@ fn said(ran: &Ran) -> String {
     format!("{}\n{}\n{}", ran.code, steady(&json(&ran.out)), steady(&json(&ran.err)))
 }
 
-/// Each verb in turn on two stores that began alike.
+/// Runs each command on two stores that start with equal content.
 #[test]
 fn every_verb_says_the_same_over_a_server_as_over_a_directory() {
     let (near, far) = (one_order("order-1"), one_order("order-1"));
@@ -119,10 +119,10 @@ fn a_run_is_started_asked_changed_and_awaited_over_a_server() {
         assert_eq!(over(&["run", "update", "c", "add", "1", "--json"]).json()["outcome"]["output"]["json"], 16);
         assert_eq!(over(&["run", "query", "c", "count", "--json"]).json()["output"]["json"], 16);
         over(&["run", "update", "c", "add", "100"])
-            .says(1, "! error[answer_failed]: the answer of run c was a failure: [too_much] too much");
+            .says(1, "! error[answer_failed]: run c answered with a failure: [too_much] too much");
         over(&["run", "query", "c", "nope"]).says(
             4,
-            "! error[unknown_query]: run c has no query `nope`\n! hint: the workflow offers it with `ctx.query(name, ..)` once it has come that far",
+            "! error[unknown_query]: run c has no query `nope`\n! hint: register it with `ctx.query(name, ..)`; it is available once the code has made that call",
         );
         let promise = over(&["run", "show", "c", "--json"]).json()["awaiting"][0]["id"].as_str().unwrap().to_owned();
         let resolved = over(&["promise", "resolve", &promise, "1000", "--resolution-id", "r1"]);
@@ -130,7 +130,7 @@ fn a_run_is_started_asked_changed_and_awaited_over_a_server() {
         assert!(over(&["promise", "resolve", &promise, "1", "--resolution-id", "r2"]).err.starts_with("error[signal_lost]"));
         over(&["run", "wait", "c"]).says(0, "1116");
         over(&["run", "start", "order", "--id", "o", "--input", "\"cup\"", "--signal", "payment=3", "--wait", "--timeout", "1"])
-            .says(124, "! started o\n! error[wait_timed_out]: run o has not ended\n! hint: the run is not affected; `onward run show` says what it waits for");
+            .says(124, "! started o\n! error[wait_timed_out]: run o has not ended\n! hint: the run is not affected; see what it waits for with `onward run show`");
         let approval = over(&["approval", "list", "--json"]).json()["approvals"][0]["id"].as_str().unwrap().to_owned();
         assert_eq!(over(&["approval", "decide", &approval, "--approve", "--by", "ada"]).code, 0);
         over(&["run", "wait", "o", "--timeout", "10"]).says(0, "\"cup shipped for 3\"");
@@ -162,7 +162,7 @@ fn a_directory_that_a_server_holds_points_to_the_server() {
     let url = served.url.clone();
     run(directory.path(), ["run", "cancel", "order-1"]).says(
         6,
-        &format!("! error[directory_locked]: DIR is held by the server at {url}\n! hint: go through it with `--server {url}`, or ONWARD_URL; reading commands work without"),
+        &format!("! error[directory_locked]: DIR is in use by the server at {url}\n! hint: use `--server {url}` or ONWARD_URL; commands that read work without it"),
     );
     assert_eq!(run(directory.path(), ["run", "list"]).code, 0, "reading works");
     assert_eq!(run_over(&url, ["run", "cancel", "order-1"]).code, 0, "the hint is right");
@@ -171,7 +171,7 @@ fn a_directory_that_a_server_holds_points_to_the_server() {
     assert_eq!(run(directory.path(), ["run", "resume", "order-1"]).code, 6, "not paused: the directory is free");
     let _holder = onward_store_embedded::EmbeddedStore::open(directory.path(), Default::default()).unwrap();
     let said = run(directory.path(), ["run", "resume", "order-1"]);
-    assert!(said.err.contains("in use by this or another process"), "the note of a dead server is not believed: {}", said.err);
+    assert!(said.err.contains("in use by this or another process"), "the mark of a dead server is ignored: {}", said.err);
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn keys_come_from_the_environment_or_a_file_and_the_wrong_one_is_7() {
     ran(list.env("ONWARD_KEY", &key)).says(0, "! no runs");
     ran(list.env_remove("ONWARD_KEY").env("ONWARD_KEY_FILE", &file)).says(0, "! no runs");
     ran(list.env_remove("ONWARD_KEY_FILE").arg("--key-file").arg(&file)).says(0, "! no runs");
-    // Its namespace and its scope, and no more.
+    // The key is limited to its namespace and its scope.
     let with = |args: &[&str]| ran(onward().args(args).args(["--server", &served.url]).env("ONWARD_KEY", &key));
     assert_eq!(with(&["run", "list"]).code, 7);
     assert_eq!(with(&["run", "start", "x", "--namespace", "shop"]).code, 7);
@@ -225,7 +225,7 @@ fn a_directory_takes_updates_and_starts_and_waits_for_nobody() {
     let directory = one_order("order-1");
     let data = directory.path();
     run(data, ["run", "update", "order-1", "add", "1", "--update-id", "u1"])
-        .says(0, "order-1: update u1 received; it is answered when a worker runs");
+        .says(0, "order-1: update u1 recorded; a worker will answer it");
     assert_eq!(run(data, ["run", "update", "order-1", "add", "1", "--json"]).json()["outcome"], serde_json::Value::Null);
     let said = run(data, ["run", "start", "order", "--wait", "--id", "new"]);
     assert_eq!(said.code, 2);

@@ -1,4 +1,4 @@
-//! A server under pressure: bodies without an end (F24), no descriptors or memory left (F30), told to stop while it is busy (F31).
+//! A server under pressure: endless bodies (F24), no descriptors or memory left (F30), shutdown under load (F31).
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 use crate::dev::{Served, dev, serve};
 use crate::kit::{PATIENCE, run};
 
-/// How many bytes of memory the process uses now.
+/// Returns the resident memory of the process in bytes.
 fn resident(served: &Served) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", served.child.id())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
 }
 
-/// F24: a body that is sent in pieces and never ends is refused early, and costs no memory.
+/// F24: an endless chunked body is rejected early and uses no memory.
 #[test]
 fn a_body_without_an_end_is_refused_early_and_not_kept() {
     let directory = tempfile::tempdir().unwrap();
@@ -31,12 +31,12 @@ fn a_body_without_an_end_is_refused_early_and_not_kept() {
     stream.write_all(head.as_bytes()).unwrap();
     stream.write_all(b"22\r\n{\"kind\":\"hello\",\"id\":\"x\",\"input\":\"\r\n").unwrap();
     let chunk = format!("{:x}\r\n{}\r\n", 1 << 20, "x".repeat(1 << 20));
-    // A gigabyte, if anybody takes it.
+    // Up to a gigabyte, if the server accepts it.
     let sent = (0..1024).take_while(|_| stream.write_all(chunk.as_bytes()).is_ok()).count();
     assert!(sent < 64, "{sent} MiB were taken");
     let mut answer = String::new();
     drop(stream.set_read_timeout(Some(Duration::from_secs(5))));
-    drop(stream.read_to_string(&mut answer)); // it may be cut off behind the answer
+    drop(stream.read_to_string(&mut answer)); // the connection may break after the response
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 413"), "{answer}");
     let grown = resident(&served).saturating_sub(before);
     assert!(grown < 64 << 20, "{grown} bytes more");
@@ -44,7 +44,8 @@ fn a_body_without_an_end_is_refused_early_and_not_kept() {
     assert_eq!(served.ask("GET", "/v1/runs/before", "").0, 200);
 }
 
-/// F30: with too few descriptors for everybody some are turned away; who is answered is answered right, and all are served afterwards.
+/// F30: with too few file descriptors some clients are rejected; every response is correct, and all clients are served
+/// afterwards.
 #[test]
 fn a_server_without_descriptors_turns_some_away_and_loses_nothing() {
     let directory = tempfile::tempdir().unwrap();
@@ -62,7 +63,7 @@ fn a_server_without_descriptors_turns_some_away_and_loses_nothing() {
             acknowledged.push(format!("run-{number}"));
         }
         number += 1;
-        // Whoever was sent away comes again: there is a crowd all the time.
+        // Replaces one connection, so that the load stays constant.
         crowd.rotate_left(1);
         crowd.pop_back();
         crowd.extend(TcpStream::connect(&served.address).ok());
@@ -78,8 +79,8 @@ fn a_server_without_descriptors_turns_some_away_and_loses_nothing() {
     }
 }
 
-/// F30: with less memory than clients need at once, requests are refused for now and nothing is reported as damaged. The process may end when
-/// an allocation fails; what was acknowledged is there in any case.
+/// F30: with less memory than concurrent clients need, requests are rejected temporarily and nothing is reported as damaged. The
+/// process may abort when an allocation fails; acknowledged writes survive.
 #[test]
 fn a_server_with_little_memory_refuses_some_requests_and_loses_nothing() {
     const BODIES: usize = 16;
@@ -107,7 +108,7 @@ fn a_server_with_little_memory_refuses_some_requests_and_loses_nothing() {
     assert!(statuses.iter().all(may_be), "the server is alive: {is_alive}; {statuses:?}");
     if is_alive {
         for number in (0..BODIES).filter(|number| statuses[*number] == Some(201)) {
-            // Also a read may be refused for now.
+            // A read may be rejected temporarily too.
             if let Some(status) = try_request(&served, "GET", &format!("/v1/runs/run-{number}"), "", PATIENCE) {
                 assert!(matches!(status, 200 | 503), "run-{number}: {status}");
             }
@@ -125,7 +126,7 @@ fn a_server_with_little_memory_refuses_some_requests_and_loses_nothing() {
     assert_eq!(served.ask("POST", "/v1/runs", r#"{"kind": "hello", "id": "after"}"#).0, 201);
 }
 
-/// Asks for a start; `None` when there is no answer in time.
+/// Starts a run; `None` without a response in time.
 fn try_ask(served: &Served, body: &str) -> Option<u16> {
     try_ask_within(served, body, Duration::from_secs(2))
 }
@@ -145,7 +146,7 @@ fn try_request(served: &Served, method: &str, path: &str, body: &str, limit: Dur
     reply.split(' ').nth(1)?.parse().ok()
 }
 
-/// F31: told to stop while requests pour in, it ends by itself, and everything it acknowledged is there.
+/// F31: a shutdown under load exits cleanly, and every acknowledged run is stored.
 #[test]
 fn a_server_that_is_told_to_stop_under_load_keeps_what_it_acknowledged() {
     let directory = tempfile::tempdir().unwrap();

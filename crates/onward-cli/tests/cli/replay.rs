@@ -1,4 +1,4 @@
-//! `onward replay`: the same story from a directory, a server and a file; keys in a terminal.
+//! `onward replay`: the same output from a directory, a server and a file; keys in a terminal.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use crate::kit::{PATIENCE, one_order, onward, ran, run, run_over, run_with_stdin
 const STORY: &str = "
 -- input
 0 +T run_started order \"a teapot\"
--- the code had seen events up to #0; then the code could go on
+-- the code had seen events up to #0; then the code could continue
 1 +T step_completed charge -> 42
 -- the code had seen events up to #1; then the code waited
 2 +T state_set stage = \"charged\"
@@ -64,10 +64,10 @@ fn what_is_no_log_is_told() {
     assert!(said.code == 1 && said.err.starts_with("error[log_unreadable]: -:1: "), "{}", said.err);
     let printed = run(data, ["run", "events", "order-1", "--json", "--from", "1"]).out;
     let said = run_with_stdin(data, &["replay", "x", "--file", "-"], &printed);
-    assert!(said.err.contains("an event is missing before it"), "{}", said.err);
+    assert!(said.err.contains("events are missing before this line"), "{}", said.err);
 }
 
-/// A terminal of our own: what the program shows comes out of it, and what is written to it are keys.
+/// Starts a command in a pseudo-terminal; returns its process, a file for keys, and its output.
 pub fn in_terminal(command: &mut Command) -> (std::process::Child, File, mpsc::Receiver<String>) {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&terminal).unwrap();
@@ -89,7 +89,7 @@ pub fn in_terminal(command: &mut Command) -> (std::process::Child, File, mpsc::R
     (child, keys, shown)
 }
 
-/// Reads on until the screen has shown `text`.
+/// Reads the output until it contains `text`.
 pub fn until(shown: &mpsc::Receiver<String>, text: &str) {
     let mut all = String::new();
     while !all.contains(text) {

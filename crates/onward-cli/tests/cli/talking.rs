@@ -1,4 +1,4 @@
-//! The conversation of an agent at the command line.
+//! Commands for the conversation of an agent.
 
 use onward::Status;
 use onward::agent::{AgentCtx, Turn};
@@ -21,8 +21,8 @@ async fn chat(ctx: AgentCtx, first: String) -> Result<String> {
     .await
 }
 
-/// Lets a worker go on until the conversation has so many entries and the agent waits: what is appended while a turn is under way stands
-/// behind what that turn finds by itself.
+/// Runs a worker until the conversation has `depth` entries and the agent waits: an entry that is appended during a turn comes
+/// after the entries of that turn.
 fn until_depth(directory: &std::path::Path, depth: u64) {
     with_code(Onward::embedded(directory).agent("chat", chat), async |onward| {
         let run = onward.start::<String, _>("chat", "be brief").id("c").await.unwrap();
@@ -35,7 +35,7 @@ fn until_depth(directory: &std::path::Path, depth: u64) {
     });
 }
 
-/// Who said what, without ids and times.
+/// Returns roles and texts without ids and times.
 fn told(directory: &std::path::Path, args: &[&str]) -> Vec<String> {
     let printed = run(directory, ["run", "entries", "c"].iter().chain(args)).out;
     let line = |line: &str| if line.starts_with("  ") { line.to_owned() } else { line.split("  ").next().unwrap().to_owned() };
@@ -48,18 +48,18 @@ fn somebody_talks_to_an_agent_and_reads_what_was_said() {
     let path = directory.path();
     until_depth(path, 1);
     run(path, ["run", "append", "c", "tool", r#"{"text":"it \u001b[31mrains"}"#, "--idempotency-key", "k"]);
-    assert_eq!(told(path, &[]), ["system", "  be brief", "tool", "  it \\u{1b}[31mrains"], "what waits comes last");
+    assert_eq!(told(path, &[]), ["system", "  be brief", "tool", "  it \\u{1b}[31mrains"], "pending entries come last");
     run(path, ["run", "message", "c", "hello there"]);
     until_depth(path, 4);
     let all =
         ["system", "  be brief", "tool", "  it \\u{1b}[31mrains", "user", "  hello there", "assistant", "  I see.", "  Go on."];
     assert_eq!(told(path, &[]), all);
     let page = run(path, ["run", "entries", "c", "--limit", "1"]);
-    assert!(page.err.contains("there is more before: --before "), "{}", page.err);
+    assert!(page.err.contains("for older entries: --before "), "{}", page.err);
     let before = page.err.split("--before ").nth(1).unwrap().lines().next().unwrap().to_owned();
     assert_eq!(told(path, &["--limit", "1", "--before", &before]), ["user", "  hello there"]);
     let known = run(path, ["run", "append", "c", "tool", r#"{"text":"it \u001b[31mrains"}"#, "--idempotency-key", "k"]);
-    assert!(known.out.starts_with("c: the entry was there before: "), "{}", known.out);
+    assert!(known.out.starts_with("c: entry already exists: "), "{}", known.out);
     let entries = run(path, ["run", "entries", "c", "--json"]).json();
     assert_eq!((&entries["depth"], &entries["entries"][1]["idempotency_key"]), (&4.into(), &"k".into()));
 }

@@ -8,7 +8,7 @@ use onward::{Onward, RunHandle};
 use crate::dev::serve;
 use crate::kit::{onward, ran};
 
-/// A certificate that vouches for itself, and its key.
+/// Writes a self-signed certificate and its key.
 fn write_files(directory: &Path) -> String {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     std::fs::write(directory.join("cert.pem"), made.cert.pem()).unwrap();
@@ -22,7 +22,7 @@ fn a_server_with_a_certificate_is_worked_for_over_https() {
     let root = write_files(directory.path());
     let mut command = onward();
     command.args(["server", "--store", "memory:", "--listen", "127.0.0.1:0"]);
-    // One by name, one by the environment.
+    // The certificate by flag, the key by environment variable.
     command.arg("--tls-cert").arg(directory.path().join("cert.pem")).env("ONWARD_TLS_KEY", directory.path().join("key.pem"));
     let mut served = serve(&mut command);
     let port = served.url.strip_prefix("https://127.0.0.1:").expect("it says https").to_owned();
@@ -67,7 +67,7 @@ fn a_server_does_not_start_with_half_of_a_certificate() {
     };
     let half = ran(server().arg("--tls-cert").arg(&cert));
     assert_eq!(half.code, 2);
-    assert!(half.err.starts_with("error[tls_files_unusable]: there is a certificate for TLS and no key"), "{}", half.err);
+    assert!(half.err.starts_with("error[tls_files_unusable]: TLS has a certificate but no key"), "{}", half.err);
     let missing = ran(server().arg("--tls-cert").arg("/nowhere/cert.pem").arg("--tls-key").arg(&key));
     assert_eq!(missing.code, 1);
     assert!(missing.err.starts_with("error[tls_files_unusable]: /nowhere/cert.pem cannot be used for TLS"), "{}", missing.err);

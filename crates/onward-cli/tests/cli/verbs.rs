@@ -1,4 +1,4 @@
-//! Every verb, as it speaks when all is well.
+//! The output of every command when it succeeds.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -99,15 +99,15 @@ fn an_order_is_led_to_its_end_by_hand() {
     let directory = one_order("order-1");
     let data = directory.path();
     run(data, ["run", "signal", "order-1", "payment", "7", "--signal-id", "p1"])
-        .says(0, "order-1: signal received at event #4; it goes on when a worker runs");
+        .says(0, "order-1: signal received at event #4; the run continues when a worker is available");
     run(data, ["run", "signal", "order-1", "payment", "7", "--signal-id", "p1"])
-        .says(0, "order-1: signal received at event #4, before: the first answer stands");
+        .says(0, "order-1: signal received at event #4 by an earlier request with the same id");
     until(data, "order-1", "ship");
-    run(data, ["approval", "list"]).says(0, "ID SINCE DEADLINE WHO MAY QUESTION\norder-1~0~3 AGO ada, bob Ship a teapot?");
+    run(data, ["approval", "list"]).says(0, "ID SINCE DEADLINE DECIDERS QUESTION\norder-1~0~3 AGO ada, bob Ship a teapot?");
     run(data, ["approval", "decide", "order-1~0~3", "--approve", "--by", "ada", "--feedback", "fine", "--decision-id", "d1"])
-        .says(0, "order-1: approved at event #7; it goes on when a worker runs");
+        .says(0, "order-1: approved at event #7; the run continues when a worker is available");
     run(data, ["approval", "decide", "order-1~0~3", "--approve", "--by", "ada", "--feedback", "fine", "--decision-id", "d1"])
-        .says(0, "order-1: approved at event #7, before: the first answer stands");
+        .says(0, "order-1: approved at event #7 by an earlier request with the same id");
     until_end(data, "order-1");
     run(data, ["run", "wait", "order-1"]).says(0, "\"a teapot shipped for 7\"");
     run(data, ["run", "show", "order-1"]).says(
@@ -185,11 +185,11 @@ fn a_run_is_paused_resumed_canceled_and_terminated() {
     let data = directory.path();
     run(data, ["run", "pause", "order-1", "--reason", "audit"]).says(0, "order-1: paused at event #4");
     let shown = run(data, ["run", "show", "order-1"]).out;
-    assert!(shown.contains("paused\n  why      somebody asked for it\n  message  audit\n"), "{shown}");
+    assert!(shown.contains("paused\n  why      requested\n  message  audit\n"), "{shown}");
     run(data, ["run", "resume", "order-1"]).says(0, "order-1: resumed at event #5");
     let shown = run(data, ["run", "show", "order-1"]).out;
-    assert!(shown.contains("a worker that has `order`"), "{shown}");
-    run(data, ["run", "cancel", "order-1", "--reason", "no stock"]).says(0, "order-1: asked to stop at event #6");
+    assert!(shown.contains("a worker that serves `order`"), "{shown}");
+    run(data, ["run", "cancel", "order-1", "--reason", "no stock"]).says(0, "order-1: cancel requested at event #6");
     run(data, ["run", "terminate", "order-1", "--reason", "enough"]).says(0, "order-1: terminated at event #7");
     run(data, ["run", "list", "--status", "terminated,failed", "--kind", "order"])
         .says(0, "ID KIND STATUS EVENTS CREATED CHANGED\norder-1 order terminated 8 AGO AGO");
@@ -208,10 +208,10 @@ fn a_divergence_is_shown_as_recorded_against_asked() {
         0,
         "
 paused
-  why the code asked for something the log does not say
+  why the code diverged from the log
   at event #1
   recorded step `charge` at 0
-  asked step `refund` at 0
+  attempted step `refund` at 0
   hint the code changed while this run was open, or it depends on something that is not recorded (time, randomness, environment, map order); deploy the change under `ctx.version` or as a new version, then `onward run resume order-1`
 ",
     );
@@ -240,7 +240,7 @@ fn lists_go_on_where_the_page_before_ended() {
     seen.sort();
     assert_eq!(seen, ["order-1", "order-2", "order-3", "order-4", "order-5"]);
     let page = run(data, ["run", "list", "--limit", "2"]);
-    assert_eq!((page.out.lines().count(), page.err.contains("there are more: --cursor ")), (3, true));
+    assert_eq!((page.out.lines().count(), page.err.contains("for more runs: --cursor ")), (3, true));
     assert_eq!(run(data, ["run", "list", "--all"]).out.lines().count(), 6);
 }
 
@@ -287,6 +287,6 @@ fn the_version_is_said() {
 #[test]
 fn help_begins_with_what_this_is() {
     let help = ran(onward().arg("--help"));
-    assert!(help.out.starts_with("Functions that survive crashes"), "{}", help.out);
+    assert!(help.out.starts_with("Durable execution: "), "{}", help.out);
     assert!(help.code == 0 && help.err.is_empty());
 }

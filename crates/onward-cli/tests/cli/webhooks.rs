@@ -1,4 +1,4 @@
-//! `onward webhook …`, beside a server that follows it.
+//! `onward webhook …`, beside a running server that applies its changes.
 
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ const HOOKS: &str = "onward.hooks.json";
 #[test]
 fn a_hook_is_shown_once_listed_rotated_and_deleted() {
     let directory = tempfile::tempdir().unwrap();
-    run(directory.path(), ["hook", "list"]).says(0, "! no hooks");
+    run(directory.path(), ["hook", "list"]).says(0, "! no webhooks");
     let made = run(directory.path(), ["hook", "create", "pay", "--signal", "payment", "--run-id", "/order/id"]);
     assert_eq!(made.code, 0, "{}", made.err);
     let secret = made.out.trim().to_owned();
@@ -59,7 +59,7 @@ fn a_hook_is_shown_once_listed_rotated_and_deleted() {
     assert!(short.err.starts_with("error[hook_secret_invalid]: the secret is not usable"), "{}", short.err);
 }
 
-/// N4: a server with hooks writes no secret anywhere, and one with a broken file does not start.
+/// N4: a server with webhooks writes no secret anywhere, and does not start with a broken file.
 #[test]
 fn a_server_follows_its_hooks_and_tells_no_secret() {
     let directory = tempfile::tempdir().unwrap();

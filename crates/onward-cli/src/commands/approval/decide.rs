@@ -1,4 +1,4 @@
-//! `onward approval decide`: one answer, once.
+//! `onward approval decide`: records the decision of an approval.
 
 use std::process::ExitCode;
 
@@ -13,21 +13,21 @@ use crate::new_id;
 
 #[derive(Debug, Args)]
 pub struct DecideArgs {
-    /// The question, as `onward approval list` shows it
+    /// Approval id, as shown by `onward approval list`
     id: String,
-    /// Say yes
+    /// Approve
     #[arg(long, conflicts_with = "reject", required_unless_present = "reject")]
     approve: bool,
-    /// Say no
+    /// Reject
     #[arg(long)]
     reject: bool,
-    /// What the run is told besides
+    /// Feedback for the run
     #[arg(long, value_name = "TEXT")]
     feedback: Option<String>,
-    /// Who decides
+    /// Name of the decider
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
-    /// The same id again is the same decision
+    /// Idempotency key: a repeated id returns the first decision
     #[arg(long, value_name = "ID")]
     decision_id: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! `onward approval list`: open questions, oldest first.
+//! `onward approval list`: open approvals, oldest first.
 
 use std::process::ExitCode;
 
@@ -15,13 +15,13 @@ use crate::output::{Table, print, print_json, say, say_missing, time};
 
 #[derive(Debug, Args)]
 pub struct ListArgs {
-    /// Only the questions of this run
+    /// Show only approvals of this run
     #[arg(long, value_name = "ID")]
     run: Option<String>,
-    /// Only the questions of this run and of the runs below it: its children, theirs, and so on
+    /// Show only approvals of this run and of all its descendants
     #[arg(long, value_name = "ID", conflicts_with = "run")]
     below: Option<String>,
-    /// How many questions
+    /// Maximum number of approvals
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
 }
@@ -31,7 +31,7 @@ pub async fn execute(args: ListArgs, global: &Global) -> Result<ExitCode> {
     let below = args.below.is_some();
     let run = args.below.or(args.run).as_deref().map(|id| site.key(id)).transpose()?;
     if let Some(key) = &run {
-        site.read_head(key.clone()).await?; // a run that is not there is told, not shown as one without questions
+        site.read_head(key.clone()).await?; // an unknown run is an error, not an empty list
     }
     let (namespace, limit, gaps) = (site.namespace.clone(), args.limit as usize, Gaps::default());
     let query = WaitQuery { namespace, run, below, limit, gaps: Some(gaps.clone()), ..WaitQuery::default() };
@@ -44,7 +44,7 @@ pub async fn execute(args: ListArgs, global: &Global) -> Result<ExitCode> {
         print(&tell(&waits))?;
     }
     if !global.json && waits.len() == args.limit as usize {
-        say("there may be more: --limit");
+        say("the list may be incomplete; raise --limit");
     }
     say_missing(&gaps);
     Ok(ExitCode::SUCCESS)
@@ -52,9 +52,9 @@ pub async fn execute(args: ListArgs, global: &Global) -> Result<ExitCode> {
 
 fn tell(waits: &[Wait]) -> String {
     let now = time::now();
-    let mut table = Table::new(&["ID", "SINCE", "DEADLINE", "WHO MAY", "QUESTION"]);
+    let mut table = Table::new(&["ID", "SINCE", "DEADLINE", "DECIDERS", "QUESTION"]);
     for wait in waits {
-        let deciders = if wait.deciders.is_empty() { "anybody".to_owned() } else { wait.deciders.join(", ") };
+        let deciders = if wait.deciders.is_empty() { "any".to_owned() } else { wait.deciders.join(", ") };
         table.row(vec![
             CallRef::from(wait).to_string().into(),
             time::ago(wait.requested_at, now).into(),

@@ -1,4 +1,4 @@
-//! `onward approval …`: questions that wait for a person.
+//! `onward approval …`: lists and decides approvals.
 
 mod decide;
 mod list;
@@ -12,10 +12,10 @@ use crate::args::Global;
 
 #[derive(Debug, Subcommand)]
 pub enum ApprovalCommand {
-    /// List open questions, oldest first
+    /// List open approvals, oldest first
     #[command(visible_alias = "ls")]
     List(list::ListArgs),
-    /// Answer a question, once
+    /// Approve or reject an approval
     Decide(decide::DecideArgs),
 }
 

@@ -1,6 +1,6 @@
-//! What the person wants to have done: one thing after the other, each until it is done or refused.
+//! The queue of user actions: performed one after the other, each retried until it succeeds or is rejected.
 //!
-//! Every act has an id of its own, so that one whose answer got lost is done once, however often it is asked for.
+//! Every action has its own id, so that retries after a lost response perform it once.
 
 use onward_core::conversation::MESSAGE;
 use onward_core::{Name, Payload, RunKey};
@@ -13,7 +13,7 @@ use super::stream::ASK_AGAIN;
 use crate::connection::Site;
 use crate::new_id;
 
-/// Why a run is canceled with `/cancel`.
+/// Cancel reason of `/cancel`.
 pub const CANCELED_HERE: &str = "canceled in the chat";
 
 #[derive(Debug, Clone)]
@@ -58,7 +58,7 @@ impl Act {
     }
 }
 
-/// The acts of one chat.
+/// The actions of one chat.
 pub struct Acts {
     queue: mpsc::UnboundedSender<Act>,
     pub done: mpsc::UnboundedReceiver<(Act, Result<(), RuntimeError>)>,
@@ -94,15 +94,15 @@ impl Acts {
 
     pub fn add(&mut self, act: Act) {
         self.open += 1;
-        drop(self.queue.send(act)); // its reader lives as long as this
+        drop(self.queue.send(act)); // the receiver lives as long as `self`
     }
 
-    /// Somebody has read how one ended.
+    /// Counts one action as finished. The caller has read its outcome from `done`.
     pub fn ended(&mut self) {
         self.open = self.open.saturating_sub(1);
     }
 
-    /// How many are not done.
+    /// Returns the number of unfinished actions.
     pub fn open(&self) -> usize {
         self.open
     }

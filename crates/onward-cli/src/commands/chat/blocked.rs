@@ -1,6 +1,6 @@
-//! Why the run does not go on, as far as it was told.
+//! Reasons for a blocked run that were already printed.
 //!
-//! Owns what is news: each reason of each task once, and a wait again that has outlasted what was told of its end.
+//! Each reason of each task is printed once, and again if the wait lasts longer than the end that was printed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,22 +8,22 @@ use std::time::Duration;
 use onward_core::Timestamp;
 use onward_runtime::Blocker;
 
-/// The end of a limit is known as what is left of it, so it differs a little each time.
+/// Tolerance for equal ends: the end of a rate limit is computed from its remaining time and varies slightly.
 const SAME: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 pub struct Hindered {
-    /// Tasks and words, with the end that was told.
+    /// Tasks and reasons, with the end that was printed.
     told: BTreeMap<(String, &'static str), Option<Timestamp>>,
 }
 
 impl Hindered {
-    /// Whether this is to be told of the run itself.
+    /// Records a reason of the run itself and returns whether it must be printed.
     pub fn is_news(&mut self, why: &'static str) -> bool {
         self.told.insert((String::new(), why), None).is_none()
     }
 
-    /// Whether this is to be told of a task.
+    /// Records a reason of a task and returns whether it must be printed.
     pub fn is_news_of(&mut self, blocker: &Blocker, now: Timestamp) -> bool {
         let key = (blocker.task.to_string(), blocker.why.as_str());
         let is_news = match (self.told.get(&key), blocker.until) {
@@ -62,8 +62,8 @@ mod tests {
         };
         assert!(is_news(60_000, 1_000));
         assert!(!is_news(60_300, 4_000), "it is the same end");
-        assert!(!is_news(90_000, 7_000), "what was told has not passed yet");
-        assert!(!is_news(60_300, 60_100), "it is about to be over");
+        assert!(!is_news(90_000, 7_000), "the printed end has not passed yet");
+        assert!(!is_news(60_300, 60_100), "it ends within the tolerance");
         assert!(is_news(120_000, 60_200));
         assert!(!is_news(120_000, 63_000));
         assert!(is_news(180_000, 120_000));

@@ -1,21 +1,21 @@
-//! Answers while they arrive: which words of a stream are new to whoever reads along.
+//! Model answers while they stream: decides which text of a stream is new on the screen.
 //!
-//! Words on a screen cannot be taken back. An attempt that is made anew is compared with what is there already: as long as it says the
-//! same, nothing is shown twice, and where it says something else, it is shown from its beginning, and said so. Pure: knows of no screen.
+//! Printed text cannot be removed. A new attempt is compared with the printed text: an equal prefix is not printed again, and a
+//! different text is printed from its start after a note. Does no I/O.
 //!
-//! Invariant CH1: what was shown of a draft is a beginning of what it has said, or is told to be void before anything else is shown.
+//! Invariant CH1: the printed part of a draft is a prefix of its text, or is declared void before other text is printed.
 
 use onward_core::Place;
 use onward_core::stream::Spoken;
 use serde_json::Value;
 
-/// What there is to show.
+/// Text to print.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Words {
     Nothing,
-    /// Behind what was shown.
+    /// Continues the printed text.
     More(String),
-    /// In the place of what was shown.
+    /// Replaces the printed text.
     Anew(String),
 }
 
@@ -25,16 +25,16 @@ type TaskAt = (u32, Place);
 #[derive(Debug)]
 struct Draft {
     task: TaskAt,
-    /// What this attempt has said.
+    /// Text of this attempt.
     said: String,
     shown: String,
     seq: u64,
-    /// Nothing is missing in what was heard of this attempt, which is a model's.
+    /// Every frame of this attempt since its first was received.
     is_followed: bool,
     has_ended: bool,
 }
 
-/// All answers that are not entries yet. One is shown while it arrives; what others say is shown when it is an entry.
+/// All answers that are not entries yet. One is printed while it arrives; the others are printed when they become entries.
 #[derive(Debug, Default)]
 pub struct Drafts {
     drafts: Vec<Draft>,
@@ -46,7 +46,7 @@ impl Drafts {
         let Ok(frame) = spoken.frame.read::<Value>() else { return Words::Nothing };
         let kind = frame.get("type").and_then(Value::as_str).unwrap_or_default();
         let at = self.drafts.iter().position(|draft| draft.task == task);
-        // Only models begin so.
+        // Only model calls start with this frame.
         let Some(at) = at.or_else(|| (kind == "begin" && spoken.seq == 0).then(|| self.add(task))) else { return Words::Nothing };
         let draft = &mut self.drafts[at];
         draft.is_followed = (draft.is_followed && spoken.seq == draft.seq) || spoken.seq == 0;
@@ -64,18 +64,18 @@ impl Drafts {
         self.drafts.len() - 1
     }
 
-    /// Another attempt of the task begins.
+    /// Starts another attempt of the task.
     pub fn reset(&mut self, generation: u32, task: &Place) {
         let task = (generation, task.clone());
         self.drafts.iter_mut().filter(|draft| draft.task == task).for_each(Draft::begin_again);
     }
 
-    /// Nobody knows what is missing: every answer is compared from its beginning.
+    /// Restarts all drafts after frames were lost: each answer is compared again from its start.
     pub fn reset_all(&mut self) {
         self.drafts.iter_mut().for_each(Draft::begin_again);
     }
 
-    /// The task is over. One that failed becomes no entry.
+    /// Marks a completed task as ended. Removes the draft of a failed one, which becomes no entry.
     pub fn end(&mut self, generation: u32, task: &Place, is_completed: bool) {
         let task = (generation, task.clone());
         if !is_completed {
@@ -84,7 +84,7 @@ impl Drafts {
         self.drafts.iter_mut().filter(|draft| draft.task == task).for_each(|draft| draft.has_ended = true);
     }
 
-    /// An answer is final: what of it was not shown.
+    /// Takes the final text of an answer and returns the part that was not printed.
     pub fn finish(&mut self, text: &str) -> Words {
         let is_it = |draft: &Draft| !draft.shown.is_empty() && text.starts_with(&draft.shown);
         if let Some(at) = self.drafts.iter().position(is_it) {
@@ -92,7 +92,7 @@ impl Drafts {
             let rest = &text[shown.len()..];
             return if rest.is_empty() { Words::Nothing } else { Words::More(rest.to_owned()) };
         }
-        // What was shown and is over is not what was said in the end.
+        // A draft that was printed and has ended does not match the final text.
         let is_void = |draft: &Draft| draft.has_ended && !draft.shown.is_empty();
         match self.drafts.iter().position(is_void) {
             Some(at) => {
@@ -113,7 +113,7 @@ impl Draft {
         self.has_ended = false;
     }
 
-    /// CH1.
+    /// Returns the text that was not printed yet (CH1).
     fn advance(&mut self) -> Words {
         if self.shown.starts_with(&self.said) {
             return Words::Nothing;
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!((text(&mut drafts, 1, "It "), text(&mut drafts, 2, "is ")), (more("It "), more("is ")));
         drafts.end(0, &place("1"), true);
         assert_eq!(drafts.finish("It is seven."), more("seven."));
-        assert_eq!(drafts.finish("And eight."), more("And eight."), "one that nobody heard");
+        assert_eq!(drafts.finish("And eight."), more("And eight."), "it has no draft");
     }
 
     #[test]
@@ -184,7 +184,7 @@ mod tests {
         begin(&mut drafts);
         assert_eq!(text(&mut drafts, 1, "Maybe"), Words::Anew("Maybe".to_owned()));
         drafts.end(0, &place("1"), true);
-        assert_eq!(drafts.finish("No."), Words::Anew("No.".to_owned()), "and the entry says something else again");
+        assert_eq!(drafts.finish("No."), Words::Anew("No.".to_owned()), "the entry differs from the second attempt");
     }
 
     #[test]

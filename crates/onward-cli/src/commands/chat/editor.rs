@@ -1,10 +1,10 @@
-//! One line that is being typed: bytes of a keyboard in, lines out. Pure: knows of no terminal.
+//! The line editor: keyboard bytes in, lines out. Does no I/O.
 
-/// What came of some bytes.
+/// Result of keyboard input.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Typed {
     Line(String),
-    /// Nobody will type any more.
+    /// End of input (Ctrl-D).
     End,
 }
 
@@ -12,15 +12,15 @@ pub enum Typed {
 pub struct Editor {
     line: Vec<char>,
     cursor: usize,
-    /// The beginning of a character or a sequence whose rest has not come yet.
+    /// Start of an incomplete character or escape sequence.
     rest: Vec<u8>,
-    /// Lines from before, and which of them is shown.
+    /// History, and the index of the entry that is shown.
     earlier: Vec<String>,
     shown: Option<usize>,
 }
 
 impl Editor {
-    /// Takes bytes in.
+    /// Processes keyboard bytes and returns the completed lines.
     pub fn press(&mut self, bytes: &[u8]) -> Vec<Typed> {
         let mut all = std::mem::take(&mut self.rest);
         all.extend_from_slice(bytes);
@@ -56,7 +56,7 @@ impl Editor {
         typed
     }
 
-    /// The line and where in it the cursor is.
+    /// Returns the line and the cursor position in it.
     pub fn line(&self) -> (&[char], usize) {
         (&self.line, self.cursor)
     }
@@ -91,7 +91,7 @@ impl Editor {
         None
     }
 
-    /// Takes away what is between `from` and the cursor.
+    /// Deletes the text between `from` and the cursor.
     fn cut(&mut self, from: usize) {
         self.line.drain(from..self.cursor);
         self.cursor = from;
@@ -116,7 +116,7 @@ impl Editor {
         }
     }
 
-    /// Shows a line from before; behind the last one there is an empty one.
+    /// Shows a history entry. After the last one comes an empty line.
     fn show(&mut self, at: Option<usize>) {
         let Some(at) = at else { return };
         self.line = self.earlier.get(at).map(|line| line.chars().collect()).unwrap_or_default();
@@ -125,7 +125,7 @@ impl Editor {
     }
 }
 
-/// What follows an escape, and how many bytes that takes; `None` if its end has not come yet. An escape alone means nothing.
+/// Returns the sequence after an escape and its total length, or `None` if it is incomplete. A lone escape is ignored.
 fn sequence(bytes: &[u8]) -> Option<(&[u8], usize)> {
     match bytes.get(1) {
         None => Some((&[], 1)),
@@ -138,7 +138,7 @@ fn sequence(bytes: &[u8]) -> Option<(&[u8], usize)> {
     }
 }
 
-/// The first character, and how many bytes it takes; what is none is left out. `None` if its end has not come yet.
+/// Returns the first character and its length; invalid bytes give no character. `None` if it is incomplete.
 fn character(bytes: &[u8]) -> Option<(Option<char>, usize)> {
     let head = &bytes[..bytes.len().min(4)];
     match std::str::from_utf8(head) {
@@ -176,7 +176,7 @@ mod tests {
         for byte in "żß\u{1f600}".bytes().chain(*b"\x1b[D!") {
             assert_eq!(editor.press(&[byte]), []);
         }
-        // An escape that comes alone is not waited for, so its rest is typed.
+        // A lone escape is consumed at once, so the rest of its sequence is inserted as text.
         assert_eq!(editor.line.iter().collect::<String>(), "żß\u{1f600}[D!");
         assert_eq!(editor.press(b"\xff\r"), [Typed::Line("żß\u{1f600}[D!".to_owned())]);
     }

@@ -1,7 +1,7 @@
 //! `onward chat`: a conversation with an agent, in a terminal or through pipes.
 //!
-//! Everything durable is in the run: whoever leaves, however that happens, comes back with `--run` and finds the conversation as it is. In
-//! a directory without a server the agents of the settings work in this process, for as long as the chat lasts.
+//! All durable state is in the run: a chat that ended in any way continues with `--run`. On a directory without a server, the
+//! agents of the settings run in this process until the chat ends.
 
 mod actions;
 mod blocked;
@@ -37,50 +37,50 @@ use crate::serving::{mark, told_to_stop};
 pub use screen::Screen;
 use session::{Over, Talk};
 
-/// How long a worker is looked for that has an agent which there was before: it may have been started together with the chat.
+/// Wait for a worker of an agent that has earlier runs: it may be starting together with the chat.
 const WORKER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often it is looked for.
+/// Polling interval of that wait.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// How long somebody who leaves waits without being told for what.
+/// Shutdown time after which a note is printed.
 const AT_ONCE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Args)]
 pub struct ChatArgs {
-    /// The agent to talk to; the run begins with the first thing that is said
+    /// Agent to chat with; the first message starts the run
     #[arg(long, value_name = "KIND", required_unless_present = "run")]
     agent: Option<String>,
-    /// The run to take up; with --agent it is begun if it is not there
+    /// Run to continue; with --agent, a new run gets this id if it does not exist
     #[arg(long, value_name = "ID")]
     run: Option<String>,
-    /// How many of the last entries to show of a run that is taken up
+    /// Number of recent entries to show of a continued run
     #[arg(long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     entries: u32,
-    /// Wait for the server and for a worker that has the agent, however long that takes
+    /// Wait without a limit for the server and for a worker that serves the agent
     #[arg(long, requires = "agent")]
     wait: bool,
-    /// Who decides, where a question names who may
+    /// Name of the decider, for approvals that restrict who may decide
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
 }
 
-/// What a chat is about, and where.
+/// Parameters of a chat.
 pub struct Chat {
     pub site: Site,
     pub agent: Option<Name>,
     pub run: Option<String>,
     pub entries: usize,
     pub by: Option<String>,
-    /// Whether a server that is not there, and an agent that no worker has, are waited for.
+    /// Waits for an unreachable server and for an agent that no worker serves.
     pub waits: bool,
-    /// What the settings say of the agent, if they name it: where its tools come from.
+    /// MCP servers of the agent, if the settings define it.
     pub tools_of: Option<Vec<String>>,
-    /// How to come back.
+    /// Command that continues the chat.
     pub again: String,
-    /// The run has to be named for that.
+    /// That command needs `--run`.
     pub is_named: bool,
-    /// The worker is in this process, and leaves with it.
+    /// The worker runs in this process and stops with it.
     pub is_alone: bool,
 }
 
@@ -88,7 +88,7 @@ pub async fn execute(args: ChatArgs, global: &Global) -> Result<ExitCode> {
     let agent = args.agent.as_deref().map(Name::new).transpose().map_err(RuntimeError::from)?;
     let screen = Screen::new(global.json);
     if screen.is_terminal() {
-        // The screen is the chat's: what engine and programs say beside would stand among its lines, and look like them.
+        // Log lines of the engine and of MCP programs would mix with the lines of the chat and could imitate them.
         let _ = tracing::subscriber::set_global_default(tracing::subscriber::NoSubscriber::new());
     }
     let (site, worker, again) = open(agent.as_ref(), global).await?;
@@ -113,11 +113,11 @@ pub async fn execute(args: ChatArgs, global: &Global) -> Result<ExitCode> {
     code
 }
 
-/// Lets a worker of this process end what it does; whoever interrupts again does not wait for that.
+/// Shuts down the worker of this process. A second Ctrl-C exits without waiting for it.
 pub async fn leave(worker: Onward) {
     let (told, mut shutdown) = (told_to_stop(), std::pin::pin!(worker.shutdown()));
     if tokio::time::timeout(AT_ONCE, &mut shutdown).await.is_err() {
-        say("what is under way may come to its end; Ctrl-C leaves at once");
+        say("waiting for running work to finish; press Ctrl-C to exit at once");
         tokio::select! {
             () = shutdown => {}
             () = told => {}
@@ -125,7 +125,7 @@ pub async fn leave(worker: Onward) {
     }
 }
 
-/// A server; or a directory, with a worker of this process that has the agents of the settings.
+/// Connects to the server, or opens the directory with a worker of this process that runs the agents of the settings.
 async fn open(agent: Option<&Name>, global: &Global) -> Result<(Site, Option<Onward>, String)> {
     let path = match Place::of(global)? {
         Place::Server { url, .. } => {
@@ -135,17 +135,17 @@ async fn open(agent: Option<&Name>, global: &Global) -> Result<(Site, Option<Onw
         Place::Directory(path) => path,
     };
     if let Some(url) = mark::server_of(&path) {
-        let message = format!("{} is held by the server at {url}", path.display());
-        let hint = Some(format!("go through it with `--server {url}`, or ONWARD_URL"));
+        let message = format!("{} is in use by the server at {url}", path.display());
+        let hint = Some(format!("use `--server {url}` or ONWARD_URL"));
         return Err(Mistake { code: "directory_locked", message, hint, exit: crate::error::CONFLICT }.into());
     }
     let Some(house) = BuiltinAgents::open(&global.config)? else {
-        let hint = "talk through a server with `--server URL`, or name models and agents in `onward.toml`: docs/operations.md";
-        return Err(Mistake::usage("usage", "there is no agent here: the settings name none, nor a server", hint).into());
+        let hint = "set `--server URL`, or define models and agents in `onward.toml` (docs/guide/agents-without-code.md)";
+        return Err(Mistake::usage("usage", "no agent is available: the settings define no agents and no server", hint).into());
     };
     if let Some(agent) = agent.filter(|agent| house.agents().all(|name| name != agent.as_str())) {
-        let message = format!("the settings name no agent `{agent}`");
-        let hint = format!("there are: {}", house.agents().collect::<Vec<_>>().join(", "));
+        let message = format!("the settings define no agent `{agent}`");
+        let hint = format!("use one of: {}", house.agents().collect::<Vec<_>>().join(", "));
         return Err(Mistake::usage("usage", message, &hint).into());
     }
     let namespace = global.namespace()?;
@@ -162,14 +162,14 @@ fn namespace_option(global: &Global) -> Result<String> {
     Ok(if is_usual { String::new() } else { format!(" --namespace {}", shell_word(namespace.as_str())) })
 }
 
-/// Refuses an agent that nobody has, where there are others: it would be waited for for ever. One that somebody has talked to before may
-/// have a worker in a moment; that its name is in the store says nothing more, for it may have been mistyped then, too. One that the
-/// settings name is no mistake: its tools may take their time.
+/// Fails if workers are connected and none of them serves the agent: the chat could wait forever. Waits briefly for a worker if
+/// the agent has earlier runs; these alone prove nothing, because their name may have had the same typo. Accepts an agent of the
+/// settings, whose MCP servers may be slow to start.
 async fn check_agent(site: &Site, agent: &Name, tools_of: Option<&[String]>) -> Result<()> {
     let query = RunQuery { namespace: site.namespace.clone(), kind: Some(agent.clone()), limit: 1, ..RunQuery::default() };
     let mut until = None;
     loop {
-        // Who may not ask finds out by talking.
+        // If workers cannot be listed, for lack of permission for example, the first message reports the problem.
         let Ok(workers) = site.list_workers(site.namespace.clone()).await else { return Ok(()) };
         let there: BTreeSet<&str> = workers.iter().flat_map(|worker| &worker.kinds).map(|(kind, _)| kind.as_str()).collect();
         if there.is_empty() || there.contains(agent.as_str()) {
@@ -178,9 +178,9 @@ async fn check_agent(site: &Site, agent: &Name, tools_of: Option<&[String]>) -> 
         let there = there.into_iter().collect::<Vec<_>>().join(", ");
         if let Some(tools_of) = tools_of {
             let tools: Vec<String> = tools_of.iter().map(|name| format!("`{name}`")).collect();
-            let with = if tools.is_empty() { String::new() } else { format!(", with tools of {}", tools.join(", ")) };
+            let with = if tools.is_empty() { String::new() } else { format!(" (MCP servers: {})", tools.join(", ")) };
             say(&format!(
-                "no worker has an agent `{agent}` now, which the settings name{with}; waiting for it; there are: {there}"
+                "no worker serves agent `{agent}` of the settings yet{with}; waiting for it; available agents: {there}"
             ));
             return Ok(());
         }
@@ -188,33 +188,33 @@ async fn check_agent(site: &Site, agent: &Name, tools_of: Option<&[String]>) -> 
         if until.is_none() {
             let is_known = site.list_runs(query.clone()).await.is_ok_and(|page| !page.runs.is_empty());
             if is_known {
-                say(&format!("no worker has an agent `{agent}` now; looking for one that starts; there are: {there}"));
+                say(&format!("no worker serves agent `{agent}`; waiting for one to start; available agents: {there}"));
             }
             until = Some(if is_known { now + WORKER_PATIENCE } else { now });
         }
         if until.is_some_and(|until| until <= now) {
-            let hint = format!("there are: {there}; `--wait` waits for one");
-            return Err(Mistake::usage("usage", format!("no worker has an agent `{agent}`"), &hint).into());
+            let hint = format!("use one of: {there}; or wait for a worker with `--wait`");
+            return Err(Mistake::usage("usage", format!("no worker serves agent `{agent}`"), &hint).into());
         }
         tokio::time::sleep(LOOK).await;
     }
 }
 
 impl Chat {
-    /// Looks whether the run is there; a server that is not there yet is waited for where that was said.
+    /// Reads the head of the run. With `waits`, retries while the server is unreachable.
     async fn reach(&self, key: &RunKey) -> Result<RunHead, RuntimeError> {
         let mut has_told = false;
         loop {
             match self.site.read_head(key.clone()).await {
                 Err(error) if self.waits && error.consequence() == Consequence::Retry => {
                     if !std::mem::replace(&mut has_told, true) {
-                        say(&format!("{error}; waiting for it"));
+                        say(&format!("{error}; waiting for the server"));
                     }
                     tokio::time::sleep(stream::ASK_AGAIN).await;
                 }
                 answer => {
                     if has_told {
-                        say("the server is there");
+                        say("connected to the server");
                     }
                     return answer;
                 }
@@ -222,7 +222,7 @@ impl Chat {
         }
     }
 
-    /// Talks until somebody leaves, and says how to come back.
+    /// Runs the chat until the user leaves or the run is closed, and prints how to continue it.
     pub async fn hold(self, screen: Screen) -> Result<ExitCode> {
         let mut told = std::pin::pin!(told_to_stop());
         let key = self.site.key(&self.run.clone().unwrap_or_else(new_id::run))?;
@@ -233,10 +233,8 @@ impl Chat {
         let is_there = match head {
             Ok(head) => {
                 if let Some(agent) = self.agent.as_ref().filter(|agent| **agent != head.kind && *agent != head.first_kind()) {
-                    let message = format!("run {} is of the kind `{}`, and not `{agent}`", key.id, head.kind);
-                    return Err(
-                        Mistake::usage("usage", message, "leave `--agent` out to go on with it, or take another id").into()
-                    );
+                    let message = format!("run {} has kind `{}`, not `{agent}`", key.id, head.kind);
+                    return Err(Mistake::usage("usage", message, "omit `--agent` to continue the run, or use another id").into());
                 }
                 true
             }
@@ -250,7 +248,7 @@ impl Chat {
         let raw = typing::Raw::enter(&screen)?;
         let mut talk = Talk::new(self.site, key, kind, self.by, screen);
         if talk.screen.is_terminal() {
-            talk.screen.note("Enter says it, /help lists the rest, Ctrl-C leaves and cancels nothing")?;
+            talk.screen.note("Enter sends, /help lists commands, Ctrl-C leaves without canceling the run")?;
         }
         let input = typing::begin(&talk.screen);
         let held = async {
@@ -275,12 +273,12 @@ impl Chat {
             Over::Closed(_) => Ok(ExitCode::from(code)),
             Over::Left => {
                 if talk.acts.open() > 0 {
-                    say(&format!("{} of what you said or decided may not have arrived", talk.acts.open()));
+                    say(&format!("inputs that were not acknowledged and may be lost: {}", talk.acts.open()));
                 }
                 if talk.has_begun() {
                     let run = if self.is_named { format!(" --run {}", shell_word(talk.key.id.as_str())) } else { String::new() };
-                    let kept = if self.is_alone { "the run is kept as it is" } else { "the run goes on" };
-                    say(&format!("{kept}; come back with: {}{run}", self.again));
+                    let kept = if self.is_alone { "the run is saved" } else { "the run continues" };
+                    say(&format!("{kept}; return to the chat with: {}{run}", self.again));
                 }
                 Ok(ExitCode::from(code))
             }

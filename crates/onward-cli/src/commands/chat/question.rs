@@ -1,4 +1,4 @@
-//! Questions of the run, and of the runs below it, that a person has to answer, in line.
+//! Open approvals of the run and of its descendants, decided inside the chat.
 
 use onward_core::run::Wait;
 use onward_core::stream::ApprovalSaid;
@@ -11,7 +11,7 @@ use crate::new_id;
 #[derive(Debug, Clone)]
 pub struct Question {
     pub call: CallRef,
-    /// Who asks, where it is not the agent that the chat is with: the kind of a run below it.
+    /// Kind of the descendant that requested the approval; `None` for the run of the chat.
     pub agent: Option<Name>,
     pub title: String,
     pub description: Option<String>,
@@ -26,7 +26,7 @@ impl Question {
         Question { call, agent: None, title, description, show }
     }
 
-    /// What is asked, and by whom.
+    /// Returns the title, with the agent that asks if it is another one.
     pub fn headline(&self) -> String {
         match &self.agent {
             Some(agent) => format!("{agent} asks: {}", self.title),
@@ -34,7 +34,7 @@ impl Question {
         }
     }
 
-    /// The exact bytes that are to be agreed to.
+    /// Returns the exact bytes that the decision covers.
     pub fn bytes(&self) -> Option<String> {
         self.show.as_ref().map(|show| match std::str::from_utf8(show.data()) {
             Ok(text) => text.to_owned(),
@@ -57,7 +57,7 @@ impl From<&Wait> for Question {
     }
 }
 
-/// Reads an answer: yes or no, and what is said with it. Everything else is none.
+/// Parses a decision: y or n with optional feedback. Returns `None` for any other text.
 pub fn answer(line: &str, decided_by: Option<&str>) -> Option<Decide> {
     let line = line.trim();
     let (word, rest) = line.split_once([' ', ',', ':']).unwrap_or((line, ""));

@@ -1,4 +1,4 @@
-//! What an entry of the conversation comes to on the screen.
+//! Splits conversation entries into the parts that the chat prints.
 
 use onward_core::Payload;
 use onward_core::conversation::Entry;
@@ -6,21 +6,21 @@ use serde_json::Value;
 
 use crate::output::said;
 
-/// How much of arguments and results is shown.
+/// Maximum length of printed arguments and results.
 const SHORT: usize = 160;
 
 /// One part of an entry.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Part {
-    /// What was said.
+    /// Text of the entry.
     Text(String),
-    /// A model asks for a tool.
+    /// A tool call of a model.
     Call { id: String, name: String, arguments: String },
-    /// What came of that.
+    /// The result of a tool call.
     Result { call_id: String, text: String, is_error: bool },
 }
 
-/// The parts of an entry; texts of one entry are one.
+/// Returns the parts of an entry; all text blocks are joined into the first part.
 pub fn parts(entry: &Entry) -> Vec<Part> {
     let value = entry.content.read::<Value>().unwrap_or_default();
     let Some(blocks) = value.get("blocks").and_then(Value::as_array) else {
@@ -49,7 +49,7 @@ pub fn parts(entry: &Entry) -> Vec<Part> {
     parts
 }
 
-/// One line, cut where it is long.
+/// Collapses whitespace into one line and truncates it.
 pub fn short(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     crate::output::clip(&line, SHORT)

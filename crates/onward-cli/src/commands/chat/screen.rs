@@ -1,7 +1,7 @@
-//! Where the chat is shown: a terminal with a line to type into, plain lines, or JSON.
+//! The output of the chat: a terminal with an input line, plain lines, or JSON.
 //!
-//! Lines of ours begin in the first column, and what models, tools and people said stands behind two blanks, so that nothing that somebody
-//! said can look like a line of ours. Must never let a character through that moves the cursor.
+//! Lines of the chat start in the first column. Text of models, tools and people is indented by two spaces, so that it cannot
+//! imitate a line of the chat. Must never print a character that moves the cursor.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -34,7 +34,7 @@ impl Screen {
         matches!(self, Screen::Terminal(_))
     }
 
-    /// A line about the chat.
+    /// Prints a note about the chat.
     pub fn note(&mut self, text: &str) -> io::Result<()> {
         let text = format!("· {}", escape::text(text));
         match self {
@@ -48,12 +48,12 @@ impl Screen {
         }
     }
 
-    /// A line of the chat itself; `text` is harmless.
+    /// Prints a line of the chat; `text` is already escaped.
     pub fn line(&mut self, text: &str) -> io::Result<()> {
         self.painted(text, |_, row| row.to_owned())
     }
 
-    /// The same in color.
+    /// Prints a line of the chat in color; `text` is already escaped.
     pub fn painted(&mut self, text: &str, paint: fn(Style, &str) -> String) -> io::Result<()> {
         match self {
             Screen::Terminal(terminal) => terminal.line(text, paint),
@@ -65,7 +65,7 @@ impl Screen {
         }
     }
 
-    /// Words of somebody, as they come.
+    /// Prints the next piece of streamed text.
     pub fn words(&mut self, words: &str) -> io::Result<()> {
         match self {
             Screen::Terminal(terminal) => terminal.words(words),
@@ -88,7 +88,7 @@ impl Screen {
         }
     }
 
-    /// The words are at their end.
+    /// Ends the streamed text.
     pub fn end_words(&mut self) -> io::Result<()> {
         match self {
             Screen::Terminal(terminal) => terminal.end_words(),
@@ -100,14 +100,14 @@ impl Screen {
         }
     }
 
-    /// Words that are there as a whole.
+    /// Prints a complete text.
     pub fn said(&mut self, text: &str) -> io::Result<()> {
         self.end_words()?;
         self.words(text)?;
         self.end_words()
     }
 
-    /// Bytes that somebody agrees to: none is left out where a row ends.
+    /// Prints the bytes that a decision covers. Drops no blanks at row ends.
     pub fn exact(&mut self, text: &str) -> io::Result<()> {
         self.end_words()?;
         match self {
@@ -116,7 +116,7 @@ impl Screen {
         }
     }
 
-    /// A document for programs.
+    /// Prints a JSON document if the screen is JSON.
     pub fn document(&mut self, document: &Value) -> anyhow::Result<()> {
         if matches!(self, Screen::Json) {
             put(&format!("{}\n", json_line(document)?))?;
@@ -141,15 +141,15 @@ fn put(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Rows that are final scroll up; below them are the row of words that is not full yet, and the line that is typed.
+/// A terminal: finished rows scroll up; below them are the unfinished row of streamed text and the input line.
 pub struct Terminal {
     pub editor: Editor,
     prompt: &'static str,
     style: Style,
-    /// The row that is not full, without its indent, and whether words are under way.
+    /// Unfinished row without its indent, and whether text is being streamed.
     row: String,
     is_in_words: bool,
-    /// What is drawn at this moment: how many rows are above the cursor's.
+    /// Number of drawn rows above the cursor's row.
     rows_above: usize,
 }
 
@@ -169,7 +169,7 @@ impl Terminal {
         crate::output::width().unwrap_or(80).max(20)
     }
 
-    /// A line of ours. Where it is too long it goes on behind two blanks: the rest of it must not look like another one.
+    /// Prints a line of the chat. Continuation rows are indented, so that they do not look like another line.
     fn line(&mut self, text: &str, paint: fn(Style, &str) -> String) -> io::Result<()> {
         let mut rows = self.take_row();
         let (mut rest, mut indent) = (text.to_owned(), "");
@@ -210,7 +210,7 @@ impl Terminal {
         if rows.is_empty() { Ok(()) } else { self.draw(&rows) }
     }
 
-    /// The row that is not full, as if it were.
+    /// Takes the unfinished row as a finished one.
     fn take_row(&mut self) -> String {
         if !std::mem::take(&mut self.is_in_words) {
             return String::new();
@@ -219,12 +219,12 @@ impl Terminal {
         if row.is_empty() { "\n".to_owned() } else { format!("{INDENT}{row}\n") }
     }
 
-    /// Keys were pressed: shows the line as it is now.
+    /// Redraws the input line after key presses.
     pub fn typed(&mut self) -> io::Result<()> {
         self.draw("")
     }
 
-    /// Everything below what is final goes, for whoever leaves.
+    /// Erases everything below the finished rows.
     pub fn close(&mut self) -> io::Result<()> {
         self.end_words()?;
         put(&self.erase())
@@ -236,7 +236,7 @@ impl Terminal {
         format!("\r{up}\u{1b}[J")
     }
 
-    /// Puts `rows` above what is not final, and draws that anew.
+    /// Inserts `rows` above the unfinished part and redraws that part.
     fn draw(&mut self, rows: &str) -> io::Result<()> {
         let mut out = self.erase();
         out.push_str(rows);
@@ -254,15 +254,15 @@ impl Terminal {
     }
 }
 
-/// Where a row may end.
+/// Positions at which a row may be cut.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cut {
-    /// If that is possible; the blanks there are left out.
+    /// At a blank if possible; the blanks at the cut are dropped.
     BetweenWords,
     Anywhere,
 }
 
-/// Takes a row from the beginning of `row` if it is wider than `width`.
+/// Cuts a full row off the start of `row` if that is wider than `width`.
 fn full_row(row: &mut String, width: usize, cut: Cut) -> Option<String> {
     if row.width() <= width {
         return None;
@@ -289,7 +289,7 @@ fn full_row(row: &mut String, width: usize, cut: Cut) -> Option<String> {
     Some(full)
 }
 
-/// The part of a line around the cursor that fits, and the cursor's column in it.
+/// Returns the part of the line around the cursor that fits, and the cursor's column in it.
 fn window(line: &[char], cursor: usize, width: usize) -> (String, usize) {
     let columns = |part: &[char]| part.iter().map(|c| c.width().unwrap_or(0)).sum::<usize>();
     let mut from = 0;
@@ -318,7 +318,7 @@ mod tests {
             rows
         };
         let rows = |text: &str, width: usize| cut(text, width, Cut::BetweenWords);
-        assert_eq!(cut("a  b   c", 3, Cut::Anywhere), ["a  ", "b  ", " c"], "to the byte");
+        assert_eq!(cut("a  b   c", 3, Cut::Anywhere), ["a  ", "b  ", " c"], "no blank is dropped");
         assert_eq!(rows("one two three", 7), ["one two", "three"]);
         assert_eq!(rows("abcdefghij", 4), ["abcd", "efgh", "ij"]);
         assert_eq!(rows("漢字漢字", 5), ["漢字", "漢字"], "each is two columns wide");

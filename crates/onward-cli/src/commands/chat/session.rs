@@ -1,6 +1,6 @@
-//! The chat itself: what is heard goes to the screen, what is typed goes to the run.
+//! The chat session: prints the stream of the run, and sends what is typed to the run.
 //!
-//! Owns what was shown: every entry once, in the order of the conversation. Must never change the run but as the person says.
+//! Prints every entry once, in the order of the conversation. Must never change the run except on a user's command.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -31,41 +31,41 @@ use crate::new_id;
 use crate::output::{Style, escape, time};
 use crate::stopping;
 
-/// How often it is looked whether the run has come to rest, while somebody waits for that.
+/// Polling interval for an idle run, while the next line or the end of input waits for that.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// After how long without a word it is said that nobody works on the run.
+/// Time without frames after which the session checks why the run makes no progress.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// How often it is looked what the runs below ask, and whether the agent has stopped: neither is said in the run's own stream.
+/// Polling interval for approvals of descendants and for a stopped agent: the stream of the run has neither.
 const LOOK_BELOW: Duration = Duration::from_millis(500);
 
-/// How many entries are read at a time when some were missed.
+/// Page size when entries were missed.
 const MISSED: usize = 100;
 
 const HELP: &str = "\
-/help    this list
-/spend   what the run has cost so far
+/help    show this list
+/spend   show the cost of the run
 /cancel  cancel the run
-/wait    take the next line only when the agent rests or asks; for scripts
-/quit    leave; the run goes on (Ctrl-C and Ctrl-D do the same)
-Everything else is said to the agent, also while it works.
-A question is answered with y or n, and what is to be said with it: `n, use the other account`.";
+/wait    hold the next line until the agent is idle or has a question; for scripts
+/quit    leave the chat; the run continues (also Ctrl-C, Ctrl-D)
+Every other line is a message to the agent, also while it works.
+Decide a question with y or n and an optional reason: `n, use the other account`.";
 
-/// What a ready-made agent ends with.
+/// Output of a ready-made agent.
 #[derive(serde::Deserialize)]
 struct Outcome {
     stop: String,
 }
 
-/// How the chat ended.
+/// End of a chat.
 pub enum Over {
-    /// Somebody leaves, and the run stays.
+    /// The user left; the run stays open.
     Left,
     Closed(Status),
 }
 
-/// Whether the run goes on by itself.
+/// Progress state of a run.
 #[derive(PartialEq, Eq)]
 enum Rest {
     Busy,
@@ -76,29 +76,29 @@ enum Rest {
 pub struct Talk {
     site: Site,
     pub key: RunKey,
-    /// What to start when something is said; `None` once the run is there.
+    /// Kind to start with the first message; `None` once the run exists.
     kind: Option<Name>,
     by: Option<String>,
     pub screen: Screen,
     pub acts: Acts,
     heard: Option<Listener>,
     drafts: Drafts,
-    /// The last entry that was shown, and all of them.
+    /// Last entry that was printed, and all of them.
     leaf: Option<Hash>,
     shown: BTreeSet<Hash>,
-    /// What was typed here and is no entry yet.
+    /// Messages that were typed here and are not entries yet.
     sent: VecDeque<String>,
     questions: VecDeque<Question>,
-    /// Names of the tools that were called.
+    /// Tool names by the id of their call.
     tools: BTreeMap<String, String>,
-    /// Nobody types any more.
+    /// The input has ended.
     has_ended: bool,
-    /// The next line is taken when the run rests.
+    /// The next line waits until the run is idle (`/wait`).
     waits: bool,
     is_away: bool,
-    /// Why the run does not go on, as far as it was told.
+    /// Reasons for a blocked run that were already printed.
     hindered: Hindered,
-    /// Something was said or decided, and the run has not come to rest since.
+    /// A message or decision was sent, and the run has not been idle since.
     is_expecting: bool,
 }
 
@@ -127,19 +127,19 @@ impl Talk {
         }
     }
 
-    /// Whether there is a run to come back to.
+    /// Returns whether there is a run to return to.
     pub fn has_begun(&self) -> bool {
         self.kind.is_none()
     }
 
-    /// Takes up a run that is there: shows its last entries, and what it asks.
+    /// Attaches to an existing run: prints its last entries and its open approvals.
     pub async fn take_up(&mut self, limit: usize) -> Result<()> {
         let page = self.entries(EntryQuery { limit, ..EntryQuery::default() }).await?;
         if page.before.is_some() {
             let all = page.depth.unwrap_or_default();
             let id = crate::directory::shell_word(self.key.id.as_str());
             self.screen
-                .note(&format!("the last {} of {all} entries; `onward run entries {id}` has the others", page.entries.len()))?;
+                .note(&format!("last {} of {all} entries; `onward run entries {id}` shows the others", page.entries.len()))?;
         }
         self.show_page(&page)?;
         self.look_for_questions().await?;
@@ -149,7 +149,7 @@ impl Talk {
         Ok(())
     }
 
-    /// Talks until somebody leaves or the run is closed.
+    /// Runs the session until the user leaves or the run is closed.
     pub async fn talk(&mut self, mut input: mpsc::UnboundedReceiver<Input>) -> Result<Over> {
         self.screen.prompt("> ")?;
         let mut look = tokio::time::interval(LOOK);
@@ -182,7 +182,7 @@ impl Talk {
                             return Ok(Over::Left);
                         }
                     }
-                    // Only whoever has said something waits for somebody to hear it.
+                    // Without a pending message or decision, silence is normal.
                     let expects = self.is_expecting && self.heard.is_some();
                     if silent_since.elapsed() > SILENCE && expects {
                         silent_since = tokio::time::Instant::now();
@@ -246,7 +246,7 @@ impl Talk {
             None => self.acts.add(Act::message(line)),
         }
         if !self.questions.is_empty() {
-            self.screen.note("said to the agent; the question is still open: y or n")?;
+            self.screen.note("sent to the agent; the question is still open: y or n")?;
         }
         Ok(None)
     }
@@ -260,10 +260,10 @@ impl Talk {
                 }
             }
             "wait" => self.waits = self.has_begun(),
-            _ if !self.has_begun() => self.screen.note("there is no run yet: say something first")?,
+            _ if !self.has_begun() => self.screen.note("the run has not started; send a message first")?,
             "cancel" => self.acts.add(Act::Cancel),
             "spend" => self.tell_spend().await?,
-            other => self.screen.note(&format!("there is no `/{other}`; `/help` lists what there is"))?,
+            other => self.screen.note(&format!("unknown command `/{other}`; `/help` lists commands"))?,
         }
         Ok(None)
     }
@@ -273,17 +273,18 @@ impl Talk {
         let spend = head.spend.map(|spend| *spend).unwrap_or_default();
         self.screen.document(&json!({"type": "spend", "spend": spend}))?;
         let (read, written) = (spend.tokens.total() - spend.tokens.output, spend.tokens.output);
-        let mut text = format!("{} model calls, {read} tokens read, {written} written, {} dollars", spend.attempts, spend.cost);
+        let mut text =
+            format!("{} model calls, {read} input and {written} output tokens, {} dollars", spend.attempts, spend.cost);
         if spend.unpriced > 0 {
             text.push_str(&format!("; {} without a price", spend.unpriced));
         }
         if spend.unknown > 0 {
-            text.push_str(&format!("; of {} it is not known", spend.unknown));
+            text.push_str(&format!("; {} of unknown cost", spend.unknown));
         }
         Ok(self.screen.note(&text)?)
     }
 
-    /// Something that was typed has been done, or never will be.
+    /// Handles the outcome of an action.
     fn took(&mut self, act: Act, outcome: Result<(), RuntimeError>) -> Result<()> {
         self.acts.ended();
         match (act, outcome) {
@@ -294,7 +295,7 @@ impl Talk {
             (Act::Start { .. }, Err(error)) => return Err(error.into()),
             (_, Ok(())) => {}
             (Act::Decide { .. }, Err(error)) if error.code() == "signal_lost" => {
-                self.screen.note("that was decided before")?;
+                self.screen.note("the question was already decided")?;
             }
             (act, Err(error)) => {
                 if let Act::Message { text, .. } = &act {
@@ -311,11 +312,11 @@ impl Talk {
         match heard {
             Heard::Away => {
                 self.is_away = true;
-                self.screen.note("the server is away; waiting for it")?;
+                self.screen.note("the server is unreachable; waiting for it")?;
             }
             Heard::Back => {
                 self.is_away = false;
-                self.screen.note("the server is back")?;
+                self.screen.note("the server is reachable again")?;
             }
             Heard::Failed(error) => return Err(error.into()),
             Heard::Frames(frames) => {
@@ -355,18 +356,18 @@ impl Talk {
             }
             StreamSaid::BranchReset(reset) => {
                 self.leaf = reset.leaf;
-                self.screen.note("the agent went back: what came last does not count any more")?;
+                self.screen.note("the agent continues from an earlier entry; the entries after it are abandoned")?;
             }
             StreamSaid::ApprovalRequested(asked) => self.add_question(Question::asked(&self.key, &asked))?,
             StreamSaid::Paused(pause) => {
                 let id = crate::directory::shell_word(self.key.id.as_str());
-                self.screen.note(&format!("paused: {}; `onward run show {id}` says more", pause.message))?;
+                self.screen.note(&format!("paused: {}; `onward run show {id}` shows details", pause.message))?;
             }
-            StreamSaid::Resumed(_) => self.screen.note("goes on")?,
+            StreamSaid::Resumed(_) => self.screen.note("resumed")?,
             StreamSaid::StreamReset(reset) => {
                 self.drafts.reset_all();
                 if let Some(id) = reset.leaf.filter(|leaf| !self.shown.contains(leaf)) {
-                    // Not what came later: of that there are frames.
+                    // Entries after this leaf arrive as frames.
                     let leaf = Some(EntryCursor { id, generation: Some(reset.generation) });
                     let page = self.entries(EntryQuery { leaf, limit: MISSED, ..EntryQuery::default() }).await?;
                     self.show_page(&page)?;
@@ -388,7 +389,7 @@ impl Talk {
             Words::Anew(text) => (text, true),
         };
         if is_anew {
-            self.screen.note("begins anew; what it said above does not count")?;
+            self.screen.note("the answer starts again; ignore the text above")?;
         }
         self.screen.document(&json!({"type": "text", "text": text, "is_anew": is_anew}))?;
         Ok(self.screen.words(&text)?)
@@ -397,14 +398,14 @@ impl Talk {
     fn tell_failed(&mut self, failed: &AttemptFailed) -> Result<()> {
         let AttemptFailed { attempt, failure, next_delay_ms, .. } = failed;
         let then = match next_delay_ms {
-            Some(delay) => format!("; again in {}", time::span(Duration::from_millis(*delay))),
+            Some(delay) => format!("; next attempt in {}", time::span(Duration::from_millis(*delay))),
             None => String::new(),
         };
         self.screen.document(&json!({"type": "attempt_failed", "attempt": attempt, "message": failure.message}))?;
         Ok(self.screen.note(&format!("attempt {attempt} failed: {}{then}", failure.message))?)
     }
 
-    /// Shows the entries of a page that were not shown.
+    /// Prints the entries of a page that were not printed yet.
     fn show_page(&mut self, page: &EntryPage) -> Result<()> {
         for entry in &page.entries {
             if self.shown.insert(entry.id) {
@@ -422,7 +423,7 @@ impl Talk {
         for part in parts(entry) {
             match part {
                 Part::Text(text) if role == "assistant" => {
-                    // For programs the entry itself has said it.
+                    // In JSON the entry document has the text.
                     let words = self.drafts.finish(&text);
                     if !matches!(self.screen, Screen::Json) {
                         self.show_words(words)?;
@@ -432,7 +433,7 @@ impl Talk {
                 Part::Text(text) if text.is_empty() => {}
                 Part::Text(text) if role == "user" => {
                     if let Some(at) = self.sent.iter().position(|sent| *sent == text) {
-                        self.sent.remove(at); // it stands there since it was typed
+                        self.sent.remove(at); // it is on the screen since it was typed
                     } else {
                         self.screen.painted(&format!("> {}", escape::text(&text)), Style::bold)?;
                     }
@@ -471,7 +472,7 @@ impl Talk {
         Ok(())
     }
 
-    /// Shows the first open question: what is to be decided, to the byte.
+    /// Prints the first open question with the exact bytes to decide.
     fn ask_next(&mut self) -> Result<()> {
         let Some(question) = self.questions.front().cloned() else { return Ok(self.screen.prompt("> ")?) };
         self.screen.document(&question.document())?;
@@ -482,17 +483,17 @@ impl Talk {
         if let Some(bytes) = question.bytes() {
             self.screen.exact(&bytes)?;
         }
-        self.screen.line("? y or n, and why if you like")?;
+        self.screen.line("? y or n, with an optional reason")?;
         Ok(self.screen.prompt("y/n> ")?)
     }
 
-    /// Questions that are open now, here and below; of those that were, some may be decided by others.
+    /// Reloads the open approvals of the run and its descendants, with retries. Known ones may have been decided elsewhere.
     async fn look_for_questions(&mut self) -> Result<()> {
         let open = patiently(|| self.open_questions()).await?;
         self.take_questions(open)
     }
 
-    /// What is said in no frame. A server that is away is asked again the next time.
+    /// Polls for what no frame reports. Ignores an unreachable server until the next tick.
     async fn look_below(&mut self) -> Result<()> {
         match self.open_questions().await {
             Err(error) if error.consequence() == Consequence::Retry => return Ok(()),
@@ -526,10 +527,10 @@ impl Talk {
         let first = self.questions.front().map(|question| question.call.clone());
         self.questions.retain(|known| open.iter().any(|question| question.call == known.call));
         if first.is_some() && self.questions.front().map(|question| &question.call) != first.as_ref() {
-            self.screen.note("somebody else has decided that")?;
+            self.screen.note("the question was decided elsewhere")?;
             self.ask_next()?;
         }
-        // A decision that is on its way was not asked again.
+        // While a decision is being sent, its question is still listed as open.
         if self.acts.open() == 0 {
             for question in open {
                 self.add_question(question)?;
@@ -542,7 +543,7 @@ impl Talk {
         patiently(|| self.site.read_entries(self.key.clone(), query)).await
     }
 
-    /// Whether somebody else has to do something now, and everything was shown that was said before.
+    /// Returns whether the run waits for outside input and every entry so far was printed.
     async fn has_come_to_rest(&mut self) -> Result<bool> {
         if self.is_away || !self.has_begun() {
             return Ok(!self.has_begun());
@@ -551,7 +552,7 @@ impl Talk {
             Err(error) if error.consequence() == Consequence::Retry => return Ok(false),
             view => view?,
         };
-        // The end of a run is shown when its frame is heard.
+        // The end of a run is printed when its frame arrives.
         let asks_below = awaits(&view, AwaitedKind::Child) && !self.questions.is_empty();
         if rest(&view) != Rest::Waits && !asks_below {
             return Ok(false);
@@ -568,34 +569,34 @@ impl Talk {
         Ok(has_shown)
     }
 
-    /// Says why the agent waits, if it is not because its model was done.
+    /// Prints why the agent stopped, unless its model was done.
     fn tell_stop(&mut self, view: &RunView) -> Result<()> {
         let Some(stop) = view.agent_stop() else { return Ok(()) };
         self.screen.document(&json!({"type": "stopped", "stop": stop}))?;
         let what = match stop {
             "budget_exhausted" => {
-                format!("`onward run resume {} --budget …` lets it spend more; say something then, and it goes on", self.key.id)
+                format!("raise the budget with `onward run resume {} --budget …`, then send a message", self.key.id)
             }
-            _ => "say something, and it goes on".to_owned(),
+            _ => "send a message to continue".to_owned(),
         };
         Ok(self.screen.note(&format!("stopped: {}; {what}", stopping::words(stop)))?)
     }
 
-    /// Says it once if there is no worker that could go on with the run, and for each task why nobody works on it: once, and again when that
-    /// takes longer than was said.
+    /// Prints once that no worker serves the run, and for each task why it is blocked: once, and again if that lasts longer than
+    /// announced.
     async fn tell_alone(&mut self) -> Result<()> {
         if let Ok(Some(PendingReason::NoCompatibleWorker)) = self.site.why_pending(self.key.clone()).await {
             if !self.hindered.is_news(PendingReason::NoCompatibleWorker.as_str()) {
                 return Ok(());
             }
             let head = self.site.read_head(self.key.clone()).await?;
-            self.screen.note(&format!("no worker has `{}` now; the run waits for one", head.kind))?;
+            self.screen.note(&format!("no worker serves `{}`; the run is waiting for one", head.kind))?;
             return Ok(());
         }
         let Ok(view) = self.site.read_run(self.key.clone()).await else { return Ok(()) };
         self.is_expecting = rest(&view) == Rest::Busy || !self.sent.is_empty();
         let mut found = blockers::of(&self.site, &self.key).await;
-        // That an attempt has failed, and when the next one is, was told when it did.
+        // Failed attempts and their next time were printed when they failed.
         found.retain(|blocker| blocker.why != BlockReason::Retries);
         let now = time::now();
         found.retain(|blocker| self.hindered.is_news_of(blocker, now));
@@ -609,7 +610,7 @@ impl Talk {
         self.screen.document(&json!({"type": "end", "status": status}))?;
         let view = patiently(|| self.site.read_run(self.key.clone())).await?;
         let why = match view.outcome {
-            // The failure of a canceled run says that it was canceled, and so does what follows.
+            // The failure of a canceled run only repeats the status that is printed below.
             Some(Err(failure)) if failure.is_canceled() => view.cancel_reason.filter(|reason| reason != CANCELED_HERE),
             Some(Err(Failure { code, message, .. })) => Some(format!("{message} ({code})")),
             Some(Ok(output)) => {
@@ -626,7 +627,7 @@ impl Talk {
     }
 }
 
-/// The next thing that is heard; for ever where nobody listens.
+/// Waits for the next stream event; never returns without a listener.
 async fn next(heard: &mut Option<Listener>) -> Option<Heard> {
     match heard {
         Some(listener) => listener.next().await,
@@ -634,7 +635,7 @@ async fn next(heard: &mut Option<Listener>) -> Option<Heard> {
     }
 }
 
-/// Asks again as long as the server is away; whoever listens has said so.
+/// Retries `ask` while the server is unreachable. The stream reader reports that to the user.
 async fn patiently<T, F: Future<Output = Result<T, RuntimeError>>>(ask: impl Fn() -> F) -> Result<T, RuntimeError> {
     loop {
         match ask().await {
@@ -648,7 +649,7 @@ fn awaits(view: &RunView, kind: AwaitedKind) -> bool {
     view.awaiting.iter().any(|awaited| awaited.kind == kind)
 }
 
-/// Whether a run goes on by itself, or somebody else has to do something first.
+/// Classifies a run: working, waiting for outside input, or closed.
 fn rest(view: &RunView) -> Rest {
     let awaits = |kind| awaits(view, kind);
     match view.head.status {

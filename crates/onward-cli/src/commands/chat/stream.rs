@@ -1,4 +1,4 @@
-//! What is said about the run, as it comes: read page by page behind the last offset, over restarts of whoever has the run.
+//! Reader of the run's stream: polls page by page from the last offset, also across server restarts.
 
 use std::time::Duration;
 
@@ -11,28 +11,28 @@ use tokio::task::JoinHandle;
 
 use crate::connection::Site;
 
-/// How long one question for more may wait.
+/// Long-poll timeout of one request.
 const WAIT: Duration = Duration::from_secs(20);
 
-/// How long to wait before a server is asked again that could not be reached.
+/// Delay between retries while the server is unreachable.
 pub const ASK_AGAIN: Duration = Duration::from_millis(200);
 
-/// How many pages may wait to be shown.
+/// Capacity of the channel to the screen, in pages.
 const PAGES_MAX: usize = 8;
 
 pub enum Heard {
     Frames(Vec<StreamFrame>),
-    /// The server cannot be reached.
+    /// The server became unreachable.
     Away,
-    /// It can be reached again.
+    /// The server is reachable again.
     Back,
     Failed(RuntimeError),
 }
 
-/// Listens until it is dropped, or the run is closed.
+/// Reads the stream until it is dropped or the run is closed.
 pub struct Listener {
     heard: mpsc::Receiver<Heard>,
-    /// It has the door; whoever leaves must not wait for its last question.
+    /// Aborted on drop, so that leaving the chat does not wait for a long poll.
     task: JoinHandle<()>,
 }
 

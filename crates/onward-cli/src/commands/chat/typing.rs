@@ -1,4 +1,4 @@
-//! What is typed: keys of a terminal, or lines of whatever stdin is.
+//! Standard input: keys of a terminal, or lines otherwise.
 
 use std::io::{self, BufRead};
 
@@ -8,15 +8,15 @@ use tokio::sync::mpsc;
 
 use super::screen::Screen;
 
-/// What comes from stdin.
+/// Input from stdin.
 pub enum Input {
-    /// Of a terminal.
+    /// Bytes from a terminal.
     Keys(Vec<u8>),
     Line(String),
     End,
 }
 
-/// Reads stdin on a thread of its own: a read cannot be given up, and must hold up nobody.
+/// Reads stdin on its own thread, because a blocking read cannot be canceled and must not delay the exit.
 pub fn begin(screen: &Screen) -> mpsc::UnboundedReceiver<Input> {
     let (tell, input) = mpsc::unbounded_channel();
     let is_terminal = screen.is_terminal();
@@ -50,7 +50,7 @@ fn read_line() -> io::Result<Input> {
     Ok(if count == 0 { Input::End } else { Input::Line(line.trim_end_matches(['\n', '\r']).to_owned()) })
 }
 
-/// Keys come one by one and are not shown by themselves, until this is dropped. Ctrl-C stays a signal.
+/// Terminal mode without line buffering and echo; restored on drop. Ctrl-C still raises a signal.
 pub struct Raw(Termios);
 
 impl Raw {
@@ -68,6 +68,6 @@ impl Raw {
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.0); // a terminal that is gone needs no mode
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.0); // fails only if the terminal is gone
     }
 }

@@ -1,4 +1,4 @@
-//! The runs to check, from a store or from a file.
+//! Collects the runs to check from a store or a file.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -17,12 +17,12 @@ use crate::commands::run::Pages;
 use crate::connection::Site;
 use crate::output::Progress;
 
-/// How many runs are read at a time.
+/// Page size of run lists.
 const PAGE: usize = 1_000;
 
 const OPEN: [Status; 4] = [Status::Pending, Status::Running, Status::Waiting, Status::Paused];
 
-/// Writes the runs that are asked for to a file, a line each; returns how many.
+/// Writes the selected runs to a file, one per line, and returns their number.
 pub async fn collect(args: &CheckArgs, global: &Global, to: &Path) -> Result<u64> {
     let site = Site::to_read(global)?;
     let mut file = BufWriter::new(File::create(to).with_context(|| format!("cannot write {}", to.display()))?);
@@ -58,7 +58,7 @@ async fn write_all(site: &Site, query: RunQuery, file: &mut impl Write) -> Resul
     Ok(count)
 }
 
-/// Writes one run. One that was deleted meanwhile, or that no workflow of ours is replayed for, need not be checked.
+/// Writes one run. Skips external runs, standalone tasks, and runs that were deleted meanwhile.
 async fn write(site: &Site, head: RunHead, file: &mut impl Write) -> Result<u64> {
     if head.external.is_some() || head.is_task {
         return Ok(0);
@@ -73,8 +73,8 @@ async fn write(site: &Site, head: RunHead, file: &mut impl Write) -> Result<u64>
     Ok(1)
 }
 
-/// The run's log, what the code of an agent replays before it, and what was said before. What is gone with the original of a fork is
-/// missing here, as it is for a worker.
+/// Reads the log of the run, the log that the code of an agent replays before it, and the logs with its conversation. The logs of
+/// a deleted original of a fork are missing here as they are for a worker.
 async fn read(site: &Site, head: &RunHead) -> Result<RunToCheck, RuntimeError> {
     let records = read_records(&**site, head).await?;
     let (prelude, prelude_run) = match find_prelude(&**site, head, &records).await? {
@@ -89,7 +89,7 @@ async fn read(site: &Site, head: &RunHead) -> Result<RunToCheck, RuntimeError> {
     Ok(RunToCheck { run, kind, version, generation, records, prelude, prelude_run, earlier })
 }
 
-/// The logs in which the conversation is that `records` go on with, latest first.
+/// Reads the earlier logs that have the conversation continued by `records`, latest first.
 async fn read_conversation(site: &Site, head: &RunHead, records: &[Record]) -> Result<Vec<EarlierLog>, RuntimeError> {
     let checkpoint = records.first().and_then(Record::started).and_then(|started| started.checkpoint.as_ref());
     let mut walk = Walk::from(checkpoint.and_then(|checkpoint| checkpoint.leaf), usize::MAX);
@@ -110,19 +110,19 @@ async fn read_conversation(site: &Site, head: &RunHead, records: &[Record]) -> R
     Ok(logs)
 }
 
-/// A log that is not the open one has an end of its own: everything that is there is read.
+/// Reads a complete earlier log. `next_index` of the head belongs to the open log and does not limit it.
 async fn read_earlier(site: &Site, head: &RunHead, run: &RunKey, generation: u32) -> Result<Vec<Record>, RuntimeError> {
     read_records(&**site, &RunHead { key: run.clone(), generation, next_index: Index(u64::MAX), ..head.clone() }).await
 }
 
-/// Takes the runs of a file that was saved before; returns how many.
+/// Copies the runs of a saved file and returns their number. Fails if a line is not a run.
 pub fn copy(from: &Path, to: &Path) -> Result<u64> {
     let unreadable = || format!("cannot read {}", from.display());
     let mut count = 0;
     for line in BufReader::new(File::open(from).with_context(unreadable)?).lines() {
         let line = line.with_context(unreadable)?;
         count += 1;
-        serde_json::from_str::<RunToCheck>(&line).with_context(|| format!("{}: line {count} is no run", from.display()))?;
+        serde_json::from_str::<RunToCheck>(&line).with_context(|| format!("{}: line {count} is not a run", from.display()))?;
     }
     std::fs::copy(from, to).with_context(unreadable)?;
     Ok(count)

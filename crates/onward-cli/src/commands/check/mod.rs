@@ -1,6 +1,6 @@
-//! `onward check`: would a new program go on with the runs that are open? Asked before it is deployed.
+//! `onward check`: tests before a deployment whether a new program can continue the open runs.
 //!
-//! Collects logs, starts the program so that it only replays them ([`onward::check`]), and shows what it found.
+//! Collects logs, starts the program in a mode that only replays them ([`onward::check`]), and shows the verdicts.
 
 mod collect;
 mod program;
@@ -20,25 +20,25 @@ use crate::output::{json_line, print, say};
 
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// Only these runs; otherwise all that are open
+    /// Check only these runs [default: all open runs]
     #[arg(long = "run", value_name = "ID", conflicts_with_all = ["kind", "closed", "from"])]
     runs: Vec<String>,
-    /// Only runs of this workflow
+    /// Check only runs of this kind
     #[arg(long, conflicts_with = "from")]
     kind: Option<String>,
-    /// Closed runs too; of a file, all that are in it are checked in any case
+    /// Include closed runs; with --from, all runs of the file are checked anyway
     #[arg(long)]
     closed: bool,
-    /// Check the runs of this file, which `--save` made
+    /// Check the runs of a file written by --save
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
-    /// Write the runs to this file, to be checked later
+    /// Write the runs to this file for a later check
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
-    /// How long the program may take, in seconds
+    /// Time limit of the program in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     timeout: u64,
-    /// The program with the new code, and its arguments
+    /// Program with the new code, and its arguments
     #[arg(last = true, value_name = "COMMAND", required_unless_present = "save")]
     command: Vec<String>,
 }
@@ -52,7 +52,7 @@ pub async fn execute(args: CheckArgs, global: &Global) -> Result<ExitCode> {
     };
     if let Some(file) = &args.save {
         std::fs::copy(&runs, file).with_context(|| format!("cannot write {}", file.display()))?;
-        say(&format!("{count} runs are in {}", file.display()));
+        say(&format!("wrote {count} runs to {}", file.display()));
     }
     let Some((program, arguments)) = args.command.split_first() else { return Ok(ExitCode::SUCCESS) };
     let verdicts = match count {
@@ -70,7 +70,7 @@ pub async fn execute(args: CheckArgs, global: &Global) -> Result<ExitCode> {
     Ok(if verdicts.iter().all(is_safe) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A folder of this check alone, gone when it is over: logs are nobody else's business.
+/// A temporary folder with mode 0700, because logs may be confidential; removed on drop.
 struct Folder {
     path: PathBuf,
 }
@@ -80,7 +80,7 @@ impl Folder {
         use std::os::unix::fs::DirBuilderExt;
         let path = std::env::temp_dir().join(format!("onward-check-{:016x}", random_u64()));
         let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
-        made.with_context(|| format!("cannot make {}", path.display()))?;
+        made.with_context(|| format!("cannot create {}", path.display()))?;
         Ok(Folder { path })
     }
 }

@@ -1,4 +1,4 @@
-//! The program that is checked: started, watched, and ended when it has said everything.
+//! Runs the program that is checked, reads its verdicts, and ends it when they are complete.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
@@ -13,11 +13,11 @@ use tokio::time::{Instant, timeout};
 
 use crate::output::{Progress, say};
 
-/// How often the verdicts are counted, and how long a program may go on that has nothing more to say.
+/// Polling interval of the verdicts, and time for the program to exit after the last one.
 const LOOK: Duration = Duration::from_millis(50);
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Of what a program said before it failed, so much is shown.
+/// Length of the shown end of a failed program's output.
 const SAID_BYTES: i64 = 2_000;
 
 pub async fn check(program: &str, arguments: &[String], folder: &Path, count: u64, limit: Duration) -> Result<Vec<Verdict>> {
@@ -39,49 +39,49 @@ pub async fn check(program: &str, arguments: &[String], folder: &Path, count: u6
         let found = read(&verdicts)?;
         progress.at(found.len() as u64);
         if found.len() as u64 == count {
-            drop(timeout(GRACE, child.wait()).await); // one that goes on for longer is killed
+            drop(timeout(GRACE, child.wait()).await); // after the timeout it is killed on drop
             return Ok(found);
         }
         if let Ok(status) = timeout(LOOK, child.wait()).await {
-            let found = read(&verdicts)?; // what it wrote last
+            let found = read(&verdicts)?; // verdicts written just before the exit
             return if found.len() as u64 == count { Ok(found) } else { Err(ended(&status?, &found, folder)) };
         }
         if Instant::now() > deadline {
-            drop(child.kill().await); // it may have ended in this moment
+            drop(child.kill().await); // it may have exited just now
             let done = found.len();
-            bail!("{program} took longer than {} s; it has checked {done} of {count} runs", limit.as_secs());
+            bail!("{program} timed out after {} s; {done} of {count} runs were checked", limit.as_secs());
         }
     }
 }
 
-/// The verdicts so far. The last line may be on its way.
+/// Reads the verdicts so far. Ignores an incomplete last line.
 fn read(path: &Path) -> Result<Vec<Verdict>> {
     let Ok(file) = File::open(path) else { return Ok(Vec::new()) };
     let mut verdicts = Vec::new();
     let mut file = BufReader::new(file);
     let mut line = String::new();
     while file.read_line(&mut line)? > 0 && line.ends_with('\n') {
-        verdicts.push(serde_json::from_str(&line).with_context(|| format!("{} has no verdict: {line}", path.display()))?);
+        verdicts.push(serde_json::from_str(&line).with_context(|| format!("{}: invalid verdict: {line}", path.display()))?);
         line.clear();
     }
     Ok(verdicts)
 }
 
-/// Why there are fewer verdicts than runs. What the program said is shown before.
+/// Prints the end of the program's output and returns an error that explains the missing verdicts.
 fn ended(status: &std::process::ExitStatus, found: &[Verdict], folder: &Path) -> anyhow::Error {
     if let Ok(said) = last_said(&folder.join("output.txt")) {
         said.lines().for_each(|line| say(&format!("| {line}")));
     }
-    // The file is made when the program begins to check.
+    // The program creates the file when it starts to check.
     match unjudged(folder, found.len()).filter(|_| folder.join(VERDICTS).exists()) {
         Some(run) => anyhow!(
-            "the program ended with {status} while it replayed run {} of kind {}, after {} others",
+            "the program ended with {status} while replaying run {} of kind {}, after {} other runs",
             run.run.id,
             run.kind,
             found.len()
         ),
         None => anyhow!(
-            "the program ended with {status} before it checked anything: it must come to `.start()` of a builder of this version"
+            "the program ended with {status} before it checked a run: it must call `.start()` of a builder of this version"
         ),
     }
 }

@@ -1,4 +1,4 @@
-//! The verdicts for a person: how many of each kind are safe, and every run that is not.
+//! Prints verdicts as text: counts by kind and version, and every run that is not safe.
 
 use std::collections::BTreeMap;
 

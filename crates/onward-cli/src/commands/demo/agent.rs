@@ -1,6 +1,6 @@
-//! `onward demo agent`: a chat with an agent whose model answers by script, all in this process.
+//! `onward demo agent`: a chat with an agent and a scripted model, all in this process.
 //!
-//! Kill it whenever you like and start it again: the conversation is in the directory, and goes on where it was.
+//! Kill it at any time and start it again: the conversation is in the directory and continues there.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,13 +25,13 @@ const DIRECTORY: &str = "onward-demo-agent";
 const KIND: &str = "shop";
 const MODEL: &str = "scripted";
 
-/// How fast the model writes: slow enough to be killed in the middle of a word.
+/// Delay between streamed chunks: slow enough to kill the process in the middle of a word.
 const CHUNK_DELAY_MS: u64 = 80;
 
-/// How long it takes to walk to the shelf.
+/// Duration of the `stock` tool.
 const WALK: Duration = Duration::from_millis(1_500);
 
-/// How many entries are shown when it is started again.
+/// Number of entries to show after a restart.
 const ENTRIES: usize = 10;
 
 const STORY: &str = "Once upon a time there was a bicycle shop whose only clerk was killed in the middle of every sentence. \
@@ -68,16 +68,16 @@ pub async fn execute(global: &Global) -> Result<ExitCode> {
 }
 
 fn introduce(directory: &std::path::Path) {
-    say("A bicycle shop. Its model answers by script and needs no key. It has two tools:");
-    say("`stock` looks at the shelf, and `order` asks you first.");
-    say(&format!("Everything that is said is kept in {}. Try:", shell_path(directory)));
+    say("A bicycle shop with a scripted model; no API key is needed. It has two tools:");
+    say("`stock` checks the shelf, `order` needs your approval.");
+    say(&format!("The conversation is stored in {}. Try:", shell_path(directory)));
     say("  I need a bell");
     say("  tell me a story");
-    say(&format!("and in the middle of that, elsewhere: kill -9 {}; then start it again.", std::process::id()));
+    say(&format!("While it answers, run `kill -9 {}` in another terminal, then start it again.", std::process::id()));
     say("");
 }
 
-/// The conversation that is open, or the next one.
+/// Returns the id of the open conversation, or of the next one.
 async fn open_run(site: &Site) -> Result<String> {
     let mut number = 1;
     loop {
@@ -109,8 +109,8 @@ fn script(model: &ScriptedModel) {
 }
 
 fn shop() -> Agent {
-    let stock = Tool::new("stock", "Looks how many of something are on the shelf", stock).pure();
-    let order = Tool::with("order", "Orders something, which costs money", order).keyed().needs_approval();
+    let stock = Tool::new("stock", "Counts an item on the shelf", stock).pure();
+    let order = Tool::with("order", "Orders an item, which costs money", order).keyed().needs_approval();
     Agent::new(KIND).model(MODEL).system("You sell parts of bicycles.").tool(stock).tool(order).converse()
 }
 
@@ -131,7 +131,7 @@ struct Ordered {
 }
 
 async fn order(ctx: TaskCtx, Ordered { item, count }: Ordered) -> Result<String, Failure> {
-    // Whoever orders twice with the same key has ordered once.
+    // The key is the same for every attempt, so a repeated attempt places no second order.
     let number: String = ctx.idempotency_key().chars().take(6).collect();
     Ok(format!("{count} of {item} ordered, number {number}"))
 }

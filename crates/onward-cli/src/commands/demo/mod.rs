@@ -1,8 +1,8 @@
-//! `onward demo`: an order whose worker is killed in the middle of its work, twice, and that loses nothing.
+//! `onward demo`: an order whose worker is killed twice and that completes without repeating a recorded step.
 //!
-//! The workflow runs in a child process over an embedded directory. This process is the audience and the killer: it reads the log
-//! beside the worker, sends real SIGKILLs, starts new workers, and counts what was really done. While the run waits for a person no
-//! worker exists at all; this process then decides the approval the way `onward approval decide` does.
+//! The workflow runs in a child process on an embedded directory. This process reads the log beside the worker, sends SIGKILL,
+//! starts new workers, and counts the executed steps. While the run waits for a person, no worker exists; this process then
+//! decides the approval like `onward approval decide`.
 
 mod agent;
 mod order;
@@ -30,7 +30,7 @@ use order::Order;
 use stage::Stage;
 pub use worker::{WorkerArgs, work};
 
-/// What `--source` prints: the very code that runs.
+/// Output of `--source`: the code that the demo runs.
 const SOURCE: &str = include_str!("order.rs");
 
 #[derive(Debug, Args)]
@@ -38,17 +38,17 @@ const SOURCE: &str = include_str!("order.rs");
 pub struct DemoArgs {
     #[command(subcommand)]
     what: Option<What>,
-    /// Work faster and pause less
+    /// Run with shorter delays
     #[arg(long)]
     fast: bool,
-    /// Print the workflow's code and do nothing
+    /// Print the code of the workflow and exit
     #[arg(long)]
     source: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Talk with an agent that survives kill -9; its model answers by script, so it needs no key
+    /// Chat with an agent that survives kill -9; its model is scripted, so no API key is needed
     Agent,
 }
 
@@ -58,15 +58,15 @@ impl DemoArgs {
     }
 }
 
-/// How long things take.
+/// Durations of the demo.
 struct Pace {
-    /// One unit of a step's work.
+    /// One unit of work in a step.
     unit: Duration,
-    /// The order's timer.
+    /// The timer of the order.
     hold: Duration,
-    /// How long the timer runs before the worker is killed.
+    /// Time between the start of the timer and the kill.
     into_hold: Duration,
-    /// How long the audience has to read.
+    /// Pause for reading.
     read: Duration,
 }
 
@@ -104,10 +104,10 @@ pub async fn execute(args: DemoArgs, global: &Global) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A worker process. It leaves when `alive` closes, so that it cannot outlive this process, however this one ends.
+/// A worker process. It exits when its stdin closes, so it cannot outlive this process.
 struct WorkerProcess {
     child: Child,
-    /// Kept here because waiting for a child would close it.
+    /// Taken from the child, because waiting for a child closes its stdin.
     _alive: Option<ChildStdin>,
 }
 
@@ -118,9 +118,9 @@ struct Demo {
     effects: PathBuf,
     order: Order,
     stage: Stage,
-    /// How many workers there were.
+    /// Number of started workers.
     lives: u32,
-    /// What was recorded when the current worker started.
+    /// Steps that were recorded when the current worker started.
     kept: BTreeSet<String>,
 }
 
@@ -135,7 +135,7 @@ impl Demo {
         print(&told.text)?;
         self.what_next()?;
         if !told.holds {
-            bail!("the counts are not what they should be");
+            bail!("a step ran more or less often than expected");
         }
         Ok(())
     }
@@ -144,10 +144,10 @@ impl Demo {
         let style = Style::stdout();
         let text = format!(
             "{}\n\n\
-             The order: charge and reserve at once, hold, print a label, ask a person, ship.\n\
-             A worker process runs it. This process only watches, and kills it. Legend:\n\n  \
-             log   a line of the run's log on disk\n  \
-             does  a step or task that is really running, noted in a file outside\n\n\
+             Steps: charge and reserve in parallel, wait, print a label, ask a person, ship.\n\
+             A worker process runs the order; this process watches and kills the worker.\n\n  \
+             log   an event in the run's log on disk\n  \
+             does  an execution of a step or task, noted in a separate file\n\n\
              Run {}, data in {} (kept)\n\n",
             style.bold("onward demo: an order that survives kill -9"),
             self.key,
@@ -160,7 +160,7 @@ impl Demo {
         let mut worker = self.start_worker("starts the order").await?;
         let charged = |event: &Event| matches!(event, Event::StepCompleted(event) if event.name.as_str() == "charge");
         self.watch(&mut worker, |stage| stage.has(charged)).await?;
-        self.kill(worker, "charge is recorded, reserve is in the middle").await?;
+        self.kill(worker, "charge is recorded, reserve is running").await?;
         self.read().await;
         Ok(())
     }
@@ -177,15 +177,15 @@ impl Demo {
     }
 
     async fn waits_for_a_person(&mut self) -> Result<()> {
-        self.stage.note("A third process. The timer is a row on disk and keeps its time:")?;
+        self.stage.note("A third process. The timer is a row on disk and keeps its due time:")?;
         let worker = self.start_worker("replays the log").await?;
         self.until_exit(worker).await?;
         if !self.stage.has(|event| matches!(event, Event::ApprovalRequested(_))) {
-            bail!("the worker left before the order asked for its approval");
+            bail!("the worker exited before the order requested its approval");
         }
-        self.stage.process("worker 3", "has nothing to do and leaves")?;
+        self.stage.process("worker 3", "is idle and exits")?;
         self.tell_kept()?;
-        self.stage.note("Now no worker is alive. A run that waits is a row on disk, for weeks if need be.")?;
+        self.stage.note("No worker is running now. The waiting run is a row on disk, for weeks if needed.")?;
         self.decide().await
     }
 
@@ -208,16 +208,16 @@ impl Demo {
         let worker = self.start_worker("replays the log").await?;
         self.until_exit(worker).await?;
         if !self.stage.events.last().is_some_and(|(_, _, event)| event.ends_log()) {
-            bail!("the worker left before the order was done");
+            bail!("the worker exited before the order was completed");
         }
         self.tell_kept()?;
         Ok(())
     }
 
-    /// Starts a worker process: this very program, on the same directory.
+    /// Starts a worker process: this program on the same directory.
     async fn start_worker(&mut self, what: &str) -> Result<WorkerProcess> {
         self.kept = self.stage.recorded().into_keys().collect();
-        let program = std::env::current_exe().context("cannot find this program again")?;
+        let program = std::env::current_exe().context("cannot determine the path of this program")?;
         let mut command = Command::new(program);
         command.arg("demo-worker").arg("--data").arg(&self.data).arg("--effects").arg(&self.effects);
         command.args(["--run", self.key.id.as_str(), "--order", &serde_json::to_string(&self.order)?]);
@@ -230,16 +230,16 @@ impl Demo {
         Ok(WorkerProcess { _alive: child.stdin.take(), child })
     }
 
-    /// Shows what comes until `until` is true; a worker that leaves before is an error.
+    /// Shows new lines until `until` is true. Fails if the worker exits before that.
     async fn watch(&mut self, worker: &mut WorkerProcess, until: impl Fn(&Stage) -> bool) -> Result<()> {
         tokio::select! {
             biased;
             watched = self.stage.watch(until) => watched,
-            status = worker.child.wait() => bail!("the worker left by itself: {}", status?),
+            status = worker.child.wait() => bail!("the worker exited unexpectedly: {}", status?),
         }
     }
 
-    /// A real SIGKILL: nothing is flushed, no destructor runs.
+    /// Kills the worker with SIGKILL: nothing is flushed and no destructor runs.
     async fn kill(&mut self, mut worker: WorkerProcess, when: &str) -> Result<()> {
         let pid = worker.child.id().unwrap_or_default();
         worker.child.start_kill().context("cannot kill the worker")?;
@@ -260,7 +260,7 @@ impl Demo {
         Ok(())
     }
 
-    /// Says what this worker found recorded and did not do again.
+    /// Shows which recorded steps this worker did not run again.
     fn tell_kept(&self) -> Result<()> {
         let recorded = self.stage.recorded();
         let mut kept: Vec<_> = recorded.iter().filter(|(name, _)| self.kept.contains(*name)).collect();
@@ -285,10 +285,10 @@ impl Demo {
     }
 }
 
-/// A directory of our own, that nobody else can have made before.
+/// Creates a new private directory. Fails if the path exists.
 fn fresh_directory(word: &str) -> Result<PathBuf> {
     let path = std::env::temp_dir().join(format!("onward-demo-{word}"));
-    make_private(&path).with_context(|| format!("cannot make {}", path.display()))?;
+    make_private(&path).with_context(|| format!("cannot create {}", path.display()))?;
     Ok(path)
 }
 
@@ -299,7 +299,7 @@ fn make_private(path: &Path) -> std::io::Result<()> {
     builder.create(path)
 }
 
-/// Six letters that nobody else has.
+/// Returns six random hexadecimal digits.
 fn random_word() -> String {
     new_id::unique().chars().rev().take(6).collect()
 }

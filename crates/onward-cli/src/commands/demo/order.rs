@@ -1,7 +1,7 @@
-//! The demo's workflow: an order, as somebody would write it.
+//! The workflow of the demo: an order.
 //!
-//! Every step runs in the worker process. Its result is recorded before the next line runs; after a crash a new process runs this
-//! function again from the top and gets what was recorded from the log instead of doing it again.
+//! Every step runs in the worker process. Its result is recorded before the next line runs. After a crash, a new process runs
+//! this function again from the top, and recorded steps return their results from the log.
 
 use onward::prelude::*;
 use onward::try_join;
@@ -20,16 +20,16 @@ pub struct Order {
 
 pub async fn order(ctx: Ctx, order: Order) -> Result<String> {
     let world = ctx.dep::<World>();
-    // Two steps at once. Each is handed a key that stays the same however often it has to run.
+    // Two steps in parallel. Each gets an idempotency key that is the same for every attempt.
     let (payment, shelf) = try_join!(
         ctx.step_with("charge", async |attempt| world.charge(&order, &attempt.idempotency_key()).await),
         ctx.step_with("reserve", async |attempt| world.reserve(&order, &attempt.idempotency_key()).await),
     )?;
-    // A timer is a row on disk: it holds no thread, and it does not begin again after a crash.
+    // A timer is a row on disk: it holds no thread and keeps its due time across crashes.
     ctx.sleep(std::time::Duration::from_millis(order.hold_ms)).await?;
-    // A task runs on any worker that knows its kind.
+    // A task runs on any worker that registered its kind.
     let label: String = ctx.task("print-label", &shelf).retry(3).await?;
-    // A person decides, in a second or in three weeks.
+    // A person decides within three weeks.
     let ship = ctx.approval("ship", format!("Ship {}?", order.item)).within(days(21)).await?;
     if !ship.approved {
         return ctx.step_with("refund", async |attempt| world.refund(&payment, &attempt.idempotency_key()).await).await;

@@ -1,4 +1,4 @@
-//! The demo's question to a person, and its answer, the way `onward approval decide` gives it.
+//! The approval of the demo: asks at the terminal and decides like `onward approval decide`.
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::Path;
@@ -11,7 +11,7 @@ use onward_store::WaitQuery;
 use crate::directory::{open_to_read, open_to_write};
 use crate::output::{escape, print};
 
-/// A question as it stands in the directory.
+/// An open approval.
 pub struct Question {
     pub id: String,
     pub title: String,
@@ -22,31 +22,32 @@ pub struct Answer {
     pub note: String,
 }
 
-/// The one question that the run asks.
+/// Reads the only approval of the run.
 pub async fn open_approval(data: &Path, key: &RunKey) -> Result<Question> {
     let query = WaitQuery { run: Some(key.clone()), ..WaitQuery::default() };
     let waits = open_to_read(data)?.list_approvals(query).await?;
-    let wait = waits.first().context("the order has not asked for its approval")?;
+    let wait = waits.first().context("the order has no open approval")?;
     Ok(Question { id: CallRef::from(wait).to_string(), title: escape::text(&wait.title).into_owned() })
 }
 
-/// Asks whoever sits at the terminal; decides by itself where nobody does.
+/// Asks at the terminal. Approves without a terminal or at the end of its input.
 pub async fn ask(title: &str) -> Result<Answer> {
     if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
-        // A thread of its own: a read from a terminal cannot be given up, and must not hold up Ctrl-C.
+        // On its own thread: a blocking read cannot be canceled and must not delay Ctrl-C.
         let (tell, told) = tokio::sync::oneshot::channel();
         let title = title.to_owned();
         std::thread::spawn(move || drop(tell.send(ask_terminal(&title))));
         if let Some(approved) = told.await?? {
-            let note = if approved { "You approve, as anybody could with:" } else { "You reject, as anybody could with:" };
+            let note =
+                if approved { "Approved. The same decision as a command:" } else { "Rejected. The same decision as a command:" };
             return Ok(Answer { approved, note: format!("\n{note}") });
         }
     }
-    let note = format!("{title} Nobody is here to ask: the demo approves by itself, with:");
+    let note = format!("{title} There is no answer from a terminal; the demo approves with:");
     Ok(Answer { approved: true, note })
 }
 
-/// `None` when there is nobody any more.
+/// Asks until the answer is yes or no. Returns `None` at the end of the input.
 fn ask_terminal(title: &str) -> Result<Option<bool>> {
     loop {
         let mut out = std::io::stdout().lock();

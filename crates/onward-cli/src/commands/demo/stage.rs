@@ -1,6 +1,6 @@
-//! What the audience sees: the log as it grows, what is really done, and what happens to the workers.
+//! The output of the demo: new log events, executed steps, and starts and kills of workers.
 //!
-//! Reads the directory the way any other process may: read-only, beside the worker. Nothing here takes part in the work.
+//! Reads the directory like any other process: read-only, beside the worker.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,13 +16,13 @@ use super::world::{Effect, read_effects};
 use crate::directory::runtime;
 use crate::output::{Narrator, Style, clip, print, time, width};
 
-/// How often the log is looked at.
+/// Polling interval of the log.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How wide a line may be where nobody says.
+/// Line width if stdout is not a terminal.
 const WIDTH: usize = 80;
 
-/// How many records are read at a time; the demo's log is short.
+/// Page size; the log of the demo is shorter.
 const PAGE: usize = 1_000;
 
 pub struct Stage {
@@ -30,18 +30,18 @@ pub struct Stage {
     key: RunKey,
     effects: PathBuf,
     begun_at: Timestamp,
-    /// Open as soon as the worker has made the directory.
+    /// Opened once the worker has created the directory.
     log: Option<Runtime>,
     next: Index,
     narrator: Narrator,
-    /// What stands in the log, in order.
+    /// Events of the log, in order.
     pub events: Vec<(Index, Timestamp, Event)>,
-    /// What was really done, in order.
+    /// Executed effects, in order.
     pub done: Vec<Effect>,
     style: Style,
 }
 
-/// One line of the performance.
+/// One line of output.
 enum Line {
     Log(Index, Box<Event>),
     Effect(Effect),
@@ -63,7 +63,7 @@ impl Stage {
         }
     }
 
-    /// Shows what comes until `until` is true of the log.
+    /// Shows new lines until `until` is true.
     pub async fn watch(&mut self, until: impl Fn(&Stage) -> bool) -> Result<()> {
         loop {
             self.look().await?;
@@ -74,7 +74,7 @@ impl Stage {
         }
     }
 
-    /// Shows what has come since the last look, by the time it happened.
+    /// Shows new events and effects, sorted by time.
     pub async fn look(&mut self) -> Result<()> {
         let mut lines = self.new_events().await?;
         lines.extend(self.new_effects());
@@ -94,7 +94,7 @@ impl Stage {
         }
         let Some(log) = &self.log else { return Ok(Vec::new()) };
         let records = match log.store().read_log(self.key.clone(), None, self.next, PAGE).await {
-            Err(StoreError::RunNotFound { .. }) => return Ok(Vec::new()), // the worker has not come that far
+            Err(StoreError::RunNotFound { .. }) => return Ok(Vec::new()), // the worker has not started the run yet
             records => records?,
         };
         self.next = records.last().map_or(self.next, |record| record.next_index());
@@ -107,7 +107,7 @@ impl Stage {
     fn open(&self) -> Result<Option<Runtime>> {
         match EmbeddedStore::open_read_only(&self.data) {
             Ok(store) => Ok(Some(runtime(store))),
-            Err(StoreError::DirectoryForeign { .. }) => Ok(None), // not made yet
+            Err(StoreError::DirectoryForeign { .. }) => Ok(None), // not created yet
             Err(error) => Err(error.into()),
         }
     }
@@ -134,7 +134,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Shows what happened to a process.
+    /// Shows a start, kill or exit of a process.
     pub fn process(&self, head: &str, text: &str) -> Result<()> {
         let paint = if head == "kill -9" { Style::red } else { Style::green };
         self.show(time::now(), head, paint, text)
@@ -148,7 +148,7 @@ impl Stage {
         Ok(print(line.trim_end())?)
     }
 
-    /// A paragraph for the audience.
+    /// Prints an explanation between the lines.
     pub fn note(&self, text: &str) -> Result<()> {
         Ok(print(&format!("\n{}\n", self.style.bold(text)))?)
     }
@@ -157,7 +157,7 @@ impl Stage {
         self.events.iter().any(|(_, _, event)| wanted(event))
     }
 
-    /// Steps and tasks whose results are recorded, with the event that says so.
+    /// Returns the recorded steps and tasks, with index and time of their result.
     pub fn recorded(&self) -> BTreeMap<String, (Index, Timestamp)> {
         let mut tasks = BTreeMap::new();
         let mut recorded = BTreeMap::new();
@@ -181,7 +181,7 @@ impl Stage {
     }
 }
 
-/// The beginning of a key, enough to compare.
+/// Shortens an idempotency key for display.
 fn short(key: &str) -> String {
     key.chars().take(8).collect()
 }

@@ -1,4 +1,4 @@
-//! The demo's proof: how often everything was really done, and where its result stands.
+//! The summary of the demo: how often each step ran, and which event recorded its result.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ const INTERRUPTED: &str = "reserve";
 
 pub struct Summary {
     pub text: String,
-    /// Whether everything was recorded once, and nothing was done again that was recorded.
+    /// Each step ran as often as expected: the interrupted one twice, all others once.
     pub holds: bool,
 }
 
@@ -33,10 +33,10 @@ pub fn tell(stage: &Stage) -> Summary {
         ]);
     }
     let style = Style::stdout();
-    let verdict = "Two kills, four processes, one order: what was recorded was never done again.";
+    let verdict = "Two kills, four processes, one order: no recorded step ran again.";
     Summary { text: format!("\n{}\n\n{}", style.bold(verdict), table.take()), holds }
 }
 
 fn why(count: u32) -> &'static str {
-    if count > 1 { "running at the kill" } else { "" }
+    if count > 1 { "was running when killed" } else { "" }
 }

@@ -1,6 +1,6 @@
-//! The process that works on the demo's order, to be killed: `onward demo-worker`.
+//! `onward demo-worker`: the worker process that the demo kills.
 //!
-//! It starts the order, or finds it, goes on with it, and leaves when there is nothing to do: the run has ended, or waits for a person.
+//! It starts the order or continues it, and exits when the run has ended or waits for its approval.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,7 +21,7 @@ use crate::interrupt;
 pub struct WorkerArgs {
     #[arg(long)]
     run: String,
-    /// The order, as JSON
+    /// Order as JSON
     #[arg(long)]
     order: String,
     #[arg(long)]
@@ -32,7 +32,7 @@ pub struct WorkerArgs {
 
 pub async fn work(args: WorkerArgs, global: &Global) -> Result<ExitCode> {
     interrupt::end_with_parent();
-    let input: Order = serde_json::from_str(&args.order).context("the order is not one")?;
+    let input: Order = serde_json::from_str(&args.order).context("invalid order")?;
     let onward = Onward::embedded(global.directory())
         .dep(World { effects: args.effects, unit: Duration::from_millis(args.unit_ms) })
         .register(&ORDER, order)

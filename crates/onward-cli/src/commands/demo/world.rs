@@ -1,7 +1,6 @@
-//! The world that the order acts on: here, a file that gets a line each time something is really done.
+//! The side effects of the order: each execution appends a line to a file.
 //!
-//! The lines are the demo's proof, written by the worker and counted by its parent. They are not part of the engine: nothing reads
-//! them to decide anything.
+//! The worker writes the lines and the demo counts them. The engine does not read them.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -16,16 +15,16 @@ use crate::output::time;
 
 pub struct World {
     pub effects: PathBuf,
-    /// How long one unit of work takes.
+    /// Duration of one unit of work.
     pub unit: Duration,
 }
 
-/// Something that was really done, or at least begun.
+/// An execution that was started.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Effect {
     pub at: Timestamp,
     pub name: String,
-    /// The idempotency key it was done with.
+    /// Its idempotency key.
     pub key: String,
 }
 
@@ -55,7 +54,7 @@ impl World {
         Ok(format!("shipped with {label}"))
     }
 
-    /// Leaves a line, then takes its time.
+    /// Appends a line, then sleeps for the given units.
     async fn act(&self, name: &str, key: &str, units: u32) -> Result<()> {
         let mut file = OpenOptions::new().create(true).append(true).open(&self.effects)?;
         file.write_all(format!("{}\t{name}\t{key}\n", time::now().0).as_bytes())?;
@@ -64,7 +63,7 @@ impl World {
     }
 }
 
-/// All effects so far, in order.
+/// Reads all effects so far, in order. Ignores an incomplete last line.
 pub fn read_effects(path: &Path) -> Vec<Effect> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);

@@ -1,4 +1,4 @@
-//! A directory: is it ours, is it free, is there room, does the disk keep up, and does every log have its checksum.
+//! Checks of a data directory: format, lock, permissions, disk space, sync latency, checksums of pages, rows and logs.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
@@ -20,7 +20,7 @@ use crate::serving::mark;
 const DATABASE: &str = "onward.db";
 const LOCK: &str = "onward.lock";
 
-/// Where SQLite keeps the number that an application gives its file, big-endian.
+/// Offset of SQLite's `user_version` in the database header, big-endian.
 const FORMAT_AT: usize = 60;
 
 const SPACE_LOW: u64 = 1 << 30;
@@ -28,25 +28,25 @@ const SPACE_NONE: u64 = 64 << 20;
 
 const SYNCS: usize = 16;
 
-/// A sync that takes longer holds up every commit; one that is faster than any disk did not reach one.
+/// A slower sync delays every commit; a faster one than any disk did not reach the disk.
 const SYNC_SLOW: Duration = Duration::from_millis(20);
 const SYNC_UNREAL: Duration = Duration::from_micros(10);
 
-/// How many numbers of pages are told.
+/// Maximum number of pages and rows that are listed.
 const NAMED_MAX: usize = 20;
 
-/// How many records are read at a time.
+/// Page size of runs and records.
 const PAGE: usize = 1_000;
 
 pub async fn check(path: &Path, quick: bool, global: &Global, findings: &mut Findings) {
     if !path.exists() {
-        let detail = format!("{} is not there", path.display());
-        let advice = "name one with `--data DIR`, or a server with `--server URL`; a worker or `onward dev` makes it";
+        let detail = format!("{} does not exist", path.display());
+        let advice = "set `--data DIR` or `--server URL`; a worker or `onward dev` creates the directory";
         return findings.fail("directory", detail, advice);
     }
     let site = match Site::to_read(global) {
         Ok(site) => {
-            findings.ok("directory", format!("{} is one of ours", path.display()));
+            findings.ok("directory", format!("{} is an Onward directory", path.display()));
             Some(site)
         }
         Err(error) => {
@@ -69,7 +69,7 @@ pub async fn check(path: &Path, quick: bool, global: &Global, findings: &mut Fin
     let Some(site) = site else { return };
     work::check(&site, None, findings).await;
     if quick {
-        return findings.ok("logs", "not read: --quick");
+        return findings.ok("logs", "skipped: --quick");
     }
     logs(&site, findings).await;
 }
@@ -78,62 +78,61 @@ fn format(path: &Path, findings: &mut Findings) {
     let mut header = [0; FORMAT_AT + 4];
     let read = File::open(path.join(DATABASE)).and_then(|mut file| file.read_exact(&mut header));
     match read.map(|()| u32::from_be_bytes([header[60], header[61], header[62], header[63]])) {
-        Ok(found) if found <= FORMAT => findings.ok("format", format!("{found}; this program reads up to {FORMAT}")),
-        Ok(found) => findings.fail("format", format!("{found}; this program reads up to {FORMAT}"), "use the newer program"),
-        Err(error) => findings.fail("format", format!("cannot read {DATABASE}: {error}"), "see who may read the directory"),
+        Ok(found) if found <= FORMAT => findings.ok("format", format!("{found}; this version reads up to {FORMAT}")),
+        Ok(found) => findings.fail("format", format!("{found}; this version reads up to {FORMAT}"), "use a newer version"),
+        Err(error) => findings.fail("format", format!("cannot read {DATABASE}: {error}"), "check the directory's permissions"),
     }
 }
 
 fn lock(path: &Path, findings: &mut Findings) {
-    let Ok(file) = File::open(path.join(LOCK)) else { return findings.ok("lock", "free: nobody has it open") };
+    let Ok(file) = File::open(path.join(LOCK)) else { return findings.ok("lock", "free") };
     match (file.try_lock(), mark::server_of(path)) {
-        (Ok(()), _) => findings.ok("lock", "free: nobody has it open"),
+        (Ok(()), _) => findings.ok("lock", "free"),
         (Err(TryLockError::WouldBlock), Some(url)) => {
-            findings.ok("lock", format!("held by the server at {url}: write through it with `--server {url}`"));
+            findings.ok("lock", format!("held by the server at {url}; use `--server {url}` for commands that write"));
         }
         (Err(TryLockError::WouldBlock), None) => {
-            findings.ok("lock", "held by another process: reading commands work, writing ones do not");
+            findings.ok("lock", "held by another process; only commands that read work");
         }
         (Err(TryLockError::Error(error)), _) => {
-            findings.warn("lock", format!("cannot be tried: {error}"), "file systems without locks void the guarantees");
+            findings.warn("lock", format!("cannot test the lock: {error}"), "use a file system with file locks");
         }
     }
 }
 
-const REPAIR: &str = "stop what has it open, copy the directory, and run `onward doctor --repair`, or restore a backup";
+const REPAIR: &str =
+    "stop the process that has it open, copy the directory and run `onward doctor --repair`, or restore a backup";
 
-/// Whether everything that was acknowledged can be read from the write-ahead log.
+/// Checks that every acknowledged write can be read from the write-ahead log.
 fn write_ahead_log(path: &Path, findings: &mut Findings) {
     if EmbeddedStore::is_mark_damaged(path) {
-        let detail =
-            "onward.synced does not have its checksum: damage to the last commits of the write-ahead log would not be found";
-        findings.fail("mark", detail, "check the disk; the next commit writes the file again");
+        let detail = "onward.synced has a wrong checksum: damage to the latest commits in the write-ahead log cannot be detected";
+        findings.fail("mark", detail, "check the disk; the next commit rewrites the file");
     }
     match EmbeddedStore::examine(path) {
-        Ok(None) => findings.ok("log", "every commit that was synced is there"),
+        Ok(None) => findings.ok("log", "every synced commit is present"),
         Ok(Some(damage)) => findings.fail("log", damage.to_string(), REPAIR),
         Err(error) => findings.fail_with("log", &error.into()),
     }
 }
 
-/// Reads every page: a damaged index is not met by reading logs.
+/// Checks every page, because reading logs does not find a damaged index.
 fn pages(path: &Path, findings: &mut Findings) {
     match EmbeddedStore::damaged_pages(path) {
-        Ok(damaged) if damaged.is_empty() => findings.ok("pages", "every checksum holds"),
+        Ok(damaged) if damaged.is_empty() => findings.ok("pages", "all checksums match"),
         Ok(damaged) => {
             let told: Vec<String> = damaged.iter().take(NAMED_MAX).map(u64::to_string).collect();
-            let detail =
-                format!("{} of the database without its checksum: {}", count(damaged.len() as u64, "page"), told.join(", "));
+            let detail = format!("{} with a wrong checksum: {}", count(damaged.len() as u64, "page"), told.join(", "));
             findings.fail("pages", detail, REPAIR);
         }
         Err(error) => findings.fail_with("pages", &error.into()),
     }
 }
 
-/// Compares the rows of runs with their checksums and with the logs: a page that is written again has a new checksum over a damaged row.
+/// Checks the rows of runs against their checksums and logs: a rewritten page has a correct checksum over a damaged row.
 fn rows(path: &Path, findings: &mut Findings) {
     match EmbeddedStore::damaged_rows(path) {
-        Ok(damaged) if damaged.is_empty() => findings.ok("rows", "each run has its row and its log"),
+        Ok(damaged) if damaged.is_empty() => findings.ok("rows", "all rows match their checksums and logs"),
         Ok(damaged) => {
             let named: Vec<&str> = damaged.iter().take(NAMED_MAX).map(String::as_str).collect();
             let detail = format!("{} damaged: {}", count(damaged.len() as u64, "row"), named.join("; "));
@@ -143,11 +142,11 @@ fn rows(path: &Path, findings: &mut Findings) {
     }
 }
 
-/// Whether other users of this machine can read what is secret (S39).
+/// Checks whether other users of this machine can read secrets (S39).
 fn modes(path: &Path, global: &Global, findings: &mut Findings) {
     let open = crate::modes::readable_by_others(path, global.config.text("tls_key").as_deref().map(Path::new));
     if open.is_empty() {
-        return findings.ok("modes", "no other user can read it");
+        return findings.ok("modes", "not readable by other users");
     }
     for file in open {
         findings.warn("modes", file.to_string(), file.advice());
@@ -157,10 +156,10 @@ fn modes(path: &Path, global: &Global, findings: &mut Findings) {
 fn space(path: &Path, findings: &mut Findings) {
     let free = match rustix::fs::statvfs(path) {
         Ok(disk) => disk.f_bavail.saturating_mul(disk.f_frsize),
-        Err(error) => return findings.warn("space", format!("cannot be asked: {error}"), "see `df`"),
+        Err(error) => return findings.warn("space", format!("cannot read the free space: {error}"), "check it with `df`"),
     };
     let told = format!("{:.1} GiB free", free as f64 / (1u64 << 30) as f64);
-    let advice = "free some: a full disk refuses writes until there is room";
+    let advice = "free disk space: writes fail while the disk is full";
     if free < SPACE_NONE {
         findings.fail("space", told, advice);
     } else if free < SPACE_LOW {
@@ -170,23 +169,27 @@ fn space(path: &Path, findings: &mut Findings) {
     }
 }
 
-/// Every acknowledged write waits for a sync: here is what one costs.
+/// Measures the latency of a sync, which every acknowledged write waits for.
 fn syncs(path: &Path, findings: &mut Findings) {
     let file = path.join(format!(".onward-doctor-{}", std::process::id()));
     let timed = time_syncs(&file);
-    drop(std::fs::remove_file(&file)); // it may never have been made
+    drop(std::fs::remove_file(&file)); // it may not exist
     match timed {
         Ok(median) => {
             let told = format!("{} µs each (median of {SYNCS})", median.as_micros());
             if median > SYNC_SLOW {
-                findings.warn("syncs", told, "every commit waits for one: use a faster disk, or more runs at a time");
+                findings.warn("syncs", told, "use a faster disk, or more concurrent runs: every commit waits for a sync");
             } else if median < SYNC_UNREAL {
-                findings.warn("syncs", told, "faster than a disk: what is acknowledged may be lost with the power");
+                findings.warn(
+                    "syncs",
+                    told,
+                    "check that syncs reach the disk: otherwise a power failure loses acknowledged writes",
+                );
             } else {
                 findings.ok("syncs", told);
             }
         }
-        Err(error) => findings.warn("syncs", format!("cannot be tried: {error}"), "see who may write into the directory"),
+        Err(error) => findings.warn("syncs", format!("cannot measure: {error}"), "check the directory's permissions"),
     }
 }
 
@@ -203,7 +206,7 @@ fn time_syncs(path: &Path) -> std::io::Result<Duration> {
     Ok(spans[SYNCS / 2])
 }
 
-/// Reads every log of the namespace: a record that does not have the checksum it was written with is found by that.
+/// Reads every log of the namespace, which verifies the checksum of every record.
 async fn logs(site: &Site, findings: &mut Findings) {
     let mut progress = Progress::new("runs read", false);
     let begun = Instant::now();
@@ -241,10 +244,10 @@ async fn logs(site: &Site, findings: &mut Findings) {
         time::span(begun.elapsed())
     );
     match damaged.first() {
-        None => findings.ok("logs", format!("{read}: every checksum holds")),
+        None => findings.ok("logs", format!("{read}: all checksums match")),
         Some(first) => {
-            let detail = format!("{} damaged of {read}; the first: {first}", damaged.len());
-            let advice = "all others were read; restore from a backup, `onward doctor --repair`, or delete the damaged ones";
+            let detail = format!("damaged logs: {} ({read}); the first: {first}", damaged.len());
+            let advice = "restore a backup, run `onward doctor --repair`, or delete the damaged runs";
             findings.fail("logs", detail, advice);
         }
     }

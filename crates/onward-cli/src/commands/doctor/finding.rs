@@ -1,10 +1,10 @@
-//! What was looked at, how it is, and what to do about it.
+//! Findings: a check, its state, details and advice.
 
 use serde::Serialize;
 
 use crate::output::{Style, count, escape, print, say};
 
-/// How long the names of checks are.
+/// Column width of check names.
 const NAME_WIDTH: usize = 13;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -20,7 +20,7 @@ pub struct Finding {
     pub check: &'static str,
     pub state: State,
     pub detail: String,
-    /// What to do.
+    /// Suggested fix.
     pub advice: Option<String>,
 }
 
@@ -31,7 +31,7 @@ pub struct Document<'a> {
     failed: usize,
 }
 
-/// Everything that was found, told as it comes.
+/// All findings; printed as they are added if `told` is set.
 pub struct Findings {
     all: Vec<Finding>,
     told: bool,
@@ -54,7 +54,7 @@ impl Findings {
         self.add(Finding { check, state: State::Fail, detail: detail.into(), advice: Some(advice.into()) });
     }
 
-    /// An error as a finding; its own hint is what to do.
+    /// Adds a failure with the message of an error; its hint is the advice.
     pub fn fail_with(&mut self, check: &'static str, error: &anyhow::Error) {
         let (detail, hint) = crate::error::words(error);
         let advice = hint.filter(|hint| !hint.is_empty());
@@ -63,7 +63,7 @@ impl Findings {
 
     fn add(&mut self, finding: Finding) {
         if self.told {
-            drop(print(&finding.line())); // nobody reads: the exit code still tells
+            drop(print(&finding.line())); // with a closed stdout the exit code still reports failures
         }
         self.all.push(finding);
     }
@@ -83,7 +83,7 @@ impl Findings {
     pub fn sum_up(&self) {
         let (warned, failed) = (self.number(State::Warn) as u64, self.number(State::Fail) as u64);
         match (warned, failed) {
-            (0, 0) => say("all is well"),
+            (0, 0) => say("no problems found"),
             (_, 0) => say(&count(warned, "warning")),
             _ => say(&format!("{}, {}", count(failed, "failure"), count(warned, "warning"))),
         }

@@ -1,7 +1,7 @@
-//! `onward doctor`: looks at everything that is between a verb and its answer, and says what to do about what it finds.
+//! `onward doctor`: checks the machine and a directory or server, and suggests fixes.
 //!
-//! Must never change anything unless it is asked to repair: it opens directories for reading, and what it writes to try the disk is gone
-//! when it ends.
+//! Must never change a directory without `--repair`: it opens directories read-only, and deletes the file with which it measures
+//! syncs.
 
 mod directory;
 mod finding;
@@ -23,23 +23,23 @@ use finding::Findings;
 
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
-    /// Leave out what takes long: reading every log of a directory
+    /// Skip the checks that read all of a directory: pages, rows and logs
     #[arg(long)]
     quick: bool,
-    /// Take all that verifies of a damaged directory into a new database, list what is lost, and keep the damaged files beside it
+    /// Copy all intact data of a damaged directory into a new database, list losses, and keep the damaged files
     #[arg(long, conflicts_with = "quick")]
     repair: bool,
 }
 
-/// Ends with 1 when something fails; a warning is none.
+/// Exits with 1 if a check fails; warnings do not count.
 pub async fn execute(args: DoctorArgs, global: &Global) -> Result<ExitCode> {
     let mut findings = Findings::new(!global.json);
     machine::check(&mut findings);
     match Place::of(global)? {
         Place::Directory(path) if args.repair => repair::repair(&path, &mut findings),
         Place::Server { .. } if args.repair => {
-            let message = "a directory is repaired where it is, with no server over it".to_owned();
-            return Err(Mistake::usage("usage", message, "stop the server, and name the directory with `--data DIR`").into());
+            let message = "`--repair` works on a local directory and takes no server".to_owned();
+            return Err(Mistake::usage("usage", message, "stop the server and name its directory with `--data DIR`").into());
         }
         Place::Directory(path) => directory::check(&path, args.quick, global, &mut findings).await,
         Place::Server { url, key } => server::check(&url, key.as_deref(), global, &mut findings).await?,

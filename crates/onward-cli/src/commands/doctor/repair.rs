@@ -1,4 +1,4 @@
-//! Repairing a directory: what was kept, what is lost, and where the damaged files are.
+//! Repairs a directory and reports kept data, losses and the location of the damaged files.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::finding::Findings;
 use crate::directory::shell_path;
 use crate::output::count;
 
-/// How many losses are told one by one.
+/// Maximum number of losses that are listed.
 const TOLD_MAX: usize = 1_000;
 
 pub fn repair(path: &Path, findings: &mut Findings) {
@@ -20,26 +20,26 @@ pub fn repair(path: &Path, findings: &mut Findings) {
     let Some(aside) = &repaired.aside else {
         return findings.ok("repair", format!("nothing is damaged: {kept}"));
     };
-    findings.ok("repair", format!("a new database has {kept}; the damaged files are in {}", shell_path(aside)));
+    findings.ok("repair", format!("the new database has {kept}; the damaged files are in {}", shell_path(aside)));
     if let Some(damage) = &repaired.log_damage {
-        let advice = "writes that were acknowledged last may be missing although no log says so; a backup may have them";
+        let advice = "look for the latest acknowledged writes in a backup: they may be missing without a gap in a log";
         findings.fail("log", damage.to_string(), advice);
     }
     if repaired.damaged_pages + repaired.damaged_rows > 0 {
         let (pages, rows) = (count(repaired.damaged_pages, "damaged page"), count(repaired.damaged_rows, "row"));
-        findings.warn("pages", format!("{pages}, {rows} without their checksum"), "check the disk: damage seldom comes alone");
+        findings.warn("pages", format!("{pages}, {rows} with a wrong checksum"), "check the disk for more damage");
     }
     if repaired.lost.is_empty() {
-        return findings.ok("lost", "no log of a run has a gap");
+        return findings.ok("lost", "no log has a gap");
     }
     for lost in repaired.lost.iter().take(TOLD_MAX) {
         findings.fail(
             "lost",
             lost.to_string(),
-            "a backup may have it; `onward run terminate` and `onward run delete` give the run up",
+            "restore it from a backup, or give the run up with `onward run terminate` and `onward run delete`",
         );
     }
     if repaired.lost.len() > TOLD_MAX {
-        findings.fail("lost", format!("{} more", repaired.lost.len() - TOLD_MAX), "`onward doctor` reads every log");
+        findings.fail("lost", format!("{} more", repaired.lost.len() - TOLD_MAX), "run `onward doctor` to read every log");
     }
 }

@@ -1,4 +1,4 @@
-//! A server: can it be reached, is it ready, does it know us, does its clock agree, and who works for it.
+//! Checks of a server: reachability, readiness, version, key, clock and workers.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,7 +13,7 @@ use crate::args::Global;
 use crate::connection::Site;
 use crate::output::{count, time};
 
-/// How far clocks may be apart; the server tells its time in whole seconds.
+/// Tolerated clock difference; the Date header has whole seconds.
 const CLOCK_OFF_MAX: Duration = Duration::from_secs(3);
 
 pub async fn check(url: &str, key: Option<&str>, global: &Global, findings: &mut Findings) -> Result<()> {
@@ -30,12 +30,12 @@ pub async fn check(url: &str, key: Option<&str>, global: &Global, findings: &mut
     ready(&http, findings).await;
     version(&http, findings).await;
     let site = Site::to_read(global)?;
-    // Whether the key is taken has nothing to do with a database that is down; `ready` names it.
+    // A database that is down must not fail the check of the key; `ready` reports it.
     let (namespace, gaps) = (site.namespace.clone(), Some(Gaps::default()));
     let asked = site.list_runs(RunQuery { namespace, limit: 1, gaps, ..RunQuery::default() }).await;
     match asked {
-        Ok(_) if key.is_some() => findings.ok("key", format!("taken, for namespace {}", site.namespace)),
-        Ok(_) => findings.ok("key", "none, and none is asked for"),
+        Ok(_) if key.is_some() => findings.ok("key", format!("accepted for namespace {}", site.namespace)),
+        Ok(_) => findings.ok("key", "none, and the server requires none"),
         Err(error) => {
             findings.fail_with("key", &error.into());
             return Ok(());
@@ -46,7 +46,7 @@ pub async fn check(url: &str, key: Option<&str>, global: &Global, findings: &mut
     Ok(())
 }
 
-/// Who works for it, if it says so.
+/// Lists the connected workers; `None` after an error.
 async fn workers(site: &Site, findings: &mut Findings) -> Option<Vec<WorkerInfo>> {
     let workers = match site.list_workers(site.namespace.clone()).await {
         Ok(workers) => workers,
@@ -56,7 +56,7 @@ async fn workers(site: &Site, findings: &mut Findings) -> Option<Vec<WorkerInfo>
         }
     };
     match workers.len() as u64 {
-        0 => findings.warn("workers", format!("none in namespace {}", site.namespace), "start one with ONWARD_URL set"),
+        0 => findings.warn("workers", format!("none in namespace {}", site.namespace), "start a worker with ONWARD_URL set"),
         number => {
             let runs: u64 = workers.iter().map(|worker| worker.runs).sum();
             findings.ok("workers", format!("{}, holding {}", count(number, "worker"), count(runs, "run")));
@@ -69,13 +69,13 @@ async fn reachable(url: &str, http: &HttpClient, findings: &mut Findings) -> boo
     let begun = Instant::now();
     match http.ask("GET", "/healthz", None).await {
         Ok(answer) if answer.status == 200 => {
-            findings.ok("server", format!("{url} answered in {}", time::span(begun.elapsed())));
+            findings.ok("server", format!("{url} responded in {}", time::span(begun.elapsed())));
             clock(answer.headers.get("date").and_then(|date| date.to_str().ok()), findings);
             true
         }
         Ok(answer) => {
-            let advice = "see whether the address is that of an Onward server";
-            findings.fail("server", format!("{url} answered /healthz with {}", answer.status), advice);
+            let advice = "check that the URL is that of an Onward server";
+            findings.fail("server", format!("{url} returned status {} for /healthz", answer.status), advice);
             false
         }
         Err(error) => {
@@ -89,12 +89,15 @@ fn clock(date: Option<&str>, findings: &mut Findings) {
     let Some(theirs) = date.and_then(|date| httpdate::parse_http_date(date).ok()) else { return };
     let ours = SystemTime::now();
     let off = ours.duration_since(theirs).unwrap_or_else(|error| error.duration());
-    // Half a second more or less was cut off.
     if off <= CLOCK_OFF_MAX {
-        findings.ok("clock", "the server's agrees with ours");
+        findings.ok("clock", "the clocks of server and client agree");
     } else {
-        let detail = format!("the server's differs from ours by {}", time::span(off));
-        findings.warn("clock", detail, "timers follow the clock of the store, which is the server's for a directory and the database's for PostgreSQL: let all be set by NTP");
+        let detail = format!("the clocks of server and client differ by {}", time::span(off));
+        findings.warn(
+            "clock",
+            detail,
+            "use NTP: timers follow one clock, the server's for a directory and the database's for PostgreSQL",
+        );
     }
 }
 
@@ -104,16 +107,16 @@ async fn ready(http: &HttpClient, findings: &mut Findings) {
             let text = answer.text().await.unwrap_or_default();
             let down: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("degraded: ")).collect();
             if down.is_empty() {
-                return findings.ok("ready", "the store answers and takes writes");
+                return findings.ok("ready", "the store accepts writes");
             }
-            let advice = "its runs stand still and are missing from lists until it is back; the runs of the others go on";
+            let advice = "restore the database: until then its runs are blocked and missing from lists";
             down.iter().for_each(|line| findings.warn("ready", *line, advice));
         }
         Ok(answer) => {
             let text = answer.text().await.unwrap_or_default();
             let problem: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-            let detail = problem["detail"].as_str().unwrap_or("it says no more").to_owned();
-            findings.fail("ready", detail, "the server's log says why");
+            let detail = problem["detail"].as_str().unwrap_or("no details").to_owned();
+            findings.fail("ready", detail, "see the log of the server");
         }
         Err(error) => findings.fail_with("ready", &error.into()),
     }
@@ -127,12 +130,12 @@ async fn version(http: &HttpClient, findings: &mut Findings) {
     let document: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
     let ours = env!("CARGO_PKG_VERSION");
     match document["info"]["version"].as_str() {
-        Some(theirs) if theirs == ours => findings.ok("version", format!("{theirs}, as this program")),
+        Some(theirs) if theirs == ours => findings.ok("version", format!("{theirs}, same as this program")),
         Some(theirs) => {
-            let detail = format!("the server is {theirs}, this program {ours}");
+            let detail = format!("server {theirs}, this program {ours}");
             findings.warn("version", detail, "use the same version of both");
         }
-        None => findings.warn("version", "the server does not say", "see whether it is an Onward server"),
+        None => findings.warn("version", "the server reports none", "check that it is an Onward server"),
     }
 }
 
@@ -140,7 +143,7 @@ async fn version(http: &HttpClient, findings: &mut Findings) {
 mod tests {
     use super::*;
 
-    /// Which clock timers follow depends on the store, and `doctor` over HTTP does not know the store: the advice names both.
+    /// The clock of timers depends on the store, which is unknown over HTTP, so the advice names both.
     #[test]
     fn a_clock_that_is_off_is_reported_with_both_clocks_that_timers_may_follow() {
         let mut findings = Findings::new(false);

@@ -1,5 +1,5 @@
-//! What waits: runs without a worker, runs that wait long, tasks that kill their workers. The same over a server and a directory. What a
-//! database has that is down is left out; that it is down was told before.
+//! Checks of pending work on a server or directory: runs that no worker serves, runs that wait long, quarantined tasks. Leaves
+//! out databases that are down; the readiness check reports those.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,16 +14,16 @@ use crate::output::{count, time};
 
 const PAGE: usize = 1_000;
 
-/// How many pending runs are looked at.
+/// Maximum number of pending runs that are read.
 const LOOKED_AT_MAX: usize = 10_000;
 
-/// A run that has waited so long for a worker is told.
+/// Waiting time of a pending run that gives a warning.
 const PENDING_LONG: Duration = Duration::from_secs(60);
 
-/// How many names are told of many.
+/// Maximum number of names in one finding.
 const NAMED_MAX: usize = 5;
 
-/// `workers` are those of a server; a directory knows of none.
+/// Checks pending runs and quarantined tasks. `workers` is `None` for a directory, which knows of no workers.
 pub async fn check(site: &Site, workers: Option<&[WorkerInfo]>, findings: &mut Findings) {
     match pending(site).await {
         Ok(pending) => {
@@ -37,7 +37,7 @@ pub async fn check(site: &Site, workers: Option<&[WorkerInfo]>, findings: &mut F
     quarantined(site, findings).await;
 }
 
-/// Pending runs, newest first.
+/// Reads pending runs, newest first.
 async fn pending(site: &Site) -> Result<Vec<RunHead>, RuntimeError> {
     let (namespace, statuses) = (site.namespace.clone(), vec![Status::Pending]);
     let mut query = RunQuery { namespace, statuses, limit: PAGE, gaps: Some(Gaps::default()), ..RunQuery::default() };
@@ -52,7 +52,7 @@ async fn pending(site: &Site) -> Result<Vec<RunHead>, RuntimeError> {
     }
 }
 
-/// Kinds and versions that runs wait for and nobody has.
+/// Reports kinds and versions of pending runs that no worker serves.
 fn orphans(pending: &[RunHead], workers: &[WorkerInfo], findings: &mut Findings) {
     let mut waiting: BTreeMap<(&Name, Option<&Name>), u64> = BTreeMap::new();
     for head in pending {
@@ -67,10 +67,10 @@ fn orphans(pending: &[RunHead], workers: &[WorkerInfo], findings: &mut Findings)
         })
         .collect();
     if lonely.is_empty() {
-        return findings.ok("kinds", "every pending run has a worker with its code");
+        return findings.ok("kinds", "a worker serves every pending run");
     }
-    let detail = format!("nobody has code for {}", some(&lonely));
-    findings.warn("kinds", detail, "start a worker that has it; the runs are unharmed and go on then");
+    let detail = format!("no worker serves {}", some(&lonely));
+    findings.warn("kinds", detail, "start a worker with this code; the runs then continue");
 }
 
 fn oldest(pending: &[RunHead], findings: &mut Findings) {
@@ -79,9 +79,13 @@ fn oldest(pending: &[RunHead], findings: &mut Findings) {
         return findings.ok("pending", "no run waits for a worker");
     };
     let waited = now.since(oldest.updated_at);
-    let detail = format!("{}; {} has waited longest, {}", count(pending.len() as u64, "run"), oldest.key.id, time::span(waited));
+    let detail = format!("{}; {} has waited longest: {}", count(pending.len() as u64, "run"), oldest.key.id, time::span(waited));
     if waited > PENDING_LONG {
-        findings.warn("pending", detail, "see that workers run and have room; `onward run list --status pending` shows them");
+        findings.warn(
+            "pending",
+            detail,
+            "check that workers run and have capacity; `onward run list --status pending` lists the runs",
+        );
     } else {
         findings.ok("pending", detail);
     }
@@ -99,10 +103,10 @@ async fn quarantined(site: &Site, findings: &mut Findings) {
     }
     let ids: Vec<String> = tasks.iter().map(|task| format!("{} (`{}`)", CallRef::from(task.id.clone()), task.kind)).collect();
     let detail = format!("{} in quarantine: {}", count(tasks.len() as u64, "task"), some(&ids));
-    findings.warn("tasks", detail, "each has lost worker after worker: find out why, then retry it");
+    findings.warn("tasks", detail, "find out why these tasks lose their workers, then run `onward queue retry`");
 }
 
-/// The first few of many.
+/// Joins the first names and counts the others.
 fn some(all: &[String]) -> String {
     let told = all.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
     match all.len().saturating_sub(NAMED_MAX) {

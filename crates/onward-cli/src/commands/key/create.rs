@@ -1,4 +1,4 @@
-//! `onward key create`, for the namespace that `--namespace` names; `*` is all of them.
+//! `onward key create`: creates an API key for the namespace of `--namespace`; `*` means all.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,24 +17,22 @@ use crate::span;
 
 #[derive(Debug, Args)]
 pub struct CreateArgs {
-    /// Who holds it; decides approvals in this name
+    /// Name of the holder, under which approvals are decided
     #[arg(long, value_parser = |text: &str| Name::new(text))]
     name: Name,
-    /// What it is good for: read, start, signal, approve, operate, work, admin, or all
+    /// Permissions: read, start, signal, approve, operate, work, admin, or all
     #[arg(long = "scope", value_name = "SCOPE,…", required = true, value_delimiter = ',', value_parser = parse_scope)]
     scopes: Vec<ScopeWord>,
-    /// How long it is good for, like 90d or 12h; for ever otherwise
+    /// Lifetime, like 90d or 12h [default: unlimited]
     #[arg(long, value_name = "SPAN", value_parser = span::parse_positive)]
     expires: Option<Duration>,
-    /// The most that a run may spend that is started or resumed with it: tokens=N, cost=DOLLARS, turns=N or seconds=N; may be given several
-    /// times
+    /// Maximum budget of runs started or resumed with the key: tokens=N, cost=DOLLARS, turns=N or seconds=N (repeatable)
     #[arg(long, value_name = "LIMIT")]
     budget_max: Vec<String>,
-    /// A kind of workflows, agents or tasks that it is for, also for starting and signaling; every kind otherwise. May be given several
-    /// times
+    /// Restrict the key to this kind of workflow, agent or task, also for starts and signals (repeatable) [default: every kind]
     #[arg(long = "kind", value_name = "KIND", value_parser = |text: &str| Name::new(text))]
     kinds: Vec<Name>,
-    /// A queue of tasks that it is for, with '' for the default queue; every queue otherwise. May be given several times
+    /// Restrict the key to this task queue; '' is the default queue (repeatable) [default: every queue]
     #[arg(long = "queue", value_name = "QUEUE", value_parser = parse_queue)]
     queues: Vec<String>,
     #[command(flatten)]
@@ -78,6 +76,6 @@ fn parse_scope(text: &str) -> Result<ScopeWord, String> {
     let found = Scope::ALL.into_iter().find(|scope| scope.to_string() == text);
     found.map(ScopeWord::One).ok_or_else(|| {
         let known: Vec<String> = Scope::ALL.iter().map(Scope::to_string).collect();
-        format!("it is one of {} or all", known.join(", "))
+        format!("must be one of {} or all", known.join(", "))
     })
 }

@@ -1,4 +1,4 @@
-//! `onward key list`.
+//! `onward key list`: lists keys without their secrets.
 
 use std::process::ExitCode;
 

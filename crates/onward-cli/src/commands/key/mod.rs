@@ -1,6 +1,6 @@
-//! `onward key …`: the keys a server asks for. Works on the key file, beside a running server, which follows it.
+//! `onward key …`: manages the API keys of a server. Edits the key file; a running server applies changes.
 //!
-//! Must never print a secret but once, on stdout, when its key is made.
+//! Must never print a secret except once, on stdout, when its key is created.
 
 mod create;
 mod list;
@@ -19,20 +19,20 @@ use crate::args::Global;
 
 #[derive(Debug, Subcommand)]
 pub enum KeyCommand {
-    /// Make a key; its secret is printed once
+    /// Create a key and print it once
     Create(create::CreateArgs),
-    /// List keys, without their secrets
+    /// List keys without their secrets
     #[command(visible_alias = "ls")]
     List(list::ListArgs),
-    /// End a key; a running server hears of it within seconds
+    /// Revoke a key; a running server applies this within seconds
     Revoke(revoke::RevokeArgs),
-    /// Make a successor of a key, and let the key end after a while
+    /// Create a successor of a key; the old key stays valid for a while
     Rotate(rotate::RotateArgs),
 }
 
 #[derive(Debug, Args)]
 pub struct KeysArgs {
-    /// The key file; otherwise onward.keys.json in the data directory
+    /// Key file [default: the setting server.keys, or onward.keys.json in the data directory]
     #[arg(long, value_name = "FILE")]
     keys: Option<PathBuf>,
 }

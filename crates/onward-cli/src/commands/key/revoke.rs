@@ -1,4 +1,4 @@
-//! `onward key revoke`.
+//! `onward key revoke`: ends a key at once.
 
 use std::process::ExitCode;
 
@@ -12,7 +12,7 @@ use crate::output::{print, print_json, time};
 
 #[derive(Debug, Args)]
 pub struct RevokeArgs {
-    /// The key's id, which `onward key list` shows
+    /// Key id, as shown by `onward key list`
     id: String,
     #[command(flatten)]
     keys: KeysArgs,

@@ -1,4 +1,4 @@
-//! `onward key rotate`.
+//! `onward key rotate`: creates a successor of a key.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::span;
 
 #[derive(Debug, Args)]
 pub struct RotateArgs {
-    /// The key's id, which `onward key list` shows
+    /// Key id, as shown by `onward key list`
     id: String,
-    /// How long the old key goes on, like 24h; 0s ends it at once
+    /// Remaining lifetime of the old key, like 24h; 0s ends it at once
     #[arg(long, value_name = "SPAN", default_value = "24h", value_parser = span::parse)]
     overlap: Duration,
     #[command(flatten)]
@@ -27,7 +27,7 @@ pub fn execute(args: &RotateArgs, global: &Global) -> Result<ExitCode> {
     let (made, old) = args.keys.file(global).rotate(&args.id, args.overlap, now)?;
     shown::show_made(&made, global.json)?;
     if let Some(at) = old.expires_at.filter(|_| !global.json) {
-        say(&format!("key {} ends {}", old.id, time::until(at, now)));
+        say(&format!("key {} expires {}", old.id, time::until(at, now)));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! A key as it is shown.
+//! Output of a key.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ pub struct Shown<'a> {
     pub budget_max: Option<Budget>,
     #[serde(skip_serializing_if = "Bounds::is_none")]
     pub bounds: &'a Bounds,
-    /// The whole key, where it was just made.
+    /// The complete key, only after its creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<&'a str>,
 }
@@ -54,7 +54,7 @@ pub fn scopes(scopes: &BTreeSet<Scope>) -> String {
     scopes.iter().map(Scope::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Returns what a key is bound to, to be put behind its namespace.
+/// Returns the kinds and queues of a key as a suffix for its namespace.
 fn bounds(bounds: &Bounds) -> String {
     let kinds = bounds.kinds.iter().flatten().map(|kind| format!(", kind {}", escape::text(kind.as_str())));
     let queues = bounds.queues.iter().flatten().map(|queue| match queue.as_str() {
@@ -64,7 +64,7 @@ fn bounds(bounds: &Bounds) -> String {
     kinds.chain(queues).collect()
 }
 
-/// Prints the key alone on stdout, so that it can go straight to where it is kept, and everything else on stderr.
+/// Prints the key alone on stdout, so that it can be redirected, and everything else on stderr.
 pub fn show_made(made: &Made, json: bool) -> Result<()> {
     let Made { key, entry } = made;
     if json {
@@ -74,9 +74,9 @@ pub fn show_made(made: &Made, json: bool) -> Result<()> {
     let expires = entry.expires_at.map_or("never".to_owned(), |at| time::moment(at, time::now()));
     let (name, namespace) = (escape::text(entry.name.as_str()), entry.namespace.to_string());
     let (namespace, scopes) = (escape::text(&namespace), scopes(&entry.scopes));
-    let most = entry.budget_max.map(|budget| format!(", runs spend at most {budget}")).unwrap_or_default();
+    let most = entry.budget_max.map(|budget| format!(", maximum budget {budget}")).unwrap_or_default();
     let bounds = bounds(&entry.bounds);
     say(&format!("key {} of {name} for {scopes} in namespace {namespace}{bounds}, expires {expires}{most}", entry.id));
-    say("keep it now: it cannot be shown again");
+    say("store it now; it cannot be shown again");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `onward promise …`: answers for whoever holds the id of a promise.
+//! `onward promise …`: resolves or rejects a promise by its id.
 
 use std::process::ExitCode;
 
@@ -13,9 +13,9 @@ use crate::new_id;
 
 #[derive(Debug, Subcommand)]
 pub enum PromiseCommand {
-    /// Keep a promise: answer it with a value, once
+    /// Resolve a promise with a value
     Resolve(ResolveArgs),
-    /// Break a promise: answer it with a failure, once
+    /// Reject a promise with a failure
     Reject(RejectArgs),
 }
 
@@ -23,7 +23,7 @@ pub enum PromiseCommand {
 pub struct ResolveArgs {
     #[command(flatten)]
     promise: PromiseArgs,
-    /// JSON, @FILE, or - for stdin; null otherwise
+    /// Value: JSON, @FILE, or - for stdin [default: null]
     payload: Option<String>,
 }
 
@@ -31,19 +31,19 @@ pub struct ResolveArgs {
 pub struct RejectArgs {
     #[command(flatten)]
     promise: PromiseArgs,
-    /// What the run is told
+    /// Failure message
     #[arg(long, value_name = "TEXT", default_value = "the promise was rejected")]
     message: String,
-    /// The failure's code, for the run's code to branch on
+    /// Failure code, on which the workflow can branch
     #[arg(long, default_value = "rejected")]
     code: String,
 }
 
 #[derive(Debug, Args)]
 pub struct PromiseArgs {
-    /// The promise, as the run handed it out and `onward run show` tells it
+    /// Promise id, as handed out by the run and shown by `onward run show`
     id: String,
-    /// The same id again is the same answer
+    /// Idempotency key: a repeated id returns the first result
     #[arg(long, value_name = "ID")]
     resolution_id: Option<String>,
 }

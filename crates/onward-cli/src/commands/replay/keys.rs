@@ -1,4 +1,4 @@
-//! Bytes from a keyboard as what they mean here.
+//! Decodes keyboard bytes into the keys of `onward replay`.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
@@ -13,7 +13,7 @@ pub enum Key {
     Quit,
 }
 
-/// Reads the keys in what came at once. A sequence that is not known is skipped whole.
+/// Decodes the keys of one read. Skips unknown escape sequences.
 pub fn read(mut bytes: &[u8]) -> Vec<Key> {
     let mut keys = Vec::new();
     while let [first, rest @ ..] = bytes {
@@ -34,7 +34,7 @@ pub fn read(mut bytes: &[u8]) -> Vec<Key> {
     keys
 }
 
-/// What follows an escape; alone it means to leave.
+/// Decodes the sequence after an escape; a lone escape quits.
 fn sequence(bytes: &mut &[u8]) -> Option<Key> {
     let [b'[' | b'O', rest @ ..] = *bytes else {
         return bytes.is_empty().then_some(Key::Quit);

@@ -1,6 +1,6 @@
-//! `onward replay`: steps through what a run recorded, forward and back, from the log alone.
+//! `onward replay`: steps through the log of a run, forward and back.
 //!
-//! No code of the run is executed: what is shown is what the log says was asked, answered and known at each point.
+//! Executes no code of the run: shows the calls, results and state that the log has at each event.
 
 mod keys;
 mod plain;
@@ -22,23 +22,23 @@ use crate::connection::Site;
 use crate::error::{FAILURE, Mistake};
 use story::Story;
 
-/// How many records are read at a time.
+/// Page size of records.
 const PAGE: usize = 1_000;
 
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
-    /// The run
+    /// Run id
     run: String,
-    /// The log of an earlier life of a run that continued as new; 0 is the first
+    /// Show the log of this generation; 0 is the first [default: the latest]
     #[arg(long, value_name = "NUMBER")]
     generation: Option<u32>,
-    /// Read the log from a file that `onward run events RUN --json` printed; - is stdin
+    /// Read the log from the output of `onward run events RUN --json`; - for stdin
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Begin at this event
+    /// Start at this event
     #[arg(long, value_name = "INDEX", default_value_t = 0)]
     at: u64,
-    /// Print all of it instead of showing it step by step; so it is where nobody can press keys
+    /// Print the whole log instead of stepping through it; default without a terminal
     #[arg(long)]
     plain: bool,
 }
@@ -57,7 +57,7 @@ pub async fn execute(args: ReplayArgs, global: &Global) -> Result<ExitCode> {
         plain::print(&story, args.at)?;
         return Ok(ExitCode::SUCCESS);
     }
-    tokio::task::spawn_blocking(move || terminal::show(&story, args.at)).await.context("the screen could not be shown")??;
+    tokio::task::spawn_blocking(move || terminal::show(&story, args.at)).await.context("cannot show the screen")??;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -95,15 +95,15 @@ fn from_file(file: &Path, run: &str, global: &Global) -> Result<Story> {
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let record: Record = serde_json::from_str(line).map_err(|error| unreadable(file, number + 1, &error.to_string()))?;
         if record.events.is_empty() || records.last().map_or(0, |last: &Record| last.next_index().0) != record.index.0 {
-            return Err(unreadable(file, number + 1, "an event is missing before it").into());
+            return Err(unreadable(file, number + 1, "events are missing before this line").into());
         }
         records.push(record);
     }
-    Story::new(key, records).ok_or_else(|| unreadable(file, 1, "the log does not begin with run_started").into())
+    Story::new(key, records).ok_or_else(|| unreadable(file, 1, "the log does not start with run_started").into())
 }
 
 fn unreadable(file: &Path, line: usize, why: &str) -> Mistake {
     let message = format!("{}:{line}: {why}", file.display());
-    let hint = Some("it is what `onward run events RUN --json` prints".to_owned());
+    let hint = Some("use the output of `onward run events RUN --json`".to_owned());
     Mistake { code: "log_unreadable", message, hint, exit: FAILURE }
 }

@@ -1,4 +1,4 @@
-//! The whole story at once: for pipes, for files, and for terminals without keys.
+//! Prints the whole log at once, for pipes and files.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -8,10 +8,10 @@ use super::story::Story;
 use crate::output::document::View;
 use crate::output::{Style, print as print_text, print_json as print_document};
 
-/// Prints every record with what was asked and what the run waited for and had set behind it.
+/// Prints every record with its events, and what the run waits for and its state after it if they changed.
 pub fn print(story: &Story, from: u64) -> Result<()> {
     let style = Style::stdout();
-    // What was known before the first event that is told is not told again.
+    // Waits and state from before the first printed event count as shown.
     let before = story.lines.iter().rposition(|line| line.index.0 < from).map(|at| story.moment(at).view);
     let mut shown = before.map_or((Vec::new(), Vec::new()), |view| (awaiting(&view), state(&view)));
     for (at, line) in story.lines.iter().enumerate() {
@@ -50,7 +50,7 @@ struct Step<'a> {
     run: View<'a>,
 }
 
-/// One line for each event: the event, and the run behind it.
+/// Prints one JSON line for each event, with the view of the run after it.
 pub fn print_json(story: &Story, from: u64) -> Result<()> {
     for (at, line) in story.lines.iter().enumerate().filter(|(_, line)| line.index.0 >= from) {
         let moment = story.moment(at);

@@ -1,14 +1,14 @@
-//! One moment as a screen: lines of text for a given size. Draws nothing itself, so that it can be looked at in tests.
+//! Renders one position of the log as rows of text for a given size. Does no I/O.
 
 use onward_core::view::RunView;
 
 use super::story::Story;
 use crate::output::{clip, escape, preview, time};
 
-/// From this width on the log stands beside the moment instead of above it.
+/// Minimum width for two columns: the log beside the details instead of above them.
 const WIDE: usize = 130;
 
-/// What keys do, in the last line.
+/// The last line: keys and their effects.
 const HELP: &str = "→ next  ← back  ↓↑ by record  PgDn PgUp by ten  Home End  q quit";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum Paint {
     Input,
 }
 
-/// A line of the screen, never longer than it is wide.
+/// A line of the screen, at most as long as the screen is wide.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     pub text: String,
@@ -31,7 +31,7 @@ fn row(text: impl Into<String>, paint: Paint) -> Row {
     Row { text: text.into(), paint }
 }
 
-/// The screen: exactly `height` rows of at most `width` characters; a wide one has two columns.
+/// Renders exactly `height` rows of at most `width` characters, in two columns if the screen is wide.
 pub fn draw(story: &Story, at: usize, width: usize, height: usize) -> Vec<Vec<Row>> {
     let (width, height) = (width.max(20), height.max(6));
     let moment = story.moment(at);
@@ -67,7 +67,7 @@ fn head(story: &Story, at: usize, view: &RunView, width: usize) -> String {
     clip(&format!("{left}{}{right}", " ".repeat(gap.max(1))), width)
 }
 
-/// The events around the current one, which stays in sight.
+/// Renders the events around the current one.
 fn log(story: &Story, at: usize, width: usize, height: usize) -> Vec<Row> {
     let first = at.saturating_sub(height / 2).min(story.lines.len().saturating_sub(height));
     let lines = story.lines.iter().enumerate().skip(first).take(height).map(|(number, line)| {
@@ -87,13 +87,13 @@ fn log(story: &Story, at: usize, width: usize, height: usize) -> Vec<Row> {
     rows
 }
 
-/// The current event and what the run was like behind it.
+/// Renders the current event and the run after it.
 fn detail(story: &Story, at: usize, moment: &super::story::Moment, width: usize) -> Vec<Row> {
     let mut rows = vec![row(story.lines[at].name, Paint::Title)];
     rows.extend(wrapped(&escape::text(&moment.record), width, Paint::Dim));
     let asked: Vec<String> = moment.asked.iter().map(|at| told(story, *at)).collect();
-    section(&mut rows, "the code asked", &asked, width);
-    section(&mut rows, "it waits for", &awaiting(&moment.view), width);
+    section(&mut rows, "calls of the code", &asked, width);
+    section(&mut rows, "waits for", &awaiting(&moment.view), width);
     section(&mut rows, "state", &state(&moment.view), width);
     if let Some(pause) = &moment.view.pause {
         section(&mut rows, "paused", &[escape::text(&pause.message).into_owned()], width);
@@ -106,7 +106,7 @@ fn detail(story: &Story, at: usize, moment: &super::story::Moment, width: usize)
         }
         None => {}
     }
-    section(&mut rows, "the event", &whole(story, at), width);
+    section(&mut rows, "event", &whole(story, at), width);
     rows
 }
 
@@ -125,7 +125,7 @@ fn section(rows: &mut Vec<Row>, title: &str, lines: &[String], width: usize) {
     }
 }
 
-/// What the run waits for, longest first.
+/// Describes what the run waits for, longest wait first.
 pub fn awaiting(view: &RunView) -> Vec<String> {
     let one = |awaited: &onward_core::view::Awaited| {
         let kind = format!("{:?}", awaited.kind).to_lowercase();
@@ -141,7 +141,7 @@ pub fn state(view: &RunView) -> Vec<String> {
     view.state.iter().map(|(key, value)| format!("{} = {}", escape::text(key.as_str()), preview(value))).collect()
 }
 
-/// The event as JSON, every field on a line.
+/// Returns the JSON fields of the event, one per line.
 fn whole(story: &Story, at: usize) -> Vec<String> {
     let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(story.event(at)) else { return Vec::new() };
     let fields = fields.into_iter().filter(|(name, value)| name != "type" && !value.is_null());
@@ -159,12 +159,12 @@ fn wrapped(text: &str, width: usize, paint: Paint) -> Vec<Row> {
     rows
 }
 
-/// Exactly `height` rows; that there is more is said.
+/// Pads or truncates to exactly `height` rows. The last row counts truncated rows.
 fn fitted(mut rows: Vec<Row>, width: usize, height: usize) -> Vec<Row> {
     if rows.len() > height && height > 0 {
         let left = rows.len() - (height - 1);
         rows.truncate(height - 1);
-        rows.push(row(clip(&format!("… {left} more lines; a taller window shows them"), width), Paint::Dim));
+        rows.push(row(clip(&format!("… {left} more lines; enlarge the window"), width), Paint::Dim));
     }
     rows.resize(height, row("", Paint::Plain));
     rows

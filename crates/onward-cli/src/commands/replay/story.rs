@@ -1,4 +1,4 @@
-//! A log cut into moments: one for each event, with everything the log knows there.
+//! A log with one position for each event, and the view of the run at each position.
 
 use onward_core::view::RunView;
 use onward_core::{Event, Index, Record, RunHead, RunKey, Status, Timestamp};
@@ -9,13 +9,13 @@ use crate::output::{Narrator, time};
 pub struct Story {
     pub key: RunKey,
     pub records: Vec<Record>,
-    /// One for each event.
+    /// One line for each event.
     pub lines: Vec<Line>,
 }
 
-/// An event, told.
+/// An event as text.
 pub struct Line {
-    /// Which record it is part of, and which event of it.
+    /// Its record, and its position in that record.
     pub record: usize,
     pub offset: usize,
     pub index: Index,
@@ -28,14 +28,14 @@ pub struct Line {
 /// The run after one event.
 pub struct Moment {
     pub view: RunView,
-    /// What the log says of the commit or input that the event is part of.
+    /// Description of the commit or input with the event.
     pub record: String,
-    /// What the code asked for in this commit, up to the event.
+    /// Lines of this commit up to the event; none for an input.
     pub asked: Vec<usize>,
 }
 
 impl Story {
-    /// `None` for what is no log.
+    /// Builds the story; `None` if the records are not a log.
     pub fn new(key: RunKey, records: Vec<Record>) -> Option<Story> {
         RunHead::rebuild(key.clone(), &records)?;
         let (start, mut narrator, mut lines) = (records.first()?.at, Narrator::default(), Vec::new());
@@ -62,7 +62,7 @@ impl Story {
         self.records[self.lines[at].record].at
     }
 
-    /// The run as its log tells it when this event was the last.
+    /// Computes the view of the run after this event.
     pub fn moment(&self, at: usize) -> Moment {
         let line = &self.lines[at];
         let record = &self.records[line.record];
@@ -73,20 +73,20 @@ impl Story {
         }
         let mut head = RunHead::rebuild(self.key.clone(), &known).expect("the whole log has a head, so its beginnings have");
         if !whole && record.commit.is_some() {
-            head.status = Status::Running; // in the middle of a commit nothing has been decided
+            head.status = Status::Running; // the status follows only from the whole commit
         }
         let first = at - line.offset;
         let asked = if record.commit.is_some() { (first..=at).collect() } else { Vec::new() };
         Moment { view: RunView::fold(head, &known), record: tell_record(record, line.offset), asked }
     }
 
-    /// The first event of the next record, or the last event of all.
+    /// Returns the first event of the next record, or the last event of the log.
     pub fn next_record(&self, at: usize) -> usize {
         let next = self.lines.iter().position(|line| line.record > self.lines[at].record);
         next.unwrap_or(self.last())
     }
 
-    /// The first event of this record, or of the one before when it is the first already.
+    /// Returns the first event of this record, or of the previous one if `at` is the first already.
     pub fn previous_record(&self, at: usize) -> usize {
         let line = &self.lines[at];
         let wanted = if line.offset > 0 { line.record } else { line.record.saturating_sub(1) };
@@ -95,15 +95,15 @@ impl Story {
 }
 
 fn tell_record(record: &Record, offset: usize) -> String {
-    let Some(commit) = &record.commit else { return "an input: it came from outside".to_owned() };
+    let Some(commit) = &record.commit else { return "an input from outside the code".to_owned() };
     let which = match record.events.len() {
         1 => format!("commit {}", commit.n),
         count => format!("event {} of {count} in commit {}", offset + 1, commit.n),
     };
     let then = match (commit.is_standing, commit.waits) {
-        (true, _) => "results of steps while the run stood still",
+        (true, _) => "results of steps while the run was paused",
         (false, true) => "then the code waited",
-        (false, false) => "then the code could go on",
+        (false, false) => "then the code could continue",
     };
     format!("{which}: the code had seen events up to {}; {then}", commit.horizon)
 }
@@ -137,7 +137,7 @@ pub mod tests {
         let waits: Vec<usize> = (0..=story.last()).map(|at| story.moment(at).view.awaiting.len()).collect();
         assert_eq!(waits, [0, 0, 0, 1, 1, 0, 0]);
         assert_eq!(story.moment(3).asked, [2, 3]);
-        assert_eq!(story.moment(4).asked, [0; 0], "an input was asked by nobody");
+        assert_eq!(story.moment(4).asked, [0; 0], "an input is not a call of the code");
         assert!(story.moment(3).record.starts_with("event 2 of 2 in commit 1: the code had seen events up to #1"));
     }
 

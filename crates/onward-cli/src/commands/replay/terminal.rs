@@ -1,4 +1,4 @@
-//! The terminal: its own screen, keys as they are pressed, and everything as it was afterwards.
+//! The terminal of `onward replay`: raw mode and the alternate screen, restored at the end.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -12,10 +12,10 @@ use super::screen::{Paint, draw};
 use super::story::Story;
 use crate::output::Style;
 
-/// How often it is seen whether the window has another size.
+/// Polling interval of the window size.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// How far PgDn goes.
+/// Events per PgDn.
 const FAR: usize = 10;
 
 pub fn show(story: &Story, from: u64) -> Result<()> {
@@ -45,7 +45,7 @@ pub fn show(story: &Story, from: u64) -> Result<()> {
     }
 }
 
-/// The keys that were pressed within a while.
+/// Waits for key presses, at most for `LOOK`.
 fn pressed() -> Result<Vec<Key>> {
     let stdin = io::stdin();
     let mut waiting = [PollFd::new(&stdin, PollFlags::IN)];
@@ -57,7 +57,7 @@ fn pressed() -> Result<Vec<Key>> {
     }
     let mut bytes = [0; 64];
     let count = rustix::io::read(&stdin, &mut bytes).map_err(io::Error::from)?;
-    // A terminal that went away has nothing more to say.
+    // End of input: the terminal is gone.
     Ok(if count == 0 { vec![Key::Quit] } else { keys::read(&bytes[..count]) })
 }
 
@@ -87,7 +87,7 @@ fn paint(story: &Story, at: usize, (width, height): (usize, usize)) -> io::Resul
     stdout.flush()
 }
 
-/// Keys come one by one and the screen is ours, until this is dropped.
+/// Raw mode and the alternate screen; restored on drop.
 struct Raw(Termios);
 
 impl Raw {
@@ -106,6 +106,6 @@ impl Drop for Raw {
     fn drop(&mut self) {
         drop(io::stdout().write_all(b"\x1b[?25h\x1b[?1049l"));
         drop(io::stdout().flush());
-        let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.0); // a terminal that is gone needs no mode
+        let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.0); // fails only if the terminal is gone
     }
 }

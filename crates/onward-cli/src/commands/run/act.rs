@@ -1,4 +1,4 @@
-//! `onward run cancel`, `terminate`, `pause`, `resume`: one input each, for any number of reasons.
+//! `onward run cancel`, `terminate`, `pause` and `resume`: each appends one input.
 
 use std::process::ExitCode;
 
@@ -17,28 +17,32 @@ use crate::output::{escape, print, print_json};
 
 #[derive(Debug, Args)]
 pub struct ReasonArgs {
-    /// The run
+    /// Run id
     id: String,
-    /// Why, for whoever reads the log
+    /// Reason, recorded in the log
     #[arg(long, default_value = "")]
     reason: String,
 }
 
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
-    /// The run
+    /// Run id
     id: String,
-    /// What the run may spend from now on: tokens=N, cost=DOLLARS, turns=N or seconds=N, in all; may be given several times
+    /// New total budget: tokens=N, cost=DOLLARS, turns=N or seconds=N (repeatable)
     #[arg(long, value_name = "LIMIT")]
     budget: Vec<String>,
 }
 
-/// The limits that were typed; none if there are none.
+/// Parses `--budget` limits; `None` without limits.
 pub fn budget(limits: &[String]) -> Result<Option<Budget>, Mistake> {
     let mut budget = Budget::default();
     for limit in limits {
         let wrong = |why: String| {
-            Mistake::usage("usage", format!("`--budget {limit}`: {why}"), "like `--budget tokens=50000 --budget cost=2.50`")
+            Mistake::usage(
+                "usage",
+                format!("`--budget {limit}`: {why}"),
+                "use for example `--budget tokens=50000 --budget cost=2.50`",
+            )
         };
         budget.set(limit).map_err(wrong)?;
     }
@@ -49,7 +53,7 @@ pub async fn cancel(args: ReasonArgs, global: &Global) -> Result<ExitCode> {
     let site = Site::to_write(global)?;
     let key = site.key(&args.id)?;
     let appended = site.cancel_run(key.clone(), args.reason).await?;
-    answer(global, &key, "asked to stop", &appended)
+    answer(global, &key, "cancel requested", &appended)
 }
 
 pub async fn terminate(args: ReasonArgs, global: &Global) -> Result<ExitCode> {
@@ -75,15 +79,15 @@ pub async fn resume(args: ResumeArgs, global: &Global) -> Result<ExitCode> {
     answer(global, &key, "resumed", &appended)
 }
 
-/// Tells what was appended: where it stands, and what comes of it.
+/// Prints the appended input: its index, whether it is a repeat, and whether the run continues.
 pub fn answer(global: &Global, key: &RunKey, what: &str, appended: &Appended) -> Result<ExitCode> {
     if global.json {
         print_json(&Answer::new(&key.id, appended))?;
         return Ok(ExitCode::SUCCESS);
     }
     let note = match (appended.repeated, appended.woke) {
-        (true, _) => ", before: the first answer stands",
-        (false, true) => "; it goes on when a worker runs",
+        (true, _) => " by an earlier request with the same id",
+        (false, true) => "; the run continues when a worker is available",
         (false, false) => "",
     };
     print(&format!("{}: {what} at event {}{note}", escape::text(key.id.as_str()), appended.index))?;

@@ -1,4 +1,4 @@
-//! `onward run append`: something for the conversation of an agent.
+//! `onward run append`: appends an entry to the conversation of an agent.
 
 use std::process::ExitCode;
 
@@ -15,13 +15,13 @@ use crate::output::{escape, print, print_json};
 
 #[derive(Debug, Args)]
 pub struct AppendArgs {
-    /// The run
+    /// Run id
     id: String,
-    /// Whose entry it is: system, user, assistant, tool or any other name
+    /// Role of the entry: system, user, assistant, tool or any other name
     role: String,
-    /// JSON, @FILE, or - for stdin
+    /// Content: JSON, @FILE, or - for stdin
     content: String,
-    /// The same key again is the same entry
+    /// Idempotency key: a repeated key returns the first entry
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
 }
@@ -39,9 +39,9 @@ pub async fn execute(args: AppendArgs, global: &Global) -> Result<ExitCode> {
     }
     let id = escape::text(key.id.as_str());
     print(&match (appended.already_existed, appended.entry) {
-        (true, Some(entry)) => format!("{id}: the entry was there before: {entry}"),
-        (true, None) => format!("{id}: the entry was appended before and is not taken in yet"),
-        (false, _) => format!("{id}: entry appended; it is taken in when the next turn begins"),
+        (true, Some(entry)) => format!("{id}: entry already exists: {entry}"),
+        (true, None) => format!("{id}: entry already accepted; it joins the conversation when the next turn starts"),
+        (false, _) => format!("{id}: entry accepted; it joins the conversation when the next turn starts"),
     })?;
     Ok(ExitCode::SUCCESS)
 }

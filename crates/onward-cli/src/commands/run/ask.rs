@@ -1,4 +1,4 @@
-//! `onward run update` and `onward run query`: something for a run's code to answer.
+//! `onward run update` and `onward run query`: requests that the code of a run answers.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,18 +17,18 @@ use crate::new_id;
 use crate::output::document::{Outcome, UpdateAnswer};
 use crate::output::{escape, print, print_json};
 
-/// How long to look for an answer where nobody can be working: it may have been given before.
+/// Wait for an answer on a directory, where no worker runs: it may be recorded already.
 const LOOK: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Args)]
 pub struct UpdateArgs {
-    /// The run
+    /// Run id
     id: String,
-    /// The update's name
+    /// Update name
     name: String,
-    /// JSON, @FILE, or - for stdin; null otherwise
+    /// Input: JSON, @FILE, or - for stdin [default: null]
     payload: Option<String>,
-    /// The same id again is the same update and gets the same answer
+    /// Idempotency key: a repeated id returns the first answer
     #[arg(long, value_name = "ID")]
     update_id: Option<String>,
     #[command(flatten)]
@@ -37,20 +37,20 @@ pub struct UpdateArgs {
 
 #[derive(Debug, Args)]
 pub struct QueryArgs {
-    /// The run
+    /// Run id
     id: String,
-    /// The query's name
+    /// Query name
     name: String,
-    /// JSON, @FILE, or - for stdin; null otherwise
+    /// Input: JSON, @FILE, or - for stdin [default: null]
     payload: Option<String>,
 }
 
-/// The update stays, whether or not somebody waits for the answer.
+/// Sends an update and waits for its answer. The update stays recorded if the wait ends early.
 pub async fn update(args: UpdateArgs, global: &Global) -> Result<ExitCode> {
     let (name, payload) = question(&args.name, args.payload.as_deref())?;
     let site = Site::to_write(global)?;
     let key = site.key(&args.id)?;
-    site.read_head(key.clone()).await?; // a run that is not there, or a server, is told at once
+    site.read_head(key.clone()).await?; // fails at once for a missing run or server
     let update_id = args.update_id.unwrap_or_else(new_id::unique);
     let answered = site.update_run(key.clone(), update_id.clone(), name, payload);
     let answer =
@@ -59,20 +59,20 @@ pub async fn update(args: UpdateArgs, global: &Global) -> Result<ExitCode> {
         Some(answer) => tell_answer(&key, &update_id, &answer?, global),
         None if site.is_directory => tell_recorded(&key, &update_id, global),
         None => {
-            let message = format!("run {key} has not answered update `{update_id}`");
-            let hint = Some(format!("the update is recorded; ask again with `--update-id {update_id}`"));
+            let message = format!("run {key} did not answer update `{update_id}` in time");
+            let hint = Some(format!("the update is recorded; wait again with `--update-id {update_id}`"));
             Err(Mistake { code: "wait_timed_out", message, hint, exit: TIMED_OUT }.into())
         }
     }
 }
 
-/// Nobody works while this process has the directory.
+/// Prints an update without an answer: no worker runs while this process locks the directory.
 fn tell_recorded(key: &RunKey, update_id: &str, global: &Global) -> Result<ExitCode> {
     if global.json {
         print_json(&UpdateAnswer { run: &key.id, update_id, outcome: None })?;
     } else {
         let (id, update_id) = (escape::text(key.id.as_str()), escape::text(update_id));
-        print(&format!("{id}: update {update_id} received; it is answered when a worker runs"))?;
+        print(&format!("{id}: update {update_id} recorded; a worker will answer it"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -91,7 +91,7 @@ pub async fn query(args: QueryArgs, global: &Global) -> Result<ExitCode> {
     let key = site.key(&args.id)?;
     let Some(answer) = site.query_run(key.clone(), name, payload).await? else {
         let message = format!("run {key} has no query `{}`", args.name);
-        let hint = Some("the workflow offers it with `ctx.query(name, ..)` once it has come that far".to_owned());
+        let hint = Some("register it with `ctx.query(name, ..)`; it is available once the code has made that call".to_owned());
         return Err(Mistake { code: "unknown_query", message, hint, exit: NOT_FOUND }.into());
     };
     if global.json {
@@ -113,7 +113,7 @@ fn tell(key: &RunKey, answer: &Result<Payload, Failure>) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Err(failure) => {
-            let message = format!("the answer of run {key} was a failure: [{}] {failure}", failure.code);
+            let message = format!("run {key} answered with a failure: [{}] {failure}", failure.code);
             Err(Mistake { code: "answer_failed", message, hint: None, exit: FAILURE }.into())
         }
     }

@@ -1,4 +1,4 @@
-//! `onward run branch`: go on from an earlier entry of a conversation.
+//! `onward run branch`: continues a conversation from an earlier entry.
 
 use std::process::ExitCode;
 
@@ -13,21 +13,21 @@ use crate::connection::Site;
 use crate::directory::shell_word;
 use crate::error::Mistake;
 
-/// What stands for the beginning of a conversation.
+/// Word for the start of a conversation.
 const START: &str = "start";
 
 #[derive(Debug, Args)]
 pub struct BranchArgs {
-    /// The run
+    /// Run id
     id: String,
-    /// The entry behind which the conversation goes on, or `start`
+    /// Entry after which the conversation continues, or `start`
     entry: String,
-    /// What is said there; to edit an entry, name its parent
+    /// Text of the next entry; to replace an entry, name its parent
     text: Option<String>,
-    /// Who says it
+    /// Role of the next entry
     #[arg(long, default_value = "user")]
     role: String,
-    /// The same key again is the same branch
+    /// Idempotency key: a repeated key returns the first branch
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
 }
@@ -36,8 +36,8 @@ pub async fn execute(args: BranchArgs, global: &Global) -> Result<ExitCode> {
     let from = match args.entry.as_str() {
         START => None,
         text => {
-            let message = format!("`{}` is no id of an entry", text.chars().take(100).collect::<String>());
-            let hint = format!("`onward run entries {}` shows the ids; `{START}` is the beginning", shell_word(&args.id));
+            let message = format!("`{}` is not an entry id", text.chars().take(100).collect::<String>());
+            let hint = format!("use an id of `onward run entries {}`, or `{START}`", shell_word(&args.id));
             Some(text.parse().map_err(|_| Mistake::usage("usage", message, &hint))?)
         }
     };

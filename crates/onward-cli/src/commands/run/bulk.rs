@@ -1,4 +1,4 @@
-//! `onward run bulk`: one verb for all runs that a filter finds, batch by batch.
+//! `onward run bulk`: applies one action to all runs that match a filter, in batches.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -15,31 +15,31 @@ use crate::connection::Site;
 use crate::error::{FAILURE, Mistake};
 use crate::output::{escape, print, print_json, say};
 
-/// How many runs are done at a time.
+/// Runs per batch.
 const BATCH: usize = 200;
 
 #[derive(Debug, Args)]
 pub struct BulkArgs {
-    /// What to do to each run
+    /// Action for each run
     verb: Verb,
     #[command(flatten)]
     filter: FilterArgs,
-    /// Every run is meant
+    /// Select every run
     #[arg(long)]
     all: bool,
-    /// Only count, and show some
+    /// Count the runs and show a sample, without changes
     #[arg(long)]
     dry_run: bool,
-    /// Do it without asking
+    /// Skip the confirmation
     #[arg(long)]
     yes: bool,
-    /// Why, for whoever reads the logs
+    /// Reason, recorded in the logs
     #[arg(long, default_value = "")]
     reason: String,
-    /// To go on with a bulk that was interrupted: the id it printed
+    /// Continue an interrupted bulk action by the id that it printed
     #[arg(long)]
     bulk_id: Option<String>,
-    /// With retry: execute again also what failed with outcome_unknown; such runs are refused otherwise
+    /// With retry: also retry calls that failed with outcome_unknown; otherwise such runs are refused
     #[arg(long)]
     include_outcome_unknown: bool,
 }
@@ -90,21 +90,21 @@ fn show_count(global: &Global, bulk: &Bulk, matched: u64, sample: &[&str]) -> Re
         print_json(&serde_json::json!({"verb": bulk.verb.as_str(), "matched": matched, "sample": sample}))?;
         return Ok(ExitCode::SUCCESS);
     }
-    print(&format!("{} would be done to {matched} runs", bulk.verb.as_str()))?;
+    print(&format!("{} would apply to {matched} runs", bulk.verb.as_str()))?;
     for id in sample {
         print(&format!("  {}", escape::text(id)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks the person at the terminal; a program must say `--yes`.
+/// Asks for confirmation at the terminal. Fails without a terminal.
 fn agreed(verb: BulkVerb, matched: u64) -> Result<bool> {
     if !std::io::stdin().is_terminal() {
-        let hint = Some("look with `--dry-run` first, then say `--yes`".to_owned());
-        let message = format!("{} would be done to {matched} runs", verb.as_str());
+        let hint = Some("check with `--dry-run`, then confirm with `--yes`".to_owned());
+        let message = format!("{} of {matched} runs was not confirmed", verb.as_str());
         return Err(Mistake { code: "not_confirmed", message, hint, exit: FAILURE }.into());
     }
-    say(&format!("{} {matched} runs? Type yes to go on:", verb.as_str()));
+    say(&format!("{} {matched} runs? Type yes to continue:", verb.as_str()));
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
     Ok(line.trim() == "yes")
@@ -120,7 +120,7 @@ async fn all_batches(site: &Site, mut bulk: Bulk, matched: u64, global: &Global)
             break;
         }
         bulk.filter.cursor = batch.next;
-        say(&format!("{seen} of {matched} (go on with --bulk-id {})", bulk.bulk_id));
+        say(&format!("{seen} of {matched} (if interrupted, continue with --bulk-id {})", bulk.bulk_id));
     }
     if global.json {
         let refused: Vec<_> = refused.iter().map(|(run, code)| serde_json::json!({"run": run, "code": code})).collect();

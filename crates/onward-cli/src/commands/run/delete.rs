@@ -1,6 +1,6 @@
-//! `onward run delete`: closed runs, with everything they left.
+//! `onward run delete`: deletes closed runs with their logs.
 //!
-//! Several runs are several deletions: one that is refused does not keep the others.
+//! Each run is deleted separately: a refusal of one does not affect the others.
 
 use std::process::ExitCode;
 
@@ -15,10 +15,10 @@ use crate::output::{Progress, escape, print, print_json};
 
 #[derive(Debug, Args)]
 pub struct DeleteArgs {
-    /// The runs; - reads their ids from stdin, one per line
+    /// Run ids; - reads them from stdin, one per line
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
-    /// Why, for the record
+    /// Reason, shown by `onward run deleted`
     #[arg(long, default_value = "")]
     reason: String,
 }

@@ -1,4 +1,4 @@
-//! `onward run deleted`: what was deleted by hand, and why.
+//! `onward run deleted`: runs that were deleted on request, with their reasons.
 
 use std::process::ExitCode;
 
@@ -13,9 +13,9 @@ use crate::output::{Table, print, print_json, say, say_missing, time};
 
 #[derive(Debug, Args)]
 pub struct DeletedArgs {
-    /// Only runs of this id
+    /// Show only runs with this id
     id: Option<String>,
-    /// How many
+    /// Maximum number of runs
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
 }

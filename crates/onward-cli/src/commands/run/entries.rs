@@ -1,4 +1,4 @@
-//! `onward run entries`: the conversation of an agent.
+//! `onward run entries`: prints the conversation of an agent.
 
 use std::process::ExitCode;
 
@@ -15,15 +15,15 @@ use crate::output::{Style, escape, print, print_json, said, say, time};
 
 #[derive(Debug, Args)]
 pub struct EntriesArgs {
-    /// The run
+    /// Run id
     id: String,
-    /// How many entries
+    /// Maximum number of entries
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     limit: u32,
-    /// The entries before a page that was read: what it said is before it
+    /// Show entries before this one, as printed with the previous page
     #[arg(long, value_name = "ENTRY")]
     before: Option<String>,
-    /// The conversation that ends in this entry; the current one otherwise
+    /// Show the conversation that ends with this entry [default: the current one]
     #[arg(long, value_name = "ENTRY")]
     leaf: Option<String>,
 }
@@ -46,15 +46,15 @@ pub async fn execute(args: EntriesArgs, global: &Global) -> Result<ExitCode> {
     }
     print(&told(&page))?;
     if let Some(before) = page.before {
-        say(&format!("there is more before: --before {before}"));
+        say(&format!("for older entries: --before {before}"));
     }
     if let Some(depth) = page.depth {
-        say(&format!("{depth} in the conversation"));
+        say(&format!("entries in the conversation: {depth}"));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Who said what, oldest first.
+/// Formats the entries with their roles, oldest first.
 fn told(page: &EntryPage) -> String {
     let style = Style::stdout();
     let mut text = String::new();
@@ -64,7 +64,7 @@ fn told(page: &EntryPage) -> String {
         text += &format!("{}  {beside}\n{}", style.bold(&escape::text(entry.role.as_str())), said::indented(&entry.content));
     }
     for entry in &page.pending {
-        let beside = style.dim(&format!("not taken in yet  {}", time::ago(entry.at, time::now())));
+        let beside = style.dim(&format!("waits for the next turn  {}", time::ago(entry.at, time::now())));
         text += &format!("{}  {beside}\n{}", style.bold(&escape::text(entry.role.as_str())), said::indented(&entry.content));
     }
     text

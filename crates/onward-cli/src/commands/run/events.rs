@@ -1,4 +1,4 @@
-//! `onward run events`: a run's log, once or as it grows.
+//! `onward run events`: prints the log of a run, once or as it grows.
 
 use std::process::ExitCode;
 
@@ -10,33 +10,33 @@ use crate::args::Global;
 use crate::connection::Site;
 use crate::output::{Cell, Narrator, Style, Table, print, print_json, say, time};
 
-/// How many records are read at a time.
+/// Page size of records.
 const PAGE: usize = 1_000;
 
-/// As long as the longest common event names, so that lines that come one by one stand under each other.
+/// Width of the longest common event names, so that followed lines align.
 const NAME_WIDTH: usize = 18;
 
 #[derive(Debug, Args)]
 pub struct EventsArgs {
-    /// The run
+    /// Run id
     id: String,
-    /// Begin with this event
+    /// Start at this event
     #[arg(long, value_name = "INDEX", default_value_t = 0)]
     from: u64,
-    /// The log of an earlier life of a run that continued as new; 0 is the first
+    /// Print the log of this generation; 0 is the first [default: the latest]
     #[arg(long, value_name = "NUMBER")]
     generation: Option<u32>,
-    /// Wait for more until the run has ended
+    /// Follow the log until the run has ended
     #[arg(long, short)]
     follow: bool,
 }
 
-/// `onward run attach` is the same with `--follow`.
+/// Arguments of `onward run attach`, which is `onward run events --follow`.
 #[derive(Debug, Args)]
 pub struct AttachArgs {
-    /// The run
+    /// Run id
     id: String,
-    /// Begin with this event
+    /// Start at this event
     #[arg(long, value_name = "INDEX", default_value_t = 0)]
     from: u64,
 }
@@ -49,7 +49,7 @@ pub async fn execute(args: EventsArgs, global: &Global) -> Result<ExitCode> {
     let site = Site::to_read(global)?;
     let key = site.key(&args.id)?;
     let head = site.read_head(key.clone()).await?;
-    // Watched before it is read, so that nothing that comes in between is missed.
+    // Subscribes before the first read, so that no change in between is missed.
     let mut watch = site.watch(&key).await?;
     let generation = args.generation.unwrap_or(head.generation);
     let first = site.read_log(key.clone(), Some(generation), Index(0), 1).await?;
@@ -76,7 +76,7 @@ struct LogReader {
     key: RunKey,
     generation: u32,
     next: Index,
-    /// The last event that was read.
+    /// Last event that was read.
     last: Option<Event>,
 }
 
@@ -90,18 +90,18 @@ impl LogReader {
         Ok(page)
     }
 
-    /// Whether something may still be appended.
+    /// Returns whether this log may still grow.
     fn goes_on(&self) -> bool {
         !self.last.as_ref().is_some_and(Event::ends_log)
     }
 
-    /// Whether the engine of an external run says that it is over, and everything up to there was read.
+    /// Returns whether an external run is closed and its log was read completely.
     async fn is_closed(&self) -> Result<bool> {
         let head = self.site.read_head(self.key.clone()).await?;
         Ok(head.status.is_closed() && self.next >= head.next_index)
     }
 
-    /// Goes to the next log of a run that continued as new.
+    /// Moves to the next generation if this one ended with `run_continued`.
     fn turn_over(&mut self) -> bool {
         let continued = matches!(self.last, Some(Event::RunContinued(_)));
         if continued {
@@ -147,7 +147,7 @@ impl Printer {
 
     fn add(&mut self, index: Index, at: Timestamp, event: &Event, what: String) {
         let after = time::offset(at, self.start);
-        // Inputs came from outside: they are marked, because a reader asks what made the run go on.
+        // Inputs are colored, because they show what made the run continue.
         let name = if event.is_input() { Cell::new(event.name()).paint(Style::cyan) } else { Cell::new(event.name()) };
         let row = vec![index.0.to_string().into(), Cell::new(after).paint(Style::dim), name, what.into()];
         self.table.row(row);

@@ -1,4 +1,4 @@
-//! Which runs are meant: the filter of every command that is about many, and attributes as they are typed.
+//! The filter of commands that select runs, and parsing of attributes.
 
 use clap::Args;
 use clap::builder::PossibleValue;
@@ -7,16 +7,16 @@ use onward_store::RunQuery;
 
 #[derive(Debug, Args)]
 pub struct FilterArgs {
-    /// Only runs of this workflow
+    /// Select runs of this kind
     #[arg(long)]
     kind: Option<String>,
-    /// Only runs of this version; may be given several times
+    /// Select runs of this version (repeatable)
     #[arg(long)]
     version: Vec<String>,
-    /// Only runs of this status; may be given several times
+    /// Select runs with this status (repeatable)
     #[arg(long, value_name = "STATUS", value_delimiter = ',')]
     status: Vec<WantedStatus>,
-    /// Only runs with this value of an attribute; may be given several times
+    /// Select runs with this attribute value (repeatable)
     #[arg(long, value_name = "NAME=VALUE")]
     attr: Vec<String>,
 }
@@ -36,15 +36,15 @@ impl FilterArgs {
     }
 }
 
-/// `NAME=VALUE` of a run to be: a number, `true` or `false` and a time are what they look like, and a text in quotes is a text.
+/// Parses `NAME=VALUE` of a new run: numbers, booleans and times get their type; quoted text is always text.
 pub fn attribute(text: &str) -> Result<Attribute, NameError> {
     let (name, value) = split(text)?;
     let quoted = serde_json::from_str::<String>(value).ok().map(AttributeValue::Text);
-    let meant = || AttributeValue::readings(value).pop().expect("everything can be read as a text");
+    let meant = || AttributeValue::readings(value).pop().expect("every value can be read as text");
     Ok(Attribute { name, value: quoted.unwrap_or_else(meant) })
 }
 
-/// Without a value, the empty text.
+/// Splits `NAME=VALUE`. The value is empty if it is missing.
 fn split(text: &str) -> Result<(Name, &str), NameError> {
     let (name, value) = text.split_once('=').unwrap_or((text, ""));
     Ok((Name::new(name)?, value))

@@ -1,4 +1,4 @@
-//! `onward run list`: runs, newest first, a page or all.
+//! `onward run list`: lists runs, newest first, one page or all.
 
 use std::process::ExitCode;
 
@@ -14,20 +14,20 @@ use crate::connection::Site;
 use crate::output::document::{Partly, Run, Runs};
 use crate::output::{Cell, Progress, Style, Table, json_line, print, print_json, say, say_missing, time};
 
-/// How many runs are read at a time: a server gives no more.
+/// Page size: the maximum of a server.
 const PAGE: usize = 1_000;
 
 #[derive(Debug, Args)]
 pub struct ListArgs {
     #[command(flatten)]
     filter: FilterArgs,
-    /// How many runs
+    /// Maximum number of runs
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000), conflicts_with = "all")]
     limit: u32,
-    /// Where the page before ended
+    /// Continue after this cursor of the previous page
     #[arg(long, conflicts_with = "all")]
     cursor: Option<String>,
-    /// All runs
+    /// List all runs
     #[arg(long)]
     all: bool,
 }
@@ -55,7 +55,7 @@ fn query(args: &ListArgs, site: &Site) -> Result<RunQuery, RuntimeError> {
     Ok(RunQuery { cursor: args.cursor.clone(), ..args.filter.query(site.namespace.clone(), limit)? })
 }
 
-/// As many runs as were asked for, however many come at a time.
+/// Reads pages until the limit of the query is reached.
 async fn page(site: &Site, query: RunQuery) -> Result<RunPage> {
     let limit = query.limit;
     let mut all = RunPage { runs: Vec::new(), next: query.cursor.clone() };
@@ -106,7 +106,7 @@ fn print_page(page: &RunPage) -> Result<()> {
     page.runs.iter().for_each(|head| add(&mut table, head));
     print(&table.take())?;
     if let Some(next) = &page.next {
-        say(&format!("there are more: --cursor {next}, or --all"));
+        say(&format!("for more runs: --cursor {next}, or --all"));
     }
     Ok(())
 }
@@ -129,7 +129,7 @@ async fn print_all(site: &Site, query: RunQuery) -> Result<()> {
     Ok(())
 }
 
-/// One document, written as it is read.
+/// Prints one JSON document while it reads the pages.
 async fn print_all_json(site: &Site, query: RunQuery, gaps: &Gaps) -> Result<()> {
     let mut count = 0;
     let mut progress = Progress::new("runs", true);
@@ -152,7 +152,7 @@ async fn print_all_json(site: &Site, query: RunQuery, gaps: &Gaps) -> Result<()>
     Ok(print(&format!("],\"next\":null{missing}}}"))?)
 }
 
-/// All pages of a query, one after the other.
+/// Iterator over the pages of a query.
 pub struct Pages {
     query: RunQuery,
     over: bool,

@@ -1,4 +1,4 @@
-//! `onward run message`: say something to an agent.
+//! `onward run message`: sends a message to an agent.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,17 +17,17 @@ use crate::error::Mistake;
 
 #[derive(Debug, Args)]
 pub struct MessageArgs {
-    /// The run
+    /// Run id
     id: String,
-    /// What to say
+    /// Text of the message
     text: String,
-    /// A file to show the model, within the message; may be given several times
+    /// Attach a file to the message (repeatable)
     #[arg(long, value_name = "FILE")]
     attach: Vec<PathBuf>,
-    /// The same id again is the same message
+    /// Idempotency key: a repeated id sends the message once
     #[arg(long, value_name = "ID")]
     message_id: Option<String>,
-    /// The signal that the agent waits for
+    /// Signal that the agent waits for
     #[arg(long, value_name = "NAME", default_value = onward_core::conversation::MESSAGE)]
     signal: String,
 }
@@ -43,7 +43,7 @@ pub async fn execute(args: MessageArgs, global: &Global) -> Result<ExitCode> {
     answer(global, &key, "message received", &appended)
 }
 
-/// A text is said as one; with files it has blocks.
+/// Builds the message: a plain text, or blocks if files are attached.
 fn payload(text: &str, files: &[PathBuf]) -> Result<Payload> {
     #[derive(Serialize)]
     struct Blocks {
@@ -59,10 +59,10 @@ fn payload(text: &str, files: &[PathBuf]) -> Result<Payload> {
 
 fn attachment(path: &Path) -> Result<Block> {
     let media_type = media_type(path).ok_or_else(|| {
-        let message = format!("nobody knows the type of {}", path.display());
-        Mistake::usage("usage", message, "its name ends in png, jpg, jpeg, gif, webp, pdf, txt, md, csv, mp3 or wav")
+        let message = format!("unknown file type: {}", path.display());
+        Mistake::usage("usage", message, "use a file whose name ends in png, jpg, jpeg, gif, webp, pdf, txt, md, csv, mp3 or wav")
     })?;
-    let bytes = std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     Ok(Block::Attachment(Attachment { media_type: media_type.to_owned(), source: Source::bytes(&bytes) }))
 }
 

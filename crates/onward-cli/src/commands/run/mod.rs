@@ -1,4 +1,4 @@
-//! `onward run …`: look at runs and act on them.
+//! `onward run …`: starts, inspects and controls runs.
 
 mod act;
 mod append;
@@ -34,54 +34,54 @@ use crate::args::Global;
 
 #[derive(Debug, Subcommand)]
 pub enum RunCommand {
-    /// Start a run, or find the one of this id
+    /// Start a run, or return the existing one with this id
     Start(start::StartArgs),
     /// List runs, newest first
     #[command(visible_alias = "ls")]
     List(list::ListArgs),
-    /// Show one run: status, what it waits for, state, outcome
+    /// Show status, waits, state and outcome of a run
     #[command(visible_alias = "get")]
     Show(show::ShowArgs),
-    /// Print a run's log
+    /// Print the log of a run
     Events(events::EventsArgs),
     /// Print the conversation of an agent
     Entries(entries::EntriesArgs),
-    /// Follow a run's log until the run has ended
+    /// Follow the log of a run until it has ended
     Attach(events::AttachArgs),
     /// Wait until a run has ended and print its result
     Wait(wait::WaitArgs),
-    /// Put a signal into a run's mailbox
+    /// Send a signal to a run
     Signal(signal::SignalArgs),
-    /// Say something to an agent
+    /// Send a message to an agent
     Message(message::MessageArgs),
     /// Append an entry to the conversation of an agent
     Append(append::AppendArgs),
-    /// Go on from an earlier entry of the conversation of an agent
+    /// Continue the conversation of an agent from an earlier entry
     Branch(branch::BranchArgs),
-    /// Ask a run for a change and print its recorded answer
+    /// Send an update to a run and print its recorded answer
     Update(ask::UpdateArgs),
-    /// Ask a run's code something; nothing is recorded
+    /// Query the code of a run; nothing is recorded
     Query(ask::QueryArgs),
-    /// Ask a run to stop; its code may compensate first
+    /// Cancel a run; its code may compensate first
     Cancel(act::ReasonArgs),
-    /// End a run at once; its code is not asked
+    /// Terminate a run at once, without running its code
     Terminate(act::ReasonArgs),
-    /// Let a run stand still, timers included
+    /// Pause a run and its timers
     Pause(act::ReasonArgs),
-    /// Let a paused run go on
+    /// Resume a paused run
     Resume(act::ResumeArgs),
-    /// Let a failed run go on: what it failed over is done again
+    /// Retry a failed run from its failure
     Retry(reopen::RetryArgs),
-    /// Begin a run that goes on from a point of another one
+    /// Start a run that continues from a copy of another run's log
     Fork(reopen::ForkArgs),
-    /// Like a fork, and end the original
+    /// Fork a run and end the original
     Reset(reopen::ResetArgs),
-    /// Delete closed runs with everything they left
+    /// Delete closed runs with their logs
     #[command(visible_alias = "rm")]
     Delete(delete::DeleteArgs),
-    /// Do one verb for all runs that a filter finds
+    /// Apply one action to all runs that match a filter
     Bulk(bulk::BulkArgs),
-    /// List runs that were deleted by hand, and why
+    /// List runs that were deleted on request, with their reasons
     Deleted(deleted::DeletedArgs),
 }
 

@@ -1,4 +1,4 @@
-//! A payload on the command line: JSON, `@FILE`, or `-` for stdin.
+//! Payload arguments: JSON, `@FILE`, or `-` for stdin.
 
 use std::io::Read;
 
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::error::Mistake;
 
-/// Takes JSON as it is written: its very bytes are recorded, without the blanks around it.
+/// Reads a payload. The bytes of the JSON text are recorded unchanged, without surrounding whitespace.
 pub fn read_payload(text: &str) -> Result<Payload> {
     let text = match text {
         "-" => {
@@ -23,7 +23,7 @@ pub fn read_payload(text: &str) -> Result<Payload> {
     };
     let text = text.trim();
     if let Err(error) = serde_json::from_str::<&RawValue>(text) {
-        let hint = "text needs quotes: '\"hello\"'; @FILE reads a file and - reads stdin";
+        let hint = "quote a text: '\"hello\"'; use @FILE for a file and - for stdin";
         return Err(Mistake::usage("payload_invalid", format!("the payload is not JSON: {error}"), hint).into());
     }
     Ok(Payload::from_json_text(text.to_owned()))

@@ -1,4 +1,4 @@
-//! `onward run retry`, `fork`, `reset`: runs that go on from a copy of a log.
+//! `onward run retry`, `fork` and `reset`: continue from a copy of a log.
 
 use std::process::ExitCode;
 
@@ -17,15 +17,15 @@ use crate::output::{escape, print, print_json};
 
 #[derive(Debug, Args)]
 pub struct RetryArgs {
-    /// The run
+    /// Run id
     id: String,
-    /// Why, for whoever reads the log
+    /// Reason, recorded in the log
     #[arg(long, default_value = "")]
     reason: String,
-    /// The same request id again is the same request
+    /// Idempotency key: a repeated id returns the first result
     #[arg(long)]
     request_id: Option<String>,
-    /// Execute again also what failed with outcome_unknown: it may have had its effect
+    /// Also retry calls that failed with outcome_unknown, although they may have had their effect
     #[arg(long)]
     include_outcome_unknown: bool,
 }
@@ -38,39 +38,39 @@ enum Signals {
 
 #[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
 enum Children {
-    /// Wait for their result together with the original
+    /// Wait for their results like the original
     Await,
-    /// Start them again under new ids
+    /// Start them again with new ids
     Restart,
 }
 
 #[derive(Debug, Args)]
 struct CopyArgs {
-    /// The run to go on from
+    /// Run to copy
     id: String,
-    /// The new run's id; the same fork again is the same run
+    /// Id of the new run; a repeated fork with the same id returns the same run
     #[arg(long)]
     new_id: Option<String>,
-    /// The generation to copy; the current one otherwise
+    /// Generation to copy [default: the latest]
     #[arg(long)]
     generation: Option<u32>,
-    /// What becomes of signals that came behind the point
+    /// Signals received after the copied part
     #[arg(long, default_value = "keep")]
     signals: Signals,
-    /// What becomes of children that had not answered at the point
+    /// Children without a result in the copied part
     #[arg(long)]
     children: Option<Children>,
-    /// Another version of the code than the original is pinned to
+    /// Code version of the new run [default: that of the original]
     #[arg(long)]
     version: Option<String>,
-    /// Why, for whoever reads the log
+    /// Reason, recorded in the log
     #[arg(long, default_value = "")]
     reason: String,
 }
 
 #[derive(Debug, Args)]
 pub struct ForkArgs {
-    /// The last event to copy, the end of a commit; the last one otherwise
+    /// Last event to copy; must end a commit [default: the last event]
     #[arg(long)]
     from: Option<u64>,
     #[command(flatten)]
@@ -79,7 +79,7 @@ pub struct ForkArgs {
 
 #[derive(Debug, Args)]
 pub struct ResetArgs {
-    /// The last event to copy, the end of a commit; the last one otherwise
+    /// Last event to copy; must end a commit [default: the last event]
     #[arg(long)]
     to: Option<u64>,
     #[command(flatten)]
@@ -93,7 +93,7 @@ pub async fn retry(args: RetryArgs, global: &Global) -> Result<ExitCode> {
     let (reason, include_outcome_unknown) = (args.reason, args.include_outcome_unknown);
     let retry = Retry { reason, include_outcome_unknown, ..Retry::new(request_id) };
     let restored = site.retry_run(key, retry).await?;
-    answer(global, &args.id, "goes on as generation", &restored, &restored.head.generation.to_string())
+    answer(global, &args.id, "continues as generation", &restored, &restored.head.generation.to_string())
 }
 
 pub async fn fork(args: ForkArgs, global: &Global) -> Result<ExitCode> {
@@ -128,7 +128,7 @@ fn answer(global: &Global, id: &str, what: &str, restored: &Restored, which: &st
         print_json(&StartedRun { run: Run::from(&restored.head), created: restored.created, signal: None })?;
         return Ok(ExitCode::SUCCESS);
     }
-    let note = if restored.created { "; it goes on when a worker runs" } else { ", before" };
+    let note = if restored.created { "; the run continues when a worker is available" } else { " by an earlier request" };
     print(&format!("{} {what} {}{note}", escape::text(id), escape::text(which)))?;
     Ok(ExitCode::SUCCESS)
 }

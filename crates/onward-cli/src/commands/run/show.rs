@@ -1,4 +1,4 @@
-//! `onward run show`: one run, readable.
+//! `onward run show`: one run as text.
 
 use std::process::ExitCode;
 
@@ -23,7 +23,7 @@ use crate::stopping;
 
 #[derive(Debug, Args)]
 pub struct ShowArgs {
-    /// The run
+    /// Run id
     id: String,
 }
 
@@ -32,7 +32,7 @@ pub async fn execute(args: ShowArgs, global: &Global) -> Result<ExitCode> {
     let key = site.key(&args.id)?;
     let view = site.read_run(key.clone()).await?;
     let blockers = blockers::of(&site, &key).await;
-    // Which workers there are, only the process that has them knows.
+    // Only the server process knows the connected workers.
     let pending = view.head.status == Status::Pending && !site.is_directory;
     let why = if pending { site.why_pending(key).await? } else { None };
     if global.json {
@@ -44,7 +44,7 @@ pub async fn execute(args: ShowArgs, global: &Global) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the tree of a run has cost.
+/// Reads the spend of the run's tree.
 async fn tree_of(site: &Site, view: &RunView) -> Result<Option<SpendTotals>> {
     let tree = Some(view.head.key.id.clone());
     let query = SpendQuery { namespace: site.namespace.clone(), tree, limit: 1, ..SpendQuery::by(SpendBy::Tree) };
@@ -85,20 +85,20 @@ fn tell_head(view: &RunView, tree: Option<&SpendTotals>, why: Option<PendingReas
     add("kind", format!("{}{version}", head.kind).into());
     add("status", status_cell(head.status));
     if head.status == Status::Pending {
-        let worker = format!("a worker that has `{}`{version}", head.kind);
-        add("waits for", if why == Some(PendingReason::Queued) { "its turn at a worker".into() } else { worker.into() });
+        let worker = format!("a worker that serves `{}`{version}", head.kind);
+        add("waits for", if why == Some(PendingReason::Queued) { "a worker with free capacity".into() } else { worker.into() });
     }
     if let Some(stop) = view.agent_stop() {
         add("stopped", stopping::words(stop).into());
     }
     if head.generation > 0 {
-        add("generation", format!("{}: it has continued as new", head.generation).into());
+        add("generation", format!("{} (the first is 0)", head.generation).into());
     }
     if let Some(parent) = &head.parent {
         add("parent", parent.run.to_string().into());
     }
     if let Some(external) = head.external {
-        add("kept for", format!("an outside engine; its next event is {}", external.next_index).into());
+        add("external", format!("run of another engine; next event {}", external.next_index).into());
     }
     add("created", time::moment(head.created_at, now).into());
     match head.ended_at {
@@ -115,7 +115,7 @@ fn tell_head(view: &RunView, tree: Option<&SpendTotals>, why: Option<PendingReas
         add("spent", spend::line(own).into());
     }
     if let Some(tree) = tree.filter(|tree| Some(*tree) != head.spend.as_deref()) {
-        add("its tree", format!("has spent {}", spend::line(tree)).into());
+        add("tree", format!("spent {}", spend::line(tree)).into());
     }
     if let Some(budget) = &head.budget {
         let left = budget.left(head.spend.as_deref(), head.ended_at.unwrap_or(now));
@@ -157,7 +157,7 @@ fn tell_awaiting(awaiting: &[Awaited], now: Timestamp) -> String {
     let mut out = table.take();
     for approval in awaiting.iter().filter(|awaited| awaited.kind == AwaitedKind::Approval) {
         let id = shell_word(&escape::text(&approval.id));
-        out.push_str(&format!("  decide it: onward approval decide {id} --approve\n"));
+        out.push_str(&format!("  decide with: onward approval decide {id} --approve\n"));
     }
     out
 }
@@ -206,7 +206,7 @@ fn tell_failure(table: &mut Table, failure: &Failure) {
         table.row(vec!["cause".into(), cause.into()]);
     }
     if let Some(diagnosis) = &failure.diagnosis {
-        table.row(vec!["the callee said".into(), diagnosis.as_str().into()]);
+        table.row(vec!["diagnosis".into(), diagnosis.as_str().into()]);
     }
     if let Some(details) = &failure.details {
         table.row(vec!["details".into(), whole(details).into()]);
@@ -217,20 +217,20 @@ fn whole(payload: &onward_core::Payload) -> String {
     format!("{payload:?}")
 }
 
-/// Why the run stands still; a divergence is shown as recorded against asked.
+/// Formats why the run is paused. A divergence shows the recorded and the attempted call.
 pub fn tell_pause(pause: &RunPaused) -> String {
     let mut table = Table::bare(2).indent("  ").wraps();
     table.row(vec!["why".into(), reason(pause).into()]);
-    // The message of a divergence says in one line what the report says in several.
+    // The message of a divergence only summarizes its report.
     if !pause.message.is_empty() && pause.divergence.is_none() {
         table.row(vec!["message".into(), pause.message.as_str().into()]);
     }
     if let Some(report) = &pause.divergence {
         table.row(vec!["at event".into(), report.index.to_string().into()]);
         table.row(vec!["recorded".into(), Cell::new(&report.recorded).paint(Style::green)]);
-        table.row(vec!["asked".into(), Cell::new(&report.asked).paint(Style::red)]);
+        table.row(vec!["attempted".into(), Cell::new(&report.asked).paint(Style::red)]);
         if let Some(nearest) = &report.nearest {
-            table.row(vec!["last equal".into(), nearest.into()]);
+            table.row(vec!["last match".into(), nearest.into()]);
         }
         table.row(vec!["hint".into(), report.hint.as_str().into()]);
     }
@@ -240,16 +240,14 @@ pub fn tell_pause(pause: &RunPaused) -> String {
 fn reason(pause: &RunPaused) -> &'static str {
     use onward_core::event::PauseReason;
     match pause.reason {
-        PauseReason::Requested => "somebody asked for it",
-        PauseReason::Diverged => "the code asked for something the log does not say",
+        PauseReason::Requested => "requested",
+        PauseReason::Diverged => "the code diverged from the log",
         PauseReason::ActivationFailed => "the code could not run",
-        PauseReason::VersionTooOld => "the code no longer knows the run's version",
-        PauseReason::UnstableSegment => "its code goes another way each time",
-        PauseReason::BudgetExhausted => "it has spent what it may",
-        PauseReason::ApprovalNeeded => "it goes on from a copy, and what was approved is asked again",
-        PauseReason::SegmentTooLong => "it has recorded too much without a checkpoint",
-        PauseReason::EffectAbandoned => {
-            "its code left something behind that may have had an effect, or that a person has decided"
-        }
+        PauseReason::VersionTooOld => "the code no longer supports the version of the run",
+        PauseReason::UnstableSegment => "the code abandoned its calls too often since the last checkpoint",
+        PauseReason::BudgetExhausted => "the budget is exhausted",
+        PauseReason::ApprovalNeeded => "the run continues from a copy, and its approvals must be decided again",
+        PauseReason::SegmentTooLong => "too many events were recorded without a checkpoint",
+        PauseReason::EffectAbandoned => "the code abandoned a call that may have had an effect, or an approval that was decided",
     }
 }

@@ -1,4 +1,4 @@
-//! `onward run signal`: something for a run's mailbox.
+//! `onward run signal`: sends a signal to a run.
 
 use std::process::ExitCode;
 
@@ -14,13 +14,13 @@ use crate::connection::Site;
 
 #[derive(Debug, Args)]
 pub struct SignalArgs {
-    /// The run
+    /// Run id
     id: String,
-    /// The signal's name
+    /// Signal name
     name: String,
-    /// JSON, @FILE, or - for stdin; null otherwise
+    /// Payload: JSON, @FILE, or - for stdin [default: null]
     payload: Option<String>,
-    /// The same id again is the same signal
+    /// Idempotency key: a repeated id sends the signal once
     #[arg(long, value_name = "ID")]
     signal_id: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! `onward run start`: a new run, or the one that is there already.
+//! `onward run start`: starts a run, or returns the existing one with its id.
 
 use std::process::ExitCode;
 
@@ -22,24 +22,24 @@ use crate::output::{escape, print, print_json, say};
 
 #[derive(Debug, Args)]
 pub struct StartArgs {
-    /// The workflow
+    /// Kind of workflow or agent to start
     kind: String,
-    /// The run's id: the same id again with the same input is the same run; a new one otherwise
+    /// Run id; a repeated start with the same id and input returns the same run [default: a new id]
     #[arg(long)]
     id: Option<String>,
-    /// JSON, @FILE, or - for stdin; null otherwise
+    /// Input: JSON, @FILE, or - for stdin [default: null]
     #[arg(long, value_name = "JSON")]
     input: Option<String>,
-    /// The version of the code that the run is pinned to
+    /// Code version to pin the run to
     #[arg(long, value_name = "VERSION")]
     code_version: Option<String>,
-    /// What the run is found by; may be given several times. A text that looks like a number goes in quotes: 'order="42"'
+    /// Set an attribute (repeatable); quote a text that looks like a number: 'order="42"'
     #[arg(long, value_name = "NAME=VALUE")]
     attr: Vec<String>,
-    /// What the run may spend: tokens=N, cost=DOLLARS, turns=N or seconds=N; may be given several times
+    /// Budget of the run: tokens=N, cost=DOLLARS, turns=N or seconds=N (repeatable)
     #[arg(long, value_name = "LIMIT")]
     budget: Vec<String>,
-    /// A signal that is delivered with the start; @FILE works here too
+    /// Send a signal with the start; the payload is JSON or @FILE
     #[arg(long, value_name = "NAME=JSON")]
     signal: Option<String>,
     /// Wait until the run has ended and print its result
@@ -86,16 +86,12 @@ fn tell(started: &Started, key: &RunKey, global: &Global) -> Result<()> {
         let signal = started.signal.as_ref().map(|signal| Answer::new(&key.id, signal));
         return print_json(&StartedRun { run, created, signal });
     }
-    let note = if started.created { "" } else { " before; it is the same run" };
+    let note = if started.created { "" } else { " by an earlier request; nothing changed" };
     Ok(print(&format!("{}: started{note}", escape::text(key.id.as_str())))?)
 }
 
-/// While this process has the directory, no worker can.
+/// Returns the error for `--wait` on a directory, which this process locks, so no worker can run.
 fn nobody_works() -> Mistake {
-    let message = "`--wait` needs a server: while this command has the directory, nobody works on the run";
-    Mistake::usage(
-        "usage",
-        message,
-        "go through a server with `--server`, or leave it out and use `onward run wait` beside a worker",
-    )
+    let message = "`--wait` needs a server: this command locks the directory, so no worker can run";
+    Mistake::usage("usage", message, "set `--server`, or omit `--wait` and use `onward run wait` while a worker runs")
 }

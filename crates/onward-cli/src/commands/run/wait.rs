@@ -1,4 +1,4 @@
-//! `onward run wait`: until a run has ended.
+//! `onward run wait`: waits until a run has ended.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use crate::error::{Mistake, RUN_FAILED, TIMED_OUT};
 use crate::output::document::Outcome;
 use crate::output::{escape, print, print_json};
 
-/// How long something may take that is there already.
+/// Minimum timeout, so that `--timeout 0` still finds an existing result.
 const LOOK: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Args)]
 pub struct WaitArgs {
-    /// The run
+    /// Run id
     id: String,
     #[command(flatten)]
     patience: Patience,
@@ -32,7 +32,7 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// What `work` returns, or `None` when it took too long.
+    /// Awaits `work`; returns `None` after the timeout.
     pub async fn or_none<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         match self.timeout {
             None => Some(work.await),
@@ -47,12 +47,12 @@ pub async fn execute(args: WaitArgs, global: &Global) -> Result<ExitCode> {
     wait(&site, &key, &args.patience, global).await
 }
 
-/// Ends with 0 when the run completed, 3 when it did not, 124 when it took too long.
+/// Waits for the end of the run. Exits with 0 if it completed, 3 if it did not, 124 after the timeout.
 pub async fn wait(site: &Site, key: &RunKey, patience: &Patience, global: &Global) -> Result<ExitCode> {
-    site.read_head(key.clone()).await?; // a run that is not there is told at once, however short the patience
+    site.read_head(key.clone()).await?; // a missing run is an error even with `--timeout 0`
     let Some(outcome) = patience.or_none(site.outcome(key)).await else {
         let message = format!("run {key} has not ended");
-        let hint = Some("the run is not affected; `onward run show` says what it waits for".to_owned());
+        let hint = Some("the run is not affected; see what it waits for with `onward run show`".to_owned());
         return Err(Mistake { code: "wait_timed_out", message, hint, exit: TIMED_OUT }.into());
     };
     match &outcome? {

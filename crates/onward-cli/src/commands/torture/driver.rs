@@ -1,6 +1,6 @@
-//! The other half of the torture worker: starts the runs, signals them, decides their approvals, and waits for them.
+//! The client of the torture worker: starts the runs, signals them, decides their approvals, and waits for them.
 //!
-//! Asks for everything again in every life, under the same ids, as any client would that does not know what became of its request.
+//! Each process repeats all requests with the same ids, like a client that does not know the outcome of its requests.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use onward_runtime::CallRef;
 use super::load::Load;
 use super::side::Side;
 
-/// How many parts a load has, each of which gives its number back.
+/// Number of parts of a load; each returns the run's number.
 const PARTS: u64 = 13;
 
-/// How often open questions are looked for.
+/// Polling interval of open approvals.
 const LOOK: Duration = Duration::from_millis(3);
 
 pub async fn drive(onward: &Onward, side: &Side, runs: u64, large: usize) -> Result<()> {
@@ -34,7 +34,7 @@ async fn start(onward: &Onward, side: &Side, n: u64, large: usize) -> Result<Run
     side.ack("start", &id)?;
     let (run_too, side, delay) = (run.clone(), side.clone(), Duration::from_millis(n * 37 % 160));
     tokio::spawn(async move {
-        // Early for some and late for others, so that a look into the mailbox finds it or does not.
+        // The delay varies, so that the signal arrives before some mailbox polls and after others.
         tokio::time::sleep(delay).await;
         if run_too.signal_once("outside", &n, "outside-1").await.is_ok() {
             drop(side.ack("signal", run_too.id()));

@@ -1,6 +1,6 @@
-//! The reference load: every primitive once, with results that can be told in advance.
+//! The reference load: every primitive once, with predictable results.
 //!
-//! Each part gives the run's number `n` back, so a run's result is `n` times the number of its parts whatever happened on the way.
+//! Each part returns the run's number `n`, so the result of a run is `n` times the number of parts.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use super::side::Side;
 
-/// How long a piece of work takes: long enough to be killed in.
+/// Duration of a step: long enough to be killed in the middle.
 const WORK: Duration = Duration::from_millis(2);
 
-/// How long the work takes that follows from a look: a signal shall come in the middle of it.
+/// Duration of the step after a mailbox poll, so that a signal may arrive during it.
 const LOOK_WORK: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ pub async fn load(ctx: Ctx, load: Load) -> Result<u64> {
     Ok(sum)
 }
 
-/// Two turns, as two generations.
+/// Runs in two generations.
 pub async fn child(ctx: Ctx, input: ForChild) -> Result<u64> {
     let done = work(&ctx, "child", input.n).await?;
     if input.round == 0 {
@@ -71,16 +71,16 @@ pub async fn flaky(ctx: TaskCtx, input: ForTask) -> Result<u64> {
     if ctx.attempt() == 1 { Err(Failure::retryable("the first attempt always fails")) } else { Ok(input.n) }
 }
 
-/// How long an attempt of `once` takes after its effect.
+/// Duration of an attempt of `once` after its effect.
 pub struct Hold(pub Duration);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Once {
-    /// Otherwise it may be executed again.
+    /// Uses `at_most_once`; otherwise `keyed`, which may execute again.
     is_at_most_once: bool,
 }
 
-/// Executes one task with an effect, and returns how it ended.
+/// Runs one task with an effect, and returns `completed` or the failure code.
 pub async fn once(ctx: Ctx, input: Once) -> Result<String> {
     let task = ctx.task::<u64>("once", &ForTask { run: ctx.run_id().to_string(), n: 1 }).retry(soon());
     let task = if input.is_at_most_once { task.at_most_once() } else { task.keyed() };
@@ -90,7 +90,7 @@ pub async fn once(ctx: Ctx, input: Once) -> Result<String> {
     })
 }
 
-/// The effect is a line in the side file.
+/// Executes the effect: appends a line to the side file.
 pub async fn effect(ctx: TaskCtx, input: ForTask) -> Result<u64> {
     ctx.dep::<Side>().did(&input.run, 0, "once", ctx.attempt(), ctx.idempotency_key())?;
     tokio::time::sleep(ctx.dep::<Hold>().0).await;
@@ -121,7 +121,7 @@ async fn work_flaky(ctx: &Ctx, n: u64) -> Result<u64> {
     step.retry(soon()).await
 }
 
-/// Whether the signal was there when the code looked decides which step runs: only one of the two may ever run.
+/// Polls the mailbox and runs one of two steps, depending on the result: only one of them may ever run.
 async fn look_and_receive(ctx: &Ctx, n: u64) -> Result<u64> {
     let seen = ctx.signal("outside").has();
     let looked = work_for(ctx, if seen { "saw" } else { "missed" }, n, LOOK_WORK).await?;
@@ -138,7 +138,7 @@ async fn with_child(ctx: &Ctx, n: u64) -> Result<u64> {
     Ok(from_child + child.await?)
 }
 
-/// A payload that fills the disk's log.
+/// Records a payload of `bytes` bytes.
 async fn large(ctx: &Ctx, bytes: usize) -> Result<usize> {
     let side = ctx.dep::<Side>();
     let run = ctx.run_id();
@@ -152,7 +152,7 @@ async fn large(ctx: &Ctx, bytes: usize) -> Result<usize> {
     Ok(text.len())
 }
 
-/// Takes so many signals, whenever they come, with a timer between them that must fire once and not early.
+/// Receives `count` signals, with a timer after each that must fire once and not early.
 pub async fn gather(ctx: Ctx, count: u64) -> Result<u64> {
     let mut sum = 0;
     for _ in 0..count {

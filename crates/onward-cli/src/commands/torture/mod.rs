@@ -1,8 +1,8 @@
-//! `onward torture-worker`: the process that the crash test kills, as often as it likes.
+//! `onward torture-worker`: the worker process that crash tests kill.
 //!
-//! Works on a fixed load until all of it is done, in a directory of its own or for a server, which somebody else drives, and leaves a line in a side file for everything that was really done and for
-//! everything that was acknowledged. Started again after a kill it asks for the very same things, with the same ids; what that means
-//! is the engine's to know. It checks nothing: the test does, from the logs and from the side file.
+//! Runs a fixed load on its own directory until it is complete, or works for a server whose runs the test starts. Appends a line
+//! to a side file for every execution and every acknowledgement. After a restart it repeats the same requests with the same ids.
+//! The test checks the logs and the side file; this process checks only results.
 
 mod driver;
 mod load;
@@ -23,22 +23,22 @@ use side::Side;
 
 #[derive(Debug, Args)]
 pub struct TortureArgs {
-    /// How many runs there are, their children apart
+    /// Number of runs, without their children
     #[arg(long, default_value_t = 0)]
     runs: u64,
-    /// Only works, for the server at this address, until it is killed or terminated
+    /// Only work for the server at this URL until the process is killed or terminated
     #[arg(long)]
     work_for: Option<String>,
-    /// How long an attempt of the task `once` takes after its effect
+    /// Duration of an attempt of the task `once` after its effect
     #[arg(long, default_value_t = 0)]
     hold_ms: u64,
-    /// How long a shutdown waits for what is under way
+    /// Time that a shutdown waits for running attempts
     #[arg(long, default_value_t = 10_000)]
     shutdown_ms: u64,
-    /// Where what was done and acknowledged is noted
+    /// File for executions and acknowledgements
     #[arg(long)]
     side: PathBuf,
-    /// How large the one large payload of each run is
+    /// Size of the large payload of each run in bytes
     #[arg(long, default_value_t = 100)]
     large: usize,
 }

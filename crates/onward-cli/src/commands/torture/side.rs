@@ -1,7 +1,7 @@
-//! The side file: what was really done, and what the engine has acknowledged.
+//! The side file: executions, and acknowledgements of the engine.
 //!
-//! One line each, appended with one write, so that a kill leaves whole lines or none: `did RUN GENERATION NAME ATTEMPT KEY`, and
-//! `ack WHAT RUN`. What was written survives the process, because it is in the kernel's hands.
+//! Each line is appended with one write, so that a kill leaves complete lines: `did RUN GENERATION NAME ATTEMPT KEY` and
+//! `ack WHAT RUN`. Written lines survive a kill, because the kernel has them.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -20,7 +20,7 @@ impl Side {
         Side { path: Arc::new(path) }
     }
 
-    /// Notes an execution, before its result can be anywhere.
+    /// Appends an execution before its result is recorded.
     pub fn did(&self, run: &str, generation: u32, name: &str, attempt: u32, key: &str) -> std::io::Result<()> {
         self.append(&format!("did {run} {generation} {name} {attempt} {key}\n"))
     }
@@ -29,7 +29,7 @@ impl Side {
         self.did(ctx.run_id().as_str(), ctx.generation(), name, attempt.number, &attempt.idempotency_key())
     }
 
-    /// Notes an acknowledgement, after it was given.
+    /// Appends an acknowledgement after it was received.
     pub fn ack(&self, what: &str, run: &str) -> std::io::Result<()> {
         self.append(&format!("ack {what} {run}\n"))
     }

@@ -1,4 +1,4 @@
-//! The databases themselves, for those who move house: nothing but PostgreSQL need run.
+//! Direct access to the databases of a server, without a running server.
 
 use anyhow::Result;
 use clap::Args;
@@ -11,13 +11,13 @@ use crate::serving::{Opened, Place};
 
 #[derive(Debug, Args)]
 pub struct StoreArgs {
-    /// Work on the databases themselves: `--store=postgres://…`, or `--store` alone for those of ONWARD_SERVER__STORE, where nobody reads the password
+    /// Use the databases directly: `--store=postgres://…`, or `--store` alone for ONWARD_SERVER__STORE, which hides the password
     #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with_all = ["server", "data"])]
     store: Option<String>,
 }
 
 impl StoreArgs {
-    /// The verbs over the databases, if they were named; nothing happens by itself.
+    /// Opens the named databases; `None` without `--store`. Starts no background jobs.
     pub async fn open(&self, global: &Global) -> Result<Option<Runtime>> {
         match self.urls(global)? {
             Some(urls) => Ok(Some(runtime(Opened::open(Place::Databases(urls)).await?))),
@@ -25,7 +25,7 @@ impl StoreArgs {
         }
     }
 
-    /// The same for who only reads: a database that has nothing is not made.
+    /// Opens the databases for reading. Creates no tables.
     pub async fn open_to_read(&self, global: &Global) -> Result<Option<Runtime>> {
         match self.urls(global)? {
             Some(urls) => Ok(Some(runtime(Opened::open_to_read(&urls).await?))),
@@ -38,14 +38,14 @@ impl StoreArgs {
         let setting = || global.config.text("server.store").unwrap_or_default();
         let url = if named.is_empty() { setting() } else { named.clone() };
         if url.is_empty() {
-            let hint = "name it: `--store=postgres://…`, or ONWARD_SERVER__STORE";
+            let hint = "set `--store=postgres://…` or ONWARD_SERVER__STORE";
             return Err(Mistake::usage("usage", "no store is set", hint).into());
         }
         match parse_store(&url)? {
             Place::Databases(urls) => Ok(Some(urls)),
             Place::Directory(_) | Place::Memory => {
-                let message = "`--store` is for databases";
-                Err(Mistake::usage("store_unsupported", message, "a directory is named with `--data DIR`").into())
+                let message = "`--store` takes only PostgreSQL URLs";
+                Err(Mistake::usage("store_unsupported", message, "name a directory with `--data DIR`").into())
             }
         }
     }

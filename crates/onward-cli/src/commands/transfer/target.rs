@@ -1,4 +1,4 @@
-//! Where runs are imported: a directory, databases, or a server in pieces that it takes.
+//! The target of an import: a directory, databases, or a server in batches that it accepts.
 
 use anyhow::{Context, Result};
 use onward::HttpClient;
@@ -11,13 +11,13 @@ use crate::args::Global;
 use crate::connection::Place;
 use crate::directory;
 
-/// How many runs are imported at a time, at most; what they owe to each other goes out behind them.
+/// Maximum number of runs per batch; messages among them are delivered after the batch.
 const RUNS_MAX: usize = 10_000;
 
-/// How many bytes of lines are imported at a time, unless one run has more.
+/// Maximum size of a batch in bytes, unless one run is larger.
 const BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// What became of runs.
+/// Result of an import.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Taken {
     pub created: Vec<RunId>,
@@ -31,7 +31,7 @@ pub struct Refused {
     pub code: String,
 }
 
-/// Opened with the first runs: a file that is none leaves nothing behind.
+/// The target; opened with the first runs, so that an invalid file creates nothing.
 enum Api {
     Unopened(Place),
     Store(Runtime),
@@ -47,7 +47,7 @@ pub struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Into the store that was opened, or into whatever place is named.
+    /// Creates a target for the opened store, or for the directory or server of the global options.
     pub fn new(global: &Global, opened: Option<Runtime>) -> Result<Target<'_>> {
         let client = match opened {
             Some(runtime) => Api::Store(runtime),
@@ -56,7 +56,7 @@ impl Target<'_> {
         Ok(Target { global, client, batch: Vec::new(), bytes: 0, taken: Taken::default() })
     }
 
-    /// Takes a run whose lines have so many bytes.
+    /// Adds a run whose lines have `bytes` bytes.
     pub async fn add(&mut self, run: ExportedRun, bytes: usize) -> Result<()> {
         if self.batch.len() == RUNS_MAX || self.bytes + bytes > BYTES_MAX {
             self.flush().await?;
@@ -104,7 +104,7 @@ impl Taken {
     }
 }
 
-/// Sends runs; where they are too many bytes for the server, fewer at a time. A run that is too large by itself is refused.
+/// Sends runs. Halves a batch that is too large for the server; a single run that is too large counts as refused.
 async fn post(http: &HttpClient, runs: Vec<ExportedRun>) -> Result<Taken> {
     let (mut taken, mut pieces) = (Taken::default(), vec![runs]);
     while let Some(mut piece) = pieces.pop() {
@@ -113,15 +113,14 @@ async fn post(http: &HttpClient, runs: Vec<ExportedRun>) -> Result<Taken> {
         match answer.status {
             413 if piece.len() > 1 => {
                 let rest = piece.split_off(piece.len() / 2);
-                pieces.extend([rest, piece]); // the first half is the next
+                pieces.extend([rest, piece]); // `pop` takes the first half next
             }
             413 => taken.refused.push(Refused { run: piece.remove(0).key.id, code: "body_too_large".to_owned() }),
             status if status >= 400 => return Err(answer.problem().await.into()),
             _ => {
                 let text = answer.text().await?;
-                taken.add(
-                    serde_json::from_str(&text).context("the server answered with something else; is it an Onward server?")?,
-                );
+                taken
+                    .add(serde_json::from_str(&text).context("the server sent an unexpected response; is it an Onward server?")?);
             }
         }
     }

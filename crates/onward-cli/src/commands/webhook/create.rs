@@ -1,4 +1,4 @@
-//! `onward webhook create`.
+//! `onward webhook create`: creates a webhook.
 
 use std::process::ExitCode;
 
@@ -13,12 +13,12 @@ use crate::output::time;
 
 #[derive(Debug, Args)]
 pub struct CreateArgs {
-    /// What it is called; requests go to /v1/hooks/NAME
+    /// Webhook name; requests go to /v1/hooks/NAME
     #[arg(value_parser = |text: &str| Name::new(text))]
     name: Name,
     #[command(flatten)]
     target: TargetArgs,
-    /// How requests are signed
+    /// Signature format of requests
     #[arg(long, value_name = "FORMAT", default_value = "standard")]
     format: FormatWord,
     #[command(flatten)]
@@ -31,19 +31,19 @@ pub struct CreateArgs {
 
 #[derive(Debug, Args)]
 struct TargetArgs {
-    /// Start a run of this kind with the body as its input
+    /// Start a run of this kind with the request body as input
     #[arg(long, value_name = "KIND", value_parser = |text: &str| Name::new(text), required_unless_present_any = ["signal", "signal_at"])]
     start: Option<Name>,
-    /// The version of the code that runs are pinned to
+    /// Code version to pin runs to
     #[arg(long, value_name = "VERSION", requires = "start", value_parser = |text: &str| Name::new(text))]
     version: Option<Name>,
-    /// Send the body as a signal of this name
+    /// Send the request body as a signal with this name
     #[arg(long, value_name = "NAME", conflicts_with = "start", requires = "run_id", value_parser = |text: &str| Name::new(text))]
     signal: Option<Name>,
-    /// Send the body as a signal whose name is there in the body
+    /// Send the request body as a signal; JSON pointer to its name in the body
     #[arg(long, value_name = "POINTER", conflicts_with_all = ["start", "signal"], requires = "run_id", value_parser = pointer)]
     signal_at: Option<Pointer>,
-    /// Where in the body the run's id is, like /order/id; for --start otherwise NAME and the request's id
+    /// JSON pointer to the run id in the body, like /order/id [default with --start: NAME and the request id]
     #[arg(long, value_name = "POINTER", value_parser = pointer)]
     run_id: Option<Pointer>,
 }
@@ -54,29 +54,29 @@ enum FormatWord {
     Standard,
     Github,
     Stripe,
-    /// As the options below say
+    /// Defined by the options below
     Custom,
 }
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "With --format custom")]
 struct CustomArgs {
-    /// The header with the signature
+    /// Header with the signature
     #[arg(long, value_name = "HEADER", required_if_eq("format", "custom"))]
     signature_header: Option<String>,
-    /// How the signature is written
+    /// Encoding of the signature
     #[arg(long, value_name = "ENCODING", default_value = "hex")]
     encoding: EncodingWord,
-    /// What stands before a signature, like sha256=
+    /// Text before the signature, like sha256=
     #[arg(long, value_name = "TEXT", default_value = "")]
     prefix: String,
-    /// The header with the time, signed before the body with a dot between them
+    /// Header with the timestamp; the signature covers the timestamp, a dot and the body
     #[arg(long, value_name = "HEADER")]
     timestamp_header: Option<String>,
-    /// What stands before the time in the signature's header, like t=
+    /// Text before the timestamp in the signature header, like t=
     #[arg(long, value_name = "TEXT", conflicts_with = "timestamp_header")]
     timestamp_field: Option<String>,
-    /// Where in the body the request's id is; without one, the same body is the same request
+    /// JSON pointer to the request id in the body; without one, requests with equal bodies are duplicates
     #[arg(long, value_name = "POINTER", value_parser = pointer)]
     id_at: Option<Pointer>,
 }
@@ -112,7 +112,7 @@ impl TargetArgs {
         match (start, signal.map(Named::Name).or(signal_at.map(Named::Pointer)), run_id) {
             (Some(kind), _, run_id) => Target::Start { kind, version, run_id },
             (None, Some(signal), Some(run_id)) => Target::Signal { run_id, signal },
-            _ => unreachable!("the grammar asks for a start, or for a signal and its run"),
+            _ => unreachable!("the grammar requires --start, or a signal with --run-id"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `onward webhook delete`.
+//! `onward webhook delete`: deletes a webhook.
 
 use std::process::ExitCode;
 
@@ -12,7 +12,7 @@ use crate::output::{escape, print, print_json};
 
 #[derive(Debug, Args)]
 pub struct DeleteArgs {
-    /// The hook's name
+    /// Webhook name
     #[arg(value_parser = |text: &str| Name::new(text))]
     name: Name,
     #[command(flatten)]

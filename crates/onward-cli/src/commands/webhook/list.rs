@@ -1,4 +1,4 @@
-//! `onward webhook list`.
+//! `onward webhook list`: lists webhooks without their secrets.
 
 use std::process::ExitCode;
 
@@ -28,7 +28,7 @@ pub fn execute(args: &ListArgs, global: &Global) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if shown.is_empty() {
-        say("no hooks");
+        say("no webhooks");
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = Table::new(&["NAME", "FORMAT", "NAMESPACE", "CREATED", "SECRETS", "TARGET"]);

@@ -1,6 +1,6 @@
-//! `onward webhook …`: signed webhooks that a server takes in. Works on the hook file, beside a running server, which follows it.
+//! `onward webhook …`: manages webhooks. Edits the webhook file; a running server applies changes.
 //!
-//! Must never print a secret but once, on stdout, when it is made.
+//! Must never print a secret except once, on stdout, when it is created.
 
 mod create;
 mod delete;
@@ -20,20 +20,20 @@ use crate::args::Global;
 
 #[derive(Debug, Subcommand)]
 pub enum WebhookCommand {
-    /// Make a hook; its secret is printed once
+    /// Create a webhook and print its secret once
     Create(Box<create::CreateArgs>),
-    /// List hooks, without their secrets
+    /// List webhooks without their secrets
     #[command(visible_alias = "ls")]
     List(list::ListArgs),
-    /// Give a hook another secret, and let the one before end after a while
+    /// Replace the secret of a webhook; the old one stays valid for a while
     Rotate(rotate::RotateArgs),
-    /// Remove a hook; a running server hears of it within seconds
+    /// Delete a webhook; a running server applies this within seconds
     Delete(delete::DeleteArgs),
 }
 
 #[derive(Debug, Args)]
 pub struct WebhookArgs {
-    /// The hook file; otherwise onward.hooks.json in the data directory
+    /// Webhook file [default: onward.hooks.json in the data directory]
     #[arg(long, value_name = "FILE")]
     webhooks: Option<PathBuf>,
 }
@@ -46,20 +46,20 @@ impl WebhookArgs {
 
 #[derive(Debug, Args)]
 pub struct SecretArgs {
-    /// A file with the secret that the sender has made up; - is stdin
+    /// File with a secret chosen by the sender; - for stdin
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
 }
 
 impl SecretArgs {
-    /// Never from the command line itself: others can see that.
+    /// Reads the secret from a file or stdin. It is not an argument, because other users can see the command line.
     fn read(&self) -> Result<Option<Secret>> {
         let Some(path) = &self.secret_file else { return Ok(None) };
         let mut text = String::new();
         if path.as_os_str() == "-" {
-            std::io::stdin().read_to_string(&mut text).context("the secret could not be read from stdin")?;
+            std::io::stdin().read_to_string(&mut text).context("cannot read the secret from stdin")?;
         } else {
-            text = std::fs::read_to_string(path).with_context(|| format!("{} could not be read", path.display()))?;
+            text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         }
         Ok(Some(Secret::new(text.trim())))
     }

@@ -1,4 +1,4 @@
-//! `onward webhook rotate`.
+//! `onward webhook rotate`: replaces the secret of a webhook.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::span;
 
 #[derive(Debug, Args)]
 pub struct RotateArgs {
-    /// The hook's name
+    /// Webhook name
     #[arg(value_parser = |text: &str| Name::new(text))]
     name: Name,
-    /// How long the old secret goes on, like 24h; 0s ends it at once
+    /// Remaining lifetime of the old secret, like 24h; 0s ends it at once
     #[arg(long, value_name = "SPAN", default_value = "24h", value_parser = span::parse)]
     overlap: Duration,
     #[command(flatten)]
@@ -33,7 +33,7 @@ pub fn execute(args: &RotateArgs, global: &Global) -> Result<ExitCode> {
     let webhook = args.webhooks.file(global).rotate(&args.name, secret, args.overlap, now)?;
     shown::show_made(&webhook, given, global.json)?;
     if !global.json {
-        say(&format!("the secret before ends {}", time::until(now.after(args.overlap), now)));
+        say(&format!("the old secret expires {}", time::until(now.after(args.overlap), now)));
     }
     Ok(ExitCode::SUCCESS)
 }

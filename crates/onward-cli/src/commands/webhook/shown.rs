@@ -1,4 +1,4 @@
-//! A hook as it is shown.
+//! Output of a webhook.
 
 use anyhow::Result;
 use onward_core::Timestamp;
@@ -14,9 +14,9 @@ pub struct Shown<'a> {
     pub format: &'static str,
     pub target: &'a Target,
     pub created_at: Timestamp,
-    /// How many are good now.
+    /// Number of valid secrets.
     pub secrets: usize,
-    /// The new one, where it was just made.
+    /// The new secret, only after its creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret: Option<&'a str>,
 }
@@ -34,7 +34,7 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// `start order, run /id` or `signal paid, run /order`.
+    /// Describes the target: `start order, run /id` or `signal paid, run /order`.
     pub fn sentence(&self) -> String {
         match self.target {
             Target::Start { kind, run_id: None, .. } => format!("start {kind}"),
@@ -45,8 +45,8 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Prints a secret that was made here alone on stdout, so that it can go straight to where it is kept, and everything else on stderr. One
-/// that was given is known to whoever gave it.
+/// Prints a generated secret alone on stdout, so that it can be redirected, and everything else on stderr. Does not print a
+/// secret that the caller supplied.
 pub fn show_made(webhook: &WebhookEntry, given: bool, json: bool) -> Result<()> {
     let shown = Shown::new(webhook, time::now());
     let secret = webhook.secrets.last().map(|made| made.secret.reveal()).filter(|_| !given);
@@ -57,9 +57,9 @@ pub fn show_made(webhook: &WebhookEntry, given: bool, json: bool) -> Result<()> 
         print(secret)?;
     }
     let (name, sentence) = (escape::text(shown.name), shown.sentence());
-    say(&format!("hook {name} takes POST /v1/hooks/{name} ({}): {}", shown.format, escape::text(&sentence)));
+    say(&format!("webhook {name} receives POST /v1/hooks/{name} ({}): {}", shown.format, escape::text(&sentence)));
     if secret.is_some() {
-        say("give the secret to the sender now: it cannot be shown again");
+        say("give the secret to the sender now; it cannot be shown again");
     }
     Ok(())
 }

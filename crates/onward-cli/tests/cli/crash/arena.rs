@@ -1,4 +1,4 @@
-//! One directory in which a process lives and dies until its work is done.
+//! A directory on which a process is started and killed until its work is done.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use super::judge::Judge;
 use crate::kit::onward;
 
-/// How long a life may take that nobody ends.
+/// Timeout of a process that is not killed.
 const LIFE_MAX: Duration = Duration::from_secs(600);
 
-/// How many lives it may take to finish in peace.
+/// Number of processes without faults that may be needed to finish.
 const PEACEFUL_LIVES: u32 = 1;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Arena {
         Arena { directory, runs, large, judge }
     }
 
-    /// One life, which ends at a failpoint, after a while, or with the work; then the judge looks.
+    /// Runs one process until a failpoint, a timeout or the end of its work kills or ends it; then checks the directory.
     pub fn life(&mut self, failpoint: Option<&str>, kill_after: Option<Duration>) -> Ended {
         let mut process = self.spawn(failpoint);
         let kill_at = kill_after.map(|after| Instant::now() + after);
@@ -51,7 +51,7 @@ impl Arena {
                 process.kill().unwrap();
                 process.wait().unwrap();
                 self.keep();
-                panic!("a life took too long ({failpoint:?})");
+                panic!("the worker timed out ({failpoint:?})");
             }
             std::thread::sleep(Duration::from_micros(200));
         };
@@ -67,7 +67,7 @@ impl Arena {
         ended
     }
 
-    /// Lets the work be done in peace, and checks everything.
+    /// Runs the rest of the work without faults, and checks everything.
     pub fn finish(mut self) {
         for _ in 0..PEACEFUL_LIVES {
             if self.life(None, None) == Ended::Done {
@@ -92,7 +92,7 @@ impl Arena {
         self.directory.path().join(name)
     }
 
-    /// Leaves the directory to whoever looks for the cause.
+    /// Keeps the directory for debugging.
     fn keep(&mut self) {
         self.directory.disable_cleanup(true);
         eprintln!("kept: {}", self.directory.path().display());

@@ -1,15 +1,15 @@
 //! Compares what is on disk with what was executed and what was acknowledged.
 //!
-//! After each life:
-//! - J1: every log goes on where it was: nothing recorded is lost or changed.
-//! - J2: nothing was executed whose result stood in a log when the life began.
-//! - J3: within one life nothing is executed twice.
-//! - J4: what was acknowledged is recorded.
+//! After each process:
+//! - J1: every log is a continuation of its earlier state: no record is lost or changed.
+//! - J2: nothing was executed whose result was in a log when the process started.
+//! - J3: one process executes nothing twice.
+//! - J4: every acknowledged write is recorded.
 //!
 //! At the end:
-//! - J5: every run and every child is completed, with the result that can be told in advance.
+//! - J5: every run and every child is completed with its predictable result.
 //! - J6: each step has exactly one result and was executed at least once.
-//! - J7: of two steps between which the code chose by a look into its mailbox, only one was ever executed.
+//! - J7: of two steps between which the code chose by a mailbox poll, only one was ever executed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -21,16 +21,16 @@ use onward_store::conformance::block_on;
 use onward_store::{RunQuery, Store};
 use onward_store_embedded::EmbeddedStore;
 
-/// How many parts a load has, each of which gives its number back.
+/// Number of parts of a load; each returns the run's number.
 const PARTS: u64 = 13;
 
-/// What the steps of a load are called; `saw` or `missed` comes to these.
+/// Names of the steps of a load, besides `saw` or `missed`.
 const STEPS: [&str; 6] = ["first", "left", "right", "flaky", "large", "last"];
 
 /// One log of one run: its id and generation.
 type LogKey = (String, u32);
 
-/// An execution: where, what, which attempt.
+/// An execution: log, name and attempt.
 type Deed = (LogKey, String, u32);
 
 #[derive(Default)]
@@ -42,9 +42,9 @@ struct Snapshot {
 pub struct Judge {
     data: PathBuf,
     side: PathBuf,
-    /// As the last life left it.
+    /// The state after the previous process.
     before: Snapshot,
-    /// How much of the side file is known.
+    /// Number of lines of the side file that were checked.
     lines_seen: usize,
 }
 
@@ -53,11 +53,11 @@ impl Judge {
         Judge { data, side, before: Snapshot::default(), lines_seen: 0 }
     }
 
-    /// Looks at what one life has left. A life that was killed before it had made the directory has left nothing.
+    /// Checks the state after one process. A process that was killed early may have left no directory.
     pub fn look(&mut self, killed: bool) {
         let lines = self.lines();
         let Some(now) = Snapshot::read(&self.data) else {
-            assert!(killed && lines.is_empty(), "nothing is there, and yet something was done: {lines:?}");
+            assert!(killed && lines.is_empty(), "there is no directory, but there are executions: {lines:?}");
             return;
         };
         self.check_growth(&now);
@@ -87,11 +87,11 @@ impl Judge {
             let (log, name, attempt) = deed;
             let known = recorded.get(&(log.clone(), name.clone())).copied().unwrap_or(0);
             assert!(*attempt > known, "J2: {deed:?} was executed although attempt {known} was recorded");
-            assert!(done.insert(deed), "J3: {deed:?} was executed twice in one life");
+            assert!(done.insert(deed), "J3: {deed:?} was executed twice by one process");
         }
     }
 
-    /// Checks the work that is done.
+    /// Checks the completed work.
     pub fn finish(&self, runs: u64) {
         let deeds: BTreeSet<Deed> = self.lines().iter().filter_map(|line| deed(line)).collect();
         let done: BTreeSet<(LogKey, String)> = deeds.into_iter().map(|(log, name, _)| (log, name)).collect();
@@ -108,7 +108,10 @@ impl Judge {
             assert_eq!(self.steps(&id, 0), expected, "J6: {id}");
             expected.insert("task");
             for name in expected {
-                assert!(done.contains(&((id.clone(), 0), name.to_owned())), "J6: {id} has a result of {name} that nobody made");
+                assert!(
+                    done.contains(&((id.clone(), 0), name.to_owned())),
+                    "J6: {id} has a result of {name} without an execution"
+                );
             }
             assert_eq!((self.steps(&child, 0), self.steps(&child, 1)), (["child"].into(), ["child"].into()), "J6: {child}");
         }
@@ -126,7 +129,7 @@ impl Judge {
         assert_eq!(end.output.read::<u64>().unwrap(), expected, "J5: {id}");
     }
 
-    /// The names of the steps that have a result; each has one.
+    /// Returns the names of steps with a result. Panics if one has two.
     fn steps(&self, id: &str, generation: u32) -> BTreeSet<&str> {
         let mut names = BTreeSet::new();
         for event in self.before.events(id, generation) {
@@ -139,7 +142,7 @@ impl Judge {
 }
 
 impl Snapshot {
-    /// Everything that is in the directory; `None` while there is nothing.
+    /// Reads the whole directory; `None` if it does not exist yet.
     fn read(data: &std::path::Path) -> Option<Snapshot> {
         let store: Arc<dyn Store> = match EmbeddedStore::open_read_only(data) {
             Ok(store) => Arc::new(store),
@@ -168,7 +171,7 @@ fn read_log(store: &Arc<dyn Store>, key: &RunKey, generation: u32) -> Vec<Record
     records
 }
 
-/// The last attempt of each step and task of which a log knows the outcome.
+/// Returns the last recorded attempt of each step and task.
 fn recorded(snapshot: &Snapshot) -> BTreeMap<(LogKey, String), u32> {
     let mut recorded = BTreeMap::new();
     for (log, records) in &snapshot.logs {
@@ -185,14 +188,14 @@ fn recorded(snapshot: &Snapshot) -> BTreeMap<(LogKey, String), u32> {
     recorded
 }
 
-/// `did RUN GENERATION NAME ATTEMPT KEY`
+/// Parses `did RUN GENERATION NAME ATTEMPT KEY`.
 fn deed(line: &str) -> Option<Deed> {
     let words: Vec<&str> = line.split(' ').collect();
     let ["did", run, generation, name, attempt, _key] = words[..] else { return None };
     Some(((run.to_owned(), generation.parse().unwrap()), name.to_owned(), attempt.parse().unwrap()))
 }
 
-/// `ack WHAT RUN`
+/// Checks a line `ack WHAT RUN`.
 fn check_acknowledged(line: &str, now: &Snapshot) {
     let words: Vec<&str> = line.split(' ').collect();
     let ["ack", what, run] = words[..] else { return };

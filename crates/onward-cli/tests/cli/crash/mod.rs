@@ -1,8 +1,7 @@
-//! The real binary, killed at every failpoint and at random moments, until all of its work is done.
+//! The real binary, killed at every failpoint and at random times, until all of its work is done.
 //!
-//! Three witnesses: the logs on disk, what was really executed (the side file), and what was acknowledged (the side file too). After
-//! every death the judge compares them; see [`judge`]. The ordinary run is short. `ONWARD_TORTURE_MINUTES=n` makes the
-//! random part that long, `ONWARD_TORTURE_SEED=n` repeats one.
+//! After every kill, [`judge`] compares the logs on disk with the executions and acknowledgements in the side file. The default
+//! run is short. `ONWARD_TORTURE_MINUTES=n` sets the length of the random part, `ONWARD_TORTURE_SEED=n` repeats one.
 
 mod arena;
 mod judge;
@@ -14,7 +13,7 @@ use onward_store_embedded::FAILPOINTS;
 
 use arena::{Arena, Ended};
 
-/// How long the random part takes if nobody says.
+/// Default length of the random part.
 const RANDOM: Duration = Duration::from_secs(10);
 
 /// A load that writes enough for several checkpoints.
@@ -23,7 +22,7 @@ const HEAVY: (u64, usize) = (24, 1_500_000);
 /// A load for everything else.
 const LIGHT: (u64, usize) = (6, 100);
 
-/// A process killed at the first, second and third passing of each failpoint loses nothing and does nothing twice.
+/// Kills at the first, second and third pass of each failpoint.
 #[test]
 fn killed_at_every_failpoint_nothing_is_lost_or_done_twice() {
     let (mut met, mut kills) = (BTreeSet::new(), 0);
@@ -43,7 +42,7 @@ fn killed_at_every_failpoint_nothing_is_lost_or_done_twice() {
     assert!(missed.is_empty(), "never met: {missed:?}");
 }
 
-/// Several deaths at failpoints in one directory: what one crash leaves, the next one finds.
+/// Several kills at failpoints in one directory: recovery is interrupted too.
 #[test]
 fn killed_again_while_it_recovers_nothing_is_lost_or_done_twice() {
     let mut arena = Arena::new(LIGHT.0, LIGHT.1);
@@ -73,14 +72,14 @@ fn killed_at_random_moments_nothing_is_lost_or_done_twice() {
         rounds += 1;
     }
     println!("{kills} kills in {rounds} rounds");
-    assert!(kills > rounds, "most lives should end early: {kills} kills in {rounds} rounds");
+    assert!(kills > rounds, "most processes should be killed: {kills} kills in {rounds} rounds");
 }
 
 pub fn fresh_seed() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64
 }
 
-/// Numbers that can be had again from their seed.
+/// A seeded random number generator.
 #[derive(Clone)]
 pub struct Chance(u64);
 
@@ -96,7 +95,7 @@ impl Chance {
         self.0 % limit
     }
 
-    /// Mostly in the middle of the work, now and then right at the start.
+    /// Returns a random delay, mostly in the middle of the work, sometimes at its start.
     fn moment(&mut self) -> Duration {
         let longest = [20, 120, 400][self.below(3) as usize];
         Duration::from_micros(self.below(longest * 1_000))

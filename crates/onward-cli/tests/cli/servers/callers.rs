@@ -1,5 +1,5 @@
-//! Who starts the runs, signals them and decides their questions: through any server, again and again until it is answered, always under
-//! the same ids.
+//! The clients: start runs, signal them and decide their approvals through any server, and retry every request with the same ids
+//! until it succeeds.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -16,41 +16,41 @@ use tokio::task::JoinSet;
 
 use crate::crash::Chance;
 
-/// How long an answer may take before another server is asked.
+/// Request timeout, after which the client tries the next server.
 const PATIENCE: Duration = Duration::from_millis(1_500);
 
-/// How many signals each gathering run waits for.
+/// Number of signals for each gathering run.
 pub const ITEMS: u64 = 4;
 
-/// How many parts a load has, each of which gives its number back.
+/// Number of parts of a load; each returns the run's number.
 pub const PARTS: u64 = 13;
 
-/// What was acknowledged.
+/// Acknowledged requests.
 #[derive(Debug, Default)]
 pub struct Acknowledged {
     pub loads: BTreeSet<u64>,
     pub gathers: BTreeSet<u64>,
-    /// The run and the id of the signal.
+    /// Run and signal id.
     pub signals: BTreeSet<(String, String)>,
 }
 
 struct Callers {
-    /// One for each server.
+    /// One client for each server.
     clients: Vec<Onward>,
     next: Cell<usize>,
     ledger: Arc<Ledger>,
 }
 
-/// What the test and its callers have in common.
+/// State shared by the test and its clients.
 #[derive(Default)]
 pub struct Ledger {
     pub acknowledged: Mutex<Acknowledged>,
-    /// How often nobody answered.
+    /// Number of requests without a response.
     pub unanswered: AtomicUsize,
     pub no_more: AtomicBool,
 }
 
-/// Calls from a thread of its own, until nobody wants more runs and all have ended.
+/// Runs the clients on their own thread until `no_more` is set and all runs have ended.
 pub fn spawn(urls: Vec<String>, seed: u64, pace: Duration, ledger: Arc<Ledger>) -> JoinHandle<()> {
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -64,7 +64,7 @@ impl Callers {
         let mut clients = Vec::new();
         for url in urls {
             clients.push(loop {
-                // A server that is not up yet refuses.
+                // Fails until the server is up.
                 match Onward::connect(url).start().await {
                     Ok(client) => break client,
                     Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
@@ -74,7 +74,7 @@ impl Callers {
         Callers { clients, next: Cell::new(0), ledger }
     }
 
-    /// Asks one server after the other until one answers. What is refused for good is a fault of ours.
+    /// Tries one server after the other until one succeeds. Panics on a permanent error.
     async fn insist<T>(&self, what: &str, ask: impl AsyncFn(&Onward) -> Result<T, Error>) -> T {
         loop {
             let client = &self.clients[self.next.replace(self.next.get() + 1) % self.clients.len()];
@@ -88,7 +88,7 @@ impl Callers {
         }
     }
 
-    /// Starts pairs of runs until nobody wants more; returns when all that were started have ended with the right result.
+    /// Starts pairs of runs until `no_more` is set; returns when all of them have ended with the right result.
     async fn call(self: Rc<Callers>, seed: u64, pace: Duration) {
         let mut runs = JoinSet::new();
         let deciding = tokio::task::spawn_local(self.clone().decide());
@@ -152,7 +152,7 @@ impl Callers {
     }
 }
 
-/// Whether asking again may help: nobody was there, or nobody knows.
+/// Returns whether a retry may succeed.
 fn is_passing(error: &Error) -> bool {
     ["store_unavailable", "server_unreachable", "not_ready", "shut_down"].contains(&error.code())
 }

@@ -1,5 +1,5 @@
-//! The processes of one site: servers that share a database, and workers that are connected to them. Each can be killed, stopped and let
-//! go on, and is started again when it has ended, as whoever operates a site sees to it.
+//! The processes of a deployment: servers that share a database, and their workers. Each can be killed, stopped and continued,
+//! and is restarted when it has exited, like by a supervisor.
 
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -10,24 +10,24 @@ use onward_testkit::WrongClock;
 
 use crate::kit::onward;
 
-/// How long a process that ended is left alone: a server does not come up while its database is down.
+/// Delay before a restart: a server does not start while its database is down.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How long a worker may be silent, by every server.
+/// Lease duration of every server.
 pub const LEASE: Duration = Duration::from_secs(2);
 
-/// By how much the clocks of the servers are off.
+/// Clock offsets of the servers in seconds.
 const CLOCKS: [i64; 3] = [0, 3_600, -3_600];
 
 pub struct Fleet {
     pub servers: Vec<Process>,
     pub workers: Vec<Process>,
-    /// For as long as somebody may be started with it.
+    /// Kept as long as processes may be started with it.
     _clock: WrongClock,
 }
 
 impl Fleet {
-    /// Servers on the database at `url`, with a worker each.
+    /// Starts servers on the database at `url`, each with a worker.
     pub fn start(count: usize, url: &str, directory: &Path) -> Fleet {
         let clock = WrongClock::build().unwrap();
         let (mut servers, mut workers) = (Vec::new(), Vec::new());
@@ -51,7 +51,7 @@ impl Fleet {
         self.servers.iter().map(|server| format!("http://{}", address(server))).collect()
     }
 
-    /// Servers first, then workers.
+    /// Returns a process by index: servers first, then workers.
     pub fn get(&mut self, index: usize) -> &mut Process {
         let count = self.servers.len();
         if index < count { &mut self.servers[index] } else { &mut self.workers[index - count] }
@@ -61,12 +61,12 @@ impl Fleet {
         self.servers.len() + self.workers.len()
     }
 
-    /// Starts what has ended by itself or is to live again.
+    /// Restarts processes that have exited and continues stopped ones when due.
     pub fn tend(&mut self) {
         self.servers.iter_mut().chain(&mut self.workers).for_each(Process::tend);
     }
 
-    /// Everything runs from now on.
+    /// Starts and continues all processes.
     pub fn heal(&mut self) {
         for process in self.servers.iter_mut().chain(&mut self.workers) {
             process.go_on();
@@ -128,7 +128,7 @@ impl Process {
             self.go_on();
         }
         if let Some(status) = self.child.as_mut().and_then(|child| child.try_wait().unwrap()) {
-            // It may fail to come up, because the database or its server is down; once it is up, nothing but us ends it.
+            // A start may fail while the database or the server is down; a server that was ready must not exit by itself.
             let was_ready = self.name.starts_with("server") && std::fs::metadata(&self.said).unwrap().len() > 0;
             assert!(!was_ready, "{} ended by itself: {status}", self.name);
             self.child = None;

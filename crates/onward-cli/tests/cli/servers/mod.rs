@@ -1,9 +1,9 @@
-//! Several real servers on one PostgreSQL, with real workers, while everything around them fails as a seed says (F9, F14 to F16, F20).
+//! Several real servers on one PostgreSQL, with real workers and seeded faults (F9, F14 to F16, F20).
 //!
 //! Servers and workers are killed, or stopped for longer than their leases; the database is restarted, crashed and killed; its
-//! connections are cut around COMMIT; the servers' clocks are an hour apart. Then the faults stop, everything must finish, and the
-//! [`oracle`] looks. The ordinary run takes half a minute. `ONWARD_TORTURE_MINUTES=n` goes on for that long with a fresh seed for
-//! each round, `ONWARD_TORTURE_SEED=n` repeats one.
+//! connections are cut around COMMIT; the clocks of the servers are an hour apart. Then the faults stop, all work must finish,
+//! and the [`oracle`] checks the result. The default run takes half a minute. `ONWARD_TORTURE_MINUTES=n` continues for that long
+//! with a new seed for each round, `ONWARD_TORTURE_SEED=n` repeats one.
 
 mod callers;
 mod fleet;
@@ -23,11 +23,11 @@ use fleet::Fleet;
 use oracle::{Oracle, check_nothing_is_left, what_is_left};
 use storm::Storm;
 
-/// How long the faults last if nobody says, and in each round of a long torture.
+/// Duration of the faults by default, and in each round of a long run.
 const SHORT: Duration = Duration::from_secs(8);
 const LONG: Duration = Duration::from_secs(40);
 
-/// How long it may take until everything is done when the faults are over.
+/// Time to finish all work after the faults.
 const PEACE: Duration = Duration::from_secs(600);
 
 #[test]
@@ -46,14 +46,14 @@ fn servers_on_one_database_finish_everything_once_whatever_fails() {
     }
 }
 
-/// Faults, then peace, then the oracle.
+/// Runs one round: faults, recovery, checks.
 fn round(seed: u64, span: Duration) {
     let mut chance = Chance::new(seed);
     let servers = 2 + chance.below(2) as usize;
     println!("ONWARD_TORTURE_SEED={seed}: {servers} servers, faults for {span:?}");
     let mut directory = tempfile::tempdir().unwrap();
-    directory.disable_cleanup(true); // kept for whoever looks for the cause
-    println!("kept until all is well: {}", directory.path().display());
+    directory.disable_cleanup(true); // kept for debugging
+    println!("kept on failure: {}", directory.path().display());
     let begun = now();
     let cluster = Cluster::start(Settings::default()).unwrap();
     let proxy = Proxy::start(cluster.port(), seed, 0).unwrap();
@@ -86,7 +86,7 @@ fn round(seed: u64, span: Duration) {
     directory.disable_cleanup(false);
 }
 
-/// This machine's clock, which is the database's.
+/// Returns the clock of this machine, which is that of the database.
 fn now() -> Timestamp {
     Timestamp(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() as u64)
 }

@@ -1,13 +1,13 @@
-//! Compares what is in the database with what was executed and what was acknowledged, when the faults are over and all is done.
+//! Compares the database with executions and acknowledgements after the faults, when all work is done.
 //!
-//! - O1: every run that was acknowledged is there and completed with the result that can be told in advance, and no other.
-//! - O2: each step and task has one result, of one that was executed.
-//! - O3: of two steps between which the code chose by a look into its mailbox, only one was ever executed.
-//! - O4: all executions of one call carry one idempotency key, which no other call has: where effects are keyed, there is one.
-//! - O5: each timer fired once, and none early by the database's clock.
-//! - O6: each signal that was acknowledged was received once and taken once.
-//! - O7: logs have no gap, and all their times are of the database's clock.
-//! - O8: nothing is left: no timer, task, question, news or lease.
+//! - O1: every acknowledged run exists and completed with its predictable result, and there are no other runs.
+//! - O2: each step and task has one result, and was executed.
+//! - O3: of two steps between which the code chose by a mailbox poll, only one was ever executed.
+//! - O4: all executions of one call have the same idempotency key, which no other call has.
+//! - O5: each timer fired once, and none early by the clock of the database.
+//! - O6: each acknowledged signal was received once and consumed once.
+//! - O7: logs have no gap, and their times are of the clock of the database.
+//! - O8: no timer, task, approval, outbox message or lease is left.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -26,12 +26,12 @@ type LogKey = (String, u32);
 pub struct Oracle {
     heads: Vec<RunHead>,
     logs: BTreeMap<LogKey, Vec<Record>>,
-    /// The keys under which a call was executed.
+    /// Idempotency keys of the executions of each call.
     deeds: BTreeMap<(LogKey, String), BTreeSet<String>>,
 }
 
 impl Oracle {
-    /// Reads everything, past all servers.
+    /// Reads the database directly.
     pub fn ask(cluster: &Cluster, side: &Path) -> Oracle {
         let store = block_on(PostgresStore::connect(&cluster.url("postgres"), Options::default())).unwrap();
         let (mut heads, mut logs, mut cursor) = (Vec::new(), BTreeMap::new(), None);
@@ -87,7 +87,7 @@ impl Oracle {
             let parent = head.parent.as_ref().map(|link| link.run.id.to_string());
             let result = match &parent {
                 Some(parent) => expected[parent] / PARTS,
-                None => *expected.get(&id).unwrap_or_else(|| panic!("O1: nobody started {id}")),
+                None => *expected.get(&id).unwrap_or_else(|| panic!("O1: {id} was not acknowledged")),
             };
             assert_eq!((head.status, head.generation), (Status::Completed, u32::from(parent.is_some())), "O1: {id}");
             let last = self.events(&(id.clone(), head.generation)).last();
@@ -104,11 +104,14 @@ impl Oracle {
                 Event::StepCompleted(event) => {
                     assert!(steps.insert(event.place.clone()), "O2: {key:?} has two results of {}", event.name);
                     let call = (key.clone(), event.name.to_string());
-                    assert!(self.deeds.contains_key(&call), "O2: {key:?} has a result of {} that nobody made", event.name);
+                    assert!(self.deeds.contains_key(&call), "O2: {key:?} has a result of {} without an execution", event.name);
                 }
                 Event::TaskCompleted(event) => {
                     assert!(tasks.insert(event.place.clone()), "O2: {key:?} has two results of a task");
-                    assert!(self.deeds.contains_key(&(key.clone(), "task".to_owned())), "O2: {key:?} has a task that nobody did");
+                    assert!(
+                        self.deeds.contains_key(&(key.clone(), "task".to_owned())),
+                        "O2: {key:?} has a task without an execution"
+                    );
                 }
                 _ => {}
             }
@@ -182,7 +185,7 @@ fn check_timers(key: &LogKey, log: &[Record]) {
     assert!(due.is_empty(), "O5: {key:?} never fired {due:?}");
 }
 
-/// For whoever looks for the cause of what is not done.
+/// Lists unfinished work for debugging.
 pub fn what_is_left(cluster: &Cluster) -> String {
     let ask = |sql: &str| format!("{sql}\n{}\n", cluster.psql("postgres", sql).unwrap_or_else(|error| error.to_string()));
     [

@@ -1,4 +1,4 @@
-//! What goes wrong, and when: a deck of faults, shuffled by a seed, dealt again and again, so that each kind comes up about equally often.
+//! The schedule of faults: a list shuffled by a seed, again and again, so that each kind occurs about equally often.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,17 +12,17 @@ use crate::crash::Chance;
 pub enum Fault {
     KillServer,
     KillWorker,
-    /// Stopped for a while, which may be longer than its lease, and let go on.
+    /// Stopped for a while, which may be longer than its lease, and continued.
     StopServer,
     StopWorker,
-    /// The database is told to stop at once, crashes, or is killed.
+    /// The database is shut down fast, shut down immediately, or killed.
     RestartFast,
     RestartImmediate,
     KillDatabase,
-    /// One COMMIT in so many is cut off, before or behind.
+    /// Connections are cut before or after one of a few COMMITs.
     CutCommits,
     CutAll,
-    /// Whatever is sent to the database is late.
+    /// Data to the database is delayed.
     Slow,
 }
 
@@ -48,11 +48,11 @@ pub struct Storm {
     pub met: BTreeMap<Fault, u32>,
     chance: Chance,
     deck: Vec<Fault>,
-    /// Until when the network is worse than usual.
+    /// End of a network fault.
     bad_until: Option<Instant>,
 }
 
-/// How many COMMITs are cut at the best of times: one in so many.
+/// Base rate of cut COMMITs: one in this many.
 const CUT_ONE_IN: u64 = 40;
 
 impl Storm {
@@ -60,7 +60,7 @@ impl Storm {
         Storm { fleet, cluster, proxy, met: BTreeMap::new(), chance, deck: Vec::new(), bad_until: None }
     }
 
-    /// Faults for so long; then none any more, and everything runs.
+    /// Injects faults for `span`, then ends all faults and starts all processes.
     pub fn rage(&mut self, span: Duration) {
         let end = Instant::now() + span;
         self.proxy.cut_one_in(CUT_ONE_IN);
