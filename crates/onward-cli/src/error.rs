@@ -141,7 +141,7 @@ fn told(error: &anyhow::Error) -> Told {
 /// Maps an error code to its exit code.
 pub fn exit_code(code: &str) -> u8 {
     match code {
-        "run_not_found" | "wait_not_found" | "key_not_found" | "unknown_query" | "hook_not_found" | "task_not_found"
+        "run_not_found" | "wait_not_found" | "key_not_found" | "unknown_query" | "webhook_not_found" | "task_not_found"
         | "kind_not_found" => NOT_FOUND,
         "server_unreachable" | "not_ready" => UNREACHABLE,
         "unauthenticated" | "not_allowed" | "key_invalid" => NOT_ALLOWED,
@@ -166,7 +166,7 @@ pub fn exit_code(code: &str) -> u8 {
         | "branch_pending"
         | "id_taken"
         | "key_ended"
-        | "hook_exists"
+        | "webhook_exists"
         | "directory_locked" => CONFLICT,
         "name_invalid"
         | "id_invalid"
@@ -179,7 +179,7 @@ pub fn exit_code(code: &str) -> u8 {
         | "attachment_invalid"
         | "input_invalid"
         | "server_url_invalid"
-        | "hook_secret_invalid" => USAGE,
+        | "webhook_secret_invalid" => USAGE,
         _ => FAILURE,
     }
 }

@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
-mod blockers;
+mod blocked_on;
 mod builtin_agents;
 mod commands;
 mod config;

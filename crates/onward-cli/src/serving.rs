@@ -123,7 +123,7 @@ fn word<T: ValueEnum>(text: &str) -> Result<T, String> {
 
 #[derive(Debug, Args)]
 pub struct WebhookArgs {
-    /// Webhook file [default: onward.hooks.json in the data directory]
+    /// Webhook file [default: onward.webhooks.json in the data directory]
     #[arg(long, value_name = "FILE")]
     webhooks: Option<PathBuf>,
 }

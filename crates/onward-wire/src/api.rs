@@ -196,7 +196,7 @@ message! {
 
 message! {
     pub struct BlockersReply {
-        1 => blockers: Vec<BlockerLine>,
+        1 => blocked_on: Vec<BlockerLine>,
     }
 }
 

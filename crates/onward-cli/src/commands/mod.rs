@@ -70,7 +70,7 @@ pub enum Command {
     Key(key::KeyCommand),
     /// Manage the webhooks of a server
     #[command(subcommand)]
-    Hook(webhook::WebhookCommand),
+    Webhook(webhook::WebhookCommand),
     /// Send a request to any route of the HTTP API
     Api(api::ApiArgs),
     /// Check a directory or a server and suggest fixes
@@ -118,7 +118,7 @@ pub async fn execute(cli: Cli) -> Result<ExitCode> {
         Command::Api(args) => api::execute(args, &global).await,
         Command::Doctor(args) => doctor::execute(args, &global).await,
         Command::Key(command) => key::execute(command, &global),
-        Command::Hook(command) => webhook::execute(command, &global),
+        Command::Webhook(command) => webhook::execute(command, &global),
         Command::Config(command) => config::execute(command, &global),
         Command::Completions(args) => completions::execute(&args),
         Command::DemoWorker(args) => demo::work(args, &global).await,

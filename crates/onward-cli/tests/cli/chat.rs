@@ -511,7 +511,7 @@ fn a_key_that_is_limited_is_told_to_whoever_waits_for_it_and_until_when() {
     let own = show("refused");
     assert!(own.contains("  model `small`: next attempt in ") && own.contains("failed with model_rate_limited"), "{own}");
     let shown = ran(onward().args(["run", "show", "waits", "--json", "--server", &served.url])).json();
-    assert_eq!((&shown["hindrances"][0]["why"], &shown["hindrances"][0]["kind"]), (&"limit_closed".into(), &"llm.small".into()));
+    assert_eq!((&shown["blocked_on"][0]["why"], &shown["blocked_on"][0]["kind"]), (&"limit_closed".into(), &"llm.small".into()));
     for chat in [&mut refused, &mut waits] {
         chat.say("/quit");
     }

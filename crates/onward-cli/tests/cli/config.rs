@@ -120,8 +120,9 @@ fn a_server_in_the_environment_comes_before_a_directory_there() {
     let key = ran(onward().args(["key", "list", "--server", "http://x"]));
     assert!(key.code == 2 && key.err.contains("`onward key` works on local files"), "{}", key.err);
     let place = tempfile::tempdir().unwrap();
-    let webhook = ran(onward().args(["hook", "create", "h", "--start", "k", "--server", "http://x"]).current_dir(place.path()));
-    assert!(webhook.code == 2 && webhook.err.contains("`onward hook` works on local files"), "{}", webhook.err);
+    let webhook =
+        ran(onward().args(["webhook", "create", "h", "--start", "k", "--server", "http://x"]).current_dir(place.path()));
+    assert!(webhook.code == 2 && webhook.err.contains("`onward webhook` works on local files"), "{}", webhook.err);
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0, "nothing was written");
 }
 

@@ -61,9 +61,9 @@ const REFUSED: &[(&str, &str)] = &[
     ("key revoke nope", "key_file_unusable"),
     ("key rotate nope", "key_file_unusable"),
     ("hook create", "usage"),
-    ("hook list --hooks /dev/null/x", "hook_file_unusable"),
-    ("hook rotate nope", "hook_file_unusable"),
-    ("hook delete nope", "hook_file_unusable"),
+    ("hook list --webhooks /dev/null/x", "webhook_file_unusable"),
+    ("hook rotate nope", "webhook_file_unusable"),
+    ("hook delete nope", "webhook_file_unusable"),
     ("config show --config /nonexistent", "io"),
     ("completions tcsh", "usage"),
 ];

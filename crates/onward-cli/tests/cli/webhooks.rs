@@ -6,13 +6,13 @@ use std::os::unix::fs::PermissionsExt;
 use crate::dev::dev;
 use crate::kit::{run, run_with_stdin};
 
-const HOOKS: &str = "onward.hooks.json";
+const HOOKS: &str = "onward.webhooks.json";
 
 #[test]
 fn a_hook_is_shown_once_listed_rotated_and_deleted() {
     let directory = tempfile::tempdir().unwrap();
-    run(directory.path(), ["hook", "list"]).says(0, "! no webhooks");
-    let made = run(directory.path(), ["hook", "create", "pay", "--signal", "payment", "--run-id", "/order/id"]);
+    run(directory.path(), ["webhook", "list"]).says(0, "! no webhooks");
+    let made = run(directory.path(), ["webhook", "create", "pay", "--signal", "payment", "--run-id", "/order/id"]);
     assert_eq!(made.code, 0, "{}", made.err);
     let secret = made.out.trim().to_owned();
     assert!(
@@ -23,23 +23,23 @@ fn a_hook_is_shown_once_listed_rotated_and_deleted() {
     let mode = std::fs::metadata(directory.path().join(HOOKS)).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let given = "a secret of sixteen bytes or more";
-    let args = ["hook", "create", "gh", "--start", "build", "--format", "github", "--secret-file", "-"];
+    let args = ["webhook", "create", "gh", "--start", "build", "--format", "github", "--secret-file", "-"];
     let made = run_with_stdin(directory.path(), &args, &format!("{given}\n"));
     assert_eq!((made.code, made.out.as_str()), (0, ""), "{}", made.err);
     assert!(!made.err.contains(given));
-    let listed = run(directory.path(), ["hook", "list"]);
+    let listed = run(directory.path(), ["webhook", "list"]);
     assert!(listed.out.contains("signal payment, run /order/id") && listed.out.contains("start build"), "{}", listed.out);
     assert!(!listed.out.contains(&secret) && !listed.out.contains(given));
-    let rotated = run(directory.path(), ["hook", "rotate", "pay", "--overlap", "1h", "--json"]).json();
+    let rotated = run(directory.path(), ["webhook", "rotate", "pay", "--overlap", "1h", "--json"]).json();
     assert_eq!(rotated["secrets"], 2);
     assert_ne!(rotated["secret"].as_str().unwrap(), secret);
-    let webhooks = run(directory.path(), ["hook", "list", "--json"]).json();
-    assert_eq!(webhooks["hooks"][1]["target"]["start"]["kind"], "build");
-    assert!(webhooks["hooks"][0].get("secret").is_none());
-    run(directory.path(), ["hook", "delete", "pay"]).says(0, "pay: deleted");
-    run(directory.path(), ["hook", "rotate", "pay"])
-        .says(4, "! error[hook_not_found]: webhook `pay` not found\n! hint: list webhooks with `onward hook list`");
-    assert_eq!(run(directory.path(), ["hook", "create", "gh", "--start", "x"]).code, 6);
+    let webhooks = run(directory.path(), ["webhook", "list", "--json"]).json();
+    assert_eq!(webhooks["webhooks"][1]["target"]["start"]["kind"], "build");
+    assert!(webhooks["webhooks"][0].get("secret").is_none());
+    run(directory.path(), ["webhook", "delete", "pay"]).says(0, "pay: deleted");
+    run(directory.path(), ["webhook", "rotate", "pay"])
+        .says(4, "! error[webhook_not_found]: webhook `pay` not found\n! hint: list webhooks with `onward webhook list`");
+    assert_eq!(run(directory.path(), ["webhook", "create", "gh", "--start", "x"]).code, 6);
     for wrong in [
         &["x"][..],
         &["x", "--signal", "a"],
@@ -48,15 +48,15 @@ fn a_hook_is_shown_once_listed_rotated_and_deleted() {
         &["x", "--start", "a", "--format", "custom"],
         &["", "--start", "a"],
     ] {
-        assert_eq!(run(directory.path(), ["hook", "create"].iter().chain(wrong)).code, 2, "{wrong:?}");
+        assert_eq!(run(directory.path(), ["webhook", "create"].iter().chain(wrong)).code, 2, "{wrong:?}");
     }
     let short = run_with_stdin(
         directory.path(),
-        &["hook", "create", "s", "--start", "a", "--format", "github", "--secret-file", "-"],
+        &["webhook", "create", "s", "--start", "a", "--format", "github", "--secret-file", "-"],
         "short",
     );
     assert_eq!(short.code, 2);
-    assert!(short.err.starts_with("error[hook_secret_invalid]: the secret is not usable"), "{}", short.err);
+    assert!(short.err.starts_with("error[webhook_secret_invalid]: the secret is not usable"), "{}", short.err);
 }
 
 /// N4: a server with webhooks writes no secret anywhere, and does not start with a broken file.
@@ -64,17 +64,17 @@ fn a_hook_is_shown_once_listed_rotated_and_deleted() {
 fn a_server_follows_its_hooks_and_tells_no_secret() {
     let directory = tempfile::tempdir().unwrap();
     let mut served = dev(directory.path());
-    let made = run(directory.path(), ["hook", "create", "orders", "--start", "order", "--json"]).json();
+    let made = run(directory.path(), ["webhook", "create", "orders", "--start", "order", "--json"]).json();
     let secret = made["secret"].as_str().unwrap().to_owned();
     let headers = format!("webhook-id: a\r\nwebhook-timestamp: 1\r\nwebhook-signature: v1,{secret}\r\n");
-    assert_eq!(served.ask_with(&headers, "POST", "/v1/hooks/orders", "{}").0, 401);
+    assert_eq!(served.ask_with(&headers, "POST", "/v1/webhooks/orders", "{}").0, 401);
     served.signal("-TERM");
     assert_eq!(served.end(), Some(0));
     let mut said = String::new();
     served.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(said.contains("hook_refused") && !said.contains(&secret), "{said}");
+    assert!(said.contains("webhook_refused") && !said.contains(&secret), "{said}");
     std::fs::write(directory.path().join(HOOKS), "{").unwrap();
     let refused = run(directory.path(), ["dev", "--port", "0"]);
     assert_eq!(refused.code, 1);
-    assert!(refused.err.starts_with("error[hook_file_unusable]: the webhook file "), "{}", refused.err);
+    assert!(refused.err.starts_with("error[webhook_file_unusable]: the webhook file "), "{}", refused.err);
 }

@@ -87,7 +87,7 @@ impl Blocker {
 impl Runtime {
     /// Returns why tasks of the run are not executed at this moment, from what all servers on the store know. Empty if all
     /// tasks are executed or there are none. Covers only part of a very long list of tasks.
-    pub async fn blockers(&self, key: &RunKey) -> Result<Vec<Blocker>, RuntimeError> {
+    pub async fn blocked_on(&self, key: &RunKey) -> Result<Vec<Blocker>, RuntimeError> {
         let head = self.read_head(key).await?;
         if head.status.is_closed() || head.external.is_some() {
             return Ok(Vec::new());

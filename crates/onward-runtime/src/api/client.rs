@@ -61,7 +61,7 @@ pub trait Client: Send + Sync {
     fn watch_run(&self, key: RunKey) -> ClientFuture<'_, Box<dyn Changes>>;
     fn read_head(&self, key: RunKey) -> ClientFuture<'_, RunHead>;
     fn why_pending(&self, key: RunKey) -> ClientFuture<'_, Option<PendingReason>>;
-    fn blockers(&self, key: RunKey) -> ClientFuture<'_, Vec<Blocker>>;
+    fn blocked_on(&self, key: RunKey) -> ClientFuture<'_, Vec<Blocker>>;
     fn list_deleted(&self, query: DeletedQuery) -> ClientFuture<'_, Vec<DeletedRun>>;
     fn read_log(&self, key: RunKey, generation: Option<u32>, from: Index, limit: usize) -> ClientFuture<'_, Vec<Record>>;
 
@@ -238,8 +238,8 @@ impl Client for Runtime {
         Box::pin(async move { Ok(self.why_pending_anywhere(&Runtime::read_head(self, &key).await?).await) })
     }
 
-    fn blockers(&self, key: RunKey) -> ClientFuture<'_, Vec<Blocker>> {
-        Box::pin(async move { Runtime::blockers(self, &key).await })
+    fn blocked_on(&self, key: RunKey) -> ClientFuture<'_, Vec<Blocker>> {
+        Box::pin(async move { Runtime::blocked_on(self, &key).await })
     }
 
     fn list_deleted(&self, query: DeletedQuery) -> ClientFuture<'_, Vec<DeletedRun>> {

@@ -136,7 +136,7 @@ async fn workers_that_say_no_limit_are_held_back_by_the_kind() {
 /// Returns what the run is blocked on, with the time until it continues without intervention.
 async fn told(kit: &Kit, runtime: &Runtime) -> Vec<(String, &'static str, Option<u64>)> {
     let now = kit.runtime.clock().now();
-    let found = runtime.blockers(&key("r")).await.unwrap();
+    let found = runtime.blocked_on(&key("r")).await.unwrap();
     let line = |blocker: &Blocker| {
         let left = blocker.until.map(|until| until.since(now).as_secs());
         (blocker.task.to_string(), blocker.why.as_str(), left)
@@ -153,7 +153,7 @@ async fn what_waits_for_a_limit_is_told_with_the_time_when_it_opens() {
     let seen = |what: &str, why, left| (format!("r~0~{what}"), why, left);
     let expected = [seen("0", "retries", Some(60)), seen("1", "limit_closed", Some(5)), seen("2", "no_worker", None)];
     assert_eq!(told(&kit, &kit.runtime).await, expected);
-    let found = kit.runtime.blockers(&key("r")).await.unwrap();
+    let found = kit.runtime.blocked_on(&key("r")).await.unwrap();
     assert_eq!(found[0].failure_code.as_deref(), Some("model_rate_limited"));
     // Another worker has the kind, with another key: it takes the task at once.
     let other = caller(&kit.runtime, "other", &[("llm.b", Some("another key")), ("llm.c", None)]);

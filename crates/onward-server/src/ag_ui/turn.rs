@@ -228,7 +228,7 @@ impl Turn {
             one.task == other.task && one.why == other.why && apart < LOOK_HINDERED
         };
         if found.len() != self.hindered.len() || !found.iter().zip(&self.hindered).all(is_same) {
-            self.out.push(custom("hindrances", &json!({"hindrances": found})));
+            self.out.push(custom("blocked_on", &json!({"blocked_on": found})));
             self.hindered = found;
         }
     }
@@ -238,11 +238,11 @@ impl Turn {
         let (mut found, mut open, mut looked) = (Vec::new(), vec![view.clone()], 0);
         while let Some(view) = open.pop() {
             if awaits(&view, AwaitedKind::Task) {
-                let mut blockers = self.runtime().blockers(&view.head.key).await?;
-                blockers.retain(|blocker| matches!(blocker.why, BlockReason::LimitClosed | BlockReason::Quarantined));
+                let mut blocked_on = self.runtime().blocked_on(&view.head.key).await?;
+                blocked_on.retain(|blocker| matches!(blocker.why, BlockReason::LimitClosed | BlockReason::Quarantined));
                 let (agent, run) = (&view.head.kind, &view.head.key.id);
                 let of_run = |blocker| Hindered { agent: agent.clone(), run: run.clone(), blocker };
-                found.extend(blockers.into_iter().map(of_run));
+                found.extend(blocked_on.into_iter().map(of_run));
             }
             for key in awaited_children(&view) {
                 if looked == BELOW_MAX {

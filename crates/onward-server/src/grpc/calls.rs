@@ -105,13 +105,13 @@ pub(super) async fn why_pending(server: Server, asker: Asker, request: api::RunR
 }
 
 pub(super) async fn read_hindrances(server: Server, asker: Asker, request: api::RunRequest) -> Answer<api::BlockersReply> {
-    let found = server.runtime().blockers(&own(&asker, request.run)?).await.map_err(told)?;
+    let found = server.runtime().blocked_on(&own(&asker, request.run)?).await.map_err(told)?;
     let line = |blocker: Blocker| {
         let Blocker { task, kind, why, since, until, lost_workers, failure_code } = blocker;
         let (task, why) = (task.to_string(), why.as_str().to_owned());
         api::BlockerLine { task, kind, why, since, until, lost_workers, failure_code }
     };
-    Ok(api::BlockersReply { blockers: found.into_iter().map(line).collect() })
+    Ok(api::BlockersReply { blocked_on: found.into_iter().map(line).collect() })
 }
 
 pub(super) async fn list_deleted(server: Server, asker: Asker, request: api::DeletedRequest) -> Answer<api::DeletedReply> {

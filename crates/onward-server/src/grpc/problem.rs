@@ -55,7 +55,7 @@ fn sentence(error: &dyn std::error::Error) -> String {
 }
 
 /// Codes of conflicts with something that exists under the same name.
-const EXISTS: [&str; 4] = ["run_exists", "id_taken", "entry_key_taken", "hook_exists"];
+const EXISTS: [&str; 4] = ["run_exists", "id_taken", "entry_key_taken", "webhook_exists"];
 
 fn status(problem: onward_wire::Problem) -> Status {
     let http = crate::http::problem::status_of(&problem.code).map_or(500, |status| status.as_u16());

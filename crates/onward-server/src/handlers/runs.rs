@@ -20,7 +20,7 @@ pub(crate) use list::{filter, list, status, versions};
 pub(crate) use query::query;
 pub(crate) use reopen::{fork, reset, retry};
 pub(crate) use result::result;
-pub(crate) use show::{blockers, show};
+pub(crate) use show::{blocked_on, show};
 pub(crate) use signal::{SignalBody, signal};
 pub(crate) use start::start;
 pub(crate) use stream::stream;

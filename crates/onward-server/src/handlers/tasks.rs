@@ -98,13 +98,13 @@ struct TaskDocument<'a> {
     progress: Option<&'a Payload>,
     last_failure: Option<&'a Failure>,
     outcome: Option<Outcome<'a>>,
-    blockers: Vec<OneBlocker<'a>>,
+    blocked_on: Vec<OneBlocker<'a>>,
     created_at: Timestamp,
     ended_at: Option<Timestamp>,
 }
 
 impl<'a> TaskDocument<'a> {
-    fn new(view: &'a TaskView, blockers: &'a [Blocker]) -> TaskDocument<'a> {
+    fn new(view: &'a TaskView, blocked_on: &'a [Blocker]) -> TaskDocument<'a> {
         TaskDocument {
             id: &view.head.key.id,
             namespace: &view.head.key.namespace,
@@ -117,7 +117,7 @@ impl<'a> TaskDocument<'a> {
             progress: view.progress.as_ref(),
             last_failure: view.last_failure.as_ref(),
             outcome: view.outcome.as_ref().map(Outcome::from),
-            blockers: blockers.iter().map(OneBlocker::from).collect(),
+            blocked_on: blocked_on.iter().map(OneBlocker::from).collect(),
             created_at: view.head.created_at,
             ended_at: view.head.ended_at,
         }
@@ -157,8 +157,8 @@ pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
 pub(crate) async fn show(request: Request) -> Result<Response, Problem> {
     let (runtime, key) = (request.server.runtime(), request.key()?);
     let view = runtime.read_task(&key).await?;
-    let blockers = runs::blockers(runtime, &key).await?;
-    Ok(json(StatusCode::OK, &TaskDocument::new(&view, &blockers)))
+    let blocked_on = runs::blocked_on(runtime, &key).await?;
+    Ok(json(StatusCode::OK, &TaskDocument::new(&view, &blocked_on)))
 }
 
 /// Handles `GET /v1/tasks/{id}/result`: the result of the task's run.

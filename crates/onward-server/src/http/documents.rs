@@ -168,7 +168,7 @@ pub struct View<'a> {
     awaiting: &'a [Awaited],
     /// Absent if the run is shown as of an earlier time.
     #[serde(skip_serializing_if = "Option::is_none")]
-    blockers: Option<Vec<OneBlocker<'a>>>,
+    blocked_on: Option<Vec<OneBlocker<'a>>>,
     /// Absent if the run is shown as of an earlier time; null if the run is not pending.
     #[serde(skip_serializing_if = "Option::is_none")]
     why_pending: Option<Option<&'static str>>,
@@ -188,7 +188,7 @@ impl<'a> From<&'a RunView> for View<'a> {
             run: Run::from(&view.head),
             input: &view.input,
             awaiting: &view.awaiting,
-            blockers: None,
+            blocked_on: None,
             why_pending: None,
             state: &view.state,
             outcome: view.outcome.as_ref().map(Outcome::from),
@@ -204,9 +204,9 @@ impl<'a> From<&'a RunView> for View<'a> {
 
 impl<'a> View<'a> {
     /// Adds what the run and its tasks are blocked on now.
-    pub fn with(self, blockers: &'a [Blocker], why_pending: Option<PendingReason>) -> View<'a> {
+    pub fn with(self, blocked_on: &'a [Blocker], why_pending: Option<PendingReason>) -> View<'a> {
         let why_pending = Some(why_pending.map(PendingReason::as_str));
-        View { why_pending, blockers: Some(blockers.iter().map(OneBlocker::from).collect()), ..self }
+        View { why_pending, blocked_on: Some(blocked_on.iter().map(OneBlocker::from).collect()), ..self }
     }
 }
 

@@ -64,9 +64,9 @@ pub enum RequestError {
     #[error("worker `{worker}` has no session on this server")]
     HelloMissing { worker: String },
     #[error("unknown webhook or invalid signature")]
-    HookRefused,
+    WebhookRefused,
     #[error("the body has no text and no integer at {pointer}")]
-    HookUnroutable { pointer: String },
+    WebhookUnroutable { pointer: String },
     #[error("there is no kind `{kind}`")]
     KindNotFound { kind: String },
     #[error("this server stores no attachments")]
@@ -106,8 +106,8 @@ impl RequestError {
             RequestError::HelloOvertaken { .. } => "hello_overtaken",
             RequestError::HelloMissing { .. } => "hello_missing",
             RequestError::WorkerIdTaken { .. } => "worker_id_taken",
-            RequestError::HookRefused => "hook_refused",
-            RequestError::HookUnroutable { .. } => "hook_unroutable",
+            RequestError::WebhookRefused => "webhook_refused",
+            RequestError::WebhookUnroutable { .. } => "webhook_unroutable",
             RequestError::KindNotFound { .. } => "kind_not_found",
             RequestError::AttachmentsNotKept => "attachments_not_kept",
             RequestError::NotReady { .. } | RequestError::StoreStopped { .. } => "not_ready",
@@ -140,8 +140,8 @@ impl RequestError {
             RequestError::BudgetTooLarge { .. } => "set a lower limit; ceilings are per namespace in the settings and per key",
             RequestError::ProtocolUnsupported { .. } => "use an SDK of the server's version",
             RequestError::UnknownQuery { .. } => "register it with `ctx.query(name, ..)`; the code must have reached that call",
-            RequestError::HookRefused => "see docs/operations.md for how to create and sign webhooks",
-            RequestError::HookUnroutable { .. } => "check the webhook's pointers with `onward hook list`",
+            RequestError::WebhookRefused => "see docs/operations.md for how to create and sign webhooks",
+            RequestError::WebhookUnroutable { .. } => "check the webhook's pointers with `onward webhook list`",
             RequestError::KindNotFound { .. } => "see GET /v1/kinds for the kinds with schemas or workers",
             RequestError::OriginRefused { .. } => "send changes only from pages of this server",
             RequestError::ImportInvalid { .. } => "import whole lines, as `onward export` writes them",
@@ -206,15 +206,15 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "log_unreadable"
         | "usage"
         | "key_invalid"
-        | "hook_secret_invalid"
+        | "webhook_secret_invalid"
         | "only_checked"
         | "check_failed"
         | "listen_refused" => 400,
-        "unauthenticated" | "hook_refused" => 401,
+        "unauthenticated" | "webhook_refused" => 401,
         "model_quota_exhausted" => 402,
         "host_refused" | "origin_refused" | "not_a_decider" | "not_allowed" | "kind_internal" | "budget_too_large" => 403,
         "route_not_found" | "run_not_found" | "wait_not_found" | "unknown_query" | "unknown_kind" | "directory_missing"
-        | "key_not_found" | "kind_not_found" | "hook_not_found" | "task_not_found" | "entry_not_found" | "unknown_model"
+        | "key_not_found" | "kind_not_found" | "webhook_not_found" | "task_not_found" | "entry_not_found" | "unknown_model"
         | "attachments_not_kept" => 404,
         "method_not_allowed" => 405,
         "body_too_slow" => 408,
@@ -253,11 +253,11 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "task_attempt_over"
         | "task_not_quarantined"
         | "key_ended"
-        | "hook_exists"
+        | "webhook_exists"
         | "directory_locked" => 409,
         "body_too_large" | "payload_too_large" => 413,
         "content_type_unsupported" => 415,
-        "run_failed" | "answer_failed" | "commit_malformed" | "hook_unroutable" | "fork_point_invalid" | "log_invalid"
+        "run_failed" | "answer_failed" | "commit_malformed" | "webhook_unroutable" | "fork_point_invalid" | "log_invalid"
         | "import_invalid" | "model_request_refused" | "tool_call_refused" | "context_too_long"
         | "attachment_missing" | "attachment_damaged" => 422,
         "model_rate_limited" => 429,
@@ -274,8 +274,8 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "listen_failed"
         | "key_file_unusable"
         | "key_file_not_written"
-        | "hook_file_unusable"
-        | "hook_file_not_written"
+        | "webhook_file_unusable"
+        | "webhook_file_not_written"
         | "payload_unreadable"
         | "tls_files_unusable"
         | "model_key_missing"

@@ -518,11 +518,11 @@ pub static ROUTES: &[Route] = &[
     )
     .body("Resolve")
     .answers(ANSWERED),
-    route(Verb::Post, "/v1/hooks/{id}", None, "Receive a signed webhook; the signature is the credential", |request| {
+    route(Verb::Post, "/v1/webhooks/{id}", None, "Receive a signed webhook; the signature is the credential", |request| {
         Box::pin(webhooks::receive(request))
     })
     .body("Any")
-    .answers(&[answer(202, "Accepted, now or earlier", &[(JSON, "HookTaken")])]),
+    .answers(&[answer(202, "Accepted, now or earlier", &[(JSON, "WebhookTaken")])]),
     route(Verb::Get, "/v1/kinds", Some(Scope::Read), "List kinds with their schemas and workers", |request| {
         Box::pin(kinds::list(request))
     })

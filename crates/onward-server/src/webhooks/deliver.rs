@@ -61,7 +61,7 @@ pub(super) async fn deliver(server: &Server, webhook: &WebhookEntry, id: &str, b
                 Named::Name(name) => name.clone(),
                 Named::Pointer(pointer) => Name::new(find(&document, pointer)?)?,
             };
-            let signal_id = Some(joined(&["hook", webhook.name.as_str(), id]));
+            let signal_id = Some(joined(&["webhook", webhook.name.as_str(), id]));
             let signal = SendSignal { name, payload: payload(Some(raw)), signal_id, sender: None };
             let appended = runtime.signal_run(&key, signal).await?;
             Ok(json(StatusCode::ACCEPTED, &Taken { run: &key.id, index: Some(appended.index), at: Some(appended.at) }))
@@ -70,7 +70,7 @@ pub(super) async fn deliver(server: &Server, webhook: &WebhookEntry, id: &str, b
 }
 
 fn find(document: &Value, pointer: &Pointer) -> Result<String, RequestError> {
-    text_at(document, pointer.as_str()).ok_or_else(|| RequestError::HookUnroutable { pointer: pointer.to_string() })
+    text_at(document, pointer.as_str()).ok_or_else(|| RequestError::WebhookUnroutable { pointer: pointer.to_string() })
 }
 
 /// Joins the parts with colons; returns a hash of the text if it is too long for a name.

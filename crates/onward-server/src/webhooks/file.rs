@@ -13,7 +13,7 @@ use super::signature;
 use crate::auth::whole_file::{FileTrouble, Stamp, WholeFile};
 
 /// Name of the file in a data directory.
-pub const HOOKS: &str = "onward.hooks.json";
+pub const HOOKS: &str = "onward.webhooks.json";
 
 /// Version of the file format; there is only one.
 const VERSION: u32 = 1;
@@ -37,19 +37,21 @@ impl WebhookFileError {
     /// Returns the stable error code; has a page `docs/errors/<code>.md`. Never reused, never renamed.
     pub fn code(&self) -> &'static str {
         match self {
-            WebhookFileError::Unusable { .. } => "hook_file_unusable",
-            WebhookFileError::NotWritten { .. } => "hook_file_not_written",
-            WebhookFileError::NotFound { .. } => "hook_not_found",
-            WebhookFileError::Exists { .. } => "hook_exists",
-            WebhookFileError::SecretInvalid { .. } => "hook_secret_invalid",
+            WebhookFileError::Unusable { .. } => "webhook_file_unusable",
+            WebhookFileError::NotWritten { .. } => "webhook_file_not_written",
+            WebhookFileError::NotFound { .. } => "webhook_not_found",
+            WebhookFileError::Exists { .. } => "webhook_exists",
+            WebhookFileError::SecretInvalid { .. } => "webhook_secret_invalid",
         }
     }
 
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
-            WebhookFileError::Unusable { missing: true, .. } => "create it with `onward hook create`",
-            WebhookFileError::NotFound { .. } => "list webhooks with `onward hook list`",
-            WebhookFileError::Exists { .. } => "change its secret with `onward hook rotate`; for other changes, delete it first",
+            WebhookFileError::Unusable { missing: true, .. } => "create it with `onward webhook create`",
+            WebhookFileError::NotFound { .. } => "list webhooks with `onward webhook list`",
+            WebhookFileError::Exists { .. } => {
+                "change its secret with `onward webhook rotate`; for other changes, delete it first"
+            }
             _ => return None,
         })
     }

@@ -92,7 +92,7 @@ impl Webhooks {
         }
         match self.file.read_with_stamp() {
             Ok((webhooks, stamp)) => {
-                self.trace.say(Level::Info, "webhooks read", &[("hooks", &webhooks.len())]);
+                self.trace.say(Level::Info, "webhooks read", &[("webhooks", &webhooks.len())]);
                 let webhooks = webhooks.into_iter().map(|webhook| (webhook.name.clone(), webhook)).collect();
                 (known.webhooks, known.stamp) = (Arc::new(Found::Webhooks(webhooks)), Some(stamp));
             }
@@ -129,7 +129,7 @@ fn decoy() -> Hmac<Sha256> {
 /// Handles `POST /v1/webhooks/{name}`.
 pub(crate) async fn receive(mut request: Request) -> Result<Response, Problem> {
     // Without a webhook file there are no names to hide, so the body is not read.
-    let Some(webhooks) = request.server.options().webhooks.clone() else { return Err(RequestError::HookRefused.into()) };
+    let Some(webhooks) = request.server.options().webhooks.clone() else { return Err(RequestError::WebhookRefused.into()) };
     let webhook = webhooks.find(request.id.as_deref().unwrap_or_default())?;
     let namespace = webhook.as_ref().map(|webhook| webhook.namespace.clone()).unwrap_or_default();
     let rules = Rules::of_hooks(&request.server, namespace);
@@ -137,12 +137,12 @@ pub(crate) async fn receive(mut request: Request) -> Result<Response, Problem> {
         let mut work = webhooks.decoy.clone();
         request.pass_over(rules, |data| work.update(data)).await?;
         std::hint::black_box(work.verify_slice(&[0; 32]).is_ok());
-        return Err(RequestError::HookRefused.into()); // HK1
+        return Err(RequestError::WebhookRefused.into()); // HK1
     };
     let body = request.read_bytes(rules).await?;
     let now = request.server.runtime().clock().now();
     let signed = signature::Signed { headers: &request.headers, body: &body };
-    let id = signature::verify(&webhook, &signed, now).ok_or(RequestError::HookRefused)?; // HK1
+    let id = signature::verify(&webhook, &signed, now).ok_or(RequestError::WebhookRefused)?; // HK1
     request.standing.iter().for_each(Standing::believe);
     deliver::deliver(&request.server, &webhook, &id, &body).await
 }

@@ -166,8 +166,8 @@ async fn every_route_and_method_wants_its_own_scope() {
     for route in ROUTES {
         let (method, path) = (route.verb.method().to_string(), route.path.replace("{id}", "a~0~0"));
         let bare = locked.site.send(&method, &path, "", "").await;
-        if route.path.starts_with("/v1/hooks/") {
-            bare.problem(401, "hook_refused"); // the signature is the credential
+        if route.path.starts_with("/v1/webhooks/") {
+            bare.problem(401, "webhook_refused"); // the signature is the credential
             continue;
         }
         assert_eq!(bare.status == 401, route.scope.is_some(), "{method} {path}: {}", bare.body);
@@ -182,7 +182,7 @@ async fn every_route_and_method_wants_its_own_scope() {
         }
     }
     let public: Vec<&str> = ROUTES.iter().filter(|route| route.scope.is_none()).map(|route| route.path).collect();
-    assert_eq!(public, ["/v1/hooks/{id}", "/", "/healthz", "/readyz", "/openapi.json"], "a new route needs a scope");
+    assert_eq!(public, ["/v1/webhooks/{id}", "/", "/healthz", "/readyz", "/openapi.json"], "a new route needs a scope");
     for method in METHODS {
         assert_eq!(locked.grpc_status(method.path, "").await, Some(GRPC_UNAUTHENTICATED), "{}", method.path);
         for (scope, key) in &keys {

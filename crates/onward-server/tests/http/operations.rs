@@ -199,13 +199,13 @@ async fn what_is_said_has_the_fields_that_are_documented() {
     let view = site.show("a").await;
     check("RunView", &view);
     check("Awaited", &view["awaiting"][0]);
-    assert_eq!(view["hindrances"], json!([]));
+    assert_eq!(view["blocked_on"], json!([]));
     site.post_json("/v1/tasks", json!({"kind": "of nobody", "id": "t"})).await.expect(201);
-    let blocker = site.show("t").await["hindrances"][0].take();
+    let blocker = site.show("t").await["blocked_on"][0].take();
     check("Hindrance", &blocker);
     let task = site.get("/v1/tasks/t").await.expect(200);
     check("TaskView", &task);
-    assert_eq!(task["hindrances"], json!([blocker]));
+    assert_eq!(task["blocked_on"], json!([blocker]));
     assert_eq!((&blocker["why"], &blocker["hint"]), (&json!("no_worker"), &json!("start a worker that has `of nobody`")));
     check("Appended", &site.signal("a", "payment", json!(1)).await);
     let page = site.get("/v1/runs").await.expect(200);
@@ -259,7 +259,7 @@ async fn every_route_asks_for_its_scope() {
         }
     }
     let public: Vec<&str> = ROUTES.iter().filter(|route| route.scope.is_none()).map(|route| route.path).collect();
-    assert_eq!(public, ["/v1/hooks/{id}", "/", "/healthz", "/readyz", "/openapi.json"]);
+    assert_eq!(public, ["/v1/webhooks/{id}", "/", "/healthz", "/readyz", "/openapi.json"]);
 }
 
 #[tokio::test]

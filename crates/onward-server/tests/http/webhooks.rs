@@ -72,7 +72,7 @@ impl Hooked {
     }
 
     async fn send(&self, webhook: &str, headers: &str, body: &str) -> Reply {
-        self.site.send("POST", &format!("/v1/hooks/{webhook}"), headers, body).await
+        self.site.send("POST", &format!("/v1/webhooks/{webhook}"), headers, body).await
     }
 }
 
@@ -172,7 +172,7 @@ async fn what_is_not_believed_is_refused_alike() {
         let reply = hooked.send(webhook, &headers, body).await;
         assert_eq!(reply.status, 401, "{what}: {}", reply.body);
         answers.push(reply.body.clone());
-        reply.problem(401, "hook_refused");
+        reply.problem(401, "webhook_refused");
     }
     answers.dedup();
     assert_eq!(answers.len(), 1, "{answers:?}");
@@ -180,7 +180,7 @@ async fn what_is_not_believed_is_refused_alike() {
     hooked.send("orders", &good, body).await.expect(202);
     // A server without webhooks gives the same response.
     let bare = Site::open().await;
-    assert_eq!(bare.send("POST", "/v1/hooks/orders", &good, body).await.body, answers[0]);
+    assert_eq!(bare.send("POST", "/v1/webhooks/orders", &good, body).await.body, answers[0]);
 }
 
 #[tokio::test]
@@ -192,7 +192,7 @@ async fn a_body_that_cannot_be_routed_is_told_to_its_sender_and_does_nothing() {
     let send =
         async |webhook: &str, secret: &str, body: &str| hooked.send(webhook, &signed(secret, "a", now(), body), body).await;
     for body in ["{}", r#"{"order": {"id": null}}"#, r#"{"order": {"id": {}}}"#, r#"{"order": {"id": 1.5}}"#] {
-        assert!(send("s", &starts, body).await.problem(422, "hook_unroutable").contains("/order/id"));
+        assert!(send("s", &starts, body).await.problem(422, "webhook_unroutable").contains("/order/id"));
     }
     send("s", &starts, "not JSON").await.problem(400, "json_invalid");
     send("s", &starts, &"[".repeat(100)).await.problem(400, "json_too_deep");
@@ -218,14 +218,14 @@ async fn github_and_stripe_are_believed_as_they_sign() {
     let first = hooked.send("github", &headers, body).await.expect(202);
     // The delivery id is not signed: a new one does not make a new request (HK3).
     assert_eq!(hooked.send("github", &headers.replace("72d3162e", "other"), body).await.expect(202), first);
-    hooked.send("stripe", &headers, body).await.problem(401, "hook_refused");
+    hooked.send("stripe", &headers, body).await.problem(401, "webhook_refused");
     let (at, body) = (now(), r#"{"id": "evt_1", "data": {"object": {"id": "ch_1"}}}"#);
     let headers = format!("Stripe-Signature: t={at},v1={},v0=00\r\n", hex(hmac_of(stripe.as_bytes(), &format!("{at}.{body}"))));
     assert_eq!(hooked.send("stripe", &headers, body).await.expect(202)["run"], "ch_1");
     hooked
         .send("stripe", &headers.replace(&format!("t={at}"), &format!("t={}", at - 400)), body)
         .await
-        .problem(401, "hook_refused");
+        .problem(401, "webhook_refused");
 }
 
 /// During a rotation both secrets are valid. A server follows its file, and refuses everything while the file is broken (HK2).
@@ -321,8 +321,8 @@ async fn slow_bodies_of_strangers_hold_no_memory_that_others_need() {
     hooked.create("h", Format::Standard, start(None));
     let mut strangers = Vec::new();
     for _ in 0..10 {
-        strangers.push(stall(&hooked, "/v1/hooks/h", 180_000, 70_000).await);
-        strangers.push(stall(&hooked, "/v1/hooks/nope", 180_000, 70_000).await);
+        strangers.push(stall(&hooked, "/v1/webhooks/h", 180_000, 70_000).await);
+        strangers.push(stall(&hooked, "/v1/webhooks/nope", 180_000, 70_000).await);
     }
     let begun = std::time::Instant::now();
     hooked.site.post("/v1/runs", &large_start("a")).await.expect(201);
@@ -330,8 +330,8 @@ async fn slow_bodies_of_strangers_hold_no_memory_that_others_need() {
     // Without webhooks the body is not read.
     let bare = Site::with_limits(Limits { hook_timeout: HOUR, ..crate::site::limits() }).await;
     let begun = std::time::Instant::now();
-    let head = "POST /v1/hooks/h HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 180000\r\n\r\n";
-    crate::client::raw(bare.address, head.as_bytes()).await.problem(401, "hook_refused");
+    let head = "POST /v1/webhooks/h HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 180000\r\n\r\n";
+    crate::client::raw(bare.address, head.as_bytes()).await.problem(401, "webhook_refused");
     assert!(begun.elapsed() < DEADLINE, "{:?}", begun.elapsed());
 }
 
@@ -344,7 +344,7 @@ async fn a_slow_body_is_cut_off_alike_for_every_hook() {
     let mut said = Vec::new();
     for webhook in ["h", "nope"] {
         let head =
-            format!("POST /v1/hooks/{webhook} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 9\r\n\r\n");
+            format!("POST /v1/webhooks/{webhook} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 9\r\n\r\n");
         let reply = crate::client::raw(hooked.site.address, head.as_bytes()).await;
         said.push(reply.body.clone());
         reply.problem(408, "body_too_slow");
@@ -360,7 +360,7 @@ async fn a_crowd_of_strangers_without_bodies_does_not_keep_others_out() {
     hooked.create("h", Format::Standard, start(None));
     let mut strangers = Vec::new();
     for number in 0..80 {
-        strangers.push(stall(&hooked, if number % 2 == 0 { "/v1/hooks/h" } else { "/v1/hooks/nope" }, 100, 0).await);
+        strangers.push(stall(&hooked, if number % 2 == 0 { "/v1/webhooks/h" } else { "/v1/webhooks/nope" }, 100, 0).await);
     }
     let begun = std::time::Instant::now();
     for _ in 0..20 {

@@ -497,8 +497,8 @@ impl<O> RunHandle<O> {
 
     /// Returns why tasks of the run are blocked now: no worker serves them, their provider key is rate-limited, they are in
     /// quarantine, or their next attempt is not due. Empty if none is blocked.
-    pub async fn blockers(&self) -> Result<Vec<Blocker>, Error> {
-        self.ask(self.client().blockers(self.key.clone())).await
+    pub async fn blocked_on(&self) -> Result<Vec<Blocker>, Error> {
+        self.ask(self.client().blocked_on(self.key.clone())).await
     }
 
     /// Pauses the run: timers keep their remaining time, and running steps are recorded when they end.

@@ -190,8 +190,8 @@ impl Client for EncryptedClient {
         self.inner.why_pending(key)
     }
 
-    fn blockers(&self, key: RunKey) -> ClientFuture<'_, Vec<Blocker>> {
-        self.inner.blockers(key)
+    fn blocked_on(&self, key: RunKey) -> ClientFuture<'_, Vec<Blocker>> {
+        self.inner.blocked_on(key)
     }
 
     fn list_deleted(&self, query: DeletedQuery) -> ClientFuture<'_, Vec<DeletedRun>> {

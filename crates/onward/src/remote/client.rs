@@ -247,11 +247,11 @@ impl Client for RemoteClient {
         })
     }
 
-    fn blockers(&self, key: RunKey) -> ClientFuture<'_, Vec<Blocker>> {
+    fn blocked_on(&self, key: RunKey) -> ClientFuture<'_, Vec<Blocker>> {
         Box::pin(async move {
             let namespace = key.namespace.clone();
             let reply = self.channel.call::<api::ReadHindrances>(api::RunRequest { run: key }).await?;
-            let lines = reply.blockers.into_iter();
+            let lines = reply.blocked_on.into_iter();
             Ok(lines.filter_map(|line| blocker(&namespace, line)).collect())
         })
     }

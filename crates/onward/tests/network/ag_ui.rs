@@ -368,12 +368,12 @@ async fn a_front_end_is_told_what_its_turn_waits_for_and_when_that_is_over() {
     .await;
     let mut front_end = FrontEnd { site, messages: Vec::new() };
     let events = front_end.say("hello").await;
-    let told: Vec<&Value> = events.iter().filter(|event| event["name"] == "onward.hindrances").collect();
+    let told: Vec<&Value> = events.iter().filter(|event| event["name"] == "onward.blocked_on").collect();
     let [begins, is_over] = &told[..] else { panic!("it is shown when it begins and when it is over: {events:?}") };
-    let blocker = &begins["value"]["hindrances"][0];
+    let blocker = &begins["value"]["blocked_on"][0];
     assert_eq!((&begins["type"], &blocker["why"], &blocker["kind"]), (&json!("CUSTOM"), &json!("limit_closed"), &json!("llm.m")));
     assert!(blocker["until"].is_string(), "{begins}");
-    assert_eq!(is_over["value"]["hindrances"], json!([]));
+    assert_eq!(is_over["value"]["blocked_on"], json!([]));
     assert_eq!(text(&events), "You said: hello");
 }
 
@@ -399,7 +399,7 @@ async fn a_front_end_is_told_of_a_quarantine_here_and_below() {
     let told = tokio::time::timeout(DEADLINE, told).await.expect("both are told");
     let event: Value =
         serde_json::from_str(told.lines().rfind(|line| line.starts_with("data: ")).unwrap().split_at(6).1).unwrap();
-    let mut found: Vec<(&str, &str)> = event["value"]["hindrances"]
+    let mut found: Vec<(&str, &str)> = event["value"]["blocked_on"]
         .as_array()
         .unwrap()
         .iter()

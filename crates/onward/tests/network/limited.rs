@@ -43,7 +43,7 @@ async fn all_wait(here: &str, there: &str, other: &str) {
     // This server has no worker with the model; those of the other server report which key it uses.
     let told = first.run::<AgentOutcome>("r0").unwrap();
     eventually("the reason is known", async || {
-        let found = told.blockers().await.unwrap().pop();
+        let found = told.blocked_on().await.unwrap().pop();
         found.filter(|blocker| blocker.why == BlockReason::LimitClosed)
     })
     .await;

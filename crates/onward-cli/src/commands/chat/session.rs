@@ -25,7 +25,7 @@ use super::render::{Part, parts};
 use super::screen::Screen;
 use super::stream::{ASK_AGAIN, Heard, Listener, listen};
 use super::typing::Input;
-use crate::blockers;
+use crate::blocked_on;
 use crate::connection::Site;
 use crate::new_id;
 use crate::output::{Style, escape, time};
@@ -595,12 +595,12 @@ impl Talk {
         }
         let Ok(view) = self.site.read_run(self.key.clone()).await else { return Ok(()) };
         self.is_expecting = rest(&view) == Rest::Busy || !self.sent.is_empty();
-        let mut found = blockers::of(&self.site, &self.key).await;
+        let mut found = blocked_on::of(&self.site, &self.key).await;
         // Failed attempts and their next time were printed when they failed.
         found.retain(|blocker| blocker.why != BlockReason::Retries);
         let now = time::now();
         found.retain(|blocker| self.hindered.is_news_of(blocker, now));
-        for sentence in blockers::sentences(&self.site, &found).await {
+        for sentence in blocked_on::sentences(&self.site, &found).await {
             self.screen.note(&sentence)?;
         }
         Ok(())

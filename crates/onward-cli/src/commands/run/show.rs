@@ -13,7 +13,7 @@ use onward_runtime::PendingReason;
 
 use super::list::status_cell;
 use crate::args::Global;
-use crate::blockers;
+use crate::blocked_on;
 use crate::commands::spend;
 use crate::connection::Site;
 use crate::directory::shell_word;
@@ -31,15 +31,15 @@ pub async fn execute(args: ShowArgs, global: &Global) -> Result<ExitCode> {
     let site = Site::to_read(global)?;
     let key = site.key(&args.id)?;
     let view = site.read_run(key.clone()).await?;
-    let blockers = blockers::of(&site, &key).await;
+    let blocked_on = blocked_on::of(&site, &key).await;
     // Only the server process knows the connected workers.
     let pending = view.head.status == Status::Pending && !site.is_directory;
     let why = if pending { site.why_pending(key).await? } else { None };
     if global.json {
-        print_json(&View::from(&view).with(&blockers, why))?;
+        print_json(&View::from(&view).with(&blocked_on, why))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let hindered = blockers::sentences(&site, &blockers).await;
+    let hindered = blocked_on::sentences(&site, &blocked_on).await;
     print(&tell(&view, tree_of(&site, &view).await?.as_ref(), why, &hindered, time::now()))?;
     Ok(ExitCode::SUCCESS)
 }

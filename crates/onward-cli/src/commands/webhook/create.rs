@@ -13,7 +13,7 @@ use crate::output::time;
 
 #[derive(Debug, Args)]
 pub struct CreateArgs {
-    /// Webhook name; requests go to /v1/hooks/NAME
+    /// Webhook name; requests go to /v1/webhooks/NAME
     #[arg(value_parser = |text: &str| Name::new(text))]
     name: Name,
     #[command(flatten)]

@@ -24,7 +24,7 @@ pub fn execute(args: &ListArgs, global: &Global) -> Result<ExitCode> {
     let now = time::now();
     let shown: Vec<Shown> = webhooks.iter().map(|webhook| Shown::new(webhook, now)).collect();
     if global.json {
-        print_json(&serde_json::json!({"hooks": shown}))?;
+        print_json(&serde_json::json!({"webhooks": shown}))?;
         return Ok(ExitCode::SUCCESS);
     }
     if shown.is_empty() {

@@ -33,7 +33,7 @@ pub enum WebhookCommand {
 
 #[derive(Debug, Args)]
 pub struct WebhookArgs {
-    /// Webhook file [default: onward.hooks.json in the data directory]
+    /// Webhook file [default: onward.webhooks.json in the data directory]
     #[arg(long, value_name = "FILE")]
     webhooks: Option<PathBuf>,
 }
@@ -66,7 +66,7 @@ impl SecretArgs {
 }
 
 pub fn execute(command: WebhookCommand, global: &Global) -> Result<ExitCode> {
-    global.without_server("hook")?;
+    global.without_server("webhook")?;
     match command {
         WebhookCommand::Create(args) => create::execute(*args, global),
         WebhookCommand::List(args) => list::execute(&args, global),

@@ -57,7 +57,7 @@ pub fn show_made(webhook: &WebhookEntry, given: bool, json: bool) -> Result<()> 
         print(secret)?;
     }
     let (name, sentence) = (escape::text(shown.name), shown.sentence());
-    say(&format!("webhook {name} receives POST /v1/hooks/{name} ({}): {}", shown.format, escape::text(&sentence)));
+    say(&format!("webhook {name} receives POST /v1/webhooks/{name} ({}): {}", shown.format, escape::text(&sentence)));
     if secret.is_some() {
         say("give the secret to the sender now; it cannot be shown again");
     }

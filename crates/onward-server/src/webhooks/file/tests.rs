@@ -13,13 +13,13 @@ fn wanted(name: &str, format: Format) -> NewWebhook {
 #[test]
 fn a_hook_is_made_rotated_and_deleted_in_a_file_of_its_owner() {
     let directory = tempfile::tempdir().unwrap();
-    let file = WebhookFile::at(directory.path().join("new/hooks.json"));
+    let file = WebhookFile::at(directory.path().join("new/webhooks.json"));
     let name = Name::new("pay").unwrap();
     let made = file.create(wanted("pay", Format::Standard), NOW).unwrap();
     assert_eq!(std::fs::metadata(file.path()).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(made.secrets[0].secret.reveal().starts_with("whsec_"));
     assert!(!format!("{made:?}").contains(made.secrets[0].secret.reveal()), "HK4");
-    assert_eq!(file.create(wanted("pay", Format::github()), NOW).unwrap_err().code(), "hook_exists");
+    assert_eq!(file.create(wanted("pay", Format::github()), NOW).unwrap_err().code(), "webhook_exists");
     let rotated = file.rotate(&name, None, DAY, NOW).unwrap();
     let ends: Vec<Option<Timestamp>> = rotated.secrets.iter().map(|secret| secret.expires_at).collect();
     assert_eq!(ends, [Some(NOW.after(DAY)), None]);
@@ -28,7 +28,7 @@ fn a_hook_is_made_rotated_and_deleted_in_a_file_of_its_owner() {
     assert_eq!(again.secrets.len(), 2, "what has ended is forgotten");
     assert_eq!(file.read().unwrap(), [again]);
     file.delete(&name).unwrap();
-    assert_eq!(file.delete(&name).unwrap_err().code(), "hook_not_found");
+    assert_eq!(file.delete(&name).unwrap_err().code(), "webhook_not_found");
     assert_eq!(file.read().unwrap(), []);
 }
 
@@ -40,7 +40,7 @@ fn mutated_hook_files_are_refused_or_read_and_never_panic() {
     file.create(wanted("a", Format::Standard), NOW).unwrap();
     file.create(wanted("b", Format::stripe()), NOW).unwrap();
     let whole = std::fs::read(file.path()).unwrap();
-    onward_testkit::mutate("hook files", &[whole], |bytes| parse(bytes).is_ok()).assert_refuses();
+    onward_testkit::mutate("webhook files", &[whole], |bytes| parse(bytes).is_ok()).assert_refuses();
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn a_secret_of_the_sender_must_be_usable_and_not_guessable() {
     let file = WebhookFile::at(directory.path().join(HOOKS));
     let with = |format: Format, secret: &str| NewWebhook { secret: Some(Secret::new(secret)), ..wanted("a", format) };
     for (format, secret) in [(Format::Standard, "whsec_!"), (Format::Standard, "whsec_AAAA"), (Format::github(), "short")] {
-        assert_eq!(file.create(with(format, secret), NOW).unwrap_err().code(), "hook_secret_invalid", "{secret}");
+        assert_eq!(file.create(with(format, secret), NOW).unwrap_err().code(), "webhook_secret_invalid", "{secret}");
     }
     let made = file.create(with(Format::stripe(), "whsec_0123456789abcdef"), NOW).unwrap();
     assert_eq!(made.secrets[0].secret.reveal(), "whsec_0123456789abcdef");
@@ -67,7 +67,7 @@ fn what_is_not_a_hook_file_is_refused_without_telling_what_is_in_it() {
     for text in ["", "{}", &whole[..whole.len() / 2], &whole.replace("\"version\": 1", "\"version\": 2"), &unknown] {
         std::fs::write(file.path(), text).unwrap();
         let error = file.read().unwrap_err();
-        assert!(error.code() == "hook_file_unusable" && !error.to_string().contains("SECRET"), "{error}");
+        assert!(error.code() == "webhook_file_unusable" && !error.to_string().contains("SECRET"), "{error}");
         assert!(file.create(wanted("b", Format::Standard), NOW).is_err(), "a broken file is not overwritten");
     }
 }

@@ -12,17 +12,17 @@ use crate::output::time;
 /// Reads why the tasks of a run are blocked; empty on errors. On a directory, leaves out reasons that depend on workers, which
 /// only the server process knows.
 pub async fn of(site: &Site, key: &RunKey) -> Vec<Blocker> {
-    let mut found = site.blockers(key.clone()).await.unwrap_or_default();
+    let mut found = site.blocked_on(key.clone()).await.unwrap_or_default();
     found.retain(|blocker| !site.is_directory || matches!(blocker.why, BlockReason::Quarantined | BlockReason::Retries));
     found
 }
 
 /// Returns one sentence for each distinct reason.
-pub async fn sentences(site: &Site, blockers: &[Blocker]) -> Vec<String> {
-    let is_lonely = blockers.iter().any(|blocker| blocker.why == BlockReason::NoWorker);
+pub async fn sentences(site: &Site, blocked_on: &[Blocker]) -> Vec<String> {
+    let is_lonely = blocked_on.iter().any(|blocker| blocker.why == BlockReason::NoWorker);
     let workers = if is_lonely { site.list_workers(site.namespace.clone()).await.unwrap_or_default() } else { Vec::new() };
     let now = time::now();
-    let mut sentences: Vec<String> = blockers.iter().map(|blocker| sentence(blocker, &workers, now)).collect();
+    let mut sentences: Vec<String> = blocked_on.iter().map(|blocker| sentence(blocker, &workers, now)).collect();
     sentences.sort();
     sentences.dedup();
     sentences
