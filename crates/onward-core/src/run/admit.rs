@@ -348,6 +348,7 @@ impl RunHead {
             created_at: Some(self.created_at),
             imported_until: None,
             requester: self.requester.clone(),
+            copied_by: self.copied_by.clone(),
             input: continued.input.clone(),
             // Any number works that differs between generations and is the same in every store.
             seed: commit.commit_id.0,

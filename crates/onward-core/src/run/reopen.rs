@@ -25,6 +25,8 @@
 //!   approval is rejected, because outbox messages are not held back.
 //! - Z9 (K6): a retry sets aside a failure with `outcome_unknown` only if the caller includes those explicitly: the effect may
 //!   have happened, and the task is executed again.
+//! - Z10: the start of a copy names its caller beside the requester and the callers of earlier copies; none of them decides an
+//!   approval that excludes the requester.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -83,6 +85,8 @@ pub struct Fork {
     pub seed: u64,
     pub request_id: String,
     pub reason: String,
+    /// The name of the caller's credential (Z10).
+    pub caller: Option<String>,
     /// The caller's budget ceiling (BG8).
     pub budget_max: Option<Budget>,
 }
@@ -95,6 +99,8 @@ pub struct Retry {
     pub reason: String,
     /// Also execute again calls that failed with `outcome_unknown` (Z9).
     pub include_outcome_unknown: bool,
+    /// The name of the caller's credential (Z10).
+    pub caller: Option<String>,
     /// The caller's budget ceiling (BG8).
     pub budget_max: Option<Budget>,
 }
@@ -123,7 +129,12 @@ pub fn retry(head: &RunHead, records: &[Record], retry: &Retry, at: Timestamp) -
         copy.push(Record { events: results, ..end.clone() });
     }
     let generation = head.generation + 1;
-    begin_with(&mut copy, head, set_aside, |started| RunStarted { generation, first_seed: started.origin_seed(), ..started });
+    begin_with(&mut copy, head, set_aside, |started| RunStarted {
+        generation,
+        first_seed: started.origin_seed(),
+        copied_by: copied_by(&started, retry.caller.as_ref()),
+        ..started
+    });
     check_children(head, &copy)?;
     let change = |budget: &mut BudgetHead| budget.retried(head.spend.as_deref());
     let children = again(&head.key, generation, &copy, retry.budget_max, change, head.spend.as_deref(), at);
@@ -261,6 +272,7 @@ pub fn fork(
     let index = copy[count - 1].last_index();
     begin_with(&mut copy, head, Vec::new(), |started| RunStarted {
         version: fork.version.clone().or(started.version.clone()),
+        copied_by: copied_by(&started, fork.caller.as_ref()),
         ..start_in_fork(started, generation, fork.seed)
     });
     let there = RunHead::rebuild(fork.key.clone(), &copy).expect("H2");
@@ -363,6 +375,12 @@ fn start_in_fork(started: RunStarted, generation: u32, seed: u64) -> RunStarted 
     let first_seed = (generation > 0).then_some(seed);
     // The parent receives the result of the original only.
     RunStarted { generation, seed, first_seed, parent: None, ..started }
+}
+
+/// Returns the callers of the copies so far and of the next one (Z10).
+fn copied_by(started: &RunStarted, caller: Option<&String>) -> Vec<String> {
+    let caller = caller.filter(|caller| !started.copied_by.contains(caller));
+    started.copied_by.iter().chain(caller).cloned().collect()
 }
 
 /// Fails if the run with this current log was reset to another run than `to` (Z5).

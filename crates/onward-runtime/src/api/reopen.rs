@@ -33,6 +33,8 @@ pub struct ForkRun {
     /// Seed of the new run's random numbers after the point.
     pub seed: u64,
     pub reason: String,
+    /// The name of the caller's credential: that person is a requester of the new run, too.
+    pub caller: Option<String>,
     /// Upper bound on the budget, from the caller's credential.
     pub budget_max: Option<Budget>,
 }
@@ -50,6 +52,7 @@ impl ForkRun {
             version: None,
             seed,
             reason: String::new(),
+            caller: None,
             budget_max: None,
         }
     }
@@ -115,6 +118,7 @@ impl Runtime {
             seed: fork.seed,
             request_id: fork.wish(),
             reason: fork.reason.clone(),
+            caller: fork.caller.clone(),
             budget_max: fork.budget_max,
         };
         let forked = reopen::fork(&head, earlier, &records, &wanted, self.clock().now()).map_err(StoreError::from)?;

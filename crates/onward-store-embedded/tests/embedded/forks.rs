@@ -75,6 +75,7 @@ fn forked(store: &EmbeddedStore) -> Forked {
         seed: 11,
         request_id: String::new(),
         reason: String::new(),
+        caller: None,
         budget_max: None,
     };
     reopen::fork(&head, logs, &records, &fork, head.updated_at).unwrap()

@@ -284,6 +284,7 @@ pub(super) fn fork(id: &str, index: u64, is_reset: bool) -> Fork {
         seed: 11,
         request_id: "f".to_owned(),
         reason: String::new(),
+        caller: None,
         budget_max: None,
     }
 }

@@ -486,6 +486,7 @@ impl World {
             seed: 11,
             request_id: id.to_owned(),
             reason: String::new(),
+            caller: None,
             budget_max: None,
         };
         let past = self.past.iter().filter(|_| reopen::takes_earlier(self.log.records()));
