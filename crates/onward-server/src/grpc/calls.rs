@@ -258,12 +258,25 @@ pub(super) async fn reset_run(server: Server, asker: Asker, request: api::ForkRe
 }
 
 async fn fork(server: Server, asker: Asker, request: api::ForkRequest, is_reset: bool) -> Answer<api::ReopenReply> {
-    let api::ForkRequest { run, id, generation, index, drop_signals, restart_children, version, seed, reason } = request;
+    let api::ForkRequest { run, id, generation, index, drop_signals, restart_children, version, seed, reason, .. } = request;
+    let include_outcome_unknown = request.include_outcome_unknown;
     let keep_signals = !drop_signals;
     let budget_max = ceilings::of_copy(&asker.namespace, &asker.caller, &server);
     let caller = asker.caller.name.clone();
-    let fork =
-        ForkRun { id, generation, index, is_reset, keep_signals, restart_children, version, seed, reason, caller, budget_max };
+    let fork = ForkRun {
+        id,
+        generation,
+        index,
+        is_reset,
+        keep_signals,
+        restart_children,
+        version,
+        seed,
+        reason,
+        include_outcome_unknown,
+        caller,
+        budget_max,
+    };
     let key = acted_on(&server, &asker, run).await?;
     server.runtime().fork_run(&key, fork).await.map(reopened).map_err(told)
 }

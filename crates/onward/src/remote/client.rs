@@ -365,9 +365,20 @@ impl Client for RemoteClient {
 
     fn fork_run(&self, run: RunKey, fork: ForkRun) -> ClientFuture<'_, Restored> {
         Box::pin(async move {
-            let ForkRun { id, generation, index, is_reset, keep_signals, restart_children, version, seed, reason, .. } = fork;
-            let drop_signals = !keep_signals;
-            let request = api::ForkRequest { run, id, generation, index, drop_signals, restart_children, version, seed, reason };
+            let (drop_signals, include_outcome_unknown) = (!fork.keep_signals, fork.include_outcome_unknown);
+            let ForkRun { id, generation, index, is_reset, restart_children, version, seed, reason, .. } = fork;
+            let request = api::ForkRequest {
+                run,
+                id,
+                generation,
+                index,
+                drop_signals,
+                restart_children,
+                version,
+                seed,
+                reason,
+                include_outcome_unknown,
+            };
             let reply = match is_reset {
                 false => self.channel.call::<api::ForkRun>(request).await,
                 true => self.channel.call::<api::ResetRun>(request).await,

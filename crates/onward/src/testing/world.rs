@@ -486,6 +486,7 @@ impl World {
             seed: 11,
             request_id: id.to_owned(),
             reason: String::new(),
+            include_outcome_unknown: false,
             caller: None,
             budget_max: None,
         };

@@ -53,6 +53,8 @@ struct CopyBody {
     children: Option<Children>,
     version: Option<String>,
     reason: Option<String>,
+    #[serde(default)]
+    include_outcome_unknown: bool,
 }
 
 pub(crate) async fn retry(mut request: Request) -> Result<Response, Problem> {
@@ -100,6 +102,7 @@ async fn copy(request: Request, body: CopyBody, index: Option<u64>, is_reset: bo
         restart_children: body.children.map_or(plain.restart_children, |children| children == Children::Restart),
         version: body.version.map(Name::new).transpose()?,
         reason: body.reason.unwrap_or_default(),
+        include_outcome_unknown: body.include_outcome_unknown,
         caller: request.caller.name.clone(),
         budget_max: ceilings::of_copy(&request.namespace, &request.caller, &request.server),
         ..plain
