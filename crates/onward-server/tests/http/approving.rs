@@ -67,6 +67,8 @@ async fn whoever_has_started_a_run_cannot_approve_what_another_must() {
     for kind in ["careful", "above"] {
         begin(&locked, &ada, kind, kind, Value::Null).await;
         let approval = open(&locked, &root, kind).await;
+        let listed = locked.send(&root, "GET", &format!("/v1/approvals?below={kind}"), "").await.expect(200);
+        assert_eq!(listed["approvals"][0]["not_by_requester"], true);
         for key in [&ada, &second] {
             // The body cannot claim another decider.
             decide(&locked, key, &approval, click("1")).await.problem(403, "not_a_decider");
@@ -111,6 +113,8 @@ async fn the_caller_of_a_copy_cannot_approve_what_another_must() {
         client.run::<Value>(kind).unwrap().fork().at(Index(0)).id(format!("{kind}-grpc")).await.unwrap();
         let reset = json!({"to": 0, "id": format!("{kind}-reset")}).to_string();
         locked.send(&ada, "POST", &format!("/v1/runs/{kind}/reset"), &reset).await.expect(201);
+        let view = locked.send(&root, "GET", &format!("/v1/runs/{kind}-fork"), "").await.expect(200);
+        assert_eq!((&view["requester"], &view["copied_by"]), (&json!("bob"), &json!(["ada"])));
         for copy in ["fork", "grpc", "reset"] {
             settle(&format!("{kind}-{copy}")).await;
         }
