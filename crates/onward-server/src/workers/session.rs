@@ -85,7 +85,7 @@ struct State {
     /// Number of tasks offered in this session, and the number of the last offer that was handed to a connection.
     offered: u64,
     sent: u64,
-    /// Tasks of the latest hello that this session had not given; they may be adopted (Q7).
+    /// Tasks of the latest hello: whether this session has them, or may adopt them, is not known yet (Q7).
     doubtful: BTreeSet<(TaskId, u64)>,
     run_credit: u32,
     task_credit: u32,
