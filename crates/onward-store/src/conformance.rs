@@ -319,6 +319,7 @@ suite! { $
         a_fork_is_a_run_of_its_own,
         a_reset_ends_the_original,
         what_must_not_be_done_twice_is_not_done_again_in_a_fork,
+        a_fork_before_an_unknown_outcome_is_explicit,
         what_must_not_be_done_twice_is_done_again_only_where_it_failed,
     }
     forking {

@@ -568,6 +568,8 @@ message! {
         /// Seed of the new run's random numbers after the point.
         8 => seed: u64,
         9 => reason: String,
+        /// Accepts that calls after the point whose outcome is unknown are executed again.
+        10 => include_outcome_unknown: bool,
     }
 }
 

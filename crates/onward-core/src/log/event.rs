@@ -373,6 +373,9 @@ message! {
         /// The name of the credential that started the run or its root run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         29 => requester: Option<String>,
+        /// The names of the credentials that forked, reset or retried the run, its root run or the run that it is a copy of (Z10).
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        30 => copied_by: Vec<String>,
     }
 }
 
@@ -403,6 +406,7 @@ impl RunStarted {
             created_at: None,
             imported_until: None,
             requester: None,
+            copied_by: Vec::new(),
         }
     }
 

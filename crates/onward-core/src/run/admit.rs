@@ -42,10 +42,8 @@ pub enum Refusal {
     AlreadyReset { key: RunKey, successor: RunId },
     #[error("run {key} cannot be retried: the code handled its failure at event {failed} with event {next}")]
     FailureHandled { key: RunKey, failed: Index, next: Index },
-    #[error(
-        "run {key} cannot be retried: the call that failed at event {failed} may have had its effect, and would be executed again"
-    )]
-    OutcomeUnknown { key: RunKey, failed: Index },
+    #[error("run {key} cannot be copied: the call at event {index} may have had its effect, and would be executed again")]
+    OutcomeUnknown { key: RunKey, index: Index },
     #[error("run {key} cannot be copied up to event {index}: {why}")]
     NoForkPoint { key: RunKey, index: Index, why: String },
     #[error("run {key} is external: only its own engine can do that")]
@@ -348,6 +346,7 @@ impl RunHead {
             created_at: Some(self.created_at),
             imported_until: None,
             requester: self.requester.clone(),
+            copied_by: self.copied_by.clone(),
             input: continued.input.clone(),
             // Any number works that differs between generations and is the same in every store.
             seed: commit.commit_id.0,

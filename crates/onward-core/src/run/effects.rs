@@ -285,6 +285,7 @@ impl RunHead {
             nesting: Some(self.nesting.unwrap_or(0).saturating_add(1)),
             origins,
             requester: self.requester.clone(),
+            copied_by: self.copied_by.clone(),
             budget: budget::of_child(self.budget.as_deref(), event, id),
             ..RunStarted::new(event.kind.clone(), event.input.clone(), self.child_seed(&event.place))
         };

@@ -175,6 +175,9 @@ message! {
         /// The name of the credential that started the run or its root run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         35 => requester: Option<String>,
+        /// The names of the credentials that forked, reset or retried it (see [`RunStarted::copied_by`]).
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        36 => copied_by: Vec<String>,
     }
 }
 
@@ -350,6 +353,7 @@ impl RunHead {
             branch_at: None,
             asks: Vec::new(),
             requester: started.requester.clone(),
+            copied_by: started.copied_by.clone(),
         };
         (head, Record::input(Index(0), at, started.into()))
     }
@@ -358,6 +362,11 @@ impl RunHead {
     /// generations of older runs.
     pub fn origin_incarnation(&self) -> Option<u64> {
         self.first_incarnation.or(self.incarnation.filter(|_| self.generation == 0))
+    }
+
+    /// Returns true if that credential started the run, or made the copy that it continues from (Z10).
+    pub fn is_requested_by(&self, name: &str) -> bool {
+        self.requester.as_deref() == Some(name) || self.copied_by.iter().any(|copier| copier == name)
     }
 
     /// Rebuilds the head from a log, except for the epoch (L16).

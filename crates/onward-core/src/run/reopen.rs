@@ -23,8 +23,11 @@
 //! - Z8: an approval does not apply to the calls after it in a copy. Every approval in the copy is requested again, under a new
 //!   id, and the new log is paused and cannot be resumed until all are given. A copy that would restart a child started after an
 //!   approval is rejected, because outbox messages are not held back.
-//! - Z9 (K6): a retry sets aside a failure with `outcome_unknown` only if the caller includes those explicitly: the effect may
-//!   have happened, and the task is executed again.
+//! - Z9 (K6): a copy executes a call with an unknown outcome again only if the caller includes those explicitly, because the
+//!   effect may have happened. A retry would set its failure aside; a fork or reset would end before it. Only the copied log
+//!   counts, not its later generations and open children.
+//! - Z10: the start of a copy names its caller beside the requester and the callers of earlier copies; none of them decides an
+//!   approval that excludes the requester.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,7 +43,7 @@ use crate::run::view::Left;
 use crate::run::{IdempotencyRecord, Input, OutboxMessage, Refusal, RunHead, Status};
 use crate::spend::SpendTotals;
 use crate::spend::budget::{Budget, BudgetHead};
-use crate::task::{EffectClass, OUTCOME_UNKNOWN};
+use crate::task::{EffectClass, OUTCOME_UNKNOWN, Task};
 use crate::{Event, Index, Name, Place, Record, RunId, RunKey, Timestamp};
 
 /// A new log, and its outbox messages.
@@ -83,6 +86,10 @@ pub struct Fork {
     pub seed: u64,
     pub request_id: String,
     pub reason: String,
+    /// Also execute again calls after the point with an unknown outcome (Z9).
+    pub include_outcome_unknown: bool,
+    /// The name of the caller's credential (Z10).
+    pub caller: Option<String>,
     /// The caller's budget ceiling (BG8).
     pub budget_max: Option<Budget>,
 }
@@ -95,6 +102,8 @@ pub struct Retry {
     pub reason: String,
     /// Also execute again calls that failed with `outcome_unknown` (Z9).
     pub include_outcome_unknown: bool,
+    /// The name of the caller's credential (Z10).
+    pub caller: Option<String>,
     /// The caller's budget ceiling (BG8).
     pub budget_max: Option<Budget>,
 }
@@ -123,7 +132,12 @@ pub fn retry(head: &RunHead, records: &[Record], retry: &Retry, at: Timestamp) -
         copy.push(Record { events: results, ..end.clone() });
     }
     let generation = head.generation + 1;
-    begin_with(&mut copy, head, set_aside, |started| RunStarted { generation, first_seed: started.origin_seed(), ..started });
+    begin_with(&mut copy, head, set_aside, |started| RunStarted {
+        generation,
+        first_seed: started.origin_seed(),
+        copied_by: copied_by(&started, retry.caller.as_ref()),
+        ..started
+    });
     check_children(head, &copy)?;
     let change = |budget: &mut BudgetHead| budget.retried(head.spend.as_deref());
     let children = again(&head.key, generation, &copy, retry.budget_max, change, head.spend.as_deref(), at);
@@ -135,13 +149,55 @@ pub fn retry(head: &RunHead, records: &[Record], retry: &Retry, at: Timestamp) -
 /// Fails if a failure to set aside has an unknown outcome: the call would be executed again (Z9).
 fn check_outcomes(head: &RunHead, before: &[Record], end: &Record, set_aside: &[Index]) -> Result<(), Refusal> {
     let mut events = before.iter().chain([end]).flat_map(Record::indexed);
-    let is_unknown = |index: &Index, event: &Event| {
-        set_aside.contains(index) && final_failure(event).is_some_and(|(_, failure)| failure.code == OUTCOME_UNKNOWN)
-    };
-    match events.find(|(index, event)| is_unknown(index, event)) {
-        Some((failed, _)) => Err(Refusal::OutcomeUnknown { key: head.key.clone(), failed }),
+    match events.find(|(index, event)| set_aside.contains(index) && unknown_outcome(event).is_some()) {
+        Some((index, _)) => Err(Refusal::OutcomeUnknown { key: head.key.clone(), index }),
         None => Ok(()),
     }
+}
+
+/// Fails if a call with an unknown outcome comes after the copy and would be executed again (Z9): it has failed with
+/// `outcome_unknown`, or it is an `at_most_once` task that has begun and has no result.
+fn check_outcomes_after(head: &RunHead, copy: &[Record], rest: &[Record], children: OpenChildren) -> Result<(), Refusal> {
+    let known = ancestry(&head.key, copy);
+    let there = Projection::of(head.key.clone(), copy).expect("H2");
+    let imported = imported_calls(copy, &there);
+    let is_kept = |place: &Place| {
+        there.tasks.get(place).is_some_and(is_at_most_once) // Z7
+            || imported.iter().filter_map(unknown_outcome).any(|ended| ended == place) // U7
+            || (children == OpenChildren::Await && there.children.contains_key(place))
+    };
+    let (mut scheduled, mut unknown) = (BTreeSet::new(), BTreeMap::new());
+    for (index, event) in rest.iter().flat_map(Record::indexed) {
+        match event {
+            Event::TaskScheduled(event) if event.options.class == Some(EffectClass::AtMostOnce) => {
+                scheduled.insert(&event.place);
+            }
+            Event::TaskAttempted(event) if scheduled.contains(&event.place) => {
+                unknown.entry(&event.place).or_insert(index);
+            }
+            Event::TaskCompleted(event) => drop(unknown.remove(&event.place)),
+            event => match (unknown_outcome(event), final_failure(event)) {
+                (Some(place), _) if !is_kept(place) && !known.is_set_aside(index) => {
+                    unknown.insert(place, index);
+                }
+                (_, Some((place, _))) => drop(unknown.remove(place)),
+                _ => {}
+            },
+        }
+    }
+    match unknown.into_values().min() {
+        Some(index) => Err(Refusal::OutcomeUnknown { key: head.key.clone(), index }),
+        None => Ok(()),
+    }
+}
+
+fn is_at_most_once(task: &Task) -> bool {
+    task.options.class == Some(EffectClass::AtMostOnce)
+}
+
+/// Returns the call that failed with an unknown outcome.
+fn unknown_outcome(event: &Event) -> Option<&Place> {
+    final_failure(event).filter(|(_, failure)| failure.code == OUTCOME_UNKNOWN).map(|(place, _)| place)
 }
 
 /// Fails unless the log belongs to workflow code: no other log continues from a copy.
@@ -258,9 +314,13 @@ pub fn fork(
     }
     let count = fork_point(head, records, fork.index)?;
     let (mut copy, rest) = (records[..count].to_vec(), &records[count..]);
+    if !fork.include_outcome_unknown {
+        check_outcomes_after(head, &copy, rest, fork.children)?;
+    }
     let index = copy[count - 1].last_index();
     begin_with(&mut copy, head, Vec::new(), |started| RunStarted {
         version: fork.version.clone().or(started.version.clone()),
+        copied_by: copied_by(&started, fork.caller.as_ref()),
         ..start_in_fork(started, generation, fork.seed)
     });
     let there = RunHead::rebuild(fork.key.clone(), &copy).expect("H2");
@@ -344,7 +404,7 @@ pub(crate) fn pause_to_ask(records: &[Record], head: &RunHead) -> Option<RunPaus
 /// Returns the later events of `at_most_once` tasks that are open in the copy (Z7).
 fn done_once(key: &RunKey, copy: &[Record], rest: &[Record]) -> Vec<Event> {
     let open = Projection::of(key.clone(), copy).expect("H2").tasks;
-    let is_open = |place| open.get(place).is_some_and(|task| task.options.class == Some(EffectClass::AtMostOnce));
+    let is_open = |place| open.get(place).is_some_and(is_at_most_once);
     let done = rest.iter().flat_map(|record| &record.events).filter_map(|event| match event {
         // Its cost belongs to the original.
         Event::TaskAttempted(event) if is_open(&event.place) => {
@@ -363,6 +423,12 @@ fn start_in_fork(started: RunStarted, generation: u32, seed: u64) -> RunStarted 
     let first_seed = (generation > 0).then_some(seed);
     // The parent receives the result of the original only.
     RunStarted { generation, seed, first_seed, parent: None, ..started }
+}
+
+/// Returns the callers of the copies so far and of the next one (Z10).
+fn copied_by(started: &RunStarted, caller: Option<&String>) -> Vec<String> {
+    let caller = caller.filter(|caller| !started.copied_by.contains(caller));
+    started.copied_by.iter().chain(caller).cloned().collect()
 }
 
 /// Fails if the run with this current log was reset to another run than `to` (Z5).

@@ -78,6 +78,8 @@ pub struct Bulk {
     pub reason: String,
     /// A retry also executes calls again that failed with `outcome_unknown`.
     pub include_outcome_unknown: bool,
+    /// The name of the caller's credential: that person is a requester of a retried run, too.
+    pub caller: Option<String>,
     /// Upper bound on the budget of a retried run, from the caller's credential.
     pub budget_max: Option<Budget>,
 }
@@ -148,7 +150,8 @@ impl Runtime {
             BulkVerb::Resume => RunResumed::default().into(),
             BulkVerb::Retry => {
                 let (request_id, include_outcome_unknown) = (bulk.bulk_id.clone(), bulk.include_outcome_unknown);
-                let retry = Retry { request_id, reason, include_outcome_unknown, budget_max: bulk.budget_max };
+                let (caller, budget_max) = (bulk.caller.clone(), bulk.budget_max);
+                let retry = Retry { request_id, reason, include_outcome_unknown, caller, budget_max };
                 return self.retry_run(key, &retry).await.map(drop);
             }
             BulkVerb::Delete => return self.delete_run(key, &reason).await,

@@ -80,9 +80,9 @@ impl Runtime {
             return Err(RuntimeError::NotADecider { call: call.clone(), decided_by });
         }
         if not_by_requester {
-            let requester = self.read_head(&call.run).await?.requester;
+            let head = self.read_head(&call.run).await?;
             // An unknown decider may be the requester.
-            if decided_by.is_none() || decided_by == requester {
+            if decided_by.as_deref().is_none_or(|who| head.is_requested_by(who)) {
                 return Err(RuntimeError::DecidedByRequester { call: call.clone() });
             }
         }

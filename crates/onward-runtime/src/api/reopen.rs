@@ -33,6 +33,10 @@ pub struct ForkRun {
     /// Seed of the new run's random numbers after the point.
     pub seed: u64,
     pub reason: String,
+    /// Accepts that calls after the point whose outcome is unknown are executed again (Z9).
+    pub include_outcome_unknown: bool,
+    /// The name of the caller's credential: that person is a requester of the new run, too.
+    pub caller: Option<String>,
     /// Upper bound on the budget, from the caller's credential.
     pub budget_max: Option<Budget>,
 }
@@ -50,6 +54,8 @@ impl ForkRun {
             version: None,
             seed,
             reason: String::new(),
+            include_outcome_unknown: false,
+            caller: None,
             budget_max: None,
         }
     }
@@ -115,9 +121,15 @@ impl Runtime {
             seed: fork.seed,
             request_id: fork.wish(),
             reason: fork.reason.clone(),
+            include_outcome_unknown: fork.include_outcome_unknown,
+            caller: fork.caller.clone(),
             budget_max: fork.budget_max,
         };
-        let forked = reopen::fork(&head, earlier, &records, &wanted, self.clock().now()).map_err(StoreError::from)?;
+        let forked = match reopen::fork(&head, earlier, &records, &wanted, self.clock().now()) {
+            Ok(forked) => forked,
+            // This may be a repeat of a fork that was accepted: the original has continued since, and now it is refused.
+            Err(refusal) => return self.find_fork(own, &head, &fork).await?.ok_or_else(|| StoreError::from(refusal).into()),
+        };
         let what = Restore::Run { logs: forked.logs };
         match self.store().restore_run(RestoreRun { key: own.clone(), what, news: forked.news }).await {
             Err(StoreError::RunExists { key: exists }) => {

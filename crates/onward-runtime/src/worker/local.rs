@@ -248,6 +248,10 @@ impl LocalConnection {
         if !task.worker.as_ref().is_some_and(is_own) {
             return Ok(Adoption::OfAnother);
         }
+        if task.worker.as_ref() == Some(&profile.id) {
+            self.worker().held.add(task); // this session has it already
+            return Ok(Adoption::Adopted);
+        }
         self.worker().held.begin_adoption(task);
         match self.report_task(id.clone(), claim, TaskReport::Adopted { session: profile.id.clone() }).await {
             Ok(()) => {

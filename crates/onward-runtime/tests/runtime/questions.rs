@@ -1,7 +1,7 @@
 //! Approvals and promises: decided once, by permitted deciders.
 
-use onward_core::{Failure, Index, Namespace, Payload};
-use onward_runtime::{CallRef, Decide, LocalConnection};
+use onward_core::{Event, Failure, Index, Namespace, Payload, RunId};
+use onward_runtime::{CallRef, Decide, ForkRun, LocalConnection};
 
 use crate::kit::*;
 
@@ -42,6 +42,37 @@ async fn only_a_named_decider_may_decide_early_or_late() {
     refused(runtime.decide_approval(&call("r~0~0"), decide("d1", Some("eve"))).await, "not_a_decider");
     refused(runtime.decide_approval(&call("r~0~0"), decide("d2", Some("ann"))).await, "signal_lost");
     assert!(runtime.decide_approval(&call("r~0~0"), decide("d1", Some("bob"))).await.unwrap().repeated);
+}
+
+/// Z10: the caller of a copy requests its approvals like the person that started the original.
+#[tokio::test]
+async fn neither_the_requester_nor_the_caller_of_a_copy_decides_its_approval() {
+    let kit = Kit::new();
+    let worker = kit.worker("w");
+    kit.runtime.start_run_for(Some("bob".to_owned()), start("r")).await.unwrap();
+    let mut held = kit.next_held(&worker).await;
+    let Event::ApprovalRequested(mut asked) = approval(0, &[], None) else { unreachable!("an approval") };
+    asked.not_by_requester = true;
+    kit.commit(&mut held, vec![Event::ApprovalRequested(asked)]).await;
+    let decides = async |run: &str, by: &str| {
+        let answer = kit.runtime.decide_approval(&call(run), decide("d1", Some(by))).await;
+        answer.map(drop).map_err(|error| error.code())
+    };
+    for (is_reset, id, caller) in [(false, "f", "alice"), (true, "x", "alice")] {
+        let plain = if is_reset { ForkRun::reset(7) } else { ForkRun::new(7) };
+        let fork = ForkRun { id: Some(RunId::new(id).unwrap()), caller: Some(caller.to_owned()), ..plain };
+        kit.runtime.fork_run(&key("r"), fork).await.unwrap();
+    }
+    // A copy of a copy has all of them.
+    let fork = ForkRun { id: Some(RunId::new("ff").unwrap()), caller: Some("carol".to_owned()), ..ForkRun::new(7) };
+    kit.runtime.fork_run(&key("f"), fork).await.unwrap();
+    let copies = [("f~0~0", &["bob", "alice"][..]), ("x~0~0", &["bob", "alice"]), ("ff~0~0", &["bob", "alice", "carol"])];
+    for (run, refused) in copies {
+        for by in refused {
+            assert_eq!(decides(run, by).await, Err("not_a_decider"), "{by} decides {run}");
+        }
+        assert_eq!(decides(run, "dave").await, Ok(()), "{run}");
+    }
 }
 
 #[tokio::test]

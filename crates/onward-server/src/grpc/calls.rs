@@ -244,7 +244,8 @@ pub(super) async fn retry_run(server: Server, asker: Asker, request: api::RetryR
     let api::RetryRequest { run, request_id, reason, include_outcome_unknown } = request;
     let key = acted_on(&server, &asker, run).await?;
     let budget_max = ceilings::of_copy(&asker.namespace, &asker.caller, &server);
-    let retry = Retry { request_id, reason, include_outcome_unknown, budget_max };
+    let caller = asker.caller.name.clone();
+    let retry = Retry { request_id, reason, include_outcome_unknown, caller, budget_max };
     server.runtime().retry_run(&key, &retry).await.map(reopened).map_err(told)
 }
 
@@ -257,10 +258,25 @@ pub(super) async fn reset_run(server: Server, asker: Asker, request: api::ForkRe
 }
 
 async fn fork(server: Server, asker: Asker, request: api::ForkRequest, is_reset: bool) -> Answer<api::ReopenReply> {
-    let api::ForkRequest { run, id, generation, index, drop_signals, restart_children, version, seed, reason } = request;
+    let api::ForkRequest { run, id, generation, index, drop_signals, restart_children, version, seed, reason, .. } = request;
+    let include_outcome_unknown = request.include_outcome_unknown;
     let keep_signals = !drop_signals;
     let budget_max = ceilings::of_copy(&asker.namespace, &asker.caller, &server);
-    let fork = ForkRun { id, generation, index, is_reset, keep_signals, restart_children, version, seed, reason, budget_max };
+    let caller = asker.caller.name.clone();
+    let fork = ForkRun {
+        id,
+        generation,
+        index,
+        is_reset,
+        keep_signals,
+        restart_children,
+        version,
+        seed,
+        reason,
+        include_outcome_unknown,
+        caller,
+        budget_max,
+    };
     let key = acted_on(&server, &asker, run).await?;
     server.runtime().fork_run(&key, fork).await.map(reopened).map_err(told)
 }
@@ -285,7 +301,8 @@ async fn bulk(server: Server, asker: Asker, request: api::BulkRequest, may: fn(B
     let verb = known.ok_or_else(|| malformed(format!("`{verb}` is not a verb of this method")))?;
     let filter = run_query(asker.namespace, filter);
     bound(asker.caller.bounds.check_filter(filter.kind.as_ref()))?;
-    let bulk = Bulk { verb, filter, all, dry_run, bulk_id, reason, include_outcome_unknown, budget_max };
+    let caller = asker.caller.name.clone();
+    let bulk = Bulk { verb, filter, all, dry_run, bulk_id, reason, include_outcome_unknown, caller, budget_max };
     let done = server.runtime().bulk_runs(bulk).await.map_err(told)?;
     let refused = done.refused.into_iter().map(|(run, code)| api::Refused { run, code: code.to_owned() });
     Ok(api::BulkReply {

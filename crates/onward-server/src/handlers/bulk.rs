@@ -107,8 +107,8 @@ async fn answer(request: Request, body: BulkBody, verb: BulkVerb) -> Result<Resp
     request.caller.bounds.check_filter(filter.kind.as_ref())?;
     let (all, dry_run, reason) = (body.all, body.dry_run, body.reason.unwrap_or_default());
     let budget_max = ceilings::of_copy(&request.namespace, &request.caller, &request.server);
-    let include_outcome_unknown = body.include_outcome_unknown;
-    let bulk = Bulk { verb, filter, all, dry_run, bulk_id: bulk_id.clone(), reason, include_outcome_unknown, budget_max };
+    let (include_outcome_unknown, caller) = (body.include_outcome_unknown, request.caller.name.clone());
+    let bulk = Bulk { verb, filter, all, dry_run, bulk_id: bulk_id.clone(), reason, include_outcome_unknown, caller, budget_max };
     let done = request.server.runtime().bulk_runs(bulk).await?;
     Ok(json(StatusCode::OK, &document(&bulk_id, verb, dry_run, &done)))
 }

@@ -178,6 +178,10 @@ pub struct View<'a> {
     pause: Option<&'a RunPaused>,
     cancel_reason: Option<&'a str>,
     counts: Counts,
+    /// Name of the key that started the run or its root run.
+    requester: Option<&'a str>,
+    /// Names of the keys that forked, reset or retried it.
+    copied_by: &'a [String],
     forked_from: Option<&'a ForkedFrom>,
     reset_to: Option<&'a RunId>,
 }
@@ -196,6 +200,8 @@ impl<'a> From<&'a RunView> for View<'a> {
             pause: view.pause.as_ref(),
             cancel_reason: view.cancel_reason.as_deref(),
             counts: view.counts,
+            requester: view.head.requester.as_deref(),
+            copied_by: &view.head.copied_by,
             forked_from: view.forked_from.as_ref(),
             reset_to: view.reset_to.as_ref(),
         }
@@ -281,6 +287,8 @@ pub struct Approval<'a> {
     description: Option<&'a str>,
     show: Option<&'a Payload>,
     deciders: &'a [String],
+    /// Requesters of the run may not decide.
+    not_by_requester: bool,
     requested_at: Timestamp,
     deadline: Option<Timestamp>,
 }
@@ -295,6 +303,7 @@ impl<'a> From<&'a Wait> for Approval<'a> {
             description: wait.description.as_deref(),
             show: wait.show.as_ref(),
             deciders: &wait.deciders,
+            not_by_requester: wait.not_by_requester,
             requested_at: wait.requested_at,
             deadline: wait.deadline,
         }

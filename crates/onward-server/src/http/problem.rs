@@ -59,8 +59,6 @@ pub enum RequestError {
     ProtocolUnsupported { theirs: u32, ours: u32 },
     #[error("worker `{worker}` has a newer connection")]
     HelloOvertaken { worker: String },
-    #[error("worker id `{worker}` belongs to a session of another key")]
-    WorkerIdTaken { worker: String },
     #[error("worker `{worker}` has no session on this server")]
     HelloMissing { worker: String },
     #[error("unknown webhook or invalid signature")]
@@ -105,7 +103,6 @@ impl RequestError {
             RequestError::ProtocolUnsupported { .. } => "protocol_unsupported",
             RequestError::HelloOvertaken { .. } => "hello_overtaken",
             RequestError::HelloMissing { .. } => "hello_missing",
-            RequestError::WorkerIdTaken { .. } => "worker_id_taken",
             RequestError::WebhookRefused => "webhook_refused",
             RequestError::WebhookUnroutable { .. } => "webhook_unroutable",
             RequestError::KindNotFound { .. } => "kind_not_found",
@@ -156,9 +153,6 @@ impl RequestError {
             RequestError::HeaderInvalid { .. } => "send it once, as described in docs/http.md, or omit it",
             RequestError::NotAllowed { .. } => "create a key for other scopes, namespaces, kinds and queues: `onward key create`",
             RequestError::HelloOvertaken { .. } => "give every worker an id of its own",
-            RequestError::WorkerIdTaken { .. } => {
-                "give every worker an id of its own; the session ends when its worker leaves or its lease expires"
-            }
             RequestError::HelloMissing { .. } => "send hello again; a session ends with its server or its lease",
             RequestError::AttachmentsNotKept => {
                 "set `server.attachments` to a folder and restart the server, or send the bytes in the message as `base64`"
@@ -248,7 +242,6 @@ pub fn status_of(code: &str) -> Option<StatusCode> {
         | "lease_lost"
         | "hello_overtaken"
         | "hello_missing"
-        | "worker_id_taken"
         | "inputs_unread"
         | "task_attempt_over"
         | "task_not_quarantined"

@@ -7,8 +7,8 @@ use onward_runtime::{DriveInput, NotResumed, Resumed, RuntimeError};
 use onward_store::{Appended, ClaimedOne, StoreError};
 use onward_wire::worker::{Hello, ServerFrame};
 
-use super::Sessions;
 use super::session::Session;
+use super::{SessionKey, Sessions};
 use crate::Problem;
 use crate::auth::{Caller, Pass};
 use crate::http::problem::RequestError;
@@ -36,10 +36,8 @@ pub(crate) enum Asked {
 impl Sessions {
     /// Returns the session of a worker that has a connection and belongs to the caller (Q9).
     pub fn connected(&self, namespace: &Namespace, worker: &WorkerId, caller: &Caller) -> Result<Arc<Session>, RequestError> {
-        let session = self.find(namespace, worker).filter(|session| session.is_served());
-        let session = session.ok_or_else(|| RequestError::HelloMissing { worker: worker.to_string() })?;
-        session.check_owner(caller, worker)?;
-        Ok(session)
+        let session = self.find(&SessionKey::new(namespace, worker, caller)).filter(|session| session.is_served());
+        session.ok_or_else(|| RequestError::HelloMissing { worker: worker.to_string() })
     }
 }
 
@@ -54,9 +52,9 @@ impl Sessions {
         run: &RunKey,
         (asked, delivery): (Asked, DriveInput),
     ) -> Result<(Driven, Vec<ServerFrame>), Problem> {
-        let namespace = &run.namespace;
-        let connection = self.open_polled(server, (pass, caller), namespace, hello(worker.clone()))?;
-        let driven = match self.find(namespace, &worker) {
+        let key = SessionKey::new(&run.namespace, &worker, caller);
+        let connection = self.open_polled(server, (pass, caller), &run.namespace, hello(worker))?;
+        let driven = match self.find(&key) {
             Some(session) => session.take_up(run, asked, delivery).await,
             None => Err(RuntimeError::from(StoreError::Unavailable { why: "the server is closing".to_owned() })),
         };
@@ -66,7 +64,7 @@ impl Sessions {
         };
         if frames.is_none() {
             connection.end().await;
-            self.close_polled(namespace, &worker, &connection);
+            self.close_polled(&key, &connection);
         }
         Ok((driven?, frames.unwrap_or_default()))
     }

@@ -4,7 +4,7 @@ use onward_core::{KindSchemas, Name, Namespace, Payload, Timestamp};
 use onward_runtime::Runtime;
 use onward_wire::worker::Hello;
 
-use super::Sessions;
+use super::{SessionKey, Sessions};
 use crate::Problem;
 use crate::auth::Caller;
 
@@ -22,7 +22,7 @@ impl Sessions {
         hello: &Hello,
     ) -> Result<(), Problem> {
         caller.bounds.check_hello(hello)?;
-        if self.knows(namespace, &hello.worker) {
+        if self.knows(&SessionKey::new(namespace, &hello.worker, caller)) {
             return Ok(());
         }
         let said = said(namespace, hello)?;

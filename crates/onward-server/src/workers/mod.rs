@@ -32,9 +32,23 @@ use crate::http::problem::RequestError;
 /// Sessions of one server.
 #[derive(Default)]
 pub(crate) struct Sessions {
-    all: Mutex<HashMap<(Namespace, WorkerId), Arc<Session>>>,
+    all: Mutex<HashMap<SessionKey, Arc<Session>>>,
     /// Connections of workers that poll over HTTP.
-    polled: Mutex<HashMap<(Namespace, WorkerId), Polled>>,
+    polled: Mutex<HashMap<SessionKey, Polled>>,
+}
+
+/// The worker of a session: the same id in another namespace or with another credential is another worker (Q9).
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct SessionKey {
+    namespace: Namespace,
+    worker: WorkerId,
+    credential: Option<String>,
+}
+
+impl SessionKey {
+    fn new(namespace: &Namespace, worker: &WorkerId, caller: &Caller) -> SessionKey {
+        SessionKey { namespace: namespace.clone(), worker: worker.clone(), credential: caller.credential.clone() }
+    }
 }
 
 /// Stops all sessions, which would otherwise keep the runtime alive.
@@ -66,13 +80,13 @@ impl Sessions {
     }
 
     /// Returns whether the worker has a session that is not over.
-    fn knows(&self, namespace: &Namespace, worker: &WorkerId) -> bool {
-        self.find(namespace, worker).is_some()
+    fn knows(&self, key: &SessionKey) -> bool {
+        self.find(key).is_some()
     }
 
-    fn find(&self, namespace: &Namespace, worker: &WorkerId) -> Option<Arc<Session>> {
+    fn find(&self, key: &SessionKey) -> Option<Arc<Session>> {
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(&(namespace.clone(), worker.clone())).filter(|session| !session.is_over()).cloned()
+        all.get(key).filter(|session| !session.is_over()).cloned()
     }
 
     /// Returns the workers of a namespace at all servers, with the ids that they chose; the ids in the store are longer. A worker
@@ -96,15 +110,14 @@ impl Sessions {
     /// Returns the id that each worker chose, by its id in the store.
     pub fn names(&self) -> HashMap<WorkerId, WorkerId> {
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        all.iter().map(|((_, name), session)| (session.port().id().clone(), name.clone())).collect()
+        all.iter().map(|(key, session)| (session.port().id().clone(), key.worker.clone())).collect()
     }
 
     fn session(&self, runtime: &Runtime, namespace: &Namespace, caller: &Caller, hello: &Hello) -> Result<Arc<Session>, Problem> {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, session| !session.is_over());
-        let key = (namespace.clone(), hello.worker.clone());
+        let key = SessionKey::new(namespace, &hello.worker, caller);
         if let Some(session) = all.get(&key) {
-            session.check_owner(caller, &hello.worker)?;
             return Ok(session.clone());
         }
         let session = Session::begin(runtime, namespace.clone(), caller, hello)?;

@@ -12,7 +12,7 @@ use onward_core::{Namespace, WorkerId};
 use onward_wire::worker::{Goodbye, Hello, ServerFrame, WorkerFrame};
 use serde::{Deserialize, Serialize};
 
-use super::{Connection, Sessions};
+use super::{Connection, SessionKey, Sessions};
 use crate::auth::{Caller, PASS_PAUSE, Pass, Refusal};
 use crate::http::problem::{Problem, RequestError};
 use crate::http::request::Request;
@@ -62,7 +62,7 @@ pub(crate) async fn frames(mut request: Request) -> Result<Response, Problem> {
     match taken {
         Ok(Some(frames)) => Ok(json(StatusCode::OK, &Taken { frames })),
         Ok(None) => {
-            sessions.close_polled(&request.namespace, &worker, &connection);
+            sessions.close_polled(&SessionKey::new(&request.namespace, &worker, &request.caller), &connection);
             Err(RequestError::HelloMissing { worker: worker.to_string() }.into())
         }
         Err(_) => Ok(json(StatusCode::OK, &Taken { frames: Vec::new() })),
@@ -85,7 +85,7 @@ impl Sessions {
         namespace: &Namespace,
         hello: Hello,
     ) -> Result<Arc<Connection>, Problem> {
-        let key = (namespace.clone(), hello.worker.clone());
+        let key = SessionKey::new(namespace, &hello.worker, caller);
         let connection = Arc::new(self.greet(server.runtime(), namespace, caller, hello)?);
         let mut polled = self.polled.lock().unwrap_or_else(PoisonError::into_inner);
         polled.retain(|_, polled| !polled.connection.is_over());
@@ -105,32 +105,30 @@ impl Sessions {
         worker: &WorkerId,
     ) -> Result<Arc<Connection>, RequestError> {
         let mut polled = self.polled.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = polled.get_mut(&(namespace.clone(), worker.clone()));
+        let known = polled.get_mut(&SessionKey::new(namespace, worker, caller)); // Q9
         let known = known.ok_or_else(|| RequestError::HelloMissing { worker: worker.to_string() })?;
-        known.connection.check_owner(caller, worker)?; // Q9
         known.pass = pass.cloned(); // its key may have been rotated
         Ok(known.connection.clone())
     }
 
     /// Returns the credential of the connection's latest request; `None` if the connection is over or was replaced.
-    fn pass_of(&self, key: &(Namespace, WorkerId), connection: &Arc<Connection>) -> Option<Pass> {
+    fn pass_of(&self, key: &SessionKey, connection: &Arc<Connection>) -> Option<Pass> {
         let polled = self.polled.lock().unwrap_or_else(PoisonError::into_inner);
         let current = polled.get(key).filter(|polled| Arc::ptr_eq(&polled.connection, connection));
         current.filter(|polled| !polled.connection.is_over())?.pass.clone()
     }
 
-    pub(super) fn close_polled(&self, namespace: &Namespace, worker: &WorkerId, connection: &Arc<Connection>) {
+    pub(super) fn close_polled(&self, key: &SessionKey, connection: &Arc<Connection>) {
         let mut polled = self.polled.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (namespace.clone(), worker.clone());
-        if polled.get(&key).is_some_and(|known| Arc::ptr_eq(&known.connection, connection)) {
-            polled.remove(&key);
+        if polled.get(key).is_some_and(|known| Arc::ptr_eq(&known.connection, connection)) {
+            polled.remove(key);
         }
     }
 }
 
 /// Ends the session of a worker whose key is no longer valid (G3), like the end of its stream: other workers get its work at
 /// once. A refused request must not do this, because anyone can send one.
-async fn watch_pass(server: Server, key: (Namespace, WorkerId), connection: Weak<Connection>) {
+async fn watch_pass(server: Server, key: SessionKey, connection: Weak<Connection>) {
     loop {
         tokio::select! {
             () = tokio::time::sleep(PASS_PAUSE) => {}
@@ -143,7 +141,7 @@ async fn watch_pass(server: Server, key: (Namespace, WorkerId), connection: Weak
             Ok(_) | Err(Refusal::Unavailable { .. }) => {}
             Err(_) => {
                 connection.end().await;
-                return server.sessions().close_polled(&key.0, &key.1, &connection);
+                return server.sessions().close_polled(&key, &connection);
             }
         }
     }

@@ -13,7 +13,8 @@
 //!   worker has taken along to another server no longer belongs to this session (K10), until the worker comes back with it.
 //! - Q8: the store's leases on runs belong to the session and end with it, however long the worker lives.
 //! - Q9 (S5): a session belongs to the credential that opened it. Another credential gets no connection of it, adopts no task and
-//!   releases no run that a session of this one was given, at any server and under any worker id.
+//!   releases no run that a session of this one was given, at any server and under any worker id. The same worker id with
+//!   another credential is another worker, with a session of its own.
 
 mod asked;
 mod connection;
@@ -36,7 +37,6 @@ pub(crate) use connection::Connection;
 pub(crate) use hello::NotServed;
 
 use crate::auth::Caller;
-use crate::http::problem::RequestError;
 use crate::{Problem, new_id};
 use given::{give_questions, give_runs, give_tasks};
 
@@ -85,7 +85,7 @@ struct State {
     /// Number of tasks offered in this session, and the number of the last offer that was handed to a connection.
     offered: u64,
     sent: u64,
-    /// Tasks of the latest hello that this session had not given; they may be adopted (Q7).
+    /// Tasks of the latest hello: whether this session has them, or may adopt them, is not known yet (Q7).
     doubtful: BTreeSet<(TaskId, u64)>,
     run_credit: u32,
     task_credit: u32,
@@ -169,14 +169,6 @@ impl Session {
 
     pub fn is_over(&self) -> bool {
         self.lock().over
-    }
-
-    /// Refuses a caller with another credential than the one that opened the session (Q9).
-    pub fn check_owner(&self, caller: &Caller, worker: &WorkerId) -> Result<(), RequestError> {
-        if self.credential == caller.credential {
-            return Ok(());
-        }
-        Err(RequestError::WorkerIdTaken { worker: worker.to_string() })
     }
 
     /// Returns whether the worker has a connection.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use onward::prelude::*;
 use onward::{Decide, Onward};
+use onward_core::Index;
 use onward_server::Scope;
 use onward_wire::ApiKey;
 use serde_json::{Value, json};
@@ -22,6 +23,10 @@ async fn worker(locked: &Locked, root: &ApiKey) -> Onward {
         Ok((decision.approved, decision.decided_by))
     });
     let builder = builder.workflow("above", |ctx: Ctx, _: Value| async move { ctx.child::<Value>("careful", &()).await });
+    let builder = builder.workflow("failing", |ctx: Ctx, _: Value| async move {
+        ctx.approval("pay", "Pay?").not_by_requester().await?;
+        Err::<(), _>(Failure::fatal("no funds"))
+    });
     let builder = builder.workflow("brief", |ctx: Ctx, _: Value| async move {
         let decision = ctx.approval("pay", "Pay?").within(Duration::from_millis(1)).await?;
         ctx.signal("go").recv::<()>().await?;
@@ -62,6 +67,8 @@ async fn whoever_has_started_a_run_cannot_approve_what_another_must() {
     for kind in ["careful", "above"] {
         begin(&locked, &ada, kind, kind, Value::Null).await;
         let approval = open(&locked, &root, kind).await;
+        let listed = locked.send(&root, "GET", &format!("/v1/approvals?below={kind}"), "").await.expect(200);
+        assert_eq!(listed["approvals"][0]["not_by_requester"], true);
         for key in [&ada, &second] {
             // The body cannot claim another decider.
             decide(&locked, key, &approval, click("1")).await.problem(403, "not_a_decider");
@@ -80,6 +87,54 @@ async fn whoever_has_started_a_run_cannot_approve_what_another_must() {
         assert_eq!(decide(&locked, &bob, &approval, click("4")).await.expect(200)["repeated"], true);
         decide(&locked, &bob, &approval, click("5")).await.problem(409, "signal_lost");
     }
+    onward.shutdown().await;
+}
+
+/// Z10: over HTTP and gRPC, of a fork, a reset, a retry and a bulk retry, also of a child that the copy starts.
+#[tokio::test]
+async fn the_caller_of_a_copy_cannot_approve_what_another_must() {
+    let (locked, root) = Locked::open().await;
+    let onward = worker(&locked, &root).await;
+    let [ada, bob, carol] = ["ada", "bob", "carol"].map(|name| locked.make(name, "*", &Scope::ALL));
+    locked.until(&carol, 200).await;
+    let client = Onward::connect(locked.url()).key(ada.reveal()).start().await.unwrap();
+    let settle = async |below: &str| {
+        let approval = open(&locked, &root, below).await;
+        for key in [&ada, &bob] {
+            decide(&locked, key, &approval, click("1")).await.problem(403, "not_a_decider");
+        }
+        decide(&locked, &carol, &approval, click("2")).await.expect(200);
+    };
+    for kind in ["careful", "above"] {
+        begin(&locked, &bob, kind, kind, Value::Null).await;
+        open(&locked, &root, kind).await;
+        let fork = json!({"from": 0, "id": format!("{kind}-fork")}).to_string();
+        locked.send(&ada, "POST", &format!("/v1/runs/{kind}/fork"), &fork).await.expect(201);
+        client.run::<Value>(kind).unwrap().fork().at(Index(0)).id(format!("{kind}-grpc")).await.unwrap();
+        let reset = json!({"to": 0, "id": format!("{kind}-reset")}).to_string();
+        locked.send(&ada, "POST", &format!("/v1/runs/{kind}/reset"), &reset).await.expect(201);
+        let view = locked.send(&root, "GET", &format!("/v1/runs/{kind}-fork"), "").await.expect(200);
+        assert_eq!((&view["requester"], &view["copied_by"]), (&json!("bob"), &json!(["ada"])));
+        for copy in ["fork", "grpc", "reset"] {
+            settle(&format!("{kind}-{copy}")).await;
+        }
+    }
+    for how in ["http", "grpc", "bulk"] {
+        begin(&locked, &bob, "failing", how, Value::Null).await;
+        let first = open(&locked, &root, how).await;
+        decide(&locked, &ada, &first, click("0")).await.expect(200);
+        until_status(&locked, &root, how, "failed").await;
+        match how {
+            "http" => drop(locked.send(&ada, "POST", "/v1/runs/http/retry", "{}").await.expect(202)),
+            "grpc" => client.run::<Value>(how).unwrap().retry("again").await.unwrap(),
+            _ => {
+                let bulk = json!({"verb": "retry", "filter": {"kind": "failing"}}).to_string();
+                locked.send(&ada, "POST", "/v1/bulk", &bulk).await.expect(200);
+            }
+        }
+        settle(how).await;
+    }
+    client.shutdown().await;
     onward.shutdown().await;
 }
 

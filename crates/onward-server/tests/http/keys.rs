@@ -611,7 +611,7 @@ async fn a_worker_over_plain_http_loses_its_runs_with_its_key() {
     until("running", DEADLINE).await;
     // It continues with the rotated key, and a request with another key changes nothing (Q9).
     let beat = json!({"frames": [{"heartbeat": {"request": 0}}]}).to_string();
-    locked.send(&other, "POST", "/v1/workers/w/frames", &beat).await.problem(409, "worker_id_taken");
+    locked.send(&other, "POST", "/v1/workers/w/frames", &beat).await.problem(409, "hello_missing");
     locked.send(&second, "POST", "/v1/workers/w/frames", &beat).await.expect(200);
     locked.file.revoke(first.id(), now()).unwrap();
     locked.until(&first, 401).await;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use onward::prelude::*;
 use onward::{Builder, Onward};
+use onward_core::Index;
 use onward_server::Scope;
 use onward_wire::ApiKey;
 use serde_json::{Value, json};
@@ -265,6 +266,47 @@ async fn a_retry_of_an_unknown_outcome_is_explicit() {
         }
         assert_eq!(result(&locked, &root, id).await["output"]["json"], executed.load(Ordering::SeqCst) - 1);
     }
+    onward.shutdown().await;
+}
+
+/// Z9: over HTTP and gRPC. A repeat of an accepted fork stays accepted.
+#[tokio::test]
+async fn a_fork_or_reset_before_an_unknown_outcome_is_explicit() {
+    let (locked, root) = Locked::open().await;
+    let executed = Arc::new(AtomicU32::new(0));
+    let execute = executed.clone();
+    let pay = move |_: Value| {
+        execute.fetch_add(1, Ordering::SeqCst);
+        async move { panic!("no attempt has an outcome") as Result<u32, Failure> }
+    };
+    let builder = Onward::connect(locked.url()).key(root.reveal()).task("pay", pay);
+    let once = |ctx: Ctx, _: Value| async move {
+        ctx.signal("go").recv::<()>().await?;
+        ctx.task::<u32>("pay", &()).at_most_once().await
+    };
+    let onward = builder.workflow("once", once).start().await.unwrap();
+    begin(&locked, &root, "once", "a", Value::Null).await;
+    let early = json!({"from": 0, "id": "early", "signals": "drop"}).to_string();
+    locked.send(&root, "POST", "/v1/runs/a/fork", &early).await.expect(201);
+    locked.send(&root, "POST", "/v1/runs/a/signals", &json!({"name": "go"}).to_string()).await.expect(202);
+    assert_eq!(result(&locked, &root, "a").await["failure"]["code"], "outcome_unknown");
+    assert_eq!(locked.send(&root, "POST", "/v1/runs/a/fork", &early).await.expect(200)["created"], false);
+    let before = locked.site.records();
+    let run = onward.run::<u32>("a").unwrap();
+    for (verb, point) in [("fork", "from"), ("reset", "to")] {
+        let path = format!("/v1/runs/a/{verb}");
+        locked.send(&root, "POST", &path, &json!({point: 0}).to_string()).await.problem(409, "outcome_unknown");
+        let copy = if verb == "fork" { run.fork() } else { run.reset() };
+        assert_eq!(copy.at(Index(0)).await.err().map(|error| error.code()), Some("outcome_unknown"), "{verb} over gRPC");
+    }
+    assert_eq!((locked.site.records(), executed.load(Ordering::SeqCst)), (before, 1));
+    let include = json!({"from": 0, "id": "b", "include_outcome_unknown": true}).to_string();
+    locked.send(&root, "POST", "/v1/runs/a/fork", &include).await.expect(201);
+    run.reset().at(Index(0)).id("c").include_outcome_unknown().await.unwrap();
+    for id in ["b", "c"] {
+        assert_eq!(result(&locked, &root, id).await["failure"]["code"], "outcome_unknown");
+    }
+    assert_eq!(executed.load(Ordering::SeqCst), 3);
     onward.shutdown().await;
 }
 

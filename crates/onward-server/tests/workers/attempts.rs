@@ -113,6 +113,18 @@ async fn a_worker_that_moves_to_another_server_keeps_its_task() {
 /// K10: a worker that was at another server in between adopts its task at the first one again, although that one had kept it.
 #[tokio::test]
 async fn a_worker_that_comes_back_from_another_server_keeps_its_task() {
+    comes_back(|_, there| Some(Received { session: there, offer: 0 })).await;
+    comes_back(|_, _| None).await;
+}
+
+/// K10: the worker has not received the welcome of the other server, which has adopted its task.
+#[tokio::test]
+async fn a_worker_that_another_server_could_not_answer_keeps_its_task() {
+    comes_back(|offered, _| offered.received(offered.number)).await;
+}
+
+/// Plays a worker that goes to another server and back, with the result of `received` for its session there.
+async fn comes_back(received: impl Fn(&Offered, u64) -> Option<Received>) {
     let offered = Offered::new(EffectClass::AtMostOnce).await;
     let other = offered.site.beside().await;
     let (task, claim) = (offered.task.id.clone(), offered.task.claim);
@@ -123,7 +135,7 @@ async fn a_worker_that_comes_back_from_another_server_keeps_its_task() {
     let Some(ServerFrame::Welcome(Welcome { session, .. })) = there.next().await else { panic!("no welcome") };
     there.send(report(1, TaskReport::Heartbeat { progress: None })).await;
     assert!(matches!(there.said(1).await, Said::Done(_)));
-    let mut back = offered.site.welcome(Hello { received: Some(Received { session, offer: 0 }), tasks, ..hello(3) }).await;
+    let mut back = offered.site.welcome(Hello { received: received(&offered, session), tasks, ..hello(3) }).await;
     back.send(report(1, TaskReport::Heartbeat { progress: None })).await;
     assert!(matches!(back.said(1).await, Said::Done(_)));
     let adopted = async || {
@@ -131,7 +143,9 @@ async fn a_worker_that_comes_back_from_another_server_keeps_its_task() {
         let open = offered.site.runtime.store().list_tasks(query).await.unwrap();
         open[0].worker.as_ref().is_some_and(|worker| worker.as_str().ends_with(&format!("{:016x}", offered.session)))
     };
+    let begun = tokio::time::Instant::now();
     while !adopted().await {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the first server does not adopt the task");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     for request in 2..8 {

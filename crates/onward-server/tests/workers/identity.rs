@@ -8,7 +8,6 @@ use onward_core::task::{Task, TaskReport};
 use onward_core::{Hash, Name, Payload, Place, WorkerId};
 use onward_server::Options;
 use onward_server::auth::{Ask, AuthFuture, Authenticate, Caller};
-use onward_wire::Problem;
 use onward_wire::worker::*;
 use serde_json::json;
 
@@ -26,8 +25,12 @@ impl Authenticate for Bearers {
     }
 }
 
+fn options() -> Options {
+    Options { auth: Arc::new(Bearers), ..Options::default() }
+}
+
 async fn site() -> Site {
-    Site::with(Options { auth: Arc::new(Bearers), ..Options::default() }).await
+    Site::with(options()).await
 }
 
 async fn welcome(site: &Site, bearer: &str, hello: Hello) -> Raw {
@@ -77,26 +80,39 @@ async fn is_still_held(raw: &mut Raw, task: &Task) {
 async fn another_key_cannot_take_over_a_live_session() {
     let site = site().await;
     let (mut raw, _, task) = with_task(&site).await;
-    let refused = site.connect_with(Some("b"), vec![WorkerFrame::Hello(hello(2))]).await.err().unwrap();
-    assert_eq!(Problem::from_status(&refused).unwrap().code, "worker_id_taken");
+    // The same id with another key is another worker, whatever its hello names.
+    let held = HeldTask { task: task.id.clone(), claim: task.claim };
+    let mut lying = welcome(&site, "b", Hello { tasks: vec![held], ..hello(2) }).await;
+    assert!(matches!(lying.next().await, Some(ServerFrame::TaskOver(_))));
+    drop(lying);
     let frames = |bearer: &str, frames| {
         let (headers, body) = (format!("Authorization: Bearer {bearer}\r\n"), json!({"frames": frames}));
         let site = &site;
         async move { over_http::send(site, "/v1/workers/w/frames", &headers, body).await }
     };
-    let (status, problem) = frames("b", json!([over_http::hello(2, json!([]))])).await;
-    assert_eq!((status, &problem["code"]), (409, &json!("worker_id_taken")), "{problem}");
     is_still_held(&mut raw, &task).await;
     // Polled connections are bound to their key, too, and so are drive requests that name a worker.
     let (status, _) = frames("a", json!([over_http::hello(3, json!([]))])).await;
     assert_eq!(status, 200);
     let (status, problem) = frames("b", json!([{"heartbeat": {"request": 1}}])).await;
-    assert_eq!((status, &problem["code"]), (409, &json!("worker_id_taken")), "{problem}");
+    assert_eq!((status, &problem["code"]), (409, &json!("hello_missing")), "{problem}");
     site.start("another", "pay").await;
     let headers = "Authorization: Bearer b\r\n";
     let (status, problem) = over_http::send(&site, "/v1/agents/another/resume", headers, json!({"worker": "w"})).await;
-    assert_eq!((status, &problem["code"]), (409, &json!("worker_id_taken")), "{problem}");
+    assert_eq!((status, &problem["code"]), (409, &json!("hello_missing")), "{problem}");
     assert_eq!(frames("a", json!([{"heartbeat": {"request": 1}}])).await.0, 200);
+}
+
+#[tokio::test]
+async fn another_key_with_the_id_of_a_worker_does_not_keep_it_from_another_server() {
+    let site = site().await;
+    let (raw, _, task) = with_task(&site).await;
+    let other = site.beside_with(options()).await;
+    let _squatting = welcome(&other, "b", hello(9)).await;
+    drop(raw);
+    let held = vec![HeldTask { task: task.id.clone(), claim: task.claim }];
+    let mut moved = welcome(&other, "a", Hello { tasks: held, ..hello(2) }).await;
+    is_still_held(&mut moved, &task).await;
 }
 
 #[tokio::test]

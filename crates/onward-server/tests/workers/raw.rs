@@ -40,7 +40,11 @@ impl Site {
 
     /// Opens another server on the same store.
     pub async fn beside(&self) -> Site {
-        Site::on(self.runtime.store().clone(), self.clock.clone(), onward_server::Options::default()).await
+        self.beside_with(onward_server::Options::default()).await
+    }
+
+    pub async fn beside_with(&self, served: onward_server::Options) -> Site {
+        Site::on(self.runtime.store().clone(), self.clock.clone(), served).await
     }
 
     async fn on(store: Arc<dyn Store>, clock: Arc<ManualClock>, served: onward_server::Options) -> Site {

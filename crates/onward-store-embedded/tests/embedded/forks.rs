@@ -75,6 +75,8 @@ fn forked(store: &EmbeddedStore) -> Forked {
         seed: 11,
         request_id: String::new(),
         reason: String::new(),
+        include_outcome_unknown: false,
+        caller: None,
         budget_max: None,
     };
     reopen::fork(&head, logs, &records, &fork, head.updated_at).unwrap()

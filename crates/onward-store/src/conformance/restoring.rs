@@ -284,6 +284,8 @@ pub(super) fn fork(id: &str, index: u64, is_reset: bool) -> Fork {
         seed: 11,
         request_id: "f".to_owned(),
         reason: String::new(),
+        include_outcome_unknown: false,
+        caller: None,
         budget_max: None,
     }
 }
@@ -345,6 +347,33 @@ pub async fn what_must_not_be_done_twice_is_not_done_again_in_a_fork(mut kit: Ki
         let query = TaskQuery { run: Some(key(id)), limit: 9, ..Default::default() };
         let open = kit.store().list_tasks(query).await.unwrap();
         assert_eq!(open.iter().map(|task| task.id.place.clone()).collect::<Vec<_>>(), [place(1)], "{id}");
+    }
+}
+
+/// Z9: before a task that failed with an unknown outcome, and before one that is running.
+pub async fn a_fork_before_an_unknown_outcome_is_explicit(kit: Kit) {
+    let once = TaskOptions { class: Some(EffectClass::AtMostOnce), ..TaskOptions::default() };
+    let mut held = kit.start_held("r").await;
+    kit.commit(&mut held, vec![task(0, once)]).await;
+    let scheduled = kit.head("r").await.next_index.0 - 1;
+    let at = async |index: u64, is_reset: bool, include_outcome_unknown: bool| {
+        let (head, log) = (kit.head("r").await, kit.records("r").await);
+        let fork = Fork { include_outcome_unknown, ..fork("f", index, is_reset) };
+        reopen::fork(&head, Vec::new(), &log, &fork, kit.now()).map(drop)
+    };
+    // No attempt has begun.
+    at(0, false, false).await.unwrap();
+    let claimed = kit.claim_tasks("t", 1).await.remove(0);
+    let is_refused = async |is_reset: bool| matches!(at(0, is_reset, false).await, Err(Refusal::OutcomeUnknown { .. }));
+    for report in [None, Some(TaskReport::Interrupted)] {
+        if let Some(report) = report {
+            kit.store().report_task(claimed.id.clone(), claimed.claim, report, seconds(30)).await.unwrap();
+            assert_eq!(kit.log("r").await.last(), Some(&"task_failed"));
+        }
+        assert!(is_refused(false).await && is_refused(true).await);
+        at(0, true, true).await.unwrap();
+        // The copy with the task gets its outcome (Z7).
+        at(scheduled, true, false).await.unwrap();
     }
 }
 

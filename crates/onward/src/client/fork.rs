@@ -56,6 +56,13 @@ impl<O> Fork<O> {
         self
     }
 
+    /// Accepts that calls after the fork point are executed again whose outcome is unknown: their effect may then happen twice.
+    /// Without this, such a fork or reset fails with `outcome_unknown`.
+    pub fn include_outcome_unknown(mut self) -> Self {
+        self.fork.include_outcome_unknown = true;
+        self
+    }
+
     /// Pins the new run to another version of the code than the original.
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.version = Some(version.into());

@@ -356,8 +356,8 @@ impl Client for RemoteClient {
 
     fn retry_run(&self, run: RunKey, retry: Retry) -> ClientFuture<'_, Restored> {
         Box::pin(async move {
-            // The server has the budget ceiling.
-            let Retry { request_id, reason, include_outcome_unknown, budget_max: _ } = retry;
+            // The server knows the caller and the budget ceiling.
+            let Retry { request_id, reason, include_outcome_unknown, caller: _, budget_max: _ } = retry;
             let request = api::RetryRequest { run, request_id, reason, include_outcome_unknown };
             self.channel.call::<api::RetryRun>(request).await.map(restored)
         })
@@ -365,9 +365,20 @@ impl Client for RemoteClient {
 
     fn fork_run(&self, run: RunKey, fork: ForkRun) -> ClientFuture<'_, Restored> {
         Box::pin(async move {
-            let ForkRun { id, generation, index, is_reset, keep_signals, restart_children, version, seed, reason, .. } = fork;
-            let drop_signals = !keep_signals;
-            let request = api::ForkRequest { run, id, generation, index, drop_signals, restart_children, version, seed, reason };
+            let (drop_signals, include_outcome_unknown) = (!fork.keep_signals, fork.include_outcome_unknown);
+            let ForkRun { id, generation, index, is_reset, restart_children, version, seed, reason, .. } = fork;
+            let request = api::ForkRequest {
+                run,
+                id,
+                generation,
+                index,
+                drop_signals,
+                restart_children,
+                version,
+                seed,
+                reason,
+                include_outcome_unknown,
+            };
             let reply = match is_reset {
                 false => self.channel.call::<api::ForkRun>(request).await,
                 true => self.channel.call::<api::ResetRun>(request).await,
@@ -378,7 +389,7 @@ impl Client for RemoteClient {
 
     fn bulk_runs(&self, bulk: Bulk) -> ClientFuture<'_, BulkDone> {
         Box::pin(async move {
-            let Bulk { verb, filter, all, dry_run, bulk_id, reason, include_outcome_unknown, budget_max: _ } = bulk;
+            let Bulk { verb, filter, all, dry_run, bulk_id, reason, include_outcome_unknown, .. } = bulk;
             let (filter, word) = (list_request(filter), verb.as_str().to_owned());
             let request = api::BulkRequest { verb: word, filter, all, dry_run, bulk_id, reason, include_outcome_unknown };
             let reply = match verb {

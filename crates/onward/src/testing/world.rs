@@ -486,6 +486,8 @@ impl World {
             seed: 11,
             request_id: id.to_owned(),
             reason: String::new(),
+            include_outcome_unknown: false,
+            caller: None,
             budget_max: None,
         };
         let past = self.past.iter().filter(|_| reopen::takes_earlier(self.log.records()));

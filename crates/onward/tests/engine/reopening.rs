@@ -221,6 +221,7 @@ everywhere! {
             bulk_id: "b".to_owned(),
             reason: "enough".to_owned(),
             include_outcome_unknown: false,
+            caller: None,
             budget_max: None,
         };
         assert_eq!(onward.bulk_runs(bulk.clone()).await.unwrap().matched, 1);

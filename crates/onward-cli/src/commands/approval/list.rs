@@ -54,7 +54,10 @@ fn tell(waits: &[Wait]) -> String {
     let now = time::now();
     let mut table = Table::new(&["ID", "SINCE", "DEADLINE", "DECIDERS", "QUESTION"]);
     for wait in waits {
-        let deciders = if wait.deciders.is_empty() { "any".to_owned() } else { wait.deciders.join(", ") };
+        let mut deciders = if wait.deciders.is_empty() { "any".to_owned() } else { wait.deciders.join(", ") };
+        if wait.not_by_requester {
+            deciders.push_str(", not the requester");
+        }
         table.row(vec![
             CallRef::from(wait).to_string().into(),
             time::ago(wait.requested_at, now).into(),

@@ -74,7 +74,8 @@ pub async fn execute(args: BulkArgs, global: &Global) -> Result<ExitCode> {
     let bulk_id = args.bulk_id.unwrap_or_else(|| format!("bulk_{now:x}{:x}", std::process::id()));
     let include_outcome_unknown = args.include_outcome_unknown;
     let (all, reason) = (args.all, args.reason);
-    let bulk = Bulk { verb, filter, all, dry_run: true, bulk_id, reason, include_outcome_unknown, budget_max: None };
+    let (caller, budget_max) = (None, None);
+    let bulk = Bulk { verb, filter, all, dry_run: true, bulk_id, reason, include_outcome_unknown, caller, budget_max };
     let count = Site::to_read(global)?.bulk_runs(bulk.clone()).await?;
     if args.dry_run {
         return show_count(global, &bulk, count.matched, &count.sample.iter().map(|id| id.as_str()).collect::<Vec<_>>());

@@ -66,6 +66,9 @@ struct CopyArgs {
     /// Reason, recorded in the log
     #[arg(long, default_value = "")]
     reason: String,
+    /// Accept that calls behind the point are executed again whose outcome is unknown: they may have had their effect
+    #[arg(long)]
+    include_outcome_unknown: bool,
 }
 
 #[derive(Debug, Args)]
@@ -116,6 +119,7 @@ async fn copy(args: CopyArgs, index: Option<u64>, is_reset: bool, global: &Globa
         restart_children: args.children.map_or(plain.restart_children, |children| children == Children::Restart),
         version: args.version.map(Name::new).transpose()?,
         reason: args.reason,
+        include_outcome_unknown: args.include_outcome_unknown,
         ..plain
     };
     let restored = site.fork_run(key, fork).await?;

@@ -372,6 +372,8 @@ fn a_fork_begins_with_what_was_left_at_its_point() {
             seed: 2,
             request_id: String::new(),
             reason: String::new(),
+            include_outcome_unknown: false,
+            caller: None,
             budget_max: None,
         };
         let run = &trees.runs[&root];

@@ -53,6 +53,8 @@ struct CopyBody {
     children: Option<Children>,
     version: Option<String>,
     reason: Option<String>,
+    #[serde(default)]
+    include_outcome_unknown: bool,
 }
 
 pub(crate) async fn retry(mut request: Request) -> Result<Response, Problem> {
@@ -61,7 +63,8 @@ pub(crate) async fn retry(mut request: Request) -> Result<Response, Problem> {
     let request_id = body.request_id.unwrap_or_else(new_id::request_id);
     let (reason, include_outcome_unknown) = (body.reason.unwrap_or_default(), body.include_outcome_unknown);
     let budget_max = ceilings::of_copy(&request.namespace, &request.caller, &request.server);
-    let retry = Retry { request_id, reason, include_outcome_unknown, budget_max };
+    let caller = request.caller.name.clone();
+    let retry = Retry { request_id, reason, include_outcome_unknown, caller, budget_max };
     let restored = request.server.runtime().retry_run(&key, &retry).await?;
     Ok(answer(StatusCode::ACCEPTED, &restored))
 }
@@ -99,6 +102,8 @@ async fn copy(request: Request, body: CopyBody, index: Option<u64>, is_reset: bo
         restart_children: body.children.map_or(plain.restart_children, |children| children == Children::Restart),
         version: body.version.map(Name::new).transpose()?,
         reason: body.reason.unwrap_or_default(),
+        include_outcome_unknown: body.include_outcome_unknown,
+        caller: request.caller.name.clone(),
         budget_max: ceilings::of_copy(&request.namespace, &request.caller, &request.server),
         ..plain
     };

@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use onward_core::{Record, WorkerId};
+use onward_core::Record;
 use onward_store::payloads;
 use onward_wire::worker as wire;
 use onward_wire::worker::{Said, ServerFrame, WorkerFrame};
 
 use super::{Ending, Session, State};
-use crate::auth::Caller;
-use crate::http::problem::RequestError;
 
 /// Maximum number of frames in one message, and the payload size in bytes at which it is full.
 const FRAMES_MAX: usize = 512;
@@ -67,10 +65,6 @@ impl Connection {
     pub async fn end(&self) {
         self.session.end(Ending::Stopped).await;
         self.session.finish();
-    }
-
-    pub fn check_owner(&self, caller: &Caller, worker: &WorkerId) -> Result<(), RequestError> {
-        self.session.check_owner(caller, worker)
     }
 
     /// Returns whether the session has ended or a later connection is served.

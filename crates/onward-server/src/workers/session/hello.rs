@@ -2,15 +2,19 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use onward_core::task::{TaskId, TaskReport};
 use onward_core::{Epoch, RunKey, WorkerId};
 use onward_runtime::Adoption;
-use onward_store::{StoreError, payloads};
+use onward_store::{Consequence, StoreError, payloads};
 use onward_wire::worker as wire;
 use onward_wire::worker::ServerFrame;
 
 use super::{Connection, GivenTask, PAGE, Session, State, is_same_owner, known_as};
+
+/// Pause before another try to adopt a task, if the store is unavailable.
+const ADOPTION_PAUSE: Duration = Duration::from_millis(200);
 
 /// Reason why a hello was refused.
 pub(crate) enum NotServed {
@@ -31,9 +35,10 @@ struct Compared {
     unheard_tasks: BTreeSet<(TaskId, u64)>,
     /// Those of the tasks that cannot have started (V7).
     not_started: BTreeSet<(TaskId, u64)>,
-    /// Runs and tasks that only the worker has: given by a server that is gone, or lost since. Also tasks of this session if the
-    /// worker was at another server in between, which may have adopted them (K10).
+    /// Runs that only the worker has: given by a server that is gone, or lost since.
     doubtful_runs: Vec<(RunKey, Epoch)>,
+    /// The tasks that the worker has, also those of this session: the worker may have been at another server in between, which
+    /// has adopted them, and not know it (K10).
     doubtful_tasks: Vec<wire::HeldTask>,
 }
 
@@ -81,7 +86,7 @@ impl Session {
     async fn settle(self: &Arc<Session>, compared: Compared) {
         self.release_doubtful(compared.before, compared.doubtful_runs).await;
         for wire::HeldTask { task, claim } in compared.doubtful_tasks {
-            let is_adopted = self.adopt(&task, claim).await.is_ok_and(|adoption| adoption == Adoption::Adopted);
+            let is_adopted = self.adopt_or_retry(&task, claim).await == Adoption::Adopted;
             self.lock().doubtful.remove(&(task.clone(), claim));
             if !is_adopted {
                 self.forget_task(&task, claim);
@@ -120,6 +125,19 @@ impl Session {
         let Ok(leases) = store.list_leases(before).await else { return };
         for (run, epoch) in doubtful.into_iter().filter(|lease| leases.contains(lease)) {
             drop(store.release_run(run, epoch).await);
+        }
+    }
+
+    /// Adopts a task; tries again while the store is unavailable, because the worker continues to execute it.
+    async fn adopt_or_retry(self: &Arc<Session>, task: &TaskId, claim: u64) -> Adoption {
+        loop {
+            match self.adopt(task, claim).await {
+                Ok(adoption) => return adoption,
+                Err(error) if error.consequence() == Consequence::Retry && !self.is_over() => {
+                    tokio::time::sleep(ADOPTION_PAUSE).await;
+                }
+                Err(_) => return Adoption::Over,
+            }
         }
     }
 
@@ -186,14 +204,11 @@ impl State {
                 self.enqueue(ServerFrame::RunLost(wire::RunLost { run: held.run.clone(), epoch: held.epoch }));
             }
         }
-        let was_here_last = hello.received.as_ref().is_some_and(|received| received.session == session);
         for held in &hello.tasks {
             let one = (held.task.clone(), held.claim);
             compared.unheard_tasks.remove(&one);
-            if !was_here_last || !self.holds_task(&held.task, held.claim) {
-                compared.doubtful_tasks.push(held.clone());
-                self.doubtful.insert(one);
-            }
+            compared.doubtful_tasks.push(held.clone());
+            self.doubtful.insert(one);
         }
         compared
     }

@@ -41,7 +41,8 @@ fn said(key: &RunKey, said: &StreamSaid) -> Map<String, Value> {
                 "approval_requested",
                 json!({
                     "id": call(key, said.generation, &asked.place), "name": asked.name, "title": asked.title,
-                    "description": asked.description, "show": asked.show, "deciders": asked.deciders, "deadline": asked.deadline,
+                    "description": asked.description, "show": asked.show, "deciders": asked.deciders,
+                    "not_by_requester": asked.not_by_requester, "deadline": asked.deadline,
                 }),
             )
         }
