@@ -100,6 +100,7 @@ impl EmbeddedStore {
             return EmbeddedStore::open_damaged(directory, damage, options);
         }
         wal::settle(&directory.path, &log)?;
+        let is_log_inherited = log.bytes > 0;
         let mark = MarkFile::open(&directory.path)?;
         let mut db = schema::open_writer(&directory.path)?;
         if let Some(max) = options.database_bytes_max {
@@ -113,7 +114,7 @@ impl EmbeddedStore {
             rows::mending(&db, now, || takeover::take_tasks_back(&db, options.workers_inside, now))
                 .map_err(schema::open_error)?;
         }
-        let beginning = rows::mending(&db, now, || Beginning::read(&db, boot)).map_err(read_error)?;
+        let beginning = rows::mending(&db, now, || Beginning::read(&db, boot, is_log_inherited)).map_err(read_error)?;
         let shared = Arc::new(Shared::new(options.clock));
         let asked = shared.clone();
         let ask_to_mend = Arc::new(move || {

@@ -71,7 +71,7 @@ pub struct Repaired {
 /// Events of a log that are lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lost {
-    /// `None` if the row with the run's id is lost.
+    /// `None` if the run's id is lost: no row and no index has it.
     pub run: Option<RunKey>,
     pub generation: u32,
     /// The first event that cannot be read.
@@ -256,18 +256,19 @@ fn fill(db: &Connection, pages: &Pages, now: Timestamp, repaired: &mut Repaired)
     let boot =
         boots.iter().filter_map(|boot| if let rusqlite::types::Value::Integer(boot) = boot { Some(*boot) } else { None }).max();
     let is_log_damaged = repaired.log_damage.is_some();
-    let make_again = || -> rusqlite::Result<()> {
+    let make_again = || -> rusqlite::Result<BTreeMap<i64, RunKey>> {
         write_boot(db, boot, is_log_damaged)?;
         count_references(db)?;
-        rows::restore_runs(db, &pages.run_keys())?;
+        let keys = rows::restore_runs(db, pages)?;
         past::restore(db)?;
         follow_logs(db)?;
         rows::restore_views(db, now)?;
         rows::restore_attributes(db)?;
-        rows::restore_ledger(db)
+        rows::restore_ledger(db)?;
+        Ok(keys)
     };
-    make_again().map_err(open_error)?;
-    take_stock(db, pages, repaired).map_err(read_error)
+    let keys = make_again().map_err(open_error)?;
+    take_stock(db, pages, &keys, repaired).map_err(read_error)
 }
 
 /// Writes a boot counter above all epochs that were granted. If its rows are lost, the logs give a lower bound.
@@ -403,8 +404,8 @@ fn drop_answered<T>(db: &Connection, table: &str, rk: i64, open: &BTreeMap<Place
     rows.iter().filter(|(_, place)| !open.contains(place)).try_for_each(|(row, _)| delete.execute([row]).map(drop))
 }
 
-/// Counts runs and events, and lists what is lost.
-fn take_stock(db: &Connection, pages: &Pages, repaired: &mut Repaired) -> rusqlite::Result<()> {
+/// Counts runs and events, and lists what is lost. `keys` are those that indexes have of logs without a row.
+fn take_stock(db: &Connection, pages: &Pages, keys: &BTreeMap<i64, RunKey>, repaired: &mut Repaired) -> rusqlite::Result<()> {
     let mut known = BTreeSet::new();
     let mut runs = BTreeSet::new();
     let indexed = indexed_ends(db, pages)?;
@@ -428,8 +429,12 @@ fn take_stock(db: &Connection, pages: &Pages, repaired: &mut Repaired) -> rusqli
     for row in statement.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))? {
         let (rk, count) = row?;
         if !known.contains(&rk) {
-            let why = format!("{count} records of its log exist without a row that names the run");
-            repaired.lost.push(Lost { run: None, generation: 0, index: Index(0), why });
+            let run = keys.get(&rk).cloned();
+            let why = match run {
+                Some(_) => format!("its row is lost and its log of {count} records is damaged"),
+                None => format!("{count} records of its log exist without a row or an index entry that names the run"),
+            };
+            repaired.lost.push(Lost { run, generation: 0, index: Index(0), why });
         }
     }
     Ok(())

@@ -8,6 +8,8 @@
 //!
 //! Invariants:
 //! - I3: a rebuilt row has exactly the content that was written or, for a task, the content of its log.
+//! - I11: an offline repair loses no id of a run with a complete log that the run's row, its sealed head, the index of ids or an
+//!   index of lists has.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +25,7 @@ use crate::read::heads::{self, RunRow};
 use crate::read::ledger;
 use crate::read::past;
 use crate::read::reader::read_records;
+use crate::repair::salvage::{IndexedRun, Pages};
 use crate::row::{place_key, unseal};
 use crate::write::effects::{put_timer, put_wait};
 use crate::write::restore::{put_attributes, timer_number};
@@ -257,7 +260,7 @@ fn mend_runs(db: &Connection, runs: &DamagedRuns) -> rusqlite::Result<u64> {
     let mut rows: Vec<(u32, i64)> = runs.damaged.iter().chain(&runs.missing).map(|rk| (runs.generation(*rk), *rk)).collect();
     rows.sort_unstable(); // a first generation comes before those that refer to it
     for (_, rk) in rows {
-        match mend_run(db, rk, runs.keys.get(&rk))? {
+        match mend_run(db, rk, runs.keys.get(&rk).map(|indexed| &indexed.key))? {
             true => mended += 1,
             false if runs.keys.contains_key(&rk) && heads::either_key(db, rk).is_none() => return Err(unmendable()),
             false => {}
@@ -277,23 +280,37 @@ fn unmendable() -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT), Some(why))
 }
 
-/// Rebuilds the rows of runs in a new database from what was recovered of the index of ids: damaged rows, and rows of logs
-/// without one.
-pub(crate) fn restore_runs(db: &Connection, keys: &BTreeMap<i64, LogKey>) -> rusqlite::Result<()> {
+/// Rebuilds the rows of runs in a new database: damaged rows, and rows of logs without one, which the indexes of runs name
+/// (I11). Returns the keys from the indexes by the numbers of the logs.
+pub(crate) fn restore_runs(db: &Connection, pages: &Pages) -> rusqlite::Result<BTreeMap<i64, RunKey>> {
     let numbers = |sql: &str| db.prepare(sql)?.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<BTreeSet<i64>>>();
     let logs = numbers("SELECT DISTINCT rk FROM events")?;
     let rows = numbers("SELECT rk FROM runs UNION SELECT rk FROM past")?;
     let (damaged, strays): (Vec<i64>, Vec<i64>) = damaged_runs(db)?.into_iter().partition(|rk| logs.contains(rk));
-    let missing: Vec<i64> = keys.keys().filter(|rk| logs.contains(rk) && !rows.contains(rk)).copied().collect();
+    let nameless: BTreeSet<i64> = logs.difference(&rows).chain(&damaged).copied().collect();
+    let indexed = pages.indexed_runs(&nameless);
+    let keys: BTreeMap<i64, RunKey> =
+        indexed.into_iter().filter_map(|(rk, entries)| Some((rk, indexed_key(db, rk, &entries)?))).collect();
     // A row with a damaged number conflicts with the rebuilt one.
     let mut delete = db.prepare("DELETE FROM runs WHERE rk = ?1")?;
-    let taken: BTreeSet<&RunKey> = missing.iter().filter_map(|rk| Some(&keys.get(rk)?.key)).collect();
+    let taken: BTreeSet<&RunKey> = keys.iter().filter(|(rk, _)| !rows.contains(rk)).map(|(_, key)| key).collect();
     let is_in_the_way = |rk: &&i64| heads::either_key(db, **rk).is_some_and(|key| taken.contains(&key));
     strays.iter().filter(is_in_the_way).try_for_each(|rk| delete.execute([rk]).map(drop))?;
-    let mut rows: Vec<(u32, i64)> =
-        damaged.iter().chain(&strays).chain(&missing).map(|rk| (keys.get(rk).map_or(0, |key| key.generation), *rk)).collect();
-    rows.sort_unstable();
-    rows.iter().try_for_each(|(_, rk)| mend_run(db, *rk, keys.get(rk)).map(drop))
+    // In the order of their numbers: a first generation comes before those that refer to it.
+    let unsound: BTreeSet<i64> = nameless.into_iter().chain(strays).collect();
+    unsound.iter().try_for_each(|rk| mend_run(db, *rk, keys.get(rk)).map(drop))?;
+    Ok(keys)
+}
+
+/// Returns the key that the indexes give a log, if all entries that agree with the log have the same one.
+fn indexed_key(db: &Connection, rk: i64, entries: &BTreeSet<IndexedRun>) -> Option<RunKey> {
+    let head = heads::rebuild(db, rk, entries.first()?.key.clone()).ok();
+    let agrees = |entry: &&IndexedRun| {
+        head.as_ref().is_none_or(|head| entry.created.map_or(head.generation == 0, |created| created == head.created_at))
+    };
+    let mut keys = entries.iter().filter(agrees).map(|entry| &entry.key);
+    let key = keys.next()?;
+    keys.all(|other| other == key).then(|| key.clone())
 }
 
 /// Describes the damage to the rows of runs: wrong content, logs without a row and rows without a log.
@@ -341,12 +358,12 @@ impl Seen {
     }
 }
 
-/// Rebuilds the row of a run from its head or from its log. Its key is one of the copies in the row, else that of the index of
-/// ids. Returns whether the row is valid now.
-fn mend_run(db: &Connection, rk: i64, indexed: Option<&LogKey>) -> rusqlite::Result<bool> {
+/// Rebuilds the row of a run from its head or from its log. Its key is one of the copies in the row, else that of an index.
+/// Returns whether the row is valid now.
+fn mend_run(db: &Connection, rk: i64, indexed: Option<&RunKey>) -> rusqlite::Result<bool> {
     let sql = format!("SELECT {} FROM runs WHERE rk = ?1", heads::COLUMNS);
     let row = db.query_row(&sql, [rk], heads::read_row).optional()?;
-    let Some(key) = row.as_ref().and_then(RunRow::key).or(indexed.map(|indexed| &indexed.key)).cloned() else { return Ok(false) };
+    let Some(key) = row.as_ref().and_then(RunRow::key).or(indexed).cloned() else { return Ok(false) };
     let head = row.and_then(|row| row.head).filter(|head| head.key == key);
     let Some(head) = head.or_else(|| heads::rebuild(db, rk, key).ok()) else { return Ok(false) };
     let Some((root, input_hash)) = origin(db, &head, rk)? else { return Ok(false) };

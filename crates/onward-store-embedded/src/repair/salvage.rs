@@ -11,7 +11,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use onward_core::run::{LogKey, Wait};
+use onward_core::run::Wait;
 use onward_core::task::Task;
 use onward_core::{Index, KindSchemas, Namespace, RunHead, RunId, RunKey, Timestamp};
 use onward_store::StoreError;
@@ -191,24 +191,15 @@ impl Pages {
         }
     }
 
-    /// Returns the run of each log by the number of the log, from the entries of the index of ids. Contradicting entries are
-    /// dropped.
-    pub fn run_keys(&self) -> BTreeMap<i64, LogKey> {
-        let mut keys: BTreeMap<i64, Option<LogKey>> = BTreeMap::new();
+    /// Returns the entries of the indexes of runs for some logs, by the number of the log.
+    pub fn indexed_runs(&self, logs: &BTreeSet<i64>) -> BTreeMap<i64, BTreeSet<IndexedRun>> {
+        let mut found: BTreeMap<i64, BTreeSet<IndexedRun>> = BTreeMap::new();
         self.entries(|entry| {
-            let [Value::Text(id), Value::Text(namespace), Value::Integer(generation), Value::Integer(rk)] = entry else { return };
-            let (Ok(id), Ok(namespace), Ok(generation)) =
-                (RunId::new(id.clone()), Namespace::new(namespace.clone()), u32::try_from(*generation))
-            else {
-                return;
-            };
-            let found = LogKey { key: RunKey::new(namespace, id), generation };
-            let known = keys.entry(*rk).or_insert_with(|| Some(found.clone()));
-            if known.as_ref() != Some(&found) {
-                *known = None;
+            if let Some((rk, run)) = indexed_run(entry).filter(|(rk, _)| logs.contains(rk)) {
+                found.entry(rk).or_default().insert(run);
             }
         });
-        keys.into_iter().filter_map(|(rk, key)| Some((rk, key?))).collect()
+        found
     }
 
     /// Returns whether a page may be a leaf of a tree in use. A freed page still contains its old rows.
@@ -301,6 +292,35 @@ impl Pages {
         }
         Some((rowid as i64, read_record(&record)?))
     }
+}
+
+/// A run as an entry of an index names it, with what its log repeats.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct IndexedRun {
+    pub key: RunKey,
+    /// The time in an entry of a list, which has current generations only. An entry of the index of ids has no time and is that
+    /// of a first generation.
+    pub created: Option<Timestamp>,
+}
+
+/// Reads an entry of an index of runs, which its columns identify: the schema may be damaged. In the index of ids they do so for
+/// first generations only, because an entry of `attributes_value` has the number of a run, which is never 0, in place of the
+/// generation.
+fn indexed_run(entry: &[Value]) -> Option<(i64, IndexedRun)> {
+    use Value::{Integer, Text};
+    let (namespace, id, created, rk) = match entry {
+        // runs_key
+        [Text(id), Text(namespace), Integer(0), Integer(rk)] => (namespace, id, None, rk),
+        // runs_created, runs_kind, runs_status
+        [Text(namespace), Integer(created), Text(id), Text(_), Integer(1), Integer(rk)]
+        | [Text(namespace), Text(_), Integer(created), Text(id), Text(_), Integer(1), Integer(rk)]
+        | [Text(namespace), Integer(_), Integer(created), Text(id), Text(_), Text(_), Integer(1), Integer(rk)] => {
+            (namespace, id, Some(Timestamp(*created as u64)), rk)
+        }
+        _ => return None,
+    };
+    let key = RunKey::new(Namespace::new(namespace.clone()).ok()?, RunId::new(id.clone()).ok()?);
+    Some((*rk, IndexedRun { key, created }))
 }
 
 /// Returns the page of the pointer map that describes a page.
@@ -650,4 +670,22 @@ fn is_event(columns: &[Value]) -> bool {
         Some(number(6)? == i64::from(event_crc(rk, index, at, count, last, blob(&columns[7])?)))
     };
     read().unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// I11: an entry of `attributes_value` (name, value, run, row) has the types of one of `runs_key`.
+    #[test]
+    fn an_index_entry_of_an_attribute_is_not_read_as_that_of_a_run() {
+        let text = |text: &str| Value::Text(text.to_owned());
+        let number = Value::Integer;
+        let key = RunKey::new(Namespace::new("shop").expect("a name"), RunId::new("order-1").expect("an id"));
+        assert_eq!(indexed_run(&[text("customer"), text("c7"), number(116), number(116)]), None);
+        let of_id = indexed_run(&[text("order-1"), text("shop"), number(0), number(116)]);
+        assert_eq!(of_id, Some((116, IndexedRun { key: key.clone(), created: None })));
+        let of_list = indexed_run(&[text("shop"), number(5), text("order-1"), text(""), number(1), number(116)]);
+        assert_eq!(of_list, Some((116, IndexedRun { key, created: Some(Timestamp(5)) })));
+    }
 }

@@ -2,6 +2,10 @@
 //!
 //! Owns the timing. None of it runs inside a batch, and all replies are sent before. Must never write after a write or a sync has
 //! failed (T3).
+//!
+//! Invariants:
+//! - I10 (S40): deleted data stays in the write-ahead log for about a second at most while no reader needs it, also over a kill: a log
+//!   that an earlier process left may hold such data and is truncated.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -58,7 +62,7 @@ impl LogLength {
     }
 }
 
-/// Truncation of a write-ahead log that holds deleted data (S40).
+/// Truncation of a write-ahead log that holds deleted data (I10, S40).
 #[derive(Default)]
 pub(crate) struct Erasing {
     wanted: bool,
@@ -66,7 +70,7 @@ pub(crate) struct Erasing {
 }
 
 impl Erasing {
-    /// Requests a truncation, after a deletion.
+    /// Requests a truncation, after a deletion, and if an earlier process left its log.
     pub fn want(&mut self) {
         self.wanted = true;
     }

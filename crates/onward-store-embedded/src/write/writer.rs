@@ -79,16 +79,19 @@ pub(crate) enum Undo {
 /// Initial state of a writer, read before the store accepts operations: damage here refuses the opening.
 pub(crate) struct Beginning {
     boot: u64,
+    /// An earlier process left its write-ahead log (I10).
+    is_log_inherited: bool,
     ready: Ready,
     next_rk: i64,
     next_delivery: i64,
 }
 
 impl Beginning {
-    pub fn read(db: &Connection, boot: u64) -> rusqlite::Result<Beginning> {
+    pub fn read(db: &Connection, boot: u64, is_log_inherited: bool) -> rusqlite::Result<Beginning> {
         let next = |sql| db.query_row(sql, [], |row| row.get::<_, i64>(0));
         Ok(Beginning {
             boot,
+            is_log_inherited,
             ready: Ready::load(db)?,
             // From the indexes, which cannot lose a row undetected; a run's number is not reused while its log exists.
             next_rk: next(
@@ -146,6 +149,10 @@ impl<'c> Writer<'c> {
         mark: MarkFile,
     ) -> rusqlite::Result<Writer<'c>> {
         let unclaimed = Epoch(beginning.boot << 32);
+        let mut upkeep = Upkeep::default();
+        if beginning.is_log_inherited {
+            upkeep.erasing.want();
+        }
         Ok(Writer {
             db,
             shared,
@@ -159,7 +166,7 @@ impl<'c> Writer<'c> {
             begin: db.prepare("BEGIN IMMEDIATE")?,
             commit: db.prepare("COMMIT")?,
             mend_wanted: false,
-            upkeep: Upkeep::default(),
+            upkeep,
             jumps: Jumps::default(),
             mark,
             log,

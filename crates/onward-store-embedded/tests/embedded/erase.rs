@@ -11,6 +11,7 @@ use onward_store::conformance::block_on;
 use onward_store::{ClaimRuns, ClaimTasks, Delete, Store};
 use onward_store_embedded::EmbeddedStore;
 
+use crate::damage::copy;
 use crate::story::{json, key, name, new_run, open, step_completed, worker};
 
 /// Text in every payload of the deleted run, and in no other.
@@ -146,4 +147,32 @@ fn no_file_holds_what_a_deleted_run_held() {
     let store = open(directory.path());
     assert!(block_on(store.read_run(key("after-0-0"), None)).unwrap().is_some());
     assert!(block_on(store.read_run(key("r0"), None)).unwrap().is_none());
+}
+
+/// A process that is killed before it truncates its log leaves that to the next one.
+#[test]
+fn what_a_killed_process_deleted_is_erased_by_the_next_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    for (number, bytes) in [10, 5_000].into_iter().enumerate() {
+        live(&store, &format!("r{number}"), bytes);
+    }
+    // A reader keeps the log from being truncated.
+    let reader = rusqlite::Connection::open(directory.path().join("onward.db")).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM runs;").unwrap();
+    for number in 0..2 {
+        let delete = Delete::Run { key: key(&format!("r{number}")), reason: "asked for".to_owned() };
+        assert_eq!(block_on(store.delete_runs(delete)).unwrap(), 1);
+    }
+    let killed = copy(directory.path());
+    drop(store);
+    assert!(!found(killed.path()).is_empty(), "the canary is in the log");
+    let store = open(killed.path());
+    until_erased(killed.path());
+    assert!(block_on(store.read_run(key("r0"), None)).unwrap().is_none());
+    block_on(store.start_run(beside("after"), None)).unwrap();
+    // Killed again: a log that was truncated is no damage.
+    let again = copy(killed.path());
+    assert!(EmbeddedStore::examine(again.path()).unwrap().is_none());
+    assert!(block_on(open(again.path()).read_run(key("after"), None)).unwrap().is_some());
 }
