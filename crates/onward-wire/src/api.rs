@@ -28,7 +28,7 @@ service! {
         /// Returns why a pending run is not running.
         PendingReason: RunRequest => WhyPendingReply,
         /// Returns why tasks of a run are not executed.
-        ReadHindrances: RunRequest => BlockersReply,
+        ReadBlockedOn: RunRequest => BlockersReply,
         ListDeleted: DeletedRequest => DeletedReply,
         ReadLog: LogRequest => LogReply,
         /// Reads a page of an agent's conversation.

@@ -163,7 +163,7 @@ impl Turn {
             while self.take_frames().await? {}
             self.show_states(&view).await?;
             let is_in_task = matches!(rest, Rest::Busy) && awaits(&view, AwaitedKind::Task);
-            self.show_hindrances(&view, &rest).await;
+            self.show_blocked_on(&view, &rest).await;
             match rest {
                 Rest::Busy => {}
                 Rest::Waits | Rest::Asks | Rest::Below => {
@@ -211,7 +211,7 @@ impl Turn {
 
     /// Sends what the run and the runs below are blocked on, when it begins, changes and ends: rate-limited keys and quarantined
     /// tasks. Missing workers and pending attempts are reported elsewhere.
-    async fn show_hindrances(&mut self, view: &RunView, rest: &Rest) {
+    async fn show_blocked_on(&mut self, view: &RunView, rest: &Rest) {
         let is_working = matches!(rest, Rest::Busy | Rest::Below) && !self.translator.is_speaking();
         let looks_below = is_working && awaits(view, AwaitedKind::Child);
         if looks_below && self.looked_below.is_some_and(|looked| looked.elapsed() < LOOK_HINDERED) {
@@ -219,7 +219,7 @@ impl Turn {
         }
         self.looked_below = looks_below.then(Instant::now);
         // If it cannot be read, the last report stays valid.
-        let Ok(found) = (if is_working { self.find_hindrances(view).await } else { Ok(Vec::new()) }) else { return };
+        let Ok(found) = (if is_working { self.find_blocked_on(view).await } else { Ok(Vec::new()) }) else { return };
         let is_same = |(one, other): (&Hindered, &Hindered)| {
             // The end of a rate limit is computed from the remaining time, so it varies a little.
             let (one, other) = (&one.blocker, &other.blocker);
@@ -234,7 +234,7 @@ impl Turn {
     }
 
     /// Returns what the run and the runs that it waits for, directly or indirectly, are blocked on.
-    async fn find_hindrances(&self, view: &RunView) -> Result<Vec<Hindered>, RuntimeError> {
+    async fn find_blocked_on(&self, view: &RunView) -> Result<Vec<Hindered>, RuntimeError> {
         let (mut found, mut open, mut looked) = (Vec::new(), vec![view.clone()], 0);
         while let Some(view) = open.pop() {
             if awaits(&view, AwaitedKind::Task) {

@@ -104,7 +104,7 @@ pub(super) async fn why_pending(server: Server, asker: Asker, request: api::RunR
     Ok(api::WhyPendingReply { why: server.runtime().why_pending_anywhere(&head).await.map(|why| why.as_str().to_owned()) })
 }
 
-pub(super) async fn read_hindrances(server: Server, asker: Asker, request: api::RunRequest) -> Answer<api::BlockersReply> {
+pub(super) async fn read_blocked_on(server: Server, asker: Asker, request: api::RunRequest) -> Answer<api::BlockersReply> {
     let found = server.runtime().blocked_on(&own(&asker, request.run)?).await.map_err(told)?;
     let line = |blocker: Blocker| {
         let Blocker { task, kind, why, since, until, lost_workers, failure_code } = blocker;

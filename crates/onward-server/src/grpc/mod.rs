@@ -72,7 +72,7 @@ pub static METHODS: &[Method] = &[
     unary!(ReadTask, Read, tasks::read_task),
     unary!(CancelTask, Operate, tasks::cancel_task),
     unary!(PendingReason, Read, why_pending),
-    unary!(ReadHindrances, Read, read_hindrances),
+    unary!(ReadBlockedOn, Read, read_blocked_on),
     unary!(ListDeleted, Read, list_deleted),
     unary!(ReadLog, Read, read_log),
     unary!(ReadEntries, Read, entries::read_entries),

@@ -250,7 +250,7 @@ impl Client for RemoteClient {
     fn blocked_on(&self, key: RunKey) -> ClientFuture<'_, Vec<Blocker>> {
         Box::pin(async move {
             let namespace = key.namespace.clone();
-            let reply = self.channel.call::<api::ReadHindrances>(api::RunRequest { run: key }).await?;
+            let reply = self.channel.call::<api::ReadBlockedOn>(api::RunRequest { run: key }).await?;
             let lines = reply.blocked_on.into_iter();
             Ok(lines.filter_map(|line| blocker(&namespace, line)).collect())
         })
