@@ -198,7 +198,7 @@ mod tests {
 
     const GOOD: &str = r#"
         [providers.local]
-        dialect = "openai"
+        api_format = "openai"
         base_url = "http://127.0.0.1:9/v1"
         key_env = "LOCAL_KEY"
 

@@ -94,7 +94,7 @@ struct Inner {
 impl fmt::Debug for Provider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { name, api_format, url, .. } = &*self.0;
-        f.debug_struct("Provider").field("name", name).field("dialect", api_format).field("url", url).finish_non_exhaustive()
+        f.debug_struct("Provider").field("name", name).field("api_format", api_format).field("url", url).finish_non_exhaustive()
     }
 }
 

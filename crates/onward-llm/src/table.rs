@@ -209,12 +209,12 @@ mod tests {
 
     const TABLE: &str = r#"
         [providers.openai]
-        dialect = "openai"
+        api_format = "openai"
         base_url = "https://api.openai.com/v1"
         key_env = "OPENAI_API_KEY"
 
         [providers.local]
-        dialect = "openai"
+        api_format = "openai"
         base_url = "http://localhost:11434/v1/"
         idle_timeout_seconds = 600
         retries = { outage_max = 5, wait_max_seconds = 90 }

@@ -172,11 +172,11 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_told_without_what_was_written() {
         let said = |text: &str| read(text).unwrap_err();
-        let text = "\n[providers.p]\ndialect = \"openai\"\nbase_url = \"http://x\"\nkey = \"sk-1\"\n";
+        let text = "\n[providers.p]\napi_format = \"openai\"\nbase_url = \"http://x\"\nkey = \"sk-1\"\n";
         let (at, why, hint) = said(text);
         assert!(why.starts_with("unknown field `key`") && hint.unwrap().contains("`key_env`"), "{why}");
         assert!(text[at..].starts_with("key"));
-        let (_, why, _) = said("[providers.p]\ndialect = \"openai\"\nbase_url = \"http://x\"\nheaders = \"sk-1\"\n");
+        let (_, why, _) = said("[providers.p]\napi_format = \"openai\"\nbase_url = \"http://x\"\nheaders = \"sk-1\"\n");
         assert_eq!(why, "invalid type: a string, expected a map");
         assert!(said("[agents.a]\nmodel = \"m\"\nmodell = 1\n").1.starts_with("unknown field `modell`"));
         assert_eq!(said("[agents.a]\nsystem = \"s\"\n").1, "missing field `model`");

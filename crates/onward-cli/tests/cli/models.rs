@@ -30,7 +30,7 @@ pub fn settings(folder: &Path, model: &Model, more: &str) -> std::path::PathBuf 
     let file = folder.join("onward.toml");
     let url = model.scripted.url();
     let text = format!(
-        "[providers.local]\ndialect = \"openai\"\nbase_url = \"{url}/v1\"\nkey_env = \"LOCAL_KEY\"\n\
+        "[providers.local]\napi_format = \"openai\"\nbase_url = \"{url}/v1\"\nkey_env = \"LOCAL_KEY\"\n\
          [models.small]\nprovider = \"local\"\nprice = {{ input = \"1\", output = \"2\" }}\n{more}"
     );
     std::fs::write(&file, text).unwrap();
@@ -360,9 +360,9 @@ fn what_is_wrong_is_refused_at_the_start_with_a_hint() {
          `compact_at`, `budget`, `stop_at_budget`, `mcp`\nhint: see docs/operations.md for these tables",
     );
     refused(
-        "[providers.p]\ndialect = \"openai\"\nbase_url = \"http://x\"\nkey = \"sk-secret\"\n",
+        "[providers.p]\napi_format = \"openai\"\nbase_url = \"http://x\"\nkey = \"sk-secret\"\n",
         set,
-        "error[config_invalid]: FILE:11: unknown field `key`, expected one of `dialect`, `base_url`, `key_env`, `headers`, \
+        "error[config_invalid]: FILE:11: unknown field `key`, expected one of `api_format`, `base_url`, `key_env`, `headers`, \
          `max_tokens_name`, `call_timeout_seconds`, `idle_timeout_seconds`, `answer_bytes_max`, `retries`\n\
          hint: set `key_env` to the name of an environment variable with the key; keys are not read from this file",
     );

@@ -202,7 +202,7 @@ async fn what_is_said_has_the_fields_that_are_documented() {
     assert_eq!(view["blocked_on"], json!([]));
     site.post_json("/v1/tasks", json!({"kind": "of nobody", "id": "t"})).await.expect(201);
     let blocker = site.show("t").await["blocked_on"][0].take();
-    check("Hindrance", &blocker);
+    check("Blocker", &blocker);
     let task = site.get("/v1/tasks/t").await.expect(200);
     check("TaskView", &task);
     assert_eq!(task["blocked_on"], json!([blocker]));

@@ -49,7 +49,7 @@ async fn a_reset_ends_the_original() {
     // Z5: a repeat finds the successor, a reset to another run is refused, and a fork is independent.
     assert_eq!(site.post_json("/v1/runs/a/reset", json!({"id": "b"})).await.expect(200)["created"], json!(false));
     let detail = site.post_json("/v1/runs/a/reset", json!({"id": "c", "to": 0})).await.problem(409, "run_reset");
-    assert!(detail.contains("run default/b goes on") || detail.contains("run b goes on"), "{detail}");
+    assert!(detail.contains("run default/b goes on") || detail.contains("run a was already reset to run b"), "{detail}");
     site.get("/v1/runs/c").await.problem(404, "run_not_found");
     site.post_json("/v1/runs/a/fork", json!({"id": "c", "from": 0})).await.expect(201);
 }

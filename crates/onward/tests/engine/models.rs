@@ -713,7 +713,7 @@ async fn a_call_that_cannot_be_put_together_fails_at_once() {
     let onward = with_model(in_memory(), &model).agent("odd", odd).start().await.unwrap();
     let run = onward.start::<Value, _>("odd", &()).id("o").await.unwrap();
     let onward::Error::RunFailed { failure, .. } = run.result().await.unwrap_err() else { panic!("it fails") };
-    assert!(failure.message.contains("no call of a model"), "{failure:?}");
+    assert!(failure.message.contains("invalid input of a model call"), "{failure:?}");
     let attempts = all_logs(&onward, "o")
         .await
         .into_iter()

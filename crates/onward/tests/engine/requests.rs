@@ -136,7 +136,7 @@ everywhere! {
         let before = run.log().await.unwrap();
         let lost = refused(onward.decide_approval(&approval, decide(false, "second")).await, "signal_lost", "the first answer stands");
         assert!(lost.to_string().contains("`first` came first"), "{lost}");
-        refused(onward.decide_approval(&approval, decide(false, "expired")).await, "id_reserved", "any other id");
+        refused(onward.decide_approval(&approval, decide(false, "expired")).await, "id_reserved", "use another id");
         let long = Decide { feedback: Some("x".repeat(70_000)), ..decide(false, "third") };
         refused(onward.decide_approval(&approval, long).await, "text_too_long", "pass a reference");
         assert_eq!(run.log().await.unwrap(), before);

@@ -47,7 +47,7 @@ async fn a_step_that_blocks_is_named_once_with_its_run_and_what_to_do() {
 async fn a_busy_workflow_is_named_with_where_it_was() {
     let said = warnings("busy code", 2_000, 0).await;
     assert_eq!(said.len(), 1);
-    assert!(said[0]["message"].contains("for 2.0s, after step `second` (#2, place 1)"), "{said:?}");
+    assert!(said[0]["message"].contains("for 2.0s, after step `second` (#2, call id 1)"), "{said:?}");
 }
 
 #[tokio::test]
