@@ -134,7 +134,7 @@ fn an_old_fork_whose_original_is_gone_is_not_safe_and_does_not_disturb_the_other
     end_and_delete(directory.path(), "old");
     let ran = check(directory.path(), &[], "reader");
     assert_eq!(ran.code, 1);
-    assert!(kit::steady(&ran.out).contains("chat 0 1 0 0 0") && ran.out.contains("is not there"), "{}", ran.out);
+    assert!(kit::steady(&ran.out).contains("chat 0 1 0 0 0") && ran.out.contains("is missing"), "{}", ran.out);
     assert!(kit::steady(&ran.out).contains("reader 3 0 0 0 0"), "{}", ran.out);
 }
 

@@ -60,10 +60,10 @@ const REFUSED: &[(&str, &str)] = &[
     ("key list --keys /dev/null/x", "key_file_unusable"),
     ("key revoke nope", "key_file_unusable"),
     ("key rotate nope", "key_file_unusable"),
-    ("hook create", "usage"),
-    ("hook list --webhooks /dev/null/x", "webhook_file_unusable"),
-    ("hook rotate nope", "webhook_file_unusable"),
-    ("hook delete nope", "webhook_file_unusable"),
+    ("webhook create", "usage"),
+    ("webhook list --webhooks /dev/null/x", "webhook_file_unusable"),
+    ("webhook rotate nope", "webhook_file_unusable"),
+    ("webhook delete nope", "webhook_file_unusable"),
     ("config show --config /nonexistent", "io"),
     ("completions tcsh", "usage"),
 ];
@@ -93,8 +93,8 @@ const ANSWERED: &[(&str, &str)] = &[
     ("doctor", "checks"),
     ("key create --name ada --scope read", "key"),
     ("key list", "keys"),
-    ("hook create pay --start order", "secret"),
-    ("hook list", "hooks"),
+    ("webhook create pay --start order", "secret"),
+    ("webhook list", "webhooks"),
     ("config show", "settings"),
 ];
 

@@ -28,7 +28,7 @@ fn foreign_frames(trace: &str) -> Vec<Frame<'_>> {
                 frame.location.get_or_insert(location);
             }
         } else if let Some((_, name)) = line.split_once(": ") {
-            if name.contains("poll_future") || name.starts_with("onward::code") {
+            if name.contains("poll_future") || name.starts_with("onward::host::code") {
                 break;
             }
             frames.push(Frame { name: name.trim_end_matches("::{{closure}}"), location: None });
@@ -73,10 +73,7 @@ const INSTEAD: &[(&str, &str)] = &[
 
 fn is_ours(frame: &Frame<'_>) -> bool {
     const OURS: &[&str] = &[
-        "onward::wake",
-        "onward::cell",
-        "onward::code",
-        "onward::foreign",
+        "onward::host",
         "foreign_await",
         "backtrace",
         "core::",
@@ -97,7 +94,7 @@ fn is_ours(frame: &Frame<'_>) -> bool {
         "onward::registry",
     ];
     let name = |part: &&str| frame.name.starts_with(*part) || (part.len() > 8 && frame.name.contains(*part));
-    OURS.iter().any(name) || frame.location.is_some_and(|location| location.contains("src/registry.rs:"))
+    OURS.iter().any(name) || frame.location.is_some_and(|location| location.contains("src/registry/mod.rs:"))
 }
 
 #[cfg(test)]
@@ -106,9 +103,9 @@ mod tests {
 
     #[test]
     fn the_first_foreign_frames_are_named_with_what_to_use_instead() {
-        let trace = "   0: onward::cell::RunCell::foreign_await\n             at src/cell.rs:1\n   1: core::task::wake::Waker::clone\n   \
+        let trace = "   0: onward::host::cell::RunCell::foreign_await\n             at src/cell.rs:1\n   1: core::task::wake::Waker::clone\n   \
                      2: tokio::time::driver::park\n   3: tokio::time::sleep::Sleep::poll\n   4: my_app::fulfil::{{closure}}\n             \
-                     at src/fulfil.rs:7\n   5: onward::code::Code::poll_future\n   6: my_app::main\n";
+                     at src/fulfil.rs:7\n   5: onward::host::code::Code::poll_future\n   6: my_app::main\n";
         let (who, instead) = explain(trace);
         assert_eq!(who, "tokio::time::sleep::Sleep::poll, called by my_app::fulfil, at src/fulfil.rs:7");
         assert_eq!(instead, "use `ctx.sleep` or `ctx.timeout`");
