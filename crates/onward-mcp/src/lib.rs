@@ -2,10 +2,10 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), onward_mcp::ToolError> {
-//! use onward_mcp::{Place, SourceSettings, ToolSource};
+//! use onward_mcp::{McpServer, McpServerSettings, Transport};
 //!
-//! let place = Place::program("npx", ["-y", "@modelcontextprotocol/server-everything"]);
-//! let source = ToolSource::open(&SourceSettings::new(place)).await?;
+//! let transport = Transport::program("npx", ["-y", "@modelcontextprotocol/server-everything"]);
+//! let source = McpServer::open(&McpServerSettings::new(transport)).await?;
 //! for tool in source.tools().await? {
 //!     println!("{}: {}", tool.schema.name, tool.schema.description);
 //! }
