@@ -74,7 +74,7 @@ async fn a_program_gets_no_variables_but_those_it_was_given() {
     std::fs::remove_file(&file).unwrap();
     let (seen, error) = variables(&[], &["NO_SUCH_VARIABLE"]).await;
     assert_eq!((seen.as_str(), error.code()), ("", "tool_source_unreachable"));
-    assert!(error.to_string().contains("the variable NO_SUCH_VARIABLE is not set here"), "{error}");
+    assert!(error.to_string().contains("the environment variable NO_SUCH_VARIABLE is not set"), "{error}");
 }
 
 #[test]
