@@ -529,7 +529,7 @@ pub fn derived_id(run: &RunId, generation: u32, what: &str) -> RunId {
     RunId::new(&readable).unwrap_or_else(|_| {
         // The id would be too long: use one of limited length.
         let hash = crate::Hash::of_parts(&[readable.as_bytes()]);
-        RunId::new(format!("{}/~{hash}", root_run(run))).expect("a family leaves room for a hash")
+        RunId::new(format!("{}/~{hash}", root_run(run))).expect("a root run id leaves room for a hash")
     })
 }
 

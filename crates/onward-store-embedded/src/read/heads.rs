@@ -57,13 +57,13 @@ pub(crate) struct Heads {
 impl std::ops::Index<CachedRun> for Heads {
     type Output = Hot;
     fn index(&self, cached: CachedRun) -> &Hot {
-        self.heads[cached.0].as_ref().expect("a seat is not used after its run is removed")
+        self.heads[cached.0].as_ref().expect("a cached run is not used after it is removed")
     }
 }
 
 impl std::ops::IndexMut<CachedRun> for Heads {
     fn index_mut(&mut self, cached: CachedRun) -> &mut Hot {
-        self.heads[cached.0].as_mut().expect("a seat is not used after its run is removed")
+        self.heads[cached.0].as_mut().expect("a cached run is not used after it is removed")
     }
 }
 
