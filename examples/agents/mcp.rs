@@ -7,7 +7,7 @@ mod model;
 
 use std::io::{BufRead, Write};
 
-use onward::agent::{Agent, AgentOutcome, McpServerSettings, ToolPlace, Tools};
+use onward::agent::{Agent, AgentOutcome, McpServerSettings, McpTransport, Tools};
 use onward::prelude::*;
 use serde_json::{Value, json};
 
@@ -19,14 +19,14 @@ async fn main() -> anyhow::Result<()> {
     if arguments.first().is_some_and(|first| first == "serve") {
         return serve();
     }
-    let place = match arguments.split_first() {
-        Some((command, rest)) => ToolPlace::program(command, rest.iter().map(String::as_str)),
-        None => ToolPlace::program(&own, ["serve"]),
+    let transport = match arguments.split_first() {
+        Some((command, rest)) => McpTransport::program(command, rest.iter().map(String::as_str)),
+        None => McpTransport::program(&own, ["serve"]),
     };
     let model = model::talker().await?;
     // The effects of another server's tools are unknown; `echo` has none.
     let harmless = |tool: onward::agent::Tool| Some(if tool.name() == "echo" { tool.pure() } else { tool });
-    let tools = Tools::new().with_mcp(McpServerSettings::new(place), harmless).await?;
+    let tools = Tools::new().with_mcp(McpServerSettings::new(transport), harmless).await?;
     println!("the server has echo: {}", tools.names().any(|name| name == "echo"));
     let directory = tempfile::tempdir()?;
     let agent = Agent::new("guest").model(model.name).tools(&tools);

@@ -48,14 +48,14 @@ async fn measure_on(plan: &Plan, cluster: &Cluster, prefix: &str) -> Result<()> 
         ("later", false, 1, "on"),
         ("without_page_images", true, 2, "off"),
     ];
-    for (name, is_checkpoint, place, page_images) in phases {
+    for (name, is_checkpoint, position, page_images) in phases {
         database.psql(&format!("ALTER SYSTEM SET full_page_writes = {page_images}"))?;
         database.psql("SELECT pg_reload_conf()")?;
         if is_checkpoint {
             database.psql("CHECKPOINT")?;
         }
         let report = |what: &str, value: f64, unit: &str| plan.report(&format!("postgres.{prefix}.{what}.{name}"), value, unit);
-        phase(report, cluster, &database, &mut runs[place * appends..(place + 1) * appends]).await?;
+        phase(report, cluster, &database, &mut runs[position * appends..(position + 1) * appends]).await?;
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use onward_core::event::{RunStarted, StepCompleted};
 use onward_core::run::{Commit, NewRun};
-use onward_core::{CommitId, Epoch, Index, Name, Namespace, Payload, Place, RunId, RunKey, WorkerId};
+use onward_core::{CallId, CommitId, Epoch, Index, Name, Namespace, Payload, RunId, RunKey, WorkerId};
 use onward_store::{Store, SystemClock};
 use onward_store_embedded::{EmbeddedStore, Options};
 
@@ -85,7 +85,7 @@ async fn commits(store: Arc<dyn Store>, number: u32, stop: Arc<AtomicBool>, coun
 /// Returns the commit of one step with a result of 200 bytes.
 pub fn step(key: &RunKey, epoch: Epoch, n: u64, horizon: Index) -> Result<Commit> {
     let step = StepCompleted {
-        place: Place::root(n as u32),
+        call_id: CallId::root(n as u32),
         name: Name::new("step")?,
         input_hash: None,
         output: Payload::json(&"x".repeat(198))?,

@@ -1,4 +1,4 @@
-//! The target of a command: a server or a local directory, behind one client API, so that every command behaves the same.
+//! The endpoint of a command: a server or a local directory, behind one client API, so that every command behaves the same.
 //!
 //! With equal precedence the server wins: `ONWARD_URL` beats `ONWARD_DATA`, and `--data` beats both.
 
@@ -17,19 +17,19 @@ use crate::directory;
 const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone)]
-pub enum Place {
+pub enum Endpoint {
     Server { url: String, key: Option<String> },
     Directory(PathBuf),
 }
 
-impl Place {
-    pub fn of(global: &Global) -> Result<Place> {
-        let directory = || Ok(Place::Directory(global.directory()));
+impl Endpoint {
+    pub fn of(global: &Global) -> Result<Endpoint> {
+        let directory = || Ok(Endpoint::Directory(global.directory()));
         let Some(url) = global.config.get("url") else { return directory() };
         if global.config.get("data").is_some_and(|data| data.origin.beats(&url.origin)) {
             return directory();
         }
-        Ok(Place::Server { url: url.text, key: key(global)? })
+        Ok(Endpoint::Server { url: url.text, key: key(global)? })
     }
 }
 
@@ -56,12 +56,12 @@ pub struct Site {
 }
 
 impl Site {
-    /// Opens the target for reading; another process may use the directory.
+    /// Opens the endpoint for reading; another process may use the directory.
     pub fn to_read(global: &Global) -> Result<Site> {
         Site::open(global, directory::open_to_read)
     }
 
-    /// Opens the target for writing; fails if another process uses the directory.
+    /// Opens the endpoint for writing; fails if another process uses the directory.
     pub fn to_write(global: &Global) -> Result<Site> {
         Site::open(global, directory::open_to_write)
     }
@@ -73,9 +73,9 @@ impl Site {
 
     fn open(global: &Global, open: impl Fn(&std::path::Path) -> Result<onward_runtime::Runtime>) -> Result<Site> {
         let namespace = global.namespace()?;
-        let (client, is_directory): (Arc<dyn Client>, bool) = match Place::of(global)? {
-            Place::Directory(path) => (Arc::new(open(&path)?), true),
-            Place::Server { url, key } => (onward::connect_client(&url, &namespace, key.as_deref())?, false),
+        let (client, is_directory): (Arc<dyn Client>, bool) = match Endpoint::of(global)? {
+            Endpoint::Directory(path) => (Arc::new(open(&path)?), true),
+            Endpoint::Server { url, key } => (onward::connect_client(&url, &namespace, key.as_deref())?, false),
         };
         Ok(Site { client, namespace, is_directory })
     }

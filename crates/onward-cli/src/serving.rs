@@ -34,7 +34,7 @@ use crate::error::{FAILURE, Mistake};
 use crate::modes;
 
 use mark::Mark;
-pub use opened::{Opened, Place};
+pub use opened::{Opened, StoreLocation};
 
 /// Default port.
 pub const PORT: u16 = 7400;
@@ -102,12 +102,12 @@ impl KeysArgs {
 
     /// Opens the key file. A named file must exist; that of the directory may be created later. Memory and databases have no
     /// default.
-    pub fn open(&self, place: &Place, trace: &Trace, config: &Config) -> Result<Option<Arc<Keys>>, KeyFileError> {
+    pub fn open(&self, location: &StoreLocation, trace: &Trace, config: &Config) -> Result<Option<Arc<Keys>>, KeyFileError> {
         let (clock, trace) = (Arc::new(SystemClock), trace.clone());
-        let keys = match (self.named(config), place) {
+        let keys = match (self.named(config), location) {
             (Some(file), _) => Keys::open(&file, clock, trace)?,
-            (None, Place::Directory(path)) => Keys::open_or_await(&path.join(KEYS), clock, trace)?,
-            (None, Place::Databases(_) | Place::Memory) => return Ok(None),
+            (None, StoreLocation::Directory(path)) => Keys::open_or_await(&path.join(KEYS), clock, trace)?,
+            (None, StoreLocation::Databases(_) | StoreLocation::Memory) => return Ok(None),
         };
         Ok(Some(Arc::new(keys)))
     }
@@ -130,11 +130,11 @@ pub struct WebhookArgs {
 
 impl WebhookArgs {
     /// Opens the webhook file. Memory and databases have no default.
-    pub fn open(&self, place: &Place, trace: &Trace) -> Result<Option<Arc<Webhooks>>, WebhookFileError> {
-        let path = match (&self.webhooks, place) {
+    pub fn open(&self, location: &StoreLocation, trace: &Trace) -> Result<Option<Arc<Webhooks>>, WebhookFileError> {
+        let path = match (&self.webhooks, location) {
             (Some(file), _) => file.clone(),
-            (None, Place::Directory(path)) => path.join(HOOKS),
-            (None, Place::Databases(_) | Place::Memory) => return Ok(None),
+            (None, StoreLocation::Directory(path)) => path.join(HOOKS),
+            (None, StoreLocation::Databases(_) | StoreLocation::Memory) => return Ok(None),
         };
         Ok(Some(Arc::new(Webhooks::open(&path, trace.clone())?)))
     }
@@ -208,7 +208,7 @@ impl Serving {
     /// Starts a server. The caller has checked that a non-loopback address has keys (S1).
     pub async fn start(
         address: SocketAddr,
-        place: Place,
+        location: StoreLocation,
         protection: Protection,
         limits: Limits,
         lease: Duration,
@@ -220,9 +220,9 @@ impl Serving {
         let Protection { keys, webhooks, tls, tls_key, attachments, ceilings } = protection;
         let listener = listen(address).await?;
         let url = format!("{}://{}", if tls.is_some() { "https" } else { "http" }, listener.local_addr()?);
-        let opened = Opened::open(place.clone()).await?;
-        let mark = place.directory().and_then(|directory| Mark::leave(directory, &url));
-        warn_of_readers(&place, &tls_key, &trace);
+        let opened = Opened::open(location.clone()).await?;
+        let mark = location.directory().and_then(|directory| Mark::leave(directory, &url));
+        warn_of_readers(&location, &tls_key, &trace);
         let watch = opened.probe.clone().map(|probe| watch_store(probe, trace.clone()));
         let kept = onward_runtime::Options { lease, ..Default::default() };
         let runtime = Runtime::new(opened.store.clone(), opened.clock.clone(), kept);
@@ -263,8 +263,8 @@ impl Serving {
 }
 
 /// Logs a warning for each secret that other users of the machine can read (S39).
-fn warn_of_readers(place: &Place, tls_key: &Option<PathBuf>, trace: &Trace) {
-    let Some(directory) = place.directory() else { return };
+fn warn_of_readers(location: &StoreLocation, tls_key: &Option<PathBuf>, trace: &Trace) {
+    let Some(directory) = location.directory() else { return };
     for file in modes::readable_by_others(directory, tls_key.as_deref()) {
         trace.say(
             Level::Warn,

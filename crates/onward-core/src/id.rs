@@ -168,13 +168,13 @@ pub struct Epoch(pub u64);
 /// The path alternates ordinals and arms and ends with the call's own ordinal: `7` is the eighth call of the
 /// main line, `2.1.0` the first call in arm 1 of the join that was call 2.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct CallId {
     branch: Branch,
     ordinal: u32,
 }
 
 /// The maximum number of parts of a call id, reached by a call inside 127 nested combinators. Stores use call ids as keys.
-pub const PLACE_PARTS_MAX: usize = 255;
+pub const CALL_ID_PARTS_MAX: usize = 255;
 
 /// A sequence of calls: the main line, or one arm of a combinator.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -187,19 +187,19 @@ impl Branch {
         self.0.is_none()
     }
 
-    /// Returns the branch of the arm `arm` of the combinator at `place`.
-    pub fn of_arm(place: &Place, arm: u32) -> Branch {
-        Branch(Some(place.path().chain([arm]).collect()))
+    /// Returns the branch of the arm `arm` of the combinator at `call_id`.
+    pub fn of_arm(call_id: &CallId, arm: u32) -> Branch {
+        Branch(Some(call_id.path().chain([arm]).collect()))
     }
 
-    pub fn call(&self, ordinal: u32) -> Place {
-        Place { branch: self.clone(), ordinal }
+    pub fn call(&self, ordinal: u32) -> CallId {
+        CallId { branch: self.clone(), ordinal }
     }
 }
 
-impl Place {
-    pub fn root(ordinal: u32) -> Place {
-        Place { branch: Branch::MAIN, ordinal }
+impl CallId {
+    pub fn root(ordinal: u32) -> CallId {
+        CallId { branch: Branch::MAIN, ordinal }
     }
 
     pub fn branch(&self) -> &Branch {
@@ -207,18 +207,18 @@ impl Place {
     }
 
     /// Returns the call id of the combinator that has this call in one of its arms.
-    pub fn combinator(&self) -> Option<Place> {
+    pub fn combinator(&self) -> Option<CallId> {
         let (_, path) = self.branch.0.as_deref()?.split_last()?;
-        Place::from_path(path)
+        CallId::from_path(path)
     }
 
     pub fn ordinal(&self) -> u32 {
         self.ordinal
     }
 
-    /// Returns true if the path has more than [`PLACE_PARTS_MAX`] parts.
+    /// Returns true if the path has more than [`CALL_ID_PARTS_MAX`] parts.
     pub fn is_too_deep(&self) -> bool {
-        self.branch.0.as_ref().map_or(0, |path| path.len()) >= PLACE_PARTS_MAX
+        self.branch.0.as_ref().map_or(0, |path| path.len()) >= CALL_ID_PARTS_MAX
     }
 
     pub fn path(&self) -> impl Iterator<Item = u32> + '_ {
@@ -226,22 +226,22 @@ impl Place {
     }
 
     /// Builds a call id from its [`path`](Place::path), which has an odd length.
-    pub fn from_path(path: &[u32]) -> Option<Place> {
+    pub fn from_path(path: &[u32]) -> Option<CallId> {
         let (&ordinal, branch) = path.split_last()?;
         if branch.len() % 2 != 0 {
             return None;
         }
         let branch = Branch((!branch.is_empty()).then(|| branch.into()));
-        Some(Place { branch, ordinal })
+        Some(CallId { branch, ordinal })
     }
 
-    pub fn parse(text: &str) -> Option<Place> {
+    pub fn parse(text: &str) -> Option<CallId> {
         let path: Option<Vec<u32>> = text.split('.').map(|part| part.parse().ok()).collect();
-        Place::from_path(&path?)
+        CallId::from_path(&path?)
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for CallId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, step) in self.path().enumerate() {
             if position > 0 {
@@ -253,22 +253,22 @@ impl fmt::Display for Place {
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for CallId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-impl Serialize for Place {
+impl Serialize for CallId {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Place {
+impl<'de> Deserialize<'de> for CallId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Place::parse(&text).ok_or_else(|| serde::de::Error::custom("not a call id"))
+        CallId::parse(&text).ok_or_else(|| serde::de::Error::custom("not a call id"))
     }
 }
 
@@ -277,12 +277,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_reads_back_from_its_text() {
+    fn a_call_id_reads_back_from_its_text() {
         for text in ["0", "7", "2.1.0", "2.1.4.0.9"] {
-            assert_eq!(Place::parse(text).unwrap().to_string(), text);
+            assert_eq!(CallId::parse(text).unwrap().to_string(), text);
         }
-        assert_eq!(Place::parse("2.1"), None);
-        assert_eq!(Place::parse(""), None);
+        assert_eq!(CallId::parse("2.1"), None);
+        assert_eq!(CallId::parse(""), None);
     }
 
     #[test]

@@ -45,14 +45,14 @@ impl KindSchemas {
     }
 
     /// Returns the key of the entry, in list order.
-    pub fn place(&self) -> (&Namespace, bool, &Name, Option<&Name>) {
+    pub fn key(&self) -> (&Namespace, bool, &Name, Option<&Name>) {
         (&self.namespace, self.is_task, &self.kind, self.version.as_ref())
     }
 
     /// Returns true if both entries have the same key and content; `registered_at` is not compared.
     pub fn agrees(&self, other: &KindSchemas) -> bool {
         let said = |kind: &KindSchemas| (kind.input.clone(), kind.output.clone(), kind.is_internal);
-        self.place() == other.place() && said(self) == said(other)
+        self.key() == other.key() && said(self) == said(other)
     }
 }
 

@@ -28,7 +28,7 @@ pub mod trace;
 
 pub use failure::{BoxError, FAILURE_BYTES_MAX, Failure, FailureError};
 pub use hash::Hash;
-pub use id::{Branch, Epoch, Index, Name, NameError, Namespace, PLACE_PARTS_MAX, Place, RunId, RunKey, WorkerId};
+pub use id::{Branch, CALL_ID_PARTS_MAX, CallId, Epoch, Index, Name, NameError, Namespace, RunId, RunKey, WorkerId};
 pub use kind::{KindSchemas, TASK_KIND_PREFIX, TOOL_KIND_PREFIX, is_internal_task};
 pub use log::event::Event;
 pub use log::{CommitId, Log, Record};

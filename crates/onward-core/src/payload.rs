@@ -273,8 +273,8 @@ mod tests {
     fn every_finite_float_is_read_as_it_was_written_bit_for_bit() {
         let seed = 20_260_301;
         println!("seed {seed}");
-        let place = crate::id::Branch::MAIN.call(0);
-        let random = (0..200_000).map(|n| f64::from_bits(crate::random::derive(seed, &place, n)));
+        let call_id = crate::id::Branch::MAIN.call(0);
+        let random = (0..200_000).map(|n| f64::from_bits(crate::random::derive(seed, &call_id, n)));
         let edges = [-0.0, f64::MIN_POSITIVE, f64::from_bits(1), f64::MAX, 0.1 + 0.2, 1e23, 9007199254740993.0, 5e-324];
         for value in random.chain(edges).filter(|value| value.is_finite()) {
             let read: f64 = Payload::json(&value).unwrap().read().unwrap();

@@ -4,7 +4,7 @@
 //! a crash. Must never depend on anything that is not in the log.
 
 use crate::task::TaskId;
-use crate::{Hash, Place, RunKey};
+use crate::{CallId, Hash, RunKey};
 
 /// A position in a trace: the fields of a version 00 `traceparent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -78,19 +78,19 @@ pub fn activation_span(run: &RunKey, generation: u32, n: u64) -> [u8; 8] {
 }
 
 /// Derives the span id of a task or child that the code started.
-pub fn call_span(run: &RunKey, generation: u32, place: &Place) -> [u8; 8] {
-    span(run, b"call", &[&generation.to_le_bytes(), place.to_string().as_bytes()])
+pub fn call_span(run: &RunKey, generation: u32, call_id: &CallId) -> [u8; 8] {
+    span(run, b"call", &[&generation.to_le_bytes(), call_id.to_string().as_bytes()])
 }
 
 /// Derives the span id of one attempt of a step.
-pub fn step_span(run: &RunKey, generation: u32, place: &Place, attempt: u32) -> [u8; 8] {
-    span(run, b"step", &[&generation.to_le_bytes(), place.to_string().as_bytes(), &attempt.to_le_bytes()])
+pub fn step_span(run: &RunKey, generation: u32, call_id: &CallId, attempt: u32) -> [u8; 8] {
+    span(run, b"step", &[&generation.to_le_bytes(), call_id.to_string().as_bytes(), &attempt.to_le_bytes()])
 }
 
 /// Derives the span id of one claim of a task.
 pub fn task_span(task: &TaskId, claim: u64) -> [u8; 8] {
-    let place = task.place.to_string();
-    span(&task.run, b"task", &[&task.generation.to_le_bytes(), place.as_bytes(), &claim.to_le_bytes()])
+    let call_id = task.call_id.to_string();
+    span(&task.run, b"task", &[&task.generation.to_le_bytes(), call_id.as_bytes(), &claim.to_le_bytes()])
 }
 
 fn span(run: &RunKey, what: &[u8], parts: &[&[u8]]) -> [u8; 8] {
@@ -141,18 +141,18 @@ mod tests {
     #[test]
     fn every_span_of_a_run_has_an_id_of_its_own() {
         let key = |id: &str| RunKey::new(Namespace::default(), RunId::new(id).unwrap());
-        let (run, place) = (key("a"), Place::root(1));
-        let task = TaskId { run: run.clone(), generation: 0, place: place.clone(), incarnation: None };
+        let (run, call_id) = (key("a"), CallId::root(1));
+        let task = TaskId { run: run.clone(), generation: 0, call_id: call_id.clone(), incarnation: None };
         let mut ids = vec![
             run_span(&run),
             run_span(&key("b")),
             activation_span(&run, 0, 1),
             activation_span(&run, 0, 2),
             activation_span(&run, 1, 1),
-            call_span(&run, 0, &place),
-            call_span(&run, 1, &place),
-            step_span(&run, 0, &place, 1),
-            step_span(&run, 0, &place, 2),
+            call_span(&run, 0, &call_id),
+            call_span(&run, 1, &call_id),
+            step_span(&run, 0, &call_id, 1),
+            step_span(&run, 0, &call_id, 2),
             task_span(&task, 1),
             task_span(&task, 2),
         ];

@@ -78,9 +78,9 @@ impl fmt::Display for PerMillion {
     }
 }
 
-fn decimal(f: &mut fmt::Formatter<'_>, value: u64, places: u32) -> fmt::Result {
-    let unit = 10_u64.pow(places);
-    let part = format!("{:0width$}", value % unit, width = places as usize);
+fn decimal(f: &mut fmt::Formatter<'_>, value: u64, digits: u32) -> fmt::Result {
+    let unit = 10_u64.pow(digits);
+    let part = format!("{:0width$}", value % unit, width = digits as usize);
     let part = part.trim_end_matches('0');
     write!(f, "{}{}{part}", value / unit, if part.is_empty() { "" } else { "." })
 }

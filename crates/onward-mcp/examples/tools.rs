@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let Some((place, tool)) = arguments.split_first().filter(|(_, rest)| rest.len() < 2) else {
+    let Some((transport, tool)) = arguments.split_first().filter(|(_, rest)| rest.len() < 2) else {
         return Err("usage: tools PLACE [NAME]".into());
     };
-    let settings = McpServerSettings::new(serde_json::from_str(place)?);
+    let settings = McpServerSettings::new(serde_json::from_str(transport)?);
     let told = match work(&settings, tool.first()).await {
         Ok(told) => told,
         Err(error) => json!({"error": error, "code": error.code(), "may_have_acted": error.may_have_acted()}),

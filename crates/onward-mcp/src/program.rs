@@ -31,8 +31,8 @@ pub(crate) struct Program {
 
 impl Program {
     /// Starts the program of a place. Its stderr goes to our log under its name (MC4).
-    pub fn start(place: &Transport, name: Option<&str>) -> Result<(Program, ChildStdout, ChildStdin), ToolError> {
-        let Transport::Program { command, arguments, environment, inherits, folder } = place else {
+    pub fn start(transport: &Transport, name: Option<&str>) -> Result<(Program, ChildStdout, ChildStdin), ToolError> {
+        let Transport::Program { command, arguments, environment, inherits, folder } = transport else {
             unreachable!("only programs are started")
         };
         let unreachable = |why: String| ToolError::new(ToolCause::Unreachable, format!("`{command}`: {why}"), false);

@@ -83,7 +83,7 @@ impl Transport {
 
 #[derive(Debug, Clone)]
 pub struct McpServerSettings {
-    pub place: Transport,
+    pub transport: Transport,
     /// Name of the server in logs; a program's command if absent.
     pub name: Option<String>,
     pub open_timeout: Duration,
@@ -94,10 +94,10 @@ pub struct McpServerSettings {
 }
 
 impl McpServerSettings {
-    pub fn new(place: Transport) -> McpServerSettings {
+    pub fn new(transport: Transport) -> McpServerSettings {
         let [open_timeout, call_timeout] = [60, 300].map(Duration::from_secs);
         McpServerSettings {
-            place,
+            transport,
             name: None,
             open_timeout,
             call_timeout,
@@ -121,9 +121,9 @@ pub struct McpServer {
 
 impl McpServer {
     pub async fn open(settings: &McpServerSettings) -> Result<McpServer, ToolError> {
-        match &settings.place {
+        match &settings.transport {
             Transport::Program { .. } => {
-                let (program, output, input) = Program::start(&settings.place, settings.name.as_deref())?;
+                let (program, output, input) = Program::start(&settings.transport, settings.name.as_deref())?;
                 McpServer::over(settings, output, input, Some(program)).await
             }
             Transport::Http { url, headers } => McpServer::over_http(settings, url, headers).await,

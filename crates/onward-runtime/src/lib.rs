@@ -33,7 +33,7 @@ pub use api::call_ref::CallRef;
 pub use api::client::{Changes, Client, ClientFuture, Outcome, find_prelude, read_records};
 pub use api::decide::Decide;
 pub use api::drive::{DriveInput, NotResumed, Resumed};
-pub use api::external::{AppendExternal, AppendedExternal, ExternalPlace, ExternalRun};
+pub use api::external::{AppendExternal, AppendedExternal, ExternalPosition, ExternalRun};
 pub use api::read::PendingReason;
 pub use api::reopen::ForkRun;
 pub use api::runs::{SendSignal, StartRun};

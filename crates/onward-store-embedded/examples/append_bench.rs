@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use onward_core::event::{RunCompleted, RunStarted, StepCompleted};
 use onward_core::run::{Commit, NewRun};
-use onward_core::{CommitId, Index, Name, Namespace, Payload, Place, RunId, RunKey, WorkerId};
+use onward_core::{CallId, CommitId, Index, Name, Namespace, Payload, RunId, RunKey, WorkerId};
 use onward_store::{Change, Listener, Store};
 use onward_store_embedded::{EmbeddedStore, Options};
 
@@ -89,10 +89,10 @@ impl Load {
         let output = Payload::from_json_text(format!("\"{}\"", "x".repeat(198)));
         let mut horizon = Index(0);
         for n in 0..=self.steps_per_run {
-            let (place, name, output) = (Place::root(n as u32), name.clone(), output.clone());
+            let (call_id, name, output) = (CallId::root(n as u32), name.clone(), output.clone());
             let event = match n == self.steps_per_run {
                 true => RunCompleted { output, attempts: None }.into(),
-                false => StepCompleted { place, name, input_hash: None, output, attempt: 1, took_ms: 3 }.into(),
+                false => StepCompleted { call_id, name, input_hash: None, output, attempt: 1, took_ms: 3 }.into(),
             };
             let commit = Commit {
                 key: key.clone(),

@@ -8,7 +8,7 @@
 use onward_core::{Index, Record, RunKey, Timestamp};
 use onward_store::StoreError;
 pub(crate) use onward_store::durable::seal::{
-    NEVER, cursor, due_number, parse_cursor, place_key, read_place, seal, seal_bytes, unseal, unseal_bytes,
+    NEVER, call_id_key, cursor, due_number, parse_cursor, read_call_id, seal, seal_bytes, unseal, unseal_bytes,
 };
 use rusqlite::types::ValueRef;
 

@@ -44,24 +44,24 @@ CREATE TABLE onward.slots (
   PRIMARY KEY (rk, key));
 
 CREATE TABLE onward.timers (
-  rk bigint NOT NULL, place bytea NOT NULL, due bigint NOT NULL, frozen boolean NOT NULL, crc bigint NOT NULL,
-  PRIMARY KEY (rk, place)) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX timers_due ON onward.timers (due, rk, place) WHERE NOT frozen;
+  rk bigint NOT NULL, call_id bytea NOT NULL, due bigint NOT NULL, frozen boolean NOT NULL, crc bigint NOT NULL,
+  PRIMARY KEY (rk, call_id)) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX timers_due ON onward.timers (due, rk, call_id) WHERE NOT frozen;
 
 CREATE TABLE onward.tasks (
-  rk bigint NOT NULL, place bytea NOT NULL, ns text COLLATE "C" NOT NULL, queue text COLLATE "C" NOT NULL,
+  rk bigint NOT NULL, call_id bytea NOT NULL, ns text COLLATE "C" NOT NULL, queue text COLLATE "C" NOT NULL,
   kind text COLLATE "C" NOT NULL, priority int NOT NULL, ord bigint NOT NULL, state smallint NOT NULL, visible bigint NOT NULL,
   due bigint, data bytea NOT NULL,
-  PRIMARY KEY (rk, place)) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+  PRIMARY KEY (rk, call_id)) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX tasks_ready ON onward.tasks (ns, queue, kind, priority DESC, visible, ord) WHERE state = 0;
 CREATE INDEX tasks_delayed ON onward.tasks (visible, ord) WHERE state = 3;
 CREATE INDEX tasks_due ON onward.tasks (due, ord) WHERE due IS NOT NULL;
 CREATE INDEX tasks_list ON onward.tasks (ns, ord);
 
 CREATE TABLE onward.waits (
-  rk bigint NOT NULL, place bytea NOT NULL, ns text COLLATE "C" NOT NULL, id text COLLATE "C" NOT NULL, kind smallint NOT NULL,
-  requested bigint NOT NULL, data bytea NOT NULL, PRIMARY KEY (rk, place));
-CREATE INDEX waits_list ON onward.waits (ns, requested, id, place);
+  rk bigint NOT NULL, call_id bytea NOT NULL, ns text COLLATE "C" NOT NULL, id text COLLATE "C" NOT NULL, kind smallint NOT NULL,
+  requested bigint NOT NULL, data bytea NOT NULL, PRIMARY KEY (rk, call_id));
+CREATE INDEX waits_list ON onward.waits (ns, requested, id, call_id);
 
 -- News for other runs. The number orders them and is nobody's cursor: whoever delivers takes the oldest and removes it.
 CREATE TABLE onward.outbox (

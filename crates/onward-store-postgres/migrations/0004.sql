@@ -7,10 +7,10 @@ ALTER TABLE onward.runs SET (fillfactor = 30);
 -- never changed, a new one gets a new name.
 
 -- The settings of a transaction, the locks of its runs in the order of their numbers, and behind them the open children of those that may
--- end, numbers for new runs, and what the database says of itself. `places` and `child_places` count from 1 in the names given.
+-- end, numbers for new runs, and what the database says of itself. `positions` and `child_positions` count from 1 in the names given.
 CREATE FUNCTION onward.enter(ns text[], ids text[], parents int[], fresh int, is_dim boolean,
-  OUT places bigint[], OUT numbers bigint[], OUT ready bigint[], OUT workers text[], OUT heads bytea[],
-  OUT child_places int[], OUT child_heads bytea[], OUT fresh_numbers bigint[],
+  OUT positions bigint[], OUT numbers bigint[], OUT ready bigint[], OUT workers text[], OUT heads bytea[],
+  OUT child_positions int[], OUT child_heads bytea[], OUT fresh_numbers bigint[],
   OUT clock bigint, OUT floor bigint, OUT is_denied boolean, OUT table_number bigint, OUT written bigint, OUT running_since bigint)
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -21,29 +21,29 @@ BEGIN
     set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true);
   -- While there are few runs, one index looks as good as another to the planner: a plan that is kept is made when only the right one does.
   IF cardinality($1) > 0 AND pg_relation_size('onward.runs') < 2097152 THEN
-    EXECUTE 'SELECT array_agg(l.place), array_agg(l.rk), array_agg(l.ready), array_agg(l.worker), array_agg(l.head)
-      FROM (SELECT k.place, r.rk, r.ready, r.worker, r.head FROM unnest($1, $2) WITH ORDINALITY AS k(ns, id, place)
+    EXECUTE 'SELECT array_agg(l.position), array_agg(l.rk), array_agg(l.ready), array_agg(l.worker), array_agg(l.head)
+      FROM (SELECT k.position, r.rk, r.ready, r.worker, r.head FROM unnest($1, $2) WITH ORDINALITY AS k(ns, id, position)
         JOIN onward.runs r ON r.ns = k.ns AND r.id = k.id ORDER BY r.rk FOR UPDATE OF r) AS l'
-      INTO places, numbers, ready, workers, heads USING $1, $2;
+      INTO positions, numbers, ready, workers, heads USING $1, $2;
   ELSIF cardinality($1) > 0 THEN
-    SELECT array_agg(l.place), array_agg(l.rk), array_agg(l.ready), array_agg(l.worker), array_agg(l.head)
-      INTO places, numbers, ready, workers, heads
-      FROM (SELECT k.place, r.rk, r.ready, r.worker, r.head FROM unnest($1, $2) WITH ORDINALITY AS k(ns, id, place)
+    SELECT array_agg(l.position), array_agg(l.rk), array_agg(l.ready), array_agg(l.worker), array_agg(l.head)
+      INTO positions, numbers, ready, workers, heads
+      FROM (SELECT k.position, r.rk, r.ready, r.worker, r.head FROM unnest($1, $2) WITH ORDINALITY AS k(ns, id, position)
         JOIN onward.runs r ON r.ns = k.ns AND r.id = k.id ORDER BY r.rk FOR UPDATE OF r) AS l;
   END IF;
   IF cardinality($3) > 0 THEN
-    SELECT array_agg(c.place), array_agg(c.head) INTO child_places, child_heads
-      FROM (SELECT p.place, r.head FROM unnest($3) AS p(place)
-        JOIN onward.runs r ON r.parent_ns = ($1)[p.place] AND r.parent_id = ($2)[p.place] AND r.status < 4) AS c;
+    SELECT array_agg(c.position), array_agg(c.head) INTO child_positions, child_heads
+      FROM (SELECT p.position, r.head FROM unnest($3) AS p(position)
+        JOIN onward.runs r ON r.parent_ns = ($1)[p.position] AND r.parent_id = ($2)[p.position] AND r.status < 4) AS c;
   END IF;
   IF $4 > 0 THEN
     fresh_numbers := ARRAY(SELECT nextval('onward.run_numbers') FROM generate_series(1, $4));
   END IF;
   IF is_dim THEN
-    SELECT l.floor, l.place = '', l.tableoid::bigint, 0::bigint, 0::bigint INTO floor, is_denied, table_number, written, running_since
+    SELECT l.floor, l.location = '', l.tableoid::bigint, 0::bigint, 0::bigint INTO floor, is_denied, table_number, written, running_since
       FROM onward.lineage l WHERE l.only_one;
   ELSE
-    SELECT l.floor, l.place = '', l.tableoid::bigint, (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::bigint,
+    SELECT l.floor, l.location = '', l.tableoid::bigint, (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::bigint,
         (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
       INTO floor, is_denied, table_number, written, running_since FROM onward.lineage l WHERE l.only_one;
   END IF;
@@ -96,49 +96,49 @@ BEGIN
   END IF;
 END $$;
 
-CREATE FUNCTION onward.put_waits(cleared bigint[], gone bigint[], gone_places bytea[],
+CREATE FUNCTION onward.put_waits(cleared bigint[], gone bigint[], gone_call_ids bytea[],
   bigint[], bytea[], text[], text[], smallint[], bigint[], bytea[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF cardinality(cleared) > 0 THEN
     DELETE FROM onward.waits WHERE rk = ANY(cleared);
   END IF;
   IF cardinality(gone) > 0 THEN
-    DELETE FROM onward.waits t USING unnest(gone, gone_places) AS k(rk, place) WHERE t.rk = k.rk AND t.place = k.place;
+    DELETE FROM onward.waits t USING unnest(gone, gone_call_ids) AS k(rk, call_id) WHERE t.rk = k.rk AND t.call_id = k.call_id;
   END IF;
   IF cardinality($4) > 0 THEN
-    INSERT INTO onward.waits(rk, place, ns, id, kind, requested, data) SELECT * FROM unnest($4, $5, $6, $7, $8, $9, $10)
-      ON CONFLICT (rk, place) DO UPDATE SET kind = excluded.kind, requested = excluded.requested, data = excluded.data;
+    INSERT INTO onward.waits(rk, call_id, ns, id, kind, requested, data) SELECT * FROM unnest($4, $5, $6, $7, $8, $9, $10)
+      ON CONFLICT (rk, call_id) DO UPDATE SET kind = excluded.kind, requested = excluded.requested, data = excluded.data;
   END IF;
 END $$;
 
-CREATE FUNCTION onward.put_timers(cleared bigint[], gone bigint[], gone_places bytea[], bigint[], bytea[], bigint[], boolean[], bigint[])
+CREATE FUNCTION onward.put_timers(cleared bigint[], gone bigint[], gone_call_ids bytea[], bigint[], bytea[], bigint[], boolean[], bigint[])
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF cardinality(cleared) > 0 THEN
     DELETE FROM onward.timers WHERE rk = ANY(cleared);
   END IF;
   IF cardinality(gone) > 0 THEN
-    DELETE FROM onward.timers t USING unnest(gone, gone_places) AS k(rk, place) WHERE t.rk = k.rk AND t.place = k.place;
+    DELETE FROM onward.timers t USING unnest(gone, gone_call_ids) AS k(rk, call_id) WHERE t.rk = k.rk AND t.call_id = k.call_id;
   END IF;
   IF cardinality($4) > 0 THEN
-    INSERT INTO onward.timers(rk, place, due, frozen, crc) SELECT * FROM unnest($4, $5, $6, $7, $8)
-      ON CONFLICT (rk, place) DO UPDATE SET due = excluded.due, frozen = excluded.frozen, crc = excluded.crc;
+    INSERT INTO onward.timers(rk, call_id, due, frozen, crc) SELECT * FROM unnest($4, $5, $6, $7, $8)
+      ON CONFLICT (rk, call_id) DO UPDATE SET due = excluded.due, frozen = excluded.frozen, crc = excluded.crc;
   END IF;
 END $$;
 
-CREATE FUNCTION onward.put_tasks(cleared bigint[], gone bigint[], gone_places bytea[],
+CREATE FUNCTION onward.put_tasks(cleared bigint[], gone bigint[], gone_call_ids bytea[],
   bigint[], bytea[], text[], text[], text[], int[], bigint[], smallint[], bigint[], bigint[], bytea[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF cardinality(cleared) > 0 THEN
     DELETE FROM onward.tasks WHERE rk = ANY(cleared);
   END IF;
   IF cardinality(gone) > 0 THEN
-    DELETE FROM onward.tasks t USING unnest(gone, gone_places) AS k(rk, place) WHERE t.rk = k.rk AND t.place = k.place;
+    DELETE FROM onward.tasks t USING unnest(gone, gone_call_ids) AS k(rk, call_id) WHERE t.rk = k.rk AND t.call_id = k.call_id;
   END IF;
   IF cardinality($4) > 0 THEN
-    INSERT INTO onward.tasks(rk, place, ns, queue, kind, priority, ord, state, visible, due, data)
+    INSERT INTO onward.tasks(rk, call_id, ns, queue, kind, priority, ord, state, visible, due, data)
       SELECT * FROM unnest($4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
-      ON CONFLICT (rk, place) DO UPDATE SET ns = excluded.ns, queue = excluded.queue, kind = excluded.kind,
+      ON CONFLICT (rk, call_id) DO UPDATE SET ns = excluded.ns, queue = excluded.queue, kind = excluded.kind,
         priority = excluded.priority, ord = excluded.ord, state = excluded.state, visible = excluded.visible, due = excluded.due,
         data = excluded.data;
   END IF;

@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use onward_core::task::Task;
-use onward_core::{Hash, Index, Place, Record, RunKey, Timestamp};
+use onward_core::{CallId, Hash, Index, Record, RunKey, Timestamp};
 use onward_store::durable::reply::Slot;
 use onward_store::{Restore, RestoreRun, StoreError, check_restore};
 
@@ -118,9 +118,9 @@ impl UnitOfWork<'_> {
     }
 
     /// Returns whether all tasks of the run are readable and match those of its log.
-    async fn has_tasks(&mut self, key: &RunKey, wanted: Option<&BTreeMap<Place, Task>>) -> bool {
+    async fn has_tasks(&mut self, key: &RunKey, wanted: Option<&BTreeMap<CallId, Task>>) -> bool {
         let is_read = self.need_all(key).await.is_ok();
-        is_read && wanted.is_some_and(|wanted| self.locked(key).tasks.all().map(|(place, _)| place).eq(wanted.keys()))
+        is_read && wanted.is_some_and(|wanted| self.locked(key).tasks.all().map(|(call_id, _)| call_id).eq(wanted.keys()))
     }
 
     /// Reads all logs of the run completely.

@@ -46,8 +46,8 @@ pub(crate) struct Spans {
 impl Spans {
     pub fn add(&self, span: Duration) {
         let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
-        let place = COMMIT_BOUNDS.partition_point(|bound| bound * 1_000 < micros);
-        self.counts[place].fetch_add(1, Ordering::Relaxed);
+        let position = COMMIT_BOUNDS.partition_point(|bound| bound * 1_000 < micros);
+        self.counts[position].fetch_add(1, Ordering::Relaxed);
         self.micros.fetch_add(micros, Ordering::Relaxed);
     }
 }
@@ -66,7 +66,7 @@ impl Counters {
             unknown: read(&self.unknown),
             moves: read(&self.moves),
             connections,
-            commits: std::array::from_fn(|place| read(&self.commits.counts[place])),
+            commits: std::array::from_fn(|position| read(&self.commits.counts[position])),
             commit_time: Duration::from_micros(read(&self.commits.micros)),
         }
     }

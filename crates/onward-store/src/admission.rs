@@ -5,7 +5,7 @@
 
 use onward_core::event::TaskAttemptEnded;
 use onward_core::run::{Admitted, IdempotencyRecord, Input};
-use onward_core::{Index, Place, RunHead, Status, Timestamp};
+use onward_core::{CallId, Index, RunHead, Status, Timestamp};
 
 use crate::{Appended, StoreError};
 
@@ -50,7 +50,7 @@ pub fn admit<E: From<StoreError>>(
     cost: Option<TaskAttemptEnded>,
     now: Timestamp,
     slot: impl Fn(&str) -> Result<Option<TakenSlot>, E>,
-    wait: impl FnOnce(&Place) -> Result<Option<u32>, E>,
+    wait: impl FnOnce(&CallId) -> Result<Option<u32>, E>,
 ) -> Result<Admission, E> {
     let key = &before.key;
     if let Some(once) = &input.once
@@ -67,13 +67,13 @@ pub fn admit<E: From<StoreError>>(
         cost = None; // LG1
     }
     let slots = cost.as_ref().map(|cost| cost.once()).into_iter().chain(input.once.take()).collect();
-    let (place, generation) = (input.needs_wait().cloned(), input.generation);
+    let (call_id, generation) = (input.needs_wait().cloned(), input.generation);
     let mut head = Box::new(before.clone());
     let admitted = head.admit_outcome(input, cost, now).map_err(StoreError::from)?;
-    if let Some(place) = place
-        && wait(&place)?.is_none_or(|own| generation.is_some_and(|asked| asked != own))
+    if let Some(call_id) = call_id
+        && wait(&call_id)?.is_none_or(|own| generation.is_some_and(|asked| asked != own))
     {
-        return Err(StoreError::WaitNotFound { key: key.clone(), place: place.to_string() }.into());
+        return Err(StoreError::WaitNotFound { key: key.clone(), call_id: call_id.to_string() }.into());
     }
     let woke = before.status == Status::Waiting && head.status == Status::Pending;
     Ok(Admission::Taken { head, admitted, slots, woke })

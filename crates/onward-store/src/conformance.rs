@@ -239,7 +239,7 @@ suite! { $
         a_timer_fires_once_at_its_time_and_not_before,
         a_canceled_timer_never_fires,
         timers_fire_in_the_order_of_their_times,
-        a_place_may_be_as_deep_as_the_bound_and_no_deeper,
+        a_call_id_may_be_as_deep_as_the_bound_and_no_deeper,
         a_failed_step_gets_its_retry_timer,
         the_next_due_time_is_the_earliest_of_all,
         an_ended_run_has_no_timers,

@@ -25,8 +25,8 @@ pub enum StoreError {
     /// The id was used before with different content (L11).
     #[error("run {key} already has {what} with different content, at event {index}")]
     IdTaken { key: RunKey, what: String, index: Index },
-    #[error("run {key} has no open approval or promise at {place}")]
-    WaitNotFound { key: RunKey, place: String },
+    #[error("run {key} has no open approval or promise at {call_id}")]
+    WaitNotFound { key: RunKey, call_id: String },
     #[error(transparent)]
     TaskAttemptOver(#[from] StaleReport),
     #[error("task {task} is not in quarantine")]
@@ -285,7 +285,7 @@ impl StoreError {
 
 #[cfg(test)]
 mod tests {
-    use onward_core::{Epoch, Namespace, Place, RunId, Status};
+    use onward_core::{CallId, Epoch, Namespace, RunId, Status};
 
     use super::*;
 
@@ -294,7 +294,7 @@ mod tests {
     fn every_error_of_this_process_has_a_hint() {
         let key = || RunKey::new(Namespace::default(), RunId::new("r").unwrap());
         let (why, path, index) = (|| "x".to_owned(), PathBuf::new, Index(1));
-        let task = || Box::new(TaskId { run: key(), generation: 0, place: Place::root(0), incarnation: None });
+        let task = || Box::new(TaskId { run: key(), generation: 0, call_id: CallId::root(0), incarnation: None });
         let refusals = [
             Refusal::Closed { key: key(), status: Status::Completed },
             Refusal::Fenced { key: key(), epoch: Epoch(1), current: Epoch(2), n: 0, next: 1 },
@@ -313,7 +313,7 @@ mod tests {
             StoreError::RunExists { key: key() },
             StoreError::SignalLost { key: key(), winner: why(), index },
             StoreError::IdTaken { key: key(), what: why(), index },
-            StoreError::WaitNotFound { key: key(), place: why() },
+            StoreError::WaitNotFound { key: key(), call_id: why() },
             StoreError::TaskAttemptOver(StaleReport),
             StoreError::TaskNotQuarantined { task: task() },
             StoreError::RunBusy { key: key(), why: why() },

@@ -7,7 +7,7 @@ use onward_core::external::wrong_append;
 use onward_core::ledger::add_rows;
 use onward_core::projection::Projection;
 use onward_core::transfer::foreign_run;
-use onward_core::{Epoch, Event, Log, Place, Record, RunKey};
+use onward_core::{CallId, Epoch, Event, Log, Record, RunKey};
 
 use crate::{Restore, RestoreRun, StoreError, payloads};
 
@@ -46,7 +46,7 @@ pub fn check_restore(restore: &RestoreRun, payload_bytes_max: usize) -> Result<V
         if projections.last().is_some_and(|before| !before.head.status.is_closed()) {
             return Err(invalid(format!("generation {generation} follows one that is open")));
         }
-        if log.iter().flat_map(|record| &record.events).filter_map(Event::place).any(Place::is_too_deep) {
+        if log.iter().flat_map(|record| &record.events).filter_map(Event::call_id).any(CallId::is_too_deep) {
             return Err(invalid("a call in it lies too deep: joins and selects may be nested 127 times".to_owned()));
         }
         payloads::check_events(log.iter().flat_map(|record| &record.events), payload_bytes_max)?;

@@ -40,7 +40,12 @@ pub fn check(sources: &Sources, problems: &mut Vec<String>) {
         }
         for citation in found {
             if !citation.exists(sources, default) {
-                problems.push(format!("{PAGE}:{}: there is no test `{}` {}", number + 1, citation.name, citation.place(default)));
+                problems.push(format!(
+                    "{PAGE}:{}: there is no test `{}` {}",
+                    number + 1,
+                    citation.name,
+                    citation.location(default)
+                ));
             }
         }
         if let Some(case) = cells[0].strip_prefix("CE").and_then(|case| case.parse::<u32>().ok()) {
@@ -82,10 +87,10 @@ fn citations(cell: &str) -> Vec<Citation<'_>> {
             let mut citation = Citation { name: pieces[at], packages: Vec::new(), target: None };
             // The next words with a location.
             for words in (at + 1..pieces.len()).step_by(2) {
-                if let Some((_, place)) =
+                if let Some((_, location)) =
                     pieces[words].split_once(" in ").or_else(|| pieces[words].strip_prefix("in ").map(|rest| ("", rest)))
                 {
-                    let words = place.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+                    let words = location.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
                     citation.packages = words.filter(|word| *word == "onward" || word.starts_with("onward-")).collect();
                 }
                 if words + 1 < pieces.len() && is_target(words + 1) {
@@ -102,7 +107,7 @@ fn citations(cell: &str) -> Vec<Citation<'_>> {
 }
 
 impl Citation<'_> {
-    fn place(&self, default: &str) -> String {
+    fn location(&self, default: &str) -> String {
         match (&*self.packages, self.target) {
             ([], None) => format!("in {default}"),
             (packages, None) => format!("in {}", packages.join(" and ")),

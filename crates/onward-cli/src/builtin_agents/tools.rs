@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use onward::agent::{McpServerSettings, Tool, ToolPlace, Tools};
+use onward::agent::{McpServerSettings, McpTransport, Tool, Tools};
 
 use super::{check_variable, invalid};
 use crate::config::{McpSettings, NeedsApproval};
@@ -76,15 +76,15 @@ fn check_names(name: &str, mcp: &McpSettings, before: &BTreeSet<String>, offered
 }
 
 fn settings(name: &str, mcp: &McpSettings) -> McpServerSettings {
-    let place = match &mcp.url {
+    let transport = match &mcp.url {
         Some(url) => {
             let mut headers = mcp.headers.clone();
             if let Some(key) = mcp.key_env.as_ref().and_then(|variable| std::env::var(variable).ok()) {
                 headers.insert("authorization".to_owned(), format!("Bearer {key}"));
             }
-            ToolPlace::Http { url: url.clone(), headers }
+            McpTransport::Http { url: url.clone(), headers }
         }
-        None => ToolPlace::Program {
+        None => McpTransport::Program {
             command: mcp.command.clone().unwrap_or_default(),
             arguments: mcp.arguments.clone(),
             environment: mcp.environment.clone(),
@@ -92,7 +92,7 @@ fn settings(name: &str, mcp: &McpSettings) -> McpServerSettings {
             folder: mcp.folder.clone(),
         },
     };
-    let mut settings = McpServerSettings { name: Some(name.to_owned()), ..McpServerSettings::new(place) };
+    let mut settings = McpServerSettings { name: Some(name.to_owned()), ..McpServerSettings::new(transport) };
     if let Some(seconds) = mcp.call_timeout_seconds {
         settings.call_timeout = Duration::from_secs(seconds);
     }

@@ -8,7 +8,7 @@ use clap::Args;
 use onward::HttpAnswer;
 
 use crate::args::Global;
-use crate::connection::Place;
+use crate::connection::Endpoint;
 use crate::error::{Mistake, tell_problem};
 use crate::output::{json_line, say};
 
@@ -25,7 +25,7 @@ pub struct ApiArgs {
 
 /// Streams the response body to stdout. Reports a problem document like every other error.
 pub async fn execute(args: ApiArgs, global: &Global) -> Result<ExitCode> {
-    let Place::Server { url, key } = Place::of(global)? else {
+    let Endpoint::Server { url, key } = Endpoint::of(global)? else {
         let hint = "set `--server URL` or ONWARD_URL";
         return Err(Mistake::usage("usage", "`onward api` needs a server", hint).into());
     };

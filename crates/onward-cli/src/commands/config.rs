@@ -12,7 +12,7 @@ use crate::builtin_agents::BuiltinAgents;
 use crate::config::{KEYS, Key, Value};
 use crate::output::{Cell, Style, Table, escape, print, print_json, say};
 use crate::serving::limits::{lease, limits};
-use crate::serving::{Place, TraceArgs};
+use crate::serving::{StoreLocation, TraceArgs};
 
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
@@ -124,7 +124,7 @@ fn mask(key: &'static Key) -> impl Fn(Value) -> Value {
 /// Removes passwords from a store URL. Masks all of it if it does not parse, because the password may be anywhere.
 fn shown_store(text: &str) -> String {
     match server::parse_store(text) {
-        Ok(place @ Place::Databases(_)) => place.to_string(),
+        Ok(location @ StoreLocation::Databases(_)) => location.to_string(),
         Ok(_) => text.to_owned(),
         Err(_) => "********".to_owned(),
     }

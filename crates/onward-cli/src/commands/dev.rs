@@ -19,7 +19,7 @@ use crate::directory::own_command;
 use crate::error::Mistake;
 use crate::output::{Style, escape, print_json, say};
 use crate::serving::limits::{lease, limits};
-use crate::serving::{KeysArgs, PORT, Place, Protection, Serving, TraceArgs, WebhookArgs, told_to_stop};
+use crate::serving::{KeysArgs, PORT, Protection, Serving, StoreLocation, TraceArgs, WebhookArgs, told_to_stop};
 
 /// Time for the child to exit after SIGTERM.
 const CHILD_PATIENCE: Duration = Duration::from_secs(5);
@@ -49,24 +49,31 @@ pub struct DevArgs {
 pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
     global.without_server("dev")?;
     let config = &global.config;
-    let place = if args.ephemeral { Place::Memory } else { Place::Directory(global.directory()) };
+    let location = if args.ephemeral { StoreLocation::Memory } else { StoreLocation::Directory(global.directory()) };
     let port = args.port.map_or_else(|| set_port(config), Ok)?;
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     let trace = args.trace.trace(config)?;
-    let keys = args.keys.open(&place, &trace, config)?;
-    let webhooks = args.webhooks.open(&place, &trace)?;
+    let keys = args.keys.open(&location, &trace, config)?;
+    let webhooks = args.webhooks.open(&location, &trace)?;
     let attachments = config.text("server.attachments").map(PathBuf::from);
     let ceilings = config.ceilings()?;
     let protection = Protection { keys, webhooks, tls: None, tls_key: None, attachments, ceilings };
-    let serving =
-        Serving::start(address, place.clone(), protection, limits(config)?, lease(config)?, BuiltinAgents::open(config)?, trace)
-            .await?;
+    let serving = Serving::start(
+        address,
+        location.clone(),
+        protection,
+        limits(config)?,
+        lease(config)?,
+        BuiltinAgents::open(config)?,
+        trace,
+    )
+    .await?;
     let url = serving.url.clone();
     let told = told_to_stop();
     if global.json {
         print_json(&serde_json::json!({"url": url}))?;
     } else {
-        banner(&url, &place);
+        banner(&url, &location);
     }
     if args.open {
         open(&url);
@@ -94,12 +101,12 @@ pub fn set_port(config: &Config) -> Result<u16, Mistake> {
 }
 
 /// Prints four lines: version, URL, data directory, and a first command.
-fn banner(url: &str, place: &Place) {
+fn banner(url: &str, location: &StoreLocation) {
     let style = Style::stderr();
     let line = |name: &str, value: &str| say(&format!("  {} {}", style.dim(&format!("{name:5}")), escape::text(value)));
     say(&format!("{} {}", style.bold("onward"), env!("CARGO_PKG_VERSION")));
     line("url", url);
-    line("data", &place.to_string());
+    line("data", &location.to_string());
     line("next", &format!("{} run start hello --server {url}", own_command()));
 }
 

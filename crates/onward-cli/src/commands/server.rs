@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::error::Mistake;
 use crate::output::print_json;
 use crate::serving::limits::{lease, limits};
-use crate::serving::{KeysArgs, PORT, Place, Protection, Serving, TlsArgs, TraceArgs, WebhookArgs, told_to_stop};
+use crate::serving::{KeysArgs, PORT, Protection, Serving, StoreLocation, TlsArgs, TraceArgs, WebhookArgs, told_to_stop};
 
 #[derive(Debug, Args)]
 pub struct ServerArgs {
@@ -49,14 +49,14 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
         return Err(Mistake::usage("config_invalid", format!("{STORE} is set but empty"), &hint).into());
     }
     let named = || config.text("server.store").filter(|_| global.named_directory().is_none());
-    let place = match args.store.clone().or_else(named) {
-        None => Place::Directory(global.directory()),
+    let location = match args.store.clone().or_else(named) {
+        None => StoreLocation::Directory(global.directory()),
         Some(url) => parse_store(&url)?,
     };
     let listen = args.listen.map_or_else(|| set_address(config), Ok)?;
     let trace = args.trace.trace(config)?;
-    let keys = args.keys.open(&place, &trace, config)?;
-    let webhooks = args.webhooks.open(&place, &trace)?;
+    let keys = args.keys.open(&location, &trace, config)?;
+    let webhooks = args.webhooks.open(&location, &trace)?;
     let tls = args.tls.open(&trace, config)?;
     if !listen.ip().is_loopback() {
         if !keys.as_ref().is_some_and(|keys| keys.has_usable()) {
@@ -74,7 +74,7 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
     let protection = Protection { keys, webhooks, tls, tls_key, attachments, ceilings };
     let serving = Serving::start(
         listen,
-        place.clone(),
+        location.clone(),
         protection,
         limits(config)?,
         lease(config)?,
@@ -83,7 +83,7 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
     )
     .await?;
     let told = told_to_stop();
-    trace.say(Level::Info, "ready", &[("url", &serving.url), ("data", &place)]);
+    trace.say(Level::Info, "ready", &[("url", &serving.url), ("data", &location)]);
     if global.json {
         print_json(&serde_json::json!({"url": serving.url}))?;
     }
@@ -102,12 +102,12 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "must be an IP address and a port, like 127.0.0.1:7400".to_owned())
 }
 
-pub fn parse_store(url: &str) -> Result<Place, Mistake> {
+pub fn parse_store(url: &str) -> Result<StoreLocation, Mistake> {
     match url.split_once(':') {
-        Some(("embedded", path)) if !path.is_empty() => Ok(Place::Directory(PathBuf::from(path))),
-        Some(("memory", "")) => Ok(Place::Memory),
+        Some(("embedded", path)) if !path.is_empty() => Ok(StoreLocation::Directory(PathBuf::from(path))),
+        Some(("memory", "")) => Ok(StoreLocation::Memory),
         Some(("postgres" | "postgresql", _)) if url.split(',').all(is_postgres) => {
-            Ok(Place::Databases(url.split(',').map(str::to_owned).collect()))
+            Ok(StoreLocation::Databases(url.split(',').map(str::to_owned).collect()))
         }
         _ => {
             // Anything but a plain lowercase word may contain a password.
@@ -150,9 +150,9 @@ mod tests {
             let mistake = parse_store(text).unwrap_err();
             assert!(!mistake.message.contains("s3"), "{}", mistake.message);
         }
-        assert!(matches!(parse_store("postgres://me:secret@host/db"), Ok(Place::Databases(_))));
-        assert!(matches!(parse_store("postgres://a/x,postgres://b/y"), Ok(Place::Databases(urls)) if urls.len() == 2));
+        assert!(matches!(parse_store("postgres://me:secret@host/db"), Ok(StoreLocation::Databases(_))));
+        assert!(matches!(parse_store("postgres://a/x,postgres://b/y"), Ok(StoreLocation::Databases(urls)) if urls.len() == 2));
         assert_eq!(parse_store("postgres://a/x,y").unwrap_err().code, "store_unsupported");
-        assert!(matches!(parse_store("embedded:./data"), Ok(Place::Directory(_))));
+        assert!(matches!(parse_store("embedded:./data"), Ok(StoreLocation::Directory(_))));
     }
 }

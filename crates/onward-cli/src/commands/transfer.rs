@@ -14,7 +14,7 @@ use onward_store_embedded::EmbeddedStore;
 
 use super::run::FilterArgs;
 use crate::args::Global;
-use crate::connection::{Place, Site};
+use crate::connection::{Endpoint, Site};
 use crate::error::{FAILURE, Mistake, NOT_ALLOWED, tell_one};
 use crate::output::{escape, print, print_json, say};
 
@@ -67,9 +67,9 @@ pub async fn export(args: ExportArgs, global: &Global) -> Result<ExitCode> {
 
 /// Returns whether the runs are in a damaged directory, where acknowledged writes may be missing. Opening it printed a warning.
 fn is_damaged(global: &Global) -> Result<bool> {
-    match Place::of(global)? {
-        Place::Directory(path) => Ok(EmbeddedStore::examine(path)?.is_some()),
-        Place::Server { .. } => Ok(false),
+    match Endpoint::of(global)? {
+        Endpoint::Directory(path) => Ok(EmbeddedStore::examine(path)?.is_some()),
+        Endpoint::Server { .. } => Ok(false),
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use onward_core::event::{ApprovalDecided, AttributeSet, RunPaused, RunStarted, SignalReceived, StepCompleted, StepFailed};
 use onward_core::external::ExternalAppended;
-use onward_core::{Event, Failure, Name, Payload, Place, Timestamp};
+use onward_core::{CallId, Event, Failure, Name, Payload, Timestamp};
 
 use super::{clip, escape, time};
 
@@ -15,7 +15,7 @@ const PREVIEW_MAX: usize = 60;
 
 #[derive(Debug, Default)]
 pub struct Narrator {
-    calls: BTreeMap<Place, String>,
+    calls: BTreeMap<CallId, String>,
 }
 
 impl Narrator {
@@ -26,41 +26,41 @@ impl Narrator {
     }
 
     fn remember(&mut self, event: &Event) {
-        let (place, name) = match event {
-            Event::TaskScheduled(event) => (&event.place, event.kind.as_str()),
-            Event::ChildStarted(event) => (&event.place, event.child.as_str()),
-            Event::ChildAwaited(event) => (&event.place, event.child.as_str()),
-            Event::ApprovalRequested(event) => (&event.place, event.name.as_str()),
-            Event::PromiseCreated(event) => (&event.place, event.name.as_str()),
-            Event::SignalAwaited(event) => (&event.place, event.name.as_str()),
-            Event::TimerStarted(event) => (&event.place, "timer"),
-            Event::StepFailed(event) => (&event.place, event.name.as_str()),
+        let (call_id, name) = match event {
+            Event::TaskScheduled(event) => (&event.call_id, event.kind.as_str()),
+            Event::ChildStarted(event) => (&event.call_id, event.child.as_str()),
+            Event::ChildAwaited(event) => (&event.call_id, event.child.as_str()),
+            Event::ApprovalRequested(event) => (&event.call_id, event.name.as_str()),
+            Event::PromiseCreated(event) => (&event.call_id, event.name.as_str()),
+            Event::SignalAwaited(event) => (&event.call_id, event.name.as_str()),
+            Event::TimerStarted(event) => (&event.call_id, "timer"),
+            Event::StepFailed(event) => (&event.call_id, event.name.as_str()),
             _ => return,
         };
-        self.calls.insert(place.clone(), name.to_owned());
+        self.calls.insert(call_id.clone(), name.to_owned());
     }
 
     /// Returns the name of a call, or its call id if it is unknown.
-    fn call(&self, place: &Place) -> String {
-        self.calls.get(place).map_or_else(|| format!("call {place}"), |name| shown(name))
+    fn call(&self, call_id: &CallId) -> String {
+        self.calls.get(call_id).map_or_else(|| format!("call {call_id}"), |name| shown(name))
     }
 
     fn tell_input(&self, event: &Event) -> String {
         match event {
             Event::RunStarted(event) => tell_start(event),
             Event::SignalReceived(event) => tell_signal(event),
-            Event::ApprovalDecided(event) => tell_decision(&self.call(&event.place), event),
-            Event::PromiseResolved(event) => tell_result(&self.call(&event.place), &event.result),
+            Event::ApprovalDecided(event) => tell_decision(&self.call(&event.call_id), event),
+            Event::PromiseResolved(event) => tell_result(&self.call(&event.call_id), &event.result),
             Event::UpdateReceived(event) => format!("{} {}", shown(event.name.as_str()), preview(&event.payload)),
             Event::TaskCompleted(event) => {
-                format!("{} -> {}{}", self.call(&event.place), preview(&event.output), attempts(event.attempts))
+                format!("{} -> {}{}", self.call(&event.call_id), preview(&event.output), attempts(event.attempts))
             }
             Event::TaskFailed(event) => {
-                format!("{}: {}{}", self.call(&event.place), tell_failure(&event.failure), attempts(event.attempts))
+                format!("{}: {}{}", self.call(&event.call_id), tell_failure(&event.failure), attempts(event.attempts))
             }
-            Event::TimerFired(event) => self.call(&event.place),
-            Event::ChildCompleted(event) => format!("{} -> {}", self.call(&event.place), preview(&event.output)),
-            Event::ChildFailed(event) => format!("{}: {}", self.call(&event.place), tell_failure(&event.failure)),
+            Event::TimerFired(event) => self.call(&event.call_id),
+            Event::ChildCompleted(event) => format!("{} -> {}", self.call(&event.call_id), preview(&event.output)),
+            Event::ChildFailed(event) => format!("{}: {}", self.call(&event.call_id), tell_failure(&event.failure)),
             Event::BranchRequested(event) => {
                 event.from.map_or_else(|| "from the beginning".to_owned(), |from| format!("from {from}"))
             }
@@ -78,7 +78,7 @@ impl Narrator {
             Event::StepCompleted(event) => tell_step(event),
             Event::StepFailed(event) => tell_failed_step(at, event),
             Event::TaskScheduled(event) => format!("{} {}", shown(event.kind.as_str()), preview(&event.input)),
-            Event::TaskCanceled(event) => self.call(&event.place),
+            Event::TaskCanceled(event) => self.call(&event.call_id),
             Event::TimerStarted(event) => format!("due {}", time::until(event.due_at, at)),
             Event::SignalAwaited(event) => format!("{}{}", shown(event.name.as_str()), deadline(event.deadline, at)),
             Event::SignalConsumed(event) => format!("{} of event {}", shown(event.name.as_str()), event.index),
@@ -86,7 +86,7 @@ impl Narrator {
                 format!("{}: {}{}", shown(event.name.as_str()), shown(&event.title), deadline(event.deadline, at))
             }
             Event::PromiseCreated(event) => format!("{}{}", shown(event.name.as_str()), deadline(event.deadline, at)),
-            Event::WaitCanceled(event) => self.call(&event.place),
+            Event::WaitCanceled(event) => self.call(&event.call_id),
             Event::StateSet(event) => format!("{} = {}", shown(event.key.as_str()), preview(&event.value)),
             Event::AttributeSet(event) => tell_attribute(event),
             Event::BudgetSet(event) => event.budget.to_string(),
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn an_attribute_is_told_with_its_value() {
         let tell = |value: Option<AttributeValue>| {
-            let event = AttributeSet { place: Place::root(0), name: Name::new("stage").unwrap(), value };
+            let event = AttributeSet { call_id: CallId::root(0), name: Name::new("stage").unwrap(), value };
             Narrator::default().tell(Timestamp(0), &event.into())
         };
         assert_eq!(tell(Some("paid\n".into())), "stage = paid\\n");

@@ -17,7 +17,7 @@ use crate::serving::databases::Databases;
 
 /// Location of the store.
 #[derive(Debug, Clone)]
-pub enum Place {
+pub enum StoreLocation {
     Directory(PathBuf),
     /// PostgreSQL databases, the shards of one store, which other servers may share. Their URLs may contain passwords.
     Databases(Vec<String>),
@@ -25,24 +25,24 @@ pub enum Place {
     Memory,
 }
 
-impl Place {
+impl StoreLocation {
     pub fn directory(&self) -> Option<&Path> {
         match self {
-            Place::Directory(path) => Some(path),
-            Place::Databases(_) | Place::Memory => None,
+            StoreLocation::Directory(path) => Some(path),
+            StoreLocation::Databases(_) | StoreLocation::Memory => None,
         }
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for StoreLocation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Place::Directory(path) => f.write_str(&shell_path(path)),
-            Place::Databases(urls) => {
+            StoreLocation::Directory(path) => f.write_str(&shell_path(path)),
+            StoreLocation::Databases(urls) => {
                 let shown: Vec<String> = urls.iter().map(|url| without_password(url)).collect();
                 f.write_str(&shown.join(", "))
             }
-            Place::Memory => f.write_str("in memory, lost on exit"),
+            StoreLocation::Memory => f.write_str("in memory, lost on exit"),
         }
     }
 }
@@ -55,12 +55,12 @@ pub struct Opened {
 
 impl Opened {
     /// Opens the store. Creates a missing directory and missing tables of a database.
-    pub async fn open(place: Place) -> Result<Opened> {
+    pub async fn open(location: StoreLocation) -> Result<Opened> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let path = match place {
-            Place::Directory(path) => path,
-            Place::Memory => return Ok(Opened { store: Arc::new(MemoryStore::new(clock.clone())), clock, probe: None }),
-            Place::Databases(urls) => return connect(&urls, true).await,
+        let path = match location {
+            StoreLocation::Directory(path) => path,
+            StoreLocation::Memory => return Ok(Opened { store: Arc::new(MemoryStore::new(clock.clone())), clock, probe: None }),
+            StoreLocation::Databases(urls) => return connect(&urls, true).await,
         };
         // Opening blocks while SQLite recovers after a crash.
         let workers_inside = WorkersInside::Named(onward::WITHIN); // connected workers may still be alive
@@ -134,9 +134,9 @@ fn system_clock() -> Arc<dyn Clock> {
 /// Returns a database URL without user, password and query.
 fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return "a PostgreSQL database".to_owned() };
-    let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
-    let place = place.split('?').next().unwrap_or(place);
-    format!("{scheme}://{place}")
+    let location = rest.rsplit_once('@').map_or(rest, |(_, location)| location);
+    let location = location.split('?').next().unwrap_or(location);
+    format!("{scheme}://{location}")
 }
 
 #[cfg(test)]
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_database_is_shown_without_its_password() {
-        let shown = |url: &str| Place::Databases(url.split(',').map(str::to_owned).collect()).to_string();
+        let shown = |url: &str| StoreLocation::Databases(url.split(',').map(str::to_owned).collect()).to_string();
         assert_eq!(shown("postgres://me:se@cret@host:5432/runs?password=x"), "postgres://host:5432/runs");
         assert_eq!(shown("postgres://host/runs"), "postgres://host/runs");
         assert_eq!(shown("host=h password=secret"), "a PostgreSQL database");

@@ -21,18 +21,18 @@ fn show(directory: &Path) -> std::process::Command {
 
 #[test]
 fn a_flag_beats_the_environment_beats_the_file_beats_the_default() {
-    let place = tempfile::tempdir().unwrap();
-    let said = ran(&mut show(place.path()));
+    let folder = tempfile::tempdir().unwrap();
+    let said = ran(&mut show(folder.path()));
     assert_eq!(origin(&said, "data"), ("./onward-data".to_owned(), "default".to_owned()));
     assert_eq!(origin(&said, "url"), ("-".to_owned(), "-".to_owned()));
-    std::fs::write(place.path().join("onward.toml"), "\ndata = \"runs\"\n[limits]\nstreams_max = 9\n").unwrap();
-    let said = ran(&mut show(place.path()));
+    std::fs::write(folder.path().join("onward.toml"), "\ndata = \"runs\"\n[limits]\nstreams_max = 9\n").unwrap();
+    let said = ran(&mut show(folder.path()));
     assert_eq!(origin(&said, "data"), ("runs".to_owned(), "onward.toml:2".to_owned()));
     assert_eq!(origin(&said, "limits.streams_max"), ("9".to_owned(), "onward.toml:4".to_owned()));
-    let said = ran(show(place.path()).env("ONWARD_DATA", "other").env("ONWARD_LIMITS__STREAMS_MAX", "8"));
+    let said = ran(show(folder.path()).env("ONWARD_DATA", "other").env("ONWARD_LIMITS__STREAMS_MAX", "8"));
     assert_eq!(origin(&said, "data"), ("other".to_owned(), "ONWARD_DATA".to_owned()));
     assert_eq!(origin(&said, "limits.streams_max").1, "ONWARD_LIMITS__STREAMS_MAX");
-    let said = ran(show(place.path()).env("ONWARD_DATA", "other").args(["--data", "third"]));
+    let said = ran(show(folder.path()).env("ONWARD_DATA", "other").args(["--data", "third"]));
     assert_eq!(origin(&said, "data"), ("third".to_owned(), "--data".to_owned()));
 }
 
@@ -59,11 +59,11 @@ fn the_file_is_the_named_one_or_the_one_here_or_the_users() {
 
 #[test]
 fn what_nobody_understands_is_2_with_a_suggestion() {
-    let place = tempfile::tempdir().unwrap();
-    let file = place.path().join("onward.toml");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("onward.toml");
     let said = |text: &str, args: &[&str]| {
         std::fs::write(&file, text).unwrap();
-        ran(onward().args(args).current_dir(place.path()))
+        ran(onward().args(args).current_dir(folder.path()))
     };
     said("[server]\nlistn = \"127.0.0.1:1\"\n", &["run", "list"])
         .says(2, "! error[config_invalid]: onward.toml:2: unknown setting `server.listn`\n! hint: did you mean `server.listen`?");
@@ -90,22 +90,22 @@ fn secrets_are_masked() {
 
 #[test]
 fn a_server_and_its_clients_find_each_other_by_one_file() {
-    let place = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().unwrap();
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap();
     drop(free);
-    let file = place.path().join("onward.toml");
+    let file = folder.path().join("onward.toml");
     let settings = format!(
         "url = \"http://{address}\"\ndata = \"runs\"\n[server]\nlisten = \"{address}\"\n[limits]\nheader_timeout = \"7s\"\n"
     );
     std::fs::write(&file, settings).unwrap();
-    let served = serve(onward().arg("server").current_dir(place.path()));
+    let served = serve(onward().arg("server").current_dir(folder.path()));
     assert_eq!(served.address, address.to_string());
-    ran(onward().args(["run", "start", "hello", "--id", "a"]).current_dir(place.path())).says(0, "a: started");
-    assert!(place.path().join("runs/onward.db").exists());
+    ran(onward().args(["run", "start", "hello", "--id", "a"]).current_dir(folder.path())).says(0, "a: started");
+    assert!(folder.path().join("runs/onward.db").exists());
     drop(served);
-    assert_eq!(ran(onward().args(["run", "list"]).current_dir(place.path())).code, 5, "the server comes before the directory");
-    let said = ran(onward().args(["run", "list", "--data", "runs"]).current_dir(place.path()));
+    assert_eq!(ran(onward().args(["run", "list"]).current_dir(folder.path())).code, 5, "the server comes before the directory");
+    let said = ran(onward().args(["run", "list", "--data", "runs"]).current_dir(folder.path()));
     assert!(said.out.contains("hello"), "a flag comes before the file: {}{}", said.out, said.err);
 }
 
@@ -119,32 +119,32 @@ fn a_server_in_the_environment_comes_before_a_directory_there() {
     assert_eq!(both.code, 2);
     let key = ran(onward().args(["key", "list", "--server", "http://x"]));
     assert!(key.code == 2 && key.err.contains("`onward key` works on local files"), "{}", key.err);
-    let place = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().unwrap();
     let webhook =
-        ran(onward().args(["webhook", "create", "h", "--start", "k", "--server", "http://x"]).current_dir(place.path()));
+        ran(onward().args(["webhook", "create", "h", "--start", "k", "--server", "http://x"]).current_dir(folder.path()));
     assert!(webhook.code == 2 && webhook.err.contains("`onward webhook` works on local files"), "{}", webhook.err);
-    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0, "nothing was written");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing was written");
 }
 
 #[test]
 fn a_misspelt_variable_is_told_and_those_of_others_are_left_alone() {
-    let place = tempfile::tempdir().unwrap();
-    let said = ran(show(place.path()).env("ONWARD_LIMITS__CONNECTION_MAX", "5"));
+    let folder = tempfile::tempdir().unwrap();
+    let said = ran(show(folder.path()).env("ONWARD_LIMITS__CONNECTION_MAX", "5"));
     let text = said.out + &said.err;
     assert!(text.contains("config_invalid") && text.contains("ONWARD_LIMITS__CONNECTIONS_MAX"), "{text}");
-    let said = ran(onward().args(["run", "list"]).current_dir(place.path()).env("ONWARD_NAMESPCE", "x"));
+    let said = ran(onward().args(["run", "list"]).current_dir(folder.path()).env("ONWARD_NAMESPCE", "x"));
     said.says(
         2,
         "! error[config_invalid]: unknown setting ONWARD_NAMESPCE in the environment\n! hint: did you mean ONWARD_NAMESPACE?",
     );
-    let said = ran(show(place.path()).env("ONWARD_CHECK", "1").env("ONWARD_LIMITS__CONNECTIONS_MAX", "5"));
+    let said = ran(show(folder.path()).env("ONWARD_CHECK", "1").env("ONWARD_LIMITS__CONNECTIONS_MAX", "5"));
     assert_eq!(origin(&said, "limits.connections_max").0, "5");
 }
 
 /// `config show` fails with the same error as the command that uses the value.
 #[test]
 fn what_cannot_be_used_is_told_where_it_is_shown() {
-    let place = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().unwrap();
     for (name, value, uses) in [
         ("ONWARD_LIMITS__CONNECTIONS_MAX", "-1", &["dev", "--ephemeral", "--port", "0"][..]),
         ("ONWARD_LIMITS__IDLE_TIMEOUT", "soon", &["dev", "--ephemeral", "--port", "0"]),
@@ -155,11 +155,11 @@ fn what_cannot_be_used_is_told_where_it_is_shown() {
         ("ONWARD_URL", "ftp://x", &["run", "list"]),
         ("ONWARD_NAMESPACE", "a\nb", &["run", "list"]),
     ] {
-        let used = ran(onward().args(uses).current_dir(place.path()).env(name, value));
-        let shown = ran(onward().args(["config", "show"]).current_dir(place.path()).env(name, value));
+        let used = ran(onward().args(uses).current_dir(folder.path()).env(name, value));
+        let shown = ran(onward().args(["config", "show"]).current_dir(folder.path()).env(name, value));
         assert!(shown.code == 2 && shown.out.contains("SETTING"), "{name}: {}{}", shown.out, shown.err);
         assert!(used.err.starts_with("error[") && shown.err.ends_with(&used.err), "{name}: {}{}", used.err, shown.err);
-        let json = ran(show(place.path()).env(name, value));
+        let json = ran(show(folder.path()).env(name, value));
         assert_eq!(json.code, 2);
         let problem: serde_json::Value = serde_json::from_str(&json.err).unwrap();
         assert!(used.err.contains(problem["code"].as_str().unwrap()), "{problem}");
@@ -169,9 +169,9 @@ fn what_cannot_be_used_is_told_where_it_is_shown() {
 /// The URL of a database may contain its password.
 #[test]
 fn the_password_of_a_database_is_shown_to_nobody() {
-    let place = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().unwrap();
     let mut show = onward();
-    show.args(["config", "show", "--json"]).current_dir(place.path());
+    show.args(["config", "show", "--json"]).current_dir(folder.path());
     let shown = ran(show.env("ONWARD_SERVER__STORE", "postgres://me:geheim@host/runs"));
     assert_eq!(shown.code, 0, "{}", shown.err);
     assert!(shown.out.contains("postgres://host/runs") && !shown.out.contains("geheim"), "{}", shown.out);
@@ -180,8 +180,8 @@ fn the_password_of_a_database_is_shown_to_nobody() {
 /// A missing secret in a deployment.
 #[test]
 fn an_empty_store_is_told_and_no_directory_is_made_in_its_place() {
-    let place = tempfile::tempdir().unwrap();
-    let said = ran(onward().arg("server").current_dir(place.path()).env("ONWARD_SERVER__STORE", ""));
+    let folder = tempfile::tempdir().unwrap();
+    let said = ran(onward().arg("server").current_dir(folder.path()).env("ONWARD_SERVER__STORE", ""));
     assert!(said.code == 2 && said.err.contains("ONWARD_SERVER__STORE is set but empty"), "{}", said.err);
-    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0, "nothing was written");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing was written");
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use onward_core::event::{RunStarted, TimerStarted};
 use onward_core::run::{Commit, NewRun};
-use onward_core::{CommitId, Index, Name, Namespace, Payload, Place, RunId, RunKey, Timestamp, WorkerId};
+use onward_core::{CallId, CommitId, Index, Name, Namespace, Payload, RunId, RunKey, Timestamp, WorkerId};
 use onward_store::Store;
 use onward_store::conformance::block_on;
 use onward_store_embedded::EmbeddedStore;
@@ -260,7 +260,7 @@ fn timers_that_fire_when_a_server_comes_up_are_counted() {
     let started = RunStarted::new(Name::new("nobody-has-it").unwrap(), Payload::from_json_text("1".to_owned()), 7);
     let run = NewRun { key: key.clone(), started, signal: None };
     let claimed = block_on(store.start_run(run, Some(WorkerId::new("w").unwrap()))).unwrap().claimed.unwrap();
-    let timer = TimerStarted { place: Place::root(0), due_at: Timestamp(1) };
+    let timer = TimerStarted { call_id: CallId::root(0), due_at: Timestamp(1) };
     let commit = Commit {
         key,
         generation: 0,

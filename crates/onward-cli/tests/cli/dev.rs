@@ -221,9 +221,9 @@ fn runs_of_outside_engines_are_listed_and_told_like_others() {
     let (code, refused) = told(&["run", "wait", "x"]);
     assert!(code != Some(0) && refused.contains("run_external"), "{refused}");
     // A follower exits when the engine reports the end of the run.
-    let follow = |place: [&std::ffi::OsStr; 2]| {
+    let follow = |target: [&std::ffi::OsStr; 2]| {
         let mut command = onward();
-        command.args(["run", "attach", "x"]).args(place).stdout(Stdio::piped()).spawn().unwrap()
+        command.args(["run", "attach", "x"]).args(target).stdout(Stdio::piped()).spawn().unwrap()
     };
     let (data, url) = (directory.path().as_os_str(), served.url.as_str());
     let followers = [follow(["--data".as_ref(), data]), follow(["--server".as_ref(), url.as_ref()])];

@@ -105,8 +105,8 @@ fn an_error_is_one_problem_on_stderr_and_the_exit_code_stays() {
         let args: Vec<&str> = verb.split(' ').collect();
         let with = |json: &[&str]| {
             let data = directory.path().to_str().unwrap();
-            let place = if verb.contains("--server") { vec![] } else { vec!["--data", data] };
-            ran(onward().args(&args).args(json).args(place))
+            let target = if verb.contains("--server") { vec![] } else { vec!["--data", data] };
+            ran(onward().args(&args).args(json).args(target))
         };
         let (plain, json) = (with(&[]), with(&["--json"]));
         assert_eq!(

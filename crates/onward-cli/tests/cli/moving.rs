@@ -73,10 +73,10 @@ fn runs_move_over_servers_as_they_do_between_directories() {
     assert_eq!(ran(onward().args(["export", "order-1"]).env("ONWARD_URL", &target.url)).out, lines);
     run_over(&target.url, ["export", "nope"])
         .says(4, "! error[run_not_found]: run nope not found\n! hint: list the runs of this store with `onward run list`");
-    for place in [["--server", target.url.as_str()], ["--data", from.path().to_str().unwrap()]] {
-        let foreign = ran(onward().args(["import", file, "--namespace", "elsewhere"]).args(place));
+    for target in [["--server", target.url.as_str()], ["--data", from.path().to_str().unwrap()]] {
+        let foreign = ran(onward().args(["import", file, "--namespace", "elsewhere"]).args(target));
         assert!(foreign.code == 7 && foreign.err.contains("not_allowed"), "{}", foreign.err);
-        let none = ran(onward().args(["export", "--namespace", "elsewhere"]).args(place));
+        let none = ran(onward().args(["export", "--namespace", "elsewhere"]).args(target));
         assert_eq!(none.out, "{\"onward_export\":1}\n{\"runs\":0}\n");
     }
 }

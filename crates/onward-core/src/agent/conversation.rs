@@ -282,16 +282,16 @@ mod tests {
     use super::*;
     use crate::log::CommitHeader;
     use crate::log::event::{Checkpoint, Divergence, RunStarted, SegmentAbandoned, SignalReceived};
-    use crate::{CommitId, Epoch, Place};
+    use crate::{CallId, CommitId, Epoch};
 
     fn name(name: &str) -> Name {
         Name::new(name).unwrap()
     }
 
     fn entry(ordinal: u32, parent: Option<Hash>, role: &str, content: &Payload) -> EntryAppended {
-        let (place, role) = (Place::root(ordinal), name(role));
+        let (call_id, role) = (CallId::root(ordinal), name(role));
         let id = entry_id(parent, &role, content);
-        EntryAppended { place, id, parent, role, content: content.clone(), quote: None, is_aside: false, idempotency_key: None }
+        EntryAppended { call_id, id, parent, role, content: content.clone(), quote: None, is_aside: false, idempotency_key: None }
     }
 
     fn commit(index: u64, events: Vec<Event>) -> Record {

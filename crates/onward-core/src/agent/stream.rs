@@ -9,7 +9,7 @@
 
 use crate::log::event::{ApprovalRequested, RunPaused};
 use crate::task::TaskId;
-use crate::{Event, Failure, Hash, Index, Name, Payload, Place, Record, Status, Timestamp, choice, message, numbered};
+use crate::{CallId, Event, Failure, Hash, Index, Name, Payload, Record, Status, Timestamp, choice, message, numbered};
 
 message! {
     /// Output of one attempt of a task.
@@ -67,7 +67,7 @@ choice! {
 message! {
     pub struct Spoken {
         1 => generation: u32,
-        2 => task: Place,
+        2 => task: CallId,
         3 => attempt: u32,
         4 => seq: u64,
         5 => frame: Payload,
@@ -77,7 +77,7 @@ message! {
 message! {
     pub struct AttemptReset {
         1 => generation: u32,
-        2 => task: Place,
+        2 => task: CallId,
         /// The attempt that begins.
         3 => attempt: u32,
     }
@@ -86,7 +86,7 @@ message! {
 message! {
     pub struct AttemptFailed {
         1 => generation: u32,
-        2 => task: Place,
+        2 => task: CallId,
         3 => attempt: u32,
         /// 0 = no limit.
         4 => attempts_max: u32,
@@ -107,7 +107,7 @@ numbered! {
 message! {
     pub struct TaskEnd {
         1 => generation: u32,
-        2 => task: Place,
+        2 => task: CallId,
         3 => outcome: TaskOutcome,
     }
 }
@@ -179,16 +179,16 @@ pub fn said_by(generation: u32, record: &Record) -> Vec<StreamSaid> {
 }
 
 fn said_by_event(generation: u32, index: Index, event: &Event) -> Option<StreamSaid> {
-    let task_end = |task: &Place, outcome| StreamSaid::TaskEnd(TaskEnd { generation, task: task.clone(), outcome });
+    let task_end = |task: &CallId, outcome| StreamSaid::TaskEnd(TaskEnd { generation, task: task.clone(), outcome });
     let end = |status| StreamSaid::End(StreamEnd { status });
     Some(match event {
         Event::EntryAppended(entry) if !entry.is_aside => {
             let (id, parent, role) = (entry.id, entry.parent, entry.role.clone());
             StreamSaid::Entry(EntrySaid { generation, index, id, parent, role })
         }
-        Event::TaskCompleted(event) => task_end(&event.place, TaskOutcome::Completed),
-        Event::TaskFailed(event) => task_end(&event.place, TaskOutcome::Failed),
-        Event::TaskCanceled(event) => task_end(&event.place, TaskOutcome::Canceled),
+        Event::TaskCompleted(event) => task_end(&event.call_id, TaskOutcome::Completed),
+        Event::TaskFailed(event) => task_end(&event.call_id, TaskOutcome::Failed),
+        Event::TaskCanceled(event) => task_end(&event.call_id, TaskOutcome::Canceled),
         Event::ApprovalRequested(event) => StreamSaid::ApprovalRequested(ApprovalSaid { generation, requested: event.clone() }),
         Event::RunPaused(event) => StreamSaid::Paused(event.clone()),
         Event::RunResumed(_) => StreamSaid::Resumed(StreamResumed {}),

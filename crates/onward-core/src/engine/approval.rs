@@ -4,7 +4,7 @@ use super::call::What;
 use super::{Engine, Wake};
 use crate::log::event::{ApprovalDecided, ApprovalRequested};
 use crate::message;
-use crate::{Index, Name, Payload, Place};
+use crate::{CallId, Index, Name, Payload};
 
 message! {
     /// The decision of a person, or its absence at the deadline.
@@ -18,12 +18,12 @@ message! {
 }
 
 impl Engine {
-    pub fn request_approval(&mut self, name: Name, title: String) -> Place {
+    pub fn request_approval(&mut self, name: Name, title: String) -> CallId {
         // The approval may be decided at once, so it must be durable before a step hands out its id.
         self.polled = true;
-        let place = self.next_place();
+        let call_id = self.next_call_id();
         let event = ApprovalRequested {
-            place: place.clone(),
+            call_id: call_id.clone(),
             name: name.clone(),
             title,
             description: None,
@@ -33,21 +33,21 @@ impl Engine {
             bound_to: None,
             not_by_requester: false,
         };
-        self.open(place.clone(), What::Approval { name }, Some(event.into()));
-        place
+        self.open(call_id.clone(), What::Approval { name }, Some(event.into()));
+        call_id
     }
 
     pub(super) fn approval_decided(&mut self, index: Index, event: ApprovalDecided) -> Option<Wake> {
-        let ApprovalDecided { place, approved, feedback, decided_by, .. } = event;
-        self.decide(&place, index, Decision { approved, feedback, decided_by, expired: false })
+        let ApprovalDecided { call_id, approved, feedback, decided_by, .. } = event;
+        self.decide(&call_id, index, Decision { approved, feedback, decided_by, expired: false })
     }
 
-    pub(super) fn approval_expired(&mut self, place: &Place, index: Index) -> Option<Wake> {
-        self.decide(place, index, Decision { approved: false, feedback: None, decided_by: None, expired: true })
+    pub(super) fn approval_expired(&mut self, call_id: &CallId, index: Index) -> Option<Wake> {
+        self.decide(call_id, index, Decision { approved: false, feedback: None, decided_by: None, expired: true })
     }
 
-    fn decide(&mut self, place: &Place, index: Index, decision: Decision) -> Option<Wake> {
+    fn decide(&mut self, call_id: &CallId, index: Index, decision: Decision) -> Option<Wake> {
         let payload = Payload::json(&decision).expect("a decision is plain data");
-        self.answer(place, index, Ok(payload))
+        self.answer(call_id, index, Ok(payload))
     }
 }

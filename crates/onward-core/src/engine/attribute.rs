@@ -8,7 +8,7 @@ use crate::run::attribute::{ATTRIBUTES_MAX, AttributeValue, check_value};
 impl Engine {
     /// Sets or removes an attribute. A value out of bounds is a misuse (AT1).
     pub fn set_attribute(&mut self, name: Name, value: Option<AttributeValue>) {
-        let place = self.next_place();
+        let call_id = self.next_call_id();
         if let Some(error) = value.as_ref().and_then(|value| check_value(&name, value).err()) {
             return self.misuse(error.to_string());
         }
@@ -19,6 +19,6 @@ impl Engine {
         if self.attributes.len() > ATTRIBUTES_MAX {
             return self.misuse(format!("a run has at most {ATTRIBUTES_MAX} attributes"));
         }
-        self.out.push(AttributeSet { place, name, value }.into());
+        self.out.push(AttributeSet { call_id, name, value }.into());
     }
 }

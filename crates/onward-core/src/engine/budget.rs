@@ -8,13 +8,13 @@ use crate::{Index, Timestamp};
 impl Engine {
     /// Lowers the limits of the run (BG4). Records nothing if that changes nothing.
     pub fn set_budget(&mut self, budget: Budget) {
-        let place = self.next_place();
+        let call_id = self.next_call_id();
         let lowers = match &self.purse.budget {
             Some(own) => own.limited_by(budget) != own.limit,
             None => !budget.is_unlimited(),
         };
         if lowers {
-            self.out.push(BudgetSet { place, budget }.into());
+            self.out.push(BudgetSet { call_id, budget }.into());
         }
     }
 

@@ -3,7 +3,7 @@
 use super::{Engine, Wake};
 use crate::log::event::{ChildCanceled, TaskCanceled, WaitCanceled};
 use crate::task::RetryPolicy;
-use crate::{Event, Failure, Hash, Index, Name, Payload, Place, RunId};
+use crate::{CallId, Event, Failure, Hash, Index, Name, Payload, RunId};
 
 /// The identity of a recorded step.
 #[derive(Debug, Clone, PartialEq)]
@@ -101,55 +101,55 @@ pub type Options<'a> = &'a mut dyn FnMut(&mut Event);
 
 impl Engine {
     /// Registers a call and its event.
-    pub(super) fn open(&mut self, place: Place, what: What, event: Option<Event>) {
+    pub(super) fn open(&mut self, call_id: CallId, what: What, event: Option<Event>) {
         let asked = event.map(|event| {
             self.out.push(event);
             (self.out_batch, self.out.len() - 1)
         });
-        self.calls.insert(place, Call { what, answer: Answer::Open, asked });
+        self.calls.insert(call_id, Call { what, answer: Answer::Open, asked });
     }
 
     /// Registers a call that fails at once, without an event. The failure must depend on the code only, so that replay gives the
     /// same.
-    pub(super) fn open_refused(&mut self, place: Place, what: What, failure: Failure) {
+    pub(super) fn open_refused(&mut self, call_id: CallId, what: What, failure: Failure) {
         let answer = Answer::Ready { index: self.delivered.unwrap_or_default(), result: Err(failure), signal: None };
-        self.calls.insert(place, Call { what, answer, asked: None });
+        self.calls.insert(call_id, Call { what, answer, asked: None });
     }
 
     /// Sets options of a call. They are recorded, so they must be set before the first await.
-    pub fn configure(&mut self, place: &Place, options: Options<'_>) {
-        match self.calls.get(place).map(|call| call.asked) {
+    pub fn configure(&mut self, call_id: &CallId, options: Options<'_>) {
+        match self.calls.get(call_id).map(|call| call.asked) {
             Some(None) => {} // a refused call has no event
             Some(Some((batch, position))) if batch == self.out_batch => options(&mut self.out[position]),
             _ => self.misuse("options of a call must be set before anything is awaited after it"),
         }
     }
 
-    /// Answers the call at `place`, if the code still waits for it.
-    pub(super) fn answer(&mut self, place: &Place, index: Index, result: Result<Payload, Failure>) -> Option<Wake> {
-        let call = self.calls.get_mut(place)?;
+    /// Answers the call at `call_id`, if the code still waits for it.
+    pub(super) fn answer(&mut self, call_id: &CallId, index: Index, result: Result<Payload, Failure>) -> Option<Wake> {
+        let call = self.calls.get_mut(call_id)?;
         if !matches!(call.answer, Answer::Open) {
             return None;
         }
         call.answer = Answer::Ready { index, result, signal: None };
-        Some(Wake::Call(place.clone()))
+        Some(Wake::Call(call_id.clone()))
     }
 
     /// Takes the answer, which ends the call.
-    pub fn poll_call(&mut self, place: &Place) -> Option<Result<Payload, Failure>> {
-        self.meet_cancel(place);
-        let call = self.calls.get(place)?;
+    pub fn poll_call(&mut self, call_id: &CallId) -> Option<Result<Payload, Failure>> {
+        self.meet_cancel(call_id);
+        let call = self.calls.get(call_id)?;
         if !matches!(call.answer, Answer::Ready { .. }) {
             return None;
         }
-        self.deferred_steps.remove(place);
-        self.cancel.taken(place);
-        let Call { what, answer, .. } = self.calls.remove(place)?;
+        self.deferred_steps.remove(call_id);
+        self.cancel.taken(call_id);
+        let Call { what, answer, .. } = self.calls.remove(call_id)?;
         match answer {
             Answer::Ready { index, result, signal } => {
-                self.finished(place, what, index);
+                self.finished(call_id, what, index);
                 if let Some(signal) = signal {
-                    self.consumed(place, &signal);
+                    self.consumed(call_id, &signal);
                 }
                 Some(result)
             }
@@ -158,69 +158,69 @@ impl Engine {
     }
 
     /// Returns the index of the event that answered the call: it decides which of several calls is first.
-    pub fn ready_at(&self, place: &Place) -> Option<Index> {
-        match self.calls.get(place)?.answer {
+    pub fn ready_at(&self, call_id: &CallId) -> Option<Index> {
+        match self.calls.get(call_id)?.answer {
             Answer::Ready { index, .. } => Some(index),
             _ => None,
         }
     }
 
-    pub fn is_open(&self, place: &Place) -> bool {
-        self.calls.contains_key(place)
+    pub fn is_open(&self, call_id: &CallId) -> bool {
+        self.calls.contains_key(call_id)
     }
 
-    /// Drops the call at `place`: its future was dropped.
+    /// Drops the call at `call_id`: its future was dropped.
     ///
     /// Tasks and children continue; waits that only the code could use are canceled.
-    pub fn drop_call(&mut self, place: &Place) {
+    pub fn drop_call(&mut self, call_id: &CallId) {
         if self.detached {
             return;
         }
-        let Some(call) = self.calls.get(place) else { return };
-        self.cancel.dropped(place);
+        let Some(call) = self.calls.get(call_id) else { return };
+        self.cancel.dropped(call_id);
         match (&call.what, &call.answer) {
-            (What::Step { .. }, _) => self.drop_step(place),
-            (What::Signal { .. }, _) => self.drop_signal(place),
+            (What::Step { .. }, _) => self.drop_step(call_id),
+            (What::Signal { .. }, _) => self.drop_signal(call_id),
             (What::Task { .. } | What::Child { .. } | What::Canceled, _) | (_, Answer::Ready { .. }) => {
-                self.calls.remove(place);
+                self.calls.remove(call_id);
             }
             (What::Timer | What::Approval { .. } | What::Promise { .. } | What::ChildResult { .. }, _) => {
-                self.calls.remove(place);
-                self.out.push(WaitCanceled { place: self.origin_of(place) }.into());
+                self.calls.remove(call_id);
+                self.out.push(WaitCanceled { call_id: self.origin_of(call_id) }.into());
             }
         }
     }
 
-    /// Cancels the call at `place`; awaiting it afterwards fails at once.
-    pub fn cancel_call(&mut self, place: &Place) -> CancelOutcome {
-        let Some(call) = self.calls.get(place) else { return CancelOutcome::AlreadyCompleted };
+    /// Cancels the call at `call_id`; awaiting it afterwards fails at once.
+    pub fn cancel_call(&mut self, call_id: &CallId) -> CancelOutcome {
+        let Some(call) = self.calls.get(call_id) else { return CancelOutcome::AlreadyCompleted };
         match &call.answer {
             Answer::Ready { result: Err(failure), .. } if failure.is_canceled() => return CancelOutcome::AlreadyCanceled,
             Answer::Ready { .. } => return CancelOutcome::AlreadyCompleted,
             _ => {}
         }
         let message = format!("{} was canceled", call.what.describe());
-        self.withdraw_call(place, Failure { retryable: false, ..Failure::new("canceled", message) });
+        self.withdraw_call(call_id, Failure { retryable: false, ..Failure::new("canceled", message) });
         CancelOutcome::Canceled
     }
 
-    /// Withdraws the open call at `place`; awaiting it fails with `failure`.
-    pub fn withdraw_call(&mut self, place: &Place, failure: Failure) {
+    /// Withdraws the open call at `call_id`; awaiting it fails with `failure`.
+    pub fn withdraw_call(&mut self, call_id: &CallId, failure: Failure) {
         let index = self.delivered.unwrap_or_default();
-        let origin = self.origin_of(place);
-        let Some(call) = self.calls.get_mut(place).filter(|call| matches!(call.answer, Answer::Open | Answer::Reserved(_)))
+        let origin = self.origin_of(call_id);
+        let Some(call) = self.calls.get_mut(call_id).filter(|call| matches!(call.answer, Answer::Open | Answer::Reserved(_)))
         else {
             return;
         };
         call.answer = Answer::Ready { index, result: Err(failure), signal: None };
         let event = call.give_up(&origin);
         self.out.extend(event);
-        self.wakes.push_back(Wake::Call(place.clone()));
+        self.wakes.push_back(Wake::Call(call_id.clone()));
     }
 
     /// Describes the open calls, for reports.
     pub fn open_calls(&self) -> Vec<String> {
-        self.calls.iter().map(|(place, call)| format!("{} at {place}", call.what.describe())).collect()
+        self.calls.iter().map(|(call_id, call)| format!("{} at {call_id}", call.what.describe())).collect()
     }
 }
 
@@ -236,15 +236,15 @@ impl Call {
     }
 
     /// Returns the event that stops the work on this call.
-    pub(super) fn give_up(&self, place: &Place) -> Option<Event> {
-        let place = place.clone();
+    pub(super) fn give_up(&self, call_id: &CallId) -> Option<Event> {
+        let call_id = call_id.clone();
         match &self.what {
-            What::Task { .. } => Some(TaskCanceled { place }.into()),
-            What::Child { child, .. } => Some(ChildCanceled { place, child: child.clone() }.into()),
+            What::Task { .. } => Some(TaskCanceled { call_id }.into()),
+            What::Child { child, .. } => Some(ChildCanceled { call_id, child: child.clone() }.into()),
             What::Timer | What::Signal { .. } | What::Approval { .. } | What::Promise { .. } | What::ChildResult { .. } => {
-                Some(WaitCanceled { place }.into())
+                Some(WaitCanceled { call_id }.into())
             }
-            What::Step { phase: StepPhase::Backoff, .. } => Some(WaitCanceled { place }.into()),
+            What::Step { phase: StepPhase::Backoff, .. } => Some(WaitCanceled { call_id }.into()),
             What::Step { .. } | What::Canceled => None,
         }
     }

@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 use super::call::{Answer, Call, StepPhase, What};
 use super::{Engine, Wake};
 use crate::log::event::WaitCanceled;
-use crate::{Event, Failure, Index, Place, Record};
+use crate::{CallId, Event, Failure, Index, Record};
 
 #[derive(Debug, Default)]
 pub(super) struct Cancel {
@@ -33,7 +33,7 @@ pub(super) struct Cancel {
     /// The request has not interrupted any wait yet, except perhaps a `canceled()` that the code has not observed.
     due: bool,
     /// The interrupted calls, until the code takes their failure or drops them.
-    interrupted: BTreeSet<Place>,
+    interrupted: BTreeSet<CallId>,
     seen: bool,
     /// The code compensates: a request has no effect now.
     undoing: bool,
@@ -51,16 +51,16 @@ impl Cancel {
         self.reason.clone().filter(|_| !self.seen)
     }
 
-    /// Records that the code received the answer of the call at `place`.
-    pub fn taken(&mut self, place: &Place) {
-        if self.interrupted.remove(place) {
+    /// Records that the code received the answer of the call at `call_id`.
+    pub fn taken(&mut self, call_id: &CallId) {
+        if self.interrupted.remove(call_id) {
             self.seen = true;
             self.due = false;
         }
     }
 
-    pub fn dropped(&mut self, place: &Place) {
-        self.interrupted.remove(place);
+    pub fn dropped(&mut self, call_id: &CallId) {
+        self.interrupted.remove(call_id);
     }
 }
 
@@ -76,15 +76,15 @@ impl Engine {
     }
 
     /// Waits for a cancellation request.
-    pub fn await_canceled(&mut self) -> Place {
-        let place = self.next_place();
-        self.open(place.clone(), What::Canceled, None);
-        if let (Some(reason), Some(call)) = (&self.cancel.reason, self.calls.get_mut(&place)) {
+    pub fn await_canceled(&mut self) -> CallId {
+        let call_id = self.next_call_id();
+        self.open(call_id.clone(), What::Canceled, None);
+        if let (Some(reason), Some(call)) = (&self.cancel.reason, self.calls.get_mut(&call_id)) {
             let (index, failure) = (self.cancel.index, Failure::canceled(reason));
             call.answer = Answer::Ready { index, result: Err(failure), signal: None };
-            self.cancel.interrupted.insert(place.clone());
+            self.cancel.interrupted.insert(call_id.clone());
         }
-        place
+        call_id
     }
 
     pub(super) fn cancel_requested(&mut self, index: Index, reason: &str) -> Option<Wake> {
@@ -97,22 +97,22 @@ impl Engine {
         }
         let is_watched = self.is_watched();
         let interrupted = if is_watched {
-            self.places(|_, what| matches!(what, What::Canceled))
+            self.call_ids(|_, what| matches!(what, What::Canceled))
         } else {
-            self.places(|place, what| self.is_interruptible(place, what))
+            self.call_ids(|call_id, what| self.is_interruptible(call_id, what))
         };
         self.cancel.due = is_watched || interrupted.is_empty();
-        for place in interrupted {
-            self.interrupt(&place, index);
-            self.give_up_step(&place);
+        for call_id in interrupted {
+            self.interrupt(&call_id, index);
+            self.give_up_step(&call_id);
         }
         Some(Wake::All)
     }
 
-    fn places(&self, chosen: impl Fn(&Place, &What) -> bool) -> Vec<Place> {
+    fn call_ids(&self, chosen: impl Fn(&CallId, &What) -> bool) -> Vec<CallId> {
         let open = |answer: &Answer| !matches!(answer, Answer::Ready { .. });
-        let chosen = self.calls.iter().filter(|(place, call)| open(&call.answer) && chosen(place, &call.what));
-        chosen.map(|(place, _)| place.clone()).collect()
+        let chosen = self.calls.iter().filter(|(call_id, call)| open(&call.answer) && chosen(call_id, &call.what));
+        chosen.map(|(call_id, _)| call_id.clone()).collect()
     }
 
     /// Returns true if a `canceled()` call is open or not observed yet.
@@ -120,10 +120,10 @@ impl Engine {
         self.calls.values().any(|call| matches!(call.what, What::Canceled))
     }
 
-    fn is_interruptible(&self, place: &Place, what: &What) -> bool {
+    fn is_interruptible(&self, call_id: &CallId, what: &What) -> bool {
         match what {
             What::Step { phase: StepPhase::Idle { maybe_begun, .. }, .. } => {
-                self.recorded_as_interrupted(place).unwrap_or(!maybe_begun) // N9
+                self.recorded_as_interrupted(call_id).unwrap_or(!maybe_begun) // N9
             }
             What::Step { phase, .. } => *phase == StepPhase::Backoff,
             What::Canceled => false,
@@ -131,10 +131,10 @@ impl Engine {
         }
     }
 
-    /// Returns true if the commit that covers the request canceled the step at `place`, which had not begun as far as known here;
+    /// Returns true if the commit that covers the request canceled the step at `call_id`, which had not begun as far as known here;
     /// `None` if there is no such commit yet.
-    fn recorded_as_interrupted(&self, place: &Place) -> Option<bool> {
-        let has_run = |event: &Event| step_of(event) == Some(place);
+    fn recorded_as_interrupted(&self, call_id: &CallId) -> Option<bool> {
+        let has_run = |event: &Event| step_of(event) == Some(call_id);
         let queued = || self.queue.iter().map(|queued| &queued.record);
         let is_in_batch = self.batch.iter().any(|delivery| has_run(&delivery.event));
         if is_in_batch || self.expected.iter().chain(queued()).any(|record| record.events.iter().any(has_run)) {
@@ -144,30 +144,30 @@ impl Engine {
         // A commit while paused has no calls of the code (N7).
         let is_covering = |record: &&Record| record.commit.is_some_and(|commit| !commit.is_standing);
         let covering = self.expected.iter().chain(ahead).find(is_covering)?;
-        Some(covering.events.iter().any(|event| matches!(event, Event::WaitCanceled(wait) if wait.place == *place)))
+        Some(covering.events.iter().any(|event| matches!(event, Event::WaitCanceled(wait) if wait.call_id == *call_id)))
     }
 
-    /// Records that the step at `place` was interrupted before it began.
-    fn give_up_step(&mut self, place: &Place) {
-        let what = self.calls.get(place).map(|call| &call.what);
+    /// Records that the step at `call_id` was interrupted before it began.
+    fn give_up_step(&mut self, call_id: &CallId) {
+        let what = self.calls.get(call_id).map(|call| &call.what);
         if matches!(what, Some(What::Step { phase: StepPhase::Idle { .. }, .. })) {
-            self.out.push(WaitCanceled { place: place.clone() }.into());
+            self.out.push(WaitCanceled { call_id: call_id.clone() }.into());
             self.polled = true; // N9
         }
     }
 
-    fn interrupt(&mut self, place: &Place, index: Index) {
+    fn interrupt(&mut self, call_id: &CallId, index: Index) {
         let failure = Failure::canceled(self.cancel.reason.as_deref().unwrap_or_default());
-        self.mailbox.stop_waiting(place);
-        let Some(call) = self.calls.get_mut(place) else { return };
-        self.cancel.interrupted.insert(place.clone());
-        let event: Option<Event> = call.give_up(place);
+        self.mailbox.stop_waiting(call_id);
+        let Some(call) = self.calls.get_mut(call_id) else { return };
+        self.cancel.interrupted.insert(call_id.clone());
+        let event: Option<Event> = call.give_up(call_id);
         let ready = Answer::Ready { index, result: Err(failure), signal: None };
         let before = std::mem::replace(&mut call.answer, ready);
         self.out.extend(event);
         if let Answer::Reserved(signal) = before {
-            if let Some(places) = self.mailbox.reserved.get_mut(&signal.index) {
-                places.retain(|other| other != place);
+            if let Some(call_ids) = self.mailbox.reserved.get_mut(&signal.index) {
+                call_ids.retain(|other| other != call_id);
             }
             self.put_back(signal);
         }
@@ -178,8 +178,8 @@ impl Engine {
         self.cancel.due && !self.is_watched()
     }
 
-    /// Interrupts the wait for the call at `place` if the request has not interrupted any yet.
-    pub(super) fn meet_cancel(&mut self, place: &Place) {
+    /// Interrupts the wait for the call at `call_id` if the request has not interrupted any yet.
+    pub(super) fn meet_cancel(&mut self, call_id: &CallId) {
         if !self.cancel_is_due() {
             return;
         }
@@ -189,18 +189,18 @@ impl Engine {
             (What::Step { phase, .. }, _) => matches!(phase, StepPhase::Idle { behind_request: true, .. }),
             _ => true,
         };
-        if self.calls.get(place).is_some_and(meets) {
+        if self.calls.get(call_id).is_some_and(meets) {
             self.cancel.due = false;
-            self.interrupt(place, self.delivered.unwrap_or_default());
+            self.interrupt(call_id, self.delivered.unwrap_or_default());
         }
     }
 }
 
 /// Returns the step whose attempt has ended.
-fn step_of(event: &Event) -> Option<&Place> {
+fn step_of(event: &Event) -> Option<&CallId> {
     match event {
-        Event::StepCompleted(step) => Some(&step.place),
-        Event::StepFailed(step) => Some(&step.place),
+        Event::StepCompleted(step) => Some(&step.call_id),
+        Event::StepFailed(step) => Some(&step.call_id),
         _ => None,
     }
 }

@@ -4,15 +4,15 @@ use super::Engine;
 use super::call::What;
 use crate::log::event::{ChildAwaited, ChildCanceled, ChildStarted, OnParentClose};
 use crate::spend::budget::Budget;
-use crate::{Event, Failure, Hash, Name, Payload, Place, RunId, RunKey};
+use crate::{CallId, Event, Failure, Hash, Name, Payload, RunId, RunKey};
 
 impl Engine {
     /// Starts a child. By default its id is derived from the parent's id and the call id: unique, and the same on replay.
-    pub fn start_child(&mut self, kind: Name, input: Payload) -> Place {
-        let place = self.next_place();
-        let child = self.child_id(&place);
+    pub fn start_child(&mut self, kind: Name, input: Payload) -> CallId {
+        let call_id = self.next_call_id();
+        let child = self.child_id(&call_id);
         let event = ChildStarted {
-            place: place.clone(),
+            call_id: call_id.clone(),
             child: child.clone(),
             kind: kind.clone(),
             version: None,
@@ -24,20 +24,20 @@ impl Engine {
         };
         // Here and not with the commit: the code may read the id of its child at once.
         if let Some((child, adopted)) = self.adopt_child(&event) {
-            self.open(place.clone(), What::Child { child, kind }, Some(adopted.into()));
-            return place;
+            self.open(call_id.clone(), What::Child { child, kind }, Some(adopted.into()));
+            return call_id;
         }
-        self.open(place.clone(), What::Child { child, kind }, Some(event.into()));
-        place
+        self.open(call_id.clone(), What::Child { child, kind }, Some(event.into()));
+        call_id
     }
 
     /// Starts a child that belongs to the run and not to this generation: it outlives the generation, and is canceled when the
     /// run ends. No call waits for it; [`Engine::await_child`] does, in any generation.
     pub fn spawn_child(&mut self, kind: Name, input: Payload, budget: Option<Budget>) -> RunId {
-        let place = self.next_place();
-        let child = crate::run::reopen::spawned_id(&self.key().id, self.generation(), &place, self.seed());
+        let call_id = self.next_call_id();
+        let child = crate::run::reopen::spawned_id(&self.key().id, self.generation(), &call_id, self.seed());
         let event = ChildStarted {
-            place,
+            call_id,
             child: child.clone(),
             kind,
             version: None,
@@ -56,17 +56,17 @@ impl Engine {
     }
 
     /// Waits for the end of a child that was spawned here or in an earlier generation; it may have ended already.
-    pub fn await_child(&mut self, child: RunId) -> Place {
-        let place = self.next_place();
-        let event = ChildAwaited { place: place.clone(), child: child.clone() };
-        self.open(place.clone(), What::ChildResult { child }, Some(event.into()));
-        place
+    pub fn await_child(&mut self, child: RunId) -> CallId {
+        let call_id = self.next_call_id();
+        let event = ChildAwaited { call_id: call_id.clone(), child: child.clone() };
+        self.open(call_id.clone(), What::ChildResult { child }, Some(event.into()));
+        call_id
     }
 
     /// Cancels a spawned child.
     pub fn cancel_child(&mut self, child: RunId) {
-        let place = self.next_place();
-        self.out.push(ChildCanceled { place, child }.into());
+        let call_id = self.next_call_id();
+        self.out.push(ChildCanceled { call_id, child }.into());
     }
 
     /// Returns the parent of this run.
@@ -97,49 +97,49 @@ impl Engine {
     }
 
     /// Opens a call for a child that cannot be started: it fails with `failure`, and nothing is recorded.
-    pub fn refuse_child(&mut self, kind: Name, failure: Failure) -> Place {
-        let place = self.next_place();
-        let child = self.child_id(&place);
-        self.open_refused(place.clone(), What::Child { child, kind }, failure);
-        place
+    pub fn refuse_child(&mut self, kind: Name, failure: Failure) -> CallId {
+        let call_id = self.next_call_id();
+        let child = self.child_id(&call_id);
+        self.open_refused(call_id.clone(), What::Child { child, kind }, failure);
+        call_id
     }
 
-    /// Sets an id chosen by the code for the child at `place`.
-    pub fn set_child_id(&mut self, place: &Place, id: RunId) {
-        if let Some(super::call::Call { what: What::Child { child, .. }, .. }) = self.calls.get_mut(place) {
+    /// Sets an id chosen by the code for the child at `call_id`.
+    pub fn set_child_id(&mut self, call_id: &CallId, id: RunId) {
+        if let Some(super::call::Call { what: What::Child { child, .. }, .. }) = self.calls.get_mut(call_id) {
             *child = id.clone();
         }
-        self.configure(place, &mut |event| {
+        self.configure(call_id, &mut |event| {
             if let Event::ChildStarted(event) = event {
                 event.child = id.clone();
             }
         });
     }
 
-    /// Returns the run id of the child at `place` while it is open; `None` if no child was started.
-    pub fn child_of(&self, place: &Place) -> Option<RunId> {
-        let call = self.calls.get(place)?;
+    /// Returns the run id of the child at `call_id` while it is open; `None` if no child was started.
+    pub fn child_of(&self, call_id: &CallId) -> Option<RunId> {
+        let call = self.calls.get(call_id)?;
         match &call.what {
             What::Child { child, .. } if call.is_asked() => Some(child.clone()),
             _ => None,
         }
     }
 
-    fn child_id(&self, place: &Place) -> RunId {
-        crate::run::reopen::child_id(&self.key().id, self.generation(), place)
+    fn child_id(&self, call_id: &CallId) -> RunId {
+        crate::run::reopen::child_id(&self.key().id, self.generation(), call_id)
     }
 
     /// Returns the call with the recorded id of the child, if the log is older than the current derivation of ids.
     pub(super) fn with_recorded_child(&mut self, recorded: &Event, asked: Event) -> Event {
         let (Event::ChildStarted(recorded), Event::ChildStarted(event)) = (recorded, &asked) else { return asked };
-        let (run, generation, place) = (&self.key().id, self.generation(), &event.place);
-        let is_derived = event.child == self.child_id(place);
-        if !is_derived || crate::run::reopen::old_child_id(run, generation, place).as_ref() != Some(&recorded.child) {
+        let (run, generation, call_id) = (&self.key().id, self.generation(), &event.call_id);
+        let is_derived = event.child == self.child_id(call_id);
+        if !is_derived || crate::run::reopen::old_child_id(run, generation, call_id).as_ref() != Some(&recorded.child) {
             return asked;
         }
         let mut event = event.clone();
         event.child = recorded.child.clone();
-        if let Some(super::call::Call { what: What::Child { child, .. }, .. }) = self.calls.get_mut(&event.place) {
+        if let Some(super::call::Call { what: What::Child { child, .. }, .. }) = self.calls.get_mut(&event.call_id) {
             *child = recorded.child.clone();
         }
         Event::ChildStarted(event)
@@ -148,7 +148,7 @@ impl Engine {
     /// Replaces the ids of children that are restarted.
     pub(super) fn children_again(&mut self, children: Vec<crate::log::event::ChildAgain>) {
         for again in children {
-            if let Some(super::call::Call { what: What::Child { child, .. }, .. }) = self.calls.get_mut(&again.place) {
+            if let Some(super::call::Call { what: What::Child { child, .. }, .. }) = self.calls.get_mut(&again.call_id) {
                 *child = again.child;
             }
         }

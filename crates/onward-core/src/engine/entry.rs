@@ -190,9 +190,9 @@ impl Engine {
     fn take_in_until(&mut self, until: Option<Index>) -> Vec<Hash> {
         let mut ids = Vec::new();
         while self.mailbox.first_entry().is_some_and(|signal| Some(signal.index) <= until) {
-            let place = self.next_place();
+            let call_id = self.next_call_id();
             let Some(signal) = self.mailbox.pop_entry() else { break };
-            self.consumed(&place, &signal);
+            self.consumed(&call_id, &signal);
             ids.push(self.take_in(OutsideEntry::of_signal(&signal.name, &signal.payload), signal.payload));
         }
         ids
@@ -213,12 +213,12 @@ impl Engine {
     }
 
     fn append_under(&mut self, idempotency_key: Option<String>, role: Name, content: Payload) -> Hash {
-        let (place, parent) = (self.next_place(), self.agent.leaf);
+        let (call_id, parent) = (self.next_call_id(), self.agent.leaf);
         let id = entry_id(parent, &role, &content);
         if let Some(key) = idempotency_key.clone() {
             self.agent.keys.push(EntryKey { key, id, parent });
         }
-        let entry = EntryAppended { place, id, parent, role, content, quote: None, is_aside: false, idempotency_key };
+        let entry = EntryAppended { call_id, id, parent, role, content, quote: None, is_aside: false, idempotency_key };
         let entry = self.write_entry(entry);
         self.agent.leaf = Some(id);
         self.agent.depth += 1;
@@ -233,9 +233,17 @@ impl Engine {
         let kept = match position {
             Some(position) => self.agent.kept.remove(position),
             None => {
-                let place = self.next_place();
-                let kept =
-                    EntryAppended { place, id, parent: None, role, content, quote: None, is_aside: true, idempotency_key: None };
+                let call_id = self.next_call_id();
+                let kept = EntryAppended {
+                    call_id,
+                    id,
+                    parent: None,
+                    role,
+                    content,
+                    quote: None,
+                    is_aside: true,
+                    idempotency_key: None,
+                };
                 self.write_entry(kept);
                 Kept { id, generation: self.generation() }
             }

@@ -6,7 +6,7 @@ use super::call::{Call, What};
 use super::{Advance, Engine, Fault};
 use crate::log::event::RunStarted;
 use crate::run::ancestry::{Ancestry, Identity};
-use crate::{Branch, Event, Index, Name, Payload, Place, RunKey};
+use crate::{Branch, CallId, Event, Index, Name, Payload, RunKey};
 
 /// The number of calls of each branch at a point.
 struct Mark {
@@ -15,14 +15,14 @@ struct Mark {
 }
 
 impl Mark {
-    /// Returns true if the call at `place` had been made by then. An arm that had ended counts with its combinator.
-    fn covers(&self, place: &Place) -> bool {
-        if place.branch().is_main() {
-            return place.ordinal() < self.main_line;
+    /// Returns true if the call at `call_id` had been made by then. An arm that had ended counts with its combinator.
+    fn covers(&self, call_id: &CallId) -> bool {
+        if call_id.branch().is_main() {
+            return call_id.ordinal() < self.main_line;
         }
-        match self.arms.get(place.branch()) {
-            Some(made) => place.ordinal() < *made,
-            None => place.combinator().is_none_or(|combinator| self.covers(&combinator)),
+        match self.arms.get(call_id.branch()) {
+            Some(made) => call_id.ordinal() < *made,
+            None => call_id.combinator().is_none_or(|combinator| self.covers(&combinator)),
         }
     }
 }
@@ -79,26 +79,26 @@ impl Engine {
         self.identity().seed
     }
 
-    /// Returns the identity under which stores and callers know the call at `place`.
-    pub fn known_as(&self, place: &Place) -> &Identity {
+    /// Returns the identity under which stores and callers know the call at `call_id`.
+    pub fn known_as(&self, call_id: &CallId) -> &Identity {
         let Identities { ancestry, now, marks } = &self.identities;
-        let opened = marks.iter().position(|mark| mark.covers(place)).unwrap_or(*now);
+        let opened = marks.iter().position(|mark| mark.covers(call_id)).unwrap_or(*now);
         ancestry.known_as(opened, *now)
     }
 
-    /// Returns the id by which callers answer the call at `place`.
-    pub fn call_id(&self, place: &Place) -> String {
-        let place = &self.origin_of(place);
-        let Identity { run, generation, .. } = self.known_as(place);
-        format!("{}~{generation}~{place}", run.id)
+    /// Returns the id by which callers answer the call at `call_id`.
+    pub fn call_id(&self, call_id: &CallId) -> String {
+        let call_id = &self.origin_of(call_id);
+        let Identity { run, generation, .. } = self.known_as(call_id);
+        format!("{}~{generation}~{call_id}", run.id)
     }
 
     /// Ignores a failure that was set aside: the failed call is executed again, from its first attempt.
     pub(super) fn set_aside(&mut self, index: Index, event: Event) -> Result<Option<Advance>, Fault> {
         if let Event::StepFailed(event) = event {
             let asked = super::call::StepIdentity { name: event.name, input_hash: event.input_hash };
-            self.match_step(index, &event.place, &asked)?;
-            if let Some(Call { what: What::Step { attempt, .. }, .. }) = self.calls.get_mut(&event.place) {
+            self.match_step(index, &event.call_id, &asked)?;
+            if let Some(Call { what: What::Step { attempt, .. }, .. }) = self.calls.get_mut(&event.call_id) {
                 *attempt = 1;
             }
         }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::Pattern;
 use crate::agent::conversation::ENTRY_SIGNAL;
-use crate::{Index, Name, Payload, Place, RunKey};
+use crate::{CallId, Index, Name, Payload, RunKey};
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Signal {
@@ -24,10 +24,10 @@ pub(super) struct Signal {
 pub(super) struct Mailbox {
     unread: BTreeMap<Name, VecDeque<Signal>>,
     /// In the order in which they began to wait.
-    waiters: BTreeMap<u64, (Place, Pattern)>,
+    waiters: BTreeMap<u64, (CallId, Pattern)>,
     next_waiter: u64,
     /// The calls that signals are reserved for.
-    pub reserved: BTreeMap<Index, Vec<Place>>,
+    pub reserved: BTreeMap<Index, Vec<CallId>>,
     /// Signals of abandoned children (M4).
     held: Vec<Signal>,
 }
@@ -120,19 +120,19 @@ impl Mailbox {
         self.pop(&Pattern::Exactly(name))
     }
 
-    pub fn wait(&mut self, place: Place, pattern: Pattern) {
-        self.waiters.insert(self.next_waiter, (place, pattern));
+    pub fn wait(&mut self, call_id: CallId, pattern: Pattern) {
+        self.waiters.insert(self.next_waiter, (call_id, pattern));
         self.next_waiter += 1;
     }
 
-    pub fn stop_waiting(&mut self, place: &Place) {
-        self.waiters.retain(|_, (waiter, _)| waiter != place);
+    pub fn stop_waiting(&mut self, call_id: &CallId) {
+        self.waiters.retain(|_, (waiter, _)| waiter != call_id);
     }
 
     /// Removes and returns the call that has waited longest for such a signal (M3).
-    pub fn longest_waiting(&mut self, name: &Name) -> Option<Place> {
+    pub fn longest_waiting(&mut self, name: &Name) -> Option<CallId> {
         let order = *self.waiters.iter().find(|(_, (_, pattern))| pattern.matches(name))?.0;
-        self.waiters.remove(&order).map(|(place, _)| place)
+        self.waiters.remove(&order).map(|(call_id, _)| call_id)
     }
 
     /// Returns the number of signals and waiting calls.

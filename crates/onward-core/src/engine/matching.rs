@@ -6,20 +6,20 @@
 use super::call::StepIdentity;
 use super::{Engine, Fault};
 use crate::log::event::{Checkpoint, Divergence, SuspendReason};
-use crate::{Event, Failure, Hash, Index, Payload, Place, Record};
+use crate::{CallId, Event, Failure, Hash, Index, Payload, Record};
 
 /// The last call on which code and log agreed; described only after a divergence.
 #[derive(Debug, Clone)]
 pub(super) enum Matched {
     Asked(Box<Event>),
-    Step(StepIdentity, Place),
+    Step(StepIdentity, CallId),
 }
 
 impl Engine {
     pub(super) fn nearest(&self) -> Option<String> {
         self.last_matched.as_ref().map(|matched| match matched {
             Matched::Asked(event) => describe(event),
-            Matched::Step(identity, place) => describe_step(identity, place),
+            Matched::Step(identity, call_id) => describe_step(identity, call_id),
         })
     }
 
@@ -68,38 +68,38 @@ impl Engine {
     }
 
     /// Compares a recorded step result with the step that the code called at its call id. Fails if they diverge.
-    pub(super) fn match_step(&mut self, index: Index, place: &Place, recorded: &StepIdentity) -> Result<(), Fault> {
-        let asked = match self.calls.get(place) {
+    pub(super) fn match_step(&mut self, index: Index, call_id: &CallId, recorded: &StepIdentity) -> Result<(), Fault> {
+        let asked = match self.calls.get(call_id) {
             Some(call) => match &call.what {
                 super::call::What::Step { identity, .. } if identity == recorded => None,
-                super::call::What::Step { identity, .. } => Some(describe_step(identity, place)),
-                other => Some(format!("{} at {place}", other.describe())),
+                super::call::What::Step { identity, .. } => Some(describe_step(identity, call_id)),
+                other => Some(format!("{} at {call_id}", other.describe())),
             },
-            None => match self.dropped_steps.get(place) {
+            None => match self.dropped_steps.get(call_id) {
                 Some((identity, _)) if identity == recorded => None,
-                Some((identity, _)) => Some(describe_step(identity, place)),
-                None => return Err(self.diverged(index, describe_step(recorded, place), None)),
+                Some((identity, _)) => Some(describe_step(identity, call_id)),
+                None => return Err(self.diverged(index, describe_step(recorded, call_id), None)),
             },
         };
         match asked {
             None => {
-                self.last_matched = Some(Matched::Step(recorded.clone(), place.clone()));
+                self.last_matched = Some(Matched::Step(recorded.clone(), call_id.clone()));
                 Ok(())
             }
-            asked => Err(self.diverged(index, describe_step(recorded, place), asked)),
+            asked => Err(self.diverged(index, describe_step(recorded, call_id), asked)),
         }
     }
 
     /// Describes the recorded step if the code has not called one at its call id.
     fn missing_step(&self, event: &Event) -> Option<String> {
-        let (place, name, input_hash) = match event {
-            Event::StepCompleted(event) => (&event.place, &event.name, event.input_hash),
-            Event::StepFailed(event) => (&event.place, &event.name, event.input_hash),
+        let (call_id, name, input_hash) = match event {
+            Event::StepCompleted(event) => (&event.call_id, &event.name, event.input_hash),
+            Event::StepFailed(event) => (&event.call_id, &event.name, event.input_hash),
             _ => return None,
         };
-        let asked = matches!(self.calls.get(place), Some(super::call::Call { what: super::call::What::Step { .. }, .. }));
-        let known = asked || self.dropped_steps.contains_key(place);
-        (!known).then(|| describe_step(&StepIdentity { name: name.clone(), input_hash }, place))
+        let asked = matches!(self.calls.get(call_id), Some(super::call::Call { what: super::call::What::Step { .. }, .. }));
+        let known = asked || self.dropped_steps.contains_key(call_id);
+        (!known).then(|| describe_step(&StepIdentity { name: name.clone(), input_hash }, call_id))
     }
 
     fn diverged(&self, index: Index, recorded: String, asked: Option<String>) -> Fault {
@@ -129,24 +129,25 @@ fn is_asked(event: &Event) -> bool {
 fn agrees(recorded: &Event, asked: &Event) -> bool {
     match (recorded, asked) {
         (Event::TaskScheduled(a), Event::TaskScheduled(b)) => {
-            (&a.place, &a.kind, a.input_hash) == (&b.place, &b.kind, b.input_hash)
+            (&a.call_id, &a.kind, a.input_hash) == (&b.call_id, &b.kind, b.input_hash)
         }
         (Event::ChildStarted(a), Event::ChildStarted(b)) => {
-            (&a.place, &a.kind, &a.child, a.input_hash) == (&b.place, &b.kind, &b.child, b.input_hash)
+            (&a.call_id, &a.kind, &a.child, a.input_hash) == (&b.call_id, &b.kind, &b.child, b.input_hash)
         }
         (Event::ApprovalRequested(a), Event::ApprovalRequested(b)) => {
-            (&a.place, &a.name, &a.title, &a.description, a.bound_to) == (&b.place, &b.name, &b.title, &b.description, b.bound_to)
+            (&a.call_id, &a.name, &a.title, &a.description, a.bound_to)
+                == (&b.call_id, &b.name, &b.title, &b.description, b.bound_to)
                 && same(a.show.as_ref(), b.show.as_ref())
         }
-        (Event::PromiseCreated(a), Event::PromiseCreated(b)) => (&a.place, &a.name) == (&b.place, &b.name),
+        (Event::PromiseCreated(a), Event::PromiseCreated(b)) => (&a.call_id, &a.name) == (&b.call_id, &b.name),
         (Event::SignalAwaited(a), Event::SignalAwaited(b)) => {
-            (&a.place, &a.name, a.is_pattern) == (&b.place, &b.name, b.is_pattern)
+            (&a.call_id, &a.name, a.is_pattern) == (&b.call_id, &b.name, b.is_pattern)
         }
         (Event::StateSet(a), Event::StateSet(b)) => {
-            (&a.place, &a.key) == (&b.place, &b.key) && same(Some(&a.value), Some(&b.value))
+            (&a.call_id, &a.key) == (&b.call_id, &b.key) && same(Some(&a.value), Some(&b.value))
         }
         (Event::SignalSent(a), Event::SignalSent(b)) => {
-            (&a.place, &a.to, &a.name) == (&b.place, &b.to, &b.name) && same(Some(&a.payload), Some(&b.payload))
+            (&a.call_id, &a.to, &a.name) == (&b.call_id, &b.to, &b.name) && same(Some(&a.payload), Some(&b.payload))
         }
         (Event::UpdateAnswered(a), Event::UpdateAnswered(b)) => {
             a.update_id == b.update_id
@@ -155,7 +156,7 @@ fn agrees(recorded: &Event, asked: &Event) -> bool {
         }
         (Event::AttributeSet(a), Event::AttributeSet(b)) => a == b,
         // The recorded budget applies, even if newer code would set another one.
-        (Event::BudgetSet(a), Event::BudgetSet(b)) => a.place == b.place,
+        (Event::BudgetSet(a), Event::BudgetSet(b)) => a.call_id == b.call_id,
         (Event::RunCompleted(a), Event::RunCompleted(b)) => same(Some(&a.output), Some(&b.output)),
         (Event::RunContinued(a), Event::RunContinued(b)) => {
             let state = |checkpoint: &Option<Box<Checkpoint>>| {
@@ -163,7 +164,7 @@ fn agrees(recorded: &Event, asked: &Event) -> bool {
             };
             same(Some(&a.input), Some(&b.input)) && state(&a.checkpoint) == state(&b.checkpoint)
         }
-        (Event::EntryAppended(a), Event::EntryAppended(b)) => (&a.place, a.id, a.is_aside) == (&b.place, b.id, b.is_aside),
+        (Event::EntryAppended(a), Event::EntryAppended(b)) => (&a.call_id, a.id, a.is_aside) == (&b.call_id, b.id, b.is_aside),
         // The message of a failure may differ between builds; its code may not.
         (Event::RunFailed(a), Event::RunFailed(b)) => a.failure.code == b.failure.code,
         (Event::RunCanceled(_), Event::RunCanceled(_)) => true,
@@ -219,10 +220,10 @@ fn spell_failure(failure: &mut Failure) {
     failure.diagnosis = None; // not every reader of a log gets it
 }
 
-fn describe_step(identity: &StepIdentity, place: &Place) -> String {
+fn describe_step(identity: &StepIdentity, call_id: &CallId) -> String {
     match identity.input_hash {
-        Some(hash) => format!("step `{}` at {place} with input {}", identity.name, short(&hash)),
-        None => format!("step `{}` at {place}", identity.name),
+        Some(hash) => format!("step `{}` at {call_id} with input {}", identity.name, short(&hash)),
+        None => format!("step `{}` at {call_id}", identity.name),
     }
 }
 
@@ -237,25 +238,25 @@ pub fn describe(event: &Event) -> String {
         if text.len() <= 60 { text } else { format!("{}…", text.chars().take(60).collect::<String>()) }
     };
     match event {
-        Event::TaskScheduled(e) => format!("task `{}` at {} with input {}", e.kind, e.place, value(&e.input)),
-        Event::TaskCanceled(e) => format!("canceling the task at {}", e.place),
-        Event::TimerStarted(e) => format!("a timer at {} due {}", e.place, e.due_at),
-        Event::SignalAwaited(e) => format!("waiting for signal `{}` at {}", e.name, e.place),
-        Event::SignalConsumed(e) => format!("consuming signal `{}` (event {}) at {}", e.name, e.index, e.place),
-        Event::ApprovalRequested(e) => format!("approval `{}` at {}: {}", e.name, e.place, e.title),
-        Event::PromiseCreated(e) => format!("promise `{}` at {}", e.name, e.place),
-        Event::WaitCanceled(e) => format!("canceling the wait at {}", e.place),
-        Event::StateSet(e) => format!("state `{}` = {} at {}", e.key, value(&e.value), e.place),
-        Event::StateCleared(e) => format!("clearing state `{}` at {}", e.key, e.place),
+        Event::TaskScheduled(e) => format!("task `{}` at {} with input {}", e.kind, e.call_id, value(&e.input)),
+        Event::TaskCanceled(e) => format!("canceling the task at {}", e.call_id),
+        Event::TimerStarted(e) => format!("a timer at {} due {}", e.call_id, e.due_at),
+        Event::SignalAwaited(e) => format!("waiting for signal `{}` at {}", e.name, e.call_id),
+        Event::SignalConsumed(e) => format!("consuming signal `{}` (event {}) at {}", e.name, e.index, e.call_id),
+        Event::ApprovalRequested(e) => format!("approval `{}` at {}: {}", e.name, e.call_id, e.title),
+        Event::PromiseCreated(e) => format!("promise `{}` at {}", e.name, e.call_id),
+        Event::WaitCanceled(e) => format!("canceling the wait at {}", e.call_id),
+        Event::StateSet(e) => format!("state `{}` = {} at {}", e.key, value(&e.value), e.call_id),
+        Event::StateCleared(e) => format!("clearing state `{}` at {}", e.key, e.call_id),
         Event::AttributeSet(e) => match &e.value {
-            Some(value) => format!("attribute `{}` = {value} at {}", e.name, e.place),
-            None => format!("clearing attribute `{}` at {}", e.name, e.place),
+            Some(value) => format!("attribute `{}` = {value} at {}", e.name, e.call_id),
+            None => format!("clearing attribute `{}` at {}", e.name, e.call_id),
         },
-        Event::BudgetSet(e) => format!("the budget {} at {}", e.budget, e.place),
-        Event::ChildStarted(e) => format!("child `{}` ({}) at {} with input {}", e.kind, e.child, e.place, value(&e.input)),
-        Event::ChildCanceled(e) => format!("canceling child {} at {}", e.child, e.place),
-        Event::ChildAwaited(e) => format!("the result of child {} at {}", e.child, e.place),
-        Event::SignalSent(e) => format!("signal `{}` to {} at {} with {}", e.name, e.to, e.place, value(&e.payload)),
+        Event::BudgetSet(e) => format!("the budget {} at {}", e.budget, e.call_id),
+        Event::ChildStarted(e) => format!("child `{}` ({}) at {} with input {}", e.kind, e.child, e.call_id, value(&e.input)),
+        Event::ChildCanceled(e) => format!("canceling child {} at {}", e.child, e.call_id),
+        Event::ChildAwaited(e) => format!("the result of child {} at {}", e.child, e.call_id),
+        Event::SignalSent(e) => format!("signal `{}` to {} at {} with {}", e.name, e.to, e.call_id, value(&e.payload)),
         Event::VersionChosen(e) => format!("version {} of `{}`", e.version, e.change),
         Event::UpdateAnswered(e) => format!("the answer to update {}", e.update_id),
         Event::RunCompleted(e) => format!("the end of the run with {}", value(&e.output)),
@@ -268,10 +269,10 @@ pub fn describe(event: &Event) -> String {
             Some(checkpoint) => format!("the checkpoint {}", value(&checkpoint.state)),
             None => format!("continuing as new with {}", value(&e.input)),
         },
-        Event::EntryAppended(e) => format!("the {} entry {} at {}", e.role, value(&e.content), e.place),
-        Event::CallAdopted(e) => format!("taking over the call at {} at {}", e.from, e.place),
-        Event::StepCompleted(e) => describe_step(&StepIdentity { name: e.name.clone(), input_hash: e.input_hash }, &e.place),
-        Event::StepFailed(e) => describe_step(&StepIdentity { name: e.name.clone(), input_hash: e.input_hash }, &e.place),
+        Event::EntryAppended(e) => format!("the {} entry {} at {}", e.role, value(&e.content), e.call_id),
+        Event::CallAdopted(e) => format!("taking over the call at {} at {}", e.from, e.call_id),
+        Event::StepCompleted(e) => describe_step(&StepIdentity { name: e.name.clone(), input_hash: e.input_hash }, &e.call_id),
+        Event::StepFailed(e) => describe_step(&StepIdentity { name: e.name.clone(), input_hash: e.input_hash }, &e.call_id),
         other => other.name().replace('_', " "),
     }
 }

@@ -58,7 +58,7 @@ use crate::failure::{FAILURE_BYTES_MAX, cut};
 use crate::log::event::{CarriedSignal, Divergence, PauseReason, RunPaused, SignalReceived, SuspendReason};
 use crate::run::{Carries, Commit};
 use crate::spend::budget::Purse;
-use crate::{Branch, CommitId, Epoch, Event, Index, Name, PLACE_PARTS_MAX, Payload, Place, Record, RunKey, Timestamp};
+use crate::{Branch, CALL_ID_PARTS_MAX, CallId, CommitId, Epoch, Event, Index, Name, Payload, Record, RunKey, Timestamp};
 use call::{Call, StepIdentity};
 use mailbox::{Looks, Mailbox, Signal};
 
@@ -83,7 +83,7 @@ pub enum Advance {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Wake {
     /// The call with this id was answered.
-    Call(Place),
+    Call(CallId),
     /// Anything may have changed.
     All,
 }
@@ -121,7 +121,7 @@ pub enum Fault {
     /// The code would continue without an abandoned call that had an effect.
     EffectAbandoned {
         message: String,
-        left: Vec<Place>,
+        left: Vec<CallId>,
     },
     /// Too many events since the last checkpoint.
     TooLong(String),
@@ -221,12 +221,12 @@ pub struct Engine {
     arms: BTreeMap<Branch, u32>,
     /// The arm whose code is being polled.
     branch: Branch,
-    calls: BTreeMap<Place, Call>,
+    calls: BTreeMap<CallId, Call>,
     /// Dropped steps whose result may still be in the log: at the latest in the commit of this number, which was the next one
     /// when the step was dropped.
-    dropped_steps: BTreeMap<Place, (StepIdentity, u64)>,
+    dropped_steps: BTreeMap<CallId, (StepIdentity, u64)>,
     /// Steps that may start once the engine has caught up and the code's observations are durable.
-    deferred_steps: BTreeSet<Place>,
+    deferred_steps: BTreeSet<CallId>,
     running_steps: u32,
     mailbox: Mailbox,
     state: BTreeMap<Name, Payload>,
@@ -244,7 +244,7 @@ pub struct Engine {
     out_batch: u64,
     last_matched: Option<matching::Matched>,
     /// The last call whose answer the code received, and the index of the answer.
-    last_finished: Option<(Place, call::What, Index)>,
+    last_finished: Option<(CallId, call::What, Index)>,
     /// The highest index among the answers since the mark was set (see [`Engine::set_mark`]).
     mark: Option<Index>,
     wakes: VecDeque<Wake>,
@@ -545,13 +545,13 @@ impl Engine {
             Event::SignalReceived(_) => self.signal_delivered(index),
             Event::StepCompleted(event) => self.step_completed(index, event).map_err(|fault| self.departed(record, fault))?,
             Event::StepFailed(event) => self.step_failed(index, event).map_err(|fault| self.departed(record, fault))?,
-            Event::TaskCompleted(event) => self.answer(&event.place, index, Ok(event.output)),
-            Event::TaskFailed(event) => self.answer(&event.place, index, Err(event.failure)),
-            Event::ChildCompleted(event) => self.answer(&event.place, index, Ok(event.output)),
-            Event::ChildFailed(event) => self.answer(&event.place, index, Err(event.failure)),
-            Event::TimerFired(event) => self.timer_fired(&event.place, index),
+            Event::TaskCompleted(event) => self.answer(&event.call_id, index, Ok(event.output)),
+            Event::TaskFailed(event) => self.answer(&event.call_id, index, Err(event.failure)),
+            Event::ChildCompleted(event) => self.answer(&event.call_id, index, Ok(event.output)),
+            Event::ChildFailed(event) => self.answer(&event.call_id, index, Err(event.failure)),
+            Event::TimerFired(event) => self.timer_fired(&event.call_id, index),
             Event::ApprovalDecided(event) => self.approval_decided(index, event),
-            Event::PromiseResolved(event) => self.answer(&event.place, index, event.result),
+            Event::PromiseResolved(event) => self.answer(&event.call_id, index, event.result),
             Event::UpdateReceived(event) => return Ok(self.update_received(event)),
             Event::CancelRequested(event) => self.cancel_requested(index, &event.reason),
             Event::RetryRequested(event) => {
@@ -680,10 +680,10 @@ impl Engine {
         mark
     }
 
-    /// Records that the code received the answer to the call at `place`.
-    fn finished(&mut self, place: &Place, what: call::What, index: Index) {
+    /// Records that the code received the answer to the call at `call_id`.
+    fn finished(&mut self, call_id: &CallId, what: call::What, index: Index) {
         self.mark = self.mark.max(Some(index));
-        self.last_finished = Some((place.clone(), what, index));
+        self.last_finished = Some((call_id.clone(), what, index));
     }
 
     /// Resets the poll counter, before every poll of the code.
@@ -726,8 +726,8 @@ impl Engine {
         let next = self.branch.call(ordinal);
         match &self.last_finished {
             None => format!("at the start, before the next call (call id {next})"),
-            Some((place, what, index)) => {
-                format!("after {} ({index}, call id {place}), before the next call (call id {next})", what.describe())
+            Some((call_id, what, index)) => {
+                format!("after {} ({index}, call id {call_id}), before the next call (call id {next})", what.describe())
             }
         }
     }
@@ -753,16 +753,16 @@ impl Engine {
     }
 
     /// Returns the call id of the next call on the current branch.
-    pub fn next_place(&mut self) -> Place {
+    pub fn next_call_id(&mut self) -> CallId {
         let ordinal = if self.branch.is_main() { &mut self.main_line } else { self.arms.entry(self.branch.clone()).or_default() };
         let made = *ordinal;
         *ordinal += 1;
-        let place = self.branch.call(self.segment.ordinal(made));
-        if place.is_too_deep() {
-            let depth = PLACE_PARTS_MAX / 2;
+        let call_id = self.branch.call(self.segment.ordinal(made));
+        if call_id.is_too_deep() {
+            let depth = CALL_ID_PARTS_MAX / 2;
             self.misuse(format!("a call is nested in more than {depth} combinators; move the inner part into a child"));
         }
-        place
+        call_id
     }
 
     /// Removes the arms of a combinator that has ended: no more calls are made in them.

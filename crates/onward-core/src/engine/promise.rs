@@ -3,15 +3,15 @@
 use super::Engine;
 use super::call::What;
 use crate::log::event::PromiseCreated;
-use crate::{Name, Place};
+use crate::{CallId, Name};
 
 impl Engine {
-    pub fn create_promise(&mut self, name: Name) -> Place {
+    pub fn create_promise(&mut self, name: Name) -> CallId {
         // The promise may be resolved at once, so it must be durable before a step hands out its id.
         self.polled = true;
-        let place = self.next_place();
-        let event = PromiseCreated { place: place.clone(), name: name.clone(), deadline: None };
-        self.open(place.clone(), What::Promise { name }, Some(event.into()));
-        place
+        let call_id = self.next_call_id();
+        let event = PromiseCreated { call_id: call_id.clone(), name: name.clone(), deadline: None };
+        self.open(call_id.clone(), What::Promise { name }, Some(event.into()));
+        call_id
     }
 }

@@ -29,12 +29,12 @@ mod content;
 use std::collections::BTreeSet;
 
 use abandoned::Book;
-use content::{EffectOf, Way, effect_of, place_of, step_identity};
+use content::{EffectOf, Way, call_id_of, effect_of, step_identity};
 
 use super::call::{StepPhase, What};
 use super::{Engine, Fault, Queued};
 use crate::log::event::{CallAdopted, ChildStarted, Divergence, PauseReason, RunPaused, SegmentAbandoned};
-use crate::{Event, Failure, Hash, Index, Name, Place, Record, RunId, RunKey};
+use crate::{CallId, Event, Failure, Hash, Index, Name, Record, RunId, RunKey};
 
 /// The maximum number of times a segment may be abandoned before the run pauses.
 pub const ABANDONMENTS_MAX: u32 = 3;
@@ -61,7 +61,7 @@ pub(super) struct Segment {
     unstable: u32,
     way: Way,
     /// The call ids that the code has passed.
-    passed: BTreeSet<Place>,
+    passed: BTreeSet<CallId>,
     book: Book,
     last_pause: Option<RunPaused>,
     /// The event from which its length is counted (SG6).
@@ -88,7 +88,7 @@ impl Segment {
             match event {
                 // A log that is abandoned from its first commit on is abandoned before its start is delivered.
                 Event::RunStarted(event) => self.begin(event.checkpoint.as_ref().and_then(|checkpoint| checkpoint.leaf)),
-                Event::TaskAttempted(event) => self.book.begun(&event.place),
+                Event::TaskAttempted(event) => self.book.begun(&event.call_id),
                 Event::ApprovalDecided(event) => self.book.decided(event),
                 Event::RunPaused(event) => self.last_pause = Some(event.clone()),
                 Event::RunResumed(_) => match self.last_pause.take() {
@@ -203,8 +203,8 @@ impl Engine {
         let waiting = self.forget_waiting_steps(horizon);
         self.segment.book.fill(self.segment.way.clone(), records.iter());
         self.segment.attempt = attempt;
-        for place in waiting {
-            self.step_is_adopted(&place);
+        for call_id in waiting {
+            self.step_is_adopted(&call_id);
         }
     }
 
@@ -212,21 +212,21 @@ impl Engine {
     /// them again. Returns true if there were any.
     pub(super) fn tell_given_up(&mut self) -> bool {
         let given_up = self.segment.book.take_given_up();
-        given_up.iter().for_each(|place| self.was_given_up(place));
+        given_up.iter().for_each(|call_id| self.was_given_up(call_id));
         !given_up.is_empty()
     }
 
     /// Removes steps that were called before the divergence point and have not begun. They may be abandoned calls, so they are
     /// matched as if they were new.
-    fn forget_waiting_steps(&mut self, horizon: Index) -> Vec<Place> {
+    fn forget_waiting_steps(&mut self, horizon: Index) -> Vec<CallId> {
         let is_due = |queued: &&Queued| !queued.is_abandoned && queued.record.last_index() <= horizon;
         let due = self.queue.iter().filter(is_due).flat_map(|queued| &queued.record.events);
-        let answered: BTreeSet<&Place> = due.filter(|event| event.is_step_result()).filter_map(place_of).collect();
+        let answered: BTreeSet<&CallId> = due.filter(|event| event.is_step_result()).filter_map(call_id_of).collect();
         let mut waiting = Vec::new();
-        for (place, call) in self.calls.iter().filter(|(place, _)| !answered.contains(place)) {
+        for (call_id, call) in self.calls.iter().filter(|(call_id, _)| !answered.contains(call_id)) {
             if let What::Step { identity, phase: StepPhase::Idle { .. }, .. } = &call.what {
-                waiting.push(place.clone());
-                if self.segment.passed.remove(place) {
+                waiting.push(call_id.clone());
+                if self.segment.passed.remove(call_id) {
                     self.segment.way.uncount(step_identity(&identity.name, identity.input_hash));
                 }
             }
@@ -234,20 +234,20 @@ impl Engine {
         waiting
     }
 
-    /// Cancels the call at `place`, which was canceled in the abandoned part (SG5).
-    fn was_given_up(&mut self, place: &Place) {
-        match self.calls.get(place).map(|call| &call.what) {
+    /// Cancels the call at `call_id`, which was canceled in the abandoned part (SG5).
+    fn was_given_up(&mut self, call_id: &CallId) {
+        match self.calls.get(call_id).map(|call| &call.what) {
             // Nothing was withdrawn: the mailbox belongs to the code.
             None | Some(What::Signal { .. } | What::Canceled) => {}
             // Its retry delay was canceled: the delay has ended.
             Some(What::Step { .. }) => {
-                let wake = self.step_due(place);
+                let wake = self.step_due(call_id);
                 self.wakes.extend(wake);
             }
             Some(what) => {
                 let message = format!("{} was canceled in an abandoned part of the log", what.describe());
                 let failure = Failure { retryable: false, ..Failure::new("canceled", message) };
-                let wake = self.answer(place, self.delivered.unwrap_or_default(), Err(failure));
+                let wake = self.answer(call_id, self.delivered.unwrap_or_default(), Err(failure));
                 self.wakes.extend(wake);
             }
         }
@@ -266,7 +266,7 @@ impl Engine {
     }
 
     /// Abandons everything recorded; returns the new attempt and the withdrawn tasks.
-    pub(super) fn leave_all(&mut self, from: Index, to: Index) -> (u32, Vec<Place>) {
+    pub(super) fn leave_all(&mut self, from: Index, to: Index) -> (u32, Vec<CallId>) {
         let attempt = self.segment.attempts + 1;
         self.switch(from, to, attempt, self.horizon);
         let withdrawn = self.segment.book.unbegun();
@@ -302,15 +302,15 @@ impl Engine {
         }
         let mut out = std::mem::take(&mut self.out);
         for event in out.iter_mut().filter(|event| !event.is_step_result()) {
-            let place = place_of(event).cloned();
-            if place.as_ref().is_some_and(|place| !self.segment.passed.insert(place.clone())) {
+            let call_id = call_id_of(event).cloned();
+            if call_id.as_ref().is_some_and(|call_id| !self.segment.passed.insert(call_id.clone())) {
                 continue;
             }
             let call = self.segment.way.pass(event);
-            if let Some((call, place)) = call.zip(place)
-                && let Some(from) = self.segment.book.adopt(call, &place)
+            if let Some((call, call_id)) = call.zip(call_id)
+                && let Some(from) = self.segment.book.adopt(call, &call_id)
             {
-                *event = CallAdopted { place, from }.into();
+                *event = CallAdopted { call_id, from }.into();
             }
             self.segment.book.asked(event);
         }
@@ -322,32 +322,32 @@ impl Engine {
         if !self.segment.counts {
             return None;
         }
-        let place = asked.place.clone();
-        self.segment.passed.insert(place.clone());
+        let call_id = asked.call_id.clone();
+        self.segment.passed.insert(call_id.clone());
         let call = self.segment.way.pass(&asked.clone().into())?;
         let child = self.segment.book.child(&call)?;
-        let from = self.segment.book.adopt(call, &place)?;
+        let from = self.segment.book.adopt(call, &call_id)?;
         let sender = RunKey::new(self.key.namespace.clone(), child.clone());
         for signal in self.mailbox.release(&sender) {
             self.put_back(signal); // M4
         }
-        Some((child, CallAdopted { place, from }))
+        Some((child, CallAdopted { call_id, from }))
     }
 
-    /// Returns true if an abandoned part of the log has a result for the step at `place`, and takes it over.
-    pub(super) fn adopt_step(&mut self, place: &Place, name: &Name, input_hash: Option<Hash>) -> bool {
-        if !self.segment.counts || !self.segment.passed.insert(place.clone()) {
+    /// Returns true if an abandoned part of the log has a result for the step at `call_id`, and takes it over.
+    pub(super) fn adopt_step(&mut self, call_id: &CallId, name: &Name, input_hash: Option<Hash>) -> bool {
+        if !self.segment.counts || !self.segment.passed.insert(call_id.clone()) {
             return false;
         }
         let call = self.segment.way.count(step_identity(name, input_hash));
-        let Some(from) = self.segment.book.adopt(call, place) else { return false };
-        self.out.push(CallAdopted { place: place.clone(), from }.into());
+        let Some(from) = self.segment.book.adopt(call, call_id) else { return false };
+        self.out.push(CallAdopted { call_id: call_id.clone(), from }.into());
         true
     }
 
-    /// Returns the call id under which stores and callers know the call at `place`.
-    pub(super) fn origin_of(&self, place: &Place) -> Place {
-        self.segment.book.origin(place).clone()
+    /// Returns the call id under which stores and callers know the call at `call_id`.
+    pub(super) fn origin_of(&self, call_id: &CallId) -> CallId {
+        self.segment.book.origin(call_id).clone()
     }
 
     /// Returns true if a call that is taken over is answered already: the code continues without an input.
@@ -378,7 +378,7 @@ impl Engine {
             return None;
         }
         let asked = events.iter().find(|event| is_new(event)).map(super::matching::describe).unwrap_or_default();
-        let (left, words): (Vec<Place>, Vec<String>) = loose.into_iter().unzip();
+        let (left, words): (Vec<CallId>, Vec<String>) = loose.into_iter().unzip();
         let message = format!(
             "the code abandoned {}, and now attempts {asked}; check this, then accept it with `onward run resume {}`",
             words.join("; "),

@@ -7,7 +7,7 @@ use super::mailbox::{Looks, Signal};
 use super::{Engine, POLLS_MAX, Wake};
 use crate::agent::conversation::ENTRY_SIGNAL;
 use crate::log::event::{SignalAwaited, SignalConsumed, SignalSent, WaitCanceled};
-use crate::{Index, Name, Payload, Place, RunId, RunKey, Timestamp};
+use crate::{CallId, Index, Name, Payload, RunId, RunKey, Timestamp};
 
 /// The signals that a call is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,58 +62,58 @@ impl Engine {
             return self.mailbox.hold(signal); // M4
         }
         match self.mailbox.longest_waiting(&signal.name) {
-            Some(place) => self.reserve(place, signal),
+            Some(call_id) => self.reserve(call_id, signal),
             None => self.mailbox.put(signal),
         }
     }
 
-    fn reserve(&mut self, place: Place, signal: Signal) {
+    fn reserve(&mut self, call_id: CallId, signal: Signal) {
         let delivered = self.delivered.is_some_and(|delivered| delivered >= signal.index);
-        let Some(call) = self.calls.get_mut(&place) else { return self.mailbox.put(signal) };
+        let Some(call) = self.calls.get_mut(&call_id) else { return self.mailbox.put(signal) };
         if delivered {
             let (index, result) = (signal.index, Ok(signal.payload.clone()));
             call.answer = Answer::Ready { index, result, signal: Some(signal) };
-            self.wakes.push_back(Wake::Call(place));
+            self.wakes.push_back(Wake::Call(call_id));
             return;
         }
-        self.mailbox.reserved.entry(signal.index).or_default().push(place);
+        self.mailbox.reserved.entry(signal.index).or_default().push(call_id);
         call.answer = Answer::Reserved(signal);
     }
 
     /// Delivers a signal to the call that it is reserved for.
     pub(super) fn signal_delivered(&mut self, index: Index) -> Option<Wake> {
-        let Some(places) = self.mailbox.reserved.remove(&index) else { return self.wake_looking() };
-        for place in places {
-            let Some(call) = self.calls.get_mut(&place) else { continue };
+        let Some(call_ids) = self.mailbox.reserved.remove(&index) else { return self.wake_looking() };
+        for call_id in call_ids {
+            let Some(call) = self.calls.get_mut(&call_id) else { continue };
             if let Answer::Reserved(signal) = &call.answer {
                 let (result, signal) = (Ok(signal.payload.clone()), Some(signal.clone()));
                 call.answer = Answer::Ready { index, result, signal };
-                self.wakes.push_back(Wake::Call(place));
+                self.wakes.push_back(Wake::Call(call_id));
             }
         }
         self.wakes.pop_front()
     }
 
     /// Waits for a signal. Returns it at once if there is one.
-    pub fn await_signal(&mut self, place: &Place, pattern: &Pattern, deadline: Option<Timestamp>) -> Option<(Name, Payload)> {
+    pub fn await_signal(&mut self, call_id: &CallId, pattern: &Pattern, deadline: Option<Timestamp>) -> Option<(Name, Payload)> {
         if self.cancel_is_due() {
-            self.open(place.clone(), What::Signal { pattern: pattern.clone() }, None);
+            self.open(call_id.clone(), What::Signal { pattern: pattern.clone() }, None);
             return None;
         }
         if let Some(signal) = self.mailbox.pop(pattern) {
-            self.consumed(place, &signal);
+            self.consumed(call_id, &signal);
             return Some((signal.name, signal.payload));
         }
         let is_pattern = matches!(pattern, Pattern::Like(_));
-        let event = SignalAwaited { place: place.clone(), name: pattern.name().clone(), deadline, is_pattern };
-        self.open(place.clone(), What::Signal { pattern: pattern.clone() }, Some(event.into()));
-        self.mailbox.wait(place.clone(), pattern.clone());
+        let event = SignalAwaited { call_id: call_id.clone(), name: pattern.name().clone(), deadline, is_pattern };
+        self.open(call_id.clone(), What::Signal { pattern: pattern.clone() }, Some(event.into()));
+        self.mailbox.wait(call_id.clone(), pattern.clone());
         None
     }
 
-    /// Returns the name of the signal that answered the call at `place`.
-    pub fn signal_name(&self, place: &Place) -> Option<Name> {
-        match &self.calls.get(place)?.answer {
+    /// Returns the name of the signal that answered the call at `call_id`.
+    pub fn signal_name(&self, call_id: &CallId) -> Option<Name> {
+        match &self.calls.get(call_id)?.answer {
             Answer::Ready { signal: Some(signal), .. } => Some(signal.name.clone()),
             _ => None,
         }
@@ -124,15 +124,15 @@ impl Engine {
         self.mailbox.first(pattern).map(|signal| signal.index)
     }
 
-    pub(super) fn consumed(&mut self, place: &Place, signal: &Signal) {
-        let event = SignalConsumed { place: place.clone(), name: signal.name.clone(), index: signal.index };
+    pub(super) fn consumed(&mut self, call_id: &CallId, signal: &Signal) {
+        let event = SignalConsumed { call_id: call_id.clone(), name: signal.name.clone(), index: signal.index };
         self.out.push(event.into());
         self.follow_budget_up_to(signal.index); // BG5
         // An entry from outside is not a message to the agent.
         if signal.name.as_str() != ENTRY_SIGNAL {
             self.tally_anew();
         }
-        self.finished(place, What::Signal { pattern: Pattern::Exactly(signal.name.clone()) }, signal.index);
+        self.finished(call_id, What::Signal { pattern: Pattern::Exactly(signal.name.clone()) }, signal.index);
     }
 
     /// Returns the number of matching signals up to the horizon.
@@ -155,10 +155,10 @@ impl Engine {
     /// Consumes a signal like [`Engine::try_signal`], and also returns its sender.
     pub fn try_heard(&mut self, pattern: &Pattern) -> Option<(Name, Payload, Option<RunKey>)> {
         self.look();
-        let place = self.next_place();
+        let call_id = self.next_call_id();
         let signal = self.mailbox.pop(pattern)?;
         self.polls = 0; // a mailbox is finite
-        self.consumed(&place, &signal);
+        self.consumed(&call_id, &signal);
         Some((signal.name, signal.payload, signal.sender))
     }
 
@@ -194,23 +194,23 @@ impl Engine {
     }
 
     /// Drops a `recv`: a signal reserved for it goes back to the mailbox (rule 4, CE9).
-    pub(super) fn drop_signal(&mut self, place: &Place) {
-        self.mailbox.stop_waiting(place);
-        let Some(call) = self.calls.remove(place) else { return };
+    pub(super) fn drop_signal(&mut self, call_id: &CallId) {
+        self.mailbox.stop_waiting(call_id);
+        let Some(call) = self.calls.remove(call_id) else { return };
         if call.is_asked_in(self.out_batch) {
             self.saw_nothing(); // no other wait in between
         }
         let signal = match call.answer {
             Answer::Reserved(signal) => {
-                if let Some(places) = self.mailbox.reserved.get_mut(&signal.index) {
-                    places.retain(|other| other != place);
+                if let Some(call_ids) = self.mailbox.reserved.get_mut(&signal.index) {
+                    call_ids.retain(|other| other != call_id);
                 }
                 Some(signal)
             }
             Answer::Ready { signal, .. } => signal,
             Answer::Open => None,
         };
-        self.out.push(WaitCanceled { place: place.clone() }.into());
+        self.out.push(WaitCanceled { call_id: call_id.clone() }.into());
         if let Some(signal) = signal {
             self.put_back(signal);
         }
@@ -218,7 +218,7 @@ impl Engine {
 
     pub(super) fn put_back(&mut self, signal: Signal) {
         match self.mailbox.longest_waiting(&signal.name) {
-            Some(place) => self.reserve(place, signal),
+            Some(call_id) => self.reserve(call_id, signal),
             None => {
                 self.mailbox.put(signal);
                 self.wakes.extend(self.wake_looking());
@@ -228,8 +228,8 @@ impl Engine {
 
     /// Sends a signal to another run; it is durable with the next commit.
     pub fn send_signal(&mut self, to: RunId, name: Name, payload: Payload) {
-        let place = self.next_place();
-        self.out.push(SignalSent { place, to, name, payload }.into());
+        let call_id = self.next_call_id();
+        self.out.push(SignalSent { call_id, to, name, payload }.into());
     }
 }
 

@@ -6,15 +6,15 @@ use crate::{Name, Payload};
 
 impl Engine {
     pub fn set_state(&mut self, key: Name, value: Payload) {
-        let place = self.next_place();
+        let call_id = self.next_call_id();
         self.state.insert(key.clone(), value.clone());
-        self.out.push(StateSet { place, key, value }.into());
+        self.out.push(StateSet { call_id, key, value }.into());
     }
 
     pub fn clear_state(&mut self, key: &Name) {
-        let place = self.next_place();
+        let call_id = self.next_call_id();
         if self.state.remove(key).is_some() {
-            self.out.push(StateCleared { place, key: key.clone() }.into());
+            self.out.push(StateCleared { call_id, key: key.clone() }.into());
         }
     }
 

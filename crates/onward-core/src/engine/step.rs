@@ -7,7 +7,7 @@ use super::call::{Answer, Call, StepIdentity, StepPhase, What};
 use super::{Engine, Wake};
 use crate::log::event::{StepCompleted, StepFailed, WaitCanceled};
 use crate::task::RetryPolicy;
-use crate::{Event, Failure, Hash, Index, Name, Payload, Place};
+use crate::{CallId, Event, Failure, Hash, Index, Name, Payload};
 
 /// The worker's action for a polled step.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,13 +22,13 @@ pub enum StepPoll {
 }
 
 impl Engine {
-    pub fn open_step(&mut self, name: Name) -> Place {
-        let place = self.next_place();
+    pub fn open_step(&mut self, name: Name) -> CallId {
+        let call_id = self.next_call_id();
         let identity = StepIdentity { name, input_hash: None };
         let phase = self.not_begun();
         let what = What::Step { identity, retry: RetryPolicy::default(), attempt: 1, phase };
-        self.open(place.clone(), what, None);
-        place
+        self.open(call_id.clone(), what, None);
+        call_id
     }
 
     /// Returns the phase of a step before its next attempt. Another process may have begun the attempt, unless this one has
@@ -38,35 +38,35 @@ impl Engine {
         StepPhase::Idle { maybe_begun: !self.was_live && !has_recorded_nothing, behind_request: self.is_canceled() }
     }
 
-    pub fn set_step_retry(&mut self, place: &Place, policy: RetryPolicy) {
-        if let Some(Call { what: What::Step { retry, .. }, .. }) = self.calls.get_mut(place) {
+    pub fn set_step_retry(&mut self, call_id: &CallId, policy: RetryPolicy) {
+        if let Some(Call { what: What::Step { retry, .. }, .. }) = self.calls.get_mut(call_id) {
             *retry = policy;
         }
     }
 
-    pub fn set_step_input(&mut self, place: &Place, input: Hash) {
-        if let Some(Call { what: What::Step { identity, .. }, .. }) = self.calls.get_mut(place) {
+    pub fn set_step_input(&mut self, call_id: &CallId, input: Hash) {
+        if let Some(Call { what: What::Step { identity, .. }, .. }) = self.calls.get_mut(call_id) {
             identity.input_hash = Some(input);
         }
     }
 
-    pub fn poll_step(&mut self, place: &Place) -> StepPoll {
-        if let Some(result) = self.poll_call(place) {
+    pub fn poll_step(&mut self, call_id: &CallId) -> StepPoll {
+        if let Some(result) = self.poll_call(call_id) {
             return StepPoll::Recorded(result);
         }
-        if self.step_is_adopted(place) {
+        if self.step_is_adopted(call_id) {
             return StepPoll::Pending;
         }
         let caught_up = self.batch.is_empty() && self.queue.is_empty() && self.expected.is_none() && self.in_flight.is_none();
         let may_start = caught_up && !self.polled && !self.is_paused();
-        let Some(Call { what: What::Step { attempt, phase, .. }, .. }) = self.calls.get_mut(place) else {
+        let Some(Call { what: What::Step { attempt, phase, .. }, .. }) = self.calls.get_mut(call_id) else {
             return StepPoll::Pending;
         };
         if !matches!(phase, StepPhase::Idle { .. }) {
             return StepPoll::Pending;
         }
         if !may_start {
-            self.deferred_steps.insert(place.clone()); // N2, N6
+            self.deferred_steps.insert(call_id.clone()); // N2, N6
             return StepPoll::Pending;
         }
         *phase = StepPhase::Running;
@@ -75,96 +75,96 @@ impl Engine {
     }
 
     /// Returns true if an abandoned part of the log has the result of the step, which then comes with the next commit.
-    pub(super) fn step_is_adopted(&mut self, place: &Place) -> bool {
-        let Some(Call { what: What::Step { identity, phase: StepPhase::Idle { .. }, .. }, .. }) = self.calls.get(place) else {
+    pub(super) fn step_is_adopted(&mut self, call_id: &CallId) -> bool {
+        let Some(Call { what: What::Step { identity, phase: StepPhase::Idle { .. }, .. }, .. }) = self.calls.get(call_id) else {
             return false;
         };
         let StepIdentity { name, input_hash } = identity.clone();
-        let is_adopted = self.adopt_step(place, &name, input_hash);
-        if is_adopted && let Some(Call { what: What::Step { phase, .. }, .. }) = self.calls.get_mut(place) {
+        let is_adopted = self.adopt_step(call_id, &name, input_hash);
+        if is_adopted && let Some(Call { what: What::Step { phase, .. }, .. }) = self.calls.get_mut(call_id) {
             *phase = StepPhase::Reported;
         }
         is_adopted
     }
 
-    /// Reports the result of the closure for the attempt that runs at `place`.
-    pub fn report_step(&mut self, place: &Place, result: Result<Payload, Failure>, took_ms: u64) {
+    /// Reports the result of the closure for the attempt that runs at `call_id`.
+    pub fn report_step(&mut self, call_id: &CallId, result: Result<Payload, Failure>, took_ms: u64) {
         let now = self.now;
-        let Some(Call { what: What::Step { identity, retry, attempt, phase }, .. }) = self.calls.get_mut(place) else { return };
+        let Some(Call { what: What::Step { identity, retry, attempt, phase }, .. }) = self.calls.get_mut(call_id) else { return };
         *phase = StepPhase::Reported;
         self.running_steps -= 1;
         let StepIdentity { name, input_hash } = identity.clone();
-        let (place, attempt) = (place.clone(), *attempt);
+        let (call_id, attempt) = (call_id.clone(), *attempt);
         let event: Event = match result {
-            Ok(output) => StepCompleted { place, name, input_hash, output, attempt, took_ms }.into(),
+            Ok(output) => StepCompleted { call_id, name, input_hash, output, attempt, took_ms }.into(),
             Err(failure) => {
                 let failure = failure.bounded();
                 // `now` is the time of the last event; the retry delay counts from the end of the step.
                 let ended = now.after(std::time::Duration::from_millis(took_ms));
                 let retry_at = retry.next_attempt(attempt, &failure, ended);
-                StepFailed { place, name, input_hash, failure, attempt, took_ms, retry_at }.into()
+                StepFailed { call_id, name, input_hash, failure, attempt, took_ms, retry_at }.into()
             }
         };
         self.out.push(event);
     }
 
-    /// Replaces the result in flight of the step at `place`, which the store cannot accept, by a failure without retry: its
+    /// Replaces the result in flight of the step at `call_id`, which the store cannot accept, by a failure without retry: its
     /// effect has happened. The commit is then passed to the store again.
-    pub fn fail_reported(&mut self, place: &Place, failure: Failure) {
+    pub fn fail_reported(&mut self, call_id: &CallId, failure: Failure) {
         let Some(events) = &mut self.in_flight else { return };
-        let reported = |event: &&mut Event| matches!(event, Event::StepCompleted(step) if step.place == *place);
+        let reported = |event: &&mut Event| matches!(event, Event::StepCompleted(step) if step.call_id == *call_id);
         let Some(event) = events.iter_mut().find(reported) else { return };
-        if let Event::StepCompleted(StepCompleted { place, name, input_hash, attempt, took_ms, .. }) = event.clone() {
+        if let Event::StepCompleted(StepCompleted { call_id, name, input_hash, attempt, took_ms, .. }) = event.clone() {
             let failure = Failure { retryable: false, ..failure.bounded() };
-            *event = StepFailed { place, name, input_hash, failure, attempt, took_ms, retry_at: None }.into();
+            *event = StepFailed { call_id, name, input_hash, failure, attempt, took_ms, retry_at: None }.into();
         }
     }
 
     pub(super) fn step_completed(&mut self, index: Index, event: StepCompleted) -> Result<Option<Wake>, super::Fault> {
         let asked = StepIdentity { name: event.name.clone(), input_hash: event.input_hash };
-        self.match_step(index, &event.place, &asked)?;
-        Ok(self.answer(&event.place, index, Ok(event.output)))
+        self.match_step(index, &event.call_id, &asked)?;
+        Ok(self.answer(&event.call_id, index, Ok(event.output)))
     }
 
     pub(super) fn step_failed(&mut self, index: Index, event: StepFailed) -> Result<Option<Wake>, super::Fault> {
         let asked = StepIdentity { name: event.name.clone(), input_hash: event.input_hash };
-        self.match_step(index, &event.place, &asked)?;
+        self.match_step(index, &event.call_id, &asked)?;
         if event.retry_at.is_none() {
-            return Ok(self.answer(&event.place, index, Err(event.failure)));
+            return Ok(self.answer(&event.call_id, index, Err(event.failure)));
         }
-        if let Some(Call { what: What::Step { attempt, phase, .. }, .. }) = self.calls.get_mut(&event.place) {
+        if let Some(Call { what: What::Step { attempt, phase, .. }, .. }) = self.calls.get_mut(&event.call_id) {
             *attempt = event.attempt.saturating_add(1);
             *phase = StepPhase::Backoff;
         } else {
             // The code dropped the step while its report was in flight: no retry is needed.
-            self.stop_timer(&event.place);
+            self.stop_timer(&event.call_id);
         }
         Ok(None)
     }
 
-    fn stop_timer(&mut self, place: &Place) {
-        self.out.push(WaitCanceled { place: place.clone() }.into());
+    fn stop_timer(&mut self, call_id: &CallId) {
+        self.out.push(WaitCanceled { call_id: call_id.clone() }.into());
     }
 
     /// Ends the delay before the next attempt.
-    pub(super) fn step_due(&mut self, place: &Place) -> Option<Wake> {
+    pub(super) fn step_due(&mut self, call_id: &CallId) -> Option<Wake> {
         let not_begun = self.not_begun();
-        let Some(Call { what: What::Step { phase, .. }, answer: Answer::Open, .. }) = self.calls.get_mut(place) else {
+        let Some(Call { what: What::Step { phase, .. }, answer: Answer::Open, .. }) = self.calls.get_mut(call_id) else {
             return None;
         };
         *phase = not_begun;
-        Some(Wake::Call(place.clone()))
+        Some(Wake::Call(call_id.clone()))
     }
 
     /// Drops the step. A running closure is dropped with its future.
-    pub(super) fn drop_step(&mut self, place: &Place) {
-        let Some(Call { what: What::Step { identity, phase, .. }, answer, .. }) = self.calls.remove(place) else { return };
-        self.deferred_steps.remove(place);
+    pub(super) fn drop_step(&mut self, call_id: &CallId) {
+        let Some(Call { what: What::Step { identity, phase, .. }, answer, .. }) = self.calls.remove(call_id) else { return };
+        self.deferred_steps.remove(call_id);
         match phase {
             StepPhase::Running => self.running_steps -= 1,
-            StepPhase::Backoff if matches!(answer, Answer::Open) => self.stop_timer(place),
+            StepPhase::Backoff if matches!(answer, Answer::Open) => self.stop_timer(call_id),
             _ => {}
         }
-        self.dropped_steps.insert(place.clone(), (identity, self.next_commit));
+        self.dropped_steps.insert(call_id.clone(), (identity, self.next_commit));
     }
 }

@@ -4,27 +4,27 @@ use super::Engine;
 use super::call::What;
 use crate::log::event::TaskScheduled;
 use crate::task::TaskOptions;
-use crate::{Failure, Hash, Name, Payload, Place};
+use crate::{CallId, Failure, Hash, Name, Payload};
 
 impl Engine {
     /// Schedules a task; it is durable with the next commit, awaited or not.
-    pub fn schedule_task(&mut self, kind: Name, input: Payload) -> Place {
-        let place = self.next_place();
+    pub fn schedule_task(&mut self, kind: Name, input: Payload) -> CallId {
+        let call_id = self.next_call_id();
         let event = TaskScheduled {
-            place: place.clone(),
+            call_id: call_id.clone(),
             kind: kind.clone(),
             input_hash: Hash::of(&input),
             input,
             options: TaskOptions::default(),
         };
-        self.open(place.clone(), What::Task { kind }, Some(event.into()));
-        place
+        self.open(call_id.clone(), What::Task { kind }, Some(event.into()));
+        call_id
     }
 
     /// Opens a call for a task that cannot be scheduled: it fails with `failure`, and nothing is recorded.
-    pub fn refuse_task(&mut self, kind: Name, failure: Failure) -> Place {
-        let place = self.next_place();
-        self.open_refused(place.clone(), What::Task { kind }, failure);
-        place
+    pub fn refuse_task(&mut self, kind: Name, failure: Failure) -> CallId {
+        let call_id = self.next_call_id();
+        self.open_refused(call_id.clone(), What::Task { kind }, failure);
+        call_id
     }
 }

@@ -110,13 +110,13 @@ fn exactly(text: &str) -> Pattern {
 fn charged() -> Bench {
     let mut bench = Bench::new();
     bench.poll();
-    let place = bench.engine.open_step(name("charge"));
-    assert_eq!(bench.engine.poll_step(&place), StepPoll::Start { attempt: 1 });
-    bench.engine.report_step(&place, Ok(json("5")), 2);
+    let call_id = bench.engine.open_step(name("charge"));
+    assert_eq!(bench.engine.poll_step(&call_id), StepPoll::Start { attempt: 1 });
+    bench.engine.report_step(&call_id, Ok(json("5")), 2);
     let draft = bench.commit();
     assert!(!draft.waits, "there is a result to deliver");
     bench.poll();
-    assert_eq!(bench.engine.poll_step(&place), StepPoll::Recorded(Ok(json("5"))));
+    assert_eq!(bench.engine.poll_step(&call_id), StepPoll::Recorded(Ok(json("5"))));
     bench
 }
 
@@ -124,17 +124,17 @@ fn charged() -> Bench {
 fn a_recorded_step_is_answered_from_the_log_and_not_started() {
     let mut bench = charged().restart();
     bench.poll();
-    let place = bench.engine.open_step(name("charge"));
-    assert_eq!(bench.engine.poll_step(&place), StepPoll::Pending, "N2: its result is not delivered yet");
+    let call_id = bench.engine.open_step(name("charge"));
+    assert_eq!(bench.engine.poll_step(&call_id), StepPoll::Pending, "N2: its result is not delivered yet");
     bench.poll();
-    assert_eq!(bench.engine.poll_step(&place), StepPoll::Recorded(Ok(json("5"))));
+    assert_eq!(bench.engine.poll_step(&call_id), StepPoll::Recorded(Ok(json("5"))));
 }
 
 #[test]
 fn a_step_that_was_running_at_a_crash_starts_again_once_the_log_is_exhausted() {
     let mut bench = charged();
-    let place = bench.engine.open_step(name("ship"));
-    assert_eq!(bench.engine.poll_step(&place), StepPoll::Start { attempt: 1 });
+    let call_id = bench.engine.open_step(name("ship"));
+    assert_eq!(bench.engine.poll_step(&call_id), StepPoll::Start { attempt: 1 });
     let mut bench = bench.restart();
     bench.poll();
     let charge = bench.engine.open_step(name("charge"));
@@ -150,41 +150,41 @@ fn no_step_starts_before_what_the_code_polled_is_durable() {
     let mut bench = Bench::new();
     bench.poll();
     assert_eq!(bench.engine.count_signals(&exactly("stop")), 0);
-    let place = bench.engine.open_step(name("ship"));
-    assert_eq!(bench.engine.poll_step(&place), StepPoll::Pending);
+    let call_id = bench.engine.open_step(name("ship"));
+    assert_eq!(bench.engine.poll_step(&call_id), StepPoll::Pending);
     let draft = bench.commit();
     assert_eq!(draft.events, [crate::log::event::RunSuspended { reason: SuspendReason::Polled }.into()]);
     assert!(!draft.waits, "a step is about to start");
     bench.poll();
-    assert_eq!(bench.engine.poll_step(&place), StepPoll::Start { attempt: 1 });
+    assert_eq!(bench.engine.poll_step(&call_id), StepPoll::Start { attempt: 1 });
 }
 
 #[test]
 fn a_failed_step_waits_for_its_timer_and_keeps_its_attempts_across_a_restart() {
     let mut bench = Bench::new();
     bench.poll();
-    let place = bench.engine.open_step(name("mail"));
-    bench.engine.set_step_retry(&place, 3.into());
-    bench.engine.poll_step(&place);
-    bench.engine.report_step(&place, Err(Failure::retryable("busy")), 0);
+    let call_id = bench.engine.open_step(name("mail"));
+    bench.engine.set_step_retry(&call_id, 3.into());
+    bench.engine.poll_step(&call_id);
+    bench.engine.report_step(&call_id, Err(Failure::retryable("busy")), 0);
     assert!(!bench.commit().waits, "its result is not delivered yet");
     assert!(bench.commit().waits, "N5: or the run would stay pending until the timer fires");
     bench.idle();
-    bench.input(TimerFired { place: place.clone() });
+    bench.input(TimerFired { call_id: call_id.clone() });
     let mut bench = bench.restart();
     bench.poll();
-    let place = bench.engine.open_step(name("mail"));
-    bench.engine.set_step_retry(&place, 3.into());
-    assert_eq!(bench.engine.poll_step(&place), StepPoll::Pending);
+    let call_id = bench.engine.open_step(name("mail"));
+    bench.engine.set_step_retry(&call_id, 3.into());
+    assert_eq!(bench.engine.poll_step(&call_id), StepPoll::Pending);
     bench.poll();
-    assert_eq!(bench.engine.poll_step(&place), StepPoll::Start { attempt: 2 });
+    assert_eq!(bench.engine.poll_step(&call_id), StepPoll::Start { attempt: 2 });
 }
 
 #[test]
 fn a_signal_goes_to_the_call_that_waited_first() {
     let mut bench = Bench::new();
     bench.poll();
-    let (first, second) = (bench.engine.next_place(), bench.engine.next_place());
+    let (first, second) = (bench.engine.next_call_id(), bench.engine.next_call_id());
     assert_eq!(bench.engine.await_signal(&first, &Pattern::Like(name("*")), None), None);
     assert_eq!(bench.engine.await_signal(&second, &exactly("s"), None), None);
     bench.commit();
@@ -201,7 +201,7 @@ fn a_signal_goes_to_the_call_that_waited_first() {
 fn a_signal_set_aside_for_a_dropped_call_goes_to_the_next_that_waits() {
     let mut bench = Bench::new();
     bench.poll();
-    let (first, second) = (bench.engine.next_place(), bench.engine.next_place());
+    let (first, second) = (bench.engine.next_call_id(), bench.engine.next_call_id());
     bench.engine.await_signal(&first, &exactly("s"), None);
     bench.engine.await_signal(&second, &exactly("s"), None);
     bench.commit();
@@ -241,8 +241,8 @@ fn a_changed_step_name_diverges_with_a_report_that_helps() {
 fn a_changed_step_input_diverges() {
     let mut bench = charged().restart();
     bench.poll();
-    let place = bench.engine.open_step(name("charge"));
-    bench.engine.set_step_input(&place, Hash::of(&json("42")));
+    let call_id = bench.engine.open_step(name("charge"));
+    bench.engine.set_step_input(&call_id, Hash::of(&json("42")));
     let report = bench.diverges();
     assert!(report.asked.starts_with("step `charge` at 0 with input "), "{}", report.asked);
 }
@@ -255,8 +255,8 @@ fn a_changed_task_input_diverges_but_map_order_and_options_do_not() {
     bench.commit();
     let mut same = bench.restart();
     same.poll();
-    let place = same.engine.schedule_task(name("t"), json(r#"{"b":2,"a":1}"#));
-    same.engine.configure(&place, &mut |event| {
+    let call_id = same.engine.schedule_task(name("t"), json(r#"{"b":2,"a":1}"#));
+    same.engine.configure(&call_id, &mut |event| {
         if let Event::TaskScheduled(task) = event {
             task.options.priority = 9;
         }
@@ -447,7 +447,7 @@ fn a_result_of_a_call_the_code_has_forgotten_is_ignored() {
     bench.engine.drop_call(&task);
     bench.engine.start_timer(Timestamp(9_999));
     bench.commit();
-    bench.input(TaskCompleted { place: task, output: json("1"), attempts: 1 });
+    bench.input(TaskCompleted { call_id: task, output: json("1"), attempts: 1 });
     let draft = bench.commit();
     assert_eq!(draft.events.len(), 1, "only a suspension");
 }
@@ -457,18 +457,24 @@ fn a_step_result_nobody_asked_for_diverges() {
     let mut bench = Bench::new();
     let header =
         CommitHeader { n: 0, epoch: Epoch(1), commit_id: CommitId(1), horizon: Index(0), waits: false, is_standing: false };
-    let step =
-        StepCompleted { place: Place::root(3), name: name("ghost"), input_hash: None, output: json("1"), attempt: 1, took_ms: 0 };
+    let step = StepCompleted {
+        call_id: CallId::root(3),
+        name: name("ghost"),
+        input_hash: None,
+        output: json("1"),
+        attempt: 1,
+        took_ms: 0,
+    };
     bench.engine.feed(Record { index: Index(1), at: Timestamp(2_000), commit: Some(header), events: vec![step.into()] });
     let report = bench.diverges();
     assert_eq!((report.recorded.as_str(), report.asked.as_str()), ("step `ghost` at 3", "nothing"));
 }
 
 /// Opens a step and starts it.
-fn run_step(bench: &mut Bench, step: &str) -> Place {
-    let place = bench.engine.open_step(name(step));
-    assert_eq!(bench.engine.poll_step(&place), StepPoll::Start { attempt: 1 });
-    place
+fn run_step(bench: &mut Bench, step: &str) -> CallId {
+    let call_id = bench.engine.open_step(name(step));
+    assert_eq!(bench.engine.poll_step(&call_id), StepPoll::Start { attempt: 1 });
+    call_id
 }
 
 #[test]
@@ -480,13 +486,13 @@ fn a_paused_run_records_its_steps_one_by_one_and_does_nothing_else() {
     bench.pause();
     bench.signal("s", "1");
     bench.idle();
-    for place in [&a, &b] {
-        bench.engine.report_step(place, Ok(json("5")), 2);
+    for call_id in [&a, &b] {
+        bench.engine.report_step(call_id, Ok(json("5")), 2);
         let draft = bench.commit();
         assert!(draft.is_standing && !draft.waits);
         assert_eq!((draft.horizon, draft.events.len()), (Index(0), 1), "H3 is enough for a commit while paused");
         bench.idle();
-        assert_eq!(bench.engine.poll_step(place), StepPoll::Pending, "N6");
+        assert_eq!(bench.engine.poll_step(call_id), StepPoll::Pending, "N6");
     }
     assert!(bench.engine.is_paused() && !bench.engine.has_running_steps());
 
@@ -494,14 +500,14 @@ fn a_paused_run_records_its_steps_one_by_one_and_does_nothing_else() {
     let mut other = bench.restart();
     other.poll();
     assert_eq!((other.engine.open_step(name("a")), other.engine.open_step(name("b"))), (a.clone(), b.clone()));
-    for place in [&a, &b] {
-        assert_eq!(other.engine.poll_step(place), StepPoll::Pending);
+    for call_id in [&a, &b] {
+        assert_eq!(other.engine.poll_step(call_id), StepPoll::Pending);
     }
     for bench in [&mut bench, &mut other] {
         bench.resume();
-        for place in [&a, &b] {
+        for call_id in [&a, &b] {
             bench.poll();
-            assert_eq!(bench.engine.poll_step(place), StepPoll::Recorded(Ok(json("5"))));
+            assert_eq!(bench.engine.poll_step(call_id), StepPoll::Recorded(Ok(json("5"))));
         }
         let last = bench.engine.open_step(name("c"));
         assert_eq!(bench.engine.poll_step(&last), StepPoll::Pending, "N2: the resume is not delivered yet");
@@ -541,7 +547,7 @@ fn what_a_paused_run_had_asked_for_follows_the_results_of_its_steps() {
         assert_eq!(bench.engine.poll_step(&step), StepPoll::Recorded(Ok(json("5"))));
         let draft = bench.commit();
         assert_eq!((draft.n, draft.horizon, draft.is_standing), (1, Index(4), false));
-        assert_eq!(draft.events, [crate::log::event::TimerStarted { place: timer.clone(), due_at: Timestamp(9_999) }.into()]);
+        assert_eq!(draft.events, [crate::log::event::TimerStarted { call_id: timer.clone(), due_at: Timestamp(9_999) }.into()]);
     }
     assert_eq!(bench.log, other.log);
 }
@@ -582,7 +588,7 @@ fn nothing_starts_at_the_end_of_a_log_that_ends_in_a_pause() {
     bench.pause();
     bench.signal("s", "1");
     bench.poll();
-    let awaited = bench.engine.next_place();
+    let awaited = bench.engine.next_call_id();
     assert_eq!(bench.engine.await_signal(&awaited, &exactly("s"), None).map(|(_, value)| value), Some(json("1")));
     let step = bench.engine.open_step(name("a"));
     assert_eq!(bench.engine.poll_step(&step), StepPoll::Pending, "N6");
@@ -632,11 +638,11 @@ fn a_cancel_that_the_code_has_seen_stays_with_its_generation() {
         let mut bench = Bench::new();
         bench.poll();
         let timer = bench.engine.start_timer(Timestamp(9_999));
-        let place = if watches { bench.engine.await_canceled() } else { timer };
+        let call_id = if watches { bench.engine.await_canceled() } else { timer };
         bench.commit();
         bench.input(cancel());
         bench.poll();
-        assert!(bench.engine.poll_call(&place).is_some_and(|result| result.is_err()));
+        assert!(bench.engine.poll_call(&call_id).is_some_and(|result| result.is_err()));
         bench.engine.continue_as_new(json("2"));
         assert_eq!(bench.commit().carries.cancel_reason, None);
     }
@@ -686,15 +692,15 @@ fn a_result_in_flight_that_cannot_be_taken_becomes_the_failure_of_its_step() {
 fn a_call_that_is_refused_asks_for_nothing_and_takes_its_place() {
     let mut bench = Bench::new();
     bench.poll();
-    let place = bench.engine.refuse_task(name("t"), Failure::fatal("too large"));
-    bench.engine.configure(&place, &mut |_| panic!("there is nothing to configure"));
-    assert!(matches!(bench.engine.poll_call(&place), Some(Err(_))));
+    let call_id = bench.engine.refuse_task(name("t"), Failure::fatal("too large"));
+    bench.engine.configure(&call_id, &mut |_| panic!("there is nothing to configure"));
+    assert!(matches!(bench.engine.poll_call(&call_id), Some(Err(_))));
     assert_eq!(bench.engine.schedule_task(name("t"), Payload::null()).to_string(), "1");
     assert_eq!(bench.commit().events.len(), 1);
     let mut replay = bench.restart();
     replay.poll();
-    let place = replay.engine.refuse_task(name("t"), Failure::fatal("too large"));
-    assert!(matches!(replay.engine.poll_call(&place), Some(Err(_))));
+    let call_id = replay.engine.refuse_task(name("t"), Failure::fatal("too large"));
+    assert!(matches!(replay.engine.poll_call(&call_id), Some(Err(_))));
     replay.engine.schedule_task(name("t"), Payload::null());
     replay.idle();
 }
@@ -728,8 +734,8 @@ fn a_strict_replay_compares_payloads_by_what_they_say_and_not_by_how_they_are_sp
 
 #[test]
 fn a_call_inside_of_too_many_joins_pauses_the_run_before_anything_is_written() {
-    let deep = |parts: usize| Branch::of_arm(&Place::from_path(&vec![0; parts]).unwrap(), 0);
-    for (parts, is_taken) in [(PLACE_PARTS_MAX - 2, true), (PLACE_PARTS_MAX, false)] {
+    let deep = |parts: usize| Branch::of_arm(&CallId::from_path(&vec![0; parts]).unwrap(), 0);
+    for (parts, is_taken) in [(CALL_ID_PARTS_MAX - 2, true), (CALL_ID_PARTS_MAX, false)] {
         let mut bench = Bench::new();
         bench.poll();
         bench.engine.enter_branch(deep(parts));

@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use crate::log::CommitId;
 use crate::log::schema::{FieldLine, Proto, Schema};
-use crate::{Epoch, Failure, Hash, Index, Name, Payload, Place, RunId, Timestamp};
+use crate::{CallId, Epoch, Failure, Hash, Index, Name, Payload, RunId, Timestamp};
 
 /// An error of decoding.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -666,23 +666,23 @@ impl Field for Hash {
     }
 }
 
-impl Field for Place {
+impl Field for CallId {
     const SHAPE: Shape = Shape::Many;
 
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
         put_nested(number, out, |out| self.path().for_each(|step| put_varint(u64::from(step), out)));
     }
-    fn decode(raw: Raw<'_>) -> Result<Place, DecodeError> {
+    fn decode(raw: Raw<'_>) -> Result<CallId, DecodeError> {
         let mut reader = Reader::new(raw.bytes("call id")?);
         let first = u32::try_from(reader.varint()?).map_err(|_| DecodeError::Invalid { what: "call id" })?;
         if reader.is_empty() {
-            return Ok(Place::root(first));
+            return Ok(CallId::root(first));
         }
         let mut path = vec![first];
         while !reader.is_empty() {
             path.push(u32::try_from(reader.varint()?).map_err(|_| DecodeError::Invalid { what: "call id" })?);
         }
-        Place::from_path(&path).ok_or(DecodeError::Invalid { what: "call id" })
+        CallId::from_path(&path).ok_or(DecodeError::Invalid { what: "call id" })
     }
     fn proto(_: &mut Schema) -> Proto {
         Proto::scalar("uint32").repeated()
@@ -710,7 +710,7 @@ mod tests {
             6 => counts: Vec<u64>,
             7 => texts: Vec<String>,
             8 => colors: Vec<Color>,
-            9 => places: Vec<Place>,
+            9 => call_ids: Vec<CallId>,
             10 => at: Option<Timestamp>,
             11 => first: Color,
             12 => inner: Vec<Everything>,
@@ -740,7 +740,7 @@ mod tests {
             counts: vec![0, 1, u64::MAX, 0],
             texts: vec![String::new(), "a".to_owned(), String::new()],
             colors: Color::ALL.to_vec(),
-            places: vec![Place::root(0), Place::from_path(&[1, 0, 2]).unwrap()],
+            call_ids: vec![CallId::root(0), CallId::from_path(&[1, 0, 2]).unwrap()],
             at: Some(Timestamp(0)),
             first: Color::Red,
             inner: vec![nothing(), nothing()],

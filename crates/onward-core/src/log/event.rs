@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //! - E1: an event number or field number is never reused (golden logs must replay forever).
-//! - E2: every input that answers a call names the call's [`Place`].
+//! - E2: every input that answers a call names the call's [`CallId`].
 
 mod agent;
 mod checkpoint;
@@ -23,7 +23,7 @@ pub use crate::run::attribute::{Attribute, AttributeValue};
 use crate::spend::budget::{Budget, BudgetGone, BudgetHead, BudgetUse};
 use crate::spend::{Spend, SpendTotals};
 use crate::task::TaskOptions;
-use crate::{Failure, Hash, Index, Name, Payload, Place, RunId, RunKey, Timestamp, message, numbered};
+use crate::{CallId, Failure, Hash, Index, Name, Payload, RunId, RunKey, Timestamp, message, numbered};
 pub use agent::{CallAdopted, EntryAppended, Quote, SegmentAbandoned};
 pub use checkpoint::{Checkpoint, EntryKey, Kept, Tally};
 
@@ -160,29 +160,29 @@ impl Field for Event {
 
 impl Event {
     /// Returns the call id of a commit event; `None` for inputs and for events that belong to no call.
-    pub fn place(&self) -> Option<&Place> {
+    pub fn call_id(&self) -> Option<&CallId> {
         use Event::*;
         Some(match self {
-            StepCompleted(event) => &event.place,
-            StepFailed(event) => &event.place,
-            TaskScheduled(event) => &event.place,
-            TaskCanceled(event) => &event.place,
-            TimerStarted(event) => &event.place,
-            SignalAwaited(event) => &event.place,
-            SignalConsumed(event) => &event.place,
-            ApprovalRequested(event) => &event.place,
-            PromiseCreated(event) => &event.place,
-            WaitCanceled(event) => &event.place,
-            StateSet(event) => &event.place,
-            StateCleared(event) => &event.place,
-            ChildStarted(event) => &event.place,
-            ChildAwaited(event) => &event.place,
-            ChildCanceled(event) => &event.place,
-            SignalSent(event) => &event.place,
-            EntryAppended(event) => &event.place,
-            CallAdopted(event) => &event.place,
-            BudgetSet(event) => &event.place,
-            AttributeSet(event) => &event.place,
+            StepCompleted(event) => &event.call_id,
+            StepFailed(event) => &event.call_id,
+            TaskScheduled(event) => &event.call_id,
+            TaskCanceled(event) => &event.call_id,
+            TimerStarted(event) => &event.call_id,
+            SignalAwaited(event) => &event.call_id,
+            SignalConsumed(event) => &event.call_id,
+            ApprovalRequested(event) => &event.call_id,
+            PromiseCreated(event) => &event.call_id,
+            WaitCanceled(event) => &event.call_id,
+            StateSet(event) => &event.call_id,
+            StateCleared(event) => &event.call_id,
+            ChildStarted(event) => &event.call_id,
+            ChildAwaited(event) => &event.call_id,
+            ChildCanceled(event) => &event.call_id,
+            SignalSent(event) => &event.call_id,
+            EntryAppended(event) => &event.call_id,
+            CallAdopted(event) => &event.call_id,
+            BudgetSet(event) => &event.call_id,
+            AttributeSet(event) => &event.call_id,
             _ => return None,
         })
     }
@@ -266,7 +266,7 @@ message! {
     pub struct ParentLink {
         1 => run: RunKey,
         2 => generation: u32,
-        3 => place: Place,
+        3 => call_id: CallId,
         4 => on_parent_close: OnParentClose,
         /// The incarnation of the parent that made the call (see [`crate::RunHead::incarnation`]); `None` in older logs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -280,7 +280,7 @@ message! {
 impl ParentLink {
     /// Returns true if both are the same call. The child of an earlier incarnation of the parent is a different one (R10).
     pub fn is_same_call(&self, other: &ParentLink) -> bool {
-        (&self.run, self.generation, &self.place) == (&other.run, other.generation, &other.place)
+        (&self.run, self.generation, &self.call_id) == (&other.run, other.generation, &other.call_id)
             && is_same_life(self.incarnation, other.incarnation)
     }
 }
@@ -435,7 +435,7 @@ message! {
 
 message! {
     pub struct ApprovalDecided {
-        1 => place: Place,
+        1 => call_id: CallId,
         2 => approved: bool,
         3 => feedback: Option<String>,
         4 => decided_by: Option<String>,
@@ -445,7 +445,7 @@ message! {
 
 message! {
     pub struct PromiseResolved {
-        1 => place: Place,
+        1 => call_id: CallId,
         2 => result: Result<Payload, Failure>,
         3 => resolution_id: String,
     }
@@ -461,7 +461,7 @@ message! {
 
 message! {
     pub struct TaskCompleted {
-        1 => place: Place,
+        1 => call_id: CallId,
         2 => output: Payload,
         3 => attempts: u32,
     }
@@ -469,7 +469,7 @@ message! {
 
 message! {
     pub struct TaskFailed {
-        1 => place: Place,
+        1 => call_id: CallId,
         2 => failure: Failure,
         3 => attempts: u32,
     }
@@ -478,7 +478,7 @@ message! {
 message! {
     /// The start of a task's attempt, recorded before a worker gets it.
     pub struct TaskAttempted {
-        1 => place: Place,
+        1 => call_id: CallId,
         2 => attempt: u32,
         /// The ledger name under which the attempt counts as unknown until its cost is reported; `None` for tasks without cost.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -493,7 +493,7 @@ message! {
     /// The cost of a task's attempt: in one record with the result of the task, or alone if the task has no result or had it
     /// before.
     pub struct TaskAttemptEnded {
-        1 => place: Place,
+        1 => call_id: CallId,
         /// The generation of the task, which may be earlier than that of the log.
         2 => generation: u32,
         3 => attempt: u32,
@@ -513,13 +513,13 @@ message! {
 
 message! {
     pub struct TimerFired {
-        1 => place: Place,
+        1 => call_id: CallId,
     }
 }
 
 message! {
     pub struct ChildCompleted {
-        1 => place: Place,
+        1 => call_id: CallId,
         2 => output: Payload,
         /// The child, if the call only awaited the result of a spawned one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -532,7 +532,7 @@ message! {
 
 message! {
     pub struct ChildFailed {
-        1 => place: Place,
+        1 => call_id: CallId,
         2 => failure: Failure,
         /// The child, if the call only awaited the result of a spawned one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -561,7 +561,7 @@ message! {
 message! {
     /// A restarted child that replaces the one in the log.
     pub struct ChildAgain {
-        1 => place: Place,
+        1 => call_id: CallId,
         2 => child: RunId,
         /// Its share of the parent's budget.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -692,10 +692,10 @@ message! {
         3 => divergence: Option<Divergence>,
         /// The abandoned calls that the message lists: resuming the run accepts these and no others.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        4 => left: Vec<Place>,
+        4 => left: Vec<CallId>,
         /// Approvals that must be given again before the run resumes (Z8).
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        5 => asks: Vec<Place>,
+        5 => asks: Vec<CallId>,
     }
 }
 
@@ -717,7 +717,7 @@ message! {
 
 message! {
     pub struct StepCompleted {
-        1 => place: Place,
+        1 => call_id: CallId,
         2 => name: Name,
         3 => input_hash: Option<Hash>,
         4 => output: Payload,
@@ -728,7 +728,7 @@ message! {
 
 message! {
     pub struct StepFailed {
-        1 => place: Place,
+        1 => call_id: CallId,
         2 => name: Name,
         3 => input_hash: Option<Hash>,
         4 => failure: Failure,
@@ -741,7 +741,7 @@ message! {
 
 message! {
     pub struct TaskScheduled {
-        1 => place: Place,
+        1 => call_id: CallId,
         2 => kind: Name,
         3 => input_hash: Hash,
         4 => input: Payload,
@@ -751,20 +751,20 @@ message! {
 
 message! {
     pub struct TaskCanceled {
-        1 => place: Place,
+        1 => call_id: CallId,
     }
 }
 
 message! {
     pub struct TimerStarted {
-        1 => place: Place,
+        1 => call_id: CallId,
         2 => due_at: Timestamp,
     }
 }
 
 message! {
     pub struct SignalAwaited {
-        1 => place: Place,
+        1 => call_id: CallId,
         /// The name, or a pattern with `*`.
         2 => name: Name,
         3 => deadline: Option<Timestamp>,
@@ -774,7 +774,7 @@ message! {
 
 message! {
     pub struct SignalConsumed {
-        1 => place: Place,
+        1 => call_id: CallId,
         2 => name: Name,
         /// The index of the `signal_received` (or of the `run_started` that carried the signal over).
         3 => index: Index,
@@ -783,7 +783,7 @@ message! {
 
 message! {
     pub struct ApprovalRequested {
-        1 => place: Place,
+        1 => call_id: CallId,
         2 => name: Name,
         3 => title: String,
         4 => description: Option<String>,
@@ -801,7 +801,7 @@ message! {
 
 message! {
     pub struct PromiseCreated {
-        1 => place: Place,
+        1 => call_id: CallId,
         2 => name: Name,
         3 => deadline: Option<Timestamp>,
     }
@@ -810,13 +810,13 @@ message! {
 message! {
     /// The code no longer waits for this timer, signal, approval or promise.
     pub struct WaitCanceled {
-        1 => place: Place,
+        1 => call_id: CallId,
     }
 }
 
 message! {
     pub struct StateSet {
-        1 => place: Place,
+        1 => call_id: CallId,
         2 => key: Name,
         3 => value: Payload,
     }
@@ -824,14 +824,14 @@ message! {
 
 message! {
     pub struct StateCleared {
-        1 => place: Place,
+        1 => call_id: CallId,
         2 => key: Name,
     }
 }
 
 message! {
     pub struct ChildStarted {
-        1 => place: Place,
+        1 => call_id: CallId,
         2 => child: RunId,
         3 => kind: Name,
         4 => version: Option<Name>,
@@ -850,21 +850,21 @@ message! {
 message! {
     /// A call that waits for the end of a child spawned here or in an earlier generation.
     pub struct ChildAwaited {
-        1 => place: Place,
+        1 => call_id: CallId,
         2 => child: RunId,
     }
 }
 
 message! {
     pub struct ChildCanceled {
-        1 => place: Place,
+        1 => call_id: CallId,
         2 => child: RunId,
     }
 }
 
 message! {
     pub struct SignalSent {
-        1 => place: Place,
+        1 => call_id: CallId,
         2 => to: RunId,
         3 => name: Name,
         4 => payload: Payload,
@@ -941,7 +941,7 @@ message! {
 message! {
     /// Limits that the code sets; they lower the run's limits, except for granted ones (BG4).
     pub struct BudgetSet {
-        1 => place: Place,
+        1 => call_id: CallId,
         2 => budget: Budget,
     }
 }
@@ -949,7 +949,7 @@ message! {
 message! {
     /// An attribute that the code set.
     pub struct AttributeSet {
-        1 => place: Place,
+        1 => call_id: CallId,
         2 => name: Name,
         /// `None` removes the attribute.
         3 => value: Option<AttributeValue>,

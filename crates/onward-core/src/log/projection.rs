@@ -17,7 +17,7 @@ use crate::run::ancestry::Ancestry;
 use crate::run::{Effect, IdempotencyRecord, RunHead, Wait, WaitKind, wait_key};
 use crate::spend::ledger::{LedgerKey, LedgerSum};
 use crate::task::{Task, TaskState, idempotency_key};
-use crate::{Event, Index, Place, Record, RunId, RunKey, Timestamp};
+use crate::{CallId, Event, Index, Record, RunId, RunKey, Timestamp};
 
 /// A timer row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,14 +48,14 @@ pub struct ProjectedChild {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Projection {
     pub head: RunHead,
-    pub timers: BTreeMap<Place, ProjectedTimer>,
-    pub tasks: BTreeMap<Place, Task>,
-    pub waits: BTreeMap<Place, Wait>,
+    pub timers: BTreeMap<CallId, ProjectedTimer>,
+    pub tasks: BTreeMap<CallId, Task>,
+    pub waits: BTreeMap<CallId, Wait>,
     /// Of this generation only; a copy of an earlier generation's log adds none.
     pub slots: BTreeMap<String, ProjectedSlot>,
-    pub children: BTreeMap<Place, ProjectedChild>,
+    pub children: BTreeMap<CallId, ProjectedChild>,
     /// Decided approvals: a copy asks for them again.
-    decided: BTreeMap<Place, Wait>,
+    decided: BTreeMap<CallId, Wait>,
     /// The ledger rows of this log only (LG3).
     pub ledger: BTreeMap<LedgerKey, LedgerSum>,
     ancestry: Ancestry,
@@ -115,29 +115,29 @@ impl Projection {
     fn take_input(&mut self, record: &Record, index: Index, event: &Event) {
         let set_aside = self.ancestry.is_set_aside(index);
         match event {
-            Event::TimerFired(event) => drop(self.timers.remove(&event.place)),
-            Event::TaskCompleted(event) => drop(self.tasks.remove(&event.place)),
-            Event::TaskFailed(event) if !set_aside => drop(self.tasks.remove(&event.place)),
+            Event::TimerFired(event) => drop(self.timers.remove(&event.call_id)),
+            Event::TaskCompleted(event) => drop(self.tasks.remove(&event.call_id)),
+            Event::TaskFailed(event) if !set_aside => drop(self.tasks.remove(&event.call_id)),
             Event::TaskFailed(event) => {
-                self.tasks.entry(event.place.clone()).and_modify(|task| {
+                self.tasks.entry(event.call_id.clone()).and_modify(|task| {
                     *task = task.anew(record.at);
                     task.skip_attempts(event.attempts); // K9
                 });
             }
             Event::TaskAttempted(event) => {
-                self.tasks.entry(event.place.clone()).and_modify(|task| task.lose_attempt(event.attempt, record.at));
+                self.tasks.entry(event.call_id.clone()).and_modify(|task| task.lose_attempt(event.attempt, record.at));
             }
-            Event::ChildCompleted(event) => drop(self.children.remove(&event.place)),
-            Event::ChildFailed(event) if !set_aside => drop(self.children.remove(&event.place)),
+            Event::ChildCompleted(event) => drop(self.children.remove(&event.call_id)),
+            Event::ChildFailed(event) if !set_aside => drop(self.children.remove(&event.call_id)),
             Event::RetryRequested(event) => {
                 self.go_on(record.at);
-                event.children.iter().for_each(|again| self.rename_child(&again.place, &again.child));
+                event.children.iter().for_each(|again| self.rename_child(&again.call_id, &again.child));
             }
             Event::RunForked(event) => {
                 self.go_on(record.at);
-                event.children.iter().for_each(|again| self.rename_child(&again.place, &again.child));
+                event.children.iter().for_each(|again| self.rename_child(&again.call_id, &again.child));
             }
-            Event::RunPaused(event) => event.asks.iter().for_each(|place| self.ask_again(place, record.at)),
+            Event::RunPaused(event) => event.asks.iter().for_each(|call_id| self.ask_again(call_id, record.at)),
             _ => {}
         }
         if let Some(once) = self.once_of(event).filter(|_| !self.stays_behind(event, record)) {
@@ -146,17 +146,18 @@ impl Projection {
     }
 
     fn once_of(&self, event: &Event) -> Option<IdempotencyRecord> {
-        let child = |place: &Place| Some(IdempotencyRecord::new(format!("child:{}:{place}", self.head.generation)));
-        let answer =
-            |place: &Place, who: &str| Some(IdempotencyRecord::answer(event, self.waits.get(place)?.generation, place, who));
+        let child = |call_id: &CallId| Some(IdempotencyRecord::new(format!("child:{}:{call_id}", self.head.generation)));
+        let answer = |call_id: &CallId, who: &str| {
+            Some(IdempotencyRecord::answer(event, self.waits.get(call_id)?.generation, call_id, who))
+        };
         match event {
             Event::SignalReceived(event) => IdempotencyRecord::signal(event),
             Event::UpdateReceived(event) => Some(IdempotencyRecord::update(event)),
             Event::BranchRequested(event) => Some(IdempotencyRecord::branch(event, event.request_id.as_deref()?)),
-            Event::ApprovalDecided(event) => answer(&event.place, &event.decision_id),
-            Event::PromiseResolved(event) => answer(&event.place, &event.resolution_id),
-            Event::ChildCompleted(event) => child(&event.place),
-            Event::ChildFailed(event) => child(&event.place),
+            Event::ApprovalDecided(event) => answer(&event.call_id, &event.decision_id),
+            Event::PromiseResolved(event) => answer(&event.call_id, &event.resolution_id),
+            Event::ChildCompleted(event) => child(&event.call_id),
+            Event::ChildFailed(event) => child(&event.call_id),
             Event::RetryRequested(event) => Some(IdempotencyRecord::new(retry_key(&event.request_id))),
             Event::TaskAttemptEnded(event) => Some(event.once()),
             Event::ChildSettled(event) => Some(event.once()),
@@ -177,11 +178,11 @@ impl Projection {
     }
 
     /// Opens the approval again, under the id of this generation (Z8).
-    fn ask_again(&mut self, place: &Place, at: Timestamp) {
-        let Some(wait) = self.decided.remove(place) else { return };
+    fn ask_again(&mut self, call_id: &CallId, at: Timestamp) {
+        let Some(wait) = self.decided.remove(call_id) else { return };
         let generation = self.head.generation;
-        self.slots.remove(&wait_key(generation, place));
-        self.waits.insert(place.clone(), Wait { generation, requested_at: at, deadline: None, ..wait });
+        self.slots.remove(&wait_key(generation, call_id));
+        self.waits.insert(call_id.clone(), Wait { generation, requested_at: at, deadline: None, ..wait });
     }
 
     /// Resumes the log after a gap: timers keep their remaining time and tasks are scheduled again, except for those that have
@@ -203,8 +204,8 @@ impl Projection {
         }
     }
 
-    fn rename_child(&mut self, place: &Place, child: &RunId) {
-        if let Some(open) = self.children.get_mut(place) {
+    fn rename_child(&mut self, call_id: &CallId, child: &RunId) {
+        if let Some(open) = self.children.get_mut(call_id) {
             open.id = child.clone();
         }
     }
@@ -215,33 +216,33 @@ impl Projection {
             Event::ChildStarted(event) if event.is_spawned => {}
             Event::ChildStarted(event) => {
                 let child = ProjectedChild { started: event.clone(), id: event.child.clone() };
-                self.children.insert(event.place.clone(), child);
+                self.children.insert(event.call_id.clone(), child);
             }
-            Event::ChildCanceled(event) => drop(self.children.remove(&event.place)),
+            Event::ChildCanceled(event) => drop(self.children.remove(&event.call_id)),
             _ => {}
         }
     }
 
     fn carry_out(&mut self, effect: Effect, record: &Record, n: u64) {
         match effect {
-            Effect::StartTimer { place, due_at } => {
-                self.timers.insert(place, ProjectedTimer { due_at, is_frozen: false });
+            Effect::StartTimer { call_id, due_at } => {
+                self.timers.insert(call_id, ProjectedTimer { due_at, is_frozen: false });
             }
-            Effect::StopTimer { place } => drop(self.timers.remove(&place)),
+            Effect::StopTimer { call_id } => drop(self.timers.remove(&call_id)),
             Effect::AddTask(task) => {
                 let task = self.known_task(*task, n);
-                self.tasks.insert(task.id.place.clone(), task);
+                self.tasks.insert(task.id.call_id.clone(), task);
             }
-            Effect::CancelTask { place } => drop(self.tasks.remove(&place)),
+            Effect::CancelTask { call_id } => drop(self.tasks.remove(&call_id)),
             Effect::OpenWait(wait) => {
                 let generation = self.known_generation(n);
-                self.waits.insert(wait.place.clone(), Wait { generation, ..*wait });
+                self.waits.insert(wait.call_id.clone(), Wait { generation, ..*wait });
             }
-            Effect::CloseWait { place, token } => {
-                if let Some(wait) = self.waits.remove(&place) {
-                    self.fill(wait_key(wait.generation, &place), token, record);
+            Effect::CloseWait { call_id, token } => {
+                if let Some(wait) = self.waits.remove(&call_id) {
+                    self.fill(wait_key(wait.generation, &call_id), token, record);
                     if wait.kind == WaitKind::Approval {
-                        self.decided.insert(place, wait);
+                        self.decided.insert(call_id, wait);
                     }
                 }
             }
@@ -280,7 +281,7 @@ impl Projection {
     fn known_task(&self, mut task: Task, n: u64) -> Task {
         let generation = self.known_generation(n);
         if generation != task.id.generation {
-            let key = || idempotency_key(&task.id.run, generation, &task.id.place);
+            let key = || idempotency_key(&task.id.run, generation, &task.id.call_id);
             task.options.idempotency_key = Some(task.options.idempotency_key.clone().unwrap_or_else(key));
         }
         task

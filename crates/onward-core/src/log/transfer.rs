@@ -273,7 +273,7 @@ mod tests {
     fn a_file_that_was_cut_is_refused_wherever_it_was_cut() {
         let mut long = run("a", Payload::null());
         let paused = |index| {
-            Record::input(Index(index), Timestamp(2), crate::log::event::TimerFired { place: crate::Place::root(0) }.into())
+            Record::input(Index(index), Timestamp(2), crate::log::event::TimerFired { call_id: crate::CallId::root(0) }.into())
         };
         long.logs[0].extend([paused(1), paused(2)]);
         let text = write(&[long, run("b", Payload::null())]);

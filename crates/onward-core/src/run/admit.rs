@@ -7,7 +7,7 @@ use crate::log::event::{
 };
 use crate::run::attribute;
 use crate::spend::budget;
-use crate::{Epoch, Event, Index, Place, Record, RunId, RunKey, TASK_KIND_PREFIX, Timestamp};
+use crate::{CallId, Epoch, Event, Index, Record, RunId, RunKey, TASK_KIND_PREFIX, Timestamp};
 
 /// A rejected append. Nothing was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -263,7 +263,7 @@ impl RunHead {
         if !self.has_room_for_attributes(&commit.events) {
             return Some("it sets an attribute that is too long, or too many attributes"); // AT1
         }
-        if commit.events.iter().filter_map(Event::place).any(Place::is_too_deep) {
+        if commit.events.iter().filter_map(Event::call_id).any(CallId::is_too_deep) {
             return Some("a call is nested too deeply: combinators may be nested 127 times");
         }
         before_last.iter().any(Event::ends_log).then_some("an event follows the end of the log") // H2

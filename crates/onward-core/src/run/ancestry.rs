@@ -12,7 +12,7 @@
 //! - J3: a call after a copy never has the id, the key or the random numbers of a call in another log.
 
 use crate::log::event::RunStarted;
-use crate::{Index, Place, Record, RunKey, message};
+use crate::{CallId, Index, Record, RunKey, message};
 
 message! {
     /// A log that this one begins with a copy of.
@@ -151,18 +151,18 @@ pub fn behind_copy(key: &RunKey, first: &Record) -> Index {
 
 /// Returns true if the call at `later` was made after the call at `earlier` on the same line, so that it may depend on its
 /// result.
-pub fn follows(later: &Place, earlier: &Place) -> bool {
+pub fn follows(later: &CallId, earlier: &CallId) -> bool {
     let (later, earlier): (Vec<u32>, Vec<u32>) = (later.path().collect(), earlier.path().collect());
     let differ = later.iter().zip(&earlier).position(|(a, b)| a != b);
     // Ordinals are at even positions, arms of combinators at odd ones: two arms do not follow each other.
     differ.is_some_and(|at| at % 2 == 0 && later[at] > earlier[at])
 }
 
-/// Returns true if the call at `other` was made on the line of the call at `place`, or on a line around it.
-pub fn is_on_line_of(other: &Place, place: &Place) -> bool {
-    let (other, place): (Vec<u32>, Vec<u32>) = (other.path().collect(), place.path().collect());
+/// Returns true if the call at `other` was made on the line of the call at `call_id`, or on a line around it.
+pub fn is_on_line_of(other: &CallId, call_id: &CallId) -> bool {
+    let (other, call_id): (Vec<u32>, Vec<u32>) = (other.path().collect(), call_id.path().collect());
     let line = &other[..other.len() - 1];
-    place.len() > line.len() && place.starts_with(line)
+    call_id.len() > line.len() && call_id.starts_with(line)
 }
 
 #[cfg(test)]
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_line_is_an_arm_of_the_lines_around_it() {
-        let is_on = |other: &str, place: &str| is_on_line_of(&Place::parse(other).unwrap(), &Place::parse(place).unwrap());
+        let is_on = |other: &str, call_id: &str| is_on_line_of(&CallId::parse(other).unwrap(), &CallId::parse(call_id).unwrap());
         assert!(is_on("1.0.0", "1.0.1"));
         assert!(is_on("7", "1.0.1"));
         assert!(!is_on("1.1.0", "1.0.1"));
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn only_what_comes_behind_on_the_same_line_follows() {
-        let follows = |later: &str, earlier: &str| follows(&Place::parse(later).unwrap(), &Place::parse(earlier).unwrap());
+        let follows = |later: &str, earlier: &str| follows(&CallId::parse(later).unwrap(), &CallId::parse(earlier).unwrap());
         assert!(follows("3", "2"));
         assert!(follows("3.0.0", "2"));
         assert!(follows("3", "2.1.0"));

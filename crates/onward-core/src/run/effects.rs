@@ -15,26 +15,26 @@ use crate::spend::budget::{self, BudgetUse};
 use crate::spend::ledger::{LedgerKey, LedgerSum};
 use crate::spend::{self, Charge};
 use crate::task::{Task, TaskId};
-use crate::{Event, Failure, Payload, Place, Record, RunId, RunKey, Timestamp};
+use crate::{CallId, Event, Failure, Payload, Record, RunId, RunKey, Timestamp};
 
 /// An effect of an append, for the store to carry out in the same atomic write.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     StartTimer {
-        place: Place,
+        call_id: CallId,
         due_at: Timestamp,
     },
     StopTimer {
-        place: Place,
+        call_id: CallId,
     },
     AddTask(Box<Task>),
     CancelTask {
-        place: Place,
+        call_id: CallId,
     },
     OpenWait(Box<Wait>),
     /// Removes the wait, if it is open, and writes its idempotency record: later answers have lost.
     CloseWait {
-        place: Place,
+        call_id: CallId,
         token: String,
     },
     /// An outbox message to another run, delivered at least once; the receiver accepts it once.
@@ -122,8 +122,12 @@ impl RunHead {
     /// Returns the effects of the first record of a log: it schedules a standalone task.
     pub fn start_effects(&self, first: &Record) -> Vec<Effect> {
         let Some(RunStarted { task: Some(task), input, .. }) = first.started() else { return Vec::new() };
-        let id =
-            TaskId { run: self.key.clone(), generation: self.generation, place: Place::root(0), incarnation: self.incarnation };
+        let id = TaskId {
+            run: self.key.clone(),
+            generation: self.generation,
+            call_id: CallId::root(0),
+            incarnation: self.incarnation,
+        };
         let task = Task::new(id, task.kind.clone(), input.clone(), task.options.clone(), first.at);
         vec![Effect::AddTask(Box::new(Task { ends_run: true, ..task }))]
     }
@@ -139,9 +143,9 @@ impl RunHead {
 
     pub(crate) fn input_effects(&self, event: &Event, at: Timestamp) -> Vec<Effect> {
         match event {
-            Event::ApprovalDecided(event) => close_wait(&event.place, &event.decision_id),
-            Event::PromiseResolved(event) => close_wait(&event.place, &event.resolution_id),
-            Event::TimerFired(event) => vec![Effect::CloseWait { place: event.place.clone(), token: "expired".to_owned() }],
+            Event::ApprovalDecided(event) => close_wait(&event.call_id, &event.decision_id),
+            Event::PromiseResolved(event) => close_wait(&event.call_id, &event.resolution_id),
+            Event::TimerFired(event) => vec![Effect::CloseWait { call_id: event.call_id.clone(), token: "expired".to_owned() }],
             Event::RunPaused(_) if self.paused_at.is_none() => vec![Effect::Freeze { at }],
             Event::RunResumed(_) => self.paused_at.map(|paused| Effect::Thaw { shift: at.since(paused) }).into_iter().collect(),
             Event::TerminateRequested(event) => {
@@ -187,29 +191,29 @@ impl RunHead {
     }
 
     fn event_effects(&self, event: &Event, at: Timestamp, effects: &mut Vec<Effect>) {
-        let timer = |place: &Place, due_at: Timestamp| Effect::StartTimer { place: place.clone(), due_at };
+        let timer = |call_id: &CallId, due_at: Timestamp| Effect::StartTimer { call_id: call_id.clone(), due_at };
         match event {
-            Event::StepFailed(event) => effects.extend(event.retry_at.map(|due_at| timer(&event.place, due_at))),
-            Event::TimerStarted(event) => effects.push(timer(&event.place, event.due_at)),
+            Event::StepFailed(event) => effects.extend(event.retry_at.map(|due_at| timer(&event.call_id, due_at))),
+            Event::TimerStarted(event) => effects.push(timer(&event.call_id, event.due_at)),
             Event::WaitCanceled(event) => effects.extend([
-                Effect::StopTimer { place: event.place.clone() },
-                Effect::CloseWait { place: event.place.clone(), token: "withdrawn".to_owned() },
+                Effect::StopTimer { call_id: event.call_id.clone() },
+                Effect::CloseWait { call_id: event.call_id.clone(), token: "withdrawn".to_owned() },
             ]),
             Event::TaskScheduled(event) => {
-                let (run, place) = (self.key.clone(), event.place.clone());
-                let id = TaskId { run, generation: self.generation, place, incarnation: self.incarnation };
+                let (run, call_id) = (self.key.clone(), event.call_id.clone());
+                let id = TaskId { run, generation: self.generation, call_id, incarnation: self.incarnation };
                 let task = Task::new(id, event.kind.clone(), event.input.clone(), event.options.clone(), at);
                 effects.push(Effect::AddTask(Box::new(task)));
             }
-            Event::TaskCanceled(event) => effects.push(Effect::CancelTask { place: event.place.clone() }),
+            Event::TaskCanceled(event) => effects.push(Effect::CancelTask { call_id: event.call_id.clone() }),
             Event::SegmentAbandoned(event) => {
-                effects.extend(event.withdrawn.iter().map(|place| Effect::CancelTask { place: place.clone() }));
+                effects.extend(event.withdrawn.iter().map(|call_id| Effect::CancelTask { call_id: call_id.clone() }));
             }
             Event::ApprovalRequested(event) => {
                 effects.push(Effect::OpenWait(Box::new(Wait {
                     run: self.key.clone(),
                     generation: self.generation,
-                    place: event.place.clone(),
+                    call_id: event.call_id.clone(),
                     kind: WaitKind::Approval,
                     name: event.name.clone(),
                     title: event.title.clone(),
@@ -220,13 +224,13 @@ impl RunHead {
                     deadline: event.deadline,
                     not_by_requester: event.not_by_requester,
                 })));
-                effects.extend(event.deadline.map(|due_at| timer(&event.place, due_at)));
+                effects.extend(event.deadline.map(|due_at| timer(&event.call_id, due_at)));
             }
             Event::PromiseCreated(event) => {
                 effects.push(Effect::OpenWait(Box::new(Wait {
                     run: self.key.clone(),
                     generation: self.generation,
-                    place: event.place.clone(),
+                    call_id: event.call_id.clone(),
                     kind: WaitKind::Promise,
                     name: event.name.clone(),
                     title: String::new(),
@@ -237,7 +241,7 @@ impl RunHead {
                     deadline: event.deadline,
                     not_by_requester: false,
                 })));
-                effects.extend(event.deadline.map(|due_at| timer(&event.place, due_at)));
+                effects.extend(event.deadline.map(|due_at| timer(&event.call_id, due_at)));
             }
             Event::ChildStarted(event) => effects.push(Effect::Send(Box::new(self.start_child(event, &event.child)))),
             Event::ChildCanceled(event) => {
@@ -248,7 +252,7 @@ impl RunHead {
             Event::SignalSent(event) => {
                 let to = RunKey::new(self.key.namespace.clone(), event.to.clone());
                 let incarnation = self.incarnation.map(|incarnation| format!("~{incarnation:016x}")).unwrap_or_default(); // R10
-                let signal_id = Some(format!("{}~{}~{}{incarnation}", self.key.id, self.generation, event.place));
+                let signal_id = Some(format!("{}~{}~{}{incarnation}", self.key.id, self.generation, event.call_id));
                 let signal = SignalReceived {
                     name: event.name.clone(),
                     payload: event.payload.clone(),
@@ -271,7 +275,7 @@ impl RunHead {
         let parent = ParentLink {
             run: self.key.clone(),
             generation: self.generation,
-            place: event.place.clone(),
+            call_id: event.call_id.clone(),
             on_parent_close: event.on_parent_close,
             incarnation: self.incarnation,
             is_spawned: event.is_spawned,
@@ -287,20 +291,20 @@ impl RunHead {
             requester: self.requester.clone(),
             copied_by: self.copied_by.clone(),
             budget: budget::of_child(self.budget.as_deref(), event, id),
-            ..RunStarted::new(event.kind.clone(), event.input.clone(), self.child_seed(&event.place))
+            ..RunStarted::new(event.kind.clone(), event.input.clone(), self.child_seed(&event.call_id))
         };
         let key = RunKey::new(self.key.namespace.clone(), id.clone());
         OutboxMessage::Start(NewRun { key, started, signal: None })
     }
 
     /// Derives the child's seed; it differs also for runs started in the same millisecond.
-    fn child_seed(&self, place: &Place) -> u64 {
+    fn child_seed(&self, call_id: &CallId) -> u64 {
         let (key, at) = (self.key.to_string(), self.created_at.0.to_le_bytes());
         let incarnation = self.incarnation.map(u64::to_le_bytes);
         let incarnation: &[u8] = incarnation.as_ref().map_or(&[], |incarnation| incarnation);
         let own = crate::Hash::of_parts(&[key.as_bytes(), &self.generation.to_le_bytes(), &at, incarnation]);
         let (low, _) = own.0.split_at(8);
-        crate::random::derive(u64::from_le_bytes(low.try_into().expect("8 of 16 bytes")), place, 0)
+        crate::random::derive(u64::from_le_bytes(low.try_into().expect("8 of 16 bytes")), call_id, 0)
     }
 
     /// Returns the effects of the run's end: cleanup, and its result for all calls that wait for it.
@@ -363,12 +367,12 @@ impl RunHead {
 
     /// Requests the result of a spawned child for this generation.
     fn ask_child(&self, event: &ChildAwaited) -> OutboxMessage {
-        let (run, generation, place) = (self.key.clone(), self.generation, event.place.clone());
-        let once = IdempotencyRecord::new(format!("listener:{}:{generation}:{place}", run.id));
+        let (run, generation, call_id) = (self.key.clone(), self.generation, event.call_id.clone());
+        let once = IdempotencyRecord::new(format!("listener:{}:{generation}:{call_id}", run.id));
         let by = ParentLink {
             run,
             generation,
-            place,
+            call_id,
             on_parent_close: OnParentClose::Abandon,
             incarnation: self.incarnation,
             is_spawned: true,
@@ -380,14 +384,14 @@ impl RunHead {
 
 /// Returns the message with a child's result for a waiting call.
 pub fn answer_to(parent: &ParentLink, child: &RunId, result: Result<Payload, Failure>) -> OutboxMessage {
-    let place = parent.place.clone();
+    let call_id = parent.call_id.clone();
     // Only calls for spawned children need the id; other calls name their child.
     let child = parent.is_spawned.then(|| child.clone());
     let event = match result {
-        Ok(output) => ChildCompleted { place, output, child, spent: None }.into(),
-        Err(failure) => ChildFailed { place, failure, child, spent: None }.into(),
+        Ok(output) => ChildCompleted { call_id, output, child, spent: None }.into(),
+        Err(failure) => ChildFailed { call_id, failure, child, spent: None }.into(),
     };
-    let input = Input { incarnation: parent.incarnation, ..Input::result(event, parent.generation, "child", &parent.place) };
+    let input = Input { incarnation: parent.incarnation, ..Input::result(event, parent.generation, "child", &parent.call_id) };
     OutboxMessage::Input { to: parent.run.clone(), input }
 }
 
@@ -404,9 +408,9 @@ fn freeze_new_timers(effects: &mut Vec<Effect>, paused_at: Timestamp, at: Timest
     effects.extend(started.then_some(Effect::Freeze { at: paused_at }));
 }
 
-fn close_wait(place: &Place, token: &str) -> Vec<Effect> {
-    let stop = Effect::StopTimer { place: place.clone() };
-    vec![stop, Effect::CloseWait { place: place.clone(), token: token.to_owned() }]
+fn close_wait(call_id: &CallId, token: &str) -> Vec<Effect> {
+    let stop = Effect::StopTimer { call_id: call_id.clone() };
+    vec![stop, Effect::CloseWait { call_id: call_id.clone(), token: token.to_owned() }]
 }
 
 fn cancel_by_parent(parent: &RunKey) -> Input {

@@ -10,7 +10,7 @@ use crate::agent::conversation::OutsideEntry;
 use crate::log::codec::Message;
 use crate::log::event::{ApprovalDecided, BranchRequested, PromiseResolved, SignalReceived, UpdateReceived};
 use crate::log::external::{ExternalAppended, ExternalState};
-use crate::{Event, Hash, Payload, Place, message};
+use crate::{CallId, Event, Hash, Payload, message};
 
 /// Separates the requester from the hash of the content in a token; no id contains a control character.
 const SEPARATOR: char = '\u{1f}';
@@ -88,9 +88,9 @@ impl IdempotencyRecord {
         IdempotencyRecord { key: format!("append:{id}"), token: token("", &said) }
     }
 
-    /// Returns the record of the answer of `who` to the single-assignment wait at `place`.
-    pub fn answer(event: &Event, generation: u32, place: &Place, who: &str) -> IdempotencyRecord {
-        let key = super::wait_key(generation, place);
+    /// Returns the record of the answer of `who` to the single-assignment wait at `call_id`.
+    pub fn answer(event: &Event, generation: u32, call_id: &CallId, who: &str) -> IdempotencyRecord {
+        let key = super::wait_key(generation, call_id);
         let token = match event {
             Event::ApprovalDecided(ApprovalDecided { approved, feedback, decided_by, .. }) => {
                 let text = |text: &Option<String>| text.as_ref().map_or(vec![0], |text| [b"1", text.as_bytes()].concat());
@@ -198,9 +198,9 @@ mod tests {
     #[test]
     fn another_id_has_lost_whatever_it_says() {
         let answer = |who: &str, approved| {
-            let (place, decision_id) = (Place::root(0), who.to_owned());
-            let event = ApprovalDecided { place, approved, feedback: None, decided_by: None, decision_id };
-            IdempotencyRecord::answer(&event.into(), 0, &Place::root(0), who)
+            let (call_id, decision_id) = (CallId::root(0), who.to_owned());
+            let event = ApprovalDecided { call_id, approved, feedback: None, decided_by: None, decision_id };
+            IdempotencyRecord::answer(&event.into(), 0, &CallId::root(0), who)
         };
         let first = answer("anna", true);
         assert_eq!(answer("anna", true).again(&first.token), Again::Repeated);

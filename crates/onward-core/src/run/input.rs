@@ -2,7 +2,7 @@
 
 use super::{IdempotencyRecord, Input};
 use crate::log::event::{SignalReceived, TaskAttemptEnded, UpdateReceived};
-use crate::{Epoch, Event, Place};
+use crate::{CallId, Epoch, Event};
 
 impl Input {
     pub fn new(event: impl Into<Event>) -> Input {
@@ -19,16 +19,16 @@ impl Input {
         Input { once: Some(IdempotencyRecord::update(&update)), ..Input::new(update) }
     }
 
-    /// Returns the answer of `who` to the single-assignment wait at `place` (L12).
-    pub fn answer(event: impl Into<Event>, generation: u32, place: &Place, who: &str) -> Input {
+    /// Returns the answer of `who` to the single-assignment wait at `call_id` (L12).
+    pub fn answer(event: impl Into<Event>, generation: u32, call_id: &CallId, who: &str) -> Input {
         let event = event.into();
-        let once = Some(IdempotencyRecord::answer(&event, generation, place, who));
+        let once = Some(IdempotencyRecord::answer(&event, generation, call_id, who));
         Input { once, generation: Some(generation), ..Input::new(event) }
     }
 
-    /// Returns the result of the task, timer or child at `place` of `generation`.
-    pub fn result(event: Event, generation: u32, what: &str, place: &Place) -> Input {
-        let once = IdempotencyRecord::new(format!("{what}:{generation}:{place}"));
+    /// Returns the result of the task, timer or child at `call_id` of `generation`.
+    pub fn result(event: Event, generation: u32, what: &str, call_id: &CallId) -> Input {
+        let once = IdempotencyRecord::new(format!("{what}:{generation}:{call_id}"));
         Input { once: Some(once), generation: Some(generation), ..Input::new(event) }
     }
 
@@ -48,16 +48,16 @@ impl Input {
     }
 
     /// Returns the call id of the wait that must be open for this input. Callers check that the answer fits the kind of the wait.
-    pub fn needs_wait(&self) -> Option<&Place> {
+    pub fn needs_wait(&self) -> Option<&CallId> {
         match &self.event {
-            Event::ApprovalDecided(event) => Some(&event.place),
-            Event::PromiseResolved(event) => Some(&event.place),
+            Event::ApprovalDecided(event) => Some(&event.call_id),
+            Event::PromiseResolved(event) => Some(&event.call_id),
             _ => None,
         }
     }
 }
 
-/// Returns the key of the idempotency record of the wait at `place`.
-pub fn wait_key(generation: u32, place: &Place) -> String {
-    format!("wait:{generation}:{place}")
+/// Returns the key of the idempotency record of the wait at `call_id`.
+pub fn wait_key(generation: u32, call_id: &CallId) -> String {
+    format!("wait:{generation}:{call_id}")
 }

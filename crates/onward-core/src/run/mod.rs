@@ -50,7 +50,7 @@ use crate::log::external::ExternalHead;
 use crate::log::{CommitHeader, CommitId};
 use crate::spend::SpendTotals;
 use crate::spend::budget::{self, BudgetHead, Purse};
-use crate::{Epoch, Event, Index, Name, Payload, Place, Record, RunKey, Timestamp, message, numbered};
+use crate::{CallId, Epoch, Event, Index, Name, Payload, Record, RunKey, Timestamp, message, numbered};
 
 numbered! {
     /// The status of a run.
@@ -171,7 +171,7 @@ message! {
         33 => branch_at: Option<Index>,
         /// Approvals of a copied log that must be given again: the run is paused until then.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        34 => asks: Vec<Place>,
+        34 => asks: Vec<CallId>,
         /// The name of the credential that started the run or its root run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         35 => requester: Option<String>,
@@ -297,7 +297,7 @@ message! {
     pub struct Wait {
         1 => run: RunKey,
         2 => generation: u32,
-        3 => place: Place,
+        3 => call_id: CallId,
         4 => kind: WaitKind,
         5 => name: Name,
         6 => title: String,
@@ -403,7 +403,7 @@ impl RunHead {
             }
             Event::RunForked(_) => self.created_at = at,
             Event::RunPaused(event) if !event.asks.is_empty() => self.asks.clone_from(&event.asks),
-            Event::ApprovalDecided(event) if event.approved => self.asks.retain(|place| *place != event.place),
+            Event::ApprovalDecided(event) if event.approved => self.asks.retain(|call_id| *call_id != event.call_id),
             _ => {}
         }
         match event {

@@ -44,7 +44,7 @@ use crate::run::{IdempotencyRecord, Input, OutboxMessage, Refusal, RunHead, Stat
 use crate::spend::SpendTotals;
 use crate::spend::budget::{Budget, BudgetHead};
 use crate::task::{EffectClass, OUTCOME_UNKNOWN, Task};
-use crate::{Event, Index, Name, Place, Record, RunId, RunKey, Timestamp};
+use crate::{CallId, Event, Index, Name, Record, RunId, RunKey, Timestamp};
 
 /// A new log, and its outbox messages.
 #[derive(Debug, Clone, PartialEq)]
@@ -161,26 +161,26 @@ fn check_outcomes_after(head: &RunHead, copy: &[Record], rest: &[Record], childr
     let known = ancestry(&head.key, copy);
     let there = Projection::of(head.key.clone(), copy).expect("H2");
     let imported = imported_calls(copy, &there);
-    let is_kept = |place: &Place| {
-        there.tasks.get(place).is_some_and(is_at_most_once) // Z7
-            || imported.iter().filter_map(unknown_outcome).any(|ended| ended == place) // U7
-            || (children == OpenChildren::Await && there.children.contains_key(place))
+    let is_kept = |call_id: &CallId| {
+        there.tasks.get(call_id).is_some_and(is_at_most_once) // Z7
+            || imported.iter().filter_map(unknown_outcome).any(|ended| ended == call_id) // U7
+            || (children == OpenChildren::Await && there.children.contains_key(call_id))
     };
     let (mut scheduled, mut unknown) = (BTreeSet::new(), BTreeMap::new());
     for (index, event) in rest.iter().flat_map(Record::indexed) {
         match event {
             Event::TaskScheduled(event) if event.options.class == Some(EffectClass::AtMostOnce) => {
-                scheduled.insert(&event.place);
+                scheduled.insert(&event.call_id);
             }
-            Event::TaskAttempted(event) if scheduled.contains(&event.place) => {
-                unknown.entry(&event.place).or_insert(index);
+            Event::TaskAttempted(event) if scheduled.contains(&event.call_id) => {
+                unknown.entry(&event.call_id).or_insert(index);
             }
-            Event::TaskCompleted(event) => drop(unknown.remove(&event.place)),
+            Event::TaskCompleted(event) => drop(unknown.remove(&event.call_id)),
             event => match (unknown_outcome(event), final_failure(event)) {
-                (Some(place), _) if !is_kept(place) && !known.is_set_aside(index) => {
-                    unknown.insert(place, index);
+                (Some(call_id), _) if !is_kept(call_id) && !known.is_set_aside(index) => {
+                    unknown.insert(call_id, index);
                 }
-                (_, Some((place, _))) => drop(unknown.remove(place)),
+                (_, Some((call_id, _))) => drop(unknown.remove(call_id)),
                 _ => {}
             },
         }
@@ -196,8 +196,8 @@ fn is_at_most_once(task: &Task) -> bool {
 }
 
 /// Returns the call that failed with an unknown outcome.
-fn unknown_outcome(event: &Event) -> Option<&Place> {
-    final_failure(event).filter(|(_, failure)| failure.code == OUTCOME_UNKNOWN).map(|(place, _)| place)
+fn unknown_outcome(event: &Event) -> Option<&CallId> {
+    final_failure(event).filter(|(_, failure)| failure.code == OUTCOME_UNKNOWN).map(|(call_id, _)| call_id)
 }
 
 /// Fails unless the log belongs to workflow code: no other log continues from a copy.
@@ -215,9 +215,9 @@ fn failures_to_set_aside(head: &RunHead, before: &[Record], end: &Record) -> Res
     let (mut set_aside, mut handled) = (Vec::new(), None);
     let mut is_own = false;
     for (index, event) in before.iter().chain([end]).flat_map(Record::indexed) {
-        let Some((place, failure)) = final_failure(event).filter(|_| !known.is_set_aside(index)) else { continue };
+        let Some((call_id, failure)) = final_failure(event).filter(|_| !known.is_set_aside(index)) else { continue };
         let own = *failure == failed.failure;
-        match reaction(before, end, index, place) {
+        match reaction(before, end, index, call_id) {
             None => {
                 set_aside.push(index);
                 is_own |= own;
@@ -234,14 +234,14 @@ fn failures_to_set_aside(head: &RunHead, before: &[Record], end: &Record) -> Res
 
 /// Returns the first reaction to the failure at `failed`, except for the end. A later cancellation request counts, because it
 /// would interrupt the repeated call.
-fn reaction(before: &[Record], end: &Record, failed: Index, place: &Place) -> Option<Index> {
+fn reaction(before: &[Record], end: &Record, failed: Index, call_id: &CallId) -> Option<Index> {
     let came_of_it = |event: &Event, is_end: bool| match event {
         Event::CancelRequested(_) => true,
         // Waits that are canceled by the end are open again.
-        event if is_end => done_at(event).is_some_and(|later| follows(later, place)),
+        event if is_end => done_at(event).is_some_and(|later| follows(later, call_id)),
         event => {
-            done_at(event).is_some_and(|later| follows(later, place))
-                || withdrawn_at(event).is_some_and(|other| is_on_line_of(other, place))
+            done_at(event).is_some_and(|later| follows(later, call_id))
+                || withdrawn_at(event).is_some_and(|other| is_on_line_of(other, call_id))
         }
     };
     let records = before.iter().map(|record| (record, false)).chain([(end, true)]);
@@ -252,43 +252,43 @@ fn reaction(before: &[Record], end: &Record, failed: Index, place: &Place) -> Op
 }
 
 /// Returns the call id of the wait that the event cancels.
-fn withdrawn_at(event: &Event) -> Option<&Place> {
+fn withdrawn_at(event: &Event) -> Option<&CallId> {
     match event {
-        Event::WaitCanceled(event) => Some(&event.place),
-        Event::TaskCanceled(event) => Some(&event.place),
-        Event::ChildCanceled(event) => Some(&event.place),
+        Event::WaitCanceled(event) => Some(&event.call_id),
+        Event::TaskCanceled(event) => Some(&event.call_id),
+        Event::ChildCanceled(event) => Some(&event.call_id),
         _ => None,
     }
 }
 
 /// Returns the call that failed without a further attempt.
-fn final_failure(event: &Event) -> Option<(&Place, &crate::Failure)> {
+fn final_failure(event: &Event) -> Option<(&CallId, &crate::Failure)> {
     match event {
-        Event::StepFailed(event) if event.retry_at.is_none() => Some((&event.place, &event.failure)),
-        Event::TaskFailed(event) => Some((&event.place, &event.failure)),
-        Event::ChildFailed(event) => Some((&event.place, &event.failure)),
+        Event::StepFailed(event) if event.retry_at.is_none() => Some((&event.call_id, &event.failure)),
+        Event::TaskFailed(event) => Some((&event.call_id, &event.failure)),
+        Event::ChildFailed(event) => Some((&event.call_id, &event.failure)),
         _ => None,
     }
 }
 
 /// Returns the call id of an action of the code; canceled waits do not count.
-fn done_at(event: &Event) -> Option<&Place> {
+fn done_at(event: &Event) -> Option<&CallId> {
     match event {
-        Event::StepCompleted(event) => Some(&event.place),
-        Event::StepFailed(event) => Some(&event.place),
-        Event::TaskScheduled(event) => Some(&event.place),
-        Event::TimerStarted(event) => Some(&event.place),
-        Event::SignalAwaited(event) => Some(&event.place),
-        Event::SignalConsumed(event) => Some(&event.place),
-        Event::ApprovalRequested(event) => Some(&event.place),
-        Event::PromiseCreated(event) => Some(&event.place),
-        Event::ChildStarted(event) => Some(&event.place),
-        Event::ChildAwaited(event) => Some(&event.place),
-        Event::SignalSent(event) => Some(&event.place),
-        Event::StateSet(event) => Some(&event.place),
-        Event::StateCleared(event) => Some(&event.place),
-        Event::AttributeSet(event) => Some(&event.place),
-        Event::BudgetSet(event) => Some(&event.place),
+        Event::StepCompleted(event) => Some(&event.call_id),
+        Event::StepFailed(event) => Some(&event.call_id),
+        Event::TaskScheduled(event) => Some(&event.call_id),
+        Event::TimerStarted(event) => Some(&event.call_id),
+        Event::SignalAwaited(event) => Some(&event.call_id),
+        Event::SignalConsumed(event) => Some(&event.call_id),
+        Event::ApprovalRequested(event) => Some(&event.call_id),
+        Event::PromiseCreated(event) => Some(&event.call_id),
+        Event::ChildStarted(event) => Some(&event.call_id),
+        Event::ChildAwaited(event) => Some(&event.call_id),
+        Event::SignalSent(event) => Some(&event.call_id),
+        Event::StateSet(event) => Some(&event.call_id),
+        Event::StateCleared(event) => Some(&event.call_id),
+        Event::AttributeSet(event) => Some(&event.call_id),
+        Event::BudgetSet(event) => Some(&event.call_id),
         _ => None,
     }
 }
@@ -360,21 +360,21 @@ pub fn fork(
 }
 
 /// Returns the approvals that were given in a log and that the code depends on, by call id, with the index of the decision.
-fn given(records: &[Record]) -> BTreeMap<Place, Index> {
+fn given(records: &[Record]) -> BTreeMap<CallId, Index> {
     let left = Left::of(records.iter());
     let (mut gone, mut given) = (BTreeSet::new(), BTreeMap::new());
     for record in records {
         for (index, event) in record.indexed() {
             match event {
                 // Abandoned approvals do not count, unless the code has taken them over.
-                Event::ApprovalRequested(event) if left.has(record) => drop(gone.insert(event.place.clone())),
+                Event::ApprovalRequested(event) if left.has(record) => drop(gone.insert(event.call_id.clone())),
                 Event::CallAdopted(event) if !left.has(record) => drop(gone.remove(&event.from)),
-                Event::ApprovalDecided(event) if event.approved => drop(given.insert(event.place.clone(), index)),
+                Event::ApprovalDecided(event) if event.approved => drop(given.insert(event.call_id.clone(), index)),
                 _ => {}
             }
         }
     }
-    given.retain(|place, _| !gone.contains(place));
+    given.retain(|call_id, _| !gone.contains(call_id));
     given
 }
 
@@ -382,8 +382,8 @@ fn given(records: &[Record]) -> BTreeMap<Place, Index> {
 fn check_children(head: &RunHead, copy: &[Record]) -> Result<(), Refusal> {
     let given = given(copy);
     let open = Projection::of(head.key.clone(), copy).expect("H2").children;
-    for (place, child) in &open {
-        if let Some((_, approval)) = given.iter().find(|(approval, _)| follows(place, approval)) {
+    for (call_id, child) in &open {
+        if let Some((_, approval)) = given.iter().find(|(approval, _)| follows(call_id, approval)) {
             let (key, child, approval) = (head.key.clone(), child.id.clone(), *approval);
             return Err(Refusal::ChildBehindApproval { key, child, approval });
         }
@@ -393,8 +393,8 @@ fn check_children(head: &RunHead, copy: &[Record]) -> Result<(), Refusal> {
 
 /// Returns the pause of a copied log with approvals (Z8); `None` if they are requested already.
 pub(crate) fn pause_to_ask(records: &[Record], head: &RunHead) -> Option<RunPaused> {
-    let asks: Vec<Place> = given(records).into_keys().collect();
-    if asks.iter().all(|place| head.asks.contains(place)) {
+    let asks: Vec<CallId> = given(records).into_keys().collect();
+    if asks.iter().all(|call_id| head.asks.contains(call_id)) {
         return None;
     }
     let message = format!("the run continues from a copy: {} approvals must be given again", asks.len());
@@ -404,13 +404,15 @@ pub(crate) fn pause_to_ask(records: &[Record], head: &RunHead) -> Option<RunPaus
 /// Returns the later events of `at_most_once` tasks that are open in the copy (Z7).
 fn done_once(key: &RunKey, copy: &[Record], rest: &[Record]) -> Vec<Event> {
     let open = Projection::of(key.clone(), copy).expect("H2").tasks;
-    let is_open = |place| open.get(place).is_some_and(is_at_most_once);
+    let is_open = |call_id| open.get(call_id).is_some_and(is_at_most_once);
     let done = rest.iter().flat_map(|record| &record.events).filter_map(|event| match event {
         // Its cost belongs to the original.
-        Event::TaskAttempted(event) if is_open(&event.place) => {
+        Event::TaskAttempted(event) if is_open(&event.call_id) => {
             Some(TaskAttempted { stands_as: None, began_at: None, ..event.clone() }.into())
         }
-        Event::TaskCompleted(TaskCompleted { place, .. }) | Event::TaskFailed(TaskFailed { place, .. }) if is_open(place) => {
+        Event::TaskCompleted(TaskCompleted { call_id, .. }) | Event::TaskFailed(TaskFailed { call_id, .. })
+            if is_open(call_id) =>
+        {
             Some(event.clone())
         }
         _ => None,
@@ -506,10 +508,10 @@ fn again(
     at: Timestamp,
 ) -> Vec<ChildAgain> {
     let Projection { children, head, .. } = Projection::of(key.clone(), copy).expect("H2");
-    let open = children.iter().map(|(place, child)| (&child.started, child_id(&key.id, generation, place)));
+    let open = children.iter().map(|(call_id, child)| (&child.started, child_id(&key.id, generation, call_id)));
     let limited = budget_max.map(|_| Box::new(BudgetHead { since: Some(at), ..BudgetHead::default() }));
     match head.budget.or(limited) {
-        None => open.map(|(asked, child)| ChildAgain { place: asked.place.clone(), child, budget: None }).collect(),
+        None => open.map(|(asked, child)| ChildAgain { call_id: asked.call_id.clone(), child, budget: None }).collect(),
         Some(mut budget) => {
             change(&mut budget);
             budget.lower(budget_max.unwrap_or_default());
@@ -519,8 +521,8 @@ fn again(
 }
 
 /// Derives the id of a child for which the code chose none: unique, and the same on replay.
-pub fn child_id(run: &RunId, generation: u32, place: &Place) -> RunId {
-    derived_id(run, generation, &place.to_string())
+pub fn child_id(run: &RunId, generation: u32, call_id: &CallId) -> RunId {
+    derived_id(run, generation, &call_id.to_string())
 }
 
 /// Derives the id of a run from another one; both have the same root run (FA1).
@@ -535,14 +537,14 @@ pub fn derived_id(run: &RunId, generation: u32, what: &str) -> RunId {
 
 /// Derives the id of a spawned child, which outlives the generation. The id is never reused: the result of another run would be
 /// taken for this child's.
-pub fn spawned_id(run: &RunId, generation: u32, place: &Place, seed: u64) -> RunId {
+pub fn spawned_id(run: &RunId, generation: u32, call_id: &CallId, seed: u64) -> RunId {
     let short = seed ^ (seed >> 32);
-    derived_id(run, generation, &format!("{place}-{:08x}", short & 0xffff_ffff))
+    derived_id(run, generation, &format!("{call_id}-{:08x}", short & 0xffff_ffff))
 }
 
 /// Returns the id that older versions gave to a child, if it differs: their logs have it.
-pub fn old_child_id(run: &RunId, generation: u32, place: &Place) -> Option<RunId> {
-    let readable = readable_id(run, generation, &place.to_string());
+pub fn old_child_id(run: &RunId, generation: u32, call_id: &CallId) -> Option<RunId> {
+    let readable = readable_id(run, generation, &call_id.to_string());
     RunId::new(&readable).is_err().then(|| {
         let hash = crate::Hash::of_parts(&[readable.as_bytes()]);
         RunId::new(format!("child_{hash}")).expect("hex digits are a name")
@@ -588,10 +590,10 @@ fn finish(
 
 /// Returns a request to a child of another run to answer this one as well.
 pub fn await_child(head: &RunHead, asked: &ChildStarted, id: &RunId) -> OutboxMessage {
-    let ChildStarted { place, on_parent_close, .. } = asked.clone();
-    let once = IdempotencyRecord { key: format!("listener:{}:{place}", head.key.id), token: String::new() };
+    let ChildStarted { call_id, on_parent_close, .. } = asked.clone();
+    let once = IdempotencyRecord { key: format!("listener:{}:{call_id}", head.key.id), token: String::new() };
     let (run, generation) = (head.key.clone(), head.generation);
-    let by = ParentLink { run, generation, place, on_parent_close, incarnation: head.incarnation, is_spawned: false };
+    let by = ParentLink { run, generation, call_id, on_parent_close, incarnation: head.incarnation, is_spawned: false };
     let to = RunKey::new(head.key.namespace.clone(), id.clone());
     OutboxMessage::Input { to, input: Input { once: Some(once), ..Input::new(ResultRequested { by }) } }
 }

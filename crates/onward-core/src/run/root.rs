@@ -27,7 +27,7 @@ pub fn stem(id: &RunId) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Place;
+    use crate::CallId;
     use crate::run::reopen::{child_id, derived_id};
 
     fn id(text: &str) -> RunId {
@@ -58,7 +58,7 @@ mod tests {
             let first = id(text);
             let mut run = first.clone();
             for depth in 0..200 {
-                run = child_id(&run, depth % 3, &Place::root(1_000_000));
+                run = child_id(&run, depth % 3, &CallId::root(1_000_000));
                 assert_eq!(root_run(&run), root_run(&first), "{run} is derived from {first}"); // FA1
             }
             assert_eq!(root_run(&derived_id(&first, 1, "fork-0123456789abcdef")), root_run(&first));
@@ -70,7 +70,7 @@ mod tests {
         for text in ["r", "order-7/2", &"a".repeat(255), &"a".repeat(201), &"a".repeat(200), &"€".repeat(85)] {
             let (first, mut run) = (id(text), id(text));
             for depth in 0..60 {
-                run = child_id(&run, depth % 3, &Place::root(1_000_000));
+                run = child_id(&run, depth % 3, &CallId::root(1_000_000));
                 assert!(run.as_str().starts_with(&stem(&first)), "{run} is derived from {first}");
             }
         }
@@ -81,6 +81,6 @@ mod tests {
     #[test]
     fn two_children_of_a_run_with_a_long_id_have_two_ids() {
         let run = id(&"a".repeat(255));
-        assert_ne!(child_id(&run, 0, &Place::root(0)), child_id(&run, 0, &Place::root(1)));
+        assert_ne!(child_id(&run, 0, &CallId::root(0)), child_id(&run, 0, &CallId::root(1)));
     }
 }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::agent::conversation::{AGENT_STOP, DONE};
 use crate::log::event::{CarriedSignal, ChildAgain, RunPaused, TerminateRequested, UpdateReceived};
 use crate::run::ancestry::Ancestry;
-use crate::{AttributeValue, Event, Failure, Index, Name, Payload, Place, Record, RunHead, RunId, RunKey, Status, Timestamp};
+use crate::{AttributeValue, CallId, Event, Failure, Index, Name, Payload, Record, RunHead, RunId, RunKey, Status, Timestamp};
 
 /// The public view of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -63,7 +63,7 @@ pub struct Awaited {
     pub name: Option<Name>,
     /// `RUN~GENERATION~PLACE` for a call of the code, the update's own id for an update.
     pub id: String,
-    pub place: Option<Place>,
+    pub call_id: Option<CallId>,
     pub since: Timestamp,
     pub deadline: Option<Timestamp>,
     /// The child run.
@@ -183,13 +183,13 @@ impl Left {
 
 struct Fold {
     view: RunView,
-    open: BTreeMap<Place, Awaited>,
+    open: BTreeMap<CallId, Awaited>,
     /// Calls of abandoned commits, which may be taken over.
-    left: BTreeMap<Place, Awaited>,
+    left: BTreeMap<CallId, Awaited>,
     /// The call that has taken over each of them.
-    adopters: BTreeMap<Place, Place>,
+    adopters: BTreeMap<CallId, CallId>,
     /// Decided approvals by the call id of the decision, with the waiting call.
-    decided: BTreeMap<Place, (Place, Awaited)>,
+    decided: BTreeMap<CallId, (CallId, Awaited)>,
     updates: BTreeMap<String, Awaited>,
     /// In order of arrival.
     mailbox: Vec<Undelivered>,
@@ -265,7 +265,7 @@ impl Fold {
             kind: AwaitedKind::Update,
             name: Some(update.name.clone()),
             id: update.update_id.clone(),
-            place: None,
+            call_id: None,
             since: at,
             deadline: None,
             child: None,
@@ -283,7 +283,7 @@ impl Fold {
                 event.updates.iter().for_each(|update| self.await_answer(update, at));
                 if let Some(task) = &event.task {
                     self.view.counts.tasks_scheduled += 1;
-                    self.open(AwaitedKind::Task, &Place::root(0), Some(&task.kind), at, None);
+                    self.open(AwaitedKind::Task, &CallId::root(0), Some(&task.kind), at, None);
                 }
             }
             Event::SignalReceived(event) => {
@@ -294,28 +294,28 @@ impl Fold {
             }
             Event::UpdateReceived(event) => self.await_answer(event, at),
             Event::ApprovalDecided(event) => {
-                let asker = self.adopters.get(&event.place).unwrap_or(&event.place).clone();
+                let asker = self.adopters.get(&event.call_id).unwrap_or(&event.call_id).clone();
                 if let Some(awaited) = self.open.get(&asker).filter(|awaited| awaited.kind == AwaitedKind::Approval) {
-                    self.decided.insert(event.place.clone(), (asker, awaited.clone()));
+                    self.decided.insert(event.call_id.clone(), (asker, awaited.clone()));
                 }
-                self.close(&event.place);
+                self.close(&event.call_id);
             }
-            Event::PromiseResolved(event) => self.close(&event.place),
-            Event::TaskCompleted(event) => self.close(&event.place),
+            Event::PromiseResolved(event) => self.close(&event.call_id),
+            Event::TaskCompleted(event) => self.close(&event.call_id),
             Event::TaskFailed(_) | Event::ChildFailed(_) if self.is_set_aside(index) => {}
-            Event::TaskFailed(event) => self.close(&event.place),
-            Event::TimerFired(event) => self.close(&event.place),
-            Event::ChildCompleted(event) => self.close(&event.place),
-            Event::ChildFailed(event) => self.close(&event.place),
+            Event::TaskFailed(event) => self.close(&event.call_id),
+            Event::TimerFired(event) => self.close(&event.call_id),
+            Event::ChildCompleted(event) => self.close(&event.call_id),
+            Event::ChildFailed(event) => self.close(&event.call_id),
             Event::CancelRequested(event) => {
                 self.view.cancel_reason.get_or_insert_with(|| event.reason.clone());
             }
             Event::RunPaused(event) => {
                 self.view.pause = Some(event.clone());
                 self.paused_at.get_or_insert(at);
-                for place in &event.asks {
-                    if let Some((asker, awaited)) = self.decided.remove(place) {
-                        let id = format!("{}~{}~{place}", self.view.head.key.id, self.view.head.generation);
+                for call_id in &event.asks {
+                    if let Some((asker, awaited)) = self.decided.remove(call_id) {
+                        let id = format!("{}~{}~{call_id}", self.view.head.key.id, self.view.head.generation);
                         self.open.insert(asker, Awaited { id, since: at, deadline: None, ..awaited });
                     }
                 }
@@ -338,74 +338,74 @@ impl Fold {
         match event {
             Event::StepCompleted(event) => {
                 counts.steps_completed += 1;
-                self.close(&event.place);
+                self.close(&event.call_id);
             }
             Event::StepFailed(event) => {
                 counts.step_attempts_failed += 1;
-                self.close(&event.place);
+                self.close(&event.call_id);
                 if event.retry_at.is_some() {
-                    self.open(Timer, &event.place, Some(&event.name), at, event.retry_at);
+                    self.open(Timer, &event.call_id, Some(&event.name), at, event.retry_at);
                 }
             }
             Event::TaskScheduled(event) => {
                 counts.tasks_scheduled += 1;
-                self.open(Task, &event.place, Some(&event.kind), at, None);
+                self.open(Task, &event.call_id, Some(&event.kind), at, None);
             }
-            Event::TimerStarted(event) => self.open(Timer, &event.place, None, at, Some(event.due_at)),
-            Event::SignalAwaited(event) => self.open(Signal, &event.place, Some(&event.name), at, event.deadline),
-            Event::ApprovalRequested(event) => self.open(Approval, &event.place, Some(&event.name), at, event.deadline),
-            Event::PromiseCreated(event) => self.open(Promise, &event.place, Some(&event.name), at, event.deadline),
+            Event::TimerStarted(event) => self.open(Timer, &event.call_id, None, at, Some(event.due_at)),
+            Event::SignalAwaited(event) => self.open(Signal, &event.call_id, Some(&event.name), at, event.deadline),
+            Event::ApprovalRequested(event) => self.open(Approval, &event.call_id, Some(&event.name), at, event.deadline),
+            Event::PromiseCreated(event) => self.open(Promise, &event.call_id, Some(&event.name), at, event.deadline),
             Event::ChildStarted(event) => {
                 counts.children_started += 1;
                 if event.is_spawned {
                     return;
                 }
-                self.open(Child, &event.place, Some(&event.kind), at, None);
-                if let Some(awaited) = self.open.get_mut(&event.place) {
+                self.open(Child, &event.call_id, Some(&event.kind), at, None);
+                if let Some(awaited) = self.open.get_mut(&event.call_id) {
                     awaited.child = Some(event.child.clone());
                 }
             }
             Event::ChildAwaited(event) => {
-                self.open(Child, &event.place, None, at, None);
-                if let Some(awaited) = self.open.get_mut(&event.place) {
+                self.open(Child, &event.call_id, None, at, None);
+                if let Some(awaited) = self.open.get_mut(&event.call_id) {
                     awaited.child = Some(event.child.clone());
                 }
             }
             Event::SignalConsumed(event) => {
                 counts.signals_consumed += 1;
-                self.close(&event.place);
+                self.close(&event.call_id);
                 self.consume(event.index, &event.name);
             }
-            Event::TaskCanceled(event) => self.close(&event.place),
-            Event::ChildCanceled(event) => self.close(&event.place),
-            Event::WaitCanceled(event) => self.close(&event.place),
+            Event::TaskCanceled(event) => self.close(&event.call_id),
+            Event::ChildCanceled(event) => self.close(&event.call_id),
+            Event::WaitCanceled(event) => self.close(&event.call_id),
             Event::StateSet(event) => drop(self.view.state.insert(event.key.clone(), event.value.clone())),
             Event::StateCleared(event) => drop(self.view.state.remove(&event.key)),
             Event::UpdateAnswered(event) => drop(self.updates.remove(&event.update_id)),
             Event::RunContinued(_) => self.continued = true,
             Event::CallAdopted(event) => {
-                self.adopters.insert(event.from.clone(), event.place.clone());
+                self.adopters.insert(event.from.clone(), event.call_id.clone());
                 if let Some(awaited) = self.left.remove(&event.from) {
-                    self.open.insert(event.place.clone(), awaited);
+                    self.open.insert(event.call_id.clone(), awaited);
                 }
             }
             _ => {}
         }
     }
 
-    fn open(&mut self, kind: AwaitedKind, place: &Place, name: Option<&Name>, since: Timestamp, deadline: Option<Timestamp>) {
+    fn open(&mut self, kind: AwaitedKind, call_id: &CallId, name: Option<&Name>, since: Timestamp, deadline: Option<Timestamp>) {
         let head = &self.view.head;
         let known = self.ancestry.as_ref().map(|ancestry| ancestry.known_as(ancestry.at_commit(self.n), ancestry.own()));
         // A task has a new id in every generation; other waits keep theirs.
         let known = known.filter(|_| kind != AwaitedKind::Task);
-        let id = format!("{}~{}~{place}", head.key.id, known.map_or(head.generation, |known| known.generation));
-        let awaited = Awaited { kind, name: name.cloned(), id, place: Some(place.clone()), since, deadline, child: None };
-        self.open.insert(place.clone(), awaited);
+        let id = format!("{}~{}~{call_id}", head.key.id, known.map_or(head.generation, |known| known.generation));
+        let awaited = Awaited { kind, name: name.cloned(), id, call_id: Some(call_id.clone()), since, deadline, child: None };
+        self.open.insert(call_id.clone(), awaited);
     }
 
-    fn close(&mut self, place: &Place) {
-        self.left.remove(place);
-        let adopter = self.adopters.get(place).unwrap_or(place);
+    fn close(&mut self, call_id: &CallId) {
+        self.left.remove(call_id);
+        let adopter = self.adopters.get(call_id).unwrap_or(call_id);
         self.open.remove(adopter);
     }
 
@@ -441,7 +441,7 @@ impl Fold {
             awaited.deadline = awaited.deadline.map(|deadline| deadline.after(stood));
         }
         for again in children {
-            if let Some(awaited) = self.open.get_mut(&again.place) {
+            if let Some(awaited) = self.open.get_mut(&again.call_id) {
                 awaited.child = Some(again.child.clone());
             }
         }
@@ -478,8 +478,8 @@ mod tests {
         Name::new(text).unwrap()
     }
 
-    fn at(place: u32) -> Place {
-        Place::root(place)
+    fn at(call_id: u32) -> CallId {
+        CallId::root(call_id)
     }
 
     fn text(value: &str) -> Payload {
@@ -527,13 +527,13 @@ mod tests {
         SignalReceived { name: name(text), payload: Payload::null(), signal_id: None, sender: None }
     }
 
-    fn awaited(place: u32, text: &str) -> Event {
-        SignalAwaited { place: at(place), name: name(text), deadline: None, is_pattern: false }.into()
+    fn awaited(call_id: u32, text: &str) -> Event {
+        SignalAwaited { call_id: at(call_id), name: name(text), deadline: None, is_pattern: false }.into()
     }
 
-    fn task(place: u32) -> Event {
+    fn task(call_id: u32) -> Event {
         let (input, options) = (Payload::null(), Default::default());
-        TaskScheduled { place: at(place), kind: name("mail"), input_hash: crate::Hash::of(&input), input, options }.into()
+        TaskScheduled { call_id: at(call_id), kind: name("mail"), input_hash: crate::Hash::of(&input), input, options }.into()
     }
 
     fn completed() -> Event {
@@ -551,26 +551,27 @@ mod tests {
         let script = script(vec![]).commit(vec![awaited(0, "paid"), task(1)]);
         let both = [(AwaitedKind::Signal, "order-1~0~0".to_owned()), (AwaitedKind::Task, "order-1~0~1".to_owned())];
         assert_eq!(script.awaits(), both);
-        let script = script.input(TaskCompleted { place: at(1), output: Payload::null(), attempts: 1 });
+        let script = script.input(TaskCompleted { call_id: at(1), output: Payload::null(), attempts: 1 });
         assert_eq!(script.awaits(), both[..1]);
         let script = script.input(signal("paid"));
         assert_eq!(script.awaits(), both[..1], "received is not consumed");
-        let consumed = SignalConsumed { place: at(0), name: name("paid"), index: Index(4) };
+        let consumed = SignalConsumed { call_id: at(0), name: name("paid"), index: Index(4) };
         assert_eq!(script.commit(vec![consumed.into()]).awaits(), []);
     }
 
     #[test]
     fn a_question_that_expired_or_was_withdrawn_is_no_longer_awaited() {
-        let ask = |place| PromiseCreated { place: at(place), name: name("callback"), deadline: Some(Timestamp(9_000)) }.into();
+        let ask =
+            |call_id| PromiseCreated { call_id: at(call_id), name: name("callback"), deadline: Some(Timestamp(9_000)) }.into();
         let script = script(vec![]).commit(vec![ask(0), ask(1), ask(2)]);
-        let script = script.input(TimerFired { place: at(0) }).commit(vec![WaitCanceled { place: at(1) }.into()]);
+        let script = script.input(TimerFired { call_id: at(0) }).commit(vec![WaitCanceled { call_id: at(1) }.into()]);
         assert_eq!(script.awaits(), [(AwaitedKind::Promise, "order-1~0~2".to_owned())]);
     }
 
     #[test]
     fn the_pause_of_a_step_is_a_timer_with_the_steps_name() {
         let failed = StepFailed {
-            place: at(0),
+            call_id: at(0),
             name: name("charge"),
             input_hash: None,
             failure: Failure::retryable("busy"),
@@ -587,7 +588,7 @@ mod tests {
 
     #[test]
     fn a_pause_moves_deadlines_by_its_length() {
-        let timer = TimerStarted { place: at(0), due_at: Timestamp(5_000) };
+        let timer = TimerStarted { call_id: at(0), due_at: Timestamp(5_000) };
         let script = script(vec![]).commit(vec![timer.into()]);
         let paused = RunPaused::because(PauseReason::Requested, "lunch");
         let script = script.input(paused.clone()).input(signal("x"));
@@ -617,10 +618,10 @@ mod tests {
 
     #[test]
     fn state_is_what_was_set_last() {
-        let set = |value| StateSet { place: at(0), key: name("stage"), value: text(value) }.into();
+        let set = |value| StateSet { call_id: at(0), key: name("stage"), value: text(value) }.into();
         let script = script(vec![]).commit(vec![set("a"), set("b")]);
         assert_eq!(script.view().state, BTreeMap::from([(name("stage"), text("b"))]));
-        let cleared = StateCleared { place: at(1), key: name("stage") };
+        let cleared = StateCleared { call_id: at(1), key: name("stage") };
         assert_eq!(script.commit(vec![cleared.into()]).view().state, BTreeMap::new());
     }
 
@@ -629,7 +630,7 @@ mod tests {
         let carried = |payload| CarriedSignal { name: name("a"), payload: text(payload), signal_id: None, sender: None };
         let script = script(vec![carried("1"), carried("2")]).input(signal("a")).input(signal("b"));
         assert_eq!(script.view().undelivered, [], "an open run may still consume them");
-        let consumed = SignalConsumed { place: at(0), name: name("a"), index: Index(0) };
+        let consumed = SignalConsumed { call_id: at(0), name: name("a"), index: Index(0) };
         let view = script.commit(vec![consumed.into(), completed()]).view();
         let left: Vec<_> = view.undelivered.iter().map(|signal| (signal.index.0, signal.name.as_str())).collect();
         assert_eq!(left, [(0, "a"), (1, "a"), (2, "b")]);
@@ -655,11 +656,11 @@ mod tests {
     fn a_terminated_run_fails_as_its_parent_is_told() {
         for reason in ["", "too slow"] {
             let mut script = script(vec![]);
-            let (run, place) = (script.head.key.clone(), at(3));
+            let (run, call_id) = (script.head.key.clone(), at(3));
             script.head.parent = Some(ParentLink {
                 run,
                 generation: 0,
-                place,
+                call_id,
                 on_parent_close: OnParentClose::Cancel,
                 incarnation: None,
                 is_spawned: false,
@@ -684,7 +685,7 @@ mod tests {
     fn a_view_ends_where_its_head_ends() {
         let script = script(vec![]).commit(vec![awaited(0, "paid")]);
         let earlier = script.head.clone();
-        let script = script.commit(vec![WaitCanceled { place: at(0) }.into(), completed()]);
+        let script = script.commit(vec![WaitCanceled { call_id: at(0) }.into(), completed()]);
         let view = RunView::fold(earlier, &script.records);
         assert_eq!((view.awaiting.len(), view.outcome), (1, None));
     }
@@ -693,7 +694,7 @@ mod tests {
     fn a_view_reads_back_from_its_json() {
         let view = script(vec![]).commit(vec![awaited(0, "paid"), task(1)]).input(signal("x")).view();
         let json = serde_json::to_string(&view).unwrap();
-        assert!(json.contains(r#""kind":"signal","name":"paid","id":"order-1~0~0","place":"0""#), "{json}");
+        assert!(json.contains(r#""kind":"signal","name":"paid","id":"order-1~0~0","call_id":"0""#), "{json}");
         assert_eq!(serde_json::from_str::<RunView>(&json).unwrap(), view);
     }
 }

@@ -26,7 +26,7 @@ use serde::Deserialize;
 
 use crate::log::event::{ChildAgain, ChildStarted, PauseReason, RunResumed, RunStarted};
 use crate::spend::{self, PicoDollars, SpendTotals};
-use crate::{Event, Place, RunHead, RunId, Timestamp, message};
+use crate::{CallId, Event, RunHead, RunId, Timestamp, message};
 
 /// The name of the reached limit if cost is limited and a model has no price (BG7).
 pub const UNPRICED: &str = "price";
@@ -216,7 +216,7 @@ message! {
     pub struct Slice {
         1 => child: RunId,
         /// The call id at which it was started.
-        2 => place: Place,
+        2 => call_id: CallId,
         3 => given: Budget,
         /// The child belongs to the run and not to one of its generations.
         4 => is_spawned: bool,
@@ -368,8 +368,8 @@ impl BudgetHead {
             seconds: [asked.seconds, left.seconds].into_iter().flatten().min(),
         };
         let given = (!given.is_unlimited()).then_some(given)?;
-        let (child, place, is_spawned) = (child.child.clone(), child.place.clone(), child.is_spawned);
-        self.lent.push(Slice { child, place, given, is_spawned });
+        let (child, call_id, is_spawned) = (child.child.clone(), child.call_id.clone(), child.is_spawned);
+        self.lent.push(Slice { child, call_id, given, is_spawned });
         Some(given)
     }
 
@@ -381,10 +381,10 @@ impl BudgetHead {
         at: Timestamp,
     ) -> Vec<ChildAgain> {
         let open: Vec<_> = open.collect();
-        self.lent.retain(|slice| open.iter().all(|(child, _)| slice.place != child.place || slice.is_spawned));
+        self.lent.retain(|slice| open.iter().all(|(child, _)| slice.call_id != child.call_id || slice.is_spawned));
         let again = |(asked, child): (&ChildStarted, RunId)| {
             let budget = self.give(&ChildStarted { child: child.clone(), ..asked.clone() }, own, at);
-            ChildAgain { place: asked.place.clone(), child, budget }
+            ChildAgain { call_id: asked.call_id.clone(), child, budget }
         };
         open.into_iter().map(again).collect()
     }
@@ -392,17 +392,17 @@ impl BudgetHead {
     /// Repeats [`BudgetHead::give_again`] from the log.
     fn lend_again(&mut self, children: &[ChildAgain]) {
         for again in children {
-            self.lent.retain(|slice| slice.place != again.place || slice.is_spawned);
-            let (child, place) = (again.child.clone(), again.place.clone());
-            self.lent.extend(again.budget.map(|given| Slice { child, place, given, is_spawned: false }));
+            self.lent.retain(|slice| slice.call_id != again.call_id || slice.is_spawned);
+            let (child, call_id) = (again.child.clone(), again.call_id.clone());
+            self.lent.extend(again.budget.map(|given| Slice { child, call_id, given, is_spawned: false }));
         }
     }
 
     /// Returns the slice of an ended child; `child` is set for a spawned one. A slice is returned once.
-    fn take_back(&mut self, place: &Place, child: Option<&RunId>, spent: Option<BudgetUse>) {
+    fn take_back(&mut self, call_id: &CallId, child: Option<&RunId>, spent: Option<BudgetUse>) {
         match child {
             Some(child) => self.take_back_spawned(child, spent),
-            None => self.take_back_slice(|slice| !slice.is_spawned && slice.place == *place, spent),
+            None => self.take_back_slice(|slice| !slice.is_spawned && slice.call_id == *call_id, spent),
         }
     }
 
@@ -480,8 +480,8 @@ pub(crate) fn follow(spend: &mut Option<Box<SpendTotals>>, budget: &mut Option<B
             budget.lend_again(&retry.children);
         }
         Event::ChildStarted(child) => drop(budget.give(child, spend.as_deref(), at)), // BG2
-        Event::ChildCompleted(ended) => budget.take_back(&ended.place, ended.child.as_ref(), ended.spent),
-        Event::ChildFailed(ended) => budget.take_back(&ended.place, ended.child.as_ref(), ended.spent),
+        Event::ChildCompleted(ended) => budget.take_back(&ended.call_id, ended.child.as_ref(), ended.spent),
+        Event::ChildFailed(ended) => budget.take_back(&ended.call_id, ended.child.as_ref(), ended.spent),
         Event::ChildSettled(settled) => budget.take_back_spawned(&settled.child, Some(settled.spent)),
         _ => {}
     }
@@ -528,7 +528,7 @@ fn cut(asked: Option<u64>, left: Option<u64>) -> Option<u64> {
 
 /// Returns the budget of a child started as `id`: its slice, or the requested budget if the parent is unlimited.
 pub(crate) fn of_child(parent: Option<&BudgetHead>, asked: &ChildStarted, id: &RunId) -> Option<Box<BudgetHead>> {
-    let is_its = |slice: &&Slice| slice.child == *id && slice.place == asked.place;
+    let is_its = |slice: &&Slice| slice.child == *id && slice.call_id == asked.call_id;
     let limit = match parent {
         Some(parent) => parent.lent.iter().rev().find(is_its).map(|slice| slice.given),
         None => asked.budget,
@@ -552,7 +552,7 @@ mod tests {
 
     fn child(ordinal: u32, budget: Option<Budget>) -> ChildStarted {
         ChildStarted {
-            place: Place::root(ordinal),
+            call_id: CallId::root(ordinal),
             child: RunId::new("c").unwrap(),
             kind: Name::new("k").unwrap(),
             version: None,
@@ -602,7 +602,7 @@ mod tests {
         assert_eq!(give(1, None), (Some(15), Some(15)), "half of what is left by default");
         assert_eq!(give(2, Some(60)), (Some(15), Some(0)), "at most what is left");
         assert_eq!(give(3, None), (Some(0), Some(0)));
-        parent.take_back(&Place::root(0), None, Some(BudgetUse { tokens: 20, cost: PicoDollars(0) }));
+        parent.take_back(&CallId::root(0), None, Some(BudgetUse { tokens: 20, cost: PicoDollars(0) }));
         assert_eq!(parent.left(Some(&own), at).tokens, Some(40), "BG2");
         assert_eq!(
             parent.carried(Some(&own), false).left(Some(&own), at).tokens,
@@ -622,10 +622,10 @@ mod tests {
         parent.give(&spawned, None, at);
         let mut parent = parent.carried(None, true);
         parent.give(&child(0, Some(Budget::default().tokens(20))), None, at);
-        parent.take_back(&Place::root(0), None, Some(BudgetUse::default()));
+        parent.take_back(&CallId::root(0), None, Some(BudgetUse::default()));
         assert_eq!(parent.left(None, at).tokens, Some(60));
         for _ in 0..2 {
-            parent.take_back(&Place::root(5), Some(&spawned.child), Some(BudgetUse { tokens: 7, cost: PicoDollars(0) }));
+            parent.take_back(&CallId::root(5), Some(&spawned.child), Some(BudgetUse { tokens: 7, cost: PicoDollars(0) }));
             assert_eq!(parent.left(None, at).tokens, Some(93), "a slice is returned once");
         }
     }
@@ -641,7 +641,10 @@ mod tests {
     #[test]
     fn what_the_code_sets_is_a_ceiling_unless_an_operator_has_granted_more() {
         let set = |tokens: u64| {
-            Event::from(crate::log::event::BudgetSet { place: Place::root(0), budget: Budget::default().tokens(tokens).turns(5) })
+            Event::from(crate::log::event::BudgetSet {
+                call_id: CallId::root(0),
+                budget: Budget::default().tokens(tokens).turns(5),
+            })
         };
         let limits = |start: Option<Allowance>, events: &[Event]| {
             let (mut spend, mut budget) = (None, start.map(|allowance| Box::new(BudgetHead::from(allowance))));

@@ -295,8 +295,8 @@ pub fn charges(event: &Event) -> Vec<Charge> {
 impl TaskAttemptEnded {
     /// Returns the idempotency record by which the attempt is counted once (LG1).
     pub fn once(&self) -> IdempotencyRecord {
-        let TaskAttemptEnded { generation, place, claim, began_at, .. } = self;
-        IdempotencyRecord::new(format!("spend:{generation}:{place}:{claim}:{}", began_at.0))
+        let TaskAttemptEnded { generation, call_id, claim, began_at, .. } = self;
+        IdempotencyRecord::new(format!("spend:{generation}:{call_id}:{claim}:{}", began_at.0))
     }
 
     /// Returns the reason if the event, which comes from outside, is invalid.
@@ -314,7 +314,7 @@ impl TaskAttemptEnded {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Place;
+    use crate::CallId;
 
     #[test]
     fn dollars_are_read_and_written_exactly() {
@@ -339,12 +339,13 @@ mod tests {
 
     #[test]
     fn an_attempt_stands_as_unknown_and_then_with_what_it_cost() {
-        let (place, began_at) = (Place::root(0), Timestamp(3 * DAY_MS + 1));
-        let begun = TaskAttempted { place: place.clone(), attempt: 1, stands_as: Some("m".to_owned()), began_at: Some(began_at) };
+        let (call_id, began_at) = (CallId::root(0), Timestamp(3 * DAY_MS + 1));
+        let begun =
+            TaskAttempted { call_id: call_id.clone(), attempt: 1, stands_as: Some("m".to_owned()), began_at: Some(began_at) };
         let tokens = Tokens { input: 7, ..Tokens::default() };
         let spend = vec![Spend::on("m").tokens(tokens).cost(PicoDollars(5)), Spend::on("other").tokens(tokens)];
         let ended = TaskAttemptEnded {
-            place,
+            call_id,
             generation: 0,
             attempt: 1,
             claim: 1,

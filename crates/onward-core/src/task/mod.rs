@@ -35,7 +35,7 @@ use crate::log::event::{Event, RunCompleted, RunFailed, TaskAttempted, TaskCompl
 use crate::run::Input;
 use crate::spend::{AttemptSpend, Spend};
 use crate::time::millis;
-use crate::{Failure, Hash, Name, Payload, Place, RunKey, Timestamp, WorkerId, message, numbered};
+use crate::{CallId, Failure, Hash, Name, Payload, RunKey, Timestamp, WorkerId, message, numbered};
 
 /// The number of workers that a task may lose in a row before it is quarantined.
 pub const LOST_WORKERS_MAX: u32 = 5;
@@ -177,7 +177,7 @@ message! {
     pub struct TaskId {
         1 => run: RunKey,
         2 => generation: u32,
-        3 => place: Place,
+        3 => call_id: CallId,
         /// The incarnation of the run (see [`crate::RunHead::incarnation`]); `None` if a person names the task.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         4 => incarnation: Option<u64>,
@@ -187,14 +187,14 @@ message! {
 impl TaskId {
     /// Returns true if both are the same task; the same call of another incarnation of the run is not (K8).
     pub fn is_same_task(&self, other: &TaskId) -> bool {
-        (&self.run, self.generation, &self.place) == (&other.run, other.generation, &other.place)
+        (&self.run, self.generation, &self.call_id) == (&other.run, other.generation, &other.call_id)
             && is_same_life(self.incarnation, other.incarnation)
     }
 }
 
 impl std::fmt::Display for TaskId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}~{}~{}", self.run, self.generation, self.place)
+        write!(f, "{}~{}~{}", self.run, self.generation, self.call_id)
     }
 }
 
@@ -350,7 +350,10 @@ impl Task {
 
     /// Returns the idempotency key for the task's code: the same for every attempt.
     pub fn idempotency_key(&self) -> String {
-        self.options.idempotency_key.clone().unwrap_or_else(|| idempotency_key(&self.id.run, self.id.generation, &self.id.place))
+        self.options
+            .idempotency_key
+            .clone()
+            .unwrap_or_else(|| idempotency_key(&self.id.run, self.id.generation, &self.id.call_id))
     }
 
     /// Returns the ledger name of an attempt with an unknown cost; `None` for a task without cost.
@@ -368,7 +371,7 @@ impl Task {
     pub fn attempted(&self) -> Option<Input> {
         let stands_as = self.stands_as();
         let began_at = stands_as.as_ref().and(self.started_at);
-        let attempted = TaskAttempted { place: self.id.place.clone(), attempt: self.attempt, stands_as, began_at };
+        let attempted = TaskAttempted { call_id: self.id.call_id.clone(), attempt: self.attempt, stands_as, began_at };
         self.is_recorded().then(|| Input { generation: Some(self.id.generation), ..Input::new(attempted) })
     }
 
@@ -419,10 +422,10 @@ impl Task {
         }
         Ok(match report {
             TaskReport::Completed(output) => {
-                let (place, attempts) = (self.id.place.clone(), self.attempt);
+                let (call_id, attempts) = (self.id.call_id.clone(), self.attempt);
                 TaskFate::Ended(Box::new(match self.ends_run {
                     true => RunCompleted { output, attempts: Some(attempts) }.into(),
-                    false => TaskCompleted { place, output, attempts }.into(),
+                    false => TaskCompleted { call_id, output, attempts }.into(),
                 }))
             }
             // The code of the task could not report what it has done.
@@ -623,18 +626,18 @@ impl Task {
     }
 
     fn end(&self, failure: Failure) -> TaskFate {
-        let (place, attempts) = (self.id.place.clone(), self.attempt);
+        let (call_id, attempts) = (self.id.call_id.clone(), self.attempt);
         TaskFate::Ended(Box::new(match self.ends_run {
             true => RunFailed { failure, attempts: Some(attempts) }.into(),
-            false => TaskFailed { place, failure, attempts }.into(),
+            false => TaskFailed { call_id, failure, attempts }.into(),
         }))
     }
 }
 
-/// Derives the stable key of the call at `place`: the same for every attempt and after every crash, different for any other call.
-pub fn idempotency_key(run: &RunKey, generation: u32, place: &Place) -> String {
-    let place = place.to_string();
-    let parts = [run.namespace.as_str().as_bytes(), run.id.as_str().as_bytes(), &generation.to_le_bytes(), place.as_bytes()];
+/// Derives the stable key of the call at `call_id`: the same for every attempt and after every crash, different for any other call.
+pub fn idempotency_key(run: &RunKey, generation: u32, call_id: &CallId) -> String {
+    let call_id = call_id.to_string();
+    let parts = [run.namespace.as_str().as_bytes(), run.id.as_str().as_bytes(), &generation.to_le_bytes(), call_id.as_bytes()];
     Hash::of_parts(&parts).to_string()
 }
 
@@ -645,7 +648,7 @@ mod tests {
 
     fn task(options: TaskOptions) -> Task {
         let run = RunKey::new(Namespace::default(), RunId::new("r").unwrap());
-        let id = TaskId { run, generation: 0, place: Place::root(0), incarnation: Some(1) };
+        let id = TaskId { run, generation: 0, call_id: CallId::root(0), incarnation: Some(1) };
         Task::new(id, Name::new("mail").unwrap(), Payload::null(), options, Timestamp(1_000))
     }
 
@@ -841,8 +844,8 @@ mod tests {
     #[test]
     fn tasks_that_lost_workers_together_are_not_together_for_long() {
         let mut tasks: Vec<Task> = (0..9)
-            .map(|place| {
-                let id = TaskId { place: crate::Place::root(place), ..task(TaskOptions::default()).id };
+            .map(|call_id| {
+                let id = TaskId { call_id: crate::CallId::root(call_id), ..task(TaskOptions::default()).id };
                 Task { id, ..task(TaskOptions::default()) }
             })
             .collect();

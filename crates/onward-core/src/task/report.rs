@@ -87,7 +87,7 @@ impl TaskReport {
             _ => Some("interrupted".to_owned()),
         };
         self.ends().then(|| TaskAttemptEnded {
-            place: id.place.clone(),
+            call_id: id.call_id.clone(),
             generation: id.generation,
             attempt: spend.attempt,
             claim,

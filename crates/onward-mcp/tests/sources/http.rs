@@ -127,8 +127,8 @@ async fn a_source_whose_session_is_over_is_to_be_opened_anew() {
 async fn a_server_that_lets_nobody_in_or_is_not_there_is_told_so() {
     let started = Instant::now();
     let url = start().await;
-    let place = Transport::Http { url, headers: [("authorization".to_owned(), "Bearer wrong".to_owned())].into() };
-    let error = McpServer::open(&settings(place)).await.err().unwrap();
+    let transport = Transport::Http { url, headers: [("authorization".to_owned(), "Bearer wrong".to_owned())].into() };
+    let error = McpServer::open(&settings(transport)).await.err().unwrap();
     assert_eq!((error.code(), error.is_retryable()), ("tool_key_refused", false), "{error}");
     let error = McpServer::open(&settings(Transport::http("http://127.0.0.1:1/mcp"))).await.err().unwrap();
     assert_eq!((error.code(), error.may_have_acted()), ("tool_source_unreachable", false), "{error}");
@@ -140,12 +140,12 @@ async fn a_server_that_lets_nobody_in_or_is_not_there_is_told_so() {
 async fn a_redirect_is_not_followed() {
     let elsewhere = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let target = format!("http://{}/mcp", elsewhere.local_addr().unwrap());
-    let mut place = Transport::http(&start().await);
-    if let Transport::Http { headers, .. } = &mut place {
+    let mut transport = Transport::http(&start().await);
+    if let Transport::Http { headers, .. } = &mut transport {
         headers.insert("authorization".to_owned(), "Bearer secret".to_owned());
         headers.insert("x-elsewhere".to_owned(), target);
     }
-    let source = McpServer::open(&settings(place)).await.unwrap();
+    let source = McpServer::open(&settings(transport)).await.unwrap();
     let error = source.call("redirected", "{}", None).await.unwrap_err();
     assert!(!error.to_string().contains("secret"), "{error}");
     let nobody = tokio::time::timeout(std::time::Duration::from_millis(50), elsewhere.accept()).await;

@@ -15,9 +15,14 @@ use serde_json::{Value, json};
 pub const ODD: &str = r#"{"z":1.0,"a":1e2,"n":9007199254740993,"big":123456789012345678901234567890,"m":{"y":-0,"x":[1.50]}}"#;
 
 /// Returns settings whose limits are reached only if a test changes them.
-fn settings(place: Transport) -> McpServerSettings {
+fn settings(transport: Transport) -> McpServerSettings {
     let hour = Duration::from_secs(3_600);
-    McpServerSettings { message_bytes_max: 1_000_000, open_timeout: hour, call_timeout: hour, ..McpServerSettings::new(place) }
+    McpServerSettings {
+        message_bytes_max: 1_000_000,
+        open_timeout: hour,
+        call_timeout: hour,
+        ..McpServerSettings::new(transport)
+    }
 }
 
 /// Returns the response of an old server with a handshake; `None` for tool calls, which each test handles, and for

@@ -55,14 +55,14 @@ async fn a_program_gets_no_variables_but_those_it_was_given() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("seen");
     let variables = async |given: &[(&str, &str)], names: &[&str]| {
-        let place = Transport::Program {
+        let transport = Transport::Program {
             command: "sh".to_owned(),
             arguments: vec!["-c".to_owned(), format!("env > {}", file.display())],
             environment: given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
             inherits: names.iter().map(|name| (*name).to_owned()).collect(),
             folder: None,
         };
-        let error = failure(&settings(place)).await;
+        let error = failure(&settings(transport)).await;
         (std::fs::read_to_string(&file).unwrap_or_default(), error)
     };
     let (seen, _) = variables(&[("TOKEN", "t-1")], &["CARGO_PKG_NAME"]).await;
@@ -79,10 +79,10 @@ async fn a_program_gets_no_variables_but_those_it_was_given() {
 
 #[test]
 fn keys_are_not_shown() {
-    let place: Transport =
+    let transport: Transport =
         serde_json::from_str(r#"{"http": {"url": "http://x/mcp", "headers": {"authorization": "Bearer sk-1"}}}"#).unwrap();
-    assert_eq!(format!("{place:?}"), r#"Http("http://x/mcp")"#);
+    assert_eq!(format!("{transport:?}"), r#"Http("http://x/mcp")"#);
     let program = r#"{"program": {"command": "x", "environment": {"TOKEN": "sk-1"}}}"#;
-    let place: Transport = serde_json::from_str(program).unwrap();
-    assert!(!format!("{:?}", settings(place)).contains("sk-1"));
+    let transport: Transport = serde_json::from_str(program).unwrap();
+    assert!(!format!("{:?}", settings(transport)).contains("sk-1"));
 }

@@ -7,7 +7,7 @@ use std::fmt;
 
 use onward_core::run::Wait;
 use onward_core::task::TaskId;
-use onward_core::{Namespace, Place, RunId, RunKey};
+use onward_core::{CallId, Namespace, RunId, RunKey};
 
 use crate::RuntimeError;
 
@@ -15,7 +15,7 @@ use crate::RuntimeError;
 pub struct CallRef {
     pub run: RunKey,
     pub generation: u32,
-    pub place: Place,
+    pub call_id: CallId,
 }
 
 impl CallRef {
@@ -23,34 +23,34 @@ impl CallRef {
     pub fn parse(namespace: &Namespace, text: &str) -> Result<CallRef, RuntimeError> {
         let invalid = || RuntimeError::CallIdInvalid { text: text.chars().take(300).collect() };
         let mut parts = text.rsplitn(3, '~');
-        let place = parts.next().and_then(Place::parse).ok_or_else(invalid)?;
+        let call_id = parts.next().and_then(CallId::parse).ok_or_else(invalid)?;
         let generation = parts.next().and_then(|part| part.parse().ok()).ok_or_else(invalid)?;
         let id = parts.next().and_then(|part| RunId::new(part).ok()).ok_or_else(invalid)?;
-        Ok(CallRef { run: RunKey::new(namespace.clone(), id), generation, place })
+        Ok(CallRef { run: RunKey::new(namespace.clone(), id), generation, call_id })
     }
 }
 
 impl fmt::Display for CallRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}~{}~{}", self.run.id, self.generation, self.place)
+        write!(f, "{}~{}~{}", self.run.id, self.generation, self.call_id)
     }
 }
 
 impl From<TaskId> for CallRef {
     fn from(id: TaskId) -> CallRef {
-        CallRef { run: id.run, generation: id.generation, place: id.place }
+        CallRef { run: id.run, generation: id.generation, call_id: id.call_id }
     }
 }
 
 impl From<CallRef> for TaskId {
     fn from(id: CallRef) -> TaskId {
-        TaskId { run: id.run, generation: id.generation, place: id.place, incarnation: None }
+        TaskId { run: id.run, generation: id.generation, call_id: id.call_id, incarnation: None }
     }
 }
 
 impl From<&Wait> for CallRef {
     fn from(wait: &Wait) -> CallRef {
-        CallRef { run: wait.run.clone(), generation: wait.generation, place: wait.place.clone() }
+        CallRef { run: wait.run.clone(), generation: wait.generation, call_id: wait.call_id.clone() }
     }
 }
 

@@ -86,9 +86,9 @@ impl Runtime {
                 return Err(RuntimeError::DecidedByRequester { call: call.clone() });
             }
         }
-        let place = call.place.clone();
-        let event = ApprovalDecided { place, approved, feedback, decided_by, decision_id: decision_id.clone() };
-        Ok(Input::answer(event, call.generation, &call.place, &decision_id))
+        let call_id = call.call_id.clone();
+        let event = ApprovalDecided { call_id, approved, feedback, decided_by, decision_id: decision_id.clone() };
+        Ok(Input::answer(event, call.generation, &call.call_id, &decision_id))
     }
 
     /// Resolves a promise. Fails with `signal_lost` if another resolution or the deadline came first.
@@ -101,9 +101,9 @@ impl Runtime {
         check_answer_id("resolution id", resolution_id)?;
         result.as_ref().map_or(Ok(()), check_payload)?;
         self.deciders(call, WaitKind::Promise).await?;
-        let (place, result) = (call.place.clone(), result.map_err(Failure::bounded));
-        let event = PromiseResolved { place, result, resolution_id: resolution_id.to_owned() };
-        self.append(&call.run, Input::answer(event, call.generation, &call.place, resolution_id)).await
+        let (call_id, result) = (call.call_id.clone(), result.map_err(Failure::bounded));
+        let event = PromiseResolved { call_id, result, resolution_id: resolution_id.to_owned() };
+        self.append(&call.run, Input::answer(event, call.generation, &call.call_id, resolution_id)).await
     }
 
     /// Returns true if an approval is open but abandoned: the code diverged and no longer waits for it. It stays open until the
@@ -135,16 +135,16 @@ impl Runtime {
         loop {
             let records = self.store().read_log(call.run.clone(), Some(call.generation), from, PAGE).await?;
             let Some(last) = records.last() else {
-                let (key, place) = (call.run.clone(), call.place.to_string());
-                return Err(StoreError::WaitNotFound { key, place }.into());
+                let (key, call_id) = (call.run.clone(), call.call_id.to_string());
+                return Err(StoreError::WaitNotFound { key, call_id }.into());
             };
             from = last.next_index();
             for event in records.into_iter().flat_map(|record| record.events) {
                 match (event, kind) {
-                    (Event::ApprovalRequested(event), WaitKind::Approval) if event.place == call.place => {
+                    (Event::ApprovalRequested(event), WaitKind::Approval) if event.call_id == call.call_id => {
                         return Ok(Deciders { named: event.deciders, not_by_requester: event.not_by_requester });
                     }
-                    (Event::PromiseCreated(event), WaitKind::Promise) if event.place == call.place => {
+                    (Event::PromiseCreated(event), WaitKind::Promise) if event.call_id == call.call_id => {
                         return Ok(Deciders::default());
                     }
                     _ => {}
@@ -185,7 +185,7 @@ impl Asking {
 
 /// Returns true if the run waits for the approval.
 fn is_asked(view: &RunView, wait: &Wait) -> bool {
-    view.awaiting.iter().any(|awaited| awaited.kind == AwaitedKind::Approval && awaited.place.as_ref() == Some(&wait.place))
+    view.awaiting.iter().any(|awaited| awaited.kind == AwaitedKind::Approval && awaited.call_id.as_ref() == Some(&wait.call_id))
 }
 
 fn check_answer_id(what: &'static str, id: &str) -> Result<(), RuntimeError> {

@@ -41,7 +41,7 @@ impl Runtime {
                 }
             }
         }
-        found.sort_by(|a, b| (a.requested_at, &a.run, &a.place).cmp(&(b.requested_at, &b.run, &b.place)));
+        found.sort_by(|a, b| (a.requested_at, &a.run, &a.call_id).cmp(&(b.requested_at, &b.run, &b.call_id)));
         found.truncate(if query.limit == 0 { PAGE_DEFAULT } else { query.limit });
         Ok(found)
     }

@@ -51,7 +51,7 @@ pub struct ExternalRun {
 
 /// The position of an event of an external run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ExternalPlace {
+pub struct ExternalPosition {
     /// The index in the run's log where reading starts.
     pub at: Index,
     /// The end of the engine's log at that time.
@@ -109,7 +109,7 @@ impl Runtime {
     }
 
     /// Finds the index from which a read returns the engine's event `from` and all later ones.
-    pub async fn find_external(&self, key: &RunKey, from: Index) -> Result<ExternalPlace, RuntimeError> {
+    pub async fn find_external(&self, key: &RunKey, from: Index) -> Result<ExternalPosition, RuntimeError> {
         let head = self.external_head(key).await?;
         let (mut low, mut high) = (0, head.next_index.0);
         while from > Index(0) && high - low > NEAR {
@@ -122,7 +122,7 @@ impl Runtime {
                 None => break,
             }
         }
-        Ok(ExternalPlace { at: Index(low), next_index: head.external.unwrap_or_default().next_index })
+        Ok(ExternalPosition { at: Index(low), next_index: head.external.unwrap_or_default().next_index })
     }
 
     async fn external_head(&self, key: &RunKey) -> Result<RunHead, RuntimeError> {

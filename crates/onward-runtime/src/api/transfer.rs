@@ -153,7 +153,7 @@ async fn strangers(runtime: &Runtime, runs: &[ExportedRun]) -> Result<Vec<Option
                 };
                 known.insert(name.clone(), asked);
             }
-            if known[&name].as_ref().is_some_and(|asked| !asked.contains(&(link.place, run.key.id.clone()))) {
+            if known[&name].as_ref().is_some_and(|asked| !asked.contains(&(link.call_id, run.key.id.clone()))) {
                 stranger = Some(format!("run {} did not start it as a child", link.run));
             }
         }

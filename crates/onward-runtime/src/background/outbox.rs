@@ -202,7 +202,7 @@ fn not_this_child(key: &RunKey, whose: Option<&ParentLink>, asked: Option<&Paren
             format!("a child of a deleted run with the id {}", link.run.id)
         }
         Some(link) if asked.is_some_and(|asked| asked.run == link.run) => {
-            format!("the child of another call of this run, at call id {} of generation {}", link.place, link.generation)
+            format!("the child of another call of this run, at call id {} of generation {}", link.call_id, link.generation)
         }
         Some(link) => format!("a child of run {}", link.run),
     };

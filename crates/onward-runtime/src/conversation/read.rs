@@ -93,7 +93,7 @@ async fn read_last(
     let (depth, pending) = (Some(depth_of(&records)), pending_of(&records));
     let mut walk = query.walk(leaf);
     walk.read(&entries_of(head.generation, &records));
-    let at = Place { key: head.key.clone(), generation: head.generation, first: records.into_iter().next() };
+    let at = LogPosition { key: head.key.clone(), generation: head.generation, first: records.into_iter().next() };
     let page = walk_back(client, at, walk).await?;
     Ok(Some(EntryPage { leaf, depth, pending, ..page }))
 }
@@ -109,7 +109,7 @@ async fn read_from(
     let generation = from.generation.unwrap_or(u32::MAX).min(head.generation);
     let records = read_whole(client, &head.key, generation).await?;
     walk.read(&entries_of(generation, &records));
-    let at = Place { key: head.key.clone(), generation, first: records.into_iter().next() };
+    let at = LogPosition { key: head.key.clone(), generation, first: records.into_iter().next() };
     let page = walk_back(client, at, walk).await?;
     if page.entries.is_empty() {
         return Err(RuntimeError::EntryNotFound { key: head.key.clone(), entry: from.id });
@@ -119,14 +119,14 @@ async fn read_from(
 }
 
 /// A log that was read.
-struct Place {
+struct LogPosition {
     key: RunKey,
     generation: u32,
     first: Option<Record>,
 }
 
 /// Reads earlier logs until the walk is complete or there is no earlier log.
-async fn walk_back(client: &(impl Client + ?Sized), mut at: Place, mut walk: Walk) -> Result<EntryPage, RuntimeError> {
+async fn walk_back(client: &(impl Client + ?Sized), mut at: LogPosition, mut walk: Walk) -> Result<EntryPage, RuntimeError> {
     let run = at.key.clone();
     while walk.wants().is_some() {
         let Some((key, generation)) = at.first.as_ref().and_then(|first| log_before(&at.key, first)) else { break };
@@ -136,7 +136,7 @@ async fn walk_back(client: &(impl Client + ?Sized), mut at: Place, mut walk: Wal
             read => read?,
         };
         walk.read(&entries_of(generation, &records));
-        at = Place { key, generation, first: records.into_iter().next() };
+        at = LogPosition { key, generation, first: records.into_iter().next() };
     }
     // The entry before is in this log or an earlier one (CV2). The logs of another run are found through this run's first log.
     let generation = if at.key == run { at.generation } else { 0 };

@@ -64,7 +64,7 @@ pub struct KindVersion {
     pub workers: usize,
 }
 
-type Place = (bool, Name, Option<Name>);
+type CallId = (bool, Name, Option<Name>);
 
 /// Cache of kinds, by namespace.
 #[derive(Default)]
@@ -74,7 +74,7 @@ pub(crate) struct Kinds {
 
 struct Known {
     read_at: Timestamp,
-    kinds: BTreeMap<Place, Arc<Entry>>,
+    kinds: BTreeMap<CallId, Arc<Entry>>,
     /// Kinds of tasks and of workflows with an internal version.
     internal: BTreeSet<(bool, Name)>,
 }
@@ -103,8 +103,8 @@ impl Runtime {
         }
         let kept = self.store().list_kinds(namespace.clone()).await?;
         // A worker that does not declare the kind internal may be an older one (KI4).
-        let stays_internal = |kind: &KindSchemas| kept.iter().any(|other| other.place() == kind.place() && other.is_internal);
-        let is_news = |kind: &KindSchemas| match kept.iter().find(|other| other.place() == kind.place()) {
+        let stays_internal = |kind: &KindSchemas| kept.iter().any(|other| other.key() == kind.key() && other.is_internal);
+        let is_news = |kind: &KindSchemas| match kept.iter().find(|other| other.key() == kind.key()) {
             Some(other) => !other.agrees(kind),
             None => kind.says_something(),
         };
@@ -166,22 +166,22 @@ impl Runtime {
             let is_internal = (*is_task && is_internal_task(kind)) || internal.contains(&(*is_task, kind.clone()));
             !is_internal
         };
-        Ok(found.into_iter().filter(|(place, _)| is_offered(place)).map(view).collect())
+        Ok(found.into_iter().filter(|(call_id, _)| is_offered(call_id)).map(view).collect())
     }
 
     /// Fails for an internal kind (KI4), and for an input that does not fit, unless the run exists: then the store decides
     /// whether the start is a repeat (KI1).
-    pub(crate) async fn check_input(&self, key: &RunKey, place: Place, input: &Payload) -> Result<(), RuntimeError> {
+    pub(crate) async fn check_input(&self, key: &RunKey, call_id: CallId, input: &Payload) -> Result<(), RuntimeError> {
         let known = self.known_kinds(&key.namespace).await?;
-        if known.internal.contains(&(place.0, place.1.clone())) {
-            return Err(RuntimeError::KindInternal { kind: place.1 });
+        if known.internal.contains(&(call_id.0, call_id.1.clone())) {
+            return Err(RuntimeError::KindInternal { kind: call_id.1 });
         }
-        let Some(entry) = known.kinds.get(&place).filter(|_| cfg!(feature = "schema")) else { return Ok(()) };
+        let Some(entry) = known.kinds.get(&call_id).filter(|_| cfg!(feature = "schema")) else { return Ok(()) };
         let violations = entry.violations(input).await?;
         if violations.is_empty() || self.store().read_run(key.clone(), None).await?.is_some() {
             return Ok(());
         }
-        Err(RuntimeError::InputInvalid { kind: place.1, violations })
+        Err(RuntimeError::InputInvalid { kind: call_id.1, violations })
     }
 
     /// Returns the stored kinds, at most one fallback old: another process may register some.
@@ -203,13 +203,13 @@ impl Runtime {
     ) -> Result<Arc<Known>, StoreError> {
         let (mut kinds, mut internal) = (BTreeMap::new(), BTreeSet::new());
         for said in self.store().list_kinds(namespace.clone()).await? {
-            let place = (said.is_task, said.kind.clone(), said.version.clone());
+            let call_id = (said.is_task, said.kind.clone(), said.version.clone());
             if said.is_internal {
                 internal.insert((said.is_task, said.kind.clone()));
             }
             // Compiled schemas are reused.
-            let same = stale.as_ref().and_then(|stale| stale.kinds.get(&place)).filter(|entry| entry.said.agrees(&said));
-            kinds.insert(place, same.cloned().unwrap_or_else(|| Arc::new(Entry::new(said))));
+            let same = stale.as_ref().and_then(|stale| stale.kinds.get(&call_id)).filter(|entry| entry.said.agrees(&said));
+            kinds.insert(call_id, same.cloned().unwrap_or_else(|| Arc::new(Entry::new(said))));
         }
         let known = Arc::new(Known { read_at: now, kinds, internal });
         let mut all = lock(&self.shared.kinds.known);

@@ -17,7 +17,7 @@ use onward_core::stream::{
     AttemptFailed, AttemptReset, BranchReset, Speech, Spoken, SpokenFrame, StreamFrame, StreamSaid, said_by,
 };
 use onward_core::task::TaskId;
-use onward_core::{Event, Hash, Index, Place, Record, RunKey, Timestamp};
+use onward_core::{CallId, Event, Hash, Index, Record, RunKey, Timestamp};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -97,7 +97,7 @@ pub(crate) struct Buffer {
     bytes: usize,
     /// The first frame after the last entry that became final: everything before is in the log.
     open_from: u64,
-    speakers: BTreeMap<(u32, Place), Speaker>,
+    speakers: BTreeMap<(u32, CallId), Speaker>,
     /// Tasks were forgotten because there were too many: an unknown task may have emitted frames.
     has_forgotten: bool,
     known: Option<Known>,
@@ -154,12 +154,12 @@ impl Buffer {
 
     fn take(&mut self, speech: Speech, now: Timestamp, is_here: bool) -> bool {
         let Speech { task, claim, attempt, frames } = speech;
-        let (generation, place) = (task.generation, task.place);
+        let (generation, call_id) = (task.generation, task.call_id);
         if self.known.as_ref().is_some_and(|known| known.generation > generation) {
             return false; // SB3: the run has continued without it
         }
         self.forget_speakers();
-        let key = (generation, place.clone());
+        let key = (generation, call_id.clone());
         let begins = match self.speakers.get(&key) {
             Some(speaker) if speaker.is_over || speaker.claim > claim => return false, // SB3
             Some(speaker) => speaker.claim < claim && speaker.has_words,
@@ -176,12 +176,12 @@ impl Buffer {
             return false;
         }
         if begins {
-            self.push(StreamSaid::AttemptReset(AttemptReset { generation, task: place.clone(), attempt }), now); // SY1
+            self.push(StreamSaid::AttemptReset(AttemptReset { generation, task: call_id.clone(), attempt }), now); // SY1
         }
         let mut last = next_seq;
         for frame in new {
             last = last.max(frame.seq + 1);
-            let spoken = Spoken { generation, task: place.clone(), attempt, seq: frame.seq, frame: frame.frame };
+            let spoken = Spoken { generation, task: call_id.clone(), attempt, seq: frame.seq, frame: frame.frame };
             self.push(StreamSaid::Spoken(spoken), now);
         }
         self.speakers.insert(key, Speaker { claim, next_seq: last, is_over: false, has_failed: false, has_words: true, is_here });
@@ -190,7 +190,7 @@ impl Buffer {
 
     /// Returns true if the frames continue an attempt whose beginning is missing here.
     pub fn lacks_beginning(&self, speech: &Speech) -> bool {
-        let speaker = self.speakers.get(&(speech.task.generation, speech.task.place.clone()));
+        let speaker = self.speakers.get(&(speech.task.generation, speech.task.call_id.clone()));
         let is_known = speaker.is_some_and(|speaker| speaker.claim >= speech.claim);
         !is_known && speech.frames.first().is_some_and(|frame| frame.seq > 0)
     }
@@ -198,7 +198,7 @@ impl Buffer {
     /// Returns the frames of the attempts that are in progress at this server. Forwarded frames are left to the server that has
     /// them all: a receiver would take an incomplete copy for the beginning.
     pub fn open_speech(&self, run: &RunKey) -> Vec<Speech> {
-        let mut open: BTreeMap<(u32, Place), Speech> = BTreeMap::new();
+        let mut open: BTreeMap<(u32, CallId), Speech> = BTreeMap::new();
         for kept in &self.frames {
             match &kept.said {
                 StreamSaid::AttemptReset(reset) => drop(open.remove(&(reset.generation, reset.task.clone()))),
@@ -207,8 +207,12 @@ impl Buffer {
                     let Some(speaker) = self.speakers.get(&key).filter(|speaker| !speaker.is_over && speaker.is_here) else {
                         continue;
                     };
-                    let task =
-                        TaskId { run: run.clone(), generation: spoken.generation, place: spoken.task.clone(), incarnation: None };
+                    let task = TaskId {
+                        run: run.clone(),
+                        generation: spoken.generation,
+                        call_id: spoken.task.clone(),
+                        incarnation: None,
+                    };
                     let (claim, attempt) = (speaker.claim, spoken.attempt);
                     let speech = open.entry(key).or_insert(Speech { task, claim, attempt, frames: Vec::new() });
                     speech.frames.push(SpokenFrame { seq: spoken.seq, frame: spoken.frame.clone() });

@@ -208,7 +208,7 @@ impl Runtime {
         let Some((attempt, uncounted, retry)) = held.attempt(id, claim) else { return };
         let now = self.clock().now();
         let next = retry.next_attempt(attempt.saturating_sub(uncounted).max(1), failure, now);
-        let (generation, task, failure) = (id.generation, id.place.clone(), failure.clone());
+        let (generation, task, failure) = (id.generation, id.call_id.clone(), failure.clone());
         // The maximum grows by the attempts that do not count.
         let attempts_max = if retry.attempts_max == 0 { 0 } else { retry.attempts_max.saturating_add(uncounted) };
         let next_delay_ms = next.map(|next| next.0.saturating_sub(now.0));
@@ -221,13 +221,13 @@ impl Runtime {
 #[cfg(test)]
 mod tests {
     use onward_core::stream::SpokenFrame;
-    use onward_core::{Namespace, Payload, Place, RunId};
+    use onward_core::{CallId, Namespace, Payload, RunId};
 
     use super::*;
 
     fn speech(run: u32, seq: u64, frame: &Payload) -> Speech {
         let run = RunKey::new(Namespace::default(), RunId::new(format!("r{run}")).unwrap());
-        let task = TaskId { run, generation: 0, place: Place::root(0), incarnation: None };
+        let task = TaskId { run, generation: 0, call_id: CallId::root(0), incarnation: None };
         Speech { task, claim: 1, attempt: 1, frames: vec![SpokenFrame { seq, frame: frame.clone() }] }
     }
 

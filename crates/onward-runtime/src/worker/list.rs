@@ -45,8 +45,8 @@ impl Runtime {
     /// Lists every queue with tasks or workers, by kind of task; the default queue first, then by name.
     pub async fn list_queues(&self, namespace: &Namespace) -> Result<Vec<QueueInfo>, RuntimeError> {
         let counts = self.store().count_tasks(namespace.clone()).await?;
-        let place = |count: TaskCount| ((count.queue.clone(), count.kind.clone()), QueueInfo { count, workers: 0 });
-        let mut found: BTreeMap<(Option<Name>, Name), QueueInfo> = counts.into_iter().map(place).collect();
+        let row = |count: TaskCount| ((count.queue.clone(), count.kind.clone()), QueueInfo { count, workers: 0 });
+        let mut found: BTreeMap<(Option<Name>, Name), QueueInfo> = counts.into_iter().map(row).collect();
         for worker in self.list_workers(namespace).into_iter().chain(self.workers_elsewhere(namespace).await?) {
             let works =
                 worker.queues.iter().flat_map(|queue| worker.task_kinds.iter().map(move |kind| (queue.clone(), kind.clone())));

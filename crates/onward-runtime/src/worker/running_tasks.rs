@@ -140,7 +140,7 @@ impl HeldTasks {
         }
         for event in &record.events {
             if let Event::TaskCanceled(event) = event {
-                self.end_where(|id, _| id.run == head.key && id.generation == head.generation && id.place == event.place);
+                self.end_where(|id, _| id.run == head.key && id.generation == head.generation && id.call_id == event.call_id);
             }
         }
     }

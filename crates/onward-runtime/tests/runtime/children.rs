@@ -131,7 +131,7 @@ async fn a_cancellation_does_not_overtake_the_start_it_is_about() {
     for (operation, when) in STRIKES {
         let kit = Kit::new();
         let mut held = parent(&kit, OnParentClose::Abandon).await;
-        let canceled = ChildCanceled { place: at(0), child: RunId::new("c").unwrap() };
+        let canceled = ChildCanceled { call_id: at(0), child: RunId::new("c").unwrap() };
         kit.commit(&mut held, vec![canceled.into()]).await;
         kit.store.fail_once(operation, when);
         kit.settle().await;
@@ -197,7 +197,7 @@ async fn very_many_news_go_in_several_passes_of_one_tick() {
     let worker = kit.worker("w");
     let mut held = kit.start_held(&worker, "p").await;
     kit.start("q").await;
-    kit.commit(&mut held, (0..500).map(|place| sent(place, "q")).collect()).await;
+    kit.commit(&mut held, (0..500).map(|call_id| sent(call_id, "q")).collect()).await;
     assert_eq!(kit.runtime.tick().await.did.news_delivered, 500);
     assert!(kit.store.calls("deliveries") >= 4);
     let records = kit.runtime.read_log(&key("q"), None, Index(1), 1_000).await.unwrap();
@@ -205,7 +205,7 @@ async fn very_many_news_go_in_several_passes_of_one_tick() {
         Event::SignalReceived(signal) => signal.signal_id.clone().unwrap(),
         event => panic!("{event:?}"),
     });
-    assert!(ids.eq((0..500).map(|place| format!("p~0~{place}~0000000000000007"))), "in the order they were sent");
+    assert!(ids.eq((0..500).map(|call_id| format!("p~0~{call_id}~0000000000000007"))), "in the order they were sent");
 }
 
 #[tokio::test(start_paused = true)]

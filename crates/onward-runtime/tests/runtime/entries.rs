@@ -17,7 +17,7 @@ async fn conversation(kit: &Kit, generations: u32) -> Vec<Hash> {
         let id = entry_id(parent, &role, &content);
         ids.push(id);
         let entry =
-            EntryAppended { place: at(0), id, parent, role, content, quote: None, is_aside: false, idempotency_key: None };
+            EntryAppended { call_id: at(0), id, parent, role, content, quote: None, is_aside: false, idempotency_key: None };
         let checkpoint = Checkpoint {
             state: Payload::null(),
             prelude: None,

@@ -65,10 +65,10 @@ async fn every_event_is_found_by_the_index_of_its_engine_in_a_few_reads() {
     }
     for from in (0..next).step_by(37).chain([next - 1]) {
         let before = kit.store.calls("read_log");
-        let place = kit.runtime.find_external(&key("r"), Index(from)).await.unwrap();
-        assert_eq!(place.next_index, Index(next));
+        let position = kit.runtime.find_external(&key("r"), Index(from)).await.unwrap();
+        assert_eq!(position.next_index, Index(next));
         assert!(kit.store.calls("read_log") - before < 12, "{from}");
-        let records = kit.runtime.read_log(&key("r"), None, place.at, usize::MAX).await.unwrap();
+        let records = kit.runtime.read_log(&key("r"), None, position.at, usize::MAX).await.unwrap();
         let appended: Vec<&ExternalAppended> = records
             .iter()
             .flat_map(|record| &record.events)

@@ -12,7 +12,7 @@ use onward_core::event::{
 use onward_core::run::{Commit, Committed};
 use onward_core::task::TaskOptions;
 use onward_core::{
-    CommitId, Epoch, Event, Hash, Index, Name, Namespace, Payload, Place, Record, RunHead, RunId, RunKey, Timestamp, WorkerId,
+    CallId, CommitId, Epoch, Event, Hash, Index, Name, Namespace, Payload, Record, RunHead, RunId, RunKey, Timestamp, WorkerId,
 };
 use onward_runtime::{Inbox, LocalConnection, Options, Question, Runtime, RuntimeError, SendSignal, StartRun, WorkerProfile};
 use onward_store::{ClaimedRun, ManualClock, MemoryStore, StoreError};
@@ -204,8 +204,8 @@ pub fn text(value: &str) -> Payload {
     Payload::json(value).unwrap()
 }
 
-pub fn at(ordinal: u32) -> Place {
-    Place::root(ordinal)
+pub fn at(ordinal: u32) -> CallId {
+    CallId::root(ordinal)
 }
 
 pub fn seconds(count: u64) -> Duration {
@@ -238,18 +238,18 @@ pub fn continued() -> Event {
     RunContinued { input: text("next"), checkpoint: None }.into()
 }
 
-pub fn awaited(place: u32, signal: &str) -> Event {
-    SignalAwaited { place: at(place), name: name(signal), deadline: None, is_pattern: false }.into()
+pub fn awaited(call_id: u32, signal: &str) -> Event {
+    SignalAwaited { call_id: at(call_id), name: name(signal), deadline: None, is_pattern: false }.into()
 }
 
-pub fn timer(place: u32, due_at: Timestamp) -> Event {
-    TimerStarted { place: at(place), due_at }.into()
+pub fn timer(call_id: u32, due_at: Timestamp) -> Event {
+    TimerStarted { call_id: at(call_id), due_at }.into()
 }
 
-pub fn approval(place: u32, deciders: &[&str], deadline: Option<Timestamp>) -> Event {
+pub fn approval(call_id: u32, deciders: &[&str], deadline: Option<Timestamp>) -> Event {
     let (name, title, deciders) = (name("ship"), "Ship it?".to_owned(), deciders.iter().map(|who| who.to_string()).collect());
     ApprovalRequested {
-        place: at(place),
+        call_id: at(call_id),
         name,
         title,
         description: None,
@@ -262,20 +262,20 @@ pub fn approval(place: u32, deciders: &[&str], deadline: Option<Timestamp>) -> E
     .into()
 }
 
-pub fn promise(place: u32) -> Event {
-    PromiseCreated { place: at(place), name: name("callback"), deadline: None }.into()
+pub fn promise(call_id: u32) -> Event {
+    PromiseCreated { call_id: at(call_id), name: name("callback"), deadline: None }.into()
 }
 
-pub fn task(place: u32, options: TaskOptions) -> Event {
+pub fn task(call_id: u32, options: TaskOptions) -> Event {
     let input = text("to");
-    TaskScheduled { place: at(place), kind: name("mail"), input_hash: Hash::of(&input), input, options }.into()
+    TaskScheduled { call_id: at(call_id), kind: name("mail"), input_hash: Hash::of(&input), input, options }.into()
 }
 
-pub fn child(place: u32, id: &str, on_parent_close: OnParentClose) -> Event {
+pub fn child(call_id: u32, id: &str, on_parent_close: OnParentClose) -> Event {
     let (child, kind, input) = (RunId::new(id).unwrap(), name("order"), text("in"));
     let input_hash = Hash::of(&input);
     ChildStarted {
-        place: at(place),
+        call_id: at(call_id),
         child,
         kind,
         version: None,
@@ -288,8 +288,8 @@ pub fn child(place: u32, id: &str, on_parent_close: OnParentClose) -> Event {
     .into()
 }
 
-pub fn sent(place: u32, to: &str) -> Event {
-    SignalSent { place: at(place), to: RunId::new(to).unwrap(), name: name("hello"), payload: Payload::null() }.into()
+pub fn sent(call_id: u32, to: &str) -> Event {
+    SignalSent { call_id: at(call_id), to: RunId::new(to).unwrap(), name: name("hello"), payload: Payload::null() }.into()
 }
 
 #[track_caller]

@@ -19,9 +19,9 @@ fn caller(runtime: &Runtime, id: &str, kinds: &[(&str, Option<&str>)]) -> LocalC
     runtime.join_worker(WorkerProfile { knows, task_kinds, task_limits, ..profile(id, 1) })
 }
 
-fn call(place: u32, kind: &str) -> Event {
+fn call(call_id: u32, kind: &str) -> Event {
     let (input, options) = (text("to"), TaskOptions { retry: RetryPolicy::forever(), ..TaskOptions::default() });
-    TaskScheduled { place: at(place), kind: name(kind), input_hash: Hash::of(&input), input, options }.into()
+    TaskScheduled { call_id: at(call_id), kind: name(kind), input_hash: Hash::of(&input), input, options }.into()
 }
 
 async fn next_task(worker: &LocalConnection) -> Task {
@@ -83,7 +83,7 @@ async fn a_refusal_holds_back_everything_that_shares_its_limit_in_all_processes(
 async fn when_a_limit_opens_one_call_goes_first() {
     let (kit, _, mut held, worker, task) = begun(&[("llm.a", Some("key"))]).await;
     refuse(&worker, &task, limited()).await;
-    kit.commit(&mut held, (1..=20).map(|place| call(place, "llm.a")).collect()).await;
+    kit.commit(&mut held, (1..=20).map(|call_id| call(call_id, "llm.a")).collect()).await;
     let refused = Instant::now();
     let first = worker.next_tasks(100).await;
     assert_eq!((first.len(), refused.elapsed()), (1, seconds(5)));

@@ -140,7 +140,7 @@ async fn a_promise_is_kept_or_broken_once() {
 
 #[tokio::test]
 async fn a_decision_on_one_of_very_many_questions_finds_its_own() {
-    let questions = (0..150).map(|place| approval(place, if place == 149 { &["ann"] } else { &[] }, None)).collect();
+    let questions = (0..150).map(|call_id| approval(call_id, if call_id == 149 { &["ann"] } else { &[] }, None)).collect();
     let (kit, _worker, _held) = asking(questions).await;
     refused(kit.runtime.decide_approval(&call("r~0~149"), decide("d1", Some("eve"))).await, "not_a_decider");
     kit.runtime.decide_approval(&call("r~0~149"), decide("d1", Some("ann"))).await.unwrap();

@@ -291,7 +291,7 @@ async fn a_worker_is_told_when_its_task_is_given_up() {
         let give_up = async {
             tokio::task::yield_now().await;
             match how {
-                "canceled" => drop(kit.commit(&mut held, vec![TaskCanceled { place: at(0) }.into()]).await),
+                "canceled" => drop(kit.commit(&mut held, vec![TaskCanceled { call_id: at(0) }.into()]).await),
                 "completed" => kit.complete(&mut held).await,
                 _ => drop(kit.runtime.terminate_run(&key("r"), "").await.unwrap()),
             }
@@ -307,7 +307,7 @@ async fn a_worker_that_heard_nothing_learns_it_with_its_next_heartbeat() {
     let (kit, worker, mut held) = scheduled(TaskOptions::default()).await;
     let task = next_task(&worker).await;
     kit.store.go_deaf();
-    kit.commit(&mut held, vec![TaskCanceled { place: at(0) }.into()]).await;
+    kit.commit(&mut held, vec![TaskCanceled { call_id: at(0) }.into()]).await;
     assert!(waits(worker.task_over(&task.id, task.claim)).await);
     pass(&kit, 10).await;
     worker.task_over(&task.id, task.claim).await;

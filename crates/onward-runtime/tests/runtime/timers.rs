@@ -46,7 +46,7 @@ async fn a_timer_whose_firing_was_not_heard_of_fires_no_second_time() {
 async fn a_canceled_timer_never_fires() {
     let kit = Kit::new();
     let mut held = sleeping(&kit, seconds(10)).await;
-    kit.commit(&mut held, vec![WaitCanceled { place: at(0) }.into()]).await;
+    kit.commit(&mut held, vec![WaitCanceled { call_id: at(0) }.into()]).await;
     kit.advance(seconds(60));
     kit.settle().await;
     assert_eq!(kit.log("r").await, ["run_started", "timer_started", "wait_canceled"]);

@@ -28,7 +28,7 @@ async fn made_elsewhere(key: RunKey, parent: &RunKey, is_closed: bool) -> Export
     let link = ParentLink {
         run: parent.clone(),
         generation: 0,
-        place: at(0),
+        call_id: at(0),
         on_parent_close: OnParentClose::Cancel,
         incarnation: None,
         is_spawned: false,

@@ -140,7 +140,7 @@ async fn lists_show_runs_and_open_approvals_only() {
     let runs = kit.runtime.list_runs(RunQuery { statuses: vec![Status::Terminated], ..Default::default() }).await.unwrap().runs;
     assert_eq!(runs.iter().map(|head| head.key.id.as_str()).collect::<Vec<_>>(), ["done"]);
     let approvals = kit.runtime.list_approvals(WaitQuery::default()).await.unwrap();
-    assert_eq!(approvals.iter().map(|wait| wait.place.to_string()).collect::<Vec<_>>(), ["0"]);
+    assert_eq!(approvals.iter().map(|wait| wait.call_id.to_string()).collect::<Vec<_>>(), ["0"]);
     let error = kit.runtime.list_runs(RunQuery { cursor: Some("nonsense".into()), ..Default::default() }).await;
     refused(error, "cursor_invalid");
 }

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use onward_core::stream::{EntrySaid, Spoken, StreamSaid};
-use onward_core::{Hash, Place, RunId};
+use onward_core::{CallId, Hash, RunId};
 use serde_json::{Value, json};
 
 use super::input::UserMessage;
@@ -48,11 +48,11 @@ pub(super) struct Translator {
     run: String,
     /// Last final entry, as of the frames that were taken.
     pub leaf: Option<Hash>,
-    drafts: BTreeMap<(u32, Place), Draft>,
+    drafts: BTreeMap<(u32, CallId), Draft>,
     /// Output of ended tasks that no entry contains yet.
     whole: Vec<Draft>,
     /// Number of resets per task.
-    resets: BTreeMap<(u32, Place), u32>,
+    resets: BTreeMap<(u32, CallId), u32>,
     /// The client's ids of entries.
     pub names: BTreeMap<Hash, String>,
     /// Messages that were sent to the agent and are not in its conversation yet.

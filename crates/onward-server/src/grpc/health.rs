@@ -16,7 +16,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
-use super::public::{Incarnation, Places, method};
+use super::public::{ConnectionLimit, Incarnation, method};
 use crate::Server;
 use crate::handlers::operations::readiness;
 
@@ -29,10 +29,10 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Service names that can be checked. All have the same status; the empty name is the whole server.
 const SERVICES: [&str; 3] = ["", "onward.v1.Runs", "onward.v1.Workers"];
 
-pub(super) fn routes(server: &Server, places: &Places) -> Router {
+pub(super) fn routes(server: &Server, limit: &ConnectionLimit) -> Router {
     let service = HealthServer::new(Readiness { server: server.clone(), seen: Arc::default() });
-    let check = method(server, places, CHECK, Incarnation::AtMost(server.limits().body_timeout), service.clone());
-    Router::new().route(CHECK, check).route(WATCH, method(server, places, WATCH, Incarnation::Open, service))
+    let check = method(server, limit, CHECK, Incarnation::AtMost(server.limits().body_timeout), service.clone());
+    Router::new().route(CHECK, check).route(WATCH, method(server, limit, WATCH, Incarnation::Open, service))
 }
 
 #[derive(Clone)]

@@ -126,8 +126,8 @@ pub static METHODS: &[Method] = &[
 
 /// Returns the gRPC services, to be served beside HTTP ([`crate::router_with`]).
 pub fn grpc(server: &Server) -> Router {
-    let places = public::Places::new();
-    let public = health::routes(server, &places).merge(reflection::routes(server, &places));
+    let limit = public::ConnectionLimit::new();
+    let public = health::routes(server, &limit).merge(reflection::routes(server, &limit));
     METHODS.iter().fold(public, |router, method| router.route(method.path, (method.serve)(server.clone(), method.scope)))
 }
 

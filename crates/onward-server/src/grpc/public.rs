@@ -37,18 +37,18 @@ pub(super) enum Incarnation {
 
 /// Permits that all calls share.
 #[derive(Clone)]
-pub(super) struct Places(Arc<Semaphore>);
+pub(super) struct ConnectionLimit(Arc<Semaphore>);
 
-impl Places {
-    pub fn new() -> Places {
-        Places(Arc::new(Semaphore::new(OPEN_MAX)))
+impl ConnectionLimit {
+    pub fn new() -> ConnectionLimit {
+        ConnectionLimit(Arc::new(Semaphore::new(OPEN_MAX)))
     }
 }
 
 /// Serves one method of a service from another crate.
 pub(super) fn method<S>(
     server: &Server,
-    places: &Places,
+    limit: &ConnectionLimit,
     path: &'static str,
     incarnation: Incarnation,
     service: S,
@@ -57,19 +57,19 @@ where
     S: Service<Request, Response = axum::http::Response<tonic::body::Body>, Error = Infallible> + Clone + Send + Sync + 'static,
     S::Future: Send,
 {
-    let (server, places) = (server.clone(), places.clone());
+    let (server, limit) = (server.clone(), limit.clone());
     post(move |request: Request| async move {
-        let response = answer(&places, incarnation, service, request).await;
+        let response = answer(&limit, incarnation, service, request).await;
         server.metrics().call(path, refusal(&response).map_or(Code::Ok, |status| status.code()));
         response
     })
 }
 
-async fn answer<S>(places: &Places, incarnation: Incarnation, mut service: S, request: Request) -> Response
+async fn answer<S>(limit: &ConnectionLimit, incarnation: Incarnation, mut service: S, request: Request) -> Response
 where
     S: Service<Request, Response = axum::http::Response<tonic::body::Body>, Error = Infallible>,
 {
-    let Ok(place) = places.0.clone().try_acquire_owned() else {
+    let Ok(call_id) = limit.0.clone().try_acquire_owned() else {
         return refuse(Status::resource_exhausted("too many calls of public services are open"));
     };
     let end = match incarnation {
@@ -86,14 +86,14 @@ where
     };
     let Ok(response) = answered;
     let end = end.map(|end| Box::pin(tokio::time::sleep_until(end)));
-    response.map(|body| Body::new(Held { body: Body::new(body), end, _place: place })).into_response()
+    response.map(|body| Body::new(Held { body: Body::new(body), end, _call_id: call_id })).into_response()
 }
 
 /// Response body that keeps its permit until it is sent, dropped or timed out.
 struct Held {
     body: Body,
     end: Option<Pin<Box<Sleep>>>,
-    _place: OwnedSemaphorePermit,
+    _call_id: OwnedSemaphorePermit,
 }
 
 impl http_body::Body for Held {
@@ -126,7 +126,7 @@ mod tests {
     use axum::extract::Request;
     use http_body_util::BodyExt;
 
-    use super::{Incarnation, OPEN_MAX, Places, answer};
+    use super::{ConnectionLimit, Incarnation, OPEN_MAX, answer};
 
     /// Service that sends headers at once and then nothing.
     #[derive(Clone)]
@@ -151,13 +151,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_stream_that_need_not_last_ends_in_time_and_leaves_its_place() {
-        let places = Places::new();
+        let limit = ConnectionLimit::new();
         let incarnation = Incarnation::AtMost(Duration::from_millis(20));
-        let mut response = answer(&places, incarnation, Silent, Request::new(Body::empty())).await;
-        assert_eq!(places.0.available_permits(), OPEN_MAX - 1);
+        let mut response = answer(&limit, incarnation, Silent, Request::new(Body::empty())).await;
+        assert_eq!(limit.0.available_permits(), OPEN_MAX - 1);
         let last = response.body_mut().frame().await.unwrap().unwrap().into_trailers().unwrap();
         assert_eq!(last["grpc-status"], "4");
         drop(response);
-        assert_eq!(places.0.available_permits(), OPEN_MAX);
+        assert_eq!(limit.0.available_permits(), OPEN_MAX);
     }
 }

@@ -52,10 +52,10 @@ pub(crate) async fn events(request: Request) -> Result<Response, Problem> {
         return attach::attach(&request.server, attach).await;
     }
     let limit = request.query.limit(LIMIT_DEFAULT, LIMIT_MAX)?;
-    let place = runtime.find_external(&key, from).await?;
-    let page = read(runtime, &key, place.at, from, limit).await?;
+    let position = runtime.find_external(&key, from).await?;
+    let page = read(runtime, &key, position.at, from, limit).await?;
     let read_to = page.lines.last().map(|line| line.index.plus(1));
-    let next_index = place.next_index.max(read_to.unwrap_or_default());
+    let next_index = position.next_index.max(read_to.unwrap_or_default());
     let next = read_to.filter(|read_to| *read_to < next_index);
     let events: Vec<&RawValue> = page.lines.iter().map(|line| &*line.json).collect();
     Ok(json(StatusCode::OK, &ExternalEvents { run: &key.id, events, next, next_index }))

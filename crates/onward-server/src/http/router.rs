@@ -195,8 +195,8 @@ fn refused(route: &Route, id: Option<&str>, refusal: Refusal) -> Problem {
 
 /// Returns the id of what the request created: the last segment of the Location header.
 fn made(response: &Response) -> Option<String> {
-    let place = response.headers().get(LOCATION)?.to_str().ok()?;
-    let id = place.rsplit('/').next()?;
+    let location = response.headers().get(LOCATION)?.to_str().ok()?;
+    let id = location.rsplit('/').next()?;
     // The id has no plain `+`, only `%2B`, so a form decoder reads it correctly.
     form_urlencoded::parse(id.as_bytes()).next().map(|(id, _)| id.into_owned())
 }

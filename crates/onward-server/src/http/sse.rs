@@ -85,11 +85,11 @@ impl Sink {
 
     /// Leaves a last comment for a slow reader: why it was disconnected and where to continue.
     pub fn bid_farewell(&self, why: &str) {
-        let place = match &self.seen {
+        let cursor = match &self.seen {
             Some(id) => format!("; resume with Last-Event-ID: {id}"),
             None => "; resume from the beginning".to_owned(),
         };
-        let text = Bytes::from(format!(": {why}{place}\n\n"));
+        let text = Bytes::from(format!(": {why}{cursor}\n\n"));
         *self.farewell.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
     }
 

@@ -43,7 +43,7 @@ const SOCKETS_PAUSE: Duration = Duration::from_millis(50);
 
 /// Slots of open connections.
 struct Crowd {
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     /// Permits of the connections that wait for a slot.
     lobby: Semaphore,
     /// Asks one connection that can be closed to close; waiters are notified in order of waiting time.
@@ -82,7 +82,7 @@ pub async fn serve(server: &Server, listener: TcpListener, router: Router, shutd
 
 /// Waits for a slot and serves the connection; runs as a task of its own, so accepting continues meanwhile (SV2).
 async fn admit(server: Server, stream: TcpStream, router: Router, crowd: Arc<Crowd>) {
-    let Some(_place) = crowd.find_place().await else {
+    let Some(_call_id) = crowd.find_call_id().await else {
         server.trace().say(Level::Warn, "connection refused: too many open connections", &[]);
         return;
     };
@@ -96,22 +96,22 @@ fn stream_of(stream: TcpStream) -> TcpStream {
 }
 
 impl Crowd {
-    fn new(places: usize) -> Crowd {
-        Crowd { places: Arc::new(Semaphore::new(places)), lobby: Semaphore::new(LOBBY), leave: Notify::new() }
+    fn new(permits: usize) -> Crowd {
+        Crowd { permits: Arc::new(Semaphore::new(permits)), lobby: Semaphore::new(LOBBY), leave: Notify::new() }
     }
 
     /// Returns a slot; if all are taken, asks a connection that can be closed to close (SV1). Returns `None` if none becomes
     /// free.
-    async fn find_place(&self) -> Option<OwnedSemaphorePermit> {
-        if let Ok(place) = self.places.clone().try_acquire_owned() {
-            return Some(place);
+    async fn find_call_id(&self) -> Option<OwnedSemaphorePermit> {
+        if let Ok(call_id) = self.permits.clone().try_acquire_owned() {
+            return Some(call_id);
         }
         let _waiting = self.lobby.try_acquire().ok()?;
-        let mut place = pin!(self.places.clone().acquire_owned());
+        let mut call_id = pin!(self.permits.clone().acquire_owned());
         for _ in 0..PLACE_TRIES {
             self.leave.notify_one();
-            if let Ok(place) = tokio::time::timeout(PLACE_TIMEOUT, place.as_mut()).await {
-                return place.ok();
+            if let Ok(call_id) = tokio::time::timeout(PLACE_TIMEOUT, call_id.as_mut()).await {
+                return call_id.ok();
             }
         }
         None

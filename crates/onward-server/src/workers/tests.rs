@@ -7,7 +7,7 @@ use std::time::Duration;
 use onward_core::event::{PauseReason, RunPaused, RunStarted, TaskScheduled};
 use onward_core::run::{Commit, NewRun};
 use onward_core::task::{TaskId, TaskOptions, TaskReport};
-use onward_core::{CommitId, Epoch, Hash, Index, Name, Namespace, Payload, Place, RunId, RunKey, WorkerId};
+use onward_core::{CallId, CommitId, Epoch, Hash, Index, Name, Namespace, Payload, RunId, RunKey, WorkerId};
 use onward_runtime::{Options, Runtime};
 use onward_store::{ClaimTasks, MemoryStore, Store, SystemClock};
 use onward_wire::worker::*;
@@ -139,7 +139,7 @@ async fn whatever_a_worker_says_about_a_run_of_another_namespace_there_is_no_suc
     let mut heard = site.runtime.listen(&run);
     lying.handle(WorkerFrame::Emit(Emit { run: run.clone(), name: "x".to_owned(), value: Payload::null() }));
     let report = RunPaused::because(PauseReason::Requested, "");
-    let task = TaskId { run: run.clone(), generation: 0, place: Place::root(0), incarnation: None };
+    let task = TaskId { run: run.clone(), generation: 0, call_id: CallId::root(0), incarnation: None };
     let said = [
         WorkerFrame::Commit(CommitRun { request: 1, commit: commit(run.clone(), epoch) }),
         WorkerFrame::Release(ReleaseRun { request: 2, run: run.clone(), epoch }),
@@ -181,7 +181,7 @@ async fn a_task_that_its_worker_has_let_go_meanwhile_is_not_taken_up_for_it() {
     let new_run = NewRun { key: run.clone(), started, signal: None };
     let claimed = site.store().start_run(new_run, Some(worker("before"))).await.expect("a run is started").claimed;
     let scheduled = TaskScheduled {
-        place: Place::root(0),
+        call_id: CallId::root(0),
         kind: kind.clone(),
         input_hash: Hash::of(&Payload::null()),
         input: Payload::null(),

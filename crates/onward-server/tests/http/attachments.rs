@@ -41,11 +41,11 @@ async fn what_cannot_be_kept_is_refused() {
     let site = Site::open().await;
     site.send("POST", "/v1/attachments", "", "hello").await.problem(404, "attachments_not_kept");
     let folder = tempfile::tempdir().unwrap();
-    let place = folder.path().join("kept");
-    let site = Site::with(Options { limits: limits(), attachments: Some(place.clone()), ..Options::default() }).await;
+    let folder = folder.path().join("kept");
+    let site = Site::with(Options { limits: limits(), attachments: Some(folder.clone()), ..Options::default() }).await;
     site.send("POST", "/v1/attachments", "", "").await.problem(400, "json_invalid");
     site.send("POST", "/v1/attachments", "", &"x".repeat(BODY_BYTES_MAX + 1)).await.problem(413, "body_too_large");
-    std::fs::write(&place, "a file stands where the folder should be").unwrap();
+    std::fs::write(&folder, "a file stands where the folder should be").unwrap();
     site.send("POST", "/v1/attachments", "", "hello").await.problem(503, "not_ready");
 }
 

@@ -331,13 +331,13 @@ async fn a_copy_of_an_imported_run_calls_no_tool() {
     let retry = json!({"attempts_max": 1, "first_delay_ms": 1, "growth_percent": 100, "delay_max_ms": 1});
     let options = json!({"queue": null, "priority": 0, "retry": retry, "queued_timeout_ms": null, "attempt_timeout_ms": null,
         "total_timeout_ms": null, "heartbeat_timeout_ms": null, "idempotency_key": null, "class": "at_least_once"});
-    let scheduled = json!({"type": "task_scheduled", "place": "0", "kind": "tool.support.pay", "input_hash": "00".repeat(16),
+    let scheduled = json!({"type": "task_scheduled", "call_id": "0", "kind": "tool.support.pay", "input_hash": "00".repeat(16),
         "input": {"json": {"cents": 100}}, "options": options});
     let commit = |n: u64, horizon: u64| json!({"n": n, "epoch": 1, "commit_id": n + 7, "horizon": horizon, "waits": true});
     let records = [
         json!({"index": 0, "at": at, "events": [started]}),
         json!({"index": 1, "at": at, "commit": commit(0, 0), "events": [scheduled]}),
-        json!({"index": 2, "at": at, "events": [{"type": "task_failed", "place": "0", "failure": failure, "attempts": 1}]}),
+        json!({"index": 2, "at": at, "events": [{"type": "task_failed", "call_id": "0", "failure": failure, "attempts": 1}]}),
         json!({"index": 3, "at": at, "commit": commit(1, 2), "events": [{"type": "run_failed", "failure": failure}]}),
     ];
     let mut lines = vec![json!({"onward_export": 1}), json!({"run": {"namespace": "default", "id": "forged"}, "records": [4]})];

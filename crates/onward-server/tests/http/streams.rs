@@ -102,8 +102,8 @@ async fn a_reader_that_falls_asleep_is_let_go_and_told_what_it_missed() {
     assert!(types(&all).iter().filter(|kind| *kind == "page").count() > 250, "{}", all.len());
     let read = sleeper.rest().await;
     let farewell = read.last().unwrap().comment.clone().expect("the stream ends with a comment");
-    let place = farewell.strip_prefix("too slow; resume with Last-Event-ID: ").unwrap();
-    let mut resumed = Stream::open(site.address, "/v1/runs/a/stream", &format!("Last-Event-ID: {place}\r\n")).await;
+    let cursor = farewell.strip_prefix("too slow; resume with Last-Event-ID: ").unwrap();
+    let mut resumed = Stream::open(site.address, "/v1/runs/a/stream", &format!("Last-Event-ID: {cursor}\r\n")).await;
     let rest = types(&resumed.rest().await);
     assert_eq!((rest.first().map(String::as_str), rest.last().map(String::as_str)), (Some("stream_reset"), Some("end")));
     assert!(rest.len() < 30, "only a megabyte is kept: {}", rest.len());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use onward_core::event::TaskScheduled;
 use onward_core::task::{EffectClass, Task, TaskOptions, TaskReport};
-use onward_core::{Event, Hash, Index, Name, Payload, Place, WorkerId};
+use onward_core::{CallId, Event, Hash, Index, Name, Payload, WorkerId};
 use onward_wire::worker::*;
 
 use crate::raw::{DEADLINE, LEASE, Raw, Site, hello, key};
@@ -28,8 +28,8 @@ impl Offered {
         site.start("r", "pay").await;
         let (run, input) = (raw.run().await, Payload::null());
         let options = TaskOptions { class: Some(class), ..TaskOptions::default() };
-        let (place, kind, input_hash) = (Place::root(0), Name::new("mail").unwrap(), Hash::of(&input));
-        raw.send(commit(1, &run, vec![TaskScheduled { place, kind, input_hash, input, options }.into()])).await;
+        let (call_id, kind, input_hash) = (CallId::root(0), Name::new("mail").unwrap(), Hash::of(&input));
+        raw.send(commit(1, &run, vec![TaskScheduled { call_id, kind, input_hash, input, options }.into()])).await;
         loop {
             match raw.next().await {
                 Some(ServerFrame::Task(TaskOffer { task, number })) => return Offered { site, raw, session, number, task },

@@ -70,7 +70,7 @@ async fn a_host_drives_a_run_from_its_start_to_its_end_in_three_requests_of_othe
     let (worker, run) = (&driven["worker"], run_of(&driven));
     assert_eq!(run["log"]["records"][0]["events"][0]["type"], "run_started");
     let ask = json!([
-        {"type": "approval_requested", "place": "0", "name": "ship", "title": "Ship?", "description": null, "show": null,
+        {"type": "approval_requested", "call_id": "0", "name": "ship", "title": "Ship?", "description": null, "show": null,
          "deciders": ["ada"], "deadline": null},
     ]);
     assert_eq!(say(&site, worker, commit(&run, ask, true)).await["committed"]["status"], "waiting");
@@ -161,7 +161,7 @@ async fn of_two_who_resume_an_agent_one_succeeds_and_the_other_is_told_without_a
         (&json!(false), &json!("held"), &Value::Null, &json!([]))
     );
     let (worker, run) = (&winner["worker"], run_of(&winner));
-    let awaits = json!([{"type": "signal_awaited", "place": "0", "name": "message", "deadline": null, "is_pattern": false}]);
+    let awaits = json!([{"type": "signal_awaited", "call_id": "0", "name": "message", "deadline": null, "is_pattern": false}]);
     assert_eq!(say(&site, worker, commit(&run, awaits, true)).await["committed"]["status"], "waiting");
     say(&site, worker, leave()).await;
 

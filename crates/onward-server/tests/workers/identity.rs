@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::http::header::AUTHORIZATION;
 use onward_core::event::TaskScheduled;
 use onward_core::task::{Task, TaskReport};
-use onward_core::{Hash, Name, Payload, Place, WorkerId};
+use onward_core::{CallId, Hash, Name, Payload, WorkerId};
 use onward_server::Options;
 use onward_server::auth::{Ask, AuthFuture, Authenticate, Caller};
 use onward_wire::worker::*;
@@ -47,7 +47,7 @@ async fn with_task(site: &Site) -> (Raw, Run, Task) {
     let run = raw.run().await;
     let input = Payload::null();
     let (kind, input_hash, options) = (Name::new("mail").unwrap(), Hash::of(&input), Default::default());
-    let scheduled = TaskScheduled { place: Place::root(0), kind, input_hash, input, options };
+    let scheduled = TaskScheduled { call_id: CallId::root(0), kind, input_hash, input, options };
     raw.send(commit(1, &run, vec![scheduled.into()])).await;
     assert!(matches!(raw.said(1).await, Said::Committed(_)));
     let task = raw.task().await;
@@ -157,7 +157,7 @@ async fn a_claim_that_is_altered_reused_or_expired_is_refused() {
         assert_eq!(code(raw.said(request).await), "task_attempt_over", "bit {bit}");
     }
     let mut elsewhere = task.clone();
-    elsewhere.id.place = Place::root(1);
+    elsewhere.id.call_id = CallId::root(1);
     raw.send(report(80, &elsewhere, task.claim, done())).await;
     assert_eq!(code(raw.said(80).await), "task_attempt_over", "the claim of another task");
     site.pass(LEASE * 2).await;

@@ -68,7 +68,7 @@ async fn a_worker_over_plain_http_does_a_run_and_survives_a_lost_answer() {
     assert!(problem["hint"].as_str().unwrap().contains("docs/protocol.md"), "{problem}");
     site.start("r", "pay").await;
     let run = talk(&site, json!([]), 1).await[0]["run"].clone();
-    let awaited = json!([{"type": "signal_awaited", "place": "0", "name": "s", "deadline": null, "is_pattern": false}]);
+    let awaited = json!([{"type": "signal_awaited", "call_id": "0", "name": "s", "deadline": null, "is_pattern": false}]);
     let said = talk(&site, json!([commit(1, &run, 0, 0, awaited, true)]), 1).await;
     assert_eq!(said[0]["reply"]["said"]["committed"]["status"], "waiting");
     site.signal("r", "s", onward_core::Payload::null()).await;
@@ -78,7 +78,7 @@ async fn a_worker_over_plain_http_does_a_run_and_survives_a_lost_answer() {
     let back = talk(&site, json!([hello(2, held)]), 2).await;
     assert_eq!(back[1]["input"]["record"]["index"], 2, "{back:?}");
     let events = json!([
-        {"type": "signal_consumed", "place": "0", "name": "s", "index": 2}, {"type": "run_completed", "output": {"json": 7}},
+        {"type": "signal_consumed", "call_id": "0", "name": "s", "index": 2}, {"type": "run_completed", "output": {"json": 7}},
     ]);
     let said = talk(&site, json!([commit(2, &run, 1, 2, events, false)]), 1).await;
     assert_eq!(said[0]["reply"]["said"]["committed"]["status"], "completed");

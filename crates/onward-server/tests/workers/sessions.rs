@@ -5,7 +5,7 @@ use std::time::Duration;
 use onward_core::event::{RunCompleted, SignalAwaited, TaskScheduled};
 use onward_core::run::Commit;
 use onward_core::task::TaskReport;
-use onward_core::{CommitId, Event, Hash, Index, Name, Payload, Place};
+use onward_core::{CallId, CommitId, Event, Hash, Index, Name, Payload};
 use onward_wire::worker::*;
 use tonic::Code;
 
@@ -169,7 +169,7 @@ async fn a_task_that_comes_back_to_the_worker_that_gave_it_back_can_be_reported(
     let run = raw.run().await;
     let input = Payload::null();
     let scheduled = TaskScheduled {
-        place: Place::root(0),
+        call_id: CallId::root(0),
         kind: Name::new("mail").unwrap(),
         input_hash: Hash::of(&input),
         input,
@@ -199,7 +199,7 @@ async fn a_log_that_does_not_fit_into_a_message_comes_in_parts() {
     raw.send(credit(1, 0)).await;
     site.start("r", "pay").await;
     let run = raw.run().await;
-    let awaited = SignalAwaited { place: Place::root(0), name: Name::new("s").unwrap(), deadline: None, is_pattern: false };
+    let awaited = SignalAwaited { call_id: CallId::root(0), name: Name::new("s").unwrap(), deadline: None, is_pattern: false };
     raw.send(commit(1, &run, vec![awaited.into()])).await;
     assert!(matches!(raw.said(1).await, Said::Committed(_)));
     let large = Payload::json(&"x".repeat(1 << 20)).unwrap();

@@ -54,11 +54,11 @@ CREATE TABLE events(seq INTEGER PRIMARY KEY, rk INTEGER NOT NULL, idx INTEGER NO
   last INTEGER, crc INTEGER NOT NULL, body BLOB NOT NULL, blobs BLOB);
 CREATE TABLE slots(seq INTEGER PRIMARY KEY, root INTEGER NOT NULL, key TEXT NOT NULL, token TEXT NOT NULL, idx INTEGER NOT NULL,
   at INTEGER NOT NULL, crc INTEGER NOT NULL);
-CREATE TABLE timers(seq INTEGER PRIMARY KEY, rk INTEGER NOT NULL, place BLOB NOT NULL, due INTEGER NOT NULL, crc INTEGER NOT NULL);
-CREATE TABLE tasks(tk INTEGER PRIMARY KEY, rk INTEGER NOT NULL, place BLOB NOT NULL, ns TEXT NOT NULL, queue TEXT NOT NULL,
+CREATE TABLE timers(seq INTEGER PRIMARY KEY, rk INTEGER NOT NULL, call_id BLOB NOT NULL, due INTEGER NOT NULL, crc INTEGER NOT NULL);
+CREATE TABLE tasks(tk INTEGER PRIMARY KEY, rk INTEGER NOT NULL, call_id BLOB NOT NULL, ns TEXT NOT NULL, queue TEXT NOT NULL,
   kind TEXT NOT NULL, priority INTEGER NOT NULL, state INTEGER NOT NULL, visible INTEGER NOT NULL, due INTEGER,
   data BLOB NOT NULL, blobs BLOB);
-CREATE TABLE waits(wk INTEGER PRIMARY KEY, rk INTEGER NOT NULL, place BLOB NOT NULL, ns TEXT NOT NULL, id TEXT NOT NULL,
+CREATE TABLE waits(wk INTEGER PRIMARY KEY, rk INTEGER NOT NULL, call_id BLOB NOT NULL, ns TEXT NOT NULL, id TEXT NOT NULL,
   kind INTEGER NOT NULL, requested INTEGER NOT NULL, data BLOB NOT NULL, blobs BLOB);
 CREATE TABLE outbox(id INTEGER PRIMARY KEY, root INTEGER NOT NULL, data BLOB NOT NULL, blobs BLOB);
 CREATE TABLE deleted(seq INTEGER PRIMARY KEY, ns TEXT NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL, reason TEXT NOT NULL,
@@ -112,14 +112,14 @@ pub(crate) const INDEXES: &[Index] = &[
     plain("runs_parent", "runs", "parent_id, parent_ns", "parent_id IS NOT NULL"),
     unique("events_run", "events", "rk, idx"),
     unique("slots_key", "slots", "root, key"),
-    unique("timers_run", "timers", "rk, place"),
-    plain("timers_due", "timers", "due, rk, place", ""),
-    unique("tasks_run", "tasks", "rk, place"),
+    unique("timers_run", "timers", "rk, call_id"),
+    plain("timers_due", "timers", "due, rk, call_id", ""),
+    unique("tasks_run", "tasks", "rk, call_id"),
     plain("tasks_ready", "tasks", "ns, queue, kind, priority DESC, visible, tk", "state = 0"),
     plain("tasks_delayed", "tasks", "visible, tk", "state = 3"),
     plain("tasks_due", "tasks", "due, tk", "due IS NOT NULL"),
-    unique("waits_run", "waits", "rk, place"),
-    plain("waits_list", "waits", "ns, requested, id, place", ""),
+    unique("waits_run", "waits", "rk, call_id"),
+    plain("waits_list", "waits", "ns, requested, id, call_id", ""),
     unique("outbox_id", "outbox", "id"),
     plain("outbox_root", "outbox", "root", ""),
     unique("blobs_hash", "blobs", "hash"),

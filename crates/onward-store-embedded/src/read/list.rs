@@ -262,7 +262,7 @@ pub(crate) fn list_waits(db: &Connection, query: &WaitQuery) -> Result<Vec<Wait>
             params.push(Box::new(run.id.as_str().to_owned()));
         }
     }
-    sql.push_str(" ORDER BY requested, id, place LIMIT ?");
+    sql.push_str(" ORDER BY requested, id, call_id LIMIT ?");
     params.push(Box::new(number(page(query.limit) as u64)));
     let rows = db
         .prepare_cached(&sql)

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use onward_core::projection::Projection;
-use onward_core::{Epoch, Hash, Index, Place, Record, RunHead, RunKey, Status, Timestamp};
+use onward_core::{CallId, Epoch, Hash, Index, Record, RunHead, RunKey, Status, Timestamp};
 use onward_store::StoreError;
 use rusqlite::{Connection, params};
 
@@ -31,7 +31,7 @@ use crate::read::past;
 use crate::read::reader::read_records;
 use crate::repair::rows;
 use crate::repair::salvage::{Pages, Row};
-use crate::row::{hashes, place_key};
+use crate::row::{call_id_key, hashes};
 
 /// Names the directory for the damaged files during the exchange.
 const EXCHANGE: &str = "onward.repair";
@@ -395,13 +395,13 @@ fn follow_head(db: &Connection, rk: i64, key: &RunKey, head: &RunHead) -> rusqli
 }
 
 /// Removes rows of a run that its log has answered since.
-fn drop_answered<T>(db: &Connection, table: &str, rk: i64, open: &BTreeMap<Place, T>) -> rusqlite::Result<()> {
-    let mut places = db.prepare(&format!("SELECT rowid, place FROM {table} WHERE rk = ?1"))?;
+fn drop_answered<T>(db: &Connection, table: &str, rk: i64, open: &BTreeMap<CallId, T>) -> rusqlite::Result<()> {
+    let mut call_ids = db.prepare(&format!("SELECT rowid, call_id FROM {table} WHERE rk = ?1"))?;
     let rows =
-        places.query_map([rk], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?)))?.collect::<Result<Vec<_>, _>>()?;
-    let open: BTreeSet<Vec<u8>> = open.keys().map(place_key).collect();
+        call_ids.query_map([rk], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?)))?.collect::<Result<Vec<_>, _>>()?;
+    let open: BTreeSet<Vec<u8>> = open.keys().map(call_id_key).collect();
     let mut delete = db.prepare(&format!("DELETE FROM {table} WHERE rowid = ?1"))?;
-    rows.iter().filter(|(_, place)| !open.contains(place)).try_for_each(|(row, _)| delete.execute([row]).map(drop))
+    rows.iter().filter(|(_, call_id)| !open.contains(call_id)).try_for_each(|(row, _)| delete.execute([row]).map(drop))
 }
 
 /// Counts runs and events, and lists what is lost. `keys` are those that indexes have of logs without a row.

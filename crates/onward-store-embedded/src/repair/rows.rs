@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use onward_core::ledger::{LedgerKey, LedgerSum, add_rows};
 use onward_core::projection::Projection;
 use onward_core::run::{LogKey, Wait};
-use onward_core::{Hash, Index, Namespace, Place, Record, RunHead, RunId, RunKey, Timestamp};
+use onward_core::{CallId, Hash, Index, Namespace, Record, RunHead, RunId, RunKey, Timestamp};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::error::is_malformed;
@@ -26,7 +26,7 @@ use crate::read::ledger;
 use crate::read::past;
 use crate::read::reader::read_records;
 use crate::repair::salvage::{IndexedRun, Pages};
-use crate::row::{place_key, unseal};
+use crate::row::{call_id_key, unseal};
 use crate::write::effects::{put_timer, put_wait};
 use crate::write::restore::{put_attributes, timer_number};
 use crate::write::tasks;
@@ -399,7 +399,7 @@ const VIEWS: &[(&str, &str, &str)] = &[
 fn damaged_views(db: &Connection) -> rusqlite::Result<BTreeMap<&'static str, Vec<i64>>> {
     let mut damaged = BTreeMap::new();
     let mut note = |table, row: i64| damaged.entry(table).or_insert_with(Vec::new).push(row);
-    let mut timers = db.prepare("SELECT seq FROM timers NOT INDEXED WHERE crc IS NOT row_crc(rk, place, due)")?;
+    let mut timers = db.prepare("SELECT seq FROM timers NOT INDEXED WHERE crc IS NOT row_crc(rk, call_id, due)")?;
     for row in timers.query_map([], |row| row.get(0))? {
         note("timers", row?);
     }
@@ -415,7 +415,7 @@ fn damaged_views(db: &Connection) -> rusqlite::Result<BTreeMap<&'static str, Vec
             note("tasks", row.tk);
         }
     }
-    let mut statement = db.prepare("SELECT wk, rk, place, ns, id, kind, requested, data FROM waits NOT INDEXED")?;
+    let mut statement = db.prepare("SELECT wk, rk, call_id, ns, id, kind, requested, data FROM waits NOT INDEXED")?;
     for row in statement.query_map([], |row| Ok((row.get(0)?, wait_is_sound(db, row)?)))? {
         let (wk, is_sound) = row?;
         if !is_sound {
@@ -449,7 +449,7 @@ fn wait_is_sound(db: &Connection, row: &Row<'_>) -> rusqlite::Result<bool> {
     };
     let run = row.get_ref(1)?.as_i64().ok().and_then(|rk| heads::either_key(db, rk));
     Ok(run.as_ref() == Some(&wait.run)
-        && row.get_ref(2)?.as_blob() == Ok(&place_key(&wait.place))
+        && row.get_ref(2)?.as_blob() == Ok(&call_id_key(&wait.call_id))
         && row.get_ref(3)?.as_str() == Ok(wait.run.namespace.as_str())
         && row.get_ref(4)?.as_str() == Ok(wait.run.id.as_str())
         && row.get_ref(5)?.as_i64() == Ok(i64::from(wait.kind.number()))
@@ -520,22 +520,22 @@ pub(crate) fn restore_views(db: &Connection, now: Timestamp) -> rusqlite::Result
 }
 
 fn restore_run(db: &Connection, rk: i64, open: Projection, now: Timestamp) -> rusqlite::Result<()> {
-    let is_missing = |table: &str, place: &Place| {
-        let mut row = db.prepare_cached(&format!("SELECT 1 FROM {table} WHERE rk = ?1 AND place = ?2"))?;
-        row.exists(params![rk, place_key(place)]).map(|exists| !exists)
+    let is_missing = |table: &str, call_id: &CallId| {
+        let mut row = db.prepare_cached(&format!("SELECT 1 FROM {table} WHERE rk = ?1 AND call_id = ?2"))?;
+        row.exists(params![rk, call_id_key(call_id)]).map(|exists| !exists)
     };
-    for (place, timer) in open.timers {
-        if is_missing("timers", &place)? {
-            put_timer(db, rk, &place, timer_number(timer))?;
+    for (call_id, timer) in open.timers {
+        if is_missing("timers", &call_id)? {
+            put_timer(db, rk, &call_id, timer_number(timer))?;
         }
     }
-    for (place, wait) in open.waits {
-        if is_missing("waits", &place)? {
+    for (call_id, wait) in open.waits {
+        if is_missing("waits", &call_id)? {
             put_wait(db, rk, wait)?;
         }
     }
-    for (place, mut task) in open.tasks {
-        if is_missing("tasks", &place)? {
+    for (call_id, mut task) in open.tasks {
+        if is_missing("tasks", &call_id)? {
             task.claim_after(now); // K8
             tasks::put_row(db, rk, task, now)?;
         }

@@ -357,15 +357,15 @@ fn word32(page: &Page, at: usize) -> Option<u32> {
 
 /// Returns the offsets of the cells of a leaf; `None` for one outside the page.
 fn cells(page: &Page, is_sound: bool) -> Vec<Option<usize>> {
-    let place = |at: usize| word16(page, 8 + 2 * at).filter(|at| (8..USABLE).contains(at));
+    let offset = |at: usize| word16(page, 8 + 2 * at).filter(|at| (8..USABLE).contains(at));
     let max = (USABLE - 8) / 2;
     let said = word16(page, 3).unwrap_or(0);
     if is_sound {
-        return (0..said.min(max)).map(place).collect();
+        return (0..said.min(max)).map(offset).collect();
     }
     // Behind the valid offsets are those of deleted rows, so the stored count is used unless another one is proven.
     let count = if said <= max { said } else { 0 };
-    (0..proven_count(page).unwrap_or(count)).map(place).collect()
+    (0..proven_count(page).unwrap_or(count)).map(offset).collect()
 }
 
 /// Returns the number of cells with which the content of a leaf adds up: cells, free blocks and fragments fill it from its
@@ -389,8 +389,8 @@ fn proven_count(page: &Page) -> Option<usize> {
             return (used == content).then_some(count);
         }
         // An offset must point into the content, not into the list of offsets.
-        let place = word16(page, 8 + 2 * count).filter(|place| *place >= begin && 10 + 2 * count <= begin);
-        used += cell_bytes(page, place?)?;
+        let offset = word16(page, 8 + 2 * count).filter(|offset| *offset >= begin && 10 + 2 * count <= begin);
+        used += cell_bytes(page, offset?)?;
     }
     None
 }
@@ -404,10 +404,10 @@ pub(crate) fn tidy_leaf(bytes: &mut [u8]) -> bool {
     if page[0] != TABLE_LEAF && proven.is_none_or(|count| count == 0 || word16(&page, 3) != Some(count)) {
         return false;
     }
-    let places = cells(&page, false);
-    let found: Vec<Cell> = places.iter().enumerate().filter_map(|(number, at)| read_cell(&page, number, (*at)?)).collect();
+    let call_ids = cells(&page, false);
+    let found: Vec<Cell> = call_ids.iter().enumerate().filter_map(|(number, at)| read_cell(&page, number, (*at)?)).collect();
     let kept = within(&page, in_order(apart(&page, found)));
-    let is_whole = kept.len() == places.len() && proven == Some(places.len()) && page[0] == TABLE_LEAF;
+    let is_whole = kept.len() == call_ids.len() && proven == Some(call_ids.len()) && page[0] == TABLE_LEAF;
     if is_whole && word16(&page, 3) == proven {
         return true;
     }

@@ -2,7 +2,7 @@
 
 use onward_core::event::{RunStarted, TaskAttemptEnded};
 use onward_core::run::{Admitted, Commit, CommitRefusal, Committed, Input, NewRun, Wait};
-use onward_core::{Event, Hash, Index, Place, Record, RunHead, RunKey, Status, Timestamp};
+use onward_core::{CallId, Event, Hash, Index, Record, RunHead, RunKey, Status, Timestamp};
 use onward_store::admission::{Admission, TakenSlot, admit};
 use onward_store::durable::{Body, OwnedChange, StartRun};
 use onward_store::{Appended, Started, StoreError};
@@ -12,7 +12,7 @@ use crate::error::{Outcome, Trouble, damaged_row, read_error};
 use crate::read::blobs;
 use crate::read::heads::{self, CachedRun, Loaded};
 use crate::read::past;
-use crate::row::{event_crc, place_key, unseal};
+use crate::row::{call_id_key, event_crc, unseal};
 use crate::shared::Counters;
 use crate::write::counted;
 use crate::write::effects::Owner;
@@ -109,8 +109,8 @@ impl Writer<'_> {
         if let Some(signal) = &run.signal {
             let mut trial = head.clone();
             trial.admit_input((**signal).clone(), self.batch.now)?;
-            if let Some(place) = signal.needs_wait() {
-                return Err(StoreError::WaitNotFound { key, place: place.to_string() }.into());
+            if let Some(call_id) = signal.needs_wait() {
+                return Err(StoreError::WaitNotFound { key, call_id: call_id.to_string() }.into());
             }
         }
         let mut records = claim.is_some().then(|| vec![first.clone()]);
@@ -201,7 +201,7 @@ impl Writer<'_> {
     fn admit(&self, cached: CachedRun, input: Input, cost: Option<TaskAttemptEnded>) -> Outcome<Admission> {
         let hot = &self.heads[cached];
         let slot = |key: &str| read_slot(self.db, &hot.head.key, hot.root, key);
-        let wait = |place: &Place| wait_generation(self.db, hot.rk, &place_key(place));
+        let wait = |call_id: &CallId| wait_generation(self.db, hot.rk, &call_id_key(call_id));
         admit(&hot.head, input, cost, self.batch.now, slot, wait)
     }
 
@@ -263,11 +263,11 @@ pub(super) fn read_slot(db: &Connection, run: &RunKey, root: i64, key: &str) -> 
     }
 }
 
-/// Returns the generation that opened the wait at `place`.
-pub(super) fn wait_generation(db: &Connection, rk: i64, place: &[u8]) -> Outcome<Option<u32>> {
+/// Returns the generation that opened the wait at `call_id`.
+pub(super) fn wait_generation(db: &Connection, rk: i64, call_id: &[u8]) -> Outcome<Option<u32>> {
     let data = db
-        .prepare_cached("SELECT data FROM waits WHERE rk = ?1 AND place = ?2")
-        .and_then(|mut statement| statement.query_row(params![rk, place], |row| row.get::<_, Vec<u8>>(0)).optional())
+        .prepare_cached("SELECT data FROM waits WHERE rk = ?1 AND call_id = ?2")
+        .and_then(|mut statement| statement.query_row(params![rk, call_id], |row| row.get::<_, Vec<u8>>(0)).optional())
         .map_err(read_error)?;
     data.map(|data| unseal::<Wait>("a wait", &data).map(|wait| wait.generation).map_err(Trouble::Damaged)).transpose()
 }

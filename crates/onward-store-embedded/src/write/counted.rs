@@ -42,5 +42,5 @@ fn find_backwards(db: &Connection, key: &RunKey, rk: i64, attempt: &TaskAttemptE
 }
 
 fn is_beginning(begun: &TaskAttempted, attempt: &TaskAttemptEnded) -> bool {
-    (&begun.place, begun.began_at) == (&attempt.place, Some(attempt.began_at))
+    (&begun.call_id, begun.began_at) == (&attempt.call_id, Some(attempt.began_at))
 }

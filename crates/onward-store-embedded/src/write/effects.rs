@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use onward_core::run::{Effect, OutboxMessage, Wait, wait_key};
-use onward_core::{Event, Index, Place, Record, RunHead, RunKey, Status, Timestamp};
+use onward_core::{CallId, Event, Index, Record, RunHead, RunKey, Status, Timestamp};
 use onward_store::OutboxId;
 use onward_store::durable::{Blobs, OwnedChange};
 use rusqlite::{Connection, params};
@@ -14,7 +14,7 @@ use crate::error::{Outcome, Trouble, damaged_row};
 use crate::read::blobs;
 use crate::read::heads::CachedRun;
 use crate::read::ledger;
-use crate::row::{NEVER, due_number, place_key, seal, seal_bytes, unseal};
+use crate::row::{NEVER, call_id_key, due_number, seal, seal_bytes, unseal};
 use crate::write::writer::{Undo, Writer};
 
 /// The run that an effect belongs to.
@@ -118,23 +118,23 @@ impl Writer<'_> {
     pub(super) fn carry_out(&mut self, owner: Owner<'_>, effect: Effect) -> Outcome<()> {
         let db = self.db;
         match effect {
-            Effect::StartTimer { place, due_at } => {
-                put_timer(db, owner.rk, &place, due_number(due_at))?;
+            Effect::StartTimer { call_id, due_at } => {
+                put_timer(db, owner.rk, &call_id, due_number(due_at))?;
                 self.announce_due(due_at);
             }
-            Effect::StopTimer { place } => {
-                db.prepare_cached("DELETE FROM timers WHERE rk = ?1 AND place = ?2")?
-                    .execute(params![owner.rk, place_key(&place)])?;
+            Effect::StopTimer { call_id } => {
+                db.prepare_cached("DELETE FROM timers WHERE rk = ?1 AND call_id = ?2")?
+                    .execute(params![owner.rk, call_id_key(&call_id)])?;
             }
             Effect::AddTask(task) => self.put_task(owner.rk, *task)?,
-            Effect::CancelTask { place } => self.remove_task(owner.rk, &place)?,
+            Effect::CancelTask { call_id } => self.remove_task(owner.rk, &call_id)?,
             Effect::OpenWait(wait) => put_wait(db, owner.rk, *wait)?,
-            Effect::CloseWait { place, token } => self.close_wait(owner, &place, &token)?,
+            Effect::CloseWait { call_id, token } => self.close_wait(owner, &call_id, &token)?,
             Effect::Send(delivery) => self.send(owner.root, *delivery)?,
             Effect::Freeze { at } => {
                 self.check_timers(owner)?;
                 db.prepare_cached(
-                    "UPDATE timers SET due = due + ?2, crc = row_crc(rk, place, due + ?2) WHERE rk = ?1 AND due < ?2",
+                    "UPDATE timers SET due = due + ?2, crc = row_crc(rk, call_id, due + ?2) WHERE rk = ?1 AND due < ?2",
                 )?
                 .execute(params![owner.rk, NEVER])?;
                 self.change_tasks(owner.rk, |task| task.freeze(at))?;
@@ -154,7 +154,7 @@ impl Writer<'_> {
         let shift = due_number(Timestamp(0).after(shift));
         self.db
             .prepare_cached(
-                "UPDATE timers SET due = min(due - ?2 + ?3, ?2 - 1), crc = row_crc(rk, place, min(due - ?2 + ?3, ?2 - 1))
+                "UPDATE timers SET due = min(due - ?2 + ?3, ?2 - 1), crc = row_crc(rk, call_id, min(due - ?2 + ?3, ?2 - 1))
                  WHERE rk = ?1 AND due >= ?2",
             )?
             .execute(params![rk, NEVER, shift])?;
@@ -168,7 +168,7 @@ impl Writer<'_> {
 
     /// Fails if a timer row is damaged: shifting its due time would give it a fresh checksum (I2).
     fn check_timers(&mut self, owner: Owner<'_>) -> Outcome<()> {
-        let mut wrong = self.db.prepare_cached("SELECT 1 FROM timers WHERE rk = ?1 AND crc IS NOT row_crc(rk, place, due)")?;
+        let mut wrong = self.db.prepare_cached("SELECT 1 FROM timers WHERE rk = ?1 AND crc IS NOT row_crc(rk, call_id, due)")?;
         if wrong.exists(params![owner.rk])? {
             return Err(Trouble::Damaged(damaged_row(owner.key, "a timer")));
         }
@@ -176,11 +176,11 @@ impl Writer<'_> {
     }
 
     /// Closes a wait, if one is open, and records its answer: a plain timer has no wait, and an earlier answer keeps its record.
-    fn close_wait(&mut self, owner: Owner<'_>, place: &Place, token: &str) -> Outcome<()> {
-        let place_bytes = place_key(place);
-        let Some(generation) = wait_generation(self.db, owner.rk, &place_bytes)? else { return Ok(()) };
-        self.remove_rows("DELETE FROM waits WHERE rk = ?1 AND place = ?2 RETURNING blobs", params![owner.rk, place_bytes])?;
-        self.fill_slot(owner.root, &wait_key(generation, place), token, owner.index)?;
+    fn close_wait(&mut self, owner: Owner<'_>, call_id: &CallId, token: &str) -> Outcome<()> {
+        let call_id_bytes = call_id_key(call_id);
+        let Some(generation) = wait_generation(self.db, owner.rk, &call_id_bytes)? else { return Ok(()) };
+        self.remove_rows("DELETE FROM waits WHERE rk = ?1 AND call_id = ?2 RETURNING blobs", params![owner.rk, call_id_bytes])?;
+        self.fill_slot(owner.root, &wait_key(generation, call_id), token, owner.index)?;
         Ok(())
     }
 
@@ -270,9 +270,9 @@ impl Writer<'_> {
     }
 }
 
-pub(crate) fn put_timer(db: &Connection, rk: i64, place: &Place, due: i64) -> rusqlite::Result<()> {
-    db.prepare_cached("INSERT OR REPLACE INTO timers(rk, place, due, crc) VALUES (?1, ?2, ?3, row_crc(?1, ?2, ?3))")?
-        .execute(params![rk, place_key(place), due])
+pub(crate) fn put_timer(db: &Connection, rk: i64, call_id: &CallId, due: i64) -> rusqlite::Result<()> {
+    db.prepare_cached("INSERT OR REPLACE INTO timers(rk, call_id, due, crc) VALUES (?1, ?2, ?3, row_crc(?1, ?2, ?3))")?
+        .execute(params![rk, call_id_key(call_id), due])
         .map(drop)
 }
 
@@ -280,11 +280,11 @@ pub(crate) fn put_wait(db: &Connection, rk: i64, mut wait: Wait) -> rusqlite::Re
     let blobs = Blobs::take(&mut wait);
     blobs::write(&blobs, db)?;
     db.prepare_cached(
-        "INSERT OR REPLACE INTO waits(rk, place, ns, id, kind, requested, data, blobs) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        "INSERT OR REPLACE INTO waits(rk, call_id, ns, id, kind, requested, data, blobs) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     )?
     .execute(params![
         rk,
-        place_key(&wait.place),
+        call_id_key(&wait.call_id),
         wait.run.namespace.as_str(),
         wait.run.id.as_str(),
         wait.kind.number(),

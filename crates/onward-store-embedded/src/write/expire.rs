@@ -10,7 +10,7 @@ use rusqlite::params;
 
 use super::tasks::{COLUMNS, TaskRow, read_row};
 use crate::error::{Outcome, Trouble, may_be_mended};
-use crate::row::{NEVER, read_place};
+use crate::row::{NEVER, read_call_id};
 use crate::write::writer::{Batch, Writer};
 
 impl Writer<'_> {
@@ -46,13 +46,14 @@ impl Writer<'_> {
 
     fn fire_timers(&mut self, limit: usize) -> Outcome<(u64, bool)> {
         let db = self.db;
-        let mut statement = db.prepare_cached("SELECT rk, place FROM timers WHERE due <= ?1 ORDER BY due, rk, place LIMIT ?2")?;
+        let mut statement =
+            db.prepare_cached("SELECT rk, call_id FROM timers WHERE due <= ?1 ORDER BY due, rk, call_id LIMIT ?2")?;
         let params = params![self.batch.now.0 as i64, sql_limit(limit)];
         let mut due: Vec<(i64, Vec<u8>)> =
             statement.query_map(params, |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?;
         let more = due.len() > limit;
         due.truncate(limit);
-        for (rk, place) in &due {
+        for (rk, call_id) in &due {
             // The timer row is removed in the write that adds the event: a timer fires once (L10).
             let key = match self.head_of(*rk) {
                 Ok(found) => found,
@@ -63,18 +64,18 @@ impl Writer<'_> {
                 Err(Trouble::Refused(_)) => {
                     // The run is damaged: its timer is frozen, so that it does not block the others.
                     db.prepare_cached(
-                        "UPDATE timers SET due = due + ?3, crc = row_crc(rk, place, due + ?3) WHERE rk = ?1 AND place = ?2",
+                        "UPDATE timers SET due = due + ?3, crc = row_crc(rk, call_id, due + ?3) WHERE rk = ?1 AND call_id = ?2",
                     )?
-                    .execute(params![rk, place, NEVER])?;
+                    .execute(params![rk, call_id, NEVER])?;
                     continue;
                 }
                 Err(trouble) => return Err(trouble),
             };
-            db.prepare_cached("DELETE FROM timers WHERE rk = ?1 AND place = ?2")?.execute(params![rk, place])?;
+            db.prepare_cached("DELETE FROM timers WHERE rk = ?1 AND call_id = ?2")?.execute(params![rk, call_id])?;
             if let Some((key, generation)) = key
-                && let Ok(place) = read_place(place)
+                && let Ok(call_id) = read_call_id(call_id)
             {
-                self.append_outcome(&key, Input::outcome(TimerFired { place }.into(), generation), None)?;
+                self.append_outcome(&key, Input::outcome(TimerFired { call_id }.into(), generation), None)?;
             }
         }
         Ok((due.len() as u64, more))

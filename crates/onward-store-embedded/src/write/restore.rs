@@ -108,8 +108,8 @@ impl Writer<'_> {
         for (key, slot) in slots {
             self.put_slot(root, &key, &slot.token, slot.index, slot.at)?;
         }
-        for (place, timer) in timers {
-            put_timer(self.db, rk, &place, timer_number(timer))?;
+        for (call_id, timer) in timers {
+            put_timer(self.db, rk, &call_id, timer_number(timer))?;
             if !timer.is_frozen {
                 self.announce_due(timer.due_at);
             }
@@ -122,7 +122,7 @@ impl Writer<'_> {
             // A wait that the end of an earlier generation withdrew is open again.
             self.db
                 .prepare_cached("DELETE FROM slots WHERE root = ?1 AND key = ?2")?
-                .execute(params![root, wait_key(wait.generation, &wait.place)])?;
+                .execute(params![root, wait_key(wait.generation, &wait.call_id)])?;
             put_wait(self.db, rk, wait)?;
         }
         if !current {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use onward_core::event::TaskAttemptEnded;
 use onward_core::run::Input;
 use onward_core::task::{StaleReport, Task, TaskFate, TaskId, TaskReport, TaskState};
-use onward_core::{Index, Name, Place, RunKey, Timestamp};
+use onward_core::{CallId, Index, Name, RunKey, Timestamp};
 use onward_store::durable::{Blobs, OwnedChange};
 use onward_store::{ClaimTasks, StoreError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -14,7 +14,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use crate::error::{Outcome, Trouble, damage_of_run, damaged_row, may_be_mended, read_error};
 use crate::read::blobs;
 use crate::read::heads;
-use crate::row::{due_number, place_key, seal, unseal};
+use crate::row::{call_id_key, due_number, seal, unseal};
 use crate::write::writer::Writer;
 
 /// The `state` of a queued task that is not visible yet; the other states are the numbers of [`TaskState`].
@@ -23,7 +23,7 @@ const DELAYED: u8 = 3;
 const PAUSED: u8 = 4;
 
 /// The columns that [`read_row`] reads.
-pub(crate) const COLUMNS: &str = "tk, rk, data, place, ns, queue, kind, priority, state, visible, due";
+pub(crate) const COLUMNS: &str = "tk, rk, data, call_id, ns, queue, kind, priority, state, visible, due";
 
 /// Returns the value of the `state` column.
 pub(crate) fn state_column(task: &Task, now: Timestamp) -> u8 {
@@ -58,8 +58,8 @@ impl Writer<'_> {
         Ok(put_row(self.db, rk, task, self.batch.now)?)
     }
 
-    pub(crate) fn remove_task(&mut self, rk: i64, place: &Place) -> Outcome<()> {
-        self.remove_rows("DELETE FROM tasks WHERE rk = ?1 AND place = ?2 RETURNING blobs", params![rk, place_key(place)])?;
+    pub(crate) fn remove_task(&mut self, rk: i64, call_id: &CallId) -> Outcome<()> {
+        self.remove_rows("DELETE FROM tasks WHERE rk = ?1 AND call_id = ?2 RETURNING blobs", params![rk, call_id_key(call_id)])?;
         Ok(())
     }
 
@@ -219,8 +219,8 @@ impl Writer<'_> {
         let rk = hot.rk;
         let row = self
             .db
-            .prepare_cached(&format!("SELECT {COLUMNS} FROM tasks WHERE rk = ?1 AND place = ?2"))
-            .and_then(|mut statement| statement.query_row(params![rk, place_key(&id.place)], read_row).optional())
+            .prepare_cached(&format!("SELECT {COLUMNS} FROM tasks WHERE rk = ?1 AND call_id = ?2"))
+            .and_then(|mut statement| statement.query_row(params![rk, call_id_key(&id.call_id)], read_row).optional())
             .map_err(read_error)?;
         let task = row.map(|row| self.read_task(&row)).transpose()?;
         Ok(task.filter(|task| task.id.is_same_task(id)).map(|task| (rk, task)))
@@ -237,7 +237,7 @@ impl Writer<'_> {
                 self.put_task(rk, task)
             }
             TaskFate::Ended(event) => {
-                self.remove_task(rk, &task.id.place)?;
+                self.remove_task(rk, &task.id.call_id)?;
                 self.append_outcome(&task.id.run, Input::outcome(*event, task.id.generation), cost).map(drop)
             }
         }
@@ -266,7 +266,7 @@ pub(crate) struct TaskRow {
     pub tk: i64,
     pub rk: i64,
     data: Vec<u8>,
-    place: Vec<u8>,
+    call_id: Vec<u8>,
     names: [String; 3],
     priority: i64,
     state: i64,
@@ -283,7 +283,7 @@ pub(crate) fn read_row(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
         tk: row.get(0)?,
         rk: number(1)?,
         data: bytes(2)?,
-        place: bytes(3)?,
+        call_id: bytes(3)?,
         names: [text(4)?, text(5)?, text(6)?],
         priority: number(7)?,
         state: number(8)?,
@@ -301,7 +301,7 @@ impl TaskRow {
         let is_delayed = self.state == i64::from(DELAYED) && task.waits_its_turn();
         // The visibility of a queued task depends on the time at which its row was written.
         let state = if is_delayed { DELAYED } else { state_column(&task, Timestamp(u64::MAX)) };
-        let is_sound = self.place == place_key(&task.id.place)
+        let is_sound = self.call_id == call_id_key(&task.id.call_id)
             && self.names == names
             && self.priority == i64::from(task.options.priority)
             && self.state == i64::from(state)
@@ -316,19 +316,19 @@ pub(crate) fn put_row(db: &Connection, rk: i64, mut task: Task, now: Timestamp) 
     let blobs = Blobs::take(&mut task);
     // Incremented before the old row's references are dropped, so that a shared blob stays.
     blobs::write(&blobs, db)?;
-    let place = place_key(&task.id.place);
+    let call_id = call_id_key(&task.id.call_id);
     let old = db
-        .prepare_cached("SELECT blobs FROM tasks WHERE rk = ?1 AND place = ?2")?
-        .query_row(params![rk, place], blobs::read_column)
+        .prepare_cached("SELECT blobs FROM tasks WHERE rk = ?1 AND call_id = ?2")?
+        .query_row(params![rk, call_id], blobs::read_column)
         .optional()?;
     db.prepare_cached(
-        "INSERT INTO tasks(rk, place, ns, queue, kind, priority, state, visible, due, data, blobs)
+        "INSERT INTO tasks(rk, call_id, ns, queue, kind, priority, state, visible, due, data, blobs)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
-         ON CONFLICT(rk, place) DO UPDATE SET state = ?7, visible = ?8, due = ?9, data = ?10, blobs = ?11",
+         ON CONFLICT(rk, call_id) DO UPDATE SET state = ?7, visible = ?8, due = ?9, data = ?10, blobs = ?11",
     )?
     .execute(params![
         rk,
-        place,
+        call_id,
         task.id.run.namespace.as_str(),
         task.options.queue.as_ref().map_or("", Name::as_str),
         task.kind.as_str(),

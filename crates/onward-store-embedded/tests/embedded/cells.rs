@@ -13,7 +13,7 @@ use onward_core::ledger::{SpendBy, SpendQuery, SpendRow};
 use onward_core::run::{Commit, Input, OutboxMessage};
 use onward_core::spend::{Spend, Tokens};
 use onward_core::task::TaskReport;
-use onward_core::{CommitId, Index, Place, Record, RunKey, Timestamp};
+use onward_core::{CallId, CommitId, Index, Record, RunKey, Timestamp};
 use onward_store::conformance::block_on;
 use onward_store::{ClaimRuns, ClaimTasks, Clock, ManualClock, RunQuery, Store, StoreError};
 use onward_store_embedded::{EmbeddedStore, Options, WorkersInside};
@@ -111,7 +111,7 @@ fn pause() -> Input {
 
 pub fn attempt_ended() -> Input {
     Input::attempt_ended(TaskAttemptEnded {
-        place: Place::root(90),
+        call_id: CallId::root(90),
         generation: 0,
         attempt: 1,
         claim: 1,
@@ -196,13 +196,13 @@ impl Life<'_> {
     fn decide(&mut self) {
         for wait in self.ask(|store| block_on(store.list_waits(Default::default()))).unwrap_or_default() {
             let decided = ApprovalDecided {
-                place: wait.place.clone(),
+                call_id: wait.call_id.clone(),
                 approved: true,
                 feedback: None,
                 decided_by: None,
                 decision_id: "d-1".to_owned(),
             };
-            self.tell(&wait.run, Input::answer(decided, wait.generation, &wait.place, "d-1"));
+            self.tell(&wait.run, Input::answer(decided, wait.generation, &wait.call_id, "d-1"));
         }
     }
 
@@ -375,7 +375,7 @@ fn a_changed_byte_anywhere_in_the_file_is_mended_or_named_and_never_other_data()
     let mut state = seed;
     let mut random = || {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        onward_core::random::derive(state, &onward_core::Place::root(0), 0)
+        onward_core::random::derive(state, &onward_core::CallId::root(0), 0)
     };
     let (original, left) = prepare();
     let keys = keys_of(original.path());

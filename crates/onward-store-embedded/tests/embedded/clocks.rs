@@ -6,7 +6,7 @@ use std::time::Duration;
 use onward_core::event::{TaskScheduled, TimerStarted};
 use onward_core::run::Commit;
 use onward_core::task::{Task, TaskOptions, TaskReport};
-use onward_core::{Hash, Place, WorkerId};
+use onward_core::{CallId, Hash, WorkerId};
 use onward_store::conformance::{Held, block_on};
 use onward_store::{ClaimTasks, Clock, ManualClock, Store};
 use onward_store_embedded::{EmbeddedStore, Options};
@@ -36,13 +36,13 @@ fn site() -> Site {
     let held = Held::new(&started.claimed.unwrap());
     let input = json("1");
     let task = TaskScheduled {
-        place: Place::root(0),
+        call_id: CallId::root(0),
         kind: name("mail"),
         input_hash: Hash::of(&input),
         input,
         options: TaskOptions::default(),
     };
-    let timer = TimerStarted { place: Place::root(1), due_at: clock.now().after(Duration::from_secs(3_600)) };
+    let timer = TimerStarted { call_id: CallId::root(1), due_at: clock.now().after(Duration::from_secs(3_600)) };
     let commit = held.commit(vec![task.into(), timer.into()]);
     block_on(store.commit(Commit { waits: false, ..commit })).unwrap();
     let (queues, kinds) = (vec![None], Arc::new(vec![name("mail")]));

@@ -295,7 +295,7 @@ fn a_task_whose_input_is_damaged_is_not_in_the_way_of_the_others() {
         let head = block_on(store.start_run(crate::story::new_run(id), Some(worker()))).unwrap().head;
         let input = onward_core::Payload::binary("text/plain", vec![7; bytes]);
         let scheduled = onward_core::event::TaskScheduled {
-            place: onward_core::Place::root(0),
+            call_id: onward_core::CallId::root(0),
             kind: name("mail"),
             input_hash: onward_core::Hash::of(&input),
             input,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use onward_core::event::{AttributeSet, RunContinued, RunFailed, SignalReceived, TaskScheduled};
 use onward_core::run::{Commit, Input, NewRun};
 use onward_core::task::{TaskOptions, TaskReport};
-use onward_core::{AttributeValue, CommitId, Event, Failure, Hash, Index, Payload, Place, RunHead};
+use onward_core::{AttributeValue, CallId, CommitId, Event, Failure, Hash, Index, Payload, RunHead};
 use onward_store::conformance::block_on;
 use onward_store::{ClaimRuns, ClaimTasks, Delete, Store};
 use onward_store_embedded::EmbeddedStore;
@@ -55,14 +55,14 @@ fn live(store: &EmbeddedStore, id: &str, bytes: usize) {
     };
     block_on(store.append_input(key(id), Input::signal(signal("signal")))).unwrap();
     let task = TaskScheduled {
-        place: Place::root(1),
+        call_id: CallId::root(1),
         kind: name("mail"),
         input_hash: Hash::of(&payload("task", bytes)),
         input: payload("task", bytes),
         options: TaskOptions::default(),
     };
     let value = Some(AttributeValue::Text(CANARY.to_owned()));
-    let attribute = AttributeSet { place: Place::root(2), name: name("attribute"), value };
+    let attribute = AttributeSet { call_id: CallId::root(2), name: name("attribute"), value };
     commit(store, &head, 0, 1, vec![step_completed(0, payload("step", bytes)), task.into(), attribute.into()]);
     let claim = ClaimTasks {
         worker: worker(),
@@ -106,8 +106,8 @@ fn found(directory: &Path) -> Vec<(String, usize)> {
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let bytes = std::fs::read(&path).unwrap();
-        let place = bytes.windows(CANARY.len()).position(|window| window == CANARY.as_bytes());
-        found.extend(place.map(|place| (path.file_name().unwrap().to_string_lossy().into_owned(), place)));
+        let call_id = bytes.windows(CANARY.len()).position(|window| window == CANARY.as_bytes());
+        found.extend(call_id.map(|call_id| (path.file_name().unwrap().to_string_lossy().into_owned(), call_id)));
     }
     found
 }

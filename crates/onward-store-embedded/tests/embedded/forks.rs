@@ -129,7 +129,7 @@ fn a_fork_whose_process_is_killed_is_there_whole_or_not_at_all() {
     for round in 0..12_u32 {
         let directory = copy(original.path());
         let mut child = start_child("fork", directory.path());
-        let share = onward_core::random::derive(seed, &onward_core::Place::root(round), 0) % 1_000;
+        let share = onward_core::random::derive(seed, &onward_core::CallId::root(round), 0) % 1_000;
         std::thread::sleep(whole * share as u32 / 1_000);
         // The process may have ended already.
         drop(child.kill());

@@ -23,11 +23,11 @@ CREATE TABLE events(seq INTEGER PRIMARY KEY, rk INTEGER NOT NULL, idx INTEGER NO
 CREATE UNIQUE INDEX events_run ON events(rk, idx);
 CREATE TABLE slots(root INTEGER NOT NULL, key TEXT NOT NULL, token TEXT NOT NULL, idx INTEGER NOT NULL, at INTEGER NOT NULL,
   PRIMARY KEY(root, key)) WITHOUT ROWID;
-CREATE TABLE timers(rk INTEGER NOT NULL, place BLOB NOT NULL, due INTEGER NOT NULL, PRIMARY KEY(rk, place)) WITHOUT ROWID;
-CREATE TABLE tasks(tk INTEGER PRIMARY KEY, rk INTEGER NOT NULL, place BLOB NOT NULL, ns TEXT NOT NULL, queue TEXT NOT NULL,
+CREATE TABLE timers(rk INTEGER NOT NULL, call_id BLOB NOT NULL, due INTEGER NOT NULL, PRIMARY KEY(rk, call_id)) WITHOUT ROWID;
+CREATE TABLE tasks(tk INTEGER PRIMARY KEY, rk INTEGER NOT NULL, call_id BLOB NOT NULL, ns TEXT NOT NULL, queue TEXT NOT NULL,
   kind TEXT NOT NULL, priority INTEGER NOT NULL, state INTEGER NOT NULL, visible INTEGER NOT NULL, due INTEGER,
   data BLOB NOT NULL, blobs BLOB);
-CREATE TABLE waits(wk INTEGER PRIMARY KEY, rk INTEGER NOT NULL, place BLOB NOT NULL, ns TEXT NOT NULL, id TEXT NOT NULL,
+CREATE TABLE waits(wk INTEGER PRIMARY KEY, rk INTEGER NOT NULL, call_id BLOB NOT NULL, ns TEXT NOT NULL, id TEXT NOT NULL,
   kind INTEGER NOT NULL, requested INTEGER NOT NULL, data BLOB NOT NULL, blobs BLOB);
 CREATE TABLE outbox(id INTEGER PRIMARY KEY, root INTEGER NOT NULL, data BLOB NOT NULL, blobs BLOB);
 CREATE TABLE blobs(hash BLOB PRIMARY KEY, refs INTEGER NOT NULL, data BLOB NOT NULL);
@@ -44,9 +44,9 @@ const ROWS: [(&str, &str, Option<usize>); 9] = [
     ),
     ("events", "SELECT seq, rk, idx, at, n, last, crc, body, blobs FROM events", Some(8)),
     ("slots", "SELECT root, key, token, idx, at FROM slots", None),
-    ("timers", "SELECT rk, place, due FROM timers", None),
-    ("tasks", "SELECT tk, rk, place, ns, queue, kind, priority, state, visible, due, data, blobs FROM tasks", Some(11)),
-    ("waits", "SELECT wk, rk, place, ns, id, kind, requested, data, blobs FROM waits", Some(8)),
+    ("timers", "SELECT rk, call_id, due FROM timers", None),
+    ("tasks", "SELECT tk, rk, call_id, ns, queue, kind, priority, state, visible, due, data, blobs FROM tasks", Some(11)),
+    ("waits", "SELECT wk, rk, call_id, ns, id, kind, requested, data, blobs FROM waits", Some(8)),
     ("outbox", "SELECT id, root, data, blobs FROM outbox", Some(3)),
     ("blobs", "SELECT hash, refs, data FROM blobs JOIN payloads USING (seq)", None),
 ];

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use onward_core::event::{AttributeSet, RunContinued};
 use onward_core::run::Commit;
-use onward_core::{AttributeValue, CommitId, Index, Namespace, Place, Record, RunKey};
+use onward_core::{AttributeValue, CallId, CommitId, Index, Namespace, Record, RunKey};
 use onward_store::conformance::block_on;
 use onward_store::{Delete, Restore, RestoreRun, RunQuery, Store, StoreError};
 use onward_store_embedded::EmbeddedStore;
@@ -30,9 +30,9 @@ fn prepare() -> tempfile::TempDir {
         .collect();
     for generation in 0..GENERATIONS - 1 {
         for head in &mut heads {
-            let (place, value) = (Place::root(0), Some(AttributeValue::Text(format!("at {generation}"))));
+            let (call_id, value) = (CallId::root(0), Some(AttributeValue::Text(format!("at {generation}"))));
             let events = vec![
-                AttributeSet { place, name: name("place"), value }.into(),
+                AttributeSet { call_id, name: name("call_id"), value }.into(),
                 RunContinued { input: json(generation.to_string()), checkpoint: None }.into(),
             ];
             block_on(store.commit(Commit {

@@ -15,8 +15,8 @@ use onward_core::external::{ExternalAppended, ExternalState};
 use onward_core::run::{Commit, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskOptions, TaskReport};
 use onward_core::{
-    CommitId, Epoch, Event, Hash, Index, Log, Name, Namespace, Payload, Place, Record, RunHead, RunId, RunKey, Status, Timestamp,
-    WorkerId,
+    CallId, CommitId, Epoch, Event, Hash, Index, Log, Name, Namespace, Payload, Record, RunHead, RunId, RunKey, Status,
+    Timestamp, WorkerId,
 };
 use onward_store::conformance::block_on;
 use onward_store::{ClaimTasks, Clock, ManualClock, MemoryStore, RunQuery, Store, StoreError, WaitQuery};
@@ -51,8 +51,8 @@ pub fn new_run(id: &str) -> NewRun {
 }
 
 pub fn step_completed(ordinal: u32, output: Payload) -> Event {
-    let (place, name) = (Place::root(ordinal), name("charge"));
-    StepCompleted { place, name, input_hash: None, output, attempt: 1, took_ms: 3 }.into()
+    let (call_id, name) = (CallId::root(ordinal), name("charge"));
+    StepCompleted { call_id, name, input_hash: None, output, attempt: 1, took_ms: 3 }.into()
 }
 
 /// Performs the story. Holds what a worker would remember (epochs, positions).
@@ -152,7 +152,7 @@ impl Teller {
 
 fn questions(now: Timestamp) -> Vec<Event> {
     let approval = ApprovalRequested {
-        place: Place::root(2),
+        call_id: CallId::root(2),
         name: name("refund"),
         title: "Refund?".to_owned(),
         description: None,
@@ -164,13 +164,13 @@ fn questions(now: Timestamp) -> Vec<Event> {
     };
     let input = json("[]");
     let task = TaskScheduled {
-        place: Place::root(3),
+        call_id: CallId::root(3),
         kind: name("mail"),
         input_hash: Hash::of(&input),
         input,
         options: TaskOptions::default(),
     };
-    let timer = TimerStarted { place: Place::root(1), due_at: now.after(Duration::from_secs(4)) };
+    let timer = TimerStarted { call_id: CallId::root(1), due_at: now.after(Duration::from_secs(4)) };
     vec![timer.into(), approval.into(), task.into()]
 }
 
@@ -179,10 +179,10 @@ fn signal(signal: &str, signal_id: Option<&str>) -> SignalReceived {
 }
 
 fn decision() -> Input {
-    let place = Place::root(2);
+    let call_id = CallId::root(2);
     let decision_id = "d-1".to_owned();
-    let event = ApprovalDecided { place: place.clone(), approved: true, feedback: None, decided_by: None, decision_id };
-    Input::answer(event, 0, &place, "d-1")
+    let event = ApprovalDecided { call_id: call_id.clone(), approved: true, feedback: None, decided_by: None, decision_id };
+    Input::answer(event, 0, &call_id, "d-1")
 }
 
 /// Returns a payload that is stored as a blob. Every second one is the same.
@@ -200,7 +200,7 @@ pub fn outside(index: u64) -> NewRun {
 fn to_child(id: &str) -> Event {
     let (input, child) = (json("{}"), RunId::new(format!("{id}-child")).unwrap());
     ChildStarted {
-        place: Place::root(8),
+        call_id: CallId::root(8),
         child,
         kind: name("parcel"),
         version: None,
@@ -215,7 +215,7 @@ fn to_child(id: &str) -> Event {
 
 fn to_other(id: &str) -> Event {
     let to = RunId::new(id).unwrap();
-    SignalSent { place: Place::root(9), to, name: name("echo"), payload: json("2") }.into()
+    SignalSent { call_id: CallId::root(9), to, name: name("echo"), payload: json("2") }.into()
 }
 
 /// All readable content of a store, except leases.

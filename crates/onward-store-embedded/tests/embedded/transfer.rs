@@ -6,7 +6,7 @@ use onward_core::event::{ApprovalRequested, RunCompleted, SignalReceived, TimerS
 use onward_core::projection::Projection;
 use onward_core::run::{Commit, Input};
 use onward_core::transfer::{self, ExportedRun};
-use onward_core::{CommitId, Event, Index, Name, Payload, Place, RunKey, Status};
+use onward_core::{CallId, CommitId, Event, Index, Name, Payload, RunKey, Status};
 use onward_store::conformance::block_on;
 use onward_store::{ManualClock, MemoryStore, Restore, RestoreRun, Store};
 use onward_store_embedded::{EmbeddedStore, Options};
@@ -63,7 +63,7 @@ fn story(store: &dyn Store, clock: &ManualClock) -> RunKey {
     let due_at = onward_store::Clock::now(clock).after(std::time::Duration::from_secs(60));
     let show = Some(Payload::json(&"x".repeat(100_000)).unwrap());
     let approval = ApprovalRequested {
-        place: Place::root(1),
+        call_id: CallId::root(1),
         name: name("a"),
         title: "May I?".to_owned(),
         description: None,
@@ -73,7 +73,7 @@ fn story(store: &dyn Store, clock: &ManualClock) -> RunKey {
         bound_to: None,
         not_by_requester: false,
     };
-    commit(store, &key, vec![TimerStarted { place: Place::root(0), due_at }.into(), approval.into()], "w");
+    commit(store, &key, vec![TimerStarted { call_id: CallId::root(0), due_at }.into(), approval.into()], "w");
     block_on(store.append_input(key.clone(), Input::signal(signal()))).unwrap();
     key
 }

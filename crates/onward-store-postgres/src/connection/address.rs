@@ -24,14 +24,14 @@ fn note(wish: &mut TlsMode, name: &str, value: impl FnOnce() -> String) -> bool 
 
 fn of_url(url: &str) -> (String, TlsMode) {
     let mut wish = TlsMode::default();
-    let Some((place, settings)) = url.split_once('?') else { return (url.to_owned(), wish) };
+    let Some((base, settings)) = url.split_once('?') else { return (url.to_owned(), wish) };
     let decoded = |value: &str| percent_decode_str(value).decode_utf8_lossy().into_owned();
     let is_theirs = |setting: &&str| {
         let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
         !note(&mut wish, name, || decoded(value))
     };
     let rest: Vec<&str> = settings.split('&').filter(is_theirs).collect();
-    let rest = if rest.is_empty() { place.to_owned() } else { format!("{place}?{}", rest.join("&")) };
+    let rest = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
     (rest, wish)
 }
 

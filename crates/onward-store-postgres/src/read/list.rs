@@ -160,7 +160,7 @@ pub(crate) async fn list_waits(db: &Db, query: &WaitQuery) -> Outcome<Vec<Wait>>
             false => sql.also(" AND w.id = ?").text(run.id.as_str()),
         };
     }
-    sql = sql.also(" ORDER BY w.requested, w.id, w.place LIMIT ?").number(limit_number(page(query.limit)));
+    sql = sql.also(" ORDER BY w.requested, w.id, w.call_id LIMIT ?").number(limit_number(page(query.limit)));
     let mut found = Vec::new();
     for row in db.query(&sql).await? {
         // A damaged question is reported, never left out.

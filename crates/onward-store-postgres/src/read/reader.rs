@@ -172,8 +172,8 @@ pub(crate) async fn read_since(db: &Db, known: &[Known]) -> Outcome<Vec<Since>> 
     let rows = db.query(&sql).await?;
     let mut logs = rows.chunk_by(|a, b| a.get::<_, i64>(0) == b.get::<_, i64>(0)).peekable();
     let mut news = Vec::new();
-    for ((known, rk, head), place) in grown.into_iter().zip(1i64..) {
-        let own = logs.next_if(|rows| rows[0].get::<_, i64>(0) == place).unwrap_or_default();
+    for ((known, rk, head), position) in grown.into_iter().zip(1i64..) {
+        let own = logs.next_if(|rows| rows[0].get::<_, i64>(0) == position).unwrap_or_default();
         let records = check_records(db, &known.run, rk, known.generation, known.next, own.iter()).await?;
         news.push(Since { generation: known.generation, head, records });
     }
@@ -181,18 +181,18 @@ pub(crate) async fn read_since(db: &Db, known: &[Known]) -> Outcome<Vec<Since>> 
 }
 
 /// Finds those of many runs that have grown. The LIMIT keeps it to one index lookup per run.
-pub(crate) const GROWN_RUNS: &str = "SELECT k.place, r.rk, r.head, r.is_held
-  FROM unnest($1::text[], $2::text[], $3::int[], $4::bigint[]) WITH ORDINALITY AS k(ns, id, generation, next, place)
+pub(crate) const GROWN_RUNS: &str = "SELECT k.position, r.rk, r.head, r.is_held
+  FROM unnest($1::text[], $2::text[], $3::int[], $4::bigint[]) WITH ORDINALITY AS k(ns, id, generation, next, position)
   CROSS JOIN LATERAL (SELECT r.rk, r.head, r.worker IS NOT NULL AS is_held FROM onward.runs r
     WHERE r.ns = k.ns AND r.id = k.id AND (r.generation, r.next) > (k.generation, k.next) LIMIT 1) AS r";
 
 /// Reads like [`READ_RECORDS`], for many runs in their order.
-pub(crate) const NEW_RECORDS: &str = "SELECT k.place, e.idx, e.at, e.crc, e.body
-  FROM unnest($1::bigint[], $2::int[], $3::bigint[]) WITH ORDINALITY AS k(rk, generation, next, place)
+pub(crate) const NEW_RECORDS: &str = "SELECT k.position, e.idx, e.at, e.crc, e.body
+  FROM unnest($1::bigint[], $2::int[], $3::bigint[]) WITH ORDINALITY AS k(rk, generation, next, position)
   CROSS JOIN LATERAL (SELECT e.idx, e.at, e.crc, e.body FROM onward.events e WHERE e.rk = k.rk AND e.generation = k.generation
     AND e.idx >= coalesce((SELECT max(b.idx) FROM onward.events b
       WHERE b.rk = k.rk AND b.generation = k.generation AND b.idx <= k.next), k.next) ORDER BY e.idx) AS e
-  ORDER BY k.place, e.idx";
+  ORDER BY k.position, e.idx";
 
 /// Reads the oldest outbox messages. Damaged ones are skipped; if only damaged ones are left, each call fails with their error.
 pub(crate) async fn read_deliveries(db: &Db, limit: usize) -> Outcome<Vec<(OutboxId, OutboxMessage)>> {

@@ -1,6 +1,6 @@
 //! Restore guard: detects a restored backup or a promoted standby, which has lost writes that servers and workers still rely on.
 //!
-//! Owns the single row of `onward.restore_guard`: the identity of the database at its last write (`place`), and the epoch below which
+//! Owns the single row of `onward.restore_guard`: the identity of the database at its last write (`call_id`), and the epoch below which
 //! no lease counts (`floor`). The first statement of every transaction reads it. A server that finds another identity, or less
 //! write-ahead log than before, raises the floor to the present and revokes all leases. Epochs are times by the database clock,
 //! so everything granted in the lost time is below the floor. Must never revoke leases twice for the same change.
@@ -19,12 +19,13 @@ use crate::error::{Meaning, Outcome, Trouble, meaning};
 
 /// Reads the time, the floor, the length of the write-ahead log, the start time of the server and the oid of the table. After a
 /// restart of the server, [`PLACE`] is checked, which costs more.
-const SIGHT: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, l.floor, l.place = '', l.tableoid::bigint,
+const SIGHT: &str =
+    "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, l.floor, l.location = '', l.tableoid::bigint,
   (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::bigint, (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
   FROM onward.lineage l WHERE l.only_one";
 /// The same without these functions, for databases that lack them; only recreated tables are noticed then.
 const DIM_SIGHT: &str =
-    "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, l.floor, l.place = '', l.tableoid::bigint,
+    "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, l.floor, l.location = '', l.tableoid::bigint,
   0::bigint, 0::bigint FROM onward.lineage l WHERE l.only_one";
 
 /// Identity of the cluster, its timeline, the database and the table: a dump, a base backup or a promoted standby changes at
@@ -43,7 +44,7 @@ const TAKE_BACK: &str =
 pub(crate) struct Sight {
     pub micros: i64,
     pub floor: i64,
-    /// `place` is empty: the database is new, or an operator cleared it to declare it another one.
+    /// `call_id` is empty: the database is new, or an operator cleared it to declare it another one.
     is_denied: bool,
     table: i64,
     written: i64,
@@ -128,8 +129,8 @@ impl RestoreGuard {
     async fn look_closely(&self, db: &Db) -> Outcome<bool> {
         let State { known, is_dim } = *self.lock();
         db.execute("BEGIN; SELECT 1 FROM onward.lineage FOR UPDATE").await?;
-        let place = Sql::new(if is_dim { DIM_PLACE } else { PLACE });
-        let texts = [self.sight(), place, Sql::new("SELECT place, EXISTS (SELECT 1 FROM onward.runs) FROM onward.lineage")];
+        let call_id = Sql::new(if is_dim { DIM_PLACE } else { PLACE });
+        let texts = [self.sight(), call_id, Sql::new("SELECT location, EXISTS (SELECT 1 FROM onward.runs) FROM onward.lineage")];
         let answers = db.pipeline(None, &texts, None).await?;
         let (mut sight, actual, said) = (read(&answers[0], 0)?, text(&answers[1]), text(&answers[2]));
         let is_used = answers[2].first().is_some_and(|row| row.get(1));
@@ -151,9 +152,9 @@ impl RestoreGuard {
 }
 
 /// Records the new identity and floor, and revokes all leases.
-async fn move_in(db: &Db, place: &str, sight: Sight) -> Outcome<()> {
+async fn move_in(db: &Db, call_id: &str, sight: Sight) -> Outcome<()> {
     let statements = [
-        Sql::new("UPDATE onward.lineage SET place = $1, floor = $2").text(place).number(sight.floor),
+        Sql::new("UPDATE onward.lineage SET location = $1, floor = $2").text(call_id).number(sight.floor),
         // Runs before sessions, the lock order of all transactions (DB4).
         Sql::new(TAKE_BACK).number(sight.micros * crate::write::unit::ORDERS_PER_MICROSECOND),
         Sql::new("DELETE FROM onward.sessions"),
@@ -165,7 +166,7 @@ async fn move_in(db: &Db, place: &str, sight: Sight) -> Outcome<()> {
 /// Decodes the result of [`SIGHT`], or the last columns of `onward.enter`.
 pub(crate) fn read(rows: &[Row], at: usize) -> Outcome<Sight> {
     let row = rows.first().filter(|row| row.get::<_, Option<i64>>(at + 1).is_some()).ok_or_else(|| {
-        let why = "onward.lineage has no row: run `INSERT INTO onward.lineage(place, floor) VALUES ('', 0)`".to_owned();
+        let why = "onward.lineage has no row: run `INSERT INTO onward.lineage(location, floor) VALUES ('', 0)`".to_owned();
         Trouble::from(onward_store::StoreError::Corrupt { why })
     })?;
     Ok(Sight {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use onward_core::task::Task;
 use onward_store::{ClaimRuns, ClaimTasks, ClaimedRun, Store, StoreError, StoreFuture};
 
-use crate::sharded::database::Place;
+use crate::sharded::database::ShardDatabase;
 use crate::sharded::merge::{merge, parts};
 use crate::sharded::sharded_store::{Answers, ShardedStore, some_answers};
 use crate::sharded::together::{Asked, together};
@@ -34,20 +34,20 @@ impl ShardedStore {
         used: impl Fn(&T, usize) -> Used,
     ) -> Result<Round<T>, StoreError> {
         let question = &question;
-        self.share_out_by(limit, |place, part| Box::pin(place.ask(move |store| question(part, store))), used).await
+        self.share_out_by(limit, |database, part| Box::pin(database.ask(move |store| question(part, store))), used).await
     }
 
     /// Works like `share_out`, with a custom way to send the request.
     pub(crate) async fn share_out_by<'s, T: Send>(
         &'s self,
         limit: usize,
-        ask: impl Fn(&'s Arc<Place>, usize) -> Asked<'s, Result<T, StoreError>>,
+        ask: impl Fn(&'s Arc<ShardDatabase>, usize) -> Asked<'s, Result<T, StoreError>>,
         used: impl Fn(&T, usize) -> Used,
     ) -> Result<Round<T>, StoreError> {
         let order = self.rotated();
         let parts: BTreeMap<usize, usize> = order.iter().copied().zip(parts(limit, order.len())).collect();
         let (first, mut rest): (Vec<usize>, Vec<usize>) = order.iter().partition(|position| parts[*position] > 0);
-        let asked = first.iter().map(|position| ask(&self.places()[*position], parts[position])).collect();
+        let asked = first.iter().map(|position| ask(&self.databases()[*position], parts[position])).collect();
         let mut answers: Answers<T> = first.into_iter().zip(together(asked).await).collect();
         let mut left = limit;
         for (position, answer) in answers.iter().filter_map(|(position, answer)| Some((*position, answer.as_ref().ok()?))) {
@@ -59,7 +59,7 @@ impl ShardedStore {
             if left == 0 {
                 break;
             }
-            let more = ask(&self.places()[position], left).await;
+            let more = ask(&self.databases()[position], left).await;
             left = left.saturating_sub(more.as_ref().map_or(0, |more| used(more, left).count));
             answers.push((position, more));
         }

@@ -34,7 +34,7 @@ pub struct Common {
     pub pace: Pace,
 }
 
-pub struct Place {
+pub struct ShardDatabase {
     /// For messages: `database 2 of 3 (name)`.
     title: String,
     name: String,
@@ -55,9 +55,9 @@ pub struct Place {
     expiring: Mutex<Option<StoreFuture<'static, Expired>>>,
 }
 
-impl Place {
-    pub fn new(name: String, position: usize, count: usize, store: Arc<dyn Store>, common: Common) -> Place {
-        Place {
+impl ShardDatabase {
+    pub fn new(name: String, position: usize, count: usize, store: Arc<dyn Store>, common: Common) -> ShardDatabase {
+        ShardDatabase {
             title: format!("database {} of {count} ({name})", position + 1),
             name,
             store,
@@ -74,10 +74,10 @@ impl Place {
     }
 
     /// Converts to a database that is used only after its shard was verified (SD5).
-    pub fn unchecked(self, share: Shard, error: &StoreError) -> Arc<Place> {
-        let place = Arc::new(Place { share: Some(share), ..self });
-        place.fell(reason(error));
-        place
+    pub fn unchecked(self, share: Shard, error: &StoreError) -> Arc<ShardDatabase> {
+        let database = Arc::new(ShardDatabase { share: Some(share), ..self });
+        database.fell(reason(error));
+        database
     }
 
     pub fn title(&self) -> &str {
@@ -102,7 +102,7 @@ impl Place {
 
     /// Sends a request and waits for the result, unless the database is down (SD3).
     pub async fn ask<T>(
-        self: &Arc<Place>,
+        self: &Arc<ShardDatabase>,
         question: impl for<'a> FnOnce(&'a dyn Store) -> StoreFuture<'a, T>,
     ) -> Result<T, StoreError> {
         match self.refusal() {
@@ -113,7 +113,10 @@ impl Place {
 
     /// Waits for a result, at most until the database counts as down. The operation may take effect nevertheless, as with any
     /// lost response.
-    pub async fn hear<T>(self: &Arc<Place>, answer: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    pub async fn hear<T>(
+        self: &Arc<ShardDatabase>,
+        answer: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
         let mut answer = pin!(answer);
         let mut waits = Waits(Some(self));
         if let Some(answer) = self.common.time.limit(self.common.pace.answer_max, answer.as_mut()).await {
@@ -143,7 +146,7 @@ impl Place {
 
     /// Handles due work. A call that takes long continues on its own, and a later call fetches its result; returns `None` while
     /// it runs.
-    pub async fn expire(self: &Arc<Place>, limit: usize) -> Result<Option<Expired>, StoreError> {
+    pub async fn expire(self: &Arc<ShardDatabase>, limit: usize) -> Result<Option<Expired>, StoreError> {
         if let Some(error) = self.refusal() {
             return Err(error);
         }
@@ -164,7 +167,7 @@ impl Place {
 
     /// Updates the health from a result. A database that has stopped or is damaged must not stop work on the others: its callers
     /// get an error that says it is unreachable.
-    pub fn noted<T>(self: &Arc<Place>, answer: Result<T, StoreError>) -> Result<T, StoreError> {
+    pub fn noted<T>(self: &Arc<ShardDatabase>, answer: Result<T, StoreError>) -> Result<T, StoreError> {
         match answer {
             Err(error) if is_down(&error) => {
                 let why = reason(&error);
@@ -191,7 +194,7 @@ impl Place {
     }
 
     /// Marks it as down, wakes waiting callers and starts a probe.
-    fn fell(self: &Arc<Place>, why: String) {
+    fn fell(self: &Arc<ShardDatabase>, why: String) {
         let mut down = lock(&self.down);
         let since = down.take().map_or_else(|| self.common.clock.now(), |(since, _)| since);
         *down = Some((since, why));
@@ -204,7 +207,7 @@ impl Place {
     }
 
     /// Starts a probe, unless one is running.
-    pub fn doubt(self: &Arc<Place>) {
+    pub fn doubt(self: &Arc<ShardDatabase>) {
         if !self.is_questioned.swap(true, Ordering::AcqRel) {
             self.common.time.spawn(question(Arc::downgrade(self), self.common.pace));
         }
@@ -225,19 +228,19 @@ impl Place {
 }
 
 /// Guard of a waiting caller; dropping it before the result arrives starts a probe.
-struct Waits<'a>(Option<&'a Arc<Place>>);
+struct Waits<'a>(Option<&'a Arc<ShardDatabase>>);
 
 impl Drop for Waits<'_> {
     fn drop(&mut self) {
-        if let Some(place) = self.0 {
-            place.doubt();
+        if let Some(database) = self.0 {
+            database.doubt();
         }
     }
 }
 
 /// Probes the database until a probe succeeds.
-async fn question(place: Weak<Place>, pace: Pace) {
-    while let Some(its) = place.upgrade() {
+async fn question(database: Weak<ShardDatabase>, pace: Pace) {
+    while let Some(its) = database.upgrade() {
         let asked_at = its.age();
         let mut answer = small_question(its.store.clone(), its.share.clone());
         drop(its);
@@ -246,14 +249,14 @@ async fn question(place: Weak<Place>, pace: Pace) {
                 break answer;
             }
             // A database that responds to other requests is busy, not down.
-            let Some(its) = place.upgrade() else { return };
+            let Some(its) = database.upgrade() else { return };
             let is_silent = its.heard_at.load(Ordering::Acquire)
                 <= asked_at.max(its.age().saturating_sub(pace.answer_max.as_millis() as u64));
             if is_silent && its.is_up() {
                 its.fell("it does not respond".to_owned());
             }
         };
-        let Some(its) = place.upgrade() else { return };
+        let Some(its) = database.upgrade() else { return };
         if its.noted(answer).is_ok() {
             its.is_questioned.store(false, Ordering::Release);
             // Another request may have marked it as down in between and relied on this probe.

@@ -16,9 +16,9 @@ use crate::sharded::together::{Asked, Asking};
 impl ShardedStore {
     /// Sends a heartbeat to all databases. A slow one completes on its own, so that the others keep the session alive.
     pub(crate) async fn heartbeat_to_all(&self, worker: WorkerId, lease: Duration) -> Result<bool, StoreError> {
-        let asked = self.places().iter().map(|place| -> Asked<'_, _> {
+        let asked = self.databases().iter().map(|database| -> Asked<'_, _> {
             let worker = worker.clone();
-            Box::pin(place.ask(move |store| store.heartbeat(worker, lease)))
+            Box::pin(database.ask(move |store| store.heartbeat(worker, lease)))
         });
         let answers: Answers<bool> = self.prompt(asked.collect()).await.into_iter().enumerate().collect();
         let known = some_answers(answers)?;
@@ -47,7 +47,7 @@ impl ShardedStore {
             let count = expired.timers_fired.max(expired.tasks_expired).max(expired.workers_lost) as usize;
             Used { count, may_have_more: expired.more }
         };
-        let Round { answers, is_cut } = self.share_out_by(limit, |place, part| Box::pin(place.expire(part)), used).await?;
+        let Round { answers, is_cut } = self.share_out_by(limit, |database, part| Box::pin(database.expire(part)), used).await?;
         let mut all = Expired::default();
         let mut last = BTreeMap::new();
         // Calls that are still running have no result yet.

@@ -30,7 +30,7 @@ impl ShardedStore {
 
     pub(crate) async fn list_waits_of_all(&self, query: WaitQuery) -> Result<Vec<Wait>, StoreError> {
         let lists = listed(self, self.ask_all(|store| store.list_waits(query.clone())).await, query.gaps.as_ref())?;
-        Ok(merge(lists, page(query.limit), |wait| (wait.requested_at, wait.run.clone(), wait.place.clone())))
+        Ok(merge(lists, page(query.limit), |wait| (wait.requested_at, wait.run.clone(), wait.call_id.clone())))
     }
 
     pub(crate) async fn list_tasks_of_all(&self, query: TaskQuery) -> Result<Vec<Task>, StoreError> {
@@ -88,8 +88,8 @@ impl ShardedStore {
     pub(crate) async fn list_kinds_of_all(&self, namespace: Namespace) -> Result<Vec<KindSchemas>, StoreError> {
         let answers = some_answers(self.ask_all(|store| store.list_kinds(namespace.clone())).await)?;
         let mut kinds: Vec<KindSchemas> = answers.into_iter().flat_map(|(_, kinds)| kinds).collect();
-        kinds.sort_by(|a, b| a.place().cmp(&b.place()).then(b.registered_at.cmp(&a.registered_at)));
-        kinds.dedup_by(|later, first| later.place() == first.place());
+        kinds.sort_by(|a, b| a.key().cmp(&b.key()).then(b.registered_at.cmp(&a.registered_at)));
+        kinds.dedup_by(|later, first| later.key() == first.key());
         Ok(kinds)
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use onward_store::{Clock, Shard, Store, StoreError};
 
-use crate::sharded::database::{Common, Place};
+use crate::sharded::database::{Common, ShardDatabase};
 use crate::sharded::sharded_store::ShardedStore;
 use crate::sharded::time::{Pace, Time};
 use crate::sharded::together::{Asked, together};
@@ -40,30 +40,31 @@ impl ShardedStore {
         let last_told = answers.iter().rposition(|answer| matches!(answer, Ok(Some(_))));
         let share =
             |cluster: &str, position| Shard { cluster: cluster.to_owned(), position: position as u32, count: count as u32 };
-        let (mut places, mut untold) = (Vec::new(), Vec::new());
+        let (mut shards, mut untold) = (Vec::new(), Vec::new());
         for (position, (Database { name, store }, answer)) in databases.into_iter().zip(answers).enumerate() {
-            let (place, expected) = (Place::new(name, position, count, store, common.clone()), share(&cluster, position));
-            places.push(match answer {
+            let (database, expected) =
+                (ShardDatabase::new(name, position, count, store, common.clone()), share(&cluster, position));
+            shards.push(match answer {
                 Ok(None) if tells && last_told < Some(position) => {
                     untold.push(position);
-                    Arc::new(place)
+                    Arc::new(database)
                 }
-                Ok(found) => named(&place, check_share(&expected, found.as_ref())).map(|()| Arc::new(place))?,
-                Err(error) if is_first => return Arc::new(place).noted(Err(error)),
-                Err(error) => place.unchecked(expected, &error),
+                Ok(found) => named(&database, check_share(&expected, found.as_ref())).map(|()| Arc::new(database))?,
+                Err(error) if is_first => return Arc::new(database).noted(Err(error)),
+                Err(error) => database.unchecked(expected, &error),
             });
         }
         for position in untold {
-            let place = &places[position];
-            let taken = place.noted(place.store().take_share(share(&cluster, position)).await)?;
+            let database = &shards[position];
+            let taken = database.noted(database.store().take_share(share(&cluster, position)).await)?;
             // Of two concurrent first opens, the one counts that came first at the first database.
             if position == 0 {
                 cluster = taken.cluster.clone();
             }
-            named(place, check_share(&share(&cluster, position), Some(&taken)))?;
+            named(database, check_share(&share(&cluster, position), Some(&taken)))?;
         }
-        match places.iter().any(|place| place.is_up()) {
-            true => Ok(ShardedStore::of(places, common)),
+        match shards.iter().any(|database| database.is_up()) {
+            true => Ok(ShardedStore::of(shards, common)),
             // The cluster id is unknown, so later databases could not be compared with it.
             false => Err(StoreError::Unavailable { why: "no database is up".to_owned() }),
         }
@@ -71,9 +72,9 @@ impl ShardedStore {
 }
 
 /// Adds the name of the database to the error.
-fn named(place: &Place, checked: Result<(), StoreError>) -> Result<(), StoreError> {
+fn named(database: &ShardDatabase, checked: Result<(), StoreError>) -> Result<(), StoreError> {
     checked.map_err(|error| match error {
-        StoreError::DatabasesDiffer { why } => StoreError::DatabasesDiffer { why: format!("{} {why}", place.title()) },
+        StoreError::DatabasesDiffer { why } => StoreError::DatabasesDiffer { why: format!("{} {why}", database.title()) },
         error => error,
     })
 }

@@ -8,14 +8,14 @@ use onward_core::root_run::root_run;
 use onward_core::{Hash, RunKey};
 use onward_store::{Change, Clock, Gaps, Listener, Store, StoreError, StoreFuture};
 
-use crate::sharded::database::{Common, Health, Place};
+use crate::sharded::database::{Common, Health, ShardDatabase};
 use crate::sharded::open::Database;
 use crate::sharded::time::{Pace, Time};
 use crate::sharded::together::{Asked, together};
 
 /// A store over several databases.
 pub struct ShardedStore {
-    places: Vec<Arc<Place>>,
+    databases: Vec<Arc<ShardDatabase>>,
     pub(crate) common: Common,
     /// Start of the next round, so that no database is always the last.
     turn: AtomicUsize,
@@ -36,26 +36,27 @@ impl ShardedStore {
     /// Creates a store over databases without recorded shards, for tests. Use [`ShardedStore::open`] for persistent ones.
     pub fn new(databases: Vec<Database>, clock: Arc<dyn Clock>, pace: Pace) -> ShardedStore {
         let (count, common) = (databases.len(), Common { clock, time: Arc::new(Time::start()), pace });
-        let place = |(position, Database { name, store })| Arc::new(Place::new(name, position, count, store, common.clone()));
-        ShardedStore::of(databases.into_iter().enumerate().map(place).collect(), common)
+        let database =
+            |(position, Database { name, store })| Arc::new(ShardDatabase::new(name, position, count, store, common.clone()));
+        ShardedStore::of(databases.into_iter().enumerate().map(database).collect(), common)
     }
 
-    pub(crate) fn of(places: Vec<Arc<Place>>, common: Common) -> ShardedStore {
-        assert!(!places.is_empty(), "a sharded store needs a database");
-        ShardedStore { places, common, turn: AtomicUsize::new(0), listeners: Mutex::default() }
+    pub(crate) fn of(databases: Vec<Arc<ShardDatabase>>, common: Common) -> ShardedStore {
+        assert!(!databases.is_empty(), "a sharded store needs a database");
+        ShardedStore { databases, common, turn: AtomicUsize::new(0), listeners: Mutex::default() }
     }
 
     /// Returns the health of each database. One that is down is probed once per second.
     pub fn health(&self) -> Vec<Health> {
-        self.places.iter().map(|place| place.health()).collect()
+        self.databases.iter().map(|database| database.health()).collect()
     }
 
-    pub(crate) fn places(&self) -> &[Arc<Place>] {
-        &self.places
+    pub(crate) fn databases(&self) -> &[Arc<ShardDatabase>] {
+        &self.databases
     }
 
-    pub(crate) fn of_run(&self, key: &RunKey) -> &Arc<Place> {
-        &self.places[position(key, self.places.len())]
+    pub(crate) fn of_run(&self, key: &RunKey) -> &Arc<ShardDatabase> {
+        &self.databases[position(key, self.databases.len())]
     }
 
     /// Sends a request to the database of one run.
@@ -64,8 +65,8 @@ impl ShardedStore {
         key: &RunKey,
         question: impl for<'a> FnOnce(&'a dyn Store) -> StoreFuture<'a, T> + Send + 's,
     ) -> StoreFuture<'s, T> {
-        let place = self.of_run(key);
-        Box::pin(place.ask(question))
+        let database = self.of_run(key);
+        Box::pin(database.ask(question))
     }
 
     /// Sends a request to all databases at once. The result of one that is known to be down is its error, without a request
@@ -74,7 +75,7 @@ impl ShardedStore {
         &self,
         question: impl for<'a> Fn(&'a dyn Store) -> StoreFuture<'a, T> + Sync,
     ) -> Answers<T> {
-        self.ask_some((0..self.places.len()).collect(), |_, store| question(store)).await
+        self.ask_some((0..self.databases.len()).collect(), |_, store| question(store)).await
     }
 
     pub(crate) async fn ask_some<T: Send>(
@@ -85,14 +86,14 @@ impl ShardedStore {
         let question = &question;
         let asked = positions
             .iter()
-            .map(|&position| -> Asked<'_, _> { Box::pin(self.places[position].ask(move |store| question(position, store))) });
+            .map(|&position| -> Asked<'_, _> { Box::pin(self.databases[position].ask(move |store| question(position, store))) });
         let answers = together(asked.collect()).await;
         positions.into_iter().zip(answers).collect()
     }
 
     /// Returns all positions, beginning with another one every time.
     pub(crate) fn rotated(&self) -> Vec<usize> {
-        let (count, first) = (self.places.len(), self.turn.fetch_add(1, Ordering::Relaxed));
+        let (count, first) = (self.databases.len(), self.turn.fetch_add(1, Ordering::Relaxed));
         (0..count).map(|offset| (first.wrapping_add(offset)) % count).collect()
     }
 
@@ -101,7 +102,7 @@ impl ShardedStore {
         let of = |key: &RunKey| (key.namespace.clone(), root_run(&key.id).to_owned());
         match parent {
             // With a single database, every run is in it.
-            Some(link) if self.places.len() > 1 && of(&link.run) != of(key) => {
+            Some(link) if self.databases.len() > 1 && of(&link.run) != of(key) => {
                 Err(StoreError::RootRunDiffers { child: key.clone(), parent: link.run.clone() })
             }
             _ => Ok(()),
@@ -110,7 +111,7 @@ impl ShardedStore {
 
     pub(crate) fn listen(&self, listener: Arc<dyn Listener>) {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(listener.clone());
-        self.places.iter().for_each(|place| place.store().subscribe(listener.clone()));
+        self.databases.iter().for_each(|database| database.store().subscribe(listener.clone()));
     }
 
     pub(crate) fn tell(&self, change: Change<'_>) {
@@ -143,7 +144,7 @@ pub fn listed<T>(store: &ShardedStore, answers: Answers<T>, gaps: Option<&Gaps>)
         return all_answers(answers);
     }
     let (missing, found): (Answers<T>, Answers<T>) = answers.into_iter().partition(|(_, answer)| is_missing(answer));
-    missing.iter().for_each(|(position, _)| gaps.note(store.places[*position].name()));
+    missing.iter().for_each(|(position, _)| gaps.note(store.databases[*position].name()));
     all_answers(found)
 }
 

@@ -44,12 +44,12 @@ impl Store for ShardedStore {
 
     /// Submits at once, as every store does, so that commits of one caller keep their order.
     fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed> {
-        let place = self.of_run(&commit.key).clone();
-        if let Some(error) = place.refusal() {
+        let database = self.of_run(&commit.key).clone();
+        if let Some(error) = database.refusal() {
             return failed(error);
         }
-        let answer = place.store().commit(commit);
-        Box::pin(async move { place.noted(answer.await) })
+        let answer = database.store().commit(commit);
+        Box::pin(async move { database.noted(answer.await) })
     }
 
     fn release_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()> {
@@ -104,7 +104,7 @@ impl Store for ShardedStore {
     }
 
     fn is_shared(&self) -> bool {
-        self.places().iter().any(|place| place.store().is_shared())
+        self.databases().iter().any(|database| database.store().is_shared())
     }
 
     fn broadcast(&self, message: Vec<u8>) -> StoreFuture<'_, ()> {
@@ -179,7 +179,7 @@ impl Store for ShardedStore {
     }
 
     fn payload_bytes_max(&self) -> usize {
-        self.places().iter().map(|place| place.store().payload_bytes_max()).min().unwrap_or(PAYLOAD_BYTES_MAX)
+        self.databases().iter().map(|database| database.store().payload_bytes_max()).min().unwrap_or(PAYLOAD_BYTES_MAX)
     }
 
     fn subscribe(&self, listener: Arc<dyn Listener>) {

@@ -143,8 +143,8 @@ impl UnitOfWork<'_> {
         if !slots.is_empty() {
             self.need_slots(slots).await?;
         }
-        if let Some(place) = input.needs_wait() {
-            self.need_waits(vec![(key.clone(), place.clone())]).await?;
+        if let Some(call_id) = input.needs_wait() {
+            self.need_waits(vec![(key.clone(), call_id.clone())]).await?;
         }
         admit(self.require(key)?, input, cost, self.now)
     }
@@ -195,5 +195,5 @@ fn admit(locked: &LockedRun, input: Input, cost: Option<TaskAttemptEnded>, now: 
     // Expiry reads the clock before it has the locks: times in a log must not go back because of that.
     let now = now.max(locked.head.updated_at);
     let slot = |key: &str| Ok(locked.slots.get(&key.to_owned()).cloned());
-    admission::admit(&locked.head, input, cost, now, slot, |place| Ok(locked.waits.get(place).map(|wait| wait.generation)))
+    admission::admit(&locked.head, input, cost, now, slot, |call_id| Ok(locked.waits.get(call_id).map(|wait| wait.generation)))
 }

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use onward_core::{Event, Place, RunKey};
+use onward_core::{CallId, Event, RunKey};
 use onward_store::durable::reply::{Pending, Slot};
 use onward_store::{Expired, StoreError};
 
@@ -100,14 +100,14 @@ async fn prefetch(unit: &mut UnitOfWork<'_>, ops: &[Op]) -> Outcome<()> {
             Op::Input(work, _) => {
                 let (key, input, _) = &**work;
                 slots.extend(input.once.as_ref().map(|once| (key.clone(), once.key.clone())));
-                waits.extend(closed_place(&input.event).map(|place| (key.clone(), place.clone())));
+                waits.extend(closed_call_id(&input.event).map(|call_id| (key.clone(), call_id.clone())));
             }
             Op::Commit(work, _) => {
                 let (commit, _) = &**work;
-                let closed = commit.events.iter().filter_map(closed_place);
-                waits.extend(closed.map(|place| (commit.key.clone(), place.clone())));
+                let closed = commit.events.iter().filter_map(closed_call_id);
+                waits.extend(closed.map(|call_id| (commit.key.clone(), call_id.clone())));
             }
-            Op::Report(work, _) => tasks.push((work.task.run.clone(), work.task.place.clone())),
+            Op::Report(work, _) => tasks.push((work.task.run.clone(), work.task.call_id.clone())),
             _ => {}
         }
     }
@@ -126,11 +126,11 @@ fn ended_run(op: &Op) -> Option<&RunKey> {
 }
 
 /// Returns the call id of the wait that an event closes.
-fn closed_place(event: &Event) -> Option<&Place> {
+fn closed_call_id(event: &Event) -> Option<&CallId> {
     match event {
-        Event::ApprovalDecided(event) => Some(&event.place),
-        Event::PromiseResolved(event) => Some(&event.place),
-        Event::WaitCanceled(event) => Some(&event.place),
+        Event::ApprovalDecided(event) => Some(&event.call_id),
+        Event::PromiseResolved(event) => Some(&event.call_id),
+        Event::WaitCanceled(event) => Some(&event.call_id),
         _ => None,
     }
 }

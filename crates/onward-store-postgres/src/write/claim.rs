@@ -39,8 +39,8 @@ pub(crate) const READY_COUNT: &str = "SELECT f.rk FROM unnest($2::text[], $3::te
 
 /// Finds claimable tasks of one namespace, in the order of their claims.
 pub(crate) const READY_TASKS: &str =
-    "SELECT f.rk, f.place FROM unnest($2::text[], $3::text[]) AS k(queue, kind) CROSS JOIN LATERAL (
-    SELECT t.rk, t.place, t.priority, t.visible, t.ord FROM onward.tasks t
+    "SELECT f.rk, f.call_id FROM unnest($2::text[], $3::text[]) AS k(queue, kind) CROSS JOIN LATERAL (
+    SELECT t.rk, t.call_id, t.priority, t.visible, t.ord FROM onward.tasks t
       WHERE t.state = 0 AND t.ns = $1 AND t.queue = k.queue AND t.kind = k.kind
       ORDER BY t.priority DESC, t.visible, t.ord LIMIT $4) AS f
   ORDER BY f.priority DESC, f.visible, f.ord LIMIT $4";
@@ -56,9 +56,9 @@ pub(crate) const LOG_BYTES: &str = "SELECT k.rk, s.bytes FROM unnest($1::bigint[
 
 /// Reads the logs of some runs, each in its order.
 pub(crate) const WHOLE_LOGS: &str = "SELECT e.rk, e.generation, e.idx, e.at, e.crc, e.body
-  FROM unnest($1::bigint[], $2::int[]) WITH ORDINALITY AS k(rk, generation, place)
+  FROM unnest($1::bigint[], $2::int[]) WITH ORDINALITY AS k(rk, generation, position)
   CROSS JOIN LATERAL (SELECT * FROM onward.events e WHERE e.rk = k.rk AND e.generation = k.generation ORDER BY e.idx) AS e
-  ORDER BY k.place, e.idx";
+  ORDER BY k.position, e.idx";
 
 /// Maximum number of queries in one claim that look beyond locked runs.
 const LOOKS_MAX: usize = 8;
@@ -195,14 +195,14 @@ impl UnitOfWork<'_> {
         let sql =
             Sql::new(READY_TASKS).text(request.namespace.as_str()).texts(queues).texts(kinds).number(limit_number(request.limit));
         let found = self.db.query(&sql).await?;
-        let (numbers, places): (Vec<i64>, Vec<Vec<u8>>) =
+        let (numbers, call_ids): (Vec<i64>, Vec<Vec<u8>>) =
             found.iter().map(|row| (row.get::<_, i64>(0), row.get::<_, Vec<u8>>(1))).unzip();
         let text = format!(
-            "SELECT {TASK_COLUMNS} FROM onward.tasks t JOIN unnest($1::bigint[], $2::bytea[]) AS k(rk, place)
-               ON t.rk = k.rk AND t.place = k.place WHERE t.state = 0
+            "SELECT {TASK_COLUMNS} FROM onward.tasks t JOIN unnest($1::bigint[], $2::bytea[]) AS k(rk, call_id)
+               ON t.rk = k.rk AND t.call_id = k.call_id WHERE t.state = 0
              ORDER BY t.priority DESC, t.visible, t.ord FOR UPDATE OF t SKIP LOCKED"
         );
-        let rows = self.db.query(&Sql::new(text).numbers(numbers).byteses(places)).await?;
+        let rows = self.db.query(&Sql::new(text).numbers(numbers).byteses(call_ids)).await?;
         let mut found = Vec::new();
         for row in rows {
             let rk: i64 = row.get(0);
@@ -287,7 +287,7 @@ impl UnitOfWork<'_> {
         for row in rows {
             let Ok(task) = read_task(&row) else { continue };
             let here = self.seats.get(&task.id.run).and_then(Option::as_ref);
-            if here.is_some_and(|locked| locked.tasks.knows(&task.id.place)) {
+            if here.is_some_and(|locked| locked.tasks.knows(&task.id.call_id)) {
                 continue; // decided in this transaction
             }
             let Ok(task) = self.whole(row.get(0), task).await else { continue };

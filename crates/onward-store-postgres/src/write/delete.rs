@@ -183,9 +183,9 @@ impl UnitOfWork<'_> {
         let mut sorted: Vec<KindSchemas> =
             kinds.iter().map(|kind| KindSchemas { registered_at: self.now, ..kind.clone() }).collect();
         // Sorted, so that two servers that register the same kinds do not deadlock; the last registration counts.
-        sorted.sort_by(|a, b| a.place().cmp(&b.place()));
+        sorted.sort_by(|a, b| a.key().cmp(&b.key()));
         for kind in sorted {
-            let (namespace, is_task, name, version) = kind.place();
+            let (namespace, is_task, name, version) = kind.key();
             let key =
                 |text: &str| Sql::new(text).text(namespace.as_str()).flag(is_task).text(name.as_str()).text(text_of(version));
             let sql = match kind.says_something() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use onward_core::run::{Effect, wait_key};
-use onward_core::{Place, Record, RunKey, Timestamp};
+use onward_core::{CallId, Record, RunKey, Timestamp};
 use onward_store::admission::TakenSlot;
 
 use crate::error::Outcome;
@@ -12,15 +12,15 @@ use crate::write::unit::{Queued, Timer, UnitOfWork};
 impl UnitOfWork<'_> {
     pub async fn carry_out(&mut self, key: &RunKey, effect: Effect, record: &Record) -> Outcome<()> {
         match effect {
-            Effect::StartTimer { place, due_at } => self.start_timer(key, place, due_at),
-            Effect::StopTimer { place } => self.locked(key).timers.remove(&place),
+            Effect::StartTimer { call_id, due_at } => self.start_timer(key, call_id, due_at),
+            Effect::StopTimer { call_id } => self.locked(key).timers.remove(&call_id),
             Effect::AddTask(task) => {
                 let order = self.next_order();
                 self.put_task(key, Queued { task: *task, order });
             }
-            Effect::CancelTask { place } => self.locked(key).tasks.remove(&place),
-            Effect::OpenWait(wait) => self.locked(key).waits.put(wait.place.clone(), *wait),
-            Effect::CloseWait { place, token } => self.close_wait(key, place, token, record).await?,
+            Effect::CancelTask { call_id } => self.locked(key).tasks.remove(&call_id),
+            Effect::OpenWait(wait) => self.locked(key).waits.put(wait.call_id.clone(), *wait),
+            Effect::CloseWait { call_id, token } => self.close_wait(key, call_id, token, record).await?,
             Effect::Send(delivery) => self.send(key, *delivery),
             Effect::Freeze { at } => self.freeze(key, at).await?,
             Effect::Thaw { shift } => self.thaw(key, shift).await?,
@@ -30,19 +30,19 @@ impl UnitOfWork<'_> {
         Ok(())
     }
 
-    pub fn start_timer(&mut self, key: &RunKey, place: Place, due_at: Timestamp) {
-        self.locked(key).timers.put(place, Timer { due_at, is_frozen: false });
+    pub fn start_timer(&mut self, key: &RunKey, call_id: CallId, due_at: Timestamp) {
+        self.locked(key).timers.put(call_id, Timer { due_at, is_frozen: false });
         self.announce_due(due_at);
     }
 
     /// Closes an open wait and writes its idempotency record. A plain timer has no wait, and an earlier answer keeps its record.
-    async fn close_wait(&mut self, key: &RunKey, place: Place, token: String, record: &Record) -> Outcome<()> {
-        self.need_waits(vec![(key.clone(), place.clone())]).await?;
-        let Some(wait) = self.locked(key).waits.get(&place) else { return Ok(()) };
-        let slot = wait_key(wait.generation, &place);
+    async fn close_wait(&mut self, key: &RunKey, call_id: CallId, token: String, record: &Record) -> Outcome<()> {
+        self.need_waits(vec![(key.clone(), call_id.clone())]).await?;
+        let Some(wait) = self.locked(key).waits.get(&call_id) else { return Ok(()) };
+        let slot = wait_key(wait.generation, &call_id);
         self.need_slots(vec![(key.clone(), slot.clone())]).await?;
         let locked = self.locked(key);
-        locked.waits.remove(&place);
+        locked.waits.remove(&call_id);
         if locked.slots.get(&slot).is_none() {
             locked.slots.put(slot, TakenSlot { token, index: record.index, at: record.at });
         }
@@ -52,12 +52,12 @@ impl UnitOfWork<'_> {
     async fn freeze(&mut self, key: &RunKey, at: Timestamp) -> Outcome<()> {
         self.need_all(key).await?;
         let locked = self.locked(key);
-        let timers: Vec<(Place, Timer)> = locked.timers.all().map(|(place, timer)| (place.clone(), *timer)).collect();
-        timers.into_iter().for_each(|(place, timer)| locked.timers.put(place, Timer { is_frozen: true, ..timer }));
+        let timers: Vec<(CallId, Timer)> = locked.timers.all().map(|(call_id, timer)| (call_id.clone(), *timer)).collect();
+        timers.into_iter().for_each(|(call_id, timer)| locked.timers.put(call_id, Timer { is_frozen: true, ..timer }));
         let tasks: Vec<Queued> = locked.tasks.all().map(|(_, queued)| queued.clone()).collect();
         for mut queued in tasks {
             queued.task.freeze(at);
-            locked.tasks.put(queued.task.id.place.clone(), queued);
+            locked.tasks.put(queued.task.id.call_id.clone(), queued);
         }
         Ok(())
     }
@@ -65,10 +65,10 @@ impl UnitOfWork<'_> {
     async fn thaw(&mut self, key: &RunKey, shift: Duration) -> Outcome<()> {
         self.need_all(key).await?;
         let locked = self.locked(key);
-        let timers: Vec<(Place, Timer)> = locked.timers.all().map(|(place, timer)| (place.clone(), *timer)).collect();
+        let timers: Vec<(CallId, Timer)> = locked.timers.all().map(|(call_id, timer)| (call_id.clone(), *timer)).collect();
         let tasks: Vec<Queued> = locked.tasks.all().map(|(_, queued)| queued.clone()).collect();
-        for (place, timer) in timers {
-            self.start_timer(key, place, timer.due_at.after(shift));
+        for (call_id, timer) in timers {
+            self.start_timer(key, call_id, timer.due_at.after(shift));
         }
         for mut queued in tasks {
             queued.task.thaw(shift);

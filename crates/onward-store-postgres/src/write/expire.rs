@@ -3,9 +3,9 @@
 
 use onward_core::event::TimerFired;
 use onward_core::run::Input;
-use onward_core::{Place, RunKey, Timestamp};
+use onward_core::{CallId, RunKey, Timestamp};
 use onward_store::Expired;
-use onward_store::durable::seal::{place_key, read_place};
+use onward_store::durable::seal::{call_id_key, read_call_id};
 
 use crate::connection::sql::Sql;
 use crate::error::{Outcome, Trouble};
@@ -15,14 +15,14 @@ use crate::write::load::read_timer;
 use crate::write::unit::{Timer, UnitOfWork};
 
 pub(crate) const DUE_TIMERS: &str =
-    "SELECT rk, place, due FROM onward.timers WHERE NOT frozen AND due <= $1 ORDER BY due, rk, place LIMIT $2";
+    "SELECT rk, call_id, due FROM onward.timers WHERE NOT frozen AND due <= $1 ORDER BY due, rk, call_id LIMIT $2";
 pub(crate) const DUE_TASKS: &str =
-    "SELECT rk, place FROM onward.tasks WHERE due IS NOT NULL AND due <= $1 ORDER BY due, ord LIMIT $2";
+    "SELECT rk, call_id FROM onward.tasks WHERE due IS NOT NULL AND due <= $1 ORDER BY due, ord LIMIT $2";
 pub(crate) const DUE_SESSIONS: &str =
     "SELECT worker FROM onward.sessions WHERE until <= $1 ORDER BY until, worker LIMIT $2 FOR UPDATE SKIP LOCKED";
 /// Reads the time, the earliest due times, and whether anything is waiting; each with one index lookup.
 pub(crate) const NEXT_DUE: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
-  (SELECT due FROM onward.timers WHERE NOT frozen ORDER BY due, rk, place LIMIT 1),
+  (SELECT due FROM onward.timers WHERE NOT frozen ORDER BY due, rk, call_id LIMIT 1),
   (SELECT due FROM onward.tasks WHERE due IS NOT NULL ORDER BY due, ord LIMIT 1),
   (SELECT visible FROM onward.tasks WHERE state = 3 ORDER BY visible, ord LIMIT 1),
   (SELECT until FROM onward.sessions ORDER BY until LIMIT 1),
@@ -49,29 +49,29 @@ impl UnitOfWork<'_> {
         due.retain(|(rk, _)| self.keys.contains_key(rk));
         let armed = self.armed(&due).await?;
         let armed = self.with_sound_waits(armed).await?;
-        for (key, place) in &armed {
+        for (key, call_id) in &armed {
             // The row is deleted in the same write that appends the event: a timer fires once (L10).
             let locked = self.locked(key);
-            locked.timers.remove(place);
+            locked.timers.remove(call_id);
             let generation = locked.head.generation;
-            self.append_outcome(key, Input::outcome(TimerFired { place: place.clone() }.into(), generation), None).await?;
+            self.append_outcome(key, Input::outcome(TimerFired { call_id: call_id.clone() }.into(), generation), None).await?;
         }
         Ok((armed.len() as u64, more))
     }
 
     /// Freezes timers whose question is damaged, so that they do not block the others forever; returns the rest.
-    async fn with_sound_waits(&mut self, armed: Vec<(RunKey, Place)>) -> Outcome<Vec<(RunKey, Place)>> {
+    async fn with_sound_waits(&mut self, armed: Vec<(RunKey, CallId)>) -> Outcome<Vec<(RunKey, CallId)>> {
         match self.need_waits(armed.clone()).await {
             Err(Trouble::Refused(_)) => {}
             other => return other.map(|()| armed),
         }
         let mut sound = Vec::new();
-        for (key, place) in armed {
-            match self.need_waits(vec![(key.clone(), place.clone())]).await {
-                Ok(()) => sound.push((key, place)),
+        for (key, call_id) in armed {
+            match self.need_waits(vec![(key.clone(), call_id.clone())]).await {
+                Ok(()) => sound.push((key, call_id)),
                 Err(Trouble::Refused(_)) => {
                     let sleeping = Timer { due_at: self.now, is_frozen: true };
-                    self.locked(&key).timers.put(place, sleeping);
+                    self.locked(&key).timers.put(call_id, sleeping);
                 }
                 Err(trouble) => return Err(trouble),
             }
@@ -94,22 +94,22 @@ impl UnitOfWork<'_> {
     }
 
     /// Returns the timers that are due under the locks, in the order of their times.
-    async fn armed(&mut self, due: &[(i64, Place)]) -> Outcome<Vec<(RunKey, Place)>> {
+    async fn armed(&mut self, due: &[(i64, CallId)]) -> Outcome<Vec<(RunKey, CallId)>> {
         if due.is_empty() {
             return Ok(Vec::new());
         }
-        let text = "SELECT t.rk, t.place, t.due, t.frozen, t.crc FROM onward.timers t JOIN unnest($1::bigint[], $2::bytea[]) AS k(rk, place)
-          ON t.rk = k.rk AND t.place = k.place WHERE NOT t.frozen AND t.due <= $3 ORDER BY t.due, t.rk, t.place";
-        let (numbers, places) = due.iter().map(|(rk, place)| (*rk, place_key(place))).unzip();
-        let sql = Sql::new(text).numbers(numbers).byteses(places).number(self.now.0 as i64);
+        let text = "SELECT t.rk, t.call_id, t.due, t.frozen, t.crc FROM onward.timers t JOIN unnest($1::bigint[], $2::bytea[]) AS k(rk, call_id)
+          ON t.rk = k.rk AND t.call_id = k.call_id WHERE NOT t.frozen AND t.due <= $3 ORDER BY t.due, t.rk, t.call_id";
+        let (numbers, call_ids) = due.iter().map(|(rk, call_id)| (*rk, call_id_key(call_id))).unzip();
+        let sql = Sql::new(text).numbers(numbers).byteses(call_ids).number(self.now.0 as i64);
         let rows = self.db.query(&sql).await?;
         let mut sound = Vec::new();
         for row in &rows {
             match read_timer(row) {
-                Some((place, _)) => sound.push((self.key_of(row.get(0)), place)),
+                Some((call_id, _)) => sound.push((self.key_of(row.get(0)), call_id)),
                 // A damaged timer does not fire, and must not stay due forever.
                 None => {
-                    let sql = Sql::new("UPDATE onward.timers SET frozen = true WHERE rk = $1 AND place = $2");
+                    let sql = Sql::new("UPDATE onward.timers SET frozen = true WHERE rk = $1 AND call_id = $2");
                     self.db.query(&sql.number(row.get(0)).bytes(row.get(1))).await?;
                 }
             }
@@ -121,18 +121,18 @@ impl UnitOfWork<'_> {
         let (due, more) = self.due(DUE_TASKS, limit).await?;
         let unlocked = due.iter().map(|(rk, _)| *rk).filter(|rk| !self.keys.contains_key(rk)).collect();
         self.lock_free(unlocked).await?;
-        let ours: Vec<(RunKey, Place)> =
-            due.into_iter().filter_map(|(rk, place)| Some((self.keys.get(&rk)?.clone(), place))).collect();
+        let ours: Vec<(RunKey, CallId)> =
+            due.into_iter().filter_map(|(rk, call_id)| Some((self.keys.get(&rk)?.clone(), call_id))).collect();
         let mut count = 0;
         let is_sound = match self.need_tasks(ours.clone()).await {
             Err(Trouble::Refused(_)) => false,
             other => other.map(|()| true)?,
         };
-        for (key, place) in ours {
-            if !is_sound && !self.has_sound_task(&key, &place).await? {
+        for (key, call_id) in ours {
+            if !is_sound && !self.has_sound_task(&key, &call_id).await? {
                 continue;
             }
-            let queued = self.locked(&key).tasks.get(&place).cloned();
+            let queued = self.locked(&key).tasks.get(&call_id).cloned();
             let is_due = |queued: &crate::write::unit::Queued| queued.task.due_at().is_some_and(|due| due <= self.now);
             if let Some(mut queued) = queued.filter(is_due) {
                 let fate = queued.task.expire(self.now);
@@ -144,12 +144,12 @@ impl UnitOfWork<'_> {
     }
 
     /// Returns whether the task is intact; a damaged one has no timeout any more.
-    async fn has_sound_task(&mut self, key: &RunKey, place: &Place) -> Outcome<bool> {
-        match self.need_tasks(vec![(key.clone(), place.clone())]).await {
+    async fn has_sound_task(&mut self, key: &RunKey, call_id: &CallId) -> Outcome<bool> {
+        match self.need_tasks(vec![(key.clone(), call_id.clone())]).await {
             Err(Trouble::Refused(_)) => {
                 let rk = self.locked(key).rk;
-                let sql = Sql::new("UPDATE onward.tasks SET due = NULL WHERE rk = $1 AND place = $2");
-                self.db.query(&sql.number(rk).bytes(place_key(place))).await?;
+                let sql = Sql::new("UPDATE onward.tasks SET due = NULL WHERE rk = $1 AND call_id = $2");
+                self.db.query(&sql.number(rk).bytes(call_id_key(call_id))).await?;
                 Ok(false)
             }
             other => other.map(|()| true),
@@ -186,11 +186,11 @@ impl UnitOfWork<'_> {
     }
 
     /// Returns up to `limit` timers or tasks that seem to be due, and whether there are more.
-    async fn due(&self, text: &str, limit: usize) -> Outcome<(Vec<(i64, Place)>, bool)> {
+    async fn due(&self, text: &str, limit: usize) -> Outcome<(Vec<(i64, CallId)>, bool)> {
         let sql = Sql::new(text).number(self.now.0 as i64).number(limit_number(limit.saturating_add(1)));
         let rows = self.db.query(&sql).await?;
-        let places = rows.iter().take(limit).map(|row| Ok((row.get(0), read_place(row.get(1))?)));
-        Ok((places.collect::<Outcome<Vec<_>>>()?, rows.len() > limit))
+        let call_ids = rows.iter().take(limit).map(|row| Ok((row.get(0), read_call_id(row.get(1))?)));
+        Ok((call_ids.collect::<Outcome<Vec<_>>>()?, rows.len() > limit))
     }
 }
 

@@ -7,11 +7,11 @@ use std::collections::{BTreeSet, HashSet};
 
 use onward_core::run::Wait;
 use onward_core::task::Task;
-use onward_core::{Epoch, Index, Place, RunHead, RunKey, Timestamp, WorkerId};
+use onward_core::{CallId, Epoch, Index, RunHead, RunKey, Timestamp, WorkerId};
 use onward_store::StoreError;
 use onward_store::admission::TakenSlot;
 use onward_store::durable::large::HasPayloads;
-use onward_store::durable::seal::{damaged, place_key, read_place, unseal};
+use onward_store::durable::seal::{call_id_key, damaged, read_call_id, unseal};
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
@@ -27,7 +27,7 @@ use crate::write::unit::{LockedRun, Queued, Stored, Timer, UnitOfWork};
 /// Columns of a run's row.
 const RUN_COLUMNS: &str = "r.rk, r.ns, r.id, r.ready, r.worker, r.head";
 
-pub(crate) const TASK_COLUMNS: &str = "t.rk, t.place, t.ord, t.data";
+pub(crate) const TASK_COLUMNS: &str = "t.rk, t.call_id, t.ord, t.data";
 
 /// Locks in the order of numbers, so that transactions do not deadlock (DB4); defined in `migrations/0004.sql`.
 const ENTER: &str = "SELECT * FROM onward.enter($1, $2, $3, $4, $5)";
@@ -43,7 +43,7 @@ impl<'c> UnitOfWork<'c> {
         let sql = Sql::new(ENTER)
             .texts(namespaces)
             .texts(ids)
-            .ints(parents.iter().map(|place| *place as i32 + 1).collect())
+            .ints(parents.iter().map(|call_id| *call_id as i32 + 1).collect())
             .int(i32::try_from(wants.fresh).unwrap_or(i32::MAX))
             .flag(restore_guard.is_dim());
         let answers = db.pipeline(Some("BEGIN"), &[sql], None).await?;
@@ -61,22 +61,22 @@ impl<'c> UnitOfWork<'c> {
     fn take_in_locked(&mut self, keys: &[RunKey], row: &Row) {
         let rows = array::<i64>(row, 0).into_iter().zip(array::<i64>(row, 1)).zip(array::<Option<i64>>(row, 2));
         let rows = rows.zip(array::<Option<&str>>(row, 3)).zip(array::<&[u8]>(row, 4));
-        for ((((place, rk), ready), worker), head) in rows {
-            self.take_in_one(keys[place as usize - 1].clone(), rk, ready, worker, head);
+        for ((((call_id, rk), ready), worker), head) in rows {
+            self.take_in_one(keys[call_id as usize - 1].clone(), rk, ready, worker, head);
         }
     }
 
     fn take_in_children(&mut self, keys: &[RunKey], parents: BTreeSet<usize>, row: &Row) -> Outcome<()> {
         let children = array::<i32>(row, 5).into_iter().zip(array::<&[u8]>(row, 6));
-        for place in parents {
-            if let Some(locked) = self.seats.get_mut(&keys[place]).and_then(Option::as_mut) {
+        for call_id in parents {
+            if let Some(locked) = self.seats.get_mut(&keys[call_id]).and_then(Option::as_mut) {
                 locked.children = Some(Vec::new());
             }
         }
-        for (place, head) in children {
+        for (call_id, head) in children {
             // A damaged child must not be forgotten.
             let (child, _) = unseal_any_head(head)?;
-            if let Some(locked) = self.seats.get_mut(&keys[place as usize - 1]).and_then(Option::as_mut) {
+            if let Some(locked) = self.seats.get_mut(&keys[call_id as usize - 1]).and_then(Option::as_mut) {
                 locked.children.get_or_insert_default().push(child);
             }
         }
@@ -141,41 +141,41 @@ impl<'c> UnitOfWork<'c> {
     }
 
     /// Reads open questions of locked runs.
-    pub async fn need_waits(&mut self, wanted: Vec<(RunKey, Place)>) -> Outcome<()> {
-        let missing = self.missing(wanted, |locked, place| locked.waits.knows(place));
+    pub async fn need_waits(&mut self, wanted: Vec<(RunKey, CallId)>) -> Outcome<()> {
+        let missing = self.missing(wanted, |locked, call_id| locked.waits.knows(call_id));
         if missing.is_empty() {
             return Ok(());
         }
-        let (numbers, places) = missing.iter().map(|(rk, _, place)| (*rk, place_key(place))).unzip();
-        let text = "SELECT w.rk, w.place, w.data FROM onward.waits w
-          JOIN unnest($1::bigint[], $2::bytea[]) AS k(rk, place) ON w.rk = k.rk AND w.place = k.place";
-        for row in self.db.query(&Sql::new(text).numbers(numbers).byteses(places)).await? {
+        let (numbers, call_ids) = missing.iter().map(|(rk, _, call_id)| (*rk, call_id_key(call_id))).unzip();
+        let text = "SELECT w.rk, w.call_id, w.data FROM onward.waits w
+          JOIN unnest($1::bigint[], $2::bytea[]) AS k(rk, call_id) ON w.rk = k.rk AND w.call_id = k.call_id";
+        for row in self.db.query(&Sql::new(text).numbers(numbers).byteses(call_ids)).await? {
             let key = self.key_of(row.get(0));
             let wait: Wait = unseal("a wait", row.get(2)).map_err(|_| damaged_row(&key, "an open question"))?;
             let wait = self.whole(row.get(0), wait).await?;
-            self.locked(&key).waits.learn(wait.place.clone(), Some(wait));
+            self.locked(&key).waits.learn(wait.call_id.clone(), Some(wait));
         }
-        for (_, run, place) in missing {
-            self.locked(&run).waits.learn(place, None);
+        for (_, run, call_id) in missing {
+            self.locked(&run).waits.learn(call_id, None);
         }
         Ok(())
     }
 
     /// Reads and locks tasks of locked runs.
-    pub async fn need_tasks(&mut self, wanted: Vec<(RunKey, Place)>) -> Outcome<()> {
-        let missing = self.missing(wanted, |locked, place| locked.tasks.knows(place));
+    pub async fn need_tasks(&mut self, wanted: Vec<(RunKey, CallId)>) -> Outcome<()> {
+        let missing = self.missing(wanted, |locked, call_id| locked.tasks.knows(call_id));
         if missing.is_empty() {
             return Ok(());
         }
-        let (numbers, places) = missing.iter().map(|(rk, _, place)| (*rk, place_key(place))).unzip();
+        let (numbers, call_ids) = missing.iter().map(|(rk, _, call_id)| (*rk, call_id_key(call_id))).unzip();
         let text = format!(
-            "SELECT {TASK_COLUMNS} FROM onward.tasks t JOIN unnest($1::bigint[], $2::bytea[]) AS k(rk, place)
-               ON t.rk = k.rk AND t.place = k.place ORDER BY t.rk, t.place FOR UPDATE OF t"
+            "SELECT {TASK_COLUMNS} FROM onward.tasks t JOIN unnest($1::bigint[], $2::bytea[]) AS k(rk, call_id)
+               ON t.rk = k.rk AND t.call_id = k.call_id ORDER BY t.rk, t.call_id FOR UPDATE OF t"
         );
-        let rows = self.db.query(&Sql::new(text).numbers(numbers).byteses(places)).await?;
+        let rows = self.db.query(&Sql::new(text).numbers(numbers).byteses(call_ids)).await?;
         self.learn_tasks(rows).await?;
-        for (_, run, place) in missing {
-            self.locked(&run).tasks.learn(place, None);
+        for (_, run, call_id) in missing {
+            self.locked(&run).tasks.learn(call_id, None);
         }
         Ok(())
     }
@@ -185,15 +185,15 @@ impl<'c> UnitOfWork<'c> {
         let locked = self.locked(key);
         let rk = locked.rk;
         if !locked.timers.is_complete() {
-            let sql = Sql::new("SELECT rk, place, due, frozen, crc FROM onward.timers WHERE rk = $1").number(rk);
+            let sql = Sql::new("SELECT rk, call_id, due, frozen, crc FROM onward.timers WHERE rk = $1").number(rk);
             for row in self.db.query(&sql).await? {
-                let (place, timer) = read_timer(&row).ok_or_else(|| damaged_row(key, "a timer"))?;
-                self.locked(key).timers.learn(place, Some(timer));
+                let (call_id, timer) = read_timer(&row).ok_or_else(|| damaged_row(key, "a timer"))?;
+                self.locked(key).timers.learn(call_id, Some(timer));
             }
             self.locked(key).timers.learn_all();
         }
         if !self.locked(key).tasks.is_complete() {
-            let text = format!("SELECT {TASK_COLUMNS} FROM onward.tasks t WHERE t.rk = $1 ORDER BY t.place FOR UPDATE OF t");
+            let text = format!("SELECT {TASK_COLUMNS} FROM onward.tasks t WHERE t.rk = $1 ORDER BY t.call_id FOR UPDATE OF t");
             let rows = self.db.query(&Sql::new(text).number(rk)).await?;
             self.learn_tasks(rows).await?;
             self.locked(key).tasks.learn_all();
@@ -206,7 +206,7 @@ impl<'c> UnitOfWork<'c> {
             let key = self.key_of(row.get(0));
             let task = read_task(&row).map_err(|_| damaged_row(&key, "a task"))?;
             let task = self.whole(row.get(0), task).await?;
-            self.locked(&key).tasks.learn(task.id.place.clone(), Some(Queued { task, order: row.get(2) }));
+            self.locked(&key).tasks.learn(task.id.call_id.clone(), Some(Queued { task, order: row.get(2) }));
         }
         Ok(())
     }
@@ -306,16 +306,16 @@ fn read_slot(row: &Row) -> Option<(String, TakenSlot)> {
     Some((key, TakenSlot { token, index: Index(index as u64), at: Timestamp(at as u64) }))
 }
 
-pub(crate) fn read_timer(row: &Row) -> Option<(Place, Timer)> {
-    let (rk, place, due, is_frozen): (i64, Vec<u8>, i64, bool) = (row.get(0), row.get(1), row.get(2), row.get(3));
-    let is_sound = row.get::<_, i64>(4) == crc(&[rk, due, i64::from(is_frozen)], &[&place]);
-    let place = read_place(&place).ok().filter(|_| is_sound)?;
-    Some((place, Timer { due_at: Timestamp(due as u64), is_frozen }))
+pub(crate) fn read_timer(row: &Row) -> Option<(CallId, Timer)> {
+    let (rk, call_id, due, is_frozen): (i64, Vec<u8>, i64, bool) = (row.get(0), row.get(1), row.get(2), row.get(3));
+    let is_sound = row.get::<_, i64>(4) == crc(&[rk, due, i64::from(is_frozen)], &[&call_id]);
+    let call_id = read_call_id(&call_id).ok().filter(|_| is_sound)?;
+    Some((call_id, Timer { due_at: Timestamp(due as u64), is_frozen }))
 }
 
 /// Decodes a task, without its large payloads.
 pub(crate) fn read_task(row: &Row) -> Result<Task, StoreError> {
     let task: Task = unseal("a task", row.get(3))?;
-    let is_sound = row.get::<_, Vec<u8>>(1) == place_key(&task.id.place);
+    let is_sound = row.get::<_, Vec<u8>>(1) == call_id_key(&task.id.call_id);
     if is_sound { Ok(task) } else { Err(damaged("a task", "its call id does not match")) }
 }

@@ -77,7 +77,7 @@ impl UnitOfWork<'_> {
             let ended = std::mem::replace(&mut locked.head, head.clone());
             locked.past.push(ended);
         }
-        let waits = projection.waits.values().map(|wait| wait_key(wait.generation, &wait.place));
+        let waits = projection.waits.values().map(|wait| wait_key(wait.generation, &wait.call_id));
         let wanted = projection.slots.keys().cloned().chain(waits);
         self.need_slots(wanted.map(|slot| (key.clone(), slot)).collect()).await?;
         let locked = self.locked(key);
@@ -103,14 +103,14 @@ impl UnitOfWork<'_> {
                 locked.slots.put(slot, TakenSlot { token: taken.token, index: taken.index, at: taken.at });
             }
         }
-        for (place, wait) in waits {
+        for (call_id, wait) in waits {
             // A question that the end of an earlier generation withdrew is open again.
-            locked.slots.remove(&wait_key(wait.generation, &wait.place));
-            locked.waits.put(place, wait);
+            locked.slots.remove(&wait_key(wait.generation, &wait.call_id));
+            locked.waits.put(call_id, wait);
         }
-        for (place, timer) in timers {
-            self.start_timer(key, place.clone(), timer.due_at);
-            self.locked(key).timers.put(place, Timer { due_at: timer.due_at, is_frozen: timer.is_frozen });
+        for (call_id, timer) in timers {
+            self.start_timer(key, call_id.clone(), timer.due_at);
+            self.locked(key).timers.put(call_id, Timer { due_at: timer.due_at, is_frozen: timer.is_frozen });
         }
         for mut task in tasks.into_values() {
             task.claim_after(self.now); // K8

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use onward_core::{Hash, Name, RunHead, Timestamp};
 use onward_store::durable::Blobs;
-use onward_store::durable::seal::{due_number, place_key, seal};
+use onward_store::durable::seal::{call_id_key, due_number, seal};
 
 use crate::connection::sql::Sql;
 use crate::row::{crc, event_crc, seal_head};
@@ -41,10 +41,10 @@ impl UnitOfWork<'_> {
     fn save_waits(&mut self, seats: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
         let (mut gone, mut rows) = (Gone::of(seats, |locked| locked.waits.is_cleared()), Vec::new());
         for locked in seats {
-            for (place, wait) in locked.waits.changes() {
+            for (call_id, wait) in locked.waits.changes() {
                 match wait {
                     Some(wait) => rows.push((locked.rk, wait.clone())),
-                    None => gone.push(locked.rk, place),
+                    None => gone.push(locked.rk, call_id),
                 }
             }
         }
@@ -55,7 +55,7 @@ impl UnitOfWork<'_> {
         calls.push(
             gone.with(Sql::call("put_waits"))
                 .numbers(rows.iter().map(|(rk, _)| *rk).collect())
-                .byteses(rows.iter().map(|(_, wait)| place_key(&wait.place)).collect())
+                .byteses(rows.iter().map(|(_, wait)| call_id_key(&wait.call_id)).collect())
                 .texts(rows.iter().map(|(_, wait)| wait.run.namespace.as_str().to_owned()).collect())
                 .texts(rows.iter().map(|(_, wait)| wait.run.id.as_str().to_owned()).collect())
                 .smalls(rows.iter().map(|(_, wait)| i16::from(wait.kind.number())).collect())
@@ -67,10 +67,10 @@ impl UnitOfWork<'_> {
     fn save_tasks(&mut self, seats: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
         let (mut gone, mut rows) = (Gone::of(seats, |locked| locked.tasks.is_cleared()), Vec::new());
         for locked in seats {
-            for (place, queued) in locked.tasks.changes() {
+            for (call_id, queued) in locked.tasks.changes() {
                 match queued {
                     Some(queued) => rows.push((locked.rk, queued.clone())),
-                    None => gone.push(locked.rk, place),
+                    None => gone.push(locked.rk, call_id),
                 }
             }
         }
@@ -117,7 +117,7 @@ pub(crate) fn put_tasks(gone: Gone, mut rows: Vec<(i64, Queued)>, now: Timestamp
     let text_of = |name: Option<&Name>| name.map_or("", Name::as_str).to_owned();
     gone.with(Sql::call("put_tasks"))
         .numbers(rows.iter().map(|(rk, _)| *rk).collect())
-        .byteses(rows.iter().map(|(_, row)| place_key(&row.task.id.place)).collect())
+        .byteses(rows.iter().map(|(_, row)| call_id_key(&row.task.id.call_id)).collect())
         .texts(rows.iter().map(|(_, row)| row.task.id.run.namespace.as_str().to_owned()).collect())
         .texts(rows.iter().map(|(_, row)| text_of(row.task.options.queue.as_ref())).collect())
         .texts(rows.iter().map(|(_, row)| row.task.kind.as_str().to_owned()).collect())
@@ -251,10 +251,10 @@ fn save_slots(seats: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
 fn save_timers(seats: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
     let (mut gone, mut rows) = (Gone::of(seats, |locked| locked.timers.is_cleared()), Vec::new());
     for locked in seats {
-        for (place, timer) in locked.timers.changes() {
+        for (call_id, timer) in locked.timers.changes() {
             match timer {
-                Some(timer) => rows.push((locked.rk, place_key(place), due_number(timer.due_at), timer.is_frozen)),
-                None => gone.push(locked.rk, place),
+                Some(timer) => rows.push((locked.rk, call_id_key(call_id), due_number(timer.due_at), timer.is_frozen)),
+                None => gone.push(locked.rk, call_id),
             }
         }
     }
@@ -267,7 +267,7 @@ fn save_timers(seats: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
             .byteses(rows.iter().map(|row| row.1.clone()).collect())
             .numbers(rows.iter().map(|row| row.2).collect())
             .flags(rows.iter().map(|row| row.3).collect())
-            .numbers(rows.iter().map(|(rk, place, due, frozen)| crc(&[*rk, *due, i64::from(*frozen)], &[place])).collect()),
+            .numbers(rows.iter().map(|(rk, call_id, due, frozen)| crc(&[*rk, *due, i64::from(*frozen)], &[call_id])).collect()),
     );
 }
 
@@ -297,7 +297,7 @@ fn save_attributes(seats: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
 pub(crate) struct Gone {
     runs: Vec<i64>,
     numbers: Vec<i64>,
-    places: Vec<Vec<u8>>,
+    call_ids: Vec<Vec<u8>>,
 }
 
 impl Gone {
@@ -307,9 +307,9 @@ impl Gone {
         Gone { runs: cleared.map(|locked| locked.rk).collect(), ..Gone::default() }
     }
 
-    fn push(&mut self, rk: i64, place: &onward_core::Place) {
+    fn push(&mut self, rk: i64, call_id: &onward_core::CallId) {
         self.numbers.push(rk);
-        self.places.push(place_key(place));
+        self.call_ids.push(call_id_key(call_id));
     }
 
     fn is_empty(&self) -> bool {
@@ -317,7 +317,7 @@ impl Gone {
     }
 
     fn with(self, call: Sql) -> Sql {
-        call.numbers(self.runs).numbers(self.numbers).byteses(self.places)
+        call.numbers(self.runs).numbers(self.numbers).byteses(self.call_ids)
     }
 }
 

@@ -37,7 +37,7 @@ impl UnitOfWork<'_> {
         if let Some(due) = task.due_at() {
             self.announce_due(due);
         }
-        self.locked(key).tasks.put(queued.task.id.place.clone(), queued);
+        self.locked(key).tasks.put(queued.task.id.call_id.clone(), queued);
     }
 
     pub async fn report_task(&mut self, work: &Report) -> Outcome<()> {
@@ -60,8 +60,8 @@ impl UnitOfWork<'_> {
         if self.find(&id.run).is_none() {
             return Ok(None);
         }
-        self.need_tasks(vec![(id.run.clone(), id.place.clone())]).await?;
-        let found = self.locked(&id.run).tasks.get(&id.place).filter(|queued| queued.task.id.is_same_task(id));
+        self.need_tasks(vec![(id.run.clone(), id.call_id.clone())]).await?;
+        let found = self.locked(&id.run).tasks.get(&id.call_id).filter(|queued| queued.task.id.is_same_task(id));
         Ok(found.cloned())
     }
 
@@ -76,7 +76,7 @@ impl UnitOfWork<'_> {
                 self.put_task(&id.run, queued);
             }
             TaskFate::Ended(event) => {
-                self.locked(&id.run).tasks.remove(&id.place);
+                self.locked(&id.run).tasks.remove(&id.call_id);
                 self.append_outcome(&id.run, Input::outcome(*event, id.generation), cost).await?;
             }
         }

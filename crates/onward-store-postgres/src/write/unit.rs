@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use onward_core::ledger::{LedgerKey, LedgerSum};
 use onward_core::run::{OutboxMessage, Wait};
 use onward_core::task::Task;
-use onward_core::{Attribute, Epoch, Hash, Index, Name, Place, RunHead, RunKey, Status, Timestamp, WorkerId};
+use onward_core::{Attribute, CallId, Epoch, Hash, Index, Name, RunHead, RunKey, Status, Timestamp, WorkerId};
 use onward_store::admission::TakenSlot;
 use onward_store::durable::{Blobs, Body, OwnedChange};
 use onward_store::{SESSION_DEFAULT, StoreError};
@@ -67,9 +67,9 @@ pub(crate) struct LockedRun {
     pub events: Vec<NewEvent>,
     pub past: Vec<RunHead>,
     pub slots: Table<String, TakenSlot>,
-    pub waits: Table<Place, Wait>,
-    pub timers: Table<Place, Timer>,
-    pub tasks: Table<Place, Queued>,
+    pub waits: Table<CallId, Wait>,
+    pub timers: Table<CallId, Timer>,
+    pub tasks: Table<CallId, Queued>,
     pub ledger: Table<LedgerKey, LedgerSum>,
     /// The open children as stored, once they were read.
     pub children: Option<Vec<RunHead>>,

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use onward_core::event::TimerStarted;
-use onward_core::{Place, Timestamp};
+use onward_core::{CallId, Timestamp};
 use onward_store::Store;
 use onward_store::conformance::block_on;
 use onward_store_postgres::{Options, PostgresStore};
@@ -30,7 +30,7 @@ fn a_server_whose_clock_is_an_hour_ahead_takes_nothing_away_and_fires_nothing_ea
     let mut held = start_held(&*store, "r", "w");
     block_on(store.heartbeat(worker("w"), seconds(60))).unwrap();
     let due_at = held.head.created_at.after(Duration::from_secs(600));
-    commit(&*store, &mut held, vec![TimerStarted { place: Place::root(0), due_at }.into()]);
+    commit(&*store, &mut held, vec![TimerStarted { call_id: CallId::root(0), due_at }.into()]);
     let begun = millis_now();
     let mut ahead = Command::new(std::env::current_exe().unwrap());
     ahead.args([

@@ -6,7 +6,7 @@ use std::time::Duration;
 use onward_core::event::{RunCompleted, RunContinued, RunStarted, TaskScheduled};
 use onward_core::log::{CommitHeader, CommitId};
 use onward_core::task::TaskOptions;
-use onward_core::{Epoch, Hash, Index, Namespace, Place, Record, Timestamp};
+use onward_core::{CallId, Epoch, Hash, Index, Namespace, Record, Timestamp};
 use onward_store::conformance::{self, block_on};
 use onward_store::{ClaimTasks, ManualClock, MemoryStore, Restore, RestoreRun, Store};
 use onward_store_postgres::{Options, PostgresStore};
@@ -145,7 +145,7 @@ fn a_task_whose_run_is_locked_is_handed_out_a_little_later() {
     let mut held = start_held(&*store, "a", "w");
     let options = TaskOptions { costs: true, ..TaskOptions::default() };
     let input = json("[]");
-    let task = TaskScheduled { place: Place::root(0), kind: name("mail"), input_hash: Hash::of(&input), input, options };
+    let task = TaskScheduled { call_id: CallId::root(0), kind: name("mail"), input_hash: Hash::of(&input), input, options };
     commit(&*store, &mut held, vec![task.into()]);
     let claim = || {
         let (queues, kinds) = (vec![None], Arc::new(vec![name("mail")]));

@@ -2,7 +2,7 @@
 
 use onward_core::event::{ApprovalRequested, TaskScheduled, TimerStarted};
 use onward_core::task::TaskOptions;
-use onward_core::{Hash, Index, Place, Timestamp};
+use onward_core::{CallId, Hash, Index, Timestamp};
 use onward_store::conformance::block_on;
 use onward_store::{Delete, Store, StoreError, WaitQuery};
 use onward_store_postgres::Options;
@@ -71,8 +71,8 @@ fn changed_slots_questions_and_tasks_are_named() {
     let approval = question();
     let input = json("[]");
     let input_hash = Hash::of(&input);
-    let task = TaskScheduled { place: Place::root(1), kind: name("mail"), input_hash, input, options: TaskOptions::default() };
-    let timer = TimerStarted { place: Place::root(2), due_at: Timestamp(u64::MAX >> 8) };
+    let task = TaskScheduled { call_id: CallId::root(1), kind: name("mail"), input_hash, input, options: TaskOptions::default() };
+    let timer = TimerStarted { call_id: CallId::root(2), due_at: Timestamp(u64::MAX >> 8) };
     commit(&*store, &mut held, vec![approval.into(), task.into(), timer.into()]);
     block_on(store.append_input(key("r"), signal(Some("s")))).unwrap();
     for sql in
@@ -98,7 +98,7 @@ fn damaged_rows_do_not_keep_other_timers_from_firing() {
     let store = connect(&database, Options { clock: Some(clock.clone()), ..left_alone() });
     let soon = onward_store::Clock::now(&*clock).after(seconds(10));
     let deadline = |ordinal: u32| ApprovalRequested {
-        place: Place::root(ordinal),
+        call_id: CallId::root(ordinal),
         name: name("refund"),
         title: String::new(),
         description: None,
@@ -111,7 +111,7 @@ fn damaged_rows_do_not_keep_other_timers_from_firing() {
     for id in ["head", "wait", "task", "timer", "sound"] {
         let mut held = start_held(&*store, id, "w");
         let (input, options) = (json("[]"), TaskOptions { queued_timeout_ms: Some(10_000), ..TaskOptions::default() });
-        let task = TaskScheduled { place: Place::root(1), kind: name("mail"), input_hash: Hash::of(&input), input, options };
+        let task = TaskScheduled { call_id: CallId::root(1), kind: name("mail"), input_hash: Hash::of(&input), input, options };
         commit(&*store, &mut held, vec![deadline(0).into(), task.into()]);
     }
     let of = |id: &str| format!(" WHERE rk = (SELECT rk FROM onward.runs WHERE id = '{id}')");

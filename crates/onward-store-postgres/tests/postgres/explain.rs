@@ -102,7 +102,7 @@ fn every_hot_statement_goes_by_an_index_and_sorts_nothing_that_grows() {
         assert!(of(word) > 0, "no plan for {word} among {}", plans.len());
     }
     assert_eq!(wrong(&plans), "", "of {} plans", plans.len());
-    assert_eq!(of("SELECT k.place, e.idx"), 5, "new records of many runs are read at once");
+    assert_eq!(of("SELECT k.position, e.idx"), 5, "new records of many runs are read at once");
     // Without its index, the check finds retention.
     database.psql("DROP INDEX onward.runs_ended").unwrap();
     let before = log.len();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use onward_core::event::{TaskScheduled, TimerStarted};
 use onward_core::run::Commit;
 use onward_core::task::{RetryPolicy, TaskOptions, TaskReport};
-use onward_core::{Event, Failure, Hash, Index, Namespace, Place, Timestamp};
+use onward_core::{CallId, Event, Failure, Hash, Index, Namespace, Timestamp};
 use onward_store::conformance::{Held, block_on};
 use onward_store::{ClaimRuns, ClaimTasks, ClaimedRun, ManualClock, Store};
 
@@ -25,7 +25,7 @@ fn put_to_sleep(store: &dyn Store, now: Timestamp) {
     for (start, number) in starts.into_iter().zip(0..) {
         let held = Held::new(&block_on(start).unwrap().claimed.unwrap());
         let due_at = now.after(Duration::from_millis(1_000 + TIMERS - number));
-        let timer = held.commit(vec![TimerStarted { place: Place::root(0), due_at }.into()]);
+        let timer = held.commit(vec![TimerStarted { call_id: CallId::root(0), due_at }.into()]);
         commits.push((store.commit(Commit { waits: true, ..timer }), held));
     }
     let mut releases = Vec::new();
@@ -113,7 +113,7 @@ fn thousands_of_tasks_that_may_be_tried_again_come_back_in_passes() {
     let mut held = start_held(&*store, "r", "w");
     let scheduled = |ordinal| -> Event {
         let (input, options) = (json("[]"), TaskOptions { retry: RetryPolicy::attempts(2), ..TaskOptions::default() });
-        TaskScheduled { place: Place::root(ordinal), kind: name("mail"), input_hash: Hash::of(&input), input, options }.into()
+        TaskScheduled { call_id: CallId::root(ordinal), kind: name("mail"), input_hash: Hash::of(&input), input, options }.into()
     };
     commit(&*store, &mut held, (0..TASKS).map(scheduled).collect());
     let claim = |limit| {

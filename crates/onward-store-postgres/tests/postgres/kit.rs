@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use onward_core::event::{ApprovalRequested, RunStarted, SignalReceived, StepCompleted};
 use onward_core::run::{Input, NewRun};
-use onward_core::{Event, Index, Name, Namespace, Payload, Place, RunId, RunKey, WorkerId};
+use onward_core::{CallId, Event, Index, Name, Namespace, Payload, RunId, RunKey, WorkerId};
 use onward_store::conformance::{Held, block_on};
 use onward_store::{ClaimRuns, Clock, Store};
 use onward_store_postgres::{Options, PostgresStore};
@@ -65,8 +65,15 @@ pub fn signal(id: Option<&str>) -> Input {
 
 /// Returns the result of the step with this call id.
 pub fn step(ordinal: u32) -> Event {
-    StepCompleted { place: Place::root(ordinal), name: name("step"), input_hash: None, output: json("1"), attempt: 1, took_ms: 0 }
-        .into()
+    StepCompleted {
+        call_id: CallId::root(ordinal),
+        name: name("step"),
+        input_hash: None,
+        output: json("1"),
+        attempt: 1,
+        took_ms: 0,
+    }
+    .into()
 }
 
 /// Starts a run that a worker holds.
@@ -97,7 +104,7 @@ pub fn log(store: &dyn Store, id: &str) -> Vec<&'static str> {
 /// Returns an approval request, the first call of a run.
 pub fn question() -> ApprovalRequested {
     ApprovalRequested {
-        place: Place::root(0),
+        call_id: CallId::root(0),
         name: name("refund"),
         title: "Refund?".to_owned(),
         description: None,

@@ -7,7 +7,7 @@ use onward_core::ledger::{SpendBy, SpendQuery};
 use onward_core::run::Input;
 use onward_core::spend::{Spend, Tokens};
 use onward_core::task::TaskOptions;
-use onward_core::{Hash, Index, Place, RunHead, Timestamp};
+use onward_core::{CallId, Hash, Index, RunHead, Timestamp};
 use onward_store::conformance::{Held, block_on};
 use onward_store::{ClaimTasks, Delete, Store, StoreError, TaskQuery, WaitQuery};
 use onward_store_postgres::{Options, PostgresStore};
@@ -22,8 +22,8 @@ fn busy(store: &PostgresStore) -> Held {
     let input = json("[]");
     let input_hash = Hash::of(&input);
     let approval = question();
-    let task = TaskScheduled { place: Place::root(1), kind: name("mail"), input_hash, input, options: TaskOptions::default() };
-    let timer = TimerStarted { place: Place::root(2), due_at: Timestamp(u64::MAX >> 8) };
+    let task = TaskScheduled { call_id: CallId::root(1), kind: name("mail"), input_hash, input, options: TaskOptions::default() };
+    let timer = TimerStarted { call_id: CallId::root(2), due_at: Timestamp(u64::MAX >> 8) };
     commit(store, &mut held, vec![approval.into(), task.into(), timer.into()]);
     let (queues, kinds) = (vec![None], std::sync::Arc::new(vec![name("mail")]));
     let leased = ClaimTasks {
@@ -40,10 +40,10 @@ fn busy(store: &PostgresStore) -> Held {
 }
 
 fn decision() -> Input {
-    let place = Place::root(0);
+    let call_id = CallId::root(0);
     let decision_id = "d".to_owned();
-    let decided = ApprovalDecided { place: place.clone(), approved: true, feedback: None, decided_by: None, decision_id };
-    Input::answer(decided, 0, &place, "d")
+    let decided = ApprovalDecided { call_id: call_id.clone(), approved: true, feedback: None, decided_by: None, decision_id };
+    Input::answer(decided, 0, &call_id, "d")
 }
 
 fn pause() -> Input {
@@ -55,7 +55,7 @@ fn known(store: &PostgresStore, database: &Database<'_>) -> String {
     let mut head: RunHead = block_on(store.read_run(key("r"), None)).unwrap().unwrap();
     head.epoch = Default::default();
     let (waits, tasks) = (block_on(store.list_waits(WaitQuery::default())), block_on(store.list_tasks(TaskQuery::default())));
-    let rows = "SELECT place, due, frozen, crc FROM onward.timers";
+    let rows = "SELECT call_id, due, frozen, crc FROM onward.timers";
     let slots = "SELECT key, token, idx, at, crc FROM onward.slots ORDER BY key";
     let (timers, slots) = (database.psql(rows).unwrap(), database.psql(slots).unwrap());
     format!("{head:?} {:?} {:?} {timers} {slots}", waits.unwrap(), tasks.unwrap())
@@ -144,7 +144,7 @@ fn damaged_rows_of_the_ledger_are_made_again_as_long_as_their_log_is_there() {
         let mut held = start_held(&*store, "r", "w");
         let line = Spend::on("small").tokens(Tokens { input: 7, ..Tokens::default() });
         let ended = TaskAttemptEnded {
-            place: Place::root(0),
+            call_id: CallId::root(0),
             generation: 0,
             attempt: 1,
             claim: 1,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use onward_core::Place;
+use onward_core::CallId;
 use onward_core::event::{ApprovalRequested, ChildStarted, OnParentClose, TaskScheduled, TimerStarted};
 use onward_core::task::{TaskOptions, TaskReport};
 use onward_core::{Hash, Index, RunId, Timestamp};
@@ -16,14 +16,14 @@ const RUNS: usize = 3_000;
 
 /// Events of a run with a timer, a task, an open question, an outbox message and a signal.
 fn busy(ordinal: usize) -> Vec<onward_core::Event> {
-    let (input, place) = (json("[]"), Place::root);
+    let (input, call_id) = (json("[]"), CallId::root);
     let input_hash = Hash::of(&input);
     let options = TaskOptions { total_timeout_ms: Some(86_400_000), ..TaskOptions::default() };
     vec![
-        TimerStarted { place: place(0), due_at: Timestamp(u64::MAX >> 8) }.into(),
-        TaskScheduled { place: place(1), kind: name("mail"), input_hash, input: input.clone(), options }.into(),
+        TimerStarted { call_id: call_id(0), due_at: Timestamp(u64::MAX >> 8) }.into(),
+        TaskScheduled { call_id: call_id(1), kind: name("mail"), input_hash, input: input.clone(), options }.into(),
         ApprovalRequested {
-            place: place(2),
+            call_id: call_id(2),
             name: name("refund"),
             title: String::new(),
             description: None,
@@ -35,7 +35,7 @@ fn busy(ordinal: usize) -> Vec<onward_core::Event> {
         }
         .into(),
         ChildStarted {
-            place: place(3),
+            call_id: call_id(3),
             child: RunId::new(format!("child-{ordinal}")).unwrap(),
             kind: name("parcel"),
             version: None,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use onward_core::event::TaskScheduled;
 use onward_core::run::Refusal;
 use onward_core::task::{Task, TaskOptions, TaskReport};
-use onward_core::{Event, Hash, Namespace, Place};
+use onward_core::{CallId, Event, Hash, Namespace};
 use onward_store::conformance::{Held, block_on};
 use onward_store::{ClaimTasks, Consequence, Store, StoreError};
 use onward_store_postgres::{Options, PostgresStore};
@@ -26,7 +26,7 @@ struct Servers {
 
 fn task(ordinal: u32) -> Event {
     let (input, options) = (json("1"), TaskOptions::default());
-    TaskScheduled { place: Place::root(ordinal), kind: name("mail"), input_hash: Hash::of(&input), input, options }.into()
+    TaskScheduled { call_id: CallId::root(ordinal), kind: name("mail"), input_hash: Hash::of(&input), input, options }.into()
 }
 
 fn claim_task(store: &dyn Store, by: &str) -> Option<Task> {
@@ -140,7 +140,7 @@ fn a_server_that_was_only_restarted_fences_nobody() {
     assert!(stores.iter().all(|store| store.stats().moves == 0));
 }
 
-/// An operator can declare what cannot be detected: `UPDATE onward.restore_guard SET place = ''`.
+/// An operator can declare what cannot be detected: `UPDATE onward.restore_guard SET call_id = ''`.
 #[test]
 fn leases_are_taken_back_by_hand() {
     let cluster = Cluster::shared();
@@ -150,7 +150,7 @@ fn leases_are_taken_back_by_hand() {
     database.psql(&format!("GRANT CREATE ON DATABASE {} TO guest", database.name())).unwrap();
     let url = database.url().replace(onward_testkit::OWNER, "guest");
     let (stores, before) = prepare(&url);
-    database.psql("UPDATE onward.lineage SET place = ''").unwrap();
+    database.psql("UPDATE onward.lineage SET location = ''").unwrap();
     assert_fenced(block_on(stores[0].commit(before.commit(vec![step(0)]))));
     assert_eq!(claim(&*stores[1], "w3", 10).len(), 2);
     assert_eq!(stores.iter().map(|store| store.stats().moves).collect::<Vec<_>>(), [1, 1]);

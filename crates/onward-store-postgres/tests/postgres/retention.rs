@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use onward_core::event::{ApprovalRequested, AttributeSet, RunCompleted, RunFailed, SignalReceived, TaskScheduled};
 use onward_core::run::Input;
 use onward_core::task::TaskOptions;
-use onward_core::{AttributeValue, Failure, Hash, Place};
+use onward_core::{AttributeValue, CallId, Failure, Hash};
 use onward_store::conformance::{Held, block_on};
 use onward_store::{Delete, ManualClock, Retention, Store};
 use onward_store_postgres::PostgresStore;
@@ -68,12 +68,12 @@ fn no_row_of_any_table_has_what_a_deleted_run_held() {
         let mut new = new_run(&id);
         new.started.input = payload("input");
         let mut held = Held::new(&block_on(store.start_run(new, Some(worker("w")))).unwrap().claimed.unwrap());
-        let (place, value) = (Place::root(1), Some(AttributeValue::Text(CANARY.to_owned())));
+        let (call_id, value) = (CallId::root(1), Some(AttributeValue::Text(CANARY.to_owned())));
         let input_hash = Hash::of(&payload("task"));
         let (kind, input, options) = (name("mail"), payload("task"), TaskOptions::default());
-        let scheduled = TaskScheduled { place: Place::root(0), kind, input_hash, input, options };
-        let attribute = AttributeSet { place, name: name("attribute"), value };
-        let asked = ApprovalRequested { place: Place::root(2), show: Some(payload("show")), ..question() };
+        let scheduled = TaskScheduled { call_id: CallId::root(0), kind, input_hash, input, options };
+        let attribute = AttributeSet { call_id, name: name("attribute"), value };
+        let asked = ApprovalRequested { call_id: CallId::root(2), show: Some(payload("show")), ..question() };
         commit(&*store, &mut held, vec![scheduled.into(), attribute.into(), asked.into()]);
         let signal =
             SignalReceived { name: name("s"), payload: payload("signal"), signal_id: Some(CANARY.to_owned()), sender: None };

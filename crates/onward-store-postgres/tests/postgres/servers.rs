@@ -9,7 +9,7 @@ use onward_core::event::TimerStarted;
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
-use onward_core::{Epoch, Index, KindSchemas, Namespace, Place, Record, RunHead, RunKey, Timestamp, WorkerId};
+use onward_core::{CallId, Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
 use onward_store::conformance::{self, block_on};
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, Known, Listener,
@@ -142,7 +142,7 @@ fn timers_that_many_servers_look_for_fire_once_and_none_early() {
     for run in 0..runs {
         let mut held = start_held(&*stores[0], &format!("r{run}"), "w");
         let due = |ordinal: u64| clock.now().after(Duration::from_millis(10_000 + ordinal));
-        let timer = |ordinal: u32| TimerStarted { place: Place::root(ordinal), due_at: due(u64::from(ordinal)) }.into();
+        let timer = |ordinal: u32| TimerStarted { call_id: CallId::root(ordinal), due_at: due(u64::from(ordinal)) }.into();
         commit(&*stores[0], &mut held, vec![timer(0), timer(1), timer(2)]);
     }
     clock.advance(Duration::from_millis(9_999));

@@ -9,7 +9,7 @@ use onward_core::event::{SignalReceived, TerminateRequested};
 use onward_core::ledger::{SpendBy, SpendQuery};
 use onward_core::run::Input;
 use onward_core::task::{TaskId, TaskReport};
-use onward_core::{Epoch, Index, KindSchemas, Name, Namespace, Payload, Place, RunKey, Timestamp, WorkerId};
+use onward_core::{CallId, Epoch, Index, KindSchemas, Name, Namespace, Payload, RunKey, Timestamp, WorkerId};
 use onward_store::conformance::block_on;
 use onward_store::{
     ClaimRuns, ClaimTasks, Delete, DeletedQuery, Gaps, Known, Restore, RestoreRun, Retention, RunQuery, ServerInfo, Store,
@@ -38,7 +38,7 @@ fn code<T>(answer: Result<T, StoreError>) -> &'static str {
 /// Returns the result codes of all operations on one run.
 async fn ask_about(site: &Site, run: &RunKey) -> Vec<(&'static str, &'static str)> {
     let store = &site.store;
-    let task = || TaskId { run: run.clone(), generation: 0, place: Place::root(0), incarnation: None };
+    let task = || TaskId { run: run.clone(), generation: 0, call_id: CallId::root(0), incarnation: None };
     let signal = || {
         let name = Name::new("paid").unwrap();
         Input::signal(SignalReceived { name, payload: Payload::null(), signal_id: None, sender: None })
@@ -344,7 +344,7 @@ fn timer(head: &onward_core::RunHead, ordinal: u32) -> onward_core::run::Commit 
         commit_id: onward_core::CommitId(u64::from(ordinal) + 1),
         horizon: Index(ordinal.into()),
         waits: true,
-        events: vec![onward_core::event::TimerStarted { place: Place::root(ordinal), due_at }.into()],
+        events: vec![onward_core::event::TimerStarted { call_id: CallId::root(ordinal), due_at }.into()],
         end_over_unread: false,
         is_standing: false,
         carries: Default::default(),

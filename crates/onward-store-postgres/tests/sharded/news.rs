@@ -2,7 +2,7 @@
 
 use onward_core::event::SignalSent;
 use onward_core::run::OutboxMessage;
-use onward_core::{CommitId, Event, Index, Name, Payload, Place, RunId, WorkerId};
+use onward_core::{CallId, CommitId, Event, Index, Name, Payload, RunId, WorkerId};
 use onward_store::conformance::block_on;
 use onward_store::{ClaimedRun, Store};
 
@@ -14,8 +14,8 @@ async fn send(site: &Site, id: &str, receivers: &[String]) {
     let worker = WorkerId::new("w").unwrap();
     let ClaimedRun { head, .. } = site.store.start_run(new_run(id), Some(worker)).await.unwrap().claimed.unwrap();
     let signal = |(ordinal, to): (usize, &String)| -> Event {
-        let (place, to) = (Place::root(ordinal as u32), RunId::new(to).unwrap());
-        SignalSent { place, to, name: Name::new("paid").unwrap(), payload: Payload::null() }.into()
+        let (call_id, to) = (CallId::root(ordinal as u32), RunId::new(to).unwrap());
+        SignalSent { call_id, to, name: Name::new("paid").unwrap(), payload: Payload::null() }.into()
     };
     let commit = onward_core::run::Commit {
         key: head.key,

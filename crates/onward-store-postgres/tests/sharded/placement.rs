@@ -2,7 +2,7 @@
 
 use onward_core::event::{OnParentClose, ParentLink, RunStarted};
 use onward_core::run::NewRun;
-use onward_core::{Name, Namespace, Payload, Place, Record, RunId, RunKey};
+use onward_core::{CallId, Name, Namespace, Payload, Record, RunId, RunKey};
 use onward_store::conformance::block_on;
 use onward_store::{Restore, RestoreRun, Store};
 use onward_store_postgres::sharded::position;
@@ -19,7 +19,7 @@ fn child_of(parent: &str, id: &str) -> NewRun {
     run.started.parent = Some(ParentLink {
         run: key(parent),
         generation: 0,
-        place: Place::root(0),
+        call_id: CallId::root(0),
         on_parent_close,
         incarnation: None,
         is_spawned: false,
@@ -46,10 +46,10 @@ fn a_tree_of_runs_lies_in_one_database_and_strangers_are_spread() {
     let mut counts = [0; 3];
     for number in 0..3_000 {
         let root = format!("order-{number}");
-        let place = position(&key(&root), 3);
-        counts[place] += 1;
-        assert_eq!(position(&key(&format!("{root}/1")), 3), place);
-        assert_eq!(position(&key(&format!("{root}/1/2-0")), 3), place);
+        let call_id = position(&key(&root), 3);
+        counts[call_id] += 1;
+        assert_eq!(position(&key(&format!("{root}/1")), 3), call_id);
+        assert_eq!(position(&key(&format!("{root}/1/2-0")), 3), call_id);
     }
     assert!(counts.iter().all(|count| (850..1_150).contains(count)), "{counts:?}");
 }

@@ -2,9 +2,9 @@
 
 use onward_core::event::SignalSent;
 use onward_core::task::TaskOptions;
-use onward_core::{CommitId, Place, RunId};
+use onward_core::{CommitId, CallId, RunId};
 
-use super::kit::{Kit, approval, completed, key, name, place, refused, seconds, settled, signal, task, timer};
+use super::kit::{Kit, approval, completed, key, name, call_id, refused, seconds, settled, signal, task, timer};
 use super::block_on;
 
 pub async fn of_two_commits_with_one_number_one_is_taken(kit: Kit) {
@@ -70,7 +70,7 @@ pub async fn a_refused_commit_leaves_nothing_behind(mut kit: Kit) {
     kit.reopen();
     assert_eq!(kit.log("r").await, ["run_started"]);
     assert_eq!(kit.claim_tasks("t", 10).await, []);
-    assert_eq!(kit.waits().await, [] as [Place; 0]);
+    assert_eq!(kit.waits().await, [] as [CallId; 0]);
     assert_eq!(kit.expire().await.timers_fired, 0);
     assert_eq!(kit.store().outbox_messages(10).await.unwrap(), []);
 }
@@ -81,7 +81,7 @@ pub async fn a_commit_and_what_follows_from_it_are_one_write(mut kit: Kit) {
     kit.commit(&mut held, all).await;
     kit.reopen();
     assert_eq!(kit.log("r").await.len(), 5);
-    assert_eq!(kit.waits().await, [place(2)]);
+    assert_eq!(kit.waits().await, [call_id(2)]);
     assert_eq!(kit.claim_tasks("t", 10).await.len(), 1);
     assert_eq!(kit.store().outbox_messages(10).await.unwrap().len(), 1);
     assert_eq!(kit.expire().await.timers_fired, 1);
@@ -89,5 +89,5 @@ pub async fn a_commit_and_what_follows_from_it_are_one_write(mut kit: Kit) {
 
 fn to(id: &str, ordinal: u32) -> onward_core::Event {
     let (to, payload) = (RunId::new(id).unwrap(), super::kit::json("1"));
-    SignalSent { place: place(ordinal), to, name: name("paid"), payload }.into()
+    SignalSent { call_id: call_id(ordinal), to, name: name("paid"), payload }.into()
 }

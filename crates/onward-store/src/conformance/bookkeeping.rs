@@ -10,9 +10,9 @@ use onward_core::reopen::{self, Retry};
 use onward_core::run::{Commit, Input};
 use onward_core::spend::{PicoDollars, Spend, SpendTotals, Tokens, day_of};
 use onward_core::task::{RetryPolicy, Task, TaskOptions, TaskReport};
-use onward_core::{Event, Failure, Index, Place, Record, RunId, Status, Timestamp};
+use onward_core::{Event, Failure, Index, CallId, Record, RunId, Status, Timestamp};
 
-use super::kit::{Held, Kit, completed, json, key, place, seconds, settled, signal, task_of, terminate, worker};
+use super::kit::{Held, Kit, completed, json, key, call_id, seconds, settled, signal, task_of, terminate, worker};
 use super::restoring::fork;
 use crate::{Delete, Restore, RestoreRun, StoreError};
 
@@ -218,9 +218,9 @@ impl Story {
     /// Cancels a task that a worker may be executing.
     async fn withdraw(&mut self) {
         let Some((_, task)) = self.hands.last() else { return };
-        let (id, number) = (task.id.run.id.as_str().to_owned(), task.id.place.clone());
+        let (id, number) = (task.id.run.id.as_str().to_owned(), task.id.call_id.clone());
         if self.runs.contains(&id) && self.kit.head(&id).await.generation == task.id.generation {
-            self.commit(&id, vec![TaskCanceled { place: number }.into()]).await;
+            self.commit(&id, vec![TaskCanceled { call_id: number }.into()]).await;
         }
     }
 
@@ -236,15 +236,15 @@ impl Story {
         }
         let first = commits[self.below(commits.len() as u64) as usize];
         let range: Vec<&Event> = log.iter().filter(|record| record.index >= first.index).flat_map(|record| &record.events).collect();
-        let is_begun = |place: &Place| {
-            let is_it = |event: &Event| matches!(event, Event::TaskAttempted(event) if event.place == *place);
+        let is_begun = |call_id: &CallId| {
+            let is_it = |event: &Event| matches!(event, Event::TaskAttempted(event) if event.call_id == *call_id);
             log.iter().flat_map(|record| &record.events).any(is_it)
         };
         let asked = range.iter().filter_map(|event| match event {
-            Event::TaskScheduled(event) => Some(event.place.clone()),
+            Event::TaskScheduled(event) => Some(event.call_id.clone()),
             _ => None,
         });
-        let (begun, withdrawn): (Vec<Place>, Vec<Place>) = asked.partition(is_begun);
+        let (begun, withdrawn): (Vec<CallId>, Vec<CallId>) = asked.partition(is_begun);
         self.left += range.iter().filter(|event| matches!(event, Event::TaskAttempted(_))).count();
         let before = log.iter().filter(|record| matches!(record.events.first(), Some(Event::SegmentAbandoned(_)))).count();
         let attempt = u32::try_from(before).unwrap_or(u32::MAX) + 1;
@@ -259,7 +259,7 @@ impl Story {
         let mut events: Vec<Event> = vec![SegmentAbandoned { from, to, attempt, withdrawn, divergence }.into()];
         let adopted = begun.first().filter(|_| number.is_multiple_of(2)).cloned();
         events.push(match adopted {
-            Some(from) => CallAdopted { place: place(number), from }.into(),
+            Some(from) => CallAdopted { call_id: call_id(number), from }.into(),
             None => task_of("mail", number, TaskOptions { costs: true, ..TaskOptions::default() }),
         });
         // The commit takes the horizon of the first abandoned one.

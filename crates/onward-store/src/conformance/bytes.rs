@@ -5,7 +5,7 @@ use onward_core::run::{Input, NewRun};
 use onward_core::task::{TaskOptions, TaskReport};
 use onward_core::{Event, Failure, Index, Payload};
 
-use super::kit::{Kit, json, key, name, new_run, place, refused, seconds, signal, task};
+use super::kit::{Kit, json, key, name, new_run, call_id, refused, seconds, signal, task};
 use crate::{INLINE_BYTES_MAX, PAYLOAD_BYTES_MAX, READ_BYTES_MAX};
 
 pub async fn bytes_in_are_bytes_out(mut kit: Kit) {
@@ -27,7 +27,7 @@ pub async fn bytes_in_are_bytes_out(mut kit: Kit) {
     let mut held = kit.start_held_as(run).await;
     for payload in &payloads {
         let (step, output) = (name("step"), payload.clone());
-        let event = StepCompleted { place: place(0), name: step, input_hash: None, output, attempt: 1, took_ms: 0 };
+        let event = StepCompleted { call_id: call_id(0), name: step, input_hash: None, output, attempt: 1, took_ms: 0 };
         kit.commit(&mut held, vec![event.into()]).await;
     }
     let failure = Failure::fatal("no").with_details(payloads[7].clone());

@@ -4,7 +4,7 @@ use onward_core::event::{OnParentClose, SignalSent};
 use onward_core::run::{OutboxMessage, answer_to};
 use onward_core::{Index, RunId, Status};
 
-use super::kit::{Held, Kit, child, completed, hand_over, json, key, name, new_run, place, terminate};
+use super::kit::{Held, Kit, child, completed, hand_over, json, key, name, new_run, call_id, terminate};
 use crate::Delete;
 
 pub async fn a_child_answers_its_parent_once(mut kit: Kit) {
@@ -69,7 +69,7 @@ pub async fn news_stay_until_they_are_finished(mut kit: Kit) {
 pub async fn a_signal_to_another_run_is_taken_once(kit: Kit) {
     kit.start("s").await;
     let mut held: Held = kit.start_held("r").await;
-    let sent = SignalSent { place: place(0), to: RunId::new("s").unwrap(), name: name("paid"), payload: json("1") };
+    let sent = SignalSent { call_id: call_id(0), to: RunId::new("s").unwrap(), name: name("paid"), payload: json("1") };
     kit.commit(&mut held, vec![sent.into()]).await;
     let news = kit.store().outbox_messages(10).await.unwrap();
     hand_over(&*kit.store(), news[0].1.clone()).await;
@@ -86,7 +86,7 @@ pub async fn a_namesake_of_a_deleted_run_is_not_taken_for_it(mut kit: Kit) {
         let mut run = new_run("p");
         run.started.seed = incarnation;
         let mut parent = kit.start_held_as(run).await;
-        let sent = SignalSent { place: place(1), to: RunId::new("s").unwrap(), name: name("paid"), payload: json("1") };
+        let sent = SignalSent { call_id: call_id(1), to: RunId::new("s").unwrap(), name: name("paid"), payload: json("1") };
         kit.commit(&mut parent, vec![child("p/c", 0, OnParentClose::Cancel), sent.into()]).await;
         kit.reopen();
         let news = kit.store().outbox_messages(10).await.unwrap();

@@ -6,10 +6,10 @@ use onward_core::event::{
 use onward_core::conversation::OutsideEntry;
 use onward_core::run::{Carries, Commit, Input, IdempotencyRecord};
 use onward_core::task::{TaskOptions, TaskReport};
-use onward_core::{Event, Index, Place, RunId, Status};
+use onward_core::{Event, Index, CallId, RunId, Status};
 
 use super::kit::{
-    Held, Kit, approval, child, completed, decision, json, key, name, new_run, pause, place, refused, resume, seconds, signal, task,
+    Held, Kit, approval, child, completed, decision, json, key, name, new_run, pause, call_id, refused, resume, seconds, signal, task,
     terminate, timer,
 };
 use super::block_on;
@@ -133,7 +133,7 @@ pub async fn nothing_open_of_the_old_generation_is_left(mut kit: Kit) {
     kit.store().commit(continued(&held)).await.unwrap();
     kit.reopen();
     assert_eq!(kit.claim_tasks("t", 10).await, []);
-    assert_eq!(kit.waits().await, [] as [Place; 0]);
+    assert_eq!(kit.waits().await, [] as [CallId; 0]);
     kit.clock.set(due);
     assert_eq!(kit.expire().await.timers_fired, 0);
     kit.deliver().await;
@@ -149,7 +149,7 @@ pub async fn a_result_of_the_old_generation_does_not_fit_the_successor(kit: Kit)
     let mut held = kit.claim_one("v").await;
     kit.commit(&mut held, vec![task(0, TaskOptions::default())]).await;
     let new = kit.claim_tasks("u", 1).await.remove(0);
-    assert_eq!((&new.id.place, new.claim, new.id.generation), (&old.id.place, old.claim, 1));
+    assert_eq!((&new.id.call_id, new.claim, new.id.generation), (&old.id.call_id, old.claim, 1));
     let done = || TaskReport::Completed(json("1"));
     refused(kit.store().report_task(old.id, old.claim, done(), seconds(30)).await, "task_attempt_over");
     kit.store().report_task(new.id, new.claim, done(), seconds(30)).await.unwrap();
@@ -178,7 +178,7 @@ pub async fn a_spawned_child_outlives_a_generation_and_ends_with_the_run(mut kit
     // Neither is a child that starts late.
     let claimed = kit.claim("v").await;
     let mut second = Held::new(claimed.iter().find(|run| run.head.key == key("r")).expect("it is pending"));
-    let asked = ChildAwaited { place: place(0), child: RunId::new("r/a").unwrap() };
+    let asked = ChildAwaited { call_id: call_id(0), child: RunId::new("r/a").unwrap() };
     kit.commit(&mut second, vec![asked.into(), spawned("r/c", 1)]).await;
     kit.store().commit(continued(&second)).await.unwrap();
     kit.deliver().await;

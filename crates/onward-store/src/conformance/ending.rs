@@ -1,7 +1,7 @@
 //! L17, CE12: exactly one event ends a run, and no accepted signal is lost by it.
 
 use onward_core::task::TaskOptions;
-use onward_core::{Place, Status};
+use onward_core::{CallId, Status};
 
 use super::kit::{Kit, approval, completed, key, pause, refused, settled, signal, task, terminate};
 use super::block_on;
@@ -65,5 +65,5 @@ pub async fn an_ended_run_leaves_no_tasks_and_no_questions(mut kit: Kit) {
     kit.commit(&mut held, vec![completed()]).await;
     kit.reopen();
     assert_eq!(kit.claim_tasks("t", 10).await, []);
-    assert_eq!(kit.waits().await, [] as [Place; 0]);
+    assert_eq!(kit.waits().await, [] as [CallId; 0]);
 }

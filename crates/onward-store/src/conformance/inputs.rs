@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use onward_core::event::{ApprovalDecided, SignalReceived, UpdateReceived, WaitCanceled};
 use onward_core::run::Input;
-use onward_core::{Event, Index, Name, Payload, Place};
+use onward_core::{Event, Index, Name, Payload, CallId};
 
-use super::kit::{Kit, send_many, approval, completed, decision, key, place, refused, seconds, settled, signal};
+use super::kit::{Kit, send_many, approval, completed, decision, key, call_id, refused, seconds, settled, signal};
 use super::block_on;
 use crate::StoreError;
 
@@ -33,10 +33,10 @@ fn received(id: Option<&str>) -> SignalReceived {
 
 /// Returns the opposite of [`decision`].
 fn other_decision(ordinal: u32, decision_id: &str) -> Input {
-    let (place, decision_id) = (place(ordinal), decision_id.to_owned());
+    let (call_id, decision_id) = (call_id(ordinal), decision_id.to_owned());
     let event =
-        ApprovalDecided { place: place.clone(), approved: false, feedback: None, decided_by: None, decision_id: decision_id.clone() };
-    Input::answer(event, 0, &place, &decision_id)
+        ApprovalDecided { call_id: call_id.clone(), approved: false, feedback: None, decided_by: None, decision_id: decision_id.clone() };
+    Input::answer(event, 0, &call_id, &decision_id)
 }
 
 pub async fn the_same_id_with_something_else_to_say_is_refused(mut kit: Kit) {
@@ -119,7 +119,7 @@ pub async fn a_repeated_answer_leaves_another_question_alone(kit: Kit) {
     let first = kit.append("r", decision(0, 0, "anna")).await.unwrap();
     let again = kit.append("r", decision(0, 0, "anna")).await.unwrap();
     assert_eq!((again.index, again.repeated), (first.index, true));
-    assert_eq!(kit.waits().await, [place(1)]);
+    assert_eq!(kit.waits().await, [call_id(1)]);
 }
 
 pub async fn an_answer_is_taken_whatever_else_is_appended(kit: Kit) {
@@ -152,7 +152,7 @@ pub async fn a_question_past_its_deadline_is_lost_to_the_timer(mut kit: Kit) {
     kit.clock.set(deadline);
     assert_eq!(kit.expire().await.timers_fired, 1);
     kit.reopen();
-    assert_eq!(kit.waits().await, [] as [Place; 0]);
+    assert_eq!(kit.waits().await, [] as [CallId; 0]);
     check_lost(&kit, 0, "expired", Index(2)).await;
     assert_eq!(kit.log("r").await, ["run_started", "approval_requested", "timer_fired"]);
 }
@@ -163,7 +163,7 @@ pub async fn a_withdrawn_question_is_lost_to_the_code(kit: Kit) {
     kit.commit(&mut held, vec![approval(0, Some(deadline)), approval(1, None)]).await;
     let won = kit.append("r", decision(0, 1, "anna")).await.unwrap();
     // The code withdraws both approvals without having seen the decision at 1.
-    let withdrawn = |ordinal| Event::from(WaitCanceled { place: place(ordinal) });
+    let withdrawn = |ordinal| Event::from(WaitCanceled { call_id: call_id(ordinal) });
     let index = kit.commit(&mut held, vec![withdrawn(0), withdrawn(1)]).await.index;
     check_lost(&kit, 0, "withdrawn", index).await;
     check_lost(&kit, 1, "anna", won.index).await;

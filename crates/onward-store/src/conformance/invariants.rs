@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use onward_core::projection::Projection;
 use onward_core::run::Wait;
 use onward_core::task::Task;
-use onward_core::{Event, Index, Log, Place, RunHead};
+use onward_core::{CallId, Event, Index, Log, RunHead};
 
 use super::kit::{Kit, namespaces};
 use super::random::World;
@@ -50,28 +50,28 @@ async fn check_open(store: &dyn Store, head: &RunHead, log: &Log) {
     let (namespace, run) = (head.key.namespace.clone(), Some(head.key.clone()));
     let query = WaitQuery { namespace: namespace.clone(), run: run.clone(), limit: 1_000, ..Default::default() };
     let mut listed = store.list_waits(query).await.unwrap();
-    listed.sort_by(|a, b| a.place.cmp(&b.place));
+    listed.sort_by(|a, b| a.call_id.cmp(&b.call_id));
     assert_eq!(listed, projection.waits.into_values().collect::<Vec<Wait>>(), "L16: open waits of {}", head.key);
     let query = TaskQuery { namespace, run, limit: 1_000, ..Default::default() };
     let listed = store.list_tasks(query).await.unwrap();
     let said = |task: &Task| (task.id.clone(), task.kind.clone(), task.options.clone(), task.scheduled_at);
     let mut listed: Vec<_> = listed.iter().map(said).collect();
-    listed.sort_by(|a, b| a.0.place.cmp(&b.0.place));
+    listed.sort_by(|a, b| a.0.call_id.cmp(&b.0.call_id));
     let known: Vec<_> = projection.tasks.values().map(said).collect();
     assert_eq!(listed, known, "L16: open tasks of {}", head.key);
 }
 
 /// Checks that each call has at most one answer (L8, L10, L12, L19).
 fn check_once(log: &Log) {
-    let mut answered: BTreeSet<(&str, &Place)> = BTreeSet::new();
+    let mut answered: BTreeSet<(&str, &CallId)> = BTreeSet::new();
     for (_, event) in log.events() {
         let answer = match event {
-            Event::TaskCompleted(event) => ("task", &event.place),
-            Event::TaskFailed(event) => ("task", &event.place),
-            Event::TimerFired(event) => ("timer", &event.place),
-            Event::ApprovalDecided(event) => ("approval", &event.place),
-            Event::ChildCompleted(event) => ("child", &event.place),
-            Event::ChildFailed(event) => ("child", &event.place),
+            Event::TaskCompleted(event) => ("task", &event.call_id),
+            Event::TaskFailed(event) => ("task", &event.call_id),
+            Event::TimerFired(event) => ("timer", &event.call_id),
+            Event::ApprovalDecided(event) => ("approval", &event.call_id),
+            Event::ChildCompleted(event) => ("child", &event.call_id),
+            Event::ChildFailed(event) => ("child", &event.call_id),
             _ => continue,
         };
         assert!(answered.insert(answer), "{answer:?} was answered twice");

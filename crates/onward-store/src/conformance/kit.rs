@@ -9,7 +9,7 @@ use onward_core::projection::Projection;
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage};
 use onward_core::task::{Task, TaskOptions};
 use onward_core::{
-    CommitId, Event, Hash, Index, Log, Name, Namespace, Payload, Place, Record, RunHead, RunId, RunKey, Status, Timestamp,
+    CallId, CommitId, Event, Hash, Index, Log, Name, Namespace, Payload, Record, RunHead, RunId, RunKey, Status, Timestamp,
     WorkerId,
 };
 
@@ -49,8 +49,8 @@ pub fn json(text: &str) -> Payload {
     Payload::from_json_text(text.to_owned())
 }
 
-pub fn place(ordinal: u32) -> Place {
-    Place::root(ordinal)
+pub fn call_id(ordinal: u32) -> CallId {
+    CallId::root(ordinal)
 }
 
 pub fn seconds(count: u64) -> Duration {
@@ -85,7 +85,7 @@ pub fn settled() -> Event {
 }
 
 pub fn timer(ordinal: u32, due_at: Timestamp) -> Event {
-    TimerStarted { place: place(ordinal), due_at }.into()
+    TimerStarted { call_id: call_id(ordinal), due_at }.into()
 }
 
 pub fn task(ordinal: u32, options: TaskOptions) -> Event {
@@ -94,12 +94,12 @@ pub fn task(ordinal: u32, options: TaskOptions) -> Event {
 
 pub fn task_of(kind: &str, ordinal: u32, options: TaskOptions) -> Event {
     let input = json("[]");
-    TaskScheduled { place: place(ordinal), kind: name(kind), input_hash: Hash::of(&input), input, options }.into()
+    TaskScheduled { call_id: call_id(ordinal), kind: name(kind), input_hash: Hash::of(&input), input, options }.into()
 }
 
 pub fn approval(ordinal: u32, deadline: Option<Timestamp>) -> Event {
     ApprovalRequested {
-        place: place(ordinal),
+        call_id: call_id(ordinal),
         name: name("refund"),
         title: "Refund?".to_owned(),
         description: None,
@@ -115,13 +115,13 @@ pub fn approval(ordinal: u32, deadline: Option<Timestamp>) -> Event {
 /// Returns a decision on the approval at that call id.
 pub fn decision(generation: u32, ordinal: u32, decision_id: &str) -> Input {
     let event = onward_core::event::ApprovalDecided {
-        place: place(ordinal),
+        call_id: call_id(ordinal),
         approved: true,
         feedback: None,
         decided_by: None,
         decision_id: decision_id.to_owned(),
     };
-    Input::answer(event, generation, &place(ordinal), decision_id)
+    Input::answer(event, generation, &call_id(ordinal), decision_id)
 }
 
 pub fn completed() -> Event {
@@ -312,9 +312,9 @@ impl Kit {
         self.check_run(&key(id)).await.events().map(|(_, event)| event.name()).collect()
     }
 
-    pub async fn waits(&self) -> Vec<Place> {
+    pub async fn waits(&self) -> Vec<CallId> {
         let waits = self.store().list_waits(WaitQuery::default()).await.unwrap();
-        waits.into_iter().map(|wait| wait.place).collect()
+        waits.into_iter().map(|wait| wait.call_id).collect()
     }
 
     /// Checks that the run's log is complete and that its head agrees with it.
@@ -334,11 +334,11 @@ impl Kit {
         let (namespace, run) = (key.namespace.clone(), Some(key.clone()));
         let waits = WaitQuery { namespace: namespace.clone(), run: run.clone(), limit: usize::MAX, ..WaitQuery::default() };
         let mut waits = self.store().list_waits(waits).await.unwrap();
-        waits.sort_by(|a, b| a.place.cmp(&b.place));
+        waits.sort_by(|a, b| a.call_id.cmp(&b.call_id));
         assert_eq!(waits, open.waits.into_values().collect::<Vec<_>>(), "L16 of {key}");
         let tasks = TaskQuery { namespace, run, limit: usize::MAX, ..TaskQuery::default() };
         for task in self.store().list_tasks(tasks).await.unwrap() {
-            let by_log = open.tasks.remove(&task.id.place).unwrap_or_else(|| panic!("L16: {} is not in its log", task.id));
+            let by_log = open.tasks.remove(&task.id.call_id).unwrap_or_else(|| panic!("L16: {} is not in its log", task.id));
             let known = |task: &Task| (task.scheduled_at, task.paused_at, task.paused_ms, task.due_at().is_none());
             let comparable = task.attempt == 1 && task.claim == 0;
             assert!(!comparable || known(&task) == known(&by_log), "L16: {task:?} is not {by_log:?}");
@@ -389,7 +389,7 @@ pub fn by_log(mut head: RunHead) -> RunHead {
 pub fn child(id: &str, ordinal: u32, on_parent_close: onward_core::event::OnParentClose) -> Event {
     let input = json("{}");
     onward_core::event::ChildStarted {
-        place: place(ordinal),
+        call_id: call_id(ordinal),
         child: RunId::new(id).unwrap(),
         kind: name("parcel"),
         version: None,

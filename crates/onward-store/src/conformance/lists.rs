@@ -4,10 +4,10 @@ use onward_core::event::{AttributeSet, TaskScheduled};
 use onward_core::run::WaitKind;
 use onward_core::task::{TaskCount, TaskOptions};
 use onward_core::{
-    Attribute, AttributeMatch, AttributeValue, Event, Hash, Name, Namespace, Payload, Place, Status, Timestamp,
+    Attribute, AttributeMatch, AttributeValue, Event, Hash, Name, Namespace, Payload, CallId, Status, Timestamp,
 };
 
-use super::kit::{Kit, approval, key, name, new_run, new_run_of, place, refused, seconds};
+use super::kit::{Kit, approval, key, name, new_run, new_run_of, call_id, refused, seconds};
 use crate::{RunPage, RunQuery, WaitQuery, cursor_after};
 
 pub async fn runs_are_listed_newest_first_in_pages(mut kit: Kit) {
@@ -69,10 +69,10 @@ pub async fn questions_are_listed_oldest_first(mut kit: Kit) {
     kit.pass(seconds(1));
     kit.commit(&mut held, vec![approval(3, None)]).await;
     kit.reopen();
-    assert_eq!(kit.waits().await, [place(7), place(1), place(3)]);
+    assert_eq!(kit.waits().await, [call_id(7), call_id(1), call_id(3)]);
     let query = WaitQuery { run: Some(key("r")), limit: 1, ..Default::default() };
     let waits = kit.store().list_waits(query).await.unwrap();
-    assert_eq!((waits.len(), &waits[0].place, &waits[0].run, waits[0].title.as_str()), (1, &place(7), &key("r"), "Refund?"));
+    assert_eq!((waits.len(), &waits[0].call_id, &waits[0].run, waits[0].title.as_str()), (1, &call_id(7), &key("r"), "Refund?"));
     let query = WaitQuery { kind: Some(WaitKind::Promise), ..Default::default() };
     assert_eq!(kit.store().list_waits(query).await.unwrap(), []);
 }
@@ -80,7 +80,7 @@ pub async fn questions_are_listed_oldest_first(mut kit: Kit) {
 /// Root runs are compared exactly; a root id of 255 bytes is truncated to 200.
 pub async fn questions_of_a_family_are_listed_together(mut kit: Kit) {
     let long = "a".repeat(255);
-    let below = |id: &str| onward_core::reopen::child_id(&key(id).id, 0, &place(0)).to_string();
+    let below = |id: &str| onward_core::reopen::child_id(&key(id).id, 0, &call_id(0)).to_string();
     let ids = ["r".to_owned(), below("r"), below(&below("r")), "r2".to_owned(), "R/1".to_owned(), long.clone(), below(&long)];
     for id in &ids {
         let mut held = kit.start_held(id).await;
@@ -149,7 +149,7 @@ pub async fn runs_are_filtered_by_version_and_attributes(mut kit: Kit) {
 
 pub async fn what_a_run_is_found_by_changes_with_its_commits(mut kit: Kit) {
     let set = |ordinal, name_: &str, value: Option<AttributeValue>| -> Event {
-        AttributeSet { place: super::kit::place(ordinal), name: name(name_), value }.into()
+        AttributeSet { call_id: super::kit::call_id(ordinal), name: name(name_), value }.into()
     };
     let mut run = new_run("r");
     run.started.attributes = vec![attribute("stage", "new")];
@@ -186,10 +186,10 @@ pub async fn open_runs_are_counted_by_version(kit: Kit) {
 
 pub async fn open_tasks_are_counted_by_queue_and_kind(mut kit: Kit) {
     let mut held = kit.start_held("r").await;
-    let schedule = |place: u32, queue: Option<&str>, kind: &str| {
+    let schedule = |call_id: u32, queue: Option<&str>, kind: &str| {
         let options = TaskOptions { queue: queue.map(|queue| Name::new(queue).unwrap()), ..TaskOptions::default() };
-        let (place, kind, input) = (Place::root(place), Name::new(kind).unwrap(), Payload::null());
-        Event::from(TaskScheduled { place, kind, input_hash: Hash::of(&input), input, options })
+        let (call_id, kind, input) = (CallId::root(call_id), Name::new(kind).unwrap(), Payload::null());
+        Event::from(TaskScheduled { call_id, kind, input_hash: Hash::of(&input), input, options })
     };
     let events = vec![schedule(0, None, "mail"), schedule(1, None, "mail"), schedule(2, Some("slow"), "mail"), schedule(3, None, "bill")];
     kit.commit(&mut held, events).await;

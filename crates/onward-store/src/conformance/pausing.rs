@@ -6,7 +6,7 @@ use onward_core::run::{Commit, Input};
 use onward_core::task::{RetryPolicy, Task, TaskOptions, TaskReport};
 use onward_core::{Event, Failure, Index, Status};
 
-use super::kit::{Held, Kit, completed, json, key, name, pause, place, refused, resume, seconds, settled, signal, task, timer, worker};
+use super::kit::{Held, Kit, completed, json, key, name, pause, call_id, refused, resume, seconds, settled, signal, task, timer, worker};
 
 pub async fn a_paused_run_takes_inputs_but_no_commits_and_no_claims(mut kit: Kit) {
     let held = kit.start_held("r").await;
@@ -150,7 +150,7 @@ pub async fn a_retry_that_is_set_while_the_run_is_paused_keeps_its_time(mut kit:
     kit.pass(seconds(20));
     let retry_at = Some(kit.now().after(seconds(5)));
     let (name, failure) = (name("charge"), Failure::retryable("busy"));
-    let failed = StepFailed { place: place(0), name, input_hash: None, failure, attempt: 1, took_ms: 1, retry_at };
+    let failed = StepFailed { call_id: call_id(0), name, input_hash: None, failure, attempt: 1, took_ms: 1, retry_at };
     kit.store().commit(standing(&held, vec![failed.into()])).await.unwrap();
     kit.reopen();
     kit.pass(seconds(100));
@@ -184,12 +184,12 @@ pub async fn a_paused_run_begins_no_attempt_of_a_task(mut kit: Kit) {
     assert_eq!((expired.tasks_expired, kit.claim_tasks("t", 10).await), (0, vec![]), "K4: nor a second one");
     kit.append("r", resume()).await.unwrap();
     kit.reopen();
-    let places = |tasks: Vec<Task>| tasks.into_iter().map(|task| task.id.place).collect::<Vec<_>>();
-    assert_eq!(places(kit.claim_tasks("t", 10).await), [place(2)]);
+    let call_ids = |tasks: Vec<Task>| tasks.into_iter().map(|task| task.id.call_id).collect::<Vec<_>>();
+    assert_eq!(call_ids(kit.claim_tasks("t", 10).await), [call_id(2)]);
     kit.pass(seconds(9));
     assert_eq!(kit.claim_tasks("t", 10).await, []);
     kit.pass(seconds(1));
-    assert_eq!(places(kit.claim_tasks("t", 10).await), [place(1)]);
+    assert_eq!(call_ids(kit.claim_tasks("t", 10).await), [call_id(1)]);
     assert_eq!(kit.log("r").await.last(), Some(&"run_resumed"));
 }
 
@@ -219,7 +219,7 @@ pub async fn the_timeouts_of_a_paused_task_keep_their_remaining_time(mut kit: Ki
 }
 
 fn step(ordinal: u32) -> Event {
-    StepCompleted { place: place(ordinal), name: name("charge"), input_hash: None, output: json("1"), attempt: 1, took_ms: 1 }
+    StepCompleted { call_id: call_id(ordinal), name: name("charge"), input_hash: None, output: json("1"), attempt: 1, took_ms: 1 }
         .into()
 }
 

@@ -14,11 +14,11 @@ use onward_core::root_run::root_run;
 use onward_core::run::{Commit, Committed, Input, NewRun, Refusal};
 use onward_core::spend::{Spend, Tokens};
 use onward_core::task::{RetryPolicy, Task, TaskId, TaskOptions, TaskReport};
-use onward_core::{CommitId, Epoch, Event, Failure, Index, Namespace, Place, RunHead, RunKey, Status, Timestamp, WorkerId};
+use onward_core::{CallId, CommitId, Epoch, Event, Failure, Index, Namespace, RunHead, RunKey, Status, Timestamp, WorkerId};
 
 use super::invariants::check_invariants;
 use super::kit::{
-    self, Held, Kit, approval, child, completed, decision, hand_over, json, key, name, place, seconds, settled, signal, worker,
+    self, Held, Kit, approval, call_id, child, completed, decision, hand_over, json, key, name, seconds, settled, signal, worker,
 };
 use super::{Factory, block_on};
 use crate::{Appended, ClaimRuns, ClaimTasks, ClaimedRun, Delete, Expired, Retention, Started, Store, StoreError};
@@ -192,8 +192,8 @@ pub struct World {
     last_commit: Option<Commit>,
     tasks: Vec<Task>,
     /// Approvals requested so far, decided or not.
-    questions: Vec<(RunKey, u32, Place)>,
-    next_place: u32,
+    questions: Vec<(RunKey, u32, CallId)>,
+    next_call_id: u32,
     due: BTreeSet<Timestamp>,
     /// Numbers of signals and commits taken, by run.
     signals: BTreeMap<RunKey, usize>,
@@ -209,7 +209,7 @@ impl World {
             last_commit: None,
             tasks: Vec::new(),
             questions: Vec::new(),
-            next_place: 0,
+            next_call_id: 0,
             due: BTreeSet::new(),
             signals: BTreeMap::new(),
             commits: BTreeMap::new(),
@@ -248,14 +248,14 @@ impl World {
         worker(&format!("w{}", self.below(3)))
     }
 
-    fn place(&mut self) -> u32 {
-        self.next_place += 1;
-        self.next_place
+    fn call_id(&mut self) -> u32 {
+        self.next_call_id += 1;
+        self.next_call_id
     }
 
     /// Returns the ordinal of a recent call, or one that was never used.
-    fn used_place(&mut self) -> u32 {
-        self.next_place.saturating_sub(self.below(12) as u32)
+    fn used_call_id(&mut self) -> u32 {
+        self.next_call_id.saturating_sub(self.below(12) as u32)
     }
 
     /// Returns a due time that no other has: stores may order ties differently.
@@ -344,8 +344,8 @@ impl World {
         let token = ["anna", "ben"][self.below(2) as usize];
         let latest = self.below(6) as usize;
         let asked = self.questions.iter().rev().nth(latest).cloned();
-        let (run, generation, place) = asked.unwrap_or_else(|| (self.run(), 0, place(self.used_place())));
-        Operation::Append(run, Box::new(decision(generation, place.ordinal(), token)))
+        let (run, generation, call_id) = asked.unwrap_or_else(|| (self.run(), 0, call_id(self.used_call_id())));
+        Operation::Append(run, Box::new(decision(generation, call_id.ordinal(), token)))
     }
 
     async fn commit(&mut self, store: &dyn Store, now: Timestamp) -> Operation {
@@ -389,36 +389,38 @@ impl World {
     fn event(&mut self, run: &RunKey, now: Timestamp) -> Event {
         match self.below(12) {
             0 => settled(),
-            1 | 2 => kit::timer(self.place(), self.due(now)),
+            1 | 2 => kit::timer(self.call_id(), self.due(now)),
             3..6 => {
                 let options = self.task_options(now);
-                kit::task(self.place(), options)
+                kit::task(self.call_id(), options)
             }
             6 | 7 => {
                 let deadline = (self.below(2) == 0).then(|| self.due(now));
-                approval(self.place(), deadline)
+                approval(self.call_id(), deadline)
             }
             8 => {
                 let close = [OnParentClose::Abandon, OnParentClose::Cancel, OnParentClose::Terminate][self.below(3) as usize];
-                let ordinal = self.place();
+                let ordinal = self.call_id();
                 let started = child(&format!("{}/c{}", root_run(&run.id), self.below(4)), ordinal, close);
                 let Event::ChildStarted(started) = started else { unreachable!("it starts a child") };
                 ChildStarted { budget: self.budget(), ..started }.into()
             }
-            9 => WaitCanceled { place: place(self.used_place()) }.into(),
-            10 => TaskCanceled { place: place(self.used_place()) }.into(),
+            9 => WaitCanceled { call_id: call_id(self.used_call_id()) }.into(),
+            10 => TaskCanceled { call_id: call_id(self.used_call_id()) }.into(),
             _ if self.below(2) == 0 => self.step(now),
-            _ => SignalSent { place: place(self.place()), to: self.run().id, name: name("paid"), payload: json("3") }.into(),
+            _ => {
+                SignalSent { call_id: call_id(self.call_id()), to: self.run().id, name: name("paid"), payload: json("3") }.into()
+            }
         }
     }
 
     fn step(&mut self, now: Timestamp) -> Event {
-        let (place, name) = (place(self.place()), name("charge"));
+        let (call_id, name) = (call_id(self.call_id()), name("charge"));
         if self.below(3) > 0 {
-            return StepCompleted { place, name, input_hash: None, output: json("1"), attempt: 1, took_ms: 1 }.into();
+            return StepCompleted { call_id, name, input_hash: None, output: json("1"), attempt: 1, took_ms: 1 }.into();
         }
         let (failure, retry_at) = (Failure::retryable("busy"), (self.below(2) == 0).then(|| self.due(now)));
-        StepFailed { place, name, input_hash: None, failure, attempt: 1, took_ms: 1, retry_at }.into()
+        StepFailed { call_id, name, input_hash: None, failure, attempt: 1, took_ms: 1, retry_at }.into()
     }
 
     /// Returns a budget small enough to be exhausted soon.
@@ -511,7 +513,7 @@ impl World {
         self.last_commit = Some(commit.clone());
         for event in &commit.events {
             if let Event::ApprovalRequested(event) = event {
-                self.questions.push((commit.key.clone(), commit.generation, event.place.clone()));
+                self.questions.push((commit.key.clone(), commit.generation, event.call_id.clone()));
             }
         }
         if commit.events.last().is_some_and(Event::ends_log) {

@@ -7,7 +7,7 @@ use onward_core::task::{EffectClass, TaskOptions, TaskReport, idempotency_key};
 use onward_core::{Epoch, Event, Failure, Index, Record, Status};
 
 use super::block_on;
-use super::kit::{Held, Kit, approval, completed, decision, json, key, place, refused, resume, seconds, settled, signal, task, timer};
+use super::kit::{Held, Kit, approval, completed, decision, json, key, call_id, refused, resume, seconds, settled, signal, task, timer};
 use crate::{Delete, Restore, RestoreRun, Restored, StoreError, TaskQuery};
 
 async fn restore(kit: &Kit, id: &str, logs: Vec<Vec<Record>>) -> Result<Restored, StoreError> {
@@ -154,7 +154,7 @@ async fn failed(kit: &Kit, id: &str) -> Failure {
     let failure = Failure::fatal("no paper");
     kit.store().report_task(claimed.id, claimed.claim, TaskReport::Failed(failure.clone()), seconds(30)).await.unwrap();
     kit.read_on(&mut held).await;
-    let withdrawn = WaitCanceled { place: super::kit::place(1) };
+    let withdrawn = WaitCanceled { call_id: super::kit::call_id(1) };
     kit.commit(&mut held, vec![withdrawn.into(), RunFailed { failure: failure.clone(), attempts: None }.into()]).await;
     failure
 }
@@ -232,7 +232,7 @@ pub async fn a_retried_task_is_scheduled_again_under_its_old_key(mut kit: Kit) {
     let listed = kit.store().list_tasks(TaskQuery::default()).await.unwrap();
     assert_eq!((listed.len(), listed[0].scheduled_at, listed[0].id.generation), (1, kit.now(), 1));
     let claimed = kit.claim_tasks("t", 1).await.remove(0);
-    assert_eq!(claimed.idempotency_key(), idempotency_key(&key("r"), 0, &claimed.id.place));
+    assert_eq!(claimed.idempotency_key(), idempotency_key(&key("r"), 0, &claimed.id.call_id));
     let mut old = claimed.id.clone();
     old.generation = 0;
     let done = || TaskReport::Completed(super::kit::json("1"));
@@ -326,7 +326,7 @@ pub async fn what_must_not_be_done_twice_is_not_done_again_in_a_fork(mut kit: Ki
     kit.commit(&mut held, vec![task(0, once.clone()), task(1, TaskOptions::default()), task(2, once)]).await;
     let point = kit.head("r").await.next_index.0 - 1;
     let tasks = kit.claim_tasks("t", 10).await;
-    let last = tasks.iter().find(|task| task.id.place == place(2)).unwrap();
+    let last = tasks.iter().find(|task| task.id.call_id == call_id(2)).unwrap();
     kit.store().report_task(last.id.clone(), last.claim, TaskReport::Completed(json("\"done\"")), seconds(30)).await.unwrap();
     let put = async |kit: &Kit, id: &str, index: u64, is_reset: bool| {
         let (head, log) = (kit.head("r").await, kit.records("r").await);
@@ -346,7 +346,7 @@ pub async fn what_must_not_be_done_twice_is_not_done_again_in_a_fork(mut kit: Ki
         assert_eq!((unknown.count(), completed.count()), (1, 1), "{id}: {log:?}");
         let query = TaskQuery { run: Some(key(id)), limit: 9, ..Default::default() };
         let open = kit.store().list_tasks(query).await.unwrap();
-        assert_eq!(open.iter().map(|task| task.id.place.clone()).collect::<Vec<_>>(), [place(1)], "{id}");
+        assert_eq!(open.iter().map(|task| task.id.call_id.clone()).collect::<Vec<_>>(), [call_id(1)], "{id}");
     }
 }
 
@@ -384,7 +384,7 @@ pub async fn what_must_not_be_done_twice_is_done_again_only_where_it_failed(mut 
     let mut held = kit.start_held("r").await;
     kit.commit(&mut held, vec![task(0, once.clone()), task(1, once)]).await;
     let tasks = kit.claim_tasks("t", 10).await;
-    let first = tasks.iter().find(|task| task.id.place == place(0)).unwrap();
+    let first = tasks.iter().find(|task| task.id.call_id == call_id(0)).unwrap();
     let failure = Failure::fatal("no paper");
     kit.store().report_task(first.id.clone(), first.claim, TaskReport::Failed(failure.clone()), seconds(30)).await.unwrap();
     kit.read_on(&mut held).await;
@@ -394,13 +394,13 @@ pub async fn what_must_not_be_done_twice_is_done_again_only_where_it_failed(mut 
     kit.reopen();
     kit.expire().await;
     let claimed = kit.claim_tasks("t", 10).await;
-    assert_eq!(claimed.iter().map(|task| task.id.place.clone()).collect::<Vec<_>>(), [place(0)]);
+    assert_eq!(claimed.iter().map(|task| task.id.call_id.clone()).collect::<Vec<_>>(), [call_id(0)]);
     let log = kit.records("r").await;
     let unknown = log.iter().flat_map(|record| &record.events).find_map(|event| match event {
-        Event::TaskFailed(failed) if failed.failure.code == "outcome_unknown" => Some(failed.place.clone()),
+        Event::TaskFailed(failed) if failed.failure.code == "outcome_unknown" => Some(failed.call_id.clone()),
         _ => None,
     });
-    assert_eq!(unknown, Some(place(1)));
+    assert_eq!(unknown, Some(call_id(1)));
 }
 
 pub async fn a_reset_ends_the_original(kit: Kit) {

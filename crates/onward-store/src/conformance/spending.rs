@@ -9,10 +9,10 @@ use onward_core::reopen::{self, Retry};
 use onward_core::run::{Input, NewRun};
 use onward_core::spend::{PicoDollars, Spend, SpendTotals, Tokens};
 use onward_core::task::{EffectClass, RetryPolicy, Task, TaskOptions, TaskReport};
-use onward_core::{Event, Failure, Index, Namespace, Place, Status, Timestamp};
+use onward_core::{Event, Failure, Index, Namespace, CallId, Status, Timestamp};
 
 use super::kit::{
-    Held, Kit, child, completed, json, key, name, new_run, new_run_of, place, refused, seconds, settled, signal, task, task_of,
+    Held, Kit, child, completed, json, key, name, new_run, new_run_of, call_id, refused, seconds, settled, signal, task, task_of,
     terminate,
 };
 use super::forking::{checkpoint, forked, put};
@@ -75,10 +75,10 @@ async fn begin(kit: &Kit) -> Task {
     assert_eq!(task.stands_as().as_deref(), Some("mail"));
     let recorded = kit.records(task.id.run.id.as_str()).await.into_iter().flat_map(|record| record.events);
     let last = recorded.filter_map(|event| if let Event::TaskAttempted(event) = event { Some(event) } else { None }).last();
-    let place = task.id.place.clone();
+    let call_id = task.id.call_id.clone();
     assert_eq!(
         last,
-        Some(TaskAttempted { place, attempt: task.attempt, stands_as: task.stands_as(), began_at: task.started_at })
+        Some(TaskAttempted { call_id, attempt: task.attempt, stands_as: task.stands_as(), began_at: task.started_at })
     );
     task
 }
@@ -483,8 +483,8 @@ pub async fn a_run_whose_time_is_over_begins_no_attempt(mut kit: Kit) {
     kit.commit(&mut other, vec![task_of("mail", 0, options())]).await;
     kit.pass(seconds(60));
     let tasks = kit.claim_tasks("t", 10).await;
-    let claimed: Vec<_> = tasks.iter().map(|task| (task.id.run.id.as_str(), task.id.place.clone())).collect();
-    assert_eq!(claimed, [("r", place(0)), ("other", place(0))]);
+    let claimed: Vec<_> = tasks.iter().map(|task| (task.id.run.id.as_str(), task.id.call_id.clone())).collect();
+    assert_eq!(claimed, [("r", call_id(0)), ("other", call_id(0))]);
     kit.reopen();
     assert_eq!((kit.head("r").await.status, paused_because(&kit, "r").await.len()), (Status::Paused, 1));
     report(&kit, &tasks[0], done()).await.unwrap(); // it is running
@@ -566,8 +566,8 @@ pub async fn an_attempt_is_recorded_by_whoever_hands_it_out(mut kit: Kit) {
     assert_eq!(kit.claim_tasks("t", 10).await.len(), 3);
     kit.reopen();
     let events = kit.records("r").await.into_iter().flat_map(|record| record.events);
-    let begun: Vec<Place> =
-        events.filter_map(|event| if let Event::TaskAttempted(event) = event { Some(event.place) } else { None }).collect();
-    assert_eq!(begun, [place(0), place(2)]);
+    let begun: Vec<CallId> =
+        events.filter_map(|event| if let Event::TaskAttempted(event) = event { Some(event.call_id) } else { None }).collect();
+    assert_eq!(begun, [call_id(0), call_id(2)]);
     assert_eq!(cost_of(&kit, "r").await, cost(0, 0, 0, 0));
 }

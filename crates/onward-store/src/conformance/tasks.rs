@@ -5,9 +5,9 @@ use std::sync::Arc;
 use onward_core::event::TaskCanceled;
 use onward_core::spend::Spend;
 use onward_core::task::{EffectClass, PANICKED, RetryPolicy, Task, TaskOptions, TaskReport, TaskState};
-use onward_core::{Event, Failure, Place, WorkerId};
+use onward_core::{Event, Failure, CallId, WorkerId};
 
-use super::kit::{Kit, json, key, name, place, refused, seconds, task, task_of, terminate, worker};
+use super::kit::{Kit, json, key, name, call_id, refused, seconds, task, task_of, terminate, worker};
 use super::block_on;
 use crate::{ClaimTasks, StoreError, TaskQuery};
 
@@ -83,7 +83,7 @@ pub async fn a_canceled_task_is_never_offered(mut kit: Kit) {
     let mut held = kit.start_held("r").await;
     kit.commit(&mut held, vec![task(0, TaskOptions::default()), task(1, TaskOptions::default())]).await;
     let claimed = kit.claim_tasks("t", 1).await.remove(0);
-    let cancel = |ordinal| Event::from(TaskCanceled { place: place(ordinal) });
+    let cancel = |ordinal| Event::from(TaskCanceled { call_id: call_id(ordinal) });
     kit.commit(&mut held, vec![cancel(0), cancel(1)]).await;
     kit.reopen();
     refused(report(&kit, &claimed, done()).await, "task_attempt_over");
@@ -215,11 +215,11 @@ pub async fn tasks_go_by_priority_and_then_in_order(mut kit: Kit) {
     kit.pass(seconds(1));
     kit.commit(&mut held, vec![task(4, with(5)), task(5, with(0))]).await;
     kit.reopen();
-    let mut places = Vec::new();
+    let mut call_ids = Vec::new();
     for _ in 0..3 {
-        places.extend(kit.claim_tasks("t", 2).await.into_iter().map(|task| task.id.place));
+        call_ids.extend(kit.claim_tasks("t", 2).await.into_iter().map(|task| task.id.call_id));
     }
-    assert_eq!(places, [1, 4, 0, 3, 5, 2].map(Place::root));
+    assert_eq!(call_ids, [1, 4, 0, 3, 5, 2].map(CallId::root));
 }
 
 pub async fn a_worker_gets_only_its_kinds_and_queues(kit: Kit) {
@@ -234,12 +234,12 @@ pub async fn a_worker_gets_only_its_kinds_and_queues(kit: Kit) {
         async move {
             let request = ClaimTasks { worker, namespace: Default::default(), queues, kinds, limit: 10, lease: seconds(30) };
             let tasks = store.claim_tasks(request).await.unwrap();
-            tasks.into_iter().map(|task| task.id.place).collect::<Vec<_>>()
+            tasks.into_iter().map(|task| task.id.call_id).collect::<Vec<_>>()
         }
     };
-    assert_eq!(claim(&["scan"], vec![None, Some("gpu")]).await, [] as [Place; 0]);
-    assert_eq!(claim(&["mail"], vec![Some("gpu")]).await, [place(1)]);
-    assert_eq!(claim(&["mail", "print"], vec![None]).await, [place(0), place(2)]);
+    assert_eq!(claim(&["scan"], vec![None, Some("gpu")]).await, [] as [CallId; 0]);
+    assert_eq!(claim(&["mail"], vec![Some("gpu")]).await, [call_id(1)]);
+    assert_eq!(claim(&["mail", "print"], vec![None]).await, [call_id(0), call_id(2)]);
 }
 
 pub async fn a_task_that_waits_too_long_fails(mut kit: Kit) {
@@ -352,10 +352,10 @@ pub async fn tasks_are_listed_in_the_order_they_were_scheduled(kit: Kit) {
     let with = |priority| TaskOptions { priority, ..Default::default() };
     kit.commit(&mut held, vec![task(2, with(0)), task(0, with(9)), task(1, with(5))]).await;
     kit.claim_tasks("t", 1).await;
-    let places = |tasks: Vec<Task>| tasks.into_iter().map(|task| task.id.place.ordinal()).collect::<Vec<_>>();
-    assert_eq!(places(kit.store().list_tasks(TaskQuery::default()).await.unwrap()), [2, 0, 1]);
+    let call_ids = |tasks: Vec<Task>| tasks.into_iter().map(|task| task.id.call_id.ordinal()).collect::<Vec<_>>();
+    assert_eq!(call_ids(kit.store().list_tasks(TaskQuery::default()).await.unwrap()), [2, 0, 1]);
     let first = TaskQuery { limit: 1, state: Some(TaskState::Queued), ..TaskQuery::default() };
-    assert_eq!(places(kit.store().list_tasks(first).await.unwrap()), [2]);
+    assert_eq!(call_ids(kit.store().list_tasks(first).await.unwrap()), [2]);
     let leased = TaskQuery { state: Some(TaskState::Leased), ..TaskQuery::default() };
-    assert_eq!(places(kit.store().list_tasks(leased).await.unwrap()), [0]);
+    assert_eq!(call_ids(kit.store().list_tasks(leased).await.unwrap()), [0]);
 }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use onward_core::event::{PromiseCreated, StepFailed, TaskScheduled, TimerStarted, WaitCanceled};
 use onward_core::task::TaskOptions;
-use onward_core::{Event, Failure, Hash, PLACE_PARTS_MAX, Place};
+use onward_core::{Event, Failure, Hash, CALL_ID_PARTS_MAX, CallId};
 
-use super::kit::{Kit, completed, json, key, name, place, refused, seconds, task, timer, worker};
+use super::kit::{Kit, completed, json, key, name, call_id, refused, seconds, task, timer, worker};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
@@ -30,7 +30,7 @@ pub async fn a_canceled_timer_never_fires(mut kit: Kit) {
     let mut held = kit.start_held("r").await;
     let due = kit.now().after(seconds(10));
     kit.commit(&mut held, vec![timer(0, due)]).await;
-    kit.commit(&mut held, vec![WaitCanceled { place: place(0) }.into()]).await;
+    kit.commit(&mut held, vec![WaitCanceled { call_id: call_id(0) }.into()]).await;
     kit.reopen();
     kit.clock.set(due);
     assert_eq!(kit.expire().await.timers_fired, 0);
@@ -50,16 +50,16 @@ pub async fn timers_fire_in_the_order_of_their_times(mut kit: Kit) {
     let rest = kit.store().expire(2).await.unwrap();
     assert_eq!((rest.timers_fired, rest.more), (1, false));
     let fired: Vec<_> = kit.records("r").await.into_iter().skip(2).flat_map(|record| record.events).collect();
-    let expected = [1, 2, 0].map(|ordinal| Event::from(onward_core::event::TimerFired { place: place(ordinal) }));
+    let expected = [1, 2, 0].map(|ordinal| Event::from(onward_core::event::TimerFired { call_id: call_id(ordinal) }));
     assert_eq!(fired, expected);
 }
 
 /// A call id is a key in every store and therefore bounded.
-pub async fn a_place_may_be_as_deep_as_the_bound_and_no_deeper(mut kit: Kit) {
+pub async fn a_call_id_may_be_as_deep_as_the_bound_and_no_deeper(mut kit: Kit) {
     let deep = |parts: usize, last: u32| {
         let mut path = vec![u32::MAX; parts];
         path[parts - 1] = last;
-        Place::from_path(&path).unwrap()
+        CallId::from_path(&path).unwrap()
     };
     let mut held = kit.start_held("r").await;
     let due_at = kit.now().after(seconds(10));
@@ -67,19 +67,19 @@ pub async fn a_place_may_be_as_deep_as_the_bound_and_no_deeper(mut kit: Kit) {
         let input = json("[]");
         let (kind, options, input_hash) = (name("mail"), TaskOptions::default(), Hash::of(&input));
         vec![
-            TimerStarted { place: deep(parts, 0), due_at }.into(),
-            TaskScheduled { place: deep(parts, 1), kind, input_hash, input, options }.into(),
-            PromiseCreated { place: deep(parts, 2), name: name("p"), deadline: None }.into(),
+            TimerStarted { call_id: deep(parts, 0), due_at }.into(),
+            TaskScheduled { call_id: deep(parts, 1), kind, input_hash, input, options }.into(),
+            PromiseCreated { call_id: deep(parts, 2), name: name("p"), deadline: None }.into(),
         ]
     };
-    for event in asked(PLACE_PARTS_MAX + 2) {
+    for event in asked(CALL_ID_PARTS_MAX + 2) {
         refused(kit.store().commit(held.commit(vec![event])).await, "commit_malformed");
     }
     assert_eq!(kit.log("r").await, ["run_started"]);
-    kit.commit(&mut held, asked(PLACE_PARTS_MAX)).await;
+    kit.commit(&mut held, asked(CALL_ID_PARTS_MAX)).await;
     kit.reopen();
-    let tasks: Vec<Place> = kit.claim_tasks("t", 10).await.into_iter().map(|task| task.id.place).collect();
-    assert_eq!((tasks, kit.waits().await), (vec![deep(PLACE_PARTS_MAX, 1)], vec![deep(PLACE_PARTS_MAX, 2)]));
+    let tasks: Vec<CallId> = kit.claim_tasks("t", 10).await.into_iter().map(|task| task.id.call_id).collect();
+    assert_eq!((tasks, kit.waits().await), (vec![deep(CALL_ID_PARTS_MAX, 1)], vec![deep(CALL_ID_PARTS_MAX, 2)]));
     kit.pass(seconds(10));
     assert_eq!(kit.expire().await.timers_fired, 1);
 }
@@ -88,7 +88,7 @@ pub async fn a_failed_step_gets_its_retry_timer(mut kit: Kit) {
     let mut held = kit.start_held("r").await;
     let retry_at = kit.now().after(seconds(5));
     let failed = StepFailed {
-        place: place(0),
+        call_id: call_id(0),
         name: name("charge"),
         input_hash: None,
         failure: Failure::retryable("busy"),

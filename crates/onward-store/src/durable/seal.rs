@@ -3,7 +3,7 @@
 //! Must never return bytes that were not written: every value of [`seal`] carries a checksum that is verified.
 
 use onward_core::codec::Message;
-use onward_core::{Place, Timestamp};
+use onward_core::{CallId, Timestamp};
 
 use crate::StoreError;
 
@@ -31,8 +31,8 @@ pub fn unseal_bytes<'a>(what: &str, bytes: &'a [u8]) -> Result<&'a [u8], StoreEr
 }
 
 /// Encodes a call id as a key whose bytes sort like call ids: branch by branch, then by ordinal.
-pub fn place_key(place: &Place) -> Vec<u8> {
-    let path: Vec<u32> = place.path().collect();
+pub fn call_id_key(call_id: &CallId) -> Vec<u8> {
+    let path: Vec<u32> = call_id.path().collect();
     let mut key = Vec::with_capacity(path.len() * 5);
     if let Some((ordinal, branch)) = path.split_last() {
         for step in branch {
@@ -45,10 +45,10 @@ pub fn place_key(place: &Place) -> Vec<u8> {
     key
 }
 
-pub fn read_place(key: &[u8]) -> Result<Place, StoreError> {
+pub fn read_call_id(key: &[u8]) -> Result<CallId, StoreError> {
     let step = |chunk: &[u8]| <[u8; 4]>::try_from(chunk.get(1..5)?).ok().map(u32::from_be_bytes);
     let path: Option<Vec<u32>> = key.chunks(5).map(step).collect();
-    path.as_deref().and_then(Place::from_path).ok_or_else(|| damaged("a call id", "not readable"))
+    path.as_deref().and_then(CallId::from_path).ok_or_else(|| damaged("a call id", "not readable"))
 }
 
 /// Returns the newest-first cursor of a list: a time and an id.
@@ -78,25 +78,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn place_keys_sort_like_places_and_read_back() {
-        let mut places: Vec<Place> =
-            ["0", "7", "300", "2.1.0", "2.1.4.0.9", "2.1.1", "2.0.5", "10.0.0"].map(|text| Place::parse(text).unwrap()).into();
-        let mut by_key = places.clone();
-        places.sort();
-        by_key.sort_by_key(place_key);
-        assert_eq!(places, by_key);
-        for place in places {
-            assert_eq!(read_place(&place_key(&place)).unwrap(), place);
+    fn call_id_keys_sort_like_call_ids_and_read_back() {
+        let mut call_ids: Vec<CallId> =
+            ["0", "7", "300", "2.1.0", "2.1.4.0.9", "2.1.1", "2.0.5", "10.0.0"].map(|text| CallId::parse(text).unwrap()).into();
+        let mut by_key = call_ids.clone();
+        call_ids.sort();
+        by_key.sort_by_key(call_id_key);
+        assert_eq!(call_ids, by_key);
+        for call_id in call_ids {
+            assert_eq!(read_call_id(&call_id_key(&call_id)).unwrap(), call_id);
         }
     }
 
     /// A checksum detects damage, not foreign data: bytes with a valid checksum may come from elsewhere (S35).
     #[test]
     fn mutated_rows_are_refused_or_read_back_and_never_panic() {
-        let places: Vec<Vec<u8>> = ["0", "2.1.4.0.9"].iter().map(|text| place_key(&Place::parse(text).unwrap())).collect();
-        let counts = onward_testkit::mutate("keys of call ids", &places, |bytes| {
-            let Ok(place) = read_place(bytes) else { return false };
-            assert_eq!(read_place(&place_key(&place)).unwrap(), place);
+        let call_ids: Vec<Vec<u8>> = ["0", "2.1.4.0.9"].iter().map(|text| call_id_key(&CallId::parse(text).unwrap())).collect();
+        let counts = onward_testkit::mutate("keys of call ids", &call_ids, |bytes| {
+            let Ok(call_id) = read_call_id(bytes) else { return false };
+            assert_eq!(read_call_id(&call_id_key(&call_id)).unwrap(), call_id);
             true
         });
         counts.assert_refuses();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use onward_core::event::TimerFired;
 use onward_core::run::Input;
-use onward_core::{Place, RunKey, Timestamp, WorkerId};
+use onward_core::{CallId, RunKey, Timestamp, WorkerId};
 
 use super::state::{Run, State};
 use super::task::QueuedTask;
@@ -19,8 +19,8 @@ pub struct Timer {
 }
 
 impl State {
-    pub fn start_timer(&mut self, key: &RunKey, place: Place, due_at: Timestamp) {
-        self.run_mut(key).timers.insert(place, Timer { due_at, frozen: false });
+    pub fn start_timer(&mut self, key: &RunKey, call_id: CallId, due_at: Timestamp) {
+        self.run_mut(key).timers.insert(call_id, Timer { due_at, frozen: false });
         self.announce_due(due_at);
     }
 
@@ -53,16 +53,16 @@ impl State {
 
     pub fn expire(&mut self, limit: usize, now: Timestamp) -> Expired {
         let (timers, more_timers) = first(limit, self.due_timers(now));
-        for (_, key, place) in &timers {
+        for (_, key, call_id) in &timers {
             let run = self.run_mut(key);
             // The timer row is removed in the write that adds the event: a timer fires once (L10).
-            run.timers.remove(place);
+            run.timers.remove(call_id);
             let generation = run.head().generation;
-            self.append_outcome(key, Input::outcome(TimerFired { place: place.clone() }.into(), generation), None, now);
+            self.append_outcome(key, Input::outcome(TimerFired { call_id: call_id.clone() }.into(), generation), None, now);
         }
         let (tasks, more_tasks) = first(limit, self.due_tasks(now));
-        for (_, _, key, place) in &tasks {
-            let mut queued = self.run(key).tasks[place].clone();
+        for (_, _, key, call_id) in &tasks {
+            let mut queued = self.run(key).tasks[call_id].clone();
             let fate = queued.task.expire(now);
             self.seal_fate(queued, fate, None, now);
         }
@@ -80,20 +80,20 @@ impl State {
         }
     }
 
-    fn due_timers(&self, now: Timestamp) -> Vec<(Timestamp, RunKey, Place)> {
+    fn due_timers(&self, now: Timestamp) -> Vec<(Timestamp, RunKey, CallId)> {
         let due = |run: &Run| {
             let key = run.head().key.clone();
             let armed = run.timers.iter().filter(|(_, timer)| !timer.frozen && timer.due_at <= now);
-            armed.map(|(place, timer)| (timer.due_at, key.clone(), place.clone())).collect::<Vec<_>>()
+            armed.map(|(call_id, timer)| (timer.due_at, key.clone(), call_id.clone())).collect::<Vec<_>>()
         };
         self.open_runs().flat_map(due).collect()
     }
 
-    fn due_tasks(&self, now: Timestamp) -> Vec<(Timestamp, u64, RunKey, Place)> {
+    fn due_tasks(&self, now: Timestamp) -> Vec<(Timestamp, u64, RunKey, CallId)> {
         self.open_tasks()
             .filter_map(|queued| {
                 let (task, due) = (&queued.task, queued.task.due_at()?);
-                (due <= now).then(|| (due, queued.order, task.id.run.clone(), task.id.place.clone()))
+                (due <= now).then(|| (due, queued.order, task.id.run.clone(), task.id.call_id.clone()))
             })
             .collect()
     }

@@ -7,12 +7,12 @@ use super::state::State;
 impl State {
     pub fn register_kinds(&mut self, kinds: Vec<KindSchemas>, now: Timestamp) {
         for kind in kinds {
-            self.kinds.retain(|other| other.place() != kind.place());
+            self.kinds.retain(|other| other.key() != kind.key());
             if kind.says_something() {
                 self.kinds.push(KindSchemas { registered_at: now, ..kind });
             }
         }
-        self.kinds.sort_by(|a, b| a.place().cmp(&b.place()));
+        self.kinds.sort_by(|a, b| a.key().cmp(&b.key()));
     }
 
     pub fn list_kinds(&self, namespace: &Namespace) -> Vec<KindSchemas> {

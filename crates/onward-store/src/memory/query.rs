@@ -64,7 +64,7 @@ impl State {
     pub fn list_waits(&self, query: &WaitQuery) -> Vec<Wait> {
         let mut found: Vec<&Wait> =
             self.open_runs().flat_map(|run| run.waits.values()).filter(|wait| query.matches(wait)).collect();
-        found.sort_by_key(|wait| (wait.requested_at, &wait.run, &wait.place));
+        found.sort_by_key(|wait| (wait.requested_at, &wait.run, &wait.call_id));
         found.into_iter().take(page(query.limit)).cloned().collect()
     }
 

@@ -57,11 +57,11 @@ impl State {
             run.slots.entry(key).or_insert(TakenSlot { token: slot.token, index: slot.index, at: slot.at });
         }
         // A wait that the end of an earlier generation withdrew is open again.
-        waits.values().for_each(|wait| drop(run.slots.remove(&wait_key(wait.generation, &wait.place))));
+        waits.values().for_each(|wait| drop(run.slots.remove(&wait_key(wait.generation, &wait.call_id))));
         run.waits = waits;
-        for (place, timer) in timers {
-            self.start_timer(key, place.clone(), timer.due_at);
-            self.run_mut(key).timers.insert(place, Timer { due_at: timer.due_at, frozen: timer.is_frozen });
+        for (call_id, timer) in timers {
+            self.start_timer(key, call_id.clone(), timer.due_at);
+            self.run_mut(key).timers.insert(call_id, Timer { due_at: timer.due_at, frozen: timer.is_frozen });
         }
         for mut task in tasks.into_values() {
             task.claim_after(now); // K8

@@ -10,7 +10,7 @@ use onward_core::ledger::{LedgerKey, LedgerSum};
 use onward_core::run::{
     Admitted, Commit, CommitRefusal, Committed, Effect, Input, NewRun, OutboxMessage, Refusal, Wait, wait_key,
 };
-use onward_core::{Hash, KindSchemas, Place, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
+use onward_core::{CallId, Hash, KindSchemas, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
 
 use super::Answer;
 use super::due::Timer;
@@ -50,9 +50,9 @@ pub struct Run {
     pub lease: Option<WorkerId>,
     /// Counter value since which the run is claimable.
     pub claimable_since: Option<u64>,
-    pub timers: BTreeMap<Place, Timer>,
-    pub tasks: BTreeMap<Place, QueuedTask>,
-    pub waits: BTreeMap<Place, Wait>,
+    pub timers: BTreeMap<CallId, Timer>,
+    pub tasks: BTreeMap<CallId, QueuedTask>,
+    pub waits: BTreeMap<CallId, Wait>,
 }
 
 pub struct Generation {
@@ -96,7 +96,7 @@ impl Run {
 
 fn admit(run: &Run, input: Input, cost: Option<TaskAttemptEnded>, now: Timestamp) -> Answer<Admission> {
     let slot = |key: &str| Ok(run.slots.get(key).cloned());
-    admission::admit(run.head(), input, cost, now, slot, |place| Ok(run.waits.get(place).map(|wait| wait.generation)))
+    admission::admit(run.head(), input, cost, now, slot, |call_id| Ok(run.waits.get(call_id).map(|wait| wait.generation)))
 }
 
 impl State {
@@ -235,18 +235,18 @@ impl State {
 
     fn carry_out(&mut self, key: &RunKey, effect: Effect, record: &Record) {
         match effect {
-            Effect::StartTimer { place, due_at } => self.start_timer(key, place, due_at),
-            Effect::StopTimer { place } => {
-                self.run_mut(key).timers.remove(&place);
+            Effect::StartTimer { call_id, due_at } => self.start_timer(key, call_id, due_at),
+            Effect::StopTimer { call_id } => {
+                self.run_mut(key).timers.remove(&call_id);
             }
             Effect::AddTask(task) => self.add_task(*task),
-            Effect::CancelTask { place } => {
-                self.run_mut(key).tasks.remove(&place);
+            Effect::CancelTask { call_id } => {
+                self.run_mut(key).tasks.remove(&call_id);
             }
             Effect::OpenWait(wait) => {
-                self.run_mut(key).waits.insert(wait.place.clone(), *wait);
+                self.run_mut(key).waits.insert(wait.call_id.clone(), *wait);
             }
-            Effect::CloseWait { place, token } => self.close_wait(key, &place, token, record),
+            Effect::CloseWait { call_id, token } => self.close_wait(key, &call_id, token, record),
             Effect::Send(delivery) => self.send(key.clone(), *delivery),
             Effect::Freeze { at } => self.freeze(key, at),
             Effect::Thaw { shift } => self.thaw(key, shift, record.at),
@@ -259,11 +259,11 @@ impl State {
     }
 
     /// Closes a wait, if one is open, and records its answer: a plain timer has no wait, and an earlier answer keeps its record.
-    fn close_wait(&mut self, key: &RunKey, place: &Place, token: String, record: &Record) {
+    fn close_wait(&mut self, key: &RunKey, call_id: &CallId, token: String, record: &Record) {
         let run = self.run_mut(key);
-        if let Some(wait) = run.waits.remove(place) {
+        if let Some(wait) = run.waits.remove(call_id) {
             let slot = TakenSlot { token, index: record.index, at: record.at };
-            run.slots.entry(wait_key(wait.generation, place)).or_insert(slot);
+            run.slots.entry(wait_key(wait.generation, call_id)).or_insert(slot);
         }
     }
 

@@ -48,7 +48,7 @@ impl State {
             self.announce_due(due);
         }
         let id = &queued.task.id;
-        self.run_mut(&id.run).tasks.insert(id.place.clone(), queued);
+        self.run_mut(&id.run).tasks.insert(id.call_id.clone(), queued);
     }
 
     pub fn claim_tasks(&mut self, request: &ClaimTasks, now: Timestamp) -> Vec<Task> {
@@ -100,7 +100,7 @@ impl State {
 
     /// Returns the open task with this id.
     pub fn held_task(&self, id: &TaskId) -> Answer<QueuedTask> {
-        let queued = self.runs.get(&id.run).and_then(|run| run.tasks.get(&id.place));
+        let queued = self.runs.get(&id.run).and_then(|run| run.tasks.get(&id.call_id));
         Ok(queued.filter(|queued| queued.task.id.is_same_task(id)).cloned().ok_or(StaleReport)?)
     }
 
@@ -121,7 +121,7 @@ impl State {
 
     pub fn retry_task(&mut self, id: &TaskId, now: Timestamp) -> Answer<()> {
         let found =
-            self.runs.get(&id.run).and_then(|run| run.tasks.get(&id.place)).filter(|queued| queued.task.id.is_same_task(id));
+            self.runs.get(&id.run).and_then(|run| run.tasks.get(&id.call_id)).filter(|queued| queued.task.id.is_same_task(id));
         let mut queued = found.cloned().ok_or_else(|| not_quarantined(id))?;
         queued.task.retry(now).map_err(|_| not_quarantined(id))?;
         self.put_task(queued, now);
@@ -164,7 +164,7 @@ impl State {
                 self.put_task(queued, now);
             }
             TaskFate::Ended(event) => {
-                self.run_mut(&id.run).tasks.remove(&id.place);
+                self.run_mut(&id.run).tasks.remove(&id.call_id);
                 self.append_outcome(&id.run, Input::outcome(*event, id.generation), cost, now);
             }
         }

@@ -9,7 +9,9 @@ use std::rc::Rc;
 use onward_core::event::{CancelRequested, RunStarted, SignalReceived};
 use onward_core::run::{Admitted, CommitRefusal, Effect, Input};
 use onward_core::task::{EffectClass, Task, TaskFate, TaskReport};
-use onward_core::{CommitId, Epoch, Event, Name, Namespace, Payload, Place, RunHead, RunId, RunKey, Status, Timestamp, WorkerId};
+use onward_core::{
+    CallId, CommitId, Epoch, Event, Name, Namespace, Payload, RunHead, RunId, RunKey, Status, Timestamp, WorkerId,
+};
 use onward_store::admission::{Admission, TakenSlot, admit};
 use onward_store::{SESSION_DEFAULT, StoreError};
 
@@ -72,12 +74,12 @@ pub fn worker_id(worker: Id) -> WorkerId {
     WorkerId::new(format!("w{worker}")).expect("a name")
 }
 
-pub fn task_place() -> Place {
-    Place::root(0)
+pub fn task_call_id() -> CallId {
+    CallId::root(0)
 }
 
-pub fn timer_place() -> Place {
-    Place::root(1)
+pub fn timer_call_id() -> CallId {
+    CallId::root(1)
 }
 
 impl Tx {
@@ -275,7 +277,7 @@ impl Tx {
         let Some(mut task) = self.known_task(db) else {
             let says_done = says == Says::Completed;
             if says_done && !rules.has(Guard::TaskRow) && self.run.is_some() {
-                let event = onward_core::event::TaskCompleted { place: task_place(), output, attempts: 1 };
+                let event = onward_core::event::TaskCompleted { call_id: task_call_id(), output, attempts: 1 };
                 return self.outcome(rules, event.into());
             }
             return Ok(Answer::Refused("task_attempt_over"));

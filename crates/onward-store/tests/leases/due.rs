@@ -4,7 +4,7 @@ use onward_core::event::TimerFired;
 use onward_core::{Epoch, Timestamp};
 use std::rc::Rc;
 
-use crate::decide::{Decided, Tx, timer_place, worker_id};
+use crate::decide::{Decided, Tx, timer_call_id, worker_id};
 use crate::guards::{Guard, Rules};
 use crate::rows::{Answer, Database, LEASE};
 
@@ -19,7 +19,7 @@ impl Tx {
             return Err("a timer fired before its time".to_owned());
         }
         self.timer = Some(None);
-        self.outcome(rules, TimerFired { place: timer_place() }.into())?;
+        self.outcome(rules, TimerFired { call_id: timer_call_id() }.into())?;
         Ok(())
     }
 

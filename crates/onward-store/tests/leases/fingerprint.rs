@@ -153,11 +153,11 @@ impl Fingers<'_> {
     fn sent(&mut self, sent: &Sent) {
         self.claim(sent.claim);
         self.put((sent.fact, sent.commit.n, sent.commit.horizon));
-        let place = |run: &Run| run.log.iter().position(|entry| entry.by.is_some_and(|by| by.commit == id(sent)));
-        self.put(self.world.db.run.as_deref().and_then(place));
+        let position = |run: &Run| run.log.iter().position(|entry| entry.by.is_some_and(|by| by.commit == id(sent)));
+        self.put(self.world.db.run.as_deref().and_then(position));
         // Open transactions know the commit by its position in their own copy.
-        let places: Vec<_> = self.open().map(|tx| tx.run.as_deref().and_then(place)).collect();
-        self.put(places);
+        let call_ids: Vec<_> = self.open().map(|tx| tx.run.as_deref().and_then(position)).collect();
+        self.put(call_ids);
     }
 
     fn open(&self) -> impl Iterator<Item = &Tx> {

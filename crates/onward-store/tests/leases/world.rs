@@ -8,7 +8,7 @@ use onward_core::run::Commit;
 use onward_core::task::{EffectClass, TaskOptions, TaskState};
 use onward_core::{Epoch, Event, Failure, Hash, Index, Payload, Timestamp};
 
-use crate::decide::{Kind, Tx, Violation, key, name, task_place, timer_place};
+use crate::decide::{Kind, Tx, Violation, key, name, task_call_id, timer_call_id};
 use crate::guards::{Guard, Rules};
 use crate::rows::{Database, Fact, Id, Op, Says, Sent, TICK};
 
@@ -297,8 +297,8 @@ impl World {
                 let (kind, input) = (name("mail"), Payload::null());
                 let class = if story.once { EffectClass::AtMostOnce } else { EffectClass::AtLeastOnce };
                 let options = TaskOptions { class: story.remote.then_some(class), ..TaskOptions::default() };
-                let task = TaskScheduled { place: task_place(), kind, input_hash: Hash::of(&input), input, options };
-                let timer = TimerStarted { place: timer_place(), due_at: self.now.after(TICK) };
+                let task = TaskScheduled { call_id: task_call_id(), kind, input_hash: Hash::of(&input), input, options };
+                let timer = TimerStarted { call_id: timer_call_id(), due_at: self.now.after(TICK) };
                 let asked = [story.task.then(|| task.into()), story.timer.then(|| timer.into())].into_iter().flatten();
                 asked.chain([settled]).collect()
             }

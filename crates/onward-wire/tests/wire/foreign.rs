@@ -9,7 +9,7 @@ use onward_core::conversation::{EntryCursor, attachment_fault, with_faults_told}
 use onward_core::run::OutboxMessage;
 use onward_core::spend::PicoDollars;
 use onward_core::trace::TraceContext;
-use onward_core::{Hash, Name, Place, Record, RunHead, RunId, Timestamp};
+use onward_core::{CallId, Hash, Name, Record, RunHead, RunId, Timestamp};
 use onward_wire::problem::Problem;
 use onward_wire::worker::*;
 use onward_wire::{ApiKey, api};
@@ -132,7 +132,7 @@ fn mutated_texts_are_refused_or_read_back_and_never_panic() {
             vec![format!("{hash}~7")],
         ),
         ("hashes", |text| reads_back(text, Hash::parse, Hash::to_string), vec![hash.to_string()]),
-        ("places", |text| reads_back(text, Place::parse, Place::to_string), vec!["0".to_owned(), "2.1.4.0.9".to_owned()]),
+        ("call_ids", |text| reads_back(text, CallId::parse, CallId::to_string), vec!["0".to_owned(), "2.1.4.0.9".to_owned()]),
         ("times", |text| reads_back(text, Timestamp::parse, Timestamp::to_string), vec!["2026-11-15T08:00:00Z".to_owned()]),
         ("money", |text| reads_back(text, PicoDollars::parse, PicoDollars::to_string), vec!["12.5".to_owned()]),
         (

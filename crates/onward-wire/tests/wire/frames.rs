@@ -5,7 +5,7 @@ use onward_core::event::{RunStarted, StepCompleted};
 use onward_core::run::Commit;
 use onward_core::task::TaskReport;
 use onward_core::{
-    CommitId, Epoch, Failure, Index, Name, Namespace, Payload, Place, Record, RunHead, RunId, RunKey, Status, Timestamp,
+    CallId, CommitId, Epoch, Failure, Index, Name, Namespace, Payload, Record, RunHead, RunId, RunKey, Status, Timestamp,
 };
 use onward_wire::problem::{Advice, Problem};
 use onward_wire::worker::*;
@@ -21,7 +21,7 @@ fn name(text: &str) -> Name {
 
 pub fn worker_frames() -> Vec<WorkerFrame> {
     let step = StepCompleted {
-        place: Place::root(3),
+        call_id: CallId::root(3),
         name: name("charge"),
         input_hash: None,
         output: Payload::json(&serde_json::json!({"paid": 12})).unwrap(),
@@ -41,7 +41,7 @@ pub fn worker_frames() -> Vec<WorkerFrame> {
         is_standing: false,
         carries: Default::default(),
     };
-    let task = onward_core::task::TaskId { run: key(), generation: 0, place: Place::root(1), incarnation: None };
+    let task = onward_core::task::TaskId { run: key(), generation: 0, call_id: CallId::root(1), incarnation: None };
     let report = |report| ReportTask { request: 9, task: task.clone(), claim: 1, report };
     vec![
         WorkerFrame::Hello(Hello {

@@ -29,12 +29,12 @@ const BYTES_MAX: usize = 20 * 1024 * 1024;
 /// "…"}}`. A hash is the SHA-256 of the bytes, 64 hexadecimal digits in lower case.
 #[derive(Clone)]
 pub struct Attachments {
-    place: Place,
+    source: AttachmentSource,
     bytes_max: usize,
 }
 
 #[derive(Clone)]
-enum Place {
+enum AttachmentSource {
     Folder(PathBuf),
     Other(Arc<dyn Fn(String) -> Finding + Send + Sync>),
 }
@@ -51,7 +51,7 @@ enum Found {
 impl Attachments {
     /// Loads attachments from a folder; each file is named by its hash.
     pub fn folder(folder: impl AsRef<Path>) -> Attachments {
-        Attachments { place: Place::Folder(folder.as_ref().to_owned()), bytes_max: BYTES_MAX }
+        Attachments { source: AttachmentSource::Folder(folder.as_ref().to_owned()), bytes_max: BYTES_MAX }
     }
 
     /// Loads attachments with `find`, by hash.
@@ -60,7 +60,7 @@ impl Attachments {
         F: Fn(String) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Option<Vec<u8>>, Failure>> + Send + 'static,
     {
-        Attachments { place: Place::Other(Arc::new(move |hash| Box::pin(find(hash)))), bytes_max: BYTES_MAX }
+        Attachments { source: AttachmentSource::Other(Arc::new(move |hash| Box::pin(find(hash)))), bytes_max: BYTES_MAX }
     }
 
     /// Limits the bytes of attachments in one request; default 20 MiB. The others are described to the model as too large.
@@ -72,12 +72,12 @@ impl Attachments {
         if !names_attachment(hash) {
             return Ok(Found::Nothing);
         }
-        let found = match &self.place {
-            Place::Folder(folder) => {
+        let found = match &self.source {
+            AttachmentSource::Folder(folder) => {
                 let (folder, hash) = (folder.clone(), hash.to_owned());
                 tokio::task::spawn_blocking(move || read(&folder, &hash, bytes_max)).await??
             }
-            Place::Other(find) => find(hash.to_owned()).await?.map_or(Found::Nothing, Found::Bytes),
+            AttachmentSource::Other(find) => find(hash.to_owned()).await?.map_or(Found::Nothing, Found::Bytes),
         };
         Ok(match found {
             Found::Bytes(bytes) if bytes.len() > bytes_max => Found::TooLarge,

@@ -65,7 +65,7 @@ pub use onward_llm::{
     ModelTable, Models, Provider, ProviderSettings, RetrySettings, Source, StopReason, TableError, ToolCall, ToolChoice, Usage,
 };
 #[cfg(feature = "mcp")]
-pub use onward_mcp::{McpServerSettings, ToolError, Transport as ToolPlace};
+pub use onward_mcp::{McpServerSettings, ToolError, Transport as McpTransport};
 #[cfg(feature = "agents")]
 pub use tool::{Tool, ToolMistake};
 #[cfg(feature = "agents")]

@@ -35,7 +35,7 @@ use crate::{Error, Onward, RegisterError, Result, Task, Workflow};
 /// The shortest lease. With a shorter one, a live worker would lose its runs between two heartbeats.
 const LEASE_MIN: Duration = Duration::from_millis(100);
 
-enum Place {
+enum Backend {
     Directory(PathBuf),
     Store(Arc<dyn Store>),
     Runtime(Runtime),
@@ -47,15 +47,15 @@ enum Place {
 /// with the process that has it open; other workers may survive it.
 pub const WITHIN: &str = "within-";
 
-impl Place {
+impl Backend {
     fn worker_mark(&self) -> &'static str {
-        if matches!(self, Place::Runtime(_)) { WITHIN } else { "" }
+        if matches!(self, Backend::Runtime(_)) { WITHIN } else { "" }
     }
 }
 
 /// Builds an [`Onward`]. [`Builder::start`] reports the first invalid registration.
 pub struct Builder {
-    place: Place,
+    backend: Backend,
     clock: Arc<dyn Clock>,
     namespace: Namespace,
     registry: Registry,
@@ -83,7 +83,7 @@ pub struct Builder {
 impl Onward {
     /// Stores runs in a directory: no server, one process at a time. The directory is created if it does not exist.
     pub fn embedded(directory: impl AsRef<Path>) -> Builder {
-        Builder::new(Place::Directory(directory.as_ref().to_owned()), Arc::new(SystemClock))
+        Builder::new(Backend::Directory(directory.as_ref().to_owned()), Arc::new(SystemClock))
     }
 
     /// Connects to the server at `url`, for example `http://127.0.0.1:7400`, as a worker and a client. The server stores the
@@ -93,18 +93,18 @@ impl Onward {
     /// connection that is lost later is reopened, without a time limit; calls wait for it.
     #[cfg(feature = "remote")]
     pub fn connect(url: impl Into<String>) -> Builder {
-        Builder::new(Place::Server(url.into()), Arc::new(SystemClock))
+        Builder::new(Backend::Server(url.into()), Arc::new(SystemClock))
     }
 
     /// Stores runs in memory, for tests and experiments. They are lost when the process ends.
     pub fn in_memory() -> Builder {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        Builder::new(Place::Store(Arc::new(MemoryStore::new(clock.clone()))), clock)
+        Builder::new(Backend::Store(Arc::new(MemoryStore::new(clock.clone()))), clock)
     }
 
     /// Stores runs in a custom store; `clock` is the engine's clock.
     pub fn with_store(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Builder {
-        Builder::new(Place::Store(store), clock)
+        Builder::new(Backend::Store(store), clock)
     }
 
     /// Adds a worker to a runtime of this process, that of a server for example.
@@ -112,12 +112,12 @@ impl Onward {
     /// The runtime's owner runs it and sets lease and retention. [`Onward::shutdown`] stops only the worker.
     pub fn within(runtime: Runtime) -> Builder {
         let clock = runtime.clock().clone();
-        Builder::new(Place::Runtime(runtime), clock)
+        Builder::new(Backend::Runtime(runtime), clock)
     }
 }
 
 impl Builder {
-    fn new(place: Place, clock: Arc<dyn Clock>) -> Builder {
+    fn new(backend: Backend, clock: Arc<dyn Clock>) -> Builder {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let check = if cfg!(debug_assertions) { ReplayCheck::Doubling } else { ReplayCheck::Off };
         // Half of the cores poll workflow code. The others are left to the store's writer and to the async runtime of steps.
@@ -129,7 +129,7 @@ impl Builder {
             shutdown_timeout: SHUTDOWN_TIMEOUT,
         };
         Builder {
-            place,
+            backend,
             clock,
             namespace: Namespace::default(),
             registry: Registry::default(),
@@ -483,7 +483,7 @@ impl Builder {
         // Cached runs must leave permits to runs that have something to do.
         self.worker.cached_runs_max = self.worker.cached_runs_max.min(self.runs_max / 2);
         let profile = WorkerProfile {
-            id: WorkerId::new(format!("{}{}-{:016x}", self.place.worker_mark(), std::process::id(), random_u64()))?,
+            id: WorkerId::new(format!("{}{}-{:016x}", self.backend.worker_mark(), std::process::id(), random_u64()))?,
             namespace: self.namespace.clone(),
             knows: Arc::new(if self.on_demand { BTreeMap::new() } else { self.registry.knows() }),
             current: Arc::new(if self.on_demand { BTreeMap::new() } else { self.registry.current() }),
@@ -493,20 +493,20 @@ impl Builder {
             runs_max: self.runs_max,
             is_remote: false,
         };
-        let (store, opened) = match self.place {
-            Place::Store(store) => (store, None),
-            Place::Runtime(runtime) => {
+        let (store, opened) = match self.backend {
+            Backend::Store(store) => (store, None),
+            Backend::Runtime(runtime) => {
                 runtime.register_kinds(&self.namespace, self.registry.kind_schemas()).await?;
                 let (client, connection) = behind(self.codec, Arc::new(runtime.clone()), Arc::new(runtime.join_worker(profile)));
                 let (worker, loops) = start_worker(connection, self.registry, self.worker, self.clock, tracing, self.on_demand)?;
                 return Ok(Onward::new(client, runtime, self.namespace, worker, None, loops, None));
             }
-            Place::Directory(directory) => {
+            Backend::Directory(directory) => {
                 let store = open_embedded(directory, self.clock.clone()).await?;
                 (store.clone(), Some(store))
             }
             #[cfg(feature = "remote")]
-            Place::Server(url) => {
+            Backend::Server(url) => {
                 let key = self.key.or_else(|| std::env::var("ONWARD_KEY").ok().filter(|key| !key.is_empty()));
                 let key = parse_key(key.as_deref())?;
                 let channel = Channel::new(&url, &self.namespace, key.as_ref(), &self.trust)?;

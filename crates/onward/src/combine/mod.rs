@@ -41,8 +41,8 @@ impl Scope {
         arms.polled_in(polling.arm);
         if first {
             self.cell = Some(polling.cell.clone());
-            let place = state.engine.next_place();
-            self.branches = (0..count as u32).map(|arm| Branch::of_arm(&place, arm)).collect();
+            let call_id = state.engine.next_call_id();
+            self.branches = (0..count as u32).map(|arm| Branch::of_arm(&call_id, arm)).collect();
         }
         arms.take(&mut self.ready);
         if first || self.seen != all {

@@ -18,8 +18,8 @@ impl Ctx {
     /// Requests an approval from a person. Dropping the future withdraws it.
     pub fn approval(&self, name: &str, title: impl Into<String>) -> Approval {
         let name = name_or_misuse(&self.cell, "approval", name);
-        let place = self.cell.call("approval").engine.request_approval(name, title.into());
-        Approval { call: Call::new(self.cell.clone(), "approval", place) }
+        let call_id = self.cell.call("approval").engine.request_approval(name, title.into());
+        Approval { call: Call::new(self.cell.clone(), "approval", call_id) }
     }
 }
 
@@ -53,7 +53,7 @@ impl Approval {
         match small(cell.payload_bytes_max, "what an approval shows", value) {
             Ok(value) => self.option(|event| event.show = Some(value.clone())),
             Err(failure) => {
-                cell.lock().engine.withdraw_call(self.call.place(), failure);
+                cell.lock().engine.withdraw_call(self.call.call_id(), failure);
                 self
             }
         }
@@ -86,7 +86,7 @@ impl Approval {
     /// Returns the id under which it is decided from outside.
     pub fn id(&self) -> String {
         let state = self.call.cell().lock();
-        state.engine.call_id(self.call.place())
+        state.engine.call_id(self.call.call_id())
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use onward_core::engine::CancelOutcome;
-use onward_core::{Event, Index, Place};
+use onward_core::{CallId, Event, Index};
 use serde::de::DeserializeOwned;
 
 use crate::Result;
@@ -24,18 +24,18 @@ pub trait Durable: Future {
 pub(crate) struct Call<T> {
     cell: Arc<RunCell>,
     what: &'static str,
-    place: Place,
+    call_id: CallId,
     over: bool,
     result: PhantomData<fn() -> T>,
 }
 
 impl<T> Call<T> {
-    pub fn new(cell: Arc<RunCell>, what: &'static str, place: Place) -> Call<T> {
-        Call { cell, what, place, over: false, result: PhantomData }
+    pub fn new(cell: Arc<RunCell>, what: &'static str, call_id: CallId) -> Call<T> {
+        Call { cell, what, call_id, over: false, result: PhantomData }
     }
 
-    pub fn place(&self) -> &Place {
-        &self.place
+    pub fn call_id(&self) -> &CallId {
+        &self.call_id
     }
 
     pub fn cell(&self) -> &Arc<RunCell> {
@@ -44,15 +44,15 @@ impl<T> Call<T> {
 
     /// Changes options of the event that records this call.
     pub fn configure(&self, mut options: impl FnMut(&mut Event)) {
-        self.cell.lock().engine.configure(&self.place, &mut options);
+        self.cell.lock().engine.configure(&self.call_id, &mut options);
     }
 
     pub fn cancel(&self) -> CancelOutcome {
-        self.cell.call("cancel").engine.cancel_call(&self.place)
+        self.cell.call("cancel").engine.cancel_call(&self.call_id)
     }
 
     pub fn ready_at(&self) -> Option<Index> {
-        self.cell.lock().engine.ready_at(&self.place)
+        self.cell.lock().engine.ready_at(&self.call_id)
     }
 }
 
@@ -61,19 +61,19 @@ impl<T: DeserializeOwned> Future for Call<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
         if self.over {
-            return self.cell.polled_again(self.what, Some(&self.place));
+            return self.cell.polled_again(self.what, Some(&self.call_id));
         }
         if held_back(cx, || self.ready_at()) {
             return Poll::Pending;
         }
         let mut state = self.cell.call("await");
-        match state.engine.poll_call(&self.place) {
+        match state.engine.poll_call(&self.call_id) {
             None => {
-                state.watch(&self.place, cx);
+                state.watch(&self.call_id, cx);
                 Poll::Pending
             }
             Some(result) => {
-                state.unwatch(&self.place);
+                state.unwatch(&self.call_id);
                 drop(state);
                 self.over = true;
                 Poll::Ready(result.and_then(|payload| Ok(payload.read()?)))
@@ -85,7 +85,7 @@ impl<T: DeserializeOwned> Future for Call<T> {
 impl<T> Drop for Call<T> {
     fn drop(&mut self) {
         if !self.over {
-            self.cell.lock().drop_call(&self.place);
+            self.cell.lock().drop_call(&self.call_id);
         }
     }
 }

@@ -18,12 +18,12 @@ impl Ctx {
         let input = payload_or_misuse(&self.cell, "child input", input);
         let input = small(self.cell.payload_bytes_max, &format!("the input of child `{kind}`"), input);
         let mut state = self.cell.call("child");
-        let place = match input {
+        let call_id = match input {
             Ok(input) => state.engine.start_child(kind, input),
             Err(failure) => state.engine.refuse_child(kind, failure),
         };
         drop(state);
-        Child { ctx: self.clone(), call: Call::new(self.cell.clone(), "child", place) }
+        Child { ctx: self.clone(), call: Call::new(self.cell.clone(), "child", call_id) }
     }
 }
 
@@ -50,7 +50,7 @@ impl<T> Child<T> {
     pub fn id(self, id: &str) -> Self {
         let mut state = self.call.cell().lock();
         match RunId::new(id) {
-            Ok(id) => state.engine.set_child_id(self.call.place(), id),
+            Ok(id) => state.engine.set_child_id(self.call.call_id(), id),
             Err(error) => state.engine.misuse(format!("child: {error}")),
         }
         drop(state);
@@ -76,7 +76,7 @@ impl<T> Child<T> {
     }
 
     pub fn run_id(&self) -> Option<RunId> {
-        self.call.cell().lock().engine.child_of(self.call.place())
+        self.call.cell().lock().engine.child_of(self.call.call_id())
     }
 
     /// Sends a signal to the child, or does nothing if the child has ended.

@@ -16,16 +16,16 @@ impl Ctx {
     /// Returns a random version 4 UUID; the same on every replay.
     pub fn uuid(&self) -> String {
         let mut state = self.cell.call("uuid");
-        let place = state.engine.next_place();
-        let hex: String = random::uuid(state.engine.seed(), &place).iter().map(|byte| format!("{byte:02x}")).collect();
+        let call_id = state.engine.next_call_id();
+        let hex: String = random::uuid(state.engine.seed(), &call_id).iter().map(|byte| format!("{byte:02x}")).collect();
         [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
     }
 
     /// Returns 64 random bits; the same on every replay.
     pub fn random(&self) -> u64 {
         let mut state = self.cell.call("random");
-        let place = state.engine.next_place();
-        random::derive(state.engine.seed(), &place, 0)
+        let call_id = state.engine.next_call_id();
+        random::derive(state.engine.seed(), &call_id, 0)
     }
 
     /// Returns the version of `change` that this run keeps: `max` for a run that reaches this call now, the recorded version for
@@ -42,8 +42,8 @@ impl Ctx {
     /// Waits for a cancel request and returns its failure. From this call on, until its future is dropped, a cancel request does
     /// not interrupt other waits; the code handles it.
     pub fn canceled(&self) -> Canceled {
-        let place = self.cell.call("canceled").engine.await_canceled();
-        Canceled { call: Call::new(self.cell.clone(), "canceled", place) }
+        let call_id = self.cell.call("canceled").engine.await_canceled();
+        Canceled { call: Call::new(self.cell.clone(), "canceled", call_id) }
     }
 
     /// Ends this log and continues the run with a new log and `input`. Unconsumed signals and unanswered updates carry over.

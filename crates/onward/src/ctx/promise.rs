@@ -14,8 +14,8 @@ impl Ctx {
     /// The promise exists once this activation is committed. Steps that pass the id on start after that.
     pub fn promise<T>(&self, name: &str) -> Promise<T> {
         let name = name_or_misuse(&self.cell, "promise", name);
-        let place = self.cell.call("promise").engine.create_promise(name);
-        Promise { call: Call::new(self.cell.clone(), "promise", place) }
+        let call_id = self.cell.call("promise").engine.create_promise(name);
+        Promise { call: Call::new(self.cell.clone(), "promise", call_id) }
     }
 }
 
@@ -31,7 +31,7 @@ impl<T> Promise<T> {
     /// Returns the id under which it is resolved from outside.
     pub fn id(&self) -> String {
         let state = self.call.cell().lock();
-        state.engine.call_id(self.call.place())
+        state.engine.call_id(self.call.call_id())
     }
 
     /// Sets a deadline, after which the promise fails with `timed_out`.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use onward_core::conversation::ENTRY_SIGNAL;
 use onward_core::engine::Pattern;
-use onward_core::{Failure, Index, Name, Payload, Place, RunId, RunKey};
+use onward_core::{CallId, Failure, Index, Name, Payload, RunId, RunKey};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -220,7 +220,7 @@ fn drain<T: DeserializeOwned, V>(
 pub struct Recv<T> {
     cell: Arc<RunCell>,
     pattern: Pattern,
-    place: Place,
+    call_id: CallId,
     waiting: bool,
     over: bool,
     deadline: Option<onward_core::Timestamp>,
@@ -229,8 +229,8 @@ pub struct Recv<T> {
 
 impl<T> Recv<T> {
     pub(crate) fn new(cell: Arc<RunCell>, pattern: Pattern) -> Recv<T> {
-        let place = cell.call("recv").engine.next_place();
-        Recv { cell, pattern, place, waiting: false, over: false, deadline: None, value: PhantomData }
+        let call_id = cell.call("recv").engine.next_call_id();
+        Recv { cell, pattern, call_id, waiting: false, over: false, deadline: None, value: PhantomData }
     }
 }
 
@@ -246,9 +246,9 @@ impl<T: DeserializeOwned> Recv<T> {
                 return Poll::Ready(Ok(()));
             }
             self.waiting = true;
-            state.engine.await_signal(&self.place, &self.pattern, self.deadline);
+            state.engine.await_signal(&self.call_id, &self.pattern, self.deadline);
         }
-        if state.engine.signal_name(&self.place).is_some() {
+        if state.engine.signal_name(&self.call_id).is_some() {
             return Poll::Ready(Ok(()));
         }
         drop(state);
@@ -258,13 +258,13 @@ impl<T: DeserializeOwned> Recv<T> {
     /// Polls for the payload that ends the wait.
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Payload>> {
         let mut state = self.cell.lock();
-        match state.engine.poll_call(&self.place) {
+        match state.engine.poll_call(&self.call_id) {
             None => {
-                state.watch(&self.place, cx);
+                state.watch(&self.call_id, cx);
                 Poll::Pending
             }
             Some(result) => {
-                state.unwatch(&self.place);
+                state.unwatch(&self.call_id);
                 drop(state);
                 (self.waiting, self.over) = (false, true);
                 Poll::Ready(result)
@@ -274,21 +274,21 @@ impl<T: DeserializeOwned> Recv<T> {
 
     fn poll_named(&mut self, cx: &mut Context<'_>) -> Poll<Result<(Name, T)>> {
         if self.over {
-            return self.cell.polled_again("recv", Some(&self.place));
+            return self.cell.polled_again("recv", Some(&self.call_id));
         }
         if held_back(cx, || self.ready_at()) {
             return Poll::Pending;
         }
         let mut state = self.cell.call("recv");
         if !self.waiting {
-            if let Some((name, payload)) = state.engine.await_signal(&self.place, &self.pattern, self.deadline) {
+            if let Some((name, payload)) = state.engine.await_signal(&self.call_id, &self.pattern, self.deadline) {
                 drop(state);
                 self.over = true;
                 return Poll::Ready(payload.read().map(|value| (name, value)).map_err(Failure::from));
             }
             self.waiting = true;
         }
-        let name = state.engine.signal_name(&self.place);
+        let name = state.engine.signal_name(&self.call_id);
         drop(state);
         self.poll_answer(cx).map_ok(|payload| (name, payload)).map(|answered| {
             let (name, payload) = answered?;
@@ -312,7 +312,7 @@ impl<T: DeserializeOwned> Durable for Recv<T> {
         let state = self.cell.lock();
         match (self.over, self.waiting) {
             (true, _) => None,
-            (_, true) => state.engine.ready_at(&self.place),
+            (_, true) => state.engine.ready_at(&self.call_id),
             (_, false) => state.engine.signal_ready_at(&self.pattern),
         }
     }
@@ -321,7 +321,7 @@ impl<T: DeserializeOwned> Durable for Recv<T> {
 impl<T> Drop for Recv<T> {
     fn drop(&mut self) {
         if self.waiting {
-            self.cell.lock().drop_call(&self.place);
+            self.cell.lock().drop_call(&self.call_id);
         }
     }
 }
@@ -362,7 +362,7 @@ impl<T: DeserializeOwned> Future for RecvTimeout<T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Option<T>>> {
         let this = &mut *self;
         if this.over {
-            return this.ctx.cell.polled_again("recv_timeout", Some(&this.recv.place));
+            return this.ctx.cell.polled_again("recv_timeout", Some(&this.recv.call_id));
         }
         if this.timer.is_none() {
             if held_back(cx, || this.recv.ready_at()) {

@@ -96,8 +96,8 @@ impl<T> Spawned<T> {
 
     /// Waits for the result of the child. The child may have ended already, and the result may be read more than once.
     pub fn result(&self, ctx: &Ctx) -> SpawnedResult<T> {
-        let place = ctx.cell.call("result").engine.await_child(self.run.clone());
-        SpawnedResult { call: Call::new(ctx.cell.clone(), "result", place) }
+        let call_id = ctx.cell.call("result").engine.await_child(self.run.clone());
+        SpawnedResult { call: Call::new(ctx.cell.clone(), "result", call_id) }
     }
 
     /// Requests cancellation of the child. Its result shows how it ended.

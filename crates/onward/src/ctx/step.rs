@@ -11,7 +11,7 @@ use onward_core::ancestry::Identity;
 use onward_core::engine::StepPoll;
 use onward_core::task::{RetryPolicy, idempotency_key};
 use onward_core::trace::{TraceContext, step_span};
-use onward_core::{BoxError, Failure, Hash, Index, Name, Payload, Place};
+use onward_core::{BoxError, CallId, Failure, Hash, Index, Name, Payload};
 use pin_project_lite::pin_project;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -28,7 +28,7 @@ use crate::host::wake::{StepWaker, held_back, polling};
 pub struct Attempt {
     /// 1, 2, …
     pub number: u32,
-    place: Place,
+    call_id: CallId,
     known_as: Identity,
     trace: Option<TraceContext>,
 }
@@ -36,15 +36,15 @@ pub struct Attempt {
 impl Attempt {
     fn new(call: &StepCall, number: u32) -> Attempt {
         let state = call.cell.lock();
-        let known_as = state.engine.known_as(&call.place).clone();
-        let span = || step_span(state.engine.key(), state.engine.generation(), &call.place, number);
-        Attempt { number, place: call.place.clone(), known_as, trace: call.cell.origin.map(|origin| origin.context(span())) }
+        let known_as = state.engine.known_as(&call.call_id).clone();
+        let span = || step_span(state.engine.key(), state.engine.generation(), &call.call_id, number);
+        Attempt { number, call_id: call.call_id.clone(), known_as, trace: call.cell.origin.map(|origin| origin.context(span())) }
     }
 
     /// Returns the idempotency key: the same for every attempt of this step, also after a crash. Pass it to the called system,
     /// which discards repeats by it.
     pub fn idempotency_key(&self) -> String {
-        idempotency_key(&self.known_as.run, self.known_as.generation, &self.place)
+        idempotency_key(&self.known_as.run, self.known_as.generation, &self.call_id)
     }
 
     /// Returns the attempt's position in the run's trace, to pass to services that it calls; `None` in processes without tracing.
@@ -77,8 +77,8 @@ impl Ctx {
         E: Into<BoxError> + 'a,
     {
         let name = name_or_misuse(&self.cell, "step", name);
-        let place = self.cell.call("step").engine.open_step(name.clone());
-        let call = Arc::new(StepCall { cell: self.cell.clone(), place, name, timeout: OnceLock::new() });
+        let call_id = self.cell.call("step").engine.open_step(name.clone());
+        let call = Arc::new(StepCall { cell: self.cell.clone(), call_id, name, timeout: OnceLock::new() });
         let future = run_step(call.clone(), f);
         Step { call, over: false, future }
     }
@@ -86,7 +86,7 @@ impl Ctx {
 
 struct StepCall {
     cell: Arc<RunCell>,
-    place: Place,
+    call_id: CallId,
     name: Name,
     timeout: OnceLock<Duration>,
 }
@@ -94,7 +94,7 @@ struct StepCall {
 /// The futures may be dropped before the call has ended: then the code no longer awaits it.
 impl Drop for StepCall {
     fn drop(&mut self) {
-        self.cell.lock().drop_call(&self.place);
+        self.cell.lock().drop_call(&self.call_id);
     }
 }
 
@@ -124,14 +124,14 @@ where
         let result = result.and_then(|payload| small(call.cell.payload_bytes_max, &what(), payload));
         // In the virtual time of tests, a step takes no time.
         let took_ms = if call.cell.script.is_some() { 0 } else { started.elapsed().as_millis() as u64 };
-        call.cell.lock().engine.report_step(&call.place, result, took_ms);
+        call.cell.lock().engine.report_step(&call.call_id, result, took_ms);
     }
 }
 
 fn scripted(call: &StepCall, attempt: u32) -> Option<Result<Payload>> {
     let script = call.cell.script.as_ref()?;
     let generation = call.cell.lock().engine.generation();
-    let answer = script.answer(&StepAttempt { name: &call.name, generation, place: &call.place, attempt });
+    let answer = script.answer(&StepAttempt { name: &call.name, generation, call_id: &call.call_id, attempt });
     if answer.is_none() {
         script.ran(&call.name);
     }
@@ -141,15 +141,15 @@ fn scripted(call: &StepCall, attempt: u32) -> Option<Result<Payload>> {
 /// Waits for the number of the attempt to run (`Ok`) or the recorded result (`Err`).
 fn next(call: &StepCall) -> impl Future<Output = Result<u32, Result<Payload>>> + '_ {
     poll_fn(move |cx| {
-        if held_back(cx, || call.cell.lock().engine.ready_at(&call.place)) {
+        if held_back(cx, || call.cell.lock().engine.ready_at(&call.call_id)) {
             return Poll::Pending;
         }
         let mut state = call.cell.call("step");
-        match state.engine.poll_step(&call.place) {
+        match state.engine.poll_step(&call.call_id) {
             StepPoll::Recorded(result) => Poll::Ready(Err(result)),
             StepPoll::Start { attempt } => Poll::Ready(Ok(attempt)),
             StepPoll::Pending => {
-                state.watch(&call.place, cx);
+                state.watch(&call.call_id, cx);
                 Poll::Pending
             }
         }
@@ -236,7 +236,7 @@ impl<F> Step<F> {
     /// Sets the retry policy: `.retry(5)` is five attempts in all, [`RetryPolicy::forever`] has no limit. Waits between attempts
     /// are durable.
     pub fn retry(self, policy: impl Into<RetryPolicy>) -> Self {
-        self.call.cell.lock().engine.set_step_retry(&self.call.place, policy.into());
+        self.call.cell.lock().engine.set_step_retry(&self.call.call_id, policy.into());
         self
     }
 
@@ -251,7 +251,7 @@ impl<F> Step<F> {
     /// Sets a value that the step depends on. It is compared on every replay, so a changed value is a divergence.
     pub fn input(self, input: &impl Serialize) -> Self {
         let payload = payload_or_misuse(&self.call.cell, "step input", input);
-        self.call.cell.lock().engine.set_step_input(&self.call.place, Hash::of(&payload));
+        self.call.cell.lock().engine.set_step_input(&self.call.call_id, Hash::of(&payload));
         self
     }
 }
@@ -262,7 +262,7 @@ impl<F: Future> Future for Step<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
         if *this.over {
-            return this.call.cell.polled_again(&format!("step {}", this.call.name), Some(&this.call.place));
+            return this.call.cell.polled_again(&format!("step {}", this.call.name), Some(&this.call.call_id));
         }
         let polled = this.future.poll(cx);
         *this.over = polled.is_ready();
@@ -272,6 +272,6 @@ impl<F: Future> Future for Step<F> {
 
 impl<F: Future> Durable for Step<F> {
     fn ready_at(&self) -> Option<Index> {
-        self.call.cell.lock().engine.ready_at(&self.call.place)
+        self.call.cell.lock().engine.ready_at(&self.call.call_id)
     }
 }

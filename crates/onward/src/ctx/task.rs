@@ -21,12 +21,12 @@ impl Ctx {
         let input = payload_or_misuse(&self.cell, "task input", input);
         let input = small(self.cell.payload_bytes_max, &format!("the input of task `{kind}`"), input);
         let mut state = self.cell.call("task");
-        let place = match input {
+        let call_id = match input {
             Ok(input) => state.engine.schedule_task(kind, input),
             Err(failure) => state.engine.refuse_task(kind, failure),
         };
         drop(state);
-        TaskCall { call: Call::new(self.cell.clone(), "task", place) }
+        TaskCall { call: Call::new(self.cell.clone(), "task", call_id) }
     }
 }
 

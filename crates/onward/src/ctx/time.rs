@@ -25,8 +25,8 @@ impl Ctx {
     }
 
     pub fn sleep_until(&self, due_at: Timestamp) -> Sleep {
-        let place = self.cell.call("sleep").engine.start_timer(due_at);
-        Sleep { call: Call::new(self.cell.clone(), "sleep", place) }
+        let call_id = self.cell.call("sleep").engine.start_timer(due_at);
+        Sleep { call: Call::new(self.cell.clone(), "sleep", call_id) }
     }
 
     /// Limits `future` to `span`. On timeout it is dropped, and the call fails with `timed_out`.
@@ -56,7 +56,7 @@ impl<T, F: Future<Output = Result<T>>> Future for Timeout<F> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
         if self.over {
-            return self.timer.call.cell().polled_again("timeout", Some(self.timer.call.place()));
+            return self.timer.call.cell().polled_again("timeout", Some(self.timer.call.call_id()));
         }
         // Both may have completed before this poll: the future sees only events with a lower index than the timer's.
         let fired_at = self.timer.ready_at();

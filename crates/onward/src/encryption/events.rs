@@ -6,7 +6,7 @@
 use onward_core::event::{CarriedSignal, Checkpoint, ChildCompleted, ChildFailed, ParentLink, UpdateReceived};
 use onward_core::run::Commit;
 use onward_core::task::TaskReport;
-use onward_core::{Event, Failure, Hash, Payload, Place, Record, RunKey};
+use onward_core::{CallId, Event, Failure, Hash, Payload, Record, RunKey};
 
 use super::{Direction, EncryptionBoundary, Makers, Passed, PayloadContext, outcome_homes};
 
@@ -49,7 +49,7 @@ impl EncryptionBoundary {
         let run = &runs[0];
         let context = |what: &str| PayloadContext::of_all(runs, what);
         let call =
-            |place: &Place| -> Vec<PayloadContext> { runs.iter().map(|run| PayloadContext::of_call(run, place)).collect() };
+            |call_id: &CallId| -> Vec<PayloadContext> { runs.iter().map(|run| PayloadContext::of_call(run, call_id)).collect() };
         match event {
             Event::RunStarted(event) => {
                 self.payload(direction, &mut event.input, &context("input"))?;
@@ -73,8 +73,8 @@ impl EncryptionBoundary {
             Event::ChildFailed(ChildFailed { child: Some(child), failure, .. }) => {
                 self.failure(direction, failure, &[PayloadContext::of(&sibling(run, child), "outcome")])
             }
-            Event::ChildCompleted(event) => self.payload(direction, &mut event.output, &call(&event.place)),
-            Event::ChildFailed(event) => self.failure(direction, &mut event.failure, &call(&event.place)),
+            Event::ChildCompleted(event) => self.payload(direction, &mut event.output, &call(&event.call_id)),
+            Event::ChildFailed(event) => self.failure(direction, &mut event.failure, &call(&event.call_id)),
             Event::SignalSent(event) => {
                 self.payload(direction, &mut event.payload, &[PayloadContext::of(&sibling(run, &event.to), "signal")])
             }
@@ -144,18 +144,18 @@ impl EncryptionBoundary {
     /// its event.
     fn mask(&self, event: &mut Event, run: &RunKey) {
         match event {
-            Event::StepCompleted(event) => self.mask_one(event.input_hash.as_mut(), Some(&event.output), run, &event.place),
-            Event::StepFailed(event) => self.mask_one(event.input_hash.as_mut(), beside(&event.failure), run, &event.place),
-            Event::TaskScheduled(event) => self.mask_one(Some(&mut event.input_hash), Some(&event.input), run, &event.place),
-            Event::ChildStarted(event) => self.mask_one(Some(&mut event.input_hash), Some(&event.input), run, &event.place),
-            Event::ApprovalRequested(event) => self.mask_one(event.bound_to.as_mut(), event.show.as_ref(), run, &event.place),
+            Event::StepCompleted(event) => self.mask_one(event.input_hash.as_mut(), Some(&event.output), run, &event.call_id),
+            Event::StepFailed(event) => self.mask_one(event.input_hash.as_mut(), beside(&event.failure), run, &event.call_id),
+            Event::TaskScheduled(event) => self.mask_one(Some(&mut event.input_hash), Some(&event.input), run, &event.call_id),
+            Event::ChildStarted(event) => self.mask_one(Some(&mut event.input_hash), Some(&event.input), run, &event.call_id),
+            Event::ApprovalRequested(event) => self.mask_one(event.bound_to.as_mut(), event.show.as_ref(), run, &event.call_id),
             _ => {}
         }
     }
 
-    fn mask_one(&self, hash: Option<&mut Hash>, beside: Option<&Payload>, run: &RunKey, place: &Place) {
+    fn mask_one(&self, hash: Option<&mut Hash>, beside: Option<&Payload>, run: &RunKey, call_id: &CallId) {
         if let (Some(hash), Some(beside)) = (hash, beside) {
-            self.codec.mask(beside, &PayloadContext::of(run, &format!("hash {place}")), hash);
+            self.codec.mask(beside, &PayloadContext::of(run, &format!("hash {call_id}")), hash);
         }
     }
 }

@@ -23,7 +23,7 @@ use onward_core::ancestry::Ancestry;
 use onward_core::codec::Message;
 use onward_core::conversation::{OutsideEntry, original_of};
 use onward_core::event::{ParentLink, RunPaused};
-use onward_core::{Failure, Hash, Name, Payload, Place, Record, RunKey};
+use onward_core::{CallId, Failure, Hash, Name, Payload, Record, RunKey};
 
 #[cfg(feature = "encryption")]
 pub use cipher::{Encryption, EncryptionKey};
@@ -48,9 +48,9 @@ impl PayloadContext {
         runs.iter().map(|run| PayloadContext::of(run, what)).collect()
     }
 
-    /// Returns the context of the result of the child that was started at `place`.
-    fn of_call(run: &RunKey, place: &Place) -> PayloadContext {
-        PayloadContext::of(run, &format!("child {place}"))
+    /// Returns the context of the result of the child that was started at `call_id`.
+    fn of_call(run: &RunKey, call_id: &CallId) -> PayloadContext {
+        PayloadContext::of(run, &format!("child {call_id}"))
     }
 
     /// Returns a text that identifies this context and never changes.
@@ -266,7 +266,7 @@ impl Makers {
 
 /// Returns the contexts in which a run's outcome may be read: by its clients, and by the call of the parent that it answers.
 fn outcome_homes(run: &RunKey, parent: Option<&ParentLink>) -> Vec<PayloadContext> {
-    let call = parent.map(|parent| PayloadContext::of_call(&parent.run, &parent.place));
+    let call = parent.map(|parent| PayloadContext::of_call(&parent.run, &parent.call_id));
     [PayloadContext::of(run, "outcome")].into_iter().chain(call).collect()
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use onward_core::engine::{Engine, Fault, Wake};
-use onward_core::{Failure, Name, Payload, Place, RunKey};
+use onward_core::{CallId, Failure, Name, Payload, RunKey};
 use onward_runtime::Emitted;
 
 use crate::agent::conversation_cache::{Granted, Wish};
@@ -51,14 +51,14 @@ pub(crate) trait StepScript: Send + Sync {
 pub(crate) struct StepAttempt<'a> {
     pub name: &'a Name,
     pub generation: u32,
-    pub place: &'a Place,
+    pub call_id: &'a CallId,
     pub attempt: u32,
 }
 
 pub(crate) struct State {
     pub engine: Engine,
     /// The arm that awaits the call of a call id, until the call is answered or dropped.
-    watchers: HashMap<Place, (Arc<Arms>, u32)>,
+    watchers: HashMap<CallId, (Arc<Arms>, u32)>,
     /// Counter that grows when every arm of every combinator must be polled.
     pub poll_all: u64,
     pub driver: Waker,
@@ -140,9 +140,9 @@ impl RunCell {
 
     /// Reports that a future was polled after it completed. It would wait forever, and a `select!` would never see it win again.
     #[cold]
-    pub fn polled_again<T>(&self, what: &str, place: Option<&Place>) -> Poll<T> {
-        let place = place.map(|place| format!(" at call id {place}")).unwrap_or_default();
-        self.lock().engine.misuse(format!("`{what}`{place} is polled after it was ready: keep its value, or make a new call"));
+    pub fn polled_again<T>(&self, what: &str, call_id: Option<&CallId>) -> Poll<T> {
+        let call_id = call_id.map(|call_id| format!(" at call id {call_id}")).unwrap_or_default();
+        self.lock().engine.misuse(format!("`{what}`{call_id} is polled after it was ready: keep its value, or make a new call"));
         Poll::Pending
     }
 
@@ -151,10 +151,10 @@ impl RunCell {
     pub fn foreign_await(&self) {
         let trace = Backtrace::force_capture().to_string();
         let mut state = self.lock();
-        let place = state.engine.whereabouts();
+        let call_id = state.engine.whereabouts();
         let (who, instead) = crate::host::foreign::explain(&trace);
         state.engine.set_fault(Fault::Misuse(format!(
-            "the workflow awaits something that cannot be replayed ({who}), {place}; {instead}"
+            "the workflow awaits something that cannot be replayed ({who}), {call_id}; {instead}"
         )));
     }
 }
@@ -163,8 +163,8 @@ impl State {
     pub fn wake(&mut self, wake: &Wake) {
         match wake {
             Wake::All => self.poll_all += 1,
-            Wake::Call(place) => {
-                if let Some((arms, arm)) = self.watchers.remove(place) {
+            Wake::Call(call_id) => {
+                if let Some((arms, arm)) = self.watchers.remove(call_id) {
                     arms.mark(arm);
                 }
             }
@@ -172,15 +172,15 @@ impl State {
     }
 
     /// Drops the call: the code no longer awaits it.
-    pub fn drop_call(&mut self, place: &Place) {
-        self.unwatch(place);
-        self.engine.drop_call(place);
+    pub fn drop_call(&mut self, call_id: &CallId) {
+        self.unwatch(call_id);
+        self.engine.drop_call(call_id);
     }
 
     /// Forgets which arm awaits the call.
-    pub fn unwatch(&mut self, place: &Place) {
+    pub fn unwatch(&mut self, call_id: &CallId) {
         if !self.watchers.is_empty() {
-            self.watchers.remove(place);
+            self.watchers.remove(call_id);
         }
     }
 
@@ -190,9 +190,9 @@ impl State {
     }
 
     /// Stores the arm that awaits the call.
-    pub fn watch(&mut self, place: &Place, cx: &Context<'_>) {
+    pub fn watch(&mut self, call_id: &CallId, cx: &Context<'_>) {
         if let Some((arms, arm)) = polling(cx.waker()).and_then(|polling| polling.arm) {
-            self.watchers.insert(place.clone(), (arms.clone(), arm));
+            self.watchers.insert(call_id.clone(), (arms.clone(), arm));
         }
     }
 }

@@ -12,7 +12,7 @@ use onward_core::conversation::Entry;
 use onward_core::engine::{Advance, Cut, Draft, Engine, Fault};
 use onward_core::event::UpdateReceived;
 use onward_core::log::{CommitHeader, prelude_of};
-use onward_core::{Failure, Index, Name, Payload, Place, Record, RunKey, Timestamp};
+use onward_core::{CallId, Failure, Index, Name, Payload, Record, RunKey, Timestamp};
 use onward_store::Clock;
 
 use crate::agent::conversation_cache::Wish;
@@ -217,8 +217,8 @@ impl Code {
                 Advance::Update(update) => self.cell.lock().engine.keep_update(update),
                 Advance::Idle if self.cell.lock().engine.is_ended() => break,
                 Advance::Commit(_) | Advance::Idle => {
-                    let place = self.cell.lock().engine.whereabouts();
-                    let why = format!("the code before the turns has changed and does not reach them: it stopped {place}");
+                    let call_id = self.cell.lock().engine.whereabouts();
+                    let why = format!("the code before the turns has changed and does not reach them: it stopped {call_id}");
                     return Err(Fault::Misuse(why));
                 }
             }
@@ -257,7 +257,7 @@ impl Code {
 
     /// Converts a panic of user code into a fault; a fault that the engine already has takes precedence.
     fn panicked(&mut self, panic: &(dyn std::any::Any + Send)) -> Fault {
-        let (fault, place) = {
+        let (fault, call_id) = {
             let mut state = self.cell.lock();
             (state.engine.take_fault(), state.engine.whereabouts())
         };
@@ -265,7 +265,7 @@ impl Code {
         fault.unwrap_or_else(|| {
             let message = panic_message(panic);
             let misuse = foreign::is_tokio_panic(&message);
-            if misuse { Fault::Misuse(foreign::tokio_without_runtime(&place)) } else { Fault::Panicked(message) }
+            if misuse { Fault::Misuse(foreign::tokio_without_runtime(&call_id)) } else { Fault::Panicked(message) }
         })
     }
 
@@ -308,8 +308,8 @@ impl Code {
     }
 
     /// Replaces the result in flight of a step, which the store cannot record, by a failure.
-    pub fn fail_reported(&mut self, place: &Place, failure: Failure) {
-        self.cell.lock().engine.fail_reported(place, failure);
+    pub fn fail_reported(&mut self, call_id: &CallId, failure: Failure) {
+        self.cell.lock().engine.fail_reported(call_id, failure);
     }
 
     /// Returns the events of the commit in flight.

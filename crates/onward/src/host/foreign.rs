@@ -45,10 +45,10 @@ pub(crate) fn is_tokio_panic(message: &str) -> bool {
         || message.contains("Tokio 1.x runtime")
 }
 
-/// Returns the message for such a panic. The stack is gone when it is caught, so `place` describes the neighboring calls.
-pub(crate) fn tokio_without_runtime(place: &str) -> String {
+/// Returns the message for such a panic. The stack is gone when it is caught, so `location` describes the neighboring calls.
+pub(crate) fn tokio_without_runtime(location: &str) -> String {
     format!(
-        "workflow code used tokio directly (a timer, a socket or a spawn), which cannot be replayed, {place}; \
+        "workflow code used tokio directly (a timer, a socket or a spawn), which cannot be replayed, {location}; \
          use `ctx.sleep` or `ctx.timeout` for time, and put everything else inside `ctx.step`"
     )
 }

@@ -8,7 +8,7 @@ use onward_core::engine::Fault;
 use onward_core::event::{ApprovalDecided, ChildCompleted, ChildFailed, PromiseResolved};
 use onward_core::run::{Input, OutboxMessage, Wait, WaitKind};
 use onward_core::task::{Task, TaskFate, TaskReport};
-use onward_core::{Event, Name, Place, Timestamp, WorkerId};
+use onward_core::{CallId, Event, Name, Timestamp, WorkerId};
 
 use super::background;
 use super::chooser::{Choice, Chooser};
@@ -24,13 +24,13 @@ const LEASE: Duration = Duration::from_secs(30);
 /// An event that could happen now.
 enum Happening {
     Timeline,
-    Timer(Place),
+    Timer(CallId),
     /// A worker executes an attempt of the task.
-    TaskAttempt(Place),
+    TaskAttempt(CallId),
     /// A timeout of the task expires.
-    TaskDue(Place),
+    TaskDue(CallId),
     Child(usize),
-    Wait(Place),
+    Wait(CallId),
 }
 
 /// One run of a script.
@@ -137,13 +137,13 @@ impl<'a> Play<'a> {
         let (script, world) = (self.script, &self.world);
         let mut ahead: Vec<(Timestamp, Happening)> = Vec::new();
         ahead.extend(self.timeline.front().map(|(after, _)| (self.started.after(*after), Happening::Timeline)));
-        let answer = |wait: &Wait| Some((self.answered_at(wait)?, Happening::Wait(wait.place.clone())));
+        let answer = |wait: &Wait| Some((self.answered_at(wait)?, Happening::Wait(wait.call_id.clone())));
         ahead.extend(world.waits.values().filter_map(answer));
-        ahead.extend(world.due_timers().map(|(place, due)| (due, Happening::Timer(place.clone()))));
-        let due = |(place, task): (&Place, &Task)| Some((task.due_at()?, Happening::TaskDue(place.clone())));
+        ahead.extend(world.due_timers().map(|(call_id, due)| (due, Happening::Timer(call_id.clone()))));
+        let due = |(call_id, task): (&CallId, &Task)| Some((task.due_at()?, Happening::TaskDue(call_id.clone())));
         ahead.extend(world.tasks.iter().filter_map(due));
         let scripted = world.tasks.iter().filter(|(_, task)| script.tasks.contains_key(&task.kind));
-        ahead.extend(scripted.map(|(place, task)| (task.visible_at, Happening::TaskAttempt(place.clone()))));
+        ahead.extend(scripted.map(|(call_id, task)| (task.visible_at, Happening::TaskAttempt(call_id.clone()))));
         for (position, delivery) in world.sent.iter().enumerate() {
             if let OutboxMessage::Start(run) = delivery
                 && script.children.contains_key(&run.started.kind)
@@ -171,11 +171,11 @@ impl<'a> Play<'a> {
     fn happen(&mut self, happening: Happening) {
         match happening {
             Happening::Timeline => self.next_of_timeline(),
-            Happening::Timer(place) => self.world.fire_timer(&place),
-            Happening::TaskAttempt(place) => self.try_task(&place),
-            Happening::TaskDue(place) => self.expire_task(&place),
+            Happening::Timer(call_id) => self.world.fire_timer(&call_id),
+            Happening::TaskAttempt(call_id) => self.try_task(&call_id),
+            Happening::TaskDue(call_id) => self.expire_task(&call_id),
             Happening::Child(position) => self.finish_child(position),
-            Happening::Wait(place) => self.answer(&place),
+            Happening::Wait(call_id) => self.answer(&call_id),
         }
     }
 
@@ -194,9 +194,9 @@ impl<'a> Play<'a> {
     }
 
     /// Claims the task and executes one attempt.
-    fn try_task(&mut self, place: &Place) {
+    fn try_task(&mut self, call_id: &CallId) {
         let now = self.world.now();
-        let Some(task) = self.world.tasks.get_mut(place) else { return };
+        let Some(task) = self.world.tasks.get_mut(call_id) else { return };
         let Some(answer) = self.script.tasks.get(&task.kind) else { return };
         task.claim(&self.worker, LEASE, now);
         let report = match answer(&task.input, task.attempt) {
@@ -204,18 +204,18 @@ impl<'a> Play<'a> {
             Err(failure) => TaskReport::Failed(failure),
         };
         let fate = task.report(task.claim, report, LEASE, now).expect("the attempt was begun just now");
-        self.settle_task(place, fate);
+        self.settle_task(call_id, fate);
     }
 
-    fn expire_task(&mut self, place: &Place) {
+    fn expire_task(&mut self, call_id: &CallId) {
         let now = self.world.now();
-        let Some(fate) = self.world.tasks.get_mut(place).map(|task| task.expire(now)) else { return };
-        self.settle_task(place, fate);
+        let Some(fate) = self.world.tasks.get_mut(call_id).map(|task| task.expire(now)) else { return };
+        self.settle_task(call_id, fate);
     }
 
-    fn settle_task(&mut self, place: &Place, fate: TaskFate) {
+    fn settle_task(&mut self, call_id: &CallId, fate: TaskFate) {
         if let TaskFate::Ended(event) = fate {
-            self.world.tasks.remove(place);
+            self.world.tasks.remove(call_id);
             self.input(*event);
         }
     }
@@ -223,27 +223,27 @@ impl<'a> Play<'a> {
     fn finish_child(&mut self, position: usize) {
         let OutboxMessage::Start(run) = self.world.sent.remove(position) else { return };
         let (Some(answer), Some(parent)) = (self.script.children.get(&run.started.kind), run.started.parent) else { return };
-        let (place, spent) = (parent.place, run.started.budget.map(|_| BudgetUse::default()));
+        let (call_id, spent) = (parent.call_id, run.started.budget.map(|_| BudgetUse::default()));
         self.input(match answer(&run.started.input, 1) {
-            Ok(output) => ChildCompleted { place, output, child: None, spent }.into(),
-            Err(failure) => ChildFailed { place, failure, child: None, spent }.into(),
+            Ok(output) => ChildCompleted { call_id, output, child: None, spent }.into(),
+            Err(failure) => ChildFailed { call_id, failure, child: None, spent }.into(),
         });
     }
 
-    fn answer(&mut self, place: &Place) {
-        let Some(wait) = self.world.waits.get(place).cloned() else { return };
-        let place = place.clone();
+    fn answer(&mut self, call_id: &CallId) {
+        let Some(wait) = self.world.waits.get(call_id).cloned() else { return };
+        let call_id = call_id.clone();
         match wait.kind {
             WaitKind::Approval => {
                 let Some(Decided { approved, feedback, .. }) = self.decision(&wait.name).cloned() else { return };
                 *self.decided.entry(wait.name).or_default() += 1;
                 self.input(
-                    ApprovalDecided { place, approved, feedback, decided_by: None, decision_id: "script".to_owned() }.into(),
+                    ApprovalDecided { call_id, approved, feedback, decided_by: None, decision_id: "script".to_owned() }.into(),
                 );
             }
             WaitKind::Promise => {
                 let Some(result) = self.script.promises.get(&wait.name).cloned() else { return };
-                self.input(PromiseResolved { place, result, resolution_id: "script".to_owned() }.into());
+                self.input(PromiseResolved { call_id, result, resolution_id: "script".to_owned() }.into());
             }
         }
     }

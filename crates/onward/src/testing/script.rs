@@ -366,8 +366,8 @@ fn assert_same(calm: &Outcome, outcome: &Outcome, when: &str) {
         let results = outcome.events().filter(|event| event.is_step_result());
         let mut results: Vec<String> = results
             .map(|event| match event {
-                Event::StepCompleted(step) => format!("{} {} completed {:?}", step.place, step.name, step.output.canonical()),
-                Event::StepFailed(step) => format!("{} {} failed, attempt {}", step.place, step.name, step.attempt),
+                Event::StepCompleted(step) => format!("{} {} completed {:?}", step.call_id, step.name, step.output.canonical()),
+                Event::StepFailed(step) => format!("{} {} failed, attempt {}", step.call_id, step.name, step.attempt),
                 _ => String::new(),
             })
             .collect();

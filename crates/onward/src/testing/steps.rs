@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use onward_core::{Name, Payload, Place};
+use onward_core::{CallId, Name, Payload};
 
 use crate::Result;
 use crate::host::cell::{StepAttempt, StepScript};
@@ -21,7 +21,7 @@ pub(super) struct Steps {
 #[derive(Default)]
 pub(super) struct Seen {
     /// The position of the result that an attempt got: by generation, call id and number.
-    given: BTreeMap<(u32, Place, u32), usize>,
+    given: BTreeMap<(u32, CallId, u32), usize>,
     next: BTreeMap<Name, usize>,
     /// The steps whose closures ran, as often as they ran.
     pub ran: Vec<String>,
@@ -43,7 +43,7 @@ impl StepScript for Steps {
     fn answer(&self, asked: &StepAttempt<'_>) -> Option<Result<Payload>> {
         let answers = self.answers.get(asked.name)?;
         let Seen { given, next, scripted, .. } = &mut *self.seen();
-        let attempt = (asked.generation, asked.place.clone(), asked.attempt);
+        let attempt = (asked.generation, asked.call_id.clone(), asked.attempt);
         let position = *given.entry(attempt).or_insert_with(|| {
             let next = next.entry(asked.name.clone()).or_default();
             *next += 1;

@@ -16,7 +16,7 @@ use onward_core::projection::Projection;
 use onward_core::reopen;
 use onward_core::run::{Admitted, Again, CommitRefusal, END_REFUSALS_MAX, Effect, Input, NewRun, OutboxMessage, Refusal, Wait};
 use onward_core::task::Task;
-use onward_core::{CommitId, Epoch, Event, Log, Name, Namespace, Payload, Place, RunHead, RunId, RunKey, Status, Timestamp};
+use onward_core::{CallId, CommitId, Epoch, Event, Log, Name, Namespace, Payload, RunHead, RunId, RunKey, Status, Timestamp};
 use serde::Serialize;
 
 use crate::agent::AgentCtx;
@@ -37,10 +37,10 @@ pub struct World {
     code: Option<Code>,
     now: Timestamp,
     refusals: u32,
-    pub(crate) timers: BTreeMap<Place, Timestamp>,
+    pub(crate) timers: BTreeMap<CallId, Timestamp>,
     frozen: bool,
-    pub(crate) tasks: BTreeMap<Place, Task>,
-    pub(crate) waits: BTreeMap<Place, Wait>,
+    pub(crate) tasks: BTreeMap<CallId, Task>,
+    pub(crate) waits: BTreeMap<CallId, Wait>,
     pub(crate) sent: Vec<onward_core::run::OutboxMessage>,
     once: BTreeMap<String, (String, onward_core::Index)>,
     shadow: bool,
@@ -414,23 +414,23 @@ impl World {
 
     fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::StartTimer { place, due_at } => {
-                self.timers.insert(place, due_at);
+            Effect::StartTimer { call_id, due_at } => {
+                self.timers.insert(call_id, due_at);
             }
-            Effect::StopTimer { place } => {
-                self.timers.remove(&place);
+            Effect::StopTimer { call_id } => {
+                self.timers.remove(&call_id);
             }
             Effect::AddTask(task) => {
-                self.tasks.insert(task.id.place.clone(), *task);
+                self.tasks.insert(task.id.call_id.clone(), *task);
             }
-            Effect::CancelTask { place } => {
-                self.tasks.remove(&place);
+            Effect::CancelTask { call_id } => {
+                self.tasks.remove(&call_id);
             }
             Effect::OpenWait(wait) => {
-                self.waits.insert(wait.place.clone(), *wait);
+                self.waits.insert(wait.call_id.clone(), *wait);
             }
-            Effect::CloseWait { place, .. } => {
-                self.waits.remove(&place);
+            Effect::CloseWait { call_id, .. } => {
+                self.waits.remove(&call_id);
             }
             Effect::Send(delivery) => self.sent.push(*delivery),
             Effect::Freeze { .. } => self.frozen = true,
@@ -506,7 +506,7 @@ impl World {
         let epoch = Epoch(self.head.epoch.0 + 1);
         let said = Projection::of(self.head.key.clone(), &reopened.records).expect("a copy begins with a start");
         self.log = Log::load(reopened.records).expect("a copy is a log");
-        self.timers = said.timers.into_iter().map(|(place, timer)| (place, timer.due_at)).collect();
+        self.timers = said.timers.into_iter().map(|(call_id, timer)| (call_id, timer.due_at)).collect();
         (self.tasks, self.waits) = (said.tasks, said.waits);
         self.once.extend(said.slots.into_iter().map(|(key, slot)| (key, (slot.token, slot.index))));
         self.frozen = said.head.status == Status::Paused;
@@ -515,9 +515,9 @@ impl World {
         (self.code, self.refusals, self.found) = (None, 0, None);
     }
 
-    /// Returns the idempotency key of the run's task at `place`.
-    pub fn task_key(&self, place: &Place) -> Option<String> {
-        Some(self.tasks.get(place)?.idempotency_key())
+    /// Returns the idempotency key of the run's task at `call_id`.
+    pub fn task_key(&self, call_id: &CallId) -> Option<String> {
+        Some(self.tasks.get(call_id)?.idempotency_key())
     }
 
     /// Returns the ids of the children that the run has started, in order.
@@ -530,20 +530,20 @@ impl World {
     }
 
     /// Returns the next timer that is due, unless the run is paused.
-    pub fn next_timer(&self) -> Option<(Place, Timestamp)> {
-        self.due_timers().min_by_key(|(place, due)| (*due, (*place).clone())).map(|(place, due)| (place.clone(), due))
+    pub fn next_timer(&self) -> Option<(CallId, Timestamp)> {
+        self.due_timers().min_by_key(|(call_id, due)| (*due, (*call_id).clone())).map(|(call_id, due)| (call_id.clone(), due))
     }
 
     /// Returns the running timers with their times; none while the run is paused.
-    pub(super) fn due_timers(&self) -> impl Iterator<Item = (&Place, Timestamp)> {
-        self.timers.iter().filter(|_| !self.frozen).map(|(place, due)| (place, *due))
+    pub(super) fn due_timers(&self) -> impl Iterator<Item = (&CallId, Timestamp)> {
+        self.timers.iter().filter(|_| !self.frozen).map(|(call_id, due)| (call_id, *due))
     }
 
-    /// Fires the timer at `place` and advances the clock to its time.
-    pub fn fire_timer(&mut self, place: &Place) {
-        if let Some(due) = self.timers.remove(place) {
+    /// Fires the timer at `call_id` and advances the clock to its time.
+    pub fn fire_timer(&mut self, call_id: &CallId) {
+        if let Some(due) = self.timers.remove(call_id) {
             self.now = self.now.max(due);
-            self.input(onward_core::event::TimerFired { place: place.clone() }).expect("an open run takes its timers");
+            self.input(onward_core::event::TimerFired { call_id: call_id.clone() }).expect("an open run takes its timers");
         }
     }
 

@@ -98,7 +98,7 @@ impl Tracing {
                 self.learn(at, root);
                 break root;
             };
-            calls.push((at, call_span(&parent.run, parent.generation, &parent.place)));
+            calls.push((at, call_span(&parent.run, parent.generation, &parent.call_id)));
             at = parent.run;
         };
         let mut origin = root;

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use onward_core::run::Commit;
 use onward_core::task::Task;
 use onward_core::trace::{activation_span, call_span, end_span, run_span, step_span, task_span};
-use onward_core::{Event, Failure, Name, Place, RunKey, Timestamp};
+use onward_core::{CallId, Event, Failure, Name, RunKey, Timestamp};
 
 use super::Origin;
 
@@ -90,24 +90,26 @@ impl Activation {
     }
 
     fn span_of(&self, event: &Event, activation: [u8; 8], now: SystemTime) -> Option<Span> {
-        let step = |place: &Place, name: &Name, attempt: u32, took_ms: u64, failed: Option<String>| {
-            let id = step_span(&self.key, self.generation, place, attempt);
+        let step = |call_id: &CallId, name: &Name, attempt: u32, took_ms: u64, failed: Option<String>| {
+            let id = step_span(&self.key, self.generation, call_id, attempt);
             let start = now.checked_sub(Duration::from_millis(took_ms)).unwrap_or(now);
             let span = self.span(id, Some(activation), format!("step {name}"), (start, now));
             let attributes =
-                [span.attributes, vec![("onward.place", place.to_string()), ("onward.attempt", attempt.to_string())]];
+                [span.attributes, vec![("onward.call_id", call_id.to_string()), ("onward.attempt", attempt.to_string())]];
             Span { attributes: attributes.concat(), failed, ..span }
         };
-        let call = |place: &Place, name: String| {
-            let span = self.span(call_span(&self.key, self.generation, place), Some(activation), name, (now, now));
-            let attributes = [span.attributes, vec![("onward.place", place.to_string())]].concat();
+        let call = |call_id: &CallId, name: String| {
+            let span = self.span(call_span(&self.key, self.generation, call_id), Some(activation), name, (now, now));
+            let attributes = [span.attributes, vec![("onward.call_id", call_id.to_string())]].concat();
             Span { kind: Kind::Producer, attributes, ..span }
         };
         match event {
-            Event::StepCompleted(event) => Some(step(&event.place, &event.name, event.attempt, event.took_ms, None)),
-            Event::StepFailed(event) => Some(step(&event.place, &event.name, event.attempt, event.took_ms, code(&event.failure))),
-            Event::TaskScheduled(event) => Some(call(&event.place, format!("schedule {}", event.kind))),
-            Event::ChildStarted(event) => Some(call(&event.place, format!("start {}", event.kind))),
+            Event::StepCompleted(event) => Some(step(&event.call_id, &event.name, event.attempt, event.took_ms, None)),
+            Event::StepFailed(event) => {
+                Some(step(&event.call_id, &event.name, event.attempt, event.took_ms, code(&event.failure)))
+            }
+            Event::TaskScheduled(event) => Some(call(&event.call_id, format!("schedule {}", event.kind))),
+            Event::ChildStarted(event) => Some(call(&event.call_id, format!("start {}", event.kind))),
             _ => None,
         }
     }
@@ -130,9 +132,9 @@ fn code(failure: &Failure) -> Option<String> {
 /// Returns the span of a reported task attempt.
 pub(crate) fn attempt(origin: Origin, task: &Task, failed: Option<String>, start: SystemTime, end: SystemTime) -> Span {
     let mut attributes = about(&task.id.run, &task.kind);
-    attributes.push(("onward.place", task.id.place.to_string()));
+    attributes.push(("onward.call_id", task.id.call_id.to_string()));
     attributes.push(("onward.attempt", task.attempt.to_string()));
-    let parent = Some(call_span(&task.id.run, task.id.generation, &task.id.place));
+    let parent = Some(call_span(&task.id.run, task.id.generation, &task.id.call_id));
     let (trace_id, span_id) = (origin.trace_id, task_span(&task.id, task.claim));
     let (name, kind, start) = (format!("task {}", task.kind), Kind::Consumer, start.min(end));
     Span { trace_id, span_id, parent, name, kind, start, end, attributes, failed }

@@ -272,7 +272,7 @@ impl Driver {
         let Some(Event::StepCompleted(step)) = events.iter().max_by_key(|event| payloads::weigh([*event])) else { return false };
         let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
         let message = format!("the result of step `{}` cannot be recorded: {error}{hint}", step.name);
-        self.code.fail_reported(&step.place, Failure::fatal(message).with_code("payload_too_large"));
+        self.code.fail_reported(&step.call_id, Failure::fatal(message).with_code("payload_too_large"));
         true
     }
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use onward_core::{Event, Hash, Index, Log, Place};
+use onward_core::{CallId, Event, Hash, Index, Log};
 use serde_json::Value;
 
 /// Returns a predicate that tells whether a commit was abandoned as of the record at `until`.
@@ -19,7 +19,7 @@ pub(super) fn is_left(log: &Log, until: Index) -> impl Fn(Index) -> bool + use<>
 }
 
 /// Returns the calls on the live path as of the record at `until`: the original call id and the identity of each.
-pub(super) fn calls(log: &Log, generation: u32, until: Index) -> Vec<(Place, String)> {
+pub(super) fn calls(log: &Log, generation: u32, until: Index) -> Vec<(CallId, String)> {
     let is_left = is_left(log, until);
     let mut leaf = log.records().first().and_then(|record| record.started()?.checkpoint.as_ref()?.leaf);
     let (mut counts, mut calls) = (BTreeMap::<String, u32>::new(), Vec::new());
@@ -36,25 +36,27 @@ pub(super) fn calls(log: &Log, generation: u32, until: Index) -> Vec<(Place, Str
                 Event::CallAdopted(adopted) => origin(log, &adopted.from),
                 event => Some(event),
             };
-            let Some((what, place)) = original.and_then(|event| Some((content(event, leaf)?, event.place()?))) else { continue };
+            let Some((what, call_id)) = original.and_then(|event| Some((content(event, leaf)?, event.call_id()?))) else {
+                continue;
+            };
             let count = counts.entry(what.clone()).or_default();
-            calls.push((place.clone(), format!("{generation}: {what} #{count}")));
+            calls.push((call_id.clone(), format!("{generation}: {what} #{count}")));
             *count += 1;
         }
     }
     calls
 }
 
-/// Returns the event that made the call at `place`.
-pub(super) fn origin<'a>(log: &'a Log, place: &Place) -> Option<&'a Event> {
-    log.events().map(|(_, event)| event).find(|event| asks(event) && event.place() == Some(place))
+/// Returns the event that made the call at `call_id`.
+pub(super) fn origin<'a>(log: &'a Log, call_id: &CallId) -> Option<&'a Event> {
+    log.events().map(|(_, event)| event).find(|event| asks(event) && event.call_id() == Some(call_id))
 }
 
-/// Returns the identity of the call at `place`, on the path that was live then.
-pub(super) fn asked_at(log: &Log, generation: u32, place: &Place) -> Option<String> {
-    let is_it = |event: &Event| asks(event) && event.place() == Some(place);
+/// Returns the identity of the call at `call_id`, on the path that was live then.
+pub(super) fn asked_at(log: &Log, generation: u32, call_id: &CallId) -> Option<String> {
+    let is_it = |event: &Event| asks(event) && event.call_id() == Some(call_id);
     let record = log.records().iter().find(|record| record.events.iter().any(is_it))?;
-    calls(log, generation, record.index).into_iter().find(|(at, _)| at == place).map(|(_, asked)| asked)
+    calls(log, generation, record.index).into_iter().find(|(at, _)| at == call_id).map(|(_, asked)| asked)
 }
 
 fn asks(event: &Event) -> bool {

@@ -12,7 +12,7 @@ use onward_core::event::{
 };
 use onward_core::run::{Input, OutboxMessage, WaitKind};
 use onward_core::task::EffectClass;
-use onward_core::{Event, Failure, Name, Payload, Place, Status};
+use onward_core::{CallId, Event, Failure, Name, Payload, Status};
 
 use super::asked::asked_at;
 use super::judge;
@@ -91,9 +91,9 @@ pub(super) struct State {
     /// The bit at the checkpoint that closed the code before the loop.
     prelude: Option<u32>,
     /// Tasks that have begun: their generation and call id.
-    pub begun: BTreeSet<(u32, Place)>,
+    pub begun: BTreeSet<(u32, CallId)>,
     /// Abandoned effects that were accepted by resuming the run.
-    pub accepted: BTreeSet<(u32, Place)>,
+    pub accepted: BTreeSet<(u32, CallId)>,
     /// The operation of the code after the last commit.
     pub doing: char,
     /// Children that have ended.
@@ -171,14 +171,14 @@ impl State {
         hasher.finish()
     }
 
-    /// Returns the answer to the call at `place`: its identity and call id.
-    pub fn answer_to(&self, place: &Place) -> String {
-        let asked = asked_at(self.world.log(), self.world.generation(), place).expect("there is a call");
-        format!("{asked} by {place}")
+    /// Returns the answer to the call at `call_id`: its identity and call id.
+    pub fn answer_to(&self, call_id: &CallId) -> String {
+        let asked = asked_at(self.world.log(), self.world.generation(), call_id).expect("there is a call");
+        format!("{asked} by {call_id}")
     }
 
-    fn failure(&self, place: &Place, code: &str) -> Failure {
-        Failure { retryable: false, ..Failure::new(code, self.answer_to(place)) }
+    fn failure(&self, call_id: &CallId, code: &str) -> Failure {
+        Failure { retryable: false, ..Failure::new(code, self.answer_to(call_id)) }
     }
 
     /// Appends an input to the open generation.
@@ -248,17 +248,17 @@ enum Move {
     Append,
     /// A client branches from the beginning of an earlier turn, so many checkpoints back, with a message or without.
     Branch(usize, bool),
-    Begin(Place),
-    Finish(Place),
+    Begin(CallId),
+    Finish(CallId),
     /// The task fails for good.
-    Fail(Place),
+    Fail(CallId),
     /// The worker of the task is lost.
-    Lose(Place),
-    Answer(Place),
-    Decline(Place),
-    Fire(Place),
-    ChildEnds(Place, String),
-    ChildFails(Place, String),
+    Lose(CallId),
+    Answer(CallId),
+    Decline(CallId),
+    Fire(CallId),
+    ChildEnds(CallId, String),
+    ChildFails(CallId, String),
     /// An activation reads the log, with the bit as it was (0) or flipped (1).
     TakeOff(u32),
     /// The activation commits once.
@@ -305,26 +305,26 @@ fn inputs(state: &State, limits: Limits, moves: &mut Vec<Move>) {
         moves.extend(ways.filter(|(back, _)| *back < count).map(|(back, says)| Move::Branch(back, says)));
     }
     let (generation, may_fail) = (state.world.generation(), state.failures < limits.failures);
-    for (place, task) in &state.world.tasks {
+    for (call_id, task) in &state.world.tasks {
         // A pure task may begin any number of times.
-        let is_begun = state.begun.contains(&(generation, place.clone()));
+        let is_begun = state.begun.contains(&(generation, call_id.clone()));
         if is_begun || task.options.class == Some(EffectClass::Pure) {
-            moves.push(Move::Finish(place.clone()));
-            moves.extend(may_fail.then(|| Move::Fail(place.clone())));
-            moves.extend((may_fail && is_begun).then(|| Move::Lose(place.clone())));
+            moves.push(Move::Finish(call_id.clone()));
+            moves.extend(may_fail.then(|| Move::Fail(call_id.clone())));
+            moves.extend((may_fail && is_begun).then(|| Move::Lose(call_id.clone())));
         } else if state.world.status() != Status::Paused {
-            moves.push(Move::Begin(place.clone()));
+            moves.push(Move::Begin(call_id.clone()));
         }
     }
     moves.extend(state.world.waits.keys().cloned().map(Move::Answer));
     moves.extend(state.world.waits.keys().filter(|_| may_fail).cloned().map(Move::Decline));
-    moves.extend(state.world.next_timer().map(|(place, _)| Move::Fire(place)));
+    moves.extend(state.world.next_timer().map(|(call_id, _)| Move::Fire(call_id)));
     for delivery in &state.world.sent {
         let OutboxMessage::Start(run) = delivery else { continue };
         let (Some(parent), id) = (&run.started.parent, run.key.id.to_string()) else { continue };
         if !state.ended.contains(&id) && parent.generation == generation {
-            moves.extend(may_fail.then(|| Move::ChildFails(parent.place.clone(), id.clone())));
-            moves.push(Move::ChildEnds(parent.place.clone(), id));
+            moves.extend(may_fail.then(|| Move::ChildFails(parent.call_id.clone(), id.clone())));
+            moves.push(Move::ChildEnds(parent.call_id.clone(), id));
         }
     }
 }
@@ -357,61 +357,61 @@ fn make(mut state: State, made: Move, limits: Limits, outside: &Outside) -> Next
             }
             return judge::judge(state);
         }
-        Move::Begin(place) => {
-            if !judge::claimed(state.world.log()).contains(&place) {
-                return Err(format!("MA3 {place} begins, though it is abandoned: {}", state.story()));
+        Move::Begin(call_id) => {
+            if !judge::claimed(state.world.log()).contains(&call_id) {
+                return Err(format!("MA3 {call_id} begins, though it is abandoned: {}", state.story()));
             }
-            state.begun.insert((generation, place.clone()));
+            state.begun.insert((generation, call_id.clone()));
             if mutant != Some(Mutant::HidesAttempts) {
-                state.hear(TaskAttempted { place, attempt: 1, stands_as: None, began_at: None });
+                state.hear(TaskAttempted { call_id, attempt: 1, stands_as: None, began_at: None });
             }
             return judge::judge(state);
         }
-        Move::Finish(place) => {
-            let output = mutant::answer(&state, &place, mutant);
-            state.world.tasks.remove(&place);
+        Move::Finish(call_id) => {
+            let output = mutant::answer(&state, &call_id, mutant);
+            state.world.tasks.remove(&call_id);
             let output = Payload::json(&output).expect("text");
-            state.hear_answer(TaskCompleted { place, output, attempts: 1 }, mutant);
+            state.hear_answer(TaskCompleted { call_id, output, attempts: 1 }, mutant);
         }
-        Move::Fail(place) => {
+        Move::Fail(call_id) => {
             state.failures += 1;
-            state.world.tasks.remove(&place);
-            let failure = state.failure(&place, "failed");
-            state.hear(TaskFailed { place, failure, attempts: 1 });
+            state.world.tasks.remove(&call_id);
+            let failure = state.failure(&call_id, "failed");
+            state.hear(TaskFailed { call_id, failure, attempts: 1 });
         }
-        Move::Lose(place) => {
+        Move::Lose(call_id) => {
             state.failures += 1;
-            if state.world.tasks[&place].options.class == Some(EffectClass::AtMostOnce) {
-                state.world.tasks.remove(&place);
-                let failure = state.failure(&place, "outcome_unknown");
-                state.hear(TaskFailed { place, failure, attempts: 1 });
+            if state.world.tasks[&call_id].options.class == Some(EffectClass::AtMostOnce) {
+                state.world.tasks.remove(&call_id);
+                let failure = state.failure(&call_id, "outcome_unknown");
+                state.hear(TaskFailed { call_id, failure, attempts: 1 });
             } else {
-                state.hear(TaskAttempted { place, attempt: 2, stands_as: None, began_at: None });
+                state.hear(TaskAttempted { call_id, attempt: 2, stands_as: None, began_at: None });
             }
         }
-        Move::Answer(place) => {
-            let (kind, answer) = (state.world.waits[&place].kind, Ok(mutant::answer(&state, &place, mutant)));
+        Move::Answer(call_id) => {
+            let (kind, answer) = (state.world.waits[&call_id].kind, Ok(mutant::answer(&state, &call_id, mutant)));
             if mutant == Some(Mutant::LosesAnswer) {
-                state.world.waits.remove(&place);
+                state.world.waits.remove(&call_id);
             }
-            state.hear_answer(decide(place, kind, answer), mutant);
+            state.hear_answer(decide(call_id, kind, answer), mutant);
         }
-        Move::Decline(place) => {
+        Move::Decline(call_id) => {
             state.failures += 1;
-            let (kind, answer) = (state.world.waits[&place].kind, Err(state.failure(&place, "declined")));
-            state.hear(decide(place, kind, answer));
+            let (kind, answer) = (state.world.waits[&call_id].kind, Err(state.failure(&call_id, "declined")));
+            state.hear(decide(call_id, kind, answer));
         }
-        Move::Fire(place) => state.world.fire_timer(&place),
-        Move::ChildEnds(place, id) => {
+        Move::Fire(call_id) => state.world.fire_timer(&call_id),
+        Move::ChildEnds(call_id, id) => {
             state.ended.insert(id);
-            let output = Payload::json(&mutant::answer(&state, &place, mutant)).expect("text");
-            state.hear_answer(ChildCompleted { place, output, child: None, spent: None }, mutant);
+            let output = Payload::json(&mutant::answer(&state, &call_id, mutant)).expect("text");
+            state.hear_answer(ChildCompleted { call_id, output, child: None, spent: None }, mutant);
         }
-        Move::ChildFails(place, id) => {
+        Move::ChildFails(call_id, id) => {
             state.failures += 1;
             state.ended.insert(id);
-            let failure = state.failure(&place, "failed");
-            state.hear(ChildFailed { place, failure, child: None, spent: None });
+            let failure = state.failure(&call_id, "failed");
+            state.hear(ChildFailed { call_id, failure, child: None, spent: None });
         }
         Move::TakeOff(flip) => {
             state.bit = if limits.clock { state.bit + flip } else { (state.bit + flip) % 2 };
@@ -470,16 +470,16 @@ fn said_as(role: &str, number: u32) -> OutsideEntry {
     OutsideEntry { role: Name::new(role).expect("a name"), content, idempotency_key: None }
 }
 
-fn decide(place: Place, kind: WaitKind, answer: Result<String, Failure>) -> Event {
+fn decide(call_id: CallId, kind: WaitKind, answer: Result<String, Failure>) -> Event {
     match kind {
         WaitKind::Approval => {
             let (approved, decided_by, decision_id) = (answer.is_ok(), None, "d".to_owned());
             let feedback = Some(answer.unwrap_or_else(|failure| failure.message));
-            ApprovalDecided { place, approved, feedback, decided_by, decision_id }.into()
+            ApprovalDecided { call_id, approved, feedback, decided_by, decision_id }.into()
         }
         WaitKind::Promise => {
             let result = answer.map(|text| Payload::json(&text).expect("text"));
-            PromiseResolved { place, result, resolution_id: "r".to_owned() }.into()
+            PromiseResolved { call_id, result, resolution_id: "r".to_owned() }.into()
         }
     }
 }

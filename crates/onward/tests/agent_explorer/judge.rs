@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 use onward_core::conversation::{Entry, OutsideEntry, entries_of, pending_of};
 use onward_core::event::PauseReason;
 use onward_core::task::EffectClass;
-use onward_core::{Event, Index, Log, Name, Place, Status};
+use onward_core::{CallId, Event, Index, Log, Name, Status};
 
 use super::asked::{self, asked_at, calls};
 use super::explore::State;
@@ -204,55 +204,59 @@ fn effects(state: &State) -> Option<String> {
 }
 
 /// Returns calls with an effect that are neither on the live path nor accepted.
-fn loose(state: &State, generation: u32, log: &Log, seen: Index) -> Vec<Place> {
+fn loose(state: &State, generation: u32, log: &Log, seen: Index) -> Vec<CallId> {
     let claimed = claimed(log);
-    let is_accepted = |place: &Place| state.accepted.contains(&(generation, place.clone()));
-    let left = had_effect(state, generation, log).into_iter().filter(|place| !claimed.contains(place) && !is_accepted(place));
+    let is_accepted = |call_id: &CallId| state.accepted.contains(&(generation, call_id.clone()));
+    let left =
+        had_effect(state, generation, log).into_iter().filter(|call_id| !claimed.contains(call_id) && !is_accepted(call_id));
     left.chain(left_decisions(log, seen, &claimed, is_accepted)).collect()
 }
 
 /// Returns decisions that have no effect: the question was abandoned, and the same decision was not given when it was asked
 /// again. A branch abandons them knowingly, and decisions after `seen` were not known to the commit.
-fn left_decisions(log: &Log, seen: Index, claimed: &BTreeSet<Place>, is_accepted: impl Fn(&Place) -> bool) -> Vec<Place> {
+fn left_decisions(log: &Log, seen: Index, claimed: &BTreeSet<CallId>, is_accepted: impl Fn(&CallId) -> bool) -> Vec<CallId> {
     let decision = |(index, event): (Index, &Event)| match event {
-        Event::ApprovalDecided(decided) if index <= seen && !is_branched(log) => Some((decided.place.clone(), decided.approved)),
+        Event::ApprovalDecided(decided) if index <= seen && !is_branched(log) => {
+            Some((decided.call_id.clone(), decided.approved))
+        }
         _ => None,
     };
-    let (told, mut left): (Vec<_>, Vec<_>) = log.events().filter_map(decision).partition(|(place, _)| claimed.contains(place));
-    left.retain(|(place, _)| !is_accepted(place));
+    let (told, mut left): (Vec<_>, Vec<_>) =
+        log.events().filter_map(decision).partition(|(call_id, _)| claimed.contains(call_id));
+    left.retain(|(call_id, _)| !is_accepted(call_id));
     for (_, approved) in told {
         let again = left.iter().position(|(_, left)| *left == approved);
         again.into_iter().for_each(|at| drop(left.swap_remove(at)));
     }
-    left.into_iter().map(|(place, _)| place).collect()
+    left.into_iter().map(|(call_id, _)| call_id).collect()
 }
 
 /// Returns the calls with an effect in a generation.
-fn had_effect(state: &State, generation: u32, log: &Log) -> Vec<Place> {
-    let is_begun = |place: &Place| state.begun.contains(&(generation, place.clone()));
+fn had_effect(state: &State, generation: u32, log: &Log) -> Vec<CallId> {
+    let is_begun = |call_id: &CallId| state.begun.contains(&(generation, call_id.clone()));
     let events = log.events().map(|(_, event)| event).filter(|event| has_effect(event));
-    let places = events.filter_map(|event| Some((place_of(event)?, matches!(event, Event::TaskScheduled(_)))));
-    places.filter(|(place, is_task)| !is_task || is_begun(place)).map(|(place, _)| place.clone()).collect()
+    let call_ids = events.filter_map(|event| Some((call_id_of(event)?, matches!(event, Event::TaskScheduled(_)))));
+    call_ids.filter(|(call_id, is_task)| !is_task || is_begun(call_id)).map(|(call_id, _)| call_id.clone()).collect()
 }
 
 /// Returns what resuming accepts, if the run is paused for abandoned effects: the calls that the pause names.
-pub(super) fn accepted(state: &State) -> Vec<(u32, Place)> {
+pub(super) fn accepted(state: &State) -> Vec<(u32, CallId)> {
     let (generation, log) = (state.world.generation(), state.world.log());
     let pauses = log.events().filter_map(|(_, event)| match event {
         Event::RunPaused(pause) => Some(pause),
         _ => None,
     });
     let last = pauses.last().filter(|pause| pause.reason == PauseReason::EffectAbandoned);
-    last.into_iter().flat_map(|pause| &pause.left).map(|place| (generation, place.clone())).collect()
+    last.into_iter().flat_map(|pause| &pause.left).map(|call_id| (generation, call_id.clone())).collect()
 }
 
 /// Returns the original ids of the calls on the live path.
-pub(super) fn claimed(log: &Log) -> BTreeSet<Place> {
-    let place = |(_, event): (Index, &Event)| match event {
+pub(super) fn claimed(log: &Log) -> BTreeSet<CallId> {
+    let call_id = |(_, event): (Index, &Event)| match event {
         Event::CallAdopted(adopted) => Some(adopted.from.clone()),
-        event => place_of(event).cloned(),
+        event => call_id_of(event).cloned(),
     };
-    way(log).into_iter().filter_map(place).collect()
+    way(log).into_iter().filter_map(call_id).collect()
 }
 
 fn has_effect(event: &Event) -> bool {
@@ -263,13 +267,13 @@ fn has_effect(event: &Event) -> bool {
     }
 }
 
-fn place_of(event: &Event) -> Option<&Place> {
+fn call_id_of(event: &Event) -> Option<&CallId> {
     match event {
-        Event::TaskScheduled(task) => Some(&task.place),
-        Event::SignalSent(sent) => Some(&sent.place),
-        Event::ChildStarted(child) => Some(&child.place),
-        Event::StepCompleted(step) => Some(&step.place),
-        Event::ApprovalRequested(question) => Some(&question.place),
+        Event::TaskScheduled(task) => Some(&task.call_id),
+        Event::SignalSent(sent) => Some(&sent.call_id),
+        Event::ChildStarted(child) => Some(&child.call_id),
+        Event::StepCompleted(step) => Some(&step.call_id),
+        Event::ApprovalRequested(question) => Some(&question.call_id),
         _ => None,
     }
 }
@@ -308,9 +312,9 @@ fn asked_again(state: &State) -> Option<String> {
     closed.into_iter().chain([(generation, state.world.log())]).find_map(|(generation, log)| {
         let is_asked =
             |event: &Event| matches!(event, Event::ChildStarted(_) | Event::PromiseCreated(_) | Event::ApprovalRequested(_));
-        let places = log.events().filter(|(_, event)| is_asked(event)).filter_map(|(_, event)| event.place());
+        let call_ids = log.events().filter(|(_, event)| is_asked(event)).filter_map(|(_, event)| event.call_id());
         let mut asked = BTreeSet::new();
-        let again = places.filter_map(|place| asked_at(log, generation, place)).find(|what| !asked.insert(what.clone()))?;
+        let again = call_ids.filter_map(|call_id| asked_at(log, generation, call_id)).find(|what| !asked.insert(what.clone()))?;
         Some(format!("MA10 the world is asked twice for {again}"))
     })
 }

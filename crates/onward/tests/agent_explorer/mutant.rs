@@ -2,7 +2,7 @@
 
 use onward_core::engine::Draft;
 use onward_core::event::{ApprovalRequested, CallAdopted, ChildStarted, PromiseCreated, TaskScheduled};
-use onward_core::{Event, Index, Place, RunId};
+use onward_core::{CallId, Event, Index, RunId};
 
 use super::asked;
 use super::explore::State;
@@ -46,13 +46,13 @@ pub(super) fn times(mutant: Option<Mutant>, never: Mutant, twice: Mutant, mut ac
     (0..times).for_each(|_| act());
 }
 
-/// Returns the answer to the call at `place`.
-pub(super) fn answer(state: &State, place: &Place, mutant: Option<Mutant>) -> String {
-    let mut others = state.world.tasks.keys().filter(|other| *other != place);
+/// Returns the answer to the call at `call_id`.
+pub(super) fn answer(state: &State, call_id: &CallId, mutant: Option<Mutant>) -> String {
+    let mut others = state.world.tasks.keys().filter(|other| *other != call_id);
     match mutant {
-        Some(Mutant::SwapsAnswers) => state.answer_to(others.next().unwrap_or(place)),
-        Some(Mutant::AnswersFirst) => state.answer_to(place).replace("#1", "#0"),
-        _ => state.answer_to(place),
+        Some(Mutant::SwapsAnswers) => state.answer_to(others.next().unwrap_or(call_id)),
+        Some(Mutant::AnswersFirst) => state.answer_to(call_id).replace("#1", "#0"),
+        _ => state.answer_to(call_id),
     }
 }
 
@@ -67,23 +67,25 @@ pub(super) fn draft(state: &State, draft: &mut Draft, mutant: Option<Mutant>) {
         }
         Some(Mutant::AdoptsByKind) => {
             let kind = |event: &Event| match event {
-                Event::TaskScheduled(task) => Some((task.kind.clone(), task.place.clone())),
-                Event::ApprovalRequested(question) => Some((question.name.clone(), question.place.clone())),
+                Event::TaskScheduled(task) => Some((task.kind.clone(), task.call_id.clone())),
+                Event::ApprovalRequested(question) => Some((question.name.clone(), question.call_id.clone())),
                 _ => None,
             };
             let left =
                 |index: Index| draft.events.iter().any(|event| matches!(event, Event::SegmentAbandoned(to) if to.from <= index));
             let left: Vec<_> = log.events().filter(|(index, _)| left(*index)).filter_map(|(_, event)| kind(event)).collect();
             for event in &mut draft.events {
-                let Some((of, place)) = kind(event) else { continue };
+                let Some((of, call_id)) = kind(event) else { continue };
                 let found = left.iter().find(|(kind, _)| *kind == of);
-                found.into_iter().for_each(|(_, from)| *event = CallAdopted { place: place.clone(), from: from.clone() }.into());
+                found
+                    .into_iter()
+                    .for_each(|(_, from)| *event = CallAdopted { call_id: call_id.clone(), from: from.clone() }.into());
             }
         }
         Some(Mutant::AsksAnew) => {
             for event in &mut draft.events {
                 let Event::CallAdopted(adopted) = &*event else { continue };
-                let anew = asked::origin(log, &adopted.from).and_then(|asked| asked_anew(asked, adopted.place.clone()));
+                let anew = asked::origin(log, &adopted.from).and_then(|asked| asked_anew(asked, adopted.call_id.clone()));
                 anew.into_iter().for_each(|anew| *event = anew);
             }
         }
@@ -92,15 +94,15 @@ pub(super) fn draft(state: &State, draft: &mut Draft, mutant: Option<Mutant>) {
 }
 
 /// Returns the same call at another place.
-fn asked_anew(asked: &Event, place: Place) -> Option<Event> {
+fn asked_anew(asked: &Event, call_id: CallId) -> Option<Event> {
     Some(match asked {
-        Event::TaskScheduled(task) => TaskScheduled { place, ..task.clone() }.into(),
+        Event::TaskScheduled(task) => TaskScheduled { call_id, ..task.clone() }.into(),
         Event::ChildStarted(started) => {
             let child = RunId::new(format!("{}-anew", started.child)).expect("an id");
-            ChildStarted { place, child, ..started.clone() }.into()
+            ChildStarted { call_id, child, ..started.clone() }.into()
         }
-        Event::PromiseCreated(promise) => PromiseCreated { place, ..promise.clone() }.into(),
-        Event::ApprovalRequested(question) => ApprovalRequested { place, ..question.clone() }.into(),
+        Event::PromiseCreated(promise) => PromiseCreated { call_id, ..promise.clone() }.into(),
+        Event::ApprovalRequested(question) => ApprovalRequested { call_id, ..question.clone() }.into(),
         _ => return None,
     })
 }

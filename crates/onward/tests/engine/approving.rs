@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use onward::agent::{Agent, AgentCtx, AgentOutcome, McpServerSettings, Tool, ToolCall, ToolPlace, Tools};
+use onward::agent::{Agent, AgentCtx, AgentOutcome, McpServerSettings, McpTransport, Tool, ToolCall, Tools};
 use onward::prelude::*;
 use onward::{Decide, Failure, RunHandle};
 use onward_core::view::AwaitedKind;
@@ -248,7 +248,7 @@ async fn request(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
 async fn a_tool_that_its_server_redefines_after_the_approval_is_not_called() {
     for (is_changed, outcome) in [(true, "tool_changed"), (false, "paid")] {
         let (model, (server, url)) = (ScriptedModel::start().await.unwrap(), ToolServer::start().await);
-        let settings = McpServerSettings::new(ToolPlace::http(&url));
+        let settings = McpServerSettings::new(McpTransport::http(&url));
         let tools = Tools::new().with_mcp(settings, |tool| Some(tool.needs_approval())).await.unwrap();
         let agent = Agent::new("payer").model("m").tools(&tools);
         let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();

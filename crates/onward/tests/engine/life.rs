@@ -57,7 +57,7 @@ async fn lives(builder: Builder) {
     let approval = loop {
         let waits = onward.list_approvals().await.unwrap();
         if let Some(wait) = waits.first() {
-            break format!("{}~{}~{}", wait.run.id, wait.generation, wait.place);
+            break format!("{}~{}~{}", wait.run.id, wait.generation, wait.call_id);
         }
         tokio::task::yield_now().await;
     };

@@ -84,7 +84,7 @@ everywhere! {
             let find = async || onward.list_approvals().await.unwrap().into_iter().find(|wait| wait.run.id.as_str() == run.id());
             let shown = eventually("the question", find).await;
             assert_eq!(shown.show.as_ref().unwrap().read::<String>().unwrap(), "a picture");
-            onward.approve(&format!("{}~{}~{}", run.id(), shown.generation, shown.place)).await.unwrap();
+            onward.approve(&format!("{}~{}~{}", run.id(), shown.generation, shown.call_id)).await.unwrap();
             let child = view.awaiting.iter().find_map(|awaited| awaited.child.clone()).unwrap();
             let child = onward.run::<u32>(child.as_str()).unwrap();
             eventually("the child", async || child.view().await.ok()).await;

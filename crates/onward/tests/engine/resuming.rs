@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use onward_core::event::SignalAwaited;
 use onward_core::run::Commit;
-use onward_core::{CommitId, Event, Name, Namespace, Payload, Place, RunId, RunKey, WorkerId};
+use onward_core::{CallId, CommitId, Event, Name, Namespace, Payload, RunId, RunKey, WorkerId};
 use onward_runtime::{DriveInput, LocalConnection, NotResumed, Options, Resumed, Runtime, SendSignal, StartRun, WorkerProfile};
 use onward_store::{ManualClock, MemoryStore, Store};
 use onward_store_embedded::EmbeddedStore;
@@ -66,7 +66,7 @@ fn message(id: &str) -> DriveInput {
 /// Makes the agent wait for a message, as its worker would.
 async fn wait_for_message(store: &Arc<dyn Store>, port: &LocalConnection, id: &str) {
     let claimed = port.resume_agent(&key(id), DriveInput::Nothing).await.unwrap().claimed.unwrap();
-    let awaits = SignalAwaited { place: Place::root(0), name: name("message"), deadline: None, is_pattern: false };
+    let awaits = SignalAwaited { call_id: CallId::root(0), name: name("message"), deadline: None, is_pattern: false };
     let head = &claimed.head;
     let commit = Commit {
         key: head.key.clone(),

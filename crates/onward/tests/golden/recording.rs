@@ -14,7 +14,7 @@ use onward_core::log::CommitHeader;
 use onward_core::run::{Input, NewRun};
 use onward_core::spend::{PicoDollars, Spend, Tokens};
 use onward_core::{
-    CommitId, Epoch, Event, Index, Log, Name, Namespace, Payload, Place, Record, RunHead, RunId, RunKey, Status, Timestamp,
+    CallId, CommitId, Epoch, Event, Index, Log, Name, Namespace, Payload, Record, RunHead, RunId, RunKey, Status, Timestamp,
 };
 
 use crate::workflows;
@@ -42,36 +42,36 @@ fn signal(world: &mut World, signal: &str, text: &str) {
 }
 
 fn fire(world: &mut World) {
-    let (place, _) = world.next_timer().expect("a timer runs");
-    world.fire_timer(&place);
+    let (call_id, _) = world.next_timer().expect("a timer runs");
+    world.fire_timer(&call_id);
     pump(world);
 }
 
 /// Returns the call ids of the selected calls, in order.
-fn places(world: &World, of: impl Fn(&Event) -> Option<&Place>) -> Vec<Place> {
+fn call_ids(world: &World, of: impl Fn(&Event) -> Option<&CallId>) -> Vec<CallId> {
     world.log().events().filter_map(|(_, event)| of(event).cloned()).collect()
 }
 
-fn task_places(world: &World) -> Vec<Place> {
-    places(world, |event| if let Event::TaskScheduled(event) = event { Some(&event.place) } else { None })
+fn task_call_ids(world: &World) -> Vec<CallId> {
+    call_ids(world, |event| if let Event::TaskScheduled(event) = event { Some(&event.call_id) } else { None })
 }
 
-fn complete(world: &mut World, place: Place, text: &str) {
-    input(world, TaskCompleted { place, output: json(text), attempts: 1 });
+fn complete(world: &mut World, call_id: CallId, text: &str) {
+    input(world, TaskCompleted { call_id, output: json(text), attempts: 1 });
 }
 
 /// Records an agent that is brief, pays, and crashes; the next process is polite and finds the payment.
 pub fn agent() -> Log {
     let mut world = World::new_agent(workflows::agent, &()).dep(false);
     pump(&mut world);
-    let [place] = &task_places(&world)[..] else { panic!("one task") };
-    let place = place.clone();
+    let [call_id] = &task_call_ids(&world)[..] else { panic!("one task") };
+    let call_id = call_id.clone();
     world
-        .input(TaskAttempted { place: place.clone(), attempt: 1, stands_as: None, began_at: None })
+        .input(TaskAttempted { call_id: call_id.clone(), attempt: 1, stands_as: None, began_at: None })
         .expect("an open run takes attempts");
     world.crash();
     let mut world = world.dep(true);
-    complete(&mut world, place, "\"receipt\"");
+    complete(&mut world, call_id, "\"receipt\"");
     world.past_logs()[0].clone()
 }
 
@@ -93,7 +93,7 @@ pub fn branched() -> Log {
 pub fn handed() -> Log {
     let mut world = World::new_agent(workflows::handed, &());
     pump(&mut world);
-    let asked = places(&world, |event| if let Event::ChildAwaited(event) = event { Some(&event.place) } else { None });
+    let asked = call_ids(&world, |event| if let Event::ChildAwaited(event) = event { Some(&event.call_id) } else { None });
     let started = world.log().events().find_map(|(_, event)| match event {
         Event::ChildStarted(event) => Some(event.child.clone()),
         _ => None,
@@ -104,7 +104,7 @@ pub fn handed() -> Log {
     world.input(SignalReceived { name, payload, signal_id: None, sender }).expect("an open run takes signals");
     input(
         &mut world,
-        ChildCompleted { place: asked[0].clone(), output: json("\"the Danube\""), child: Some(child), spent: None },
+        ChildCompleted { call_id: asked[0].clone(), output: json("\"the Danube\""), child: Some(child), spent: None },
     );
     world.past_logs()[0].clone()
 }
@@ -125,10 +125,10 @@ pub fn steps() -> Log {
 pub fn tasks() -> Log {
     let mut world = World::new(workflows::tasks, &());
     pump(&mut world);
-    let places = task_places(&world);
+    let call_ids = task_call_ids(&world);
     let failure = Failure::new("no_paper", "out of paper");
-    input(&mut world, TaskFailed { place: places[1].clone(), failure, attempts: 4 });
-    complete(&mut world, places[0].clone(), "5");
+    input(&mut world, TaskFailed { call_id: call_ids[1].clone(), failure, attempts: 4 });
+    complete(&mut world, call_ids[0].clone(), "5");
     finished(world)
 }
 
@@ -136,21 +136,21 @@ pub fn tasks() -> Log {
 pub fn spending() -> Log {
     let mut world = World::new(workflows::tasks, &());
     pump(&mut world);
-    let places = task_places(&world);
+    let call_ids = task_call_ids(&world);
     let began_at = Some(world.now());
-    for place in &places {
-        let attempted = TaskAttempted { place: place.clone(), attempt: 1, stands_as: Some("small".to_owned()), began_at };
+    for call_id in &call_ids {
+        let attempted = TaskAttempted { call_id: call_id.clone(), attempt: 1, stands_as: Some("small".to_owned()), began_at };
         input(&mut world, attempted);
     }
     let failure = Failure::new("no_paper", "out of paper");
-    input(&mut world, TaskFailed { place: places[1].clone(), failure, attempts: 4 });
+    input(&mut world, TaskFailed { call_id: call_ids[1].clone(), failure, attempts: 4 });
     let tokens = Tokens { input: 1_000, cached_read: 500, cached_write: 7, output: 300, reasoning: 100 };
     let known = Spend::on("small").by("acme").tokens(tokens).cost(PicoDollars(810_000_000));
     let began_at = world.now();
     input(
         &mut world,
         TaskAttemptEnded {
-            place: places[0].clone(),
+            call_id: call_ids[0].clone(),
             generation: 0,
             attempt: 1,
             claim: 1,
@@ -160,18 +160,21 @@ pub fn spending() -> Log {
             spend: vec![known, Spend::unknown("large")],
         },
     );
-    complete(&mut world, places[0].clone(), "5");
+    complete(&mut world, call_ids[0].clone(), "5");
     finished(world)
 }
 
 pub fn budgets() -> Log {
     let mut world = World::new(workflows::budgets, &());
     pump(&mut world);
-    let (place, began_at, stands_as) = (task_places(&world)[0].clone(), world.now(), Some("ask".to_owned()));
-    input(&mut world, TaskAttempted { place: place.clone(), attempt: 1, stands_as: stands_as.clone(), began_at: Some(began_at) });
+    let (call_id, began_at, stands_as) = (task_call_ids(&world)[0].clone(), world.now(), Some("ask".to_owned()));
+    input(
+        &mut world,
+        TaskAttempted { call_id: call_id.clone(), attempt: 1, stands_as: stands_as.clone(), began_at: Some(began_at) },
+    );
     let spend = vec![Spend::on("small").tokens(Tokens { input: 30, output: 10, ..Tokens::default() })];
     let ended = TaskAttemptEnded {
-        place: place.clone(),
+        call_id: call_id.clone(),
         generation: 0,
         attempt: 1,
         claim: 1,
@@ -181,17 +184,17 @@ pub fn budgets() -> Log {
         spend,
     };
     input(&mut world, ended);
-    complete(&mut world, place, "5");
+    complete(&mut world, call_id, "5");
     let children =
-        |world: &World| places(world, |event| if let Event::ChildStarted(event) = event { Some(&event.place) } else { None });
+        |world: &World| call_ids(world, |event| if let Event::ChildStarted(event) = event { Some(&event.call_id) } else { None });
     let spent = Some(BudgetUse { tokens: 12, cost: PicoDollars(0) });
-    let place = children(&world)[0].clone();
-    input(&mut world, ChildCompleted { place, output: json("1"), child: None, spent });
+    let call_id = children(&world)[0].clone();
+    input(&mut world, ChildCompleted { call_id, output: json("1"), child: None, spent });
     let message = "the run has spent what it may: its tokens".to_owned();
     input(&mut world, RunPaused::because(PauseReason::BudgetExhausted, message));
     input(&mut world, RunResumed { budget: Some(Budget::default().tokens(200)) });
-    let place = children(&world)[1].clone();
-    input(&mut world, ChildFailed { place, failure: Failure::fatal("lost"), child: None, spent });
+    let call_id = children(&world)[1].clone();
+    input(&mut world, ChildFailed { call_id, failure: Failure::fatal("lost"), child: None, spent });
     finished(world)
 }
 
@@ -217,7 +220,7 @@ pub fn timers() -> Log {
     pump(&mut world);
     fire(&mut world);
     fire(&mut world);
-    let quick = task_places(&world)[0].clone();
+    let quick = task_call_ids(&world)[0].clone();
     complete(&mut world, quick, "null");
     fire(&mut world);
     finished(world)
@@ -239,12 +242,12 @@ pub fn signals() -> Log {
 pub fn approvals() -> Log {
     let mut world = World::new(workflows::approvals, &());
     pump(&mut world);
-    let decide = |place: u32, approved: bool, feedback: Option<&str>, by: Option<&str>| ApprovalDecided {
-        place: Place::root(place),
+    let decide = |call_id: u32, approved: bool, feedback: Option<&str>, by: Option<&str>| ApprovalDecided {
+        call_id: CallId::root(call_id),
         approved,
         feedback: feedback.map(str::to_owned),
         decided_by: by.map(str::to_owned),
-        decision_id: format!("decision-{place}"),
+        decision_id: format!("decision-{call_id}"),
     };
     input(&mut world, decide(0, true, None, Some("ada")));
     input(&mut world, decide(1, false, Some("too late in the day"), None));
@@ -255,8 +258,11 @@ pub fn approvals() -> Log {
 pub fn promises() -> Log {
     let mut world = World::new(workflows::promises, &());
     pump(&mut world);
-    let resolve =
-        |place: u32, result| PromiseResolved { place: Place::root(place), result, resolution_id: format!("hook-{place}") };
+    let resolve = |call_id: u32, result| PromiseResolved {
+        call_id: CallId::root(call_id),
+        result,
+        resolution_id: format!("hook-{call_id}"),
+    };
     input(&mut world, resolve(1, Err(Failure::fatal("declined").with_code("declined"))));
     input(&mut world, resolve(0, Ok(json("\"done\""))));
     fire(&mut world);
@@ -266,9 +272,9 @@ pub fn promises() -> Log {
 pub fn children() -> Log {
     let mut world = World::new(workflows::children, &());
     pump(&mut world);
-    let places = places(&world, |event| if let Event::ChildStarted(event) = event { Some(&event.place) } else { None });
-    input(&mut world, ChildCompleted { place: places[1].clone(), output: json("\"grown up\""), child: None, spent: None });
-    input(&mut world, ChildFailed { place: places[0].clone(), failure: Failure::fatal("lost"), child: None, spent: None });
+    let call_ids = call_ids(&world, |event| if let Event::ChildStarted(event) = event { Some(&event.call_id) } else { None });
+    input(&mut world, ChildCompleted { call_id: call_ids[1].clone(), output: json("\"grown up\""), child: None, spent: None });
+    input(&mut world, ChildFailed { call_id: call_ids[0].clone(), failure: Failure::fatal("lost"), child: None, spent: None });
     finished(world)
 }
 
@@ -372,8 +378,8 @@ pub fn terminated() -> Log {
 pub fn branches() -> Log {
     let mut world = World::new(workflows::branches, &());
     pump(&mut world);
-    for (place, text) in task_places(&world).into_iter().zip(["\"lost\"", "\"won\"", "\"a\"", "\"b\""]).rev() {
-        complete(&mut world, place, text);
+    for (call_id, text) in task_call_ids(&world).into_iter().zip(["\"lost\"", "\"won\"", "\"a\"", "\"b\""]).rev() {
+        complete(&mut world, call_id, text);
     }
     signal(&mut world, "s", "\"signal\"");
     finished(world)
@@ -385,8 +391,8 @@ pub fn payloads() -> Log {
     let bytes = Payload::binary("application/octet-stream", vec![0u8, 255, 10, 13, 128]);
     input(&mut world, SignalReceived { name: name("bytes"), payload: bytes, signal_id: None, sender: None });
     signal(&mut world, "text", r#""\u00e9\u0000 e\u0301 \ud83e\udd80""#);
-    let place = task_places(&world)[0].clone();
-    complete(&mut world, place, "9007199254740993");
+    let call_id = task_call_ids(&world)[0].clone();
+    complete(&mut world, call_id, "9007199254740993");
     finished(world)
 }
 
@@ -403,25 +409,26 @@ pub fn open() -> Log {
 pub fn retried() -> Log {
     let mut world = World::new(workflows::reopened, &());
     pump(&mut world);
-    let task = task_places(&world)[0].clone();
-    let child = places(&world, |event| if let Event::ChildStarted(event) = event { Some(&event.place) } else { None })[0].clone();
-    input(&mut world, TaskFailed { place: task.clone(), failure: Failure::fatal("no paper"), attempts: 1 });
+    let task = task_call_ids(&world)[0].clone();
+    let child =
+        call_ids(&world, |event| if let Event::ChildStarted(event) = event { Some(&event.call_id) } else { None })[0].clone();
+    input(&mut world, TaskFailed { call_id: task.clone(), failure: Failure::fatal("no paper"), attempts: 1 });
     world.retry().expect("a failed run can be retried");
     pump(&mut world);
     let by = ParentLink {
         run: RunKey::new(Default::default(), RunId::new("fork").expect("a name")),
         generation: 0,
-        place: Place::root(3),
+        call_id: CallId::root(3),
         on_parent_close: OnParentClose::Abandon,
         incarnation: None,
         is_spawned: false,
     };
     input(&mut world, ResultRequested { by });
     complete(&mut world, task, "2");
-    input(&mut world, ChildFailed { place: child.clone(), failure: Failure::fatal("lost"), child: None, spent: None });
+    input(&mut world, ChildFailed { call_id: child.clone(), failure: Failure::fatal("lost"), child: None, spent: None });
     world.retry().expect("a failed run can be retried");
     pump(&mut world);
-    input(&mut world, ChildCompleted { place: child, output: json("3"), child: None, spent: None });
+    input(&mut world, ChildCompleted { call_id: child, output: json("3"), child: None, spent: None });
     finished(world)
 }
 
@@ -432,10 +439,11 @@ pub fn forked() -> Log {
     signal(&mut world, "nobody-waits", "1");
     let mut fork = world.fork("fork", Some(Index(6)), true).expect("a commit ends there");
     pump(&mut fork);
-    let child = places(&fork, |event| if let Event::ChildStarted(event) = event { Some(&event.place) } else { None })[0].clone();
-    let task = task_places(&fork)[0].clone();
+    let child =
+        call_ids(&fork, |event| if let Event::ChildStarted(event) = event { Some(&event.call_id) } else { None })[0].clone();
+    let task = task_call_ids(&fork)[0].clone();
     complete(&mut fork, task, "2");
-    input(&mut fork, ChildCompleted { place: child, output: json("3"), child: None, spent: None });
+    input(&mut fork, ChildCompleted { call_id: child, output: json("3"), child: None, spent: None });
     finished(fork)
 }
 

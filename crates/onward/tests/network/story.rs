@@ -109,11 +109,11 @@ pub async fn check(site: &Site, client: &Onward, ran: &Ran, n: u64) {
 
 async fn check_log(site: &Site, id: &str, ran: &Ran, n: u64, steps: &[&'static str]) {
     let log = site.log(id).await;
-    let mut places = BTreeSet::new();
+    let mut call_ids = BTreeSet::new();
     let mut names = Vec::new();
     for event in log.iter().flat_map(|record| &record.events) {
         if let Event::StepCompleted(step) = event {
-            assert!(places.insert(step.place.to_string()), "{id} has two results at {}", step.place);
+            assert!(call_ids.insert(step.call_id.to_string()), "{id} has two results at {}", step.call_id);
             names.push(step.name.to_string());
         }
     }

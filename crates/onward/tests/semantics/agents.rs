@@ -6,7 +6,7 @@ use onward::agent::{AgentCtx, Turn};
 use onward::prelude::*;
 use onward::testing::{Replay, World};
 use onward_core::event::{ApprovalDecided, TaskCompleted};
-use onward_core::{Event, Payload, Place, Status};
+use onward_core::{CallId, Event, Payload, Status};
 
 /// Appends a message that depends on configuration, runs a task, drains the mailbox and ends.
 async fn wordy(ctx: AgentCtx, _: ()) -> Result<Vec<u32>> {
@@ -19,7 +19,7 @@ fn look_done(world: &mut World) {
     let scheduled = |event: &Event| matches!(event, Event::TaskScheduled(_));
     assert_eq!(world.log().events().filter(|(_, event)| scheduled(event)).count(), 1);
     let output = Payload::json("found").unwrap();
-    world.input(TaskCompleted { place: Place::root(1), output, attempts: 1 }).unwrap();
+    world.input(TaskCompleted { call_id: CallId::root(1), output, attempts: 1 }).unwrap();
 }
 
 /// R11: a commit that abandons a part of the log is refused until it has seen everything. That does not count as an attempt to
@@ -72,12 +72,12 @@ fn a_timer_that_lost_in_what_the_code_has_left_does_not_win_as_canceled() {
     world.crash();
     let mut world = world.dep(true);
     world.pump().unwrap();
-    let place = |(_, event): (_, &Event)| match event {
-        Event::TaskScheduled(task) => Some(task.place.clone()),
+    let call_id = |(_, event): (_, &Event)| match event {
+        Event::TaskScheduled(task) => Some(task.call_id.clone()),
         _ => None,
     };
-    let place = world.log().events().filter_map(place).last().expect("it looks something up again");
-    world.input(TaskCompleted { place, output: Payload::json("found").unwrap(), attempts: 1 }).unwrap();
+    let call_id = world.log().events().filter_map(call_id).last().expect("it looks something up again");
+    world.input(TaskCompleted { call_id, output: Payload::json("found").unwrap(), attempts: 1 }).unwrap();
     world.pump().unwrap();
     assert_eq!((world.status(), world.output().as_str()), (Status::Completed, "\"hello\""));
 }
@@ -103,14 +103,14 @@ fn a_question_that_the_code_comes_back_to_is_not_asked_twice() {
         world = world.dep(looks_first);
         world.pump().unwrap();
     }
-    let place = |(_, event): (_, &Event)| match event {
-        Event::ApprovalRequested(question) => Some(question.place.clone()),
+    let call_id = |(_, event): (_, &Event)| match event {
+        Event::ApprovalRequested(question) => Some(question.call_id.clone()),
         _ => None,
     };
-    let asked: Vec<Place> = world.log().events().filter_map(place).collect();
+    let asked: Vec<CallId> = world.log().events().filter_map(call_id).collect();
     assert_eq!((asked.len(), world.open_waits()), (1, 1), "{:?}", world.event_names());
-    let (place, feedback, decided_by, decision_id) = (asked[0].clone(), None, None, "d".to_owned());
-    world.input(ApprovalDecided { place, approved: true, feedback, decided_by, decision_id }).unwrap();
+    let (call_id, feedback, decided_by, decision_id) = (asked[0].clone(), None, None, "d".to_owned());
+    world.input(ApprovalDecided { call_id, approved: true, feedback, decided_by, decision_id }).unwrap();
     world.pump().unwrap();
     assert_eq!((world.status(), world.output().as_str()), (Status::Completed, "true"));
 }

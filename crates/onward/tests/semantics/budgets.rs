@@ -7,7 +7,7 @@ use onward::testing::{Replay, World};
 use onward_core::budget::BudgetUse;
 use onward_core::event::{ChildCompleted, RunResumed, TaskAttemptEnded, TaskAttempted, TaskCompleted};
 use onward_core::spend::{PicoDollars, Spend, Tokens};
-use onward_core::{Event, Payload, Place, Status};
+use onward_core::{CallId, Event, Payload, Status};
 
 use super::count;
 
@@ -21,20 +21,20 @@ enum Beat {
 }
 
 /// Returns the id of the last call of this kind.
-fn last(world: &World, of: impl Fn(&Event) -> Option<&Place>) -> Place {
+fn last(world: &World, of: impl Fn(&Event) -> Option<&CallId>) -> CallId {
     world.log().events().filter_map(|(_, event)| of(event).cloned()).last().expect("it was asked for")
 }
 
-fn last_task(world: &World) -> Place {
-    last(world, |event| if let Event::TaskScheduled(event) = event { Some(&event.place) } else { None })
+fn last_task(world: &World) -> CallId {
+    last(world, |event| if let Event::TaskScheduled(event) = event { Some(&event.call_id) } else { None })
 }
 
 fn happens(world: &mut World, beat: Beat) {
     let (stands_as, now, generation) = (Some("m".to_owned()), world.now(), world.generation());
     let event: Event = match beat {
-        Beat::Begins => TaskAttempted { place: last_task(world), attempt: 1, stands_as, began_at: Some(now) }.into(),
+        Beat::Begins => TaskAttempted { call_id: last_task(world), attempt: 1, stands_as, began_at: Some(now) }.into(),
         Beat::Costs(tokens) => TaskAttemptEnded {
-            place: last_task(world),
+            call_id: last_task(world),
             generation,
             attempt: 1,
             claim: 1,
@@ -44,11 +44,11 @@ fn happens(world: &mut World, beat: Beat) {
             spend: vec![Spend::on("m").tokens(Tokens { input: tokens, ..Tokens::default() })],
         }
         .into(),
-        Beat::Ends => TaskCompleted { place: last_task(world), output: Payload::json(&1).unwrap(), attempts: 1 }.into(),
+        Beat::Ends => TaskCompleted { call_id: last_task(world), output: Payload::json(&1).unwrap(), attempts: 1 }.into(),
         Beat::ChildEnds(tokens) => {
-            let place = last(world, |event| if let Event::ChildStarted(event) = event { Some(&event.place) } else { None });
+            let call_id = last(world, |event| if let Event::ChildStarted(event) = event { Some(&event.call_id) } else { None });
             let spent = Some(BudgetUse { tokens, cost: PicoDollars(0) });
-            ChildCompleted { place, output: Payload::json(&1).unwrap(), child: None, spent }.into()
+            ChildCompleted { call_id, output: Payload::json(&1).unwrap(), child: None, spent }.into()
         }
     };
     world.input(event).unwrap();

@@ -51,9 +51,9 @@ fn a_request_that_comes_while_the_run_undoes_its_work_leaves_nothing_undone() {
     assert_eq!(count(&world, "step_failed"), 1, "the first undo waits for its next try");
     cancel(&mut world, "enough");
     world.pump().unwrap();
-    let (place, due) = world.next_timer().expect("it still waits");
+    let (call_id, due) = world.next_timer().expect("it still waits");
     world.advance_time(due.since(world.now()));
-    world.fire_timer(&place);
+    world.fire_timer(&call_id);
     crash_and_pump(&mut world);
     assert_eq!((count(&world, "step_completed"), world.status()), (2, Status::Failed));
 }

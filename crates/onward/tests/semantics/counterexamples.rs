@@ -52,8 +52,8 @@ fn ce02_every_turn_of_a_long_conversation_sees_its_own_message() {
         for turn in 0..=turns {
             let recorded = task_inputs(&world).pop().unwrap();
             assert_eq!(recorded, serde_json::to_string(&expected).unwrap(), "turn {turn} of {turns}");
-            let place = last_task(&world);
-            complete(&mut world, &place, &format!("\"a{turn}\""));
+            let call_id = last_task(&world);
+            complete(&mut world, &call_id, &format!("\"a{turn}\""));
             expected.push(format!("a{turn}"));
             crash_and_pump(&mut world);
             if turn < turns {
@@ -74,8 +74,8 @@ fn ce03_a_poll_stays_false_when_the_next_turn_suspends_on_a_task() {
     world.pump().unwrap();
     world.signal("message", "s1");
     world.pump().unwrap();
-    let place = last_task(&world);
-    complete(&mut world, &place, "\"a1\"");
+    let call_id = last_task(&world);
+    complete(&mut world, &call_id, "\"a1\"");
     crash_and_pump(&mut world);
     assert_eq!(world.output(), r#"["a0","s1","a1"]"#);
 }
@@ -124,8 +124,8 @@ fn ce05_a_poll_that_was_false_and_a_poll_that_was_true_are_told_apart_for_ever()
             world.signal("s", &1);
         }
         crash_and_pump(&mut world);
-        let place = last_task(&world);
-        complete(&mut world, &place, "null");
+        let call_id = last_task(&world);
+        complete(&mut world, &call_id, "null");
         crash_and_pump(&mut world);
         assert_eq!(world.output(), expected);
     }
@@ -148,8 +148,8 @@ fn ce06_the_winner_of_a_select_stays_the_winner_when_the_loser_is_answered_too()
     world.pump().unwrap();
     world.signal("s", &1);
     crash_and_pump(&mut world);
-    let (place, _) = world.next_timer().unwrap();
-    world.fire_timer(&place);
+    let (call_id, _) = world.next_timer().unwrap();
+    world.fire_timer(&call_id);
     crash_and_pump(&mut world);
     assert_eq!(world.output(), "\"task 5\"");
 
@@ -159,8 +159,8 @@ fn ce06_the_winner_of_a_select_stays_the_winner_when_the_loser_is_answered_too()
     complete(&mut world, "1", "5");
     world.signal("s", &1);
     crash_and_pump(&mut world);
-    let (place, _) = world.next_timer().unwrap();
-    world.fire_timer(&place);
+    let (call_id, _) = world.next_timer().unwrap();
+    world.fire_timer(&call_id);
     crash_and_pump(&mut world);
     assert_eq!(world.output(), "\"task 5\"");
 }

@@ -4,7 +4,7 @@ use onward::prelude::*;
 use onward::testing::{Replay, World};
 use onward_core::event::{Divergence, PauseReason};
 use onward_core::reopen::{child_id, old_child_id};
-use onward_core::{Event, Log, Place, RunId};
+use onward_core::{CallId, Event, Log, RunId};
 
 use crate::{complete_last, crash_and_pump};
 
@@ -120,7 +120,7 @@ fn a_log_from_before_families_has_its_childs_old_id() {
         }
         Log::load(records).unwrap()
     };
-    let (old, new) = (old_child_id(&run, 0, &Place::root(0)).unwrap(), child_id(&run, 0, &Place::root(0)));
+    let (old, new) = (old_child_id(&run, 0, &CallId::root(0)).unwrap(), child_id(&run, 0, &CallId::root(0)));
     assert!(old.as_str().starts_with("child_") && new.as_str().starts_with("aaa"), "{old}, {new}");
     for id in [old, new] {
         Replay::new(run.as_str(), &with_child(&id)).against(waits).unwrap();

@@ -2,14 +2,14 @@
 
 use onward::prelude::*;
 use onward::testing::World;
-use onward_core::Place;
+use onward_core::CallId;
 use onward_core::event::TaskFailed;
 
-use crate::{complete_nth, crash_and_pump, task_places};
+use crate::{complete_nth, crash_and_pump, task_call_ids};
 
 fn fail_nth(world: &mut World, nth: usize, message: &str) {
-    let place = Place::parse(&task_places(world)[nth]).unwrap();
-    world.input(TaskFailed { place, failure: Failure::fatal(message), attempts: 1 }).unwrap();
+    let call_id = CallId::parse(&task_call_ids(world)[nth]).unwrap();
+    world.input(TaskFailed { call_id, failure: Failure::fatal(message), attempts: 1 }).unwrap();
 }
 
 /// Both were answered before they are awaited: the log decides which failed first, not the list.

@@ -16,7 +16,7 @@ use onward::prelude::*;
 use onward::testing::World;
 use onward::{join, select};
 use onward_core::event::{ApprovalDecided, CancelRequested, ChildCompleted, TaskCompleted, TaskFailed, UpdateReceived};
-use onward_core::{Event, Log, Name, Payload, Place, Status};
+use onward_core::{CallId, Event, Log, Name, Payload, Status};
 
 use model::Model;
 use mutants::Mutant;
@@ -327,7 +327,7 @@ fn program(random: &mut Random, length: u64, nested: bool) -> Vec<Op> {
 struct Outside {
     next_value: u64,
     /// Tasks, children and approvals that were answered, by generation, so that each is answered once.
-    answered: BTreeSet<(u32, Place)>,
+    answered: BTreeSet<(u32, CallId)>,
     /// A run is canceled in its last generation only: this test does not cover a cancellation that meets continue-as-new.
     may_cancel_in: u32,
 }
@@ -349,39 +349,39 @@ impl Outside {
     }
 
     /// Returns the open tasks, children and approvals.
-    fn owed(&self, world: &World) -> Vec<(Place, Owed)> {
+    fn owed(&self, world: &World) -> Vec<(CallId, Owed)> {
         let mut owed = BTreeMap::new();
         for (_, event) in world.log().events() {
             match event {
                 Event::TaskScheduled(task) => {
                     let owes = if task.kind.as_str() == "risky" { Owed::RiskyTask } else { Owed::Task };
-                    owed.insert(task.place.clone(), owes);
+                    owed.insert(task.call_id.clone(), owes);
                 }
-                Event::ChildStarted(child) => drop(owed.insert(child.place.clone(), Owed::Child)),
-                Event::ApprovalRequested(approval) => drop(owed.insert(approval.place.clone(), Owed::Decision)),
+                Event::ChildStarted(child) => drop(owed.insert(child.call_id.clone(), Owed::Child)),
+                Event::ApprovalRequested(approval) => drop(owed.insert(approval.call_id.clone(), Owed::Decision)),
                 // An expired or withdrawn question has no answer; a canceled task may have one.
-                Event::TimerFired(timer) => drop(owed.remove(&timer.place)),
-                Event::WaitCanceled(wait) => drop(owed.remove(&wait.place)),
+                Event::TimerFired(timer) => drop(owed.remove(&timer.call_id)),
+                Event::WaitCanceled(wait) => drop(owed.remove(&wait.call_id)),
                 _ => {}
             }
         }
         let generation = world.generation();
-        owed.into_iter().filter(|(place, _)| !self.answered.contains(&(generation, place.clone()))).collect()
+        owed.into_iter().filter(|(call_id, _)| !self.answered.contains(&(generation, call_id.clone()))).collect()
     }
 
-    fn answer(&mut self, world: &mut World, place: Place, owed: Owed) {
-        self.answered.insert((world.generation(), place.clone()));
+    fn answer(&mut self, world: &mut World, call_id: CallId, owed: Owed) {
+        self.answered.insert((world.generation(), call_id.clone()));
         self.next_value += 1;
         let output = Payload::json(&self.next_value).unwrap();
         let approved = self.next_value.is_multiple_of(2);
         let event: Event = match owed {
             Owed::RiskyTask if self.next_value.is_multiple_of(2) => {
-                TaskFailed { place, failure: Failure::fatal(self.next_value.to_string()), attempts: 1 }.into()
+                TaskFailed { call_id, failure: Failure::fatal(self.next_value.to_string()), attempts: 1 }.into()
             }
-            Owed::Task | Owed::RiskyTask => TaskCompleted { place, output, attempts: 1 }.into(),
-            Owed::Child => ChildCompleted { place, output, child: None, spent: None }.into(),
+            Owed::Task | Owed::RiskyTask => TaskCompleted { call_id, output, attempts: 1 }.into(),
+            Owed::Child => ChildCompleted { call_id, output, child: None, spent: None }.into(),
             Owed::Decision => {
-                ApprovalDecided { place, approved, feedback: None, decided_by: None, decision_id: "d".to_owned() }.into()
+                ApprovalDecided { call_id, approved, feedback: None, decided_by: None, decision_id: "d".to_owned() }.into()
             }
         };
         world.input(event).unwrap();
@@ -401,8 +401,8 @@ impl Outside {
             3 | 4 => {
                 let owed = self.owed(world);
                 if !owed.is_empty() {
-                    let (place, owed) = owed[random.below(owed.len() as u64) as usize].clone();
-                    self.answer(world, place, owed);
+                    let (call_id, owed) = owed[random.below(owed.len() as u64) as usize].clone();
+                    self.answer(world, call_id, owed);
                 }
             }
             5 => self.update(world),
@@ -410,8 +410,8 @@ impl Outside {
                 world.input(CancelRequested { reason: "enough".to_owned() }).unwrap();
             }
             _ => {
-                if let Some((place, _)) = world.next_timer() {
-                    world.fire_timer(&place);
+                if let Some((call_id, _)) = world.next_timer() {
+                    world.fire_timer(&call_id);
                 }
             }
         }
@@ -541,11 +541,11 @@ fn crash(world: &mut World, build: &Build, random: &mut Random) {
 
 /// Gives the run what it waits for.
 fn calm(world: &mut World, outside: &mut Outside) {
-    if let Some((place, owed)) = outside.owed(world).into_iter().next() {
-        return outside.answer(world, place, owed);
+    if let Some((call_id, owed)) = outside.owed(world).into_iter().next() {
+        return outside.answer(world, call_id, owed);
     }
-    if let Some((place, _)) = world.next_timer() {
-        return world.fire_timer(&place);
+    if let Some((call_id, _)) = world.next_timer() {
+        return world.fire_timer(&call_id);
     }
     (0..NAMES.len()).for_each(|name| outside.signal(world, name));
 }
@@ -563,12 +563,12 @@ fn check_records(log: &Log) {
     let mut once = BTreeSet::new();
     for (index, event) in log.events() {
         let fact = match event {
-            Event::StepCompleted(step) => format!("step {}", step.place),
+            Event::StepCompleted(step) => format!("step {}", step.call_id),
             // Signals carried over from the previous generation have the index of the start.
             Event::SignalConsumed(signal) if signal.index.0 > 0 => format!("signal {}", signal.index),
-            Event::TimerStarted(timer) => format!("timer {}", timer.place),
-            Event::TaskScheduled(task) => format!("task {}", task.place),
-            Event::ApprovalRequested(approval) => format!("approval {}", approval.place),
+            Event::TimerStarted(timer) => format!("timer {}", timer.call_id),
+            Event::TaskScheduled(task) => format!("task {}", task.call_id),
+            Event::ApprovalRequested(approval) => format!("approval {}", approval.call_id),
             Event::VersionChosen(chosen) => format!("version of {}", chosen.change),
             Event::UpdateAnswered(answer) => format!("update {}", answer.update_id),
             _ => continue,

@@ -21,29 +21,29 @@ mod together;
 
 use onward::testing::World;
 use onward_core::event::{TaskCompleted, TimerFired};
-use onward_core::{Event, Payload, Place};
+use onward_core::{CallId, Event, Payload};
 
-/// Completes the task at `place` with `value`.
-fn complete(world: &mut World, place: &str, value: &str) {
-    let place = Place::parse(place).unwrap();
+/// Completes the task at `call_id` with `value`.
+fn complete(world: &mut World, call_id: &str, value: &str) {
+    let call_id = CallId::parse(call_id).unwrap();
     let output = Payload::from_json_text(value.to_owned());
-    world.input(TaskCompleted { place, output, attempts: 1 }).unwrap();
+    world.input(TaskCompleted { call_id, output, attempts: 1 }).unwrap();
 }
 
 /// Completes the task that was scheduled as the `nth`.
 fn complete_nth(world: &mut World, nth: usize, value: &str) {
-    let place = task_places(world).swap_remove(nth);
-    complete(world, &place, value);
+    let call_id = task_call_ids(world).swap_remove(nth);
+    complete(world, &call_id, value);
 }
 
 /// Completes the task that was scheduled last.
 fn complete_last(world: &mut World, value: &str) {
-    let place = last_task(world);
-    complete(world, &place, value);
+    let call_id = last_task(world);
+    complete(world, &call_id, value);
 }
 
-fn fire(world: &mut World, place: &str) {
-    world.input(TimerFired { place: Place::parse(place).unwrap() }).unwrap();
+fn fire(world: &mut World, call_id: &str) {
+    world.input(TimerFired { call_id: CallId::parse(call_id).unwrap() }).unwrap();
 }
 
 /// Returns the inputs of all tasks in the order of scheduling.
@@ -57,16 +57,16 @@ fn task_inputs(world: &World) -> Vec<String> {
 
 /// Returns the call id of the task that was scheduled last.
 fn last_task(world: &World) -> String {
-    task_places(world).pop().unwrap()
+    task_call_ids(world).pop().unwrap()
 }
 
 /// Returns the call ids of all tasks in the order of scheduling.
-fn task_places(world: &World) -> Vec<String> {
-    let place = |event: &Event| match event {
-        Event::TaskScheduled(task) => Some(task.place.to_string()),
+fn task_call_ids(world: &World) -> Vec<String> {
+    let call_id = |event: &Event| match event {
+        Event::TaskScheduled(task) => Some(task.call_id.to_string()),
         _ => None,
     };
-    world.log().events().filter_map(|(_, event)| place(event)).collect()
+    world.log().events().filter_map(|(_, event)| call_id(event)).collect()
 }
 
 /// Returns how often an event of this name occurs.
@@ -76,8 +76,8 @@ fn count(world: &World, name: &str) -> usize {
 
 /// Fires the timer that is due first.
 fn fire_next(world: &mut World) {
-    let (place, _) = world.next_timer().expect("a timer runs");
-    world.fire_timer(&place);
+    let (call_id, _) = world.next_timer().expect("a timer runs");
+    world.fire_timer(&call_id);
 }
 
 /// Kills the process and continues the run in another one.

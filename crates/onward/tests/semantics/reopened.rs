@@ -8,13 +8,13 @@ use onward::prelude::*;
 use onward::testing::World;
 use onward_core::event::{ApprovalDecided, ChildFailed, RunResumed, TaskFailed};
 use onward_core::run::Refusal;
-use onward_core::{Event, Index, Place, Status};
+use onward_core::{CallId, Event, Index, Status};
 
 use super::{complete, complete_last};
 
-fn fail_task(world: &mut World, place: &str) {
-    let place = Place::parse(place).unwrap();
-    world.input(TaskFailed { place, failure: Failure::fatal("no paper"), attempts: 1 }).unwrap();
+fn fail_task(world: &mut World, call_id: &str) {
+    let call_id = CallId::parse(call_id).unwrap();
+    world.input(TaskFailed { call_id, failure: Failure::fatal("no paper"), attempts: 1 }).unwrap();
 }
 
 /// A workflow with a step that fails while `broken` is not zero.
@@ -54,13 +54,13 @@ fn a_failed_step_is_done_again_and_what_was_recorded_before_is_not() {
 fn a_failed_task_is_scheduled_again_and_keeps_its_key() {
     let mut world = World::new(|ctx: Ctx, (): ()| async move { ctx.task::<u64>("print", &1).await }, &());
     world.pump().unwrap();
-    let key = world.task_key(&Place::root(0)).unwrap();
+    let key = world.task_key(&CallId::root(0)).unwrap();
     fail_task(&mut world, "0");
     world.pump().unwrap();
     assert_eq!(world.status(), Status::Failed);
     world.retry().unwrap();
     world.pump().unwrap();
-    assert_eq!((world.status(), world.task_key(&Place::root(0))), (Status::Waiting, Some(key)));
+    assert_eq!((world.status(), world.task_key(&CallId::root(0))), (Status::Waiting, Some(key)));
     complete(&mut world, "0", "7");
     world.pump().unwrap();
     assert_eq!(world.output(), "7");
@@ -79,23 +79,23 @@ fn everything_that_failed_in_a_join_is_done_again_and_what_succeeded_stays() {
     };
     let mut world = World::new(code, &());
     world.pump().unwrap();
-    let places = super::task_places(&world);
-    fail_task(&mut world, &places[0]);
+    let call_ids = super::task_call_ids(&world);
+    fail_task(&mut world, &call_ids[0]);
     world.pump().unwrap();
-    complete(&mut world, &places[1], "10");
-    fail_task(&mut world, &places[2]);
+    complete(&mut world, &call_ids[1], "10");
+    fail_task(&mut world, &call_ids[2]);
     world.pump().unwrap();
     complete_last(&mut world, "20");
     world.pump().unwrap();
     assert_eq!(world.status(), Status::Failed, "{}", world.log().to_json_lines());
     world.retry().unwrap();
     world.pump().unwrap();
-    complete(&mut world, &places[0], "1");
-    complete(&mut world, &places[2], "3");
+    complete(&mut world, &call_ids[0], "1");
+    complete(&mut world, &call_ids[2], "3");
     world.pump().unwrap();
-    let places = super::task_places(&world);
-    for place in &places[4..] {
-        complete(&mut world, place, "5");
+    let call_ids = super::task_call_ids(&world);
+    for call_id in &call_ids[4..] {
+        complete(&mut world, call_id, "5");
     }
     world.pump().unwrap();
     assert_eq!(world.output(), "[6,30,8]");
@@ -106,8 +106,8 @@ fn a_failed_child_is_started_again_under_another_id() {
     let mut world = World::new(|ctx: Ctx, (): ()| async move { ctx.child::<u64>("parcel", &1).await }, &());
     world.pump().unwrap();
     assert_eq!(world.children_started(), ["test/0"]);
-    let failed = |place: &str| ChildFailed {
-        place: Place::parse(place).unwrap(),
+    let failed = |call_id: &str| ChildFailed {
+        call_id: CallId::parse(call_id).unwrap(),
         failure: Failure::fatal("lost"),
         child: None,
         spent: None,
@@ -142,8 +142,8 @@ fn a_run_that_has_undone_what_it_did_is_not_retried() {
 }
 
 fn complete_or_fail(world: &mut World) {
-    let place = super::last_task(world);
-    fail_task(world, &place);
+    let call_id = super::last_task(world);
+    fail_task(world, &call_id);
 }
 
 #[test]
@@ -207,14 +207,14 @@ fn a_fork_has_names_of_its_own_behind_the_point_and_those_of_then_before_it() {
     assert_eq!(fork.children_started().len(), 1);
     assert!(fork.children_started()[0].starts_with("copy/"), "{:?}", fork.children_started());
     assert!(started[0].starts_with("test/"));
-    let place = |world: &World| match world.log().events().find(|(_, event)| matches!(event, Event::ChildStarted(_))) {
-        Some((_, Event::ChildStarted(child))) => child.place.clone(),
+    let call_id = |world: &World| match world.log().events().find(|(_, event)| matches!(event, Event::ChildStarted(_))) {
+        Some((_, Event::ChildStarted(child))) => child.call_id.clone(),
         other => panic!("{other:?}"),
     };
     for world in [&mut world, &mut fork] {
-        let place = place(world);
+        let call_id = call_id(world);
         let output = onward_core::Payload::json(&5).unwrap();
-        world.input(onward_core::event::ChildCompleted { place, output, child: None, spent: None }).unwrap();
+        world.input(onward_core::event::ChildCompleted { call_id, output, child: None, spent: None }).unwrap();
         world.pump().unwrap();
     }
     let read = |world: &World| world.outcome().unwrap().unwrap().read::<Vec<String>>().unwrap();
@@ -240,7 +240,7 @@ fn a_child_that_is_open_at_the_point_is_started_again_for_the_fork() {
     fork.pump().unwrap();
     complete(&mut fork, "1", "1");
     let output = onward_core::Payload::json(&5).unwrap();
-    fork.input(onward_core::event::ChildCompleted { place: Place::root(0), output, child: None, spent: None }).unwrap();
+    fork.input(onward_core::event::ChildCompleted { call_id: CallId::root(0), output, child: None, spent: None }).unwrap();
     fork.pump().unwrap();
     assert_eq!((fork.output().as_str(), world.status()), ("5", Status::Waiting));
 }
@@ -301,9 +301,9 @@ fn a_fork_of_a_retried_run_and_a_retry_of_a_fork_replay() {
     assert!(again.children_started()[0].starts_with("copy-2/"), "{:?}", again.children_started());
 }
 
-fn decide(world: &mut World, place: &str, approved: bool) {
-    let (place, decision_id) = (Place::parse(place).unwrap(), "d".to_owned());
-    world.input(ApprovalDecided { place, approved, feedback: None, decided_by: None, decision_id }).unwrap();
+fn decide(world: &mut World, call_id: &str, approved: bool) {
+    let (call_id, decision_id) = (CallId::parse(call_id).unwrap(), "d".to_owned());
+    world.input(ApprovalDecided { call_id, approved, feedback: None, decided_by: None, decision_id }).unwrap();
 }
 
 /// Pays after an approval, and reports it.

@@ -6,13 +6,13 @@ use onward::prelude::*;
 use onward::testing::World;
 use onward::{CancelOutcome, select};
 use onward_core::event::TaskFailed;
-use onward_core::{Place, Status};
+use onward_core::{CallId, Status};
 
-use crate::{complete, complete_nth, count, crash_and_pump, fire_next, task_places};
+use crate::{complete, complete_nth, count, crash_and_pump, fire_next, task_call_ids};
 
-fn fail(world: &mut World, place: &str, message: &str) {
-    let place = Place::parse(place).unwrap();
-    world.input(TaskFailed { place, failure: Failure::fatal(message), attempts: 1 }).unwrap();
+fn fail(world: &mut World, call_id: &str, message: &str) {
+    let call_id = CallId::parse(call_id).unwrap();
+    world.input(TaskFailed { call_id, failure: Failure::fatal(message), attempts: 1 }).unwrap();
 }
 
 async fn in_parallel(ctx: Ctx, tasks: u32) -> Result<Vec<u32>> {
@@ -25,10 +25,10 @@ fn parallel_tasks_answer_in_the_order_of_the_calls_whatever_the_order_of_complet
     for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
         let mut world = World::new(in_parallel, &3);
         world.pump().unwrap();
-        let places = task_places(&world);
-        assert_eq!(places.len(), 3, "all three are scheduled before any is awaited");
+        let call_ids = task_call_ids(&world);
+        assert_eq!(call_ids.len(), 3, "all three are scheduled before any is awaited");
         for task in order {
-            complete(&mut world, &places[task], &(task * 10).to_string());
+            complete(&mut world, &call_ids[task], &(task * 10).to_string());
             crash_and_pump(&mut world);
         }
         assert_eq!(world.output(), "[0,10,20]", "{order:?}");
@@ -40,8 +40,8 @@ fn parallel_tasks_answer_in_the_order_of_the_calls_whatever_the_order_of_complet
 fn ten_tasks_that_end_at_once_are_each_seen_once() {
     let mut world = World::new(in_parallel, &10);
     world.pump().unwrap();
-    for (n, place) in task_places(&world).iter().enumerate().rev() {
-        complete(&mut world, place, &n.to_string());
+    for (n, call_id) in task_call_ids(&world).iter().enumerate().rev() {
+        complete(&mut world, call_id, &n.to_string());
     }
     crash_and_pump(&mut world);
     assert_eq!(world.output(), "[0,1,2,3,4,5,6,7,8,9]");
@@ -54,10 +54,10 @@ fn ten_tasks_that_end_at_once_are_each_seen_once() {
 fn a_task_that_ends_while_the_run_commits_its_suspension_leaves_the_run_pending() {
     let mut world = World::new(in_parallel, &2);
     world.pump().unwrap();
-    let places = task_places(&world);
-    complete(&mut world, &places[0], "1");
+    let call_ids = task_call_ids(&world);
+    complete(&mut world, &call_ids[0], "1");
     let suspension = world.activate().unwrap().expect("the run takes note of the first result");
-    complete(&mut world, &places[1], "2");
+    complete(&mut world, &call_ids[1], "2");
     assert!(world.commit(suspension));
     assert_eq!(world.status(), Status::Pending);
     crash_and_pump(&mut world);
@@ -78,10 +78,10 @@ async fn slow_or_fast(ctx: Ctx, _: ()) -> Result<String> {
 fn the_winner_of_a_select_survives_a_restart_and_the_losers_late_answer() {
     let mut world = World::new(slow_or_fast, &());
     world.pump().unwrap();
-    let places = task_places(&world);
-    complete(&mut world, &places[1], "\"fast\"");
+    let call_ids = task_call_ids(&world);
+    complete(&mut world, &call_ids[1], "\"fast\"");
     world.pump().unwrap();
-    complete(&mut world, &places[0], "\"slow\"");
+    complete(&mut world, &call_ids[0], "\"slow\"");
     crash_and_pump(&mut world);
     fire_next(&mut world);
     crash_and_pump(&mut world);
@@ -119,13 +119,13 @@ fn of_a_timer_and_an_answer_in_one_batch_the_first_in_the_log_wins() {
     for timer_first in [true, false] {
         let mut world = World::new(within_a_second, &());
         world.pump().unwrap();
-        let place = task_places(&world)[0].clone();
+        let call_id = task_call_ids(&world)[0].clone();
         let (timer, _) = world.next_timer().unwrap();
         if timer_first {
             world.fire_timer(&timer);
-            complete(&mut world, &place, "\"in time\"");
+            complete(&mut world, &call_id, "\"in time\"");
         } else {
-            complete(&mut world, &place, "\"in time\"");
+            complete(&mut world, &call_id, "\"in time\"");
             world.fire_timer(&timer);
         }
         world.signal("end", &());
@@ -154,12 +154,12 @@ fn an_answer_in_time_takes_the_timer_back_for_good() {
 fn one_failure_of_three_fails_join_all_with_its_message() {
     let mut world = World::new(in_parallel, &3);
     world.pump().unwrap();
-    let places = task_places(&world);
-    fail(&mut world, &places[1], "no such card");
+    let call_ids = task_call_ids(&world);
+    fail(&mut world, &call_ids[1], "no such card");
     crash_and_pump(&mut world);
     assert_eq!(world.output(), "open", "the others are not cut short");
-    complete(&mut world, &places[2], "2");
-    complete(&mut world, &places[0], "0");
+    complete(&mut world, &call_ids[2], "2");
+    complete(&mut world, &call_ids[0], "0");
     crash_and_pump(&mut world);
     assert_eq!(world.output(), "failed: no such card");
 }
@@ -173,10 +173,10 @@ fn join_all_settled_returns_the_two_that_succeeded_and_the_one_that_failed() {
     }
     let mut world = World::new(settled, &());
     world.pump().unwrap();
-    let places = task_places(&world);
-    complete(&mut world, &places[2], "2");
-    fail(&mut world, &places[1], "no such card");
-    complete(&mut world, &places[0], "0");
+    let call_ids = task_call_ids(&world);
+    complete(&mut world, &call_ids[2], "2");
+    fail(&mut world, &call_ids[1], "no such card");
+    complete(&mut world, &call_ids[0], "0");
     crash_and_pump(&mut world);
     assert_eq!(world.output(), r#"["0","no such card","2"]"#);
 }
@@ -190,10 +190,10 @@ async fn first_success(ctx: Ctx, _: ()) -> Result<String> {
 fn a_race_is_won_by_the_first_that_succeeds_not_by_the_first_that_ends() {
     let mut world = World::new(first_success, &());
     world.pump().unwrap();
-    let places = task_places(&world);
-    fail(&mut world, &places[0], "busy");
+    let call_ids = task_call_ids(&world);
+    fail(&mut world, &call_ids[0], "busy");
     crash_and_pump(&mut world);
-    complete(&mut world, &places[1], "\"yes\"");
+    complete(&mut world, &call_ids[1], "\"yes\"");
     crash_and_pump(&mut world);
     assert_eq!(world.output(), "\"yes\"");
 }
@@ -203,9 +203,9 @@ fn a_race_is_won_by_the_first_that_succeeds_not_by_the_first_that_ends() {
 fn a_race_in_which_all_fail_fails_with_every_reason() {
     let mut world = World::new(first_success, &());
     world.pump().unwrap();
-    let places = task_places(&world);
-    fail(&mut world, &places[1], "closed");
-    fail(&mut world, &places[0], "busy");
+    let call_ids = task_call_ids(&world);
+    fail(&mut world, &call_ids[1], "closed");
+    fail(&mut world, &call_ids[0], "busy");
     crash_and_pump(&mut world);
     let failure = world.outcome().unwrap().unwrap_err();
     assert_eq!(failure.code, "all_failed");

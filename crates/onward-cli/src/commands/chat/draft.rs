@@ -5,7 +5,7 @@
 //!
 //! Invariant CH1: the printed part of a draft is a prefix of its text, or is declared void before other text is printed.
 
-use onward_core::Place;
+use onward_core::CallId;
 use onward_core::stream::Spoken;
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ pub enum Words {
 }
 
 /// A task of a generation.
-type TaskAt = (u32, Place);
+type TaskAt = (u32, CallId);
 
 #[derive(Debug)]
 struct Draft {
@@ -65,7 +65,7 @@ impl Drafts {
     }
 
     /// Starts another attempt of the task.
-    pub fn reset(&mut self, generation: u32, task: &Place) {
+    pub fn reset(&mut self, generation: u32, task: &CallId) {
         let task = (generation, task.clone());
         self.drafts.iter_mut().filter(|draft| draft.task == task).for_each(Draft::begin_again);
     }
@@ -76,7 +76,7 @@ impl Drafts {
     }
 
     /// Marks a completed task as ended. Removes the draft of a failed one, which becomes no entry.
-    pub fn end(&mut self, generation: u32, task: &Place, is_completed: bool) {
+    pub fn end(&mut self, generation: u32, task: &CallId, is_completed: bool) {
         let task = (generation, task.clone());
         if !is_completed {
             return self.drafts.retain(|draft| draft.task != task);
@@ -133,12 +133,12 @@ mod tests {
     use onward_core::Payload;
     use serde_json::json;
 
-    fn place(text: &str) -> Place {
-        Place::parse(text).unwrap()
+    fn call_id(text: &str) -> CallId {
+        CallId::parse(text).unwrap()
     }
 
     fn spoken(task: &str, seq: u64, frame: Value) -> Spoken {
-        Spoken { generation: 0, task: place(task), attempt: 1, seq, frame: Payload::json(&frame).unwrap() }
+        Spoken { generation: 0, task: call_id(task), attempt: 1, seq, frame: Payload::json(&frame).unwrap() }
     }
 
     fn text(drafts: &mut Drafts, seq: u64, text: &str) -> Words {
@@ -158,7 +158,7 @@ mod tests {
         let mut drafts = Drafts::default();
         begin(&mut drafts);
         assert_eq!((text(&mut drafts, 1, "It "), text(&mut drafts, 2, "is ")), (more("It "), more("is ")));
-        drafts.end(0, &place("1"), true);
+        drafts.end(0, &call_id("1"), true);
         assert_eq!(drafts.finish("It is seven."), more("seven."));
         assert_eq!(drafts.finish("And eight."), more("And eight."), "it has no draft");
     }
@@ -168,7 +168,7 @@ mod tests {
         let mut drafts = Drafts::default();
         begin(&mut drafts);
         assert_eq!(text(&mut drafts, 1, "It is s"), more("It is s"));
-        drafts.reset(0, &place("1"));
+        drafts.reset(0, &call_id("1"));
         begin(&mut drafts);
         assert_eq!(text(&mut drafts, 1, "It "), Words::Nothing);
         assert_eq!(text(&mut drafts, 2, "is seven"), more("even"));
@@ -180,10 +180,10 @@ mod tests {
         let mut drafts = Drafts::default();
         begin(&mut drafts);
         text(&mut drafts, 1, "It is s");
-        drafts.reset(0, &place("1"));
+        drafts.reset(0, &call_id("1"));
         begin(&mut drafts);
         assert_eq!(text(&mut drafts, 1, "Maybe"), Words::Anew("Maybe".to_owned()));
-        drafts.end(0, &place("1"), true);
+        drafts.end(0, &call_id("1"), true);
         assert_eq!(drafts.finish("No."), Words::Anew("No.".to_owned()), "the entry differs from the second attempt");
     }
 
@@ -207,7 +207,7 @@ mod tests {
         text(&mut drafts, 1, "one");
         drafts.hear(&spoken("2", 0, json!({"type": "begin"})));
         assert_eq!(drafts.hear(&spoken("2", 1, json!({"type": "text", "text": "two"}))), Words::Nothing);
-        drafts.end(0, &place("1"), false);
+        drafts.end(0, &call_id("1"), false);
         assert_eq!(drafts.hear(&spoken("2", 2, json!({"type": "text", "text": "!"}))), more("two!"));
     }
 }

@@ -27,7 +27,7 @@ use onward_store::{Consequence, RunQuery};
 
 use crate::args::Global;
 use crate::builtin_agents::BuiltinAgents;
-use crate::connection::{Place, Site};
+use crate::connection::{Endpoint, Site};
 use crate::directory::{own_command, shell_path, shell_word};
 use crate::error::{Mistake, RUN_FAILED};
 use crate::interrupt::INTERRUPTED;
@@ -127,12 +127,12 @@ pub async fn leave(worker: Onward) {
 
 /// Connects to the server, or opens the directory with a worker of this process that runs the agents of the settings.
 async fn open(agent: Option<&Name>, global: &Global) -> Result<(Site, Option<Onward>, String)> {
-    let path = match Place::of(global)? {
-        Place::Server { url, .. } => {
+    let path = match Endpoint::of(global)? {
+        Endpoint::Server { url, .. } => {
             let again = format!("{} chat --server {}{}", own_command(), shell_word(&url), namespace_option(global)?);
             return Ok((Site::to_write(global)?, None, again));
         }
-        Place::Directory(path) => path,
+        Endpoint::Directory(path) => path,
     };
     if let Some(url) = mark::server_of(&path) {
         let message = format!("{} is in use by the server at {url}", path.display());

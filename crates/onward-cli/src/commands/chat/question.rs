@@ -21,7 +21,7 @@ pub struct Question {
 impl Question {
     pub fn asked(key: &RunKey, said: &ApprovalSaid) -> Question {
         let asked = &said.requested;
-        let call = CallRef { run: key.clone(), generation: said.generation, place: asked.place.clone() };
+        let call = CallRef { run: key.clone(), generation: said.generation, call_id: asked.call_id.clone() };
         let (title, description, show) = (asked.title.clone(), asked.description.clone(), asked.show.clone());
         Question { call, agent: None, title, description, show }
     }

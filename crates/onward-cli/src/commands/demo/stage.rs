@@ -163,10 +163,10 @@ impl Stage {
         let mut recorded = BTreeMap::new();
         for (index, at, event) in &self.events {
             match event {
-                Event::TaskScheduled(event) => drop(tasks.insert(event.place.clone(), event.kind.to_string())),
+                Event::TaskScheduled(event) => drop(tasks.insert(event.call_id.clone(), event.kind.to_string())),
                 Event::StepCompleted(event) => drop(recorded.insert(event.name.to_string(), (*index, *at))),
                 Event::TaskCompleted(event) => {
-                    if let Some(kind) = tasks.get(&event.place) {
+                    if let Some(kind) = tasks.get(&event.call_id) {
                         recorded.insert(kind.clone(), (*index, *at));
                     }
                 }

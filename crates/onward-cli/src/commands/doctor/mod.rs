@@ -16,7 +16,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::args::Global;
-use crate::connection::Place;
+use crate::connection::Endpoint;
 use crate::error::{FAILURE, Mistake};
 use crate::output::print_json;
 use finding::Findings;
@@ -35,14 +35,14 @@ pub struct DoctorArgs {
 pub async fn execute(args: DoctorArgs, global: &Global) -> Result<ExitCode> {
     let mut findings = Findings::new(!global.json);
     machine::check(&mut findings);
-    match Place::of(global)? {
-        Place::Directory(path) if args.repair => repair::repair(&path, &mut findings),
-        Place::Server { .. } if args.repair => {
+    match Endpoint::of(global)? {
+        Endpoint::Directory(path) if args.repair => repair::repair(&path, &mut findings),
+        Endpoint::Server { .. } if args.repair => {
             let message = "`--repair` works on a local directory and takes no server".to_owned();
             return Err(Mistake::usage("usage", message, "stop the server and name its directory with `--data DIR`").into());
         }
-        Place::Directory(path) => directory::check(&path, args.quick, global, &mut findings).await,
-        Place::Server { url, key } => server::check(&url, key.as_deref(), global, &mut findings).await?,
+        Endpoint::Directory(path) => directory::check(&path, args.quick, global, &mut findings).await,
+        Endpoint::Server { url, key } => server::check(&url, key.as_deref(), global, &mut findings).await?,
     }
     if global.json {
         print_json(&findings.document())?;

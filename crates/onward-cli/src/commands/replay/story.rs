@@ -116,10 +116,10 @@ pub mod tests {
 
     const ORDER: &str = r#"
 {"index":0,"at":"2026-11-15T11:57:15.216Z","events":[{"type":"run_started","kind":"order","version":null,"input":{"json":"a teapot"},"seed":1,"parent":null,"generation":0,"mailbox":[]}]}
-{"index":1,"at":"2026-11-15T11:57:15.370Z","commit":{"n":0,"epoch":1,"commit_id":6,"horizon":0,"waits":false},"events":[{"type":"step_completed","place":"0","name":"charge","input_hash":null,"output":{"json":42},"attempt":1,"took_ms":151}]}
-{"index":2,"at":"2026-11-15T11:57:15.380Z","commit":{"n":1,"epoch":1,"commit_id":7,"horizon":1,"waits":true},"events":[{"type":"state_set","place":"1","key":"stage","value":{"json":"charged"}},{"type":"signal_awaited","place":"2","name":"payment","deadline":null,"is_pattern":false}]}
+{"index":1,"at":"2026-11-15T11:57:15.370Z","commit":{"n":0,"epoch":1,"commit_id":6,"horizon":0,"waits":false},"events":[{"type":"step_completed","call_id":"0","name":"charge","input_hash":null,"output":{"json":42},"attempt":1,"took_ms":151}]}
+{"index":2,"at":"2026-11-15T11:57:15.380Z","commit":{"n":1,"epoch":1,"commit_id":7,"horizon":1,"waits":true},"events":[{"type":"state_set","call_id":"1","key":"stage","value":{"json":"charged"}},{"type":"signal_awaited","call_id":"2","name":"payment","deadline":null,"is_pattern":false}]}
 {"index":4,"at":"2026-11-15T11:57:16.380Z","events":[{"type":"signal_received","name":"payment","payload":{"json":7},"signal_id":null,"sender":null}]}
-{"index":5,"at":"2026-11-15T11:57:16.390Z","commit":{"n":2,"epoch":1,"commit_id":8,"horizon":4,"waits":true},"events":[{"type":"signal_consumed","place":"2","name":"payment","index":4},{"type":"run_completed","output":{"json":"shipped"}}]}
+{"index":5,"at":"2026-11-15T11:57:16.390Z","commit":{"n":2,"epoch":1,"commit_id":8,"horizon":4,"waits":true},"events":[{"type":"signal_consumed","call_id":"2","name":"payment","index":4},{"type":"run_completed","output":{"json":"shipped"}}]}
 "#;
 
     pub fn order() -> Story {

@@ -46,8 +46,8 @@ pub struct TortureArgs {
 pub async fn work(args: TortureArgs, global: &Global) -> Result<ExitCode> {
     interrupt::end_with_parent();
     let side = Side::new(args.side);
-    let place = args.work_for.as_ref().map_or_else(|| Onward::embedded(global.directory()), Onward::connect);
-    let onward = place
+    let builder = args.work_for.as_ref().map_or_else(|| Onward::embedded(global.directory()), Onward::connect);
+    let onward = builder
         .shutdown_timeout(Duration::from_millis(args.shutdown_ms))
         .dep(side.clone())
         .dep(load::Hold(Duration::from_millis(args.hold_ms)))

@@ -7,7 +7,7 @@ use onward_runtime::{Options, Runtime};
 use crate::args::Global;
 use crate::commands::server::parse_store;
 use crate::error::Mistake;
-use crate::serving::{Opened, Place};
+use crate::serving::{Opened, StoreLocation};
 
 #[derive(Debug, Args)]
 pub struct StoreArgs {
@@ -20,7 +20,7 @@ impl StoreArgs {
     /// Opens the named databases; `None` without `--store`. Starts no background jobs.
     pub async fn open(&self, global: &Global) -> Result<Option<Runtime>> {
         match self.urls(global)? {
-            Some(urls) => Ok(Some(runtime(Opened::open(Place::Databases(urls)).await?))),
+            Some(urls) => Ok(Some(runtime(Opened::open(StoreLocation::Databases(urls)).await?))),
             None => Ok(None),
         }
     }
@@ -42,8 +42,8 @@ impl StoreArgs {
             return Err(Mistake::usage("usage", "no store is set", hint).into());
         }
         match parse_store(&url)? {
-            Place::Databases(urls) => Ok(Some(urls)),
-            Place::Directory(_) | Place::Memory => {
+            StoreLocation::Databases(urls) => Ok(Some(urls)),
+            StoreLocation::Directory(_) | StoreLocation::Memory => {
                 let message = "`--store` takes only PostgreSQL URLs";
                 Err(Mistake::usage("store_unsupported", message, "name a directory with `--data DIR`").into())
             }

@@ -8,7 +8,7 @@ use onward_runtime::Runtime;
 use serde::{Deserialize, Serialize};
 
 use crate::args::Global;
-use crate::connection::Place;
+use crate::connection::Endpoint;
 use crate::directory;
 
 /// Maximum number of runs per batch; messages among them are delivered after the batch.
@@ -33,7 +33,7 @@ pub struct Refused {
 
 /// The target; opened with the first runs, so that an invalid file creates nothing.
 enum Api {
-    Unopened(Place),
+    Unopened(Endpoint),
     Store(Runtime),
     Server(Box<HttpClient>),
 }
@@ -51,7 +51,7 @@ impl Target<'_> {
     pub fn new(global: &Global, opened: Option<Runtime>) -> Result<Target<'_>> {
         let client = match opened {
             Some(runtime) => Api::Store(runtime),
-            None => Api::Unopened(Place::of(global)?),
+            None => Api::Unopened(Endpoint::of(global)?),
         };
         Ok(Target { global, client, batch: Vec::new(), bytes: 0, taken: Taken::default() })
     }
@@ -72,10 +72,10 @@ impl Target<'_> {
     }
 
     async fn flush(&mut self) -> Result<()> {
-        if let Api::Unopened(place) = &self.client {
-            self.client = match place {
-                Place::Directory(path) => Api::Store(directory::open_or_make(path)?),
-                Place::Server { url, key } => {
+        if let Api::Unopened(endpoint) = &self.client {
+            self.client = match endpoint {
+                Endpoint::Directory(path) => Api::Store(directory::open_or_make(path)?),
+                Endpoint::Server { url, key } => {
                     Api::Server(Box::new(onward::connect_http(url, &self.global.namespace()?, key.as_deref())?))
                 }
             };

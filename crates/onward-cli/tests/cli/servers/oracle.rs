@@ -102,12 +102,12 @@ impl Oracle {
         for event in log.iter().flat_map(|record| &record.events) {
             match event {
                 Event::StepCompleted(event) => {
-                    assert!(steps.insert(event.place.clone()), "O2: {key:?} has two results of {}", event.name);
+                    assert!(steps.insert(event.call_id.clone()), "O2: {key:?} has two results of {}", event.name);
                     let call = (key.clone(), event.name.to_string());
                     assert!(self.deeds.contains_key(&call), "O2: {key:?} has a result of {} without an execution", event.name);
                 }
                 Event::TaskCompleted(event) => {
-                    assert!(tasks.insert(event.place.clone()), "O2: {key:?} has two results of a task");
+                    assert!(tasks.insert(event.call_id.clone()), "O2: {key:?} has two results of a task");
                     assert!(
                         self.deeds.contains_key(&(key.clone(), "task".to_owned())),
                         "O2: {key:?} has a task without an execution"
@@ -172,11 +172,12 @@ fn check_timers(key: &LogKey, log: &[Record]) {
     for record in log {
         for event in &record.events {
             match event {
-                Event::TimerStarted(event) => drop(due.insert(event.place.clone(), event.due_at)),
-                Event::StepFailed(event) => due.extend(event.retry_at.map(|at| (event.place.clone(), at))),
+                Event::TimerStarted(event) => drop(due.insert(event.call_id.clone(), event.due_at)),
+                Event::StepFailed(event) => due.extend(event.retry_at.map(|at| (event.call_id.clone(), at))),
                 Event::TimerFired(event) => {
-                    let due_at = due.remove(&event.place).unwrap_or_else(|| panic!("O5: {key:?} fired {} twice", event.place));
-                    assert!(record.at >= due_at, "O5: {key:?} fired {} at {:?}, due at {due_at:?}", event.place, record.at);
+                    let due_at =
+                        due.remove(&event.call_id).unwrap_or_else(|| panic!("O5: {key:?} fired {} twice", event.call_id));
+                    assert!(record.at >= due_at, "O5: {key:?} fired {} at {:?}, due at {due_at:?}", event.call_id, record.at);
                 }
                 _ => {}
             }
@@ -191,8 +192,8 @@ pub fn what_is_left(cluster: &Cluster) -> String {
     [
         "SELECT id, status, worker, ready, generation, next FROM onward.runs WHERE status < 4 OR worker IS NOT NULL",
         "SELECT *, until - extract(epoch FROM clock_timestamp()) * 1000 FROM onward.sessions",
-        "SELECT rk, place, due - extract(epoch FROM clock_timestamp()) * 1000, frozen FROM onward.timers",
-        "SELECT rk, place, state, visible - extract(epoch FROM clock_timestamp()) * 1000 FROM onward.tasks",
+        "SELECT rk, call_id, due - extract(epoch FROM clock_timestamp()) * 1000, frozen FROM onward.timers",
+        "SELECT rk, call_id, state, visible - extract(epoch FROM clock_timestamp()) * 1000 FROM onward.tasks",
         "SELECT ns, id, kind FROM onward.waits",
         "SELECT id, rk FROM onward.outbox",
         "SELECT id, url, until - extract(epoch FROM clock_timestamp()) * 1000 FROM onward.servers",

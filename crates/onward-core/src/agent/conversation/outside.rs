@@ -94,7 +94,7 @@ mod tests {
     use super::*;
     use crate::log::CommitHeader;
     use crate::log::event::{Divergence, RunStarted, SegmentAbandoned, SignalConsumed, SignalReceived};
-    use crate::{CommitId, Epoch, Place};
+    use crate::{CallId, CommitId, Epoch};
 
     fn signal(text: &str) -> SignalReceived {
         let entry =
@@ -108,7 +108,7 @@ mod tests {
     }
 
     fn consumed(index: u64) -> Event {
-        SignalConsumed { place: Place::root(0), name: Name::new(ENTRY_SIGNAL).unwrap(), index: Index(index) }.into()
+        SignalConsumed { call_id: CallId::root(0), name: Name::new(ENTRY_SIGNAL).unwrap(), index: Index(index) }.into()
     }
 
     fn commit(index: u64, events: Vec<Event>) -> Record {

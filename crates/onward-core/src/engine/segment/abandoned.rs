@@ -4,10 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::content::{Call, EffectOf, Identity, Way, answered_place, effect_of, given_up_place, place_of, subject};
+use super::content::{Call, EffectOf, Identity, Way, abandoned_call_id, answered_call_id, call_id_of, effect_of, subject};
 use crate::engine::matching::describe;
 use crate::log::event::{ApprovalDecided, CallAdopted};
-use crate::{Event, Index, Place, Record, RunId};
+use crate::{CallId, Event, Index, Record, RunId};
 
 /// The maximum number of characters of a decision's feedback in a message.
 const FEEDBACK_CHARS_MAX: usize = 200;
@@ -18,21 +18,21 @@ pub(super) struct Book {
     /// Canceled calls that were made again: no call takes them over, but they may have had an effect.
     over: Vec<Abandoned>,
     /// The call that has taken over each abandoned one.
-    adopters: BTreeMap<Place, Place>,
+    adopters: BTreeMap<CallId, CallId>,
     /// The abandoned call for each call that has taken one over.
-    origins: BTreeMap<Place, Place>,
+    origins: BTreeMap<CallId, CallId>,
     /// Answers to abandoned calls that were not taken over yet.
-    answers: BTreeMap<Place, Event>,
+    answers: BTreeMap<CallId, Event>,
     /// Calls that were canceled in an abandoned part of the log.
-    given_up: Vec<Place>,
+    given_up: Vec<CallId>,
     /// Tasks with a recorded attempt.
-    attempted: BTreeSet<Place>,
+    attempted: BTreeSet<CallId>,
     /// Decided approvals.
-    decided: BTreeMap<Place, Decided>,
+    decided: BTreeMap<CallId, Decided>,
     /// Approvals on the current path, and their subjects.
-    asked: BTreeMap<Place, Identity>,
+    asked: BTreeMap<CallId, Identity>,
     /// Abandoned calls that a resume has accepted.
-    accepted: BTreeSet<Place>,
+    accepted: BTreeSet<CallId>,
     /// For older logs without a list: calls before this event are accepted.
     accepted_before: Index,
 }
@@ -45,7 +45,7 @@ struct Decided {
 
 /// A call in an abandoned part of the log.
 struct Abandoned {
-    place: Place,
+    call_id: CallId,
     /// A description for people.
     what: String,
     /// A task whose attempts are recorded.
@@ -65,25 +65,25 @@ struct Abandoned {
 }
 
 impl Book {
-    /// Records that an attempt of the task at `place` has begun.
-    pub fn begun(&mut self, place: &Place) {
-        self.attempted.insert(place.clone());
+    /// Records that an attempt of the task at `call_id` has begun.
+    pub fn begun(&mut self, call_id: &CallId) {
+        self.attempted.insert(call_id.clone());
     }
 
     /// Records the decision of a person.
     pub fn decided(&mut self, decision: &ApprovalDecided) {
-        let ApprovalDecided { place, approved, feedback, decided_by, .. } = decision;
+        let ApprovalDecided { call_id, approved, feedback, decided_by, .. } = decision;
         let how = if *approved { "was approved" } else { "was DECLINED" };
         let by = decided_by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
         let why = feedback.as_ref().map(|why| format!(" ({})", why.chars().take(FEEDBACK_CHARS_MAX).collect::<String>()));
         let words = format!("{how}{by}{}", why.unwrap_or_default());
-        self.decided.insert(place.clone(), Decided { approved: *approved, words });
+        self.decided.insert(call_id.clone(), Decided { approved: *approved, words });
     }
 
     /// Records the event if it is an approval request.
     pub fn asked(&mut self, event: &Event) {
-        if let Some((subject, place)) = subject(event).zip(place_of(event)) {
-            self.asked.insert(place.clone(), subject);
+        if let Some((subject, call_id)) = subject(event).zip(call_id_of(event)) {
+            self.asked.insert(call_id.clone(), subject);
         }
     }
 
@@ -100,20 +100,20 @@ impl Book {
     }
 
     /// Accepts the calls that a pause has listed. `index` is that of the resume.
-    pub fn accept(&mut self, left: Vec<Place>, index: Index) {
+    pub fn accept(&mut self, left: Vec<CallId>, index: Index) {
         if left.is_empty() {
             self.accepted_before = index;
         }
         self.accepted.extend(left);
     }
 
-    /// Takes over the abandoned call that matches the one at `place`, if there is one; returns its call id.
-    pub fn adopt(&mut self, call: Call, place: &Place) -> Option<Place> {
+    /// Takes over the abandoned call that matches the one at `call_id`, if there is one; returns its call id.
+    pub fn adopt(&mut self, call: Call, call_id: &CallId) -> Option<CallId> {
         let found = self.calls.get_mut(&call).filter(|found| !found.adopted && !found.withdrawn && !found.is_given_up)?;
         found.adopted = true;
-        let from = found.place.clone();
-        self.adopters.insert(from.clone(), place.clone());
-        self.origins.insert(place.clone(), from.clone());
+        let from = found.call_id.clone();
+        self.adopters.insert(from.clone(), call_id.clone());
+        self.origins.insert(call_id.clone(), from.clone());
         Some(from)
     }
 
@@ -128,26 +128,26 @@ impl Book {
         left.filter_map(|found| Some((found.child.as_ref()?, found.is_spawned)))
     }
 
-    /// Returns the call id under which stores and callers know the call at `place`.
-    pub fn origin<'a>(&'a self, place: &'a Place) -> &'a Place {
-        self.origins.get(place).unwrap_or(place)
+    /// Returns the call id under which stores and callers know the call at `call_id`.
+    pub fn origin<'a>(&'a self, call_id: &'a CallId) -> &'a CallId {
+        self.origins.get(call_id).unwrap_or(call_id)
     }
 
     /// Returns the tasks that were neither begun nor taken over.
-    pub fn unbegun(&self) -> Vec<Place> {
-        let is_unbegun = |found: &&Abandoned| !found.adopted && !found.withdrawn && !self.attempted.contains(&found.place);
+    pub fn unbegun(&self) -> Vec<CallId> {
+        let is_unbegun = |found: &&Abandoned| !found.adopted && !found.withdrawn && !self.attempted.contains(&found.call_id);
         let tasks = self.calls.values().filter(|found| found.is_task).filter(is_unbegun);
-        tasks.filter(|found| !self.answers.contains_key(&found.place)).map(|found| found.place.clone()).collect()
+        tasks.filter(|found| !self.answers.contains_key(&found.call_id)).map(|found| found.call_id.clone()).collect()
     }
 
-    pub fn withdraw(&mut self, places: &[Place]) {
-        self.calls.values_mut().filter(|found| places.contains(&found.place)).for_each(|found| found.withdrawn = true);
+    pub fn withdraw(&mut self, call_ids: &[CallId]) {
+        self.calls.values_mut().filter(|found| call_ids.contains(&found.call_id)).for_each(|found| found.withdrawn = true);
     }
 
     /// Returns the calls that had an effect and are neither taken over nor accepted (SG3), with a description. A decision is not
     /// among them if the code has requested the same approval again and got the same decision.
-    pub fn loose_effects(&self) -> Vec<(Place, String)> {
-        let told = self.asked.iter().filter_map(|(place, subject)| Some((*subject, self.decided.get(place)?.approved)));
+    pub fn loose_effects(&self) -> Vec<(CallId, String)> {
+        let told = self.asked.iter().filter_map(|(call_id, subject)| Some((*subject, self.decided.get(call_id)?.approved)));
         let mut told: Vec<(Identity, bool)> = told.collect();
         let mut effect = |found: &Abandoned| {
             let may_have = || Some("may have had an effect".to_owned());
@@ -155,7 +155,7 @@ impl Book {
                 EffectOf::Never => None,
                 EffectOf::Always => may_have(),
                 EffectOf::Decision => {
-                    let decided = self.decided.get(&found.place)?;
+                    let decided = self.decided.get(&found.call_id)?;
                     let again =
                         found.subject.and_then(|subject| told.iter().position(|told| *told == (subject, decided.approved)));
                     match again {
@@ -166,18 +166,18 @@ impl Book {
                         None => Some(decided.words.clone()),
                     }
                 }
-                EffectOf::Attempt if self.attempted.contains(&found.place) => may_have(),
-                EffectOf::Attempt => self.answers.contains_key(&found.place).then(may_have).flatten(),
+                EffectOf::Attempt if self.attempted.contains(&found.call_id) => may_have(),
+                EffectOf::Attempt => self.answers.contains_key(&found.call_id).then(may_have).flatten(),
             }
         };
-        let is_accepted = |found: &Abandoned| found.index < self.accepted_before || self.accepted.contains(&found.place);
+        let is_accepted = |found: &Abandoned| found.index < self.accepted_before || self.accepted.contains(&found.call_id);
         let is_loose = |found: &&Abandoned| !found.adopted && !found.withdrawn && !is_accepted(found);
         let loose = self.calls.values().chain(&self.over).filter(is_loose);
-        loose.filter_map(|found| Some((found.place.clone(), format!("{}, which {}", found.what, effect(found)?)))).collect()
+        loose.filter_map(|found| Some((found.call_id.clone(), format!("{}, which {}", found.what, effect(found)?)))).collect()
     }
 
     /// Takes the calls that were canceled in the records added last.
-    pub fn take_given_up(&mut self) -> Vec<Place> {
+    pub fn take_given_up(&mut self) -> Vec<CallId> {
         std::mem::take(&mut self.given_up)
     }
 
@@ -187,28 +187,28 @@ impl Book {
         if event.is_step_result() || self.calls.is_empty() {
             return Some(event);
         }
-        let Some(place) = answered_place(&mut event) else { return Some(event) };
-        if let Some(adopter) = self.adopters.get(place) {
-            *place = adopter.clone();
+        let Some(call_id) = answered_call_id(&mut event) else { return Some(event) };
+        if let Some(adopter) = self.adopters.get(call_id) {
+            *call_id = adopter.clone();
             return Some(event);
         }
-        if self.calls.values().any(|found| found.place == *place) {
-            let place = place.clone();
-            self.answers.insert(place, event);
+        if self.calls.values().any(|found| found.call_id == *call_id) {
+            let call_id = call_id.clone();
+            self.answers.insert(call_id, event);
             return None;
         }
         Some(event)
     }
 
     /// Returns true if the abandoned call has an answer that was not delivered.
-    pub fn is_answered(&self, from: &Place) -> bool {
+    pub fn is_answered(&self, from: &CallId) -> bool {
         self.answers.contains_key(from)
     }
 
     /// Returns the stored answer for a call whose takeover is durable now.
     pub fn take_answer(&mut self, adopted: &CallAdopted) -> Option<Event> {
         let mut event = self.answers.remove(&adopted.from)?;
-        *answered_place(&mut event)? = adopted.place.clone();
+        *answered_call_id(&mut event)? = adopted.call_id.clone();
         Some(event)
     }
 
@@ -231,20 +231,20 @@ impl Book {
     fn enter(&mut self, index: Index, event: &Event, way: &mut Way) {
         if let Event::CallAdopted(event) = event {
             // It was taken over and is abandoned again.
-            if let Some((key, found)) = self.calls.iter_mut().find(|(_, found)| found.place == event.from) {
+            if let Some((key, found)) = self.calls.iter_mut().find(|(_, found)| found.call_id == event.from) {
                 found.adopted = false;
                 way.count(key.0);
             }
             return;
         }
-        if let Some(place) = given_up_place(event) {
-            self.given_up.push(place.clone());
-            self.calls.values_mut().filter(|found| found.place == *place).for_each(|found| found.is_given_up = true);
+        if let Some(call_id) = abandoned_call_id(event) {
+            self.given_up.push(call_id.clone());
+            self.calls.values_mut().filter(|found| found.call_id == *call_id).for_each(|found| found.is_given_up = true);
         }
         let Some(call) = way.pass(event) else { return };
-        let Some(place) = place_of(event) else { return };
+        let Some(call_id) = call_id_of(event) else { return };
         if event.is_step_result() {
-            self.answers.insert(place.clone(), event.clone());
+            self.answers.insert(call_id.clone(), event.clone());
         }
         let what = describe(event);
         // Attempts of a task without a class are not recorded: it may have begun.
@@ -255,7 +255,7 @@ impl Book {
             _ => None,
         };
         let found = Abandoned {
-            place: place.clone(),
+            call_id: call_id.clone(),
             what,
             is_task,
             child,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::log::event::ApprovalRequested;
 use crate::task::EffectClass;
-use crate::{Event, Hash, Name, Place};
+use crate::{CallId, Event, Hash, Name};
 
 /// The identity of a call: a hash of its kind and content.
 pub(super) type Identity = Hash;
@@ -100,26 +100,26 @@ pub(super) fn step_identity(name: &Name, input_hash: Option<Hash>) -> Identity {
     Hash::of_parts(&[b"step", name.as_str().as_bytes(), &input_hash.unwrap_or_default().0])
 }
 
-pub(super) fn place_of(event: &Event) -> Option<&Place> {
+pub(super) fn call_id_of(event: &Event) -> Option<&CallId> {
     Some(match event {
-        Event::TaskScheduled(event) => &event.place,
-        Event::StepCompleted(event) => &event.place,
-        Event::StepFailed(event) => &event.place,
-        Event::ChildStarted(event) => &event.place,
-        Event::ChildAwaited(event) => &event.place,
-        Event::SignalSent(event) => &event.place,
-        Event::ApprovalRequested(event) => &event.place,
-        Event::PromiseCreated(event) => &event.place,
-        Event::EntryAppended(event) => &event.place,
+        Event::TaskScheduled(event) => &event.call_id,
+        Event::StepCompleted(event) => &event.call_id,
+        Event::StepFailed(event) => &event.call_id,
+        Event::ChildStarted(event) => &event.call_id,
+        Event::ChildAwaited(event) => &event.call_id,
+        Event::SignalSent(event) => &event.call_id,
+        Event::ApprovalRequested(event) => &event.call_id,
+        Event::PromiseCreated(event) => &event.call_id,
+        Event::EntryAppended(event) => &event.call_id,
         _ => return None,
     })
 }
 
-pub(super) fn given_up_place(event: &Event) -> Option<&Place> {
+pub(super) fn abandoned_call_id(event: &Event) -> Option<&CallId> {
     match event {
-        Event::TaskCanceled(event) => Some(&event.place),
-        Event::ChildCanceled(event) => Some(&event.place),
-        Event::WaitCanceled(event) => Some(&event.place),
+        Event::TaskCanceled(event) => Some(&event.call_id),
+        Event::ChildCanceled(event) => Some(&event.call_id),
+        Event::WaitCanceled(event) => Some(&event.call_id),
         _ => None,
     }
 }
@@ -136,17 +136,17 @@ pub(super) fn effect_of(event: &Event) -> EffectOf {
 }
 
 /// Returns the call id that the input answers.
-pub(super) fn answered_place(event: &mut Event) -> Option<&mut Place> {
+pub(super) fn answered_call_id(event: &mut Event) -> Option<&mut CallId> {
     Some(match event {
-        Event::TaskCompleted(event) => &mut event.place,
-        Event::TaskFailed(event) => &mut event.place,
-        Event::ChildCompleted(event) => &mut event.place,
-        Event::ChildFailed(event) => &mut event.place,
-        Event::TimerFired(event) => &mut event.place,
-        Event::ApprovalDecided(event) => &mut event.place,
-        Event::PromiseResolved(event) => &mut event.place,
-        Event::StepCompleted(event) => &mut event.place,
-        Event::StepFailed(event) => &mut event.place,
+        Event::TaskCompleted(event) => &mut event.call_id,
+        Event::TaskFailed(event) => &mut event.call_id,
+        Event::ChildCompleted(event) => &mut event.call_id,
+        Event::ChildFailed(event) => &mut event.call_id,
+        Event::TimerFired(event) => &mut event.call_id,
+        Event::ApprovalDecided(event) => &mut event.call_id,
+        Event::PromiseResolved(event) => &mut event.call_id,
+        Event::StepCompleted(event) => &mut event.call_id,
+        Event::StepFailed(event) => &mut event.call_id,
         _ => return None,
     })
 }

@@ -1,12 +1,12 @@
 //! The events of agents: entries of the conversation, and abandoned parts of the log.
 
 use super::Divergence;
-use crate::{Hash, Index, Name, Payload, Place, message};
+use crate::{CallId, Hash, Index, Name, Payload, message};
 
 message! {
     /// An entry of an agent's conversation.
     pub struct EntryAppended {
-        1 => place: Place,
+        1 => call_id: CallId,
         /// Identifies the whole conversation up to this entry: a hash of the parent's id, the role and the content.
         2 => id: Hash,
         3 => parent: Option<Hash>,
@@ -46,16 +46,16 @@ message! {
         /// Distinguishes later calls from abandoned ones, which may have the same call ids.
         3 => attempt: u32,
         /// Tasks of the range that no worker had begun: withdrawn.
-        4 => withdrawn: Vec<Place>,
+        4 => withdrawn: Vec<CallId>,
         /// The point at which code and log disagreed.
         5 => divergence: Divergence,
     }
 }
 
 message! {
-    /// The call at `place` takes over the abandoned call at `from`: nothing new is started for it.
+    /// The call at `call_id` takes over the abandoned call at `from`: nothing new is started for it.
     pub struct CallAdopted {
-        1 => place: Place,
-        2 => from: Place,
+        1 => call_id: CallId,
+        2 => from: CallId,
     }
 }

@@ -137,8 +137,8 @@ fn an_external_run_is_never_pending_paused_or_terminated() {
 fn events_without_an_index_and_appends_of_nothing_are_refused() {
     let mut bench = Bench::new();
     assert!(matches!(bench.append(events(0, &[])), Err(Refusal::Malformed { .. })));
-    let placeless = ExternalAppended { expected: None, ..events(0, &["1"]) };
-    assert!(matches!(bench.append(placeless), Err(Refusal::Malformed { .. })));
+    let without_call_id = ExternalAppended { expected: None, ..events(0, &["1"]) };
+    assert!(matches!(bench.append(without_call_id), Err(Refusal::Malformed { .. })));
 }
 
 #[test]

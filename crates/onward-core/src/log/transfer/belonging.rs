@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use crate::log::event::{ChildAgain, ParentLink};
 use crate::log::projection::Projection;
-use crate::{Event, Index, Namespace, Place, Record, RunId, RunKey};
+use crate::{CallId, Event, Index, Namespace, Record, RunId, RunKey};
 
 /// Returns the first reference to a run of another namespace, with its index (U3).
 pub fn foreign_run<'a>(namespace: &Namespace, records: &'a [Record]) -> Option<(Index, &'a RunKey)> {
@@ -36,11 +36,11 @@ fn runs_of(event: &Event) -> impl Iterator<Item = &RunKey> {
 }
 
 /// Returns every child that a log has started, with its call id.
-pub fn children_asked_for(records: &[Record]) -> BTreeSet<(Place, RunId)> {
-    let again = |all: &[ChildAgain]| all.iter().map(|again| (again.place.clone(), again.child.clone())).collect::<Vec<_>>();
+pub fn children_asked_for(records: &[Record]) -> BTreeSet<(CallId, RunId)> {
+    let again = |all: &[ChildAgain]| all.iter().map(|again| (again.call_id.clone(), again.child.clone())).collect::<Vec<_>>();
     let events = records.iter().flat_map(|record| &record.events);
     let asked = events.flat_map(|event| match event {
-        Event::ChildStarted(event) => vec![(event.place.clone(), event.child.clone())],
+        Event::ChildStarted(event) => vec![(event.call_id.clone(), event.child.clone())],
         Event::RetryRequested(event) => again(&event.children),
         Event::RunForked(event) => again(&event.children),
         _ => Vec::new(),
@@ -54,7 +54,7 @@ impl Projection {
         let is_open = |id: &RunId| id == child && !self.head.status.is_closed();
         self.head.key == link.run
             && self.head.generation == link.generation
-            && self.children.get(&link.place).is_some_and(|open| is_open(&open.id))
+            && self.children.get(&link.call_id).is_some_and(|open| is_open(&open.id))
     }
 }
 
@@ -77,7 +77,7 @@ mod tests {
         ParentLink {
             run,
             generation: 0,
-            place: Place::root(0),
+            call_id: CallId::root(0),
             on_parent_close: OnParentClose::Cancel,
             incarnation: None,
             is_spawned: false,
@@ -123,7 +123,7 @@ mod tests {
     fn a_parent_waits_for_the_child_it_asked_for_and_for_no_other() {
         let parent = key("default", "p");
         let asked = ChildStarted {
-            place: Place::root(0),
+            call_id: CallId::root(0),
             child: RunId::new("c").unwrap(),
             kind: Name::new("k").unwrap(),
             version: None,
@@ -147,11 +147,11 @@ mod tests {
         ];
         let projection = Projection::of(parent.clone(), &log).unwrap();
         let (child, other) = (RunId::new("c").unwrap(), RunId::new("x").unwrap());
-        let at = |place, generation| ParentLink { place: Place::root(place), generation, ..link(parent.clone()) };
+        let at = |call_id, generation| ParentLink { call_id: CallId::root(call_id), generation, ..link(parent.clone()) };
         assert!(projection.awaits(&at(0, 0), &child));
         assert!(!projection.awaits(&at(0, 0), &other));
         assert!(!projection.awaits(&at(1, 0), &child));
         assert!(!projection.awaits(&at(0, 1), &child));
-        assert_eq!(children_asked_for(&log), BTreeSet::from([(Place::root(0), child)]));
+        assert_eq!(children_asked_for(&log), BTreeSet::from([(CallId::root(0), child)]));
     }
 }

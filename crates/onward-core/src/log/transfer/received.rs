@@ -18,7 +18,7 @@ use crate::log::event::TaskFailed;
 use crate::log::projection::Projection;
 use crate::run::reopen::pause_to_ask;
 use crate::task::OUTCOME_UNKNOWN;
-use crate::{Event, Failure, Index, Place, Record};
+use crate::{CallId, Event, Failure, Index, Record};
 
 /// Returns the run as it is stored. Deterministic: importing the same run again gives the same records.
 pub fn receive(mut run: ExportedRun) -> ExportedRun {
@@ -48,12 +48,12 @@ pub(crate) fn imported_calls(log: &[Record], projection: &Projection) -> Vec<Eve
         return Vec::new();
     };
     let imported = log.iter().flat_map(Record::indexed).filter(|(index, event)| *index <= until && is_tool_call(event));
-    let asked: BTreeSet<&Place> = imported.filter_map(|(_, event)| event.place()).collect();
-    let open = projection.tasks.values().filter(|task| asked.contains(&task.id.place));
+    let asked: BTreeSet<&CallId> = imported.filter_map(|(_, event)| event.call_id()).collect();
+    let open = projection.tasks.values().filter(|task| asked.contains(&task.id.call_id));
     let unknown = open.map(|task| {
         let message = format!("`{}` was called before the run was imported, and its outcome is unknown", task.kind);
         let failure = Failure::fatal(message).with_code(OUTCOME_UNKNOWN);
-        TaskFailed { place: task.id.place.clone(), failure, attempts: task.attempt }.into()
+        TaskFailed { call_id: task.id.call_id.clone(), failure, attempts: task.attempt }.into()
     });
     unknown.collect()
 }

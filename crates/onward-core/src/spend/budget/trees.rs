@@ -18,7 +18,7 @@ const LIMIT: u64 = 200;
 struct Attempt {
     run: RunKey,
     generation: u32,
-    place: Place,
+    call_id: CallId,
     began_at: Timestamp,
 }
 
@@ -76,7 +76,7 @@ impl Trees {
 
     fn draw(&mut self, bound: usize) -> usize {
         self.drawn += 1;
-        (crate::random::derive(self.seed, &Place::root(0), self.drawn) % bound as u64) as usize
+        (crate::random::derive(self.seed, &CallId::root(0), self.drawn) % bound as u64) as usize
     }
 
     fn saw(&mut self, what: &'static str) {
@@ -183,11 +183,11 @@ impl Trees {
     fn attempt(&mut self, key: &RunKey) {
         let run = self.runs.get_mut(key).expect("it is there");
         run.ordinal += 1;
-        let (place, generation, began_at) = (Place::root(run.ordinal), run.head.generation, self.now);
+        let (call_id, generation, began_at) = (CallId::root(run.ordinal), run.head.generation, self.now);
         let stands_as = Some("m".to_owned());
-        let attempted = TaskAttempted { place: place.clone(), attempt: 1, stands_as, began_at: Some(began_at) };
+        let attempted = TaskAttempted { call_id: call_id.clone(), attempt: 1, stands_as, began_at: Some(began_at) };
         match self.input(key, Input { generation: Some(generation), ..Input::new(attempted) }) {
-            Ok(()) => self.attempts.push(Attempt { run: key.clone(), generation, place, began_at }),
+            Ok(()) => self.attempts.push(Attempt { run: key.clone(), generation, call_id, began_at }),
             Err(refusal) => {
                 let pause = refusal.pause().expect("an open run takes an attempt as long as it may spend");
                 self.input(key, pause).expect("an open run can be paused");
@@ -203,10 +203,11 @@ impl Trees {
     }
 
     fn end_attempt_with(&mut self, position: usize, tokens: u64) {
-        let Attempt { run: key, generation, place, began_at } = self.attempts.swap_remove(position);
+        let Attempt { run: key, generation, call_id, began_at } = self.attempts.swap_remove(position);
         let spend = vec![Spend::on("m").tokens(Tokens { input: tokens, ..Tokens::default() })];
         let stands_as = Some("m".to_owned());
-        let ended = TaskAttemptEnded { place, generation, attempt: 1, claim: 1, began_at, stands_as, failure_code: None, spend };
+        let ended =
+            TaskAttemptEnded { call_id, generation, attempt: 1, claim: 1, began_at, stands_as, failure_code: None, spend };
         let left = self.left(&key);
         if self.input(&key, Input::attempt_ended(ended)).is_ok() {
             self.over += tokens.saturating_sub(left);
@@ -239,16 +240,16 @@ impl Trees {
     fn child(&mut self, key: &RunKey, is_spawned: bool, asked: Option<u64>) -> ChildStarted {
         let run = self.runs.get_mut(key).expect("it is there");
         run.ordinal += 1;
-        let (place, generation) = (Place::root(run.ordinal), run.head.generation);
+        let (call_id, generation) = (CallId::root(run.ordinal), run.head.generation);
         let child = match is_spawned {
-            true => reopen::spawned_id(&key.id, generation, &place, run.head.incarnation.unwrap_or_default()),
-            false => reopen::child_id(&key.id, generation, &place),
+            true => reopen::spawned_id(&key.id, generation, &call_id, run.head.incarnation.unwrap_or_default()),
+            false => reopen::child_id(&key.id, generation, &call_id),
         };
         run.spawned.extend(is_spawned.then(|| child.clone()));
         let (input, on_parent_close) = (Payload::null(), OnParentClose::Abandon);
         let budget = asked.map(|tokens| Budget::default().tokens(tokens));
         let (kind, input_hash, version) = (name("k"), Hash::of(&input), None);
-        ChildStarted { place, child, kind, version, input_hash, input, on_parent_close, is_spawned, budget }
+        ChildStarted { call_id, child, kind, version, input_hash, input, on_parent_close, is_spawned, budget }
     }
 
     fn ask_spawned(&mut self, key: &RunKey) {
@@ -259,8 +260,8 @@ impl Trees {
         let child = spawned[self.draw(spawned.len())].clone();
         let run = self.runs.get_mut(key).expect("it is there");
         run.ordinal += 1;
-        let place = Place::root(run.ordinal);
-        self.commit(key, vec![ChildAwaited { place, child }.into()]);
+        let call_id = CallId::root(run.ordinal);
+        self.commit(key, vec![ChildAwaited { call_id, child }.into()]);
     }
 
     fn deliver(&mut self, news: OutboxMessage) {

@@ -10,9 +10,9 @@ fn run() -> RunKey {
     RunKey { namespace: Namespace::default(), id: RunId::new("r").unwrap() }
 }
 
-fn speech(place: u32, claim: u64, seqs: std::ops::Range<u64>) -> Speech {
-    let task = TaskId { run: run(), generation: 0, place: Place::root(place), incarnation: None };
-    let frame = |seq| SpokenFrame { seq, frame: Payload::json(&format!("{place}/{claim}/{seq}")).unwrap() };
+fn speech(call_id: u32, claim: u64, seqs: std::ops::Range<u64>) -> Speech {
+    let task = TaskId { run: run(), generation: 0, call_id: CallId::root(call_id), incarnation: None };
+    let frame = |seq| SpokenFrame { seq, frame: Payload::json(&format!("{call_id}/{claim}/{seq}")).unwrap() };
     Speech { task, claim, attempt: claim as u32, frames: seqs.map(frame).collect() }
 }
 
@@ -40,8 +40,8 @@ fn input(index: u64, event: impl Into<Event>) -> Record {
     Record::input(Index(index), Timestamp(index), event.into())
 }
 
-fn completed(index: u64, place: u32) -> Record {
-    input(index, TaskCompleted { place: Place::root(place), output: Payload::null(), attempts: 1 })
+fn completed(index: u64, call_id: u32) -> Record {
+    input(index, TaskCompleted { call_id: CallId::root(call_id), output: Payload::null(), attempts: 1 })
 }
 
 fn entry(index: u64) -> Record {
@@ -50,7 +50,7 @@ fn entry(index: u64) -> Record {
     input(
         index,
         EntryAppended {
-            place: Place::root(9),
+            call_id: CallId::root(9),
             id,
             parent: None,
             role,
@@ -86,8 +86,8 @@ fn who_speaks_first_takes_nothing_back_whatever_its_claim_is() {
     assert!(buffer.speak(speech(0, 6, 0..1), Timestamp(1)));
     assert_eq!(all(&buffer), ["0/5/0", "reset 6", "0/6/0"]);
     // An unknown task may have emitted frames that were forgotten.
-    for place in 1..=TASKS_MAX as u32 {
-        buffer.speak(speech(place, 1, 0..1), Timestamp(1));
+    for call_id in 1..=TASKS_MAX as u32 {
+        buffer.speak(speech(call_id, 1, 0..1), Timestamp(1));
     }
     assert!(buffer.speak(speech(0, 7, 0..1), Timestamp(1)));
     assert_eq!(all(&buffer)[TASKS_MAX + 3..], ["reset 7", "0/7/0"]);
@@ -122,7 +122,7 @@ fn an_attempt_fails_once() {
     let mut buffer = buffer();
     let failed = |attempt| AttemptFailed {
         generation: 0,
-        task: Place::root(0),
+        task: CallId::root(0),
         attempt,
         attempts_max: 3,
         failure: Failure::retryable("no"),
@@ -174,7 +174,7 @@ fn readers_that_come_and_go_hear_everything_once() {
     let mut drawn = 0;
     let mut random = || {
         drawn += 1;
-        onward_core::random::derive(seed, &Place::root(0), drawn)
+        onward_core::random::derive(seed, &CallId::root(0), drawn)
     };
     for _ in 0..200 {
         let (mut buffer, mut said, mut now) = (buffer(), Vec::new(), Timestamp(1));
@@ -207,7 +207,7 @@ fn entry_of(index: u64, parent: Option<Hash>, text: &str) -> (Record, Hash) {
         input(
             index,
             EntryAppended {
-                place: Place::root(9),
+                call_id: CallId::root(9),
                 id,
                 parent,
                 role,
@@ -261,8 +261,8 @@ fn what_another_server_passed_on_is_not_said_again_from_here() {
     let mut buffer = Buffer::new(1, Timestamp(0));
     assert!(buffer.hear(speech(0, 1, 0..3), Timestamp(1)));
     assert!(buffer.speak(speech(1, 1, 0..2), Timestamp(1)));
-    let said: Vec<_> = buffer.open_speech(&run()).into_iter().map(|speech| (speech.task.place, speech.frames.len())).collect();
-    assert_eq!(said, [(Place::root(1), 2)]);
+    let said: Vec<_> = buffer.open_speech(&run()).into_iter().map(|speech| (speech.task.call_id, speech.frames.len())).collect();
+    assert_eq!(said, [(CallId::root(1), 2)]);
 }
 
 /// S35.

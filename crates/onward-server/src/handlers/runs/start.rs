@@ -64,10 +64,10 @@ pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
     let status = if started.created { StatusCode::CREATED } else { StatusCode::OK };
     let document = StartedRun { run: Run::from(&started.head), created: started.created, signal };
     let mut response = json(status, &document);
-    let place: String = form_urlencoded::byte_serialize(id.as_str().as_bytes()).collect();
+    let location: String = form_urlencoded::byte_serialize(id.as_str().as_bytes()).collect();
     // Form encoding writes a blank as `+`, a path needs `%20`.
-    if let Ok(place) = HeaderValue::try_from(format!("/v1/runs/{}", place.replace('+', "%20"))) {
-        response.headers_mut().insert(LOCATION, place);
+    if let Ok(location) = HeaderValue::try_from(format!("/v1/runs/{}", location.replace('+', "%20"))) {
+        response.headers_mut().insert(LOCATION, location);
     }
     Ok(response)
 }

@@ -10,7 +10,7 @@ use onward_core::ledger::LedgerSum;
 use onward_core::root_run::root_run;
 use onward_core::spend::{Spend, SpendTotals, charges};
 use onward_core::task::MODEL_CALL;
-use onward_core::{Index, Place, Record, RunHead, Timestamp};
+use onward_core::{CallId, Index, Record, RunHead, Timestamp};
 
 /// Equal whichever process dies, and when.
 #[derive(Debug, PartialEq)]
@@ -41,7 +41,7 @@ pub struct LeftRun {
 #[derive(Debug, PartialEq)]
 pub struct LeftTask {
     pub generation: u32,
-    pub place: Place,
+    pub call_id: CallId,
     pub kind: String,
     pub input: String,
     pub output: String,
@@ -85,7 +85,7 @@ pub async fn look(client: &Onward) -> Result<(Vec<LeftRun>, Calls), onward::Erro
         }
         for (by, rows) in rows {
             let in_ledger: BTreeMap<String, SpendTotals> = rows.into_iter().map(|row| (row.name, row.totals)).collect();
-            let in_logs = &read.rows[place_of(by)];
+            let in_logs = &read.rows[call_id_of(by)];
             let in_logs: BTreeMap<String, SpendTotals> = in_logs.iter().map(|(name, sum)| (name.clone(), sum.totals())).collect();
             assert_eq!(in_ledger, in_logs, "the ledger by {} is what the logs say", by.as_str());
         }
@@ -95,7 +95,7 @@ pub async fn look(client: &Onward) -> Result<(Vec<LeftRun>, Calls), onward::Erro
     }
 }
 
-fn place_of(by: SpendBy) -> usize {
+fn call_id_of(by: SpendBy) -> usize {
     SpendBy::ALL.iter().position(|other| *other == by).expect("all of them")
 }
 
@@ -104,7 +104,7 @@ impl Read {
         let run = client.run::<serde_json::Value>(head.key.id.as_str())?;
         let (mut leaf, mut entries, mut total) = (None, 0, LedgerSum::default());
         let (mut tasks, mut heard, mut decided, mut abandoned) = (Vec::new(), Vec::new(), Vec::new(), 0);
-        let mut calls: BTreeMap<(u32, Place), Call> = BTreeMap::new();
+        let mut calls: BTreeMap<(u32, CallId), Call> = BTreeMap::new();
         for generation in 0..=head.generation {
             let log = run.log_of(generation).await?;
             leaf = leaf_of(&log).or(leaf);
@@ -118,30 +118,30 @@ impl Read {
                     self.charge(head, &charge.model, charge.day, &sum);
                 }
                 match event {
-                    Event::TaskScheduled(event) => drop(open.insert(event.place.clone(), event)),
+                    Event::TaskScheduled(event) => drop(open.insert(event.call_id.clone(), event)),
                     Event::TaskAttempted(event) if event.stands_as.is_some() => {
-                        assert!(open.contains_key(&event.place), "an answered call is not attempted again: {event:?}");
-                        let call = calls.entry((generation, event.place.clone())).or_default();
+                        assert!(open.contains_key(&event.call_id), "an answered call is not attempted again: {event:?}");
+                        let call = calls.entry((generation, event.call_id.clone())).or_default();
                         call.began.extend(event.began_at);
                     }
                     Event::TaskAttemptEnded(event) => {
-                        let call = calls.get_mut(&(event.generation, event.place.clone())).expect("it began");
+                        let call = calls.get_mut(&(event.generation, event.call_id.clone())).expect("it began");
                         call.ended.push(event.clone());
                         last_ended = Some((index, event));
                     }
                     Event::TaskCompleted(event) => {
-                        let scheduled = open.remove(&event.place).expect("a task has one result");
-                        let (kind, place) = (scheduled.kind.to_string(), event.place.clone());
+                        let scheduled = open.remove(&event.call_id).expect("a task has one result");
+                        let (kind, call_id) = (scheduled.kind.to_string(), event.call_id.clone());
                         // The cost of an attempt and its outcome are one write.
-                        let brought = last_ended.filter(|(at, ended)| at.plus(1) == index && ended.place == place);
+                        let brought = last_ended.filter(|(at, ended)| at.plus(1) == index && ended.call_id == call_id);
                         let spent = brought.map_or(Vec::new(), |(_, ended)| anywhere(&ended.spend));
                         if kind.starts_with(MODEL_CALL) {
                             assert!(!spent.is_empty(), "an answer comes with its cost: {event:?}");
-                            let call = calls.get_mut(&(generation, place.clone())).expect("it began");
+                            let call = calls.get_mut(&(generation, call_id.clone())).expect("it began");
                             call.spent = Some(spent.clone());
                         }
                         let (input, output) = (text(&scheduled.input), text(&event.output));
-                        tasks.push(LeftTask { generation, place, kind, input, output, spent });
+                        tasks.push(LeftTask { generation, call_id, kind, input, output, spent });
                     }
                     Event::SignalReceived(event) => heard.push(text(&event.payload)),
                     Event::ApprovalDecided(event) => decided.push((event.approved, event.decision_id.clone())),
@@ -159,7 +159,7 @@ impl Read {
             "the totals of a run are those of its log"
         );
         self.calls.extend(calls.into_values());
-        tasks.sort_by(|a, b| (a.generation, &a.place).cmp(&(b.generation, &b.place)));
+        tasks.sort_by(|a, b| (a.generation, &a.call_id).cmp(&(b.generation, &b.call_id)));
         let (kind, leaf) = (head.kind.to_string(), leaf.map(|leaf| leaf.to_string()));
         Ok(LeftRun { kind, status: head.status, leaf, entries, tasks, heard, decided, abandoned })
     }
@@ -172,7 +172,7 @@ impl Read {
                 SpendBy::Run => head.key.id.as_str().to_owned(),
                 SpendBy::Tree => root_run(&head.key.id).to_owned(),
             };
-            let row = self.rows[place_of(*by)].entry(name).or_default();
+            let row = self.rows[call_id_of(*by)].entry(name).or_default();
             *row = row.plus(sum);
         }
     }

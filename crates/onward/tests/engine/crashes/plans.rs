@@ -137,9 +137,9 @@ impl Chance {
     pub fn some(&mut self, usual: u64, mut plans: Vec<Plan>) -> Vec<Plan> {
         let all = plans.len() as u64;
         let cases = if self.until.is_some() { all } else { self.cases.unwrap_or(usual).min(all) };
-        for place in 0..cases {
-            let other = place + self.below(all - place);
-            plans.swap(place as usize, other as usize);
+        for position in 0..cases {
+            let other = position + self.below(all - position);
+            plans.swap(position as usize, other as usize);
         }
         plans.truncate(cases as usize);
         println!("{cases} of {all} plans");

@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const LEASE: Duration = Duration::from_millis(1_000);
 
 /// The storage, which outlives every process.
-pub enum Place {
+pub enum CallId {
     /// One shared store, as if each process had opened it.
     Memory(Arc<MemoryStore>),
     /// The same, on a disk.
@@ -41,26 +41,26 @@ pub enum Place {
     Database(Arc<Database<'static>>),
 }
 
-impl Place {
-    pub fn memory() -> Place {
-        Place::Memory(Arc::new(MemoryStore::new(Arc::new(SystemClock))))
+impl CallId {
+    pub fn memory() -> CallId {
+        CallId::Memory(Arc::new(MemoryStore::new(Arc::new(SystemClock))))
     }
 
-    pub fn directory() -> Place {
-        Place::Directory(tempfile::tempdir().unwrap())
+    pub fn directory() -> CallId {
+        CallId::Directory(tempfile::tempdir().unwrap())
     }
 
-    pub fn database() -> Place {
-        Place::Database(Arc::new(Cluster::shared().database(None).unwrap()))
+    pub fn database() -> CallId {
+        CallId::Database(Arc::new(Cluster::shared().database(None).unwrap()))
     }
 
     /// Returns the store as a new process opens it, and its clock.
     async fn open(&self) -> (Arc<dyn Store>, Arc<dyn Clock>) {
         let system: Arc<dyn Clock> = Arc::new(SystemClock);
         match self {
-            Place::Memory(store) => (store.clone(), system),
-            Place::Kept(store) => (store.clone(), system),
-            Place::Directory(directory) => {
+            CallId::Memory(store) => (store.clone(), system),
+            CallId::Kept(store) => (store.clone(), system),
+            CallId::Directory(directory) => {
                 let open = async || match EmbeddedStore::open(directory.path(), Default::default()) {
                     Ok(store) => Some(Arc::new(store)),
                     Err(StoreError::DirectoryLocked { .. }) => None,
@@ -68,7 +68,7 @@ impl Place {
                 };
                 (eventually("the directory is free", open).await, system)
             }
-            Place::Database(database) => {
+            CallId::Database(database) => {
                 let url = database.url();
                 let store = insist(|| PostgresStore::connect(&url, Default::default())).await;
                 let clock = store.clock();
@@ -81,7 +81,7 @@ impl Place {
 /// The storage, and whether there is a server in between.
 #[derive(Clone)]
 pub struct Stage {
-    place: Arc<Place>,
+    call_id: Arc<CallId>,
     /// The listener of the server, which outlives it: no other process gets its port while the server is dead.
     server: Option<Arc<TcpListener>>,
     /// Tests that share the storage do not see each other.
@@ -91,15 +91,20 @@ pub struct Stage {
 
 impl Stage {
     /// Creates a stage on which every process opens the store.
-    pub fn apart(place: Place) -> Stage {
-        Stage { place: Arc::new(place), server: None, namespace: Namespace::default(), seen: Arc::default() }
+    pub fn apart(call_id: CallId) -> Stage {
+        Stage { call_id: Arc::new(call_id), server: None, namespace: Namespace::default(), seen: Arc::default() }
     }
 
     /// Creates a stage on which every process is connected to a server, which alone opens the store.
-    pub fn served(place: Place) -> Stage {
+    pub fn served(call_id: CallId) -> Stage {
         let client = TcpListener::bind("127.0.0.1:0").unwrap();
         client.set_nonblocking(true).unwrap();
-        Stage { place: Arc::new(place), server: Some(Arc::new(client)), namespace: Namespace::default(), seen: Arc::default() }
+        Stage {
+            call_id: Arc::new(call_id),
+            server: Some(Arc::new(client)),
+            namespace: Namespace::default(),
+            seen: Arc::default(),
+        }
     }
 
     /// Returns the same storage with an unused namespace.
@@ -111,17 +116,17 @@ impl Stage {
 
     /// Returns how many tests run at the same time: mostly they wait for a session timeout.
     pub fn at_once(&self) -> usize {
-        if matches!(*self.place, Place::Database(_)) { 6 } else { 10 }
+        if matches!(*self.call_id, CallId::Database(_)) { 6 } else { 10 }
     }
 
     /// Returns whether all losses of tasks are observed: other stores execute a call even if its caller dies before the response.
     pub fn sees_all(&self) -> bool {
-        matches!(*self.place, Place::Memory(_))
+        matches!(*self.call_id, CallId::Memory(_))
     }
 
     /// Renders the state of the runs, for debugging.
     pub async fn show(&self) -> String {
-        let (store, _) = self.place.open().await;
+        let (store, _) = self.call_id.open().await;
         let tasks = store.list_tasks(TaskQuery { namespace: self.namespace.clone(), ..TaskQuery::default() }).await.unwrap();
         let runs = store.list_runs(RunQuery { namespace: self.namespace.clone(), ..RunQuery::default() }).await.unwrap().runs;
         let mut shown = format!("{tasks:?}\n");
@@ -142,7 +147,7 @@ impl Stage {
             self.seen.bell.cut(connection.clone(), death);
             return (Onward::connect(format!("http://{}", connection.address())), Mortal::Linked(connection));
         }
-        let (store, clock) = self.place.open().await;
+        let (store, clock) = self.call_id.open().await;
         let dying = DyingStore::new(store, death, self.seen.clone());
         let builder = Onward::with_store(Arc::new(dying.clone()), clock).lease(LEASE).threads(1);
         (builder.namespace(self.namespace.as_str()), Mortal::Stored(dying))
@@ -151,11 +156,11 @@ impl Stage {
     /// Returns the server, if there is one.
     pub fn server(&self, deaths: Vec<Death>) -> Option<Actor> {
         let client = self.server.clone()?;
-        let (place, seen) = (self.place.clone(), self.seen.clone());
+        let (call_id, seen) = (self.call_id.clone(), self.seen.clone());
         let begin = move |death| -> Begun {
-            let (place, client, seen) = (place.clone(), client.clone(), seen.clone());
+            let (call_id, client, seen) = (call_id.clone(), client.clone(), seen.clone());
             Box::pin(async move {
-                let (store, clock) = place.open().await;
+                let (store, clock) = call_id.open().await;
                 let dying = DyingStore::new(store, death, seen);
                 let threads = Threads::serve(Arc::new(dying.clone()), clock, &client);
                 Life { engine: None, mortal: Mortal::Stored(dying), threads: Some(threads) }

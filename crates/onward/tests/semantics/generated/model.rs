@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use onward::prelude::*;
-use onward_core::{Event, Log, Name, Payload, Place};
+use onward_core::{CallId, Event, Log, Name, Payload};
 
 use super::mutants::Mutant;
 use super::{CHANGES, Combinator, NAMES, Op, Seen, Updates, handle};
@@ -125,7 +125,7 @@ impl<'a> Model<'a> {
             _ => None,
         };
         let given_up = |event: &Event| match event {
-            Event::WaitCanceled(wait) => Some(wait.place.path().collect()),
+            Event::WaitCanceled(wait) => Some(wait.call_id.path().collect()),
             _ => None,
         };
         let mut model = Model {
@@ -225,7 +225,7 @@ impl<'a> Model<'a> {
         if !self.is(Mutant::NowIsTheStart) || index == 0 {
             self.now = self.now.max(at);
         }
-        let path = |place: &Place| place.path().collect::<Vec<u32>>();
+        let path = |call_id: &CallId| call_id.path().collect::<Vec<u32>>();
         let value = |payload: &Payload| payload.read::<u64>().unwrap();
         match event {
             Event::RunStarted(started) => {
@@ -234,16 +234,16 @@ impl<'a> Model<'a> {
                 self.run(0);
             }
             Event::SignalReceived(_) => self.hand_out(),
-            Event::TaskCompleted(event) if self.answer_pair(&path(&event.place), Ok(value(&event.output))) => {}
+            Event::TaskCompleted(event) if self.answer_pair(&path(&event.call_id), Ok(value(&event.output))) => {}
             Event::TaskFailed(event) => {
-                self.answer_pair(&path(&event.place), Err(format!("failed {}", event.failure.message)));
+                self.answer_pair(&path(&event.call_id), Err(format!("failed {}", event.failure.message)));
             }
-            Event::TimerFired(event) if self.end_pause(&path(&event.place)) => {}
-            Event::TaskCompleted(event) => self.answer(&path(&event.place), &format!("task {}", value(&event.output))),
-            Event::ChildCompleted(event) => self.answer(&path(&event.place), &format!("child {}", value(&event.output))),
-            Event::StepCompleted(event) => self.answer(&path(&event.place), &format!("step {}", value(&event.output))),
-            Event::TimerFired(event) => self.answer(&path(&event.place), "slept"),
-            Event::ApprovalDecided(event) => self.answer(&path(&event.place), &format!("approval {} false", event.approved)),
+            Event::TimerFired(event) if self.end_pause(&path(&event.call_id)) => {}
+            Event::TaskCompleted(event) => self.answer(&path(&event.call_id), &format!("task {}", value(&event.output))),
+            Event::ChildCompleted(event) => self.answer(&path(&event.call_id), &format!("child {}", value(&event.output))),
+            Event::StepCompleted(event) => self.answer(&path(&event.call_id), &format!("step {}", value(&event.output))),
+            Event::TimerFired(event) => self.answer(&path(&event.call_id), "slept"),
+            Event::ApprovalDecided(event) => self.answer(&path(&event.call_id), &format!("approval {} false", event.approved)),
             Event::UpdateReceived(event) => self.update(event.update_id.clone(), value(&event.payload)),
             Event::CancelRequested(_) => self.cancel(),
             _ => {}
@@ -251,8 +251,8 @@ impl<'a> Model<'a> {
     }
 
     /// Answers one of two tasks; returns whether a line has scheduled it.
-    fn answer_pair(&mut self, place: &[u32], answer: Result<u64, String>) -> bool {
-        let asked = |line: &Line| line.pair.as_ref().and_then(|pair| pair.tasks.iter().position(|task| task == place));
+    fn answer_pair(&mut self, call_id: &[u32], answer: Result<u64, String>) -> bool {
+        let asked = |line: &Line| line.pair.as_ref().and_then(|pair| pair.tasks.iter().position(|task| task == call_id));
         let Some((line, task)) = self.lines.iter().enumerate().find_map(|(at, line)| Some((at, asked(line)?))) else {
             return false;
         };
@@ -267,7 +267,7 @@ impl<'a> Model<'a> {
     fn end_pause(&mut self, timer: &[u32]) -> bool {
         let waits = |line: &Line| line.pair.as_ref().is_some_and(|pair| pair.slept.is_none() && pair.timer == timer);
         let beside =
-            |line: &Line| line.pair.as_ref().and_then(|pair| pair.beside.as_ref()).is_some_and(|(place, _)| place == timer);
+            |line: &Line| line.pair.as_ref().and_then(|pair| pair.beside.as_ref()).is_some_and(|(call_id, _)| call_id == timer);
         if let Some(line) = self.lines.iter().position(waits) {
             self.await_pair(line, "slept");
             self.settle_pair(line);
@@ -289,8 +289,8 @@ impl<'a> Model<'a> {
     /// Awaits the two tasks, alone or beside another pause. A combinator takes a call id, and so does a pause.
     fn await_pair(&mut self, line: usize, slept: &'static str) {
         let op = self.op(line);
-        let timer = if matches!(op, Op::Together(_)) { Vec::new() } else { self.next_place(line) };
-        self.next_place(line);
+        let timer = if matches!(op, Op::Together(_)) { Vec::new() } else { self.next_call_id(line) };
+        self.next_call_id(line);
         let Some(pair) = &mut self.lines[line].pair else { return };
         match op {
             Op::Kept(_) => (pair.timer, pair.seconds) = (timer, pair.seconds + 1),
@@ -332,8 +332,9 @@ impl<'a> Model<'a> {
             return;
         }
         let waiting = |line: &&usize, model: &Model| match &model.lines[**line].wait {
-            Wait::Call(place) => {
-                !matches!(model.op(**line), Op::Step | Op::VersionedStep(_) | Op::StepIfHas(_)) || model.given_up.contains(place)
+            Wait::Call(call_id) => {
+                !matches!(model.op(**line), Op::Step | Op::VersionedStep(_) | Op::StepIfHas(_))
+                    || model.given_up.contains(call_id)
             }
             wait => matches!(wait, Wait::Signal | Wait::SignalOr(_) | Wait::Pair),
         };
@@ -431,9 +432,9 @@ impl<'a> Model<'a> {
         }
     }
 
-    fn answer(&mut self, place: &[u32], text: &str) {
+    fn answer(&mut self, call_id: &[u32], text: &str) {
         let waits =
-            |line: &Line| matches!(&line.wait, Wait::Call(own) | Wait::SignalOr(own) | Wait::CancelOr(own) if own == place);
+            |line: &Line| matches!(&line.wait, Wait::Call(own) | Wait::SignalOr(own) | Wait::CancelOr(own) if own == call_id);
         let Some(line) = self.lines.iter().position(waits) else { return };
         let text = match self.lines[line].ops[self.lines[line].at] {
             Op::RecvTimeout(_) => "recv_timeout None".to_owned(),
@@ -462,11 +463,11 @@ impl<'a> Model<'a> {
         self.run(line);
     }
 
-    fn next_place(&mut self, line: usize) -> Vec<u32> {
+    fn next_call_id(&mut self, line: usize) -> Vec<u32> {
         let line = &mut self.lines[line];
-        let place = line.branch.iter().copied().chain([line.ordinal]).collect();
+        let call_id = line.branch.iter().copied().chain([line.ordinal]).collect();
         line.ordinal += 1;
-        place
+        call_id
     }
 
     fn take(&mut self, name: usize) -> Option<u64> {
@@ -515,9 +516,9 @@ impl<'a> Model<'a> {
         let count = |model: &Model, name: usize| model.mailbox.iter().filter(|(_, other, _)| *other == name).count();
         match op {
             Op::Task | Op::Step | Op::Sleep | Op::Child | Op::Approval => {
-                let place = self.next_place(line);
+                let call_id = self.next_call_id(line);
                 if !self.meets_cancel() {
-                    return Err(Wait::Call(place));
+                    return Err(Wait::Call(call_id));
                 }
                 let what = match op {
                     Op::Task => "task",
@@ -529,7 +530,7 @@ impl<'a> Model<'a> {
                 Ok(format!("{what} canceled"))
             }
             Op::VersionedStep(_) | Op::StepIfHas(_) => {
-                let place = self.next_place(line);
+                let call_id = self.next_call_id(line);
                 let saw = match op {
                     Op::VersionedStep(_) if self.is(Mutant::VersionIsTheNewest) => {
                         format!("version {}", self.versions.values().max().unwrap())
@@ -542,7 +543,7 @@ impl<'a> Model<'a> {
                     return Ok(format!("{saw} step canceled"));
                 }
                 self.lines[line].saw = saw;
-                Err(Wait::Call(place))
+                Err(Wait::Call(call_id))
             }
             Op::Handle => {
                 self.handles_updates = true;
@@ -552,21 +553,21 @@ impl<'a> Model<'a> {
             }
             Op::Updated => Ok(format!("updated {:?}", self.updated.lock().unwrap())),
             Op::WatchOrSleep => {
-                let places = [self.next_place(line), self.next_place(line), self.next_place(line)];
+                let call_ids = [self.next_call_id(line), self.next_call_id(line), self.next_call_id(line)];
                 self.meets_cancel(); // and has seen the request
-                if self.canceled.is_some() { Ok("watch canceled".to_owned()) } else { Err(Wait::CancelOr(places[1].clone())) }
+                if self.canceled.is_some() { Ok("watch canceled".to_owned()) } else { Err(Wait::CancelOr(call_ids[1].clone())) }
             }
             Op::Now => Ok(format!("now {}", self.now)),
             Op::Random => {
-                let path = self.next_place(line);
+                let path = self.next_call_id(line);
                 let path = if self.is(Mutant::RandomIgnoresTheBranch) { &path[path.len() - 1..] } else { &path };
-                let place = Place::from_path(path).unwrap();
-                Ok(format!("random {}", onward_core::random::derive(self.seed, &place, 0)))
+                let call_id = CallId::from_path(path).unwrap();
+                Ok(format!("random {}", onward_core::random::derive(self.seed, &call_id, 0)))
             }
             Op::Has(name) => Ok(format!("has {}", count(self, *name) > 0)),
             Op::Count(name) => Ok(format!("count {}", count(self, *name))),
             Op::Recv(name) => {
-                self.next_place(line);
+                self.next_call_id(line);
                 if self.meets_cancel() {
                     return Ok("recv canceled".to_owned());
                 }
@@ -579,7 +580,7 @@ impl<'a> Model<'a> {
                 }
             }
             Op::RecvTimeout(name) => {
-                self.next_place(line);
+                self.next_call_id(line);
                 if self.meets_cancel() {
                     return Ok("recv_timeout canceled".to_owned());
                 }
@@ -587,18 +588,18 @@ impl<'a> Model<'a> {
                     Some(value) => Ok(format!("recv_timeout Some({value})")),
                     None => {
                         self.waiters.push((line, *name, None));
-                        Err(Wait::SignalOr(self.next_place(line)))
+                        Err(Wait::SignalOr(self.next_call_id(line)))
                     }
                 }
             }
             Op::Drain(name) => {
                 let most = if self.is(Mutant::DrainTakesOne) { 1 } else { usize::MAX };
                 let taken: Vec<u64> = std::iter::from_fn(|| self.take(*name)).take(most).collect();
-                (0..=taken.len()).for_each(|_| drop(self.next_place(line)));
+                (0..=taken.len()).for_each(|_| drop(self.next_call_id(line)));
                 Ok(format!("drain {taken:?}"))
             }
             Op::SignalOrTask(name) | Op::SignalOrSleep(name) => {
-                let places = [self.next_place(line), self.next_place(line), self.next_place(line)];
+                let call_ids = [self.next_call_id(line), self.next_call_id(line), self.next_call_id(line)];
                 if self.meets_cancel() {
                     // An arm with an answer is awaited first, else the first of the list.
                     let there = self.mailbox.iter().any(|(_, other, _)| other == name);
@@ -610,12 +611,12 @@ impl<'a> Model<'a> {
                     None => {
                         self.waiters.push((line, *name, None));
                         let call = if matches!(op, Op::SignalOrTask(_)) { 1 } else { 0 };
-                        Err(Wait::SignalOr(places[call].clone()))
+                        Err(Wait::SignalOr(call_ids[call].clone()))
                     }
                 }
             }
             Op::SignalOrNothing(name) => {
-                let _places = [self.next_place(line), self.next_place(line)];
+                let _places = [self.next_call_id(line), self.next_call_id(line)];
                 if self.is(Mutant::SelectTakesNothing) {
                     return Ok("select nothing".to_owned());
                 }
@@ -626,13 +627,13 @@ impl<'a> Model<'a> {
                 Ok(self.take(*name).map_or("select nothing".to_owned(), |value| format!("select signal {value}")))
             }
             Op::Together(_) | Op::Kept(_) | Op::KeptThenJoined(_) => {
-                let tasks = [self.next_place(line), self.next_place(line)];
+                let tasks = [self.next_call_id(line), self.next_call_id(line)];
                 // A pending cancellation interrupts the call that is awaited first.
                 let met = self.meets_cancel();
                 let canceled = (met && !matches!(op, Op::Together(_))).then(|| (self.delivered, Err("canceled".to_owned())));
-                let timer = self.next_place(line);
+                let timer = self.next_call_id(line);
                 if !matches!(op, Op::Together(_)) {
-                    self.next_place(line); // they are awaited at once, in a `select!`
+                    self.next_call_id(line); // they are awaited at once, in a `select!`
                 }
                 let pair = Pair { tasks, answers: [canceled, None], timer, slept: None, seconds: 0, beside: None };
                 self.lines[line].pair = Some(pair);
@@ -642,7 +643,7 @@ impl<'a> Model<'a> {
                 Err(Wait::Pair)
             }
             Op::RaceSignals => {
-                (0..NAMES.len() + 1).for_each(|_| drop(self.next_place(line)));
+                (0..NAMES.len() + 1).for_each(|_| drop(self.next_call_id(line)));
                 let there = |model: &Model| model.mailbox.first().map(|(_, name, _)| *name);
                 // A pending cancellation interrupts the call with the first answer, else the first call.
                 let canceled = self.meets_cancel().then(|| there(self).unwrap_or(0));
@@ -655,8 +656,8 @@ impl<'a> Model<'a> {
                 Err(Wait::Signal)
             }
             Op::Both(left, right) => {
-                let place = self.next_place(line);
-                let arm = |ops: &'a [Op], arm: u32| Line::new(ops, place.iter().copied().chain([arm]).collect(), Some(line));
+                let call_id = self.next_call_id(line);
+                let arm = |ops: &'a [Op], arm: u32| Line::new(ops, call_id.iter().copied().chain([arm]).collect(), Some(line));
                 let first = self.lines.len();
                 self.lines.extend([arm(left, 0), arm(right, 1)]);
                 Err(Wait::Lines(first, first + 1))

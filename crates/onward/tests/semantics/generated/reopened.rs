@@ -7,12 +7,12 @@ use super::*;
 
 impl Outside {
     /// Fails a task or child for good.
-    fn fail(&mut self, world: &mut World, place: Place, owed: Owed) {
-        self.answered.insert((world.generation(), place.clone()));
+    fn fail(&mut self, world: &mut World, call_id: CallId, owed: Owed) {
+        self.answered.insert((world.generation(), call_id.clone()));
         let failure = Failure::fatal("out of luck");
         let event: Event = match owed {
-            Owed::Child => ChildFailed { place, failure, child: None, spent: None }.into(),
-            _ => TaskFailed { place, failure, attempts: 1 }.into(),
+            Owed::Child => ChildFailed { call_id, failure, child: None, spent: None }.into(),
+            _ => TaskFailed { call_id, failure, attempts: 1 }.into(),
         };
         world.input(event).unwrap();
     }
@@ -20,13 +20,13 @@ impl Outside {
     /// Records what a copied log has answered already.
     fn take_note_of(&mut self, world: &World) {
         let answered = |event: &Event| match event {
-            Event::TaskCompleted(event) => Some(event.place.clone()),
-            Event::ChildCompleted(event) => Some(event.place.clone()),
-            Event::ApprovalDecided(event) => Some(event.place.clone()),
+            Event::TaskCompleted(event) => Some(event.call_id.clone()),
+            Event::ChildCompleted(event) => Some(event.call_id.clone()),
+            Event::ApprovalDecided(event) => Some(event.call_id.clone()),
             _ => None,
         };
-        let places = world.log().events().filter_map(|(_, event)| answered(event));
-        self.answered.extend(places.map(|place| (world.generation(), place)));
+        let call_ids = world.log().events().filter_map(|(_, event)| answered(event));
+        self.answered.extend(call_ids.map(|call_id| (world.generation(), call_id)));
     }
 }
 
@@ -75,9 +75,9 @@ fn approve_again(world: &mut World) {
     });
     let Some(asks) = pause else { return };
     assert!(world.input(RunResumed { budget: None }).is_err(), "it was not approved");
-    for place in asks {
+    for call_id in asks {
         let (approved, decision_id) = (true, "again".to_owned());
-        world.input(ApprovalDecided { place, approved, feedback: None, decided_by: None, decision_id }).unwrap();
+        world.input(ApprovalDecided { call_id, approved, feedback: None, decided_by: None, decision_id }).unwrap();
     }
     world.input(RunResumed { budget: None }).unwrap();
 }
@@ -128,9 +128,9 @@ fn failing_case(seed: u64) -> Option<u32> {
         let Some(draft) = draft else {
             let failing = outside.owed(&world).into_iter().find(|(_, owed)| *owed != Owed::Decision);
             match failing.filter(|_| failures > 0 && random.below(2) == 0) {
-                Some((place, owed)) => {
+                Some((call_id, owed)) => {
                     failures -= 1;
-                    outside.fail(&mut world, place, owed);
+                    outside.fail(&mut world, call_id, owed);
                 }
                 None if random.below(2) == 0 => outside.happen(&mut world, &mut random),
                 None => calm(&mut world, &mut outside),

@@ -1,7 +1,7 @@
 //! Frames of a stream as JSON: flat objects with a `type`.
 
 use onward_core::stream::{Spoken, StreamFrame, StreamSaid};
-use onward_core::{Payload, Place, RunKey};
+use onward_core::{CallId, Payload, RunKey};
 use onward_runtime::CallRef;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
@@ -15,7 +15,7 @@ pub(crate) fn document(key: &RunKey, frame: &StreamFrame) -> Box<RawValue> {
 }
 
 fn said(key: &RunKey, said: &StreamSaid) -> Map<String, Value> {
-    let task = |generation: u32, place: &Place| call(key, generation, place);
+    let task = |generation: u32, call_id: &CallId| call(key, generation, call_id);
     let (kind, mut rest) = match said {
         StreamSaid::Spoken(said) => return spoken(key, said),
         StreamSaid::AttemptReset(said) => {
@@ -40,7 +40,7 @@ fn said(key: &RunKey, said: &StreamSaid) -> Map<String, Value> {
             (
                 "approval_requested",
                 json!({
-                    "id": call(key, said.generation, &asked.place), "name": asked.name, "title": asked.title,
+                    "id": call(key, said.generation, &asked.call_id), "name": asked.name, "title": asked.title,
                     "description": asked.description, "show": asked.show, "deciders": asked.deciders,
                     "not_by_requester": asked.not_by_requester, "deadline": asked.deadline,
                 }),
@@ -73,8 +73,8 @@ fn shown(payload: &Payload) -> Value {
     json!(payload)
 }
 
-fn call(key: &RunKey, generation: u32, place: &Place) -> String {
-    CallRef { run: key.clone(), generation, place: place.clone() }.to_string()
+fn call(key: &RunKey, generation: u32, call_id: &CallId) -> String {
+    CallRef { run: key.clone(), generation, call_id: call_id.clone() }.to_string()
 }
 
 fn as_object(value: Value) -> Map<String, Value> {
