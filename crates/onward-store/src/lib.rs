@@ -37,7 +37,8 @@ use onward_core::{
 
 pub use clock::{ManualClock, SystemClock};
 pub use cursor::{cursor_after, parse_cursor};
-pub use error::{Consequence, Elsewhere, StoreError};
+pub use error::{Elsewhere, StoreError};
+pub use onward_core::Consequence;
 pub use gaps::Gaps;
 pub use memory::MemoryStore;
 pub use restore::check_restore;
