@@ -2,7 +2,7 @@
 
 mod citations;
 mod edges;
-mod error_pages;
+mod error_codes;
 mod files;
 mod invariants;
 mod proofs;
@@ -53,7 +53,7 @@ pub fn check(repository: &Repository) -> Result<()> {
     let sources = Sources::load(repository)?;
     let mut problems = Vec::new();
     edges::check(&sources, &mut problems);
-    error_pages::check(&sources, &mut problems);
+    error_codes::check(&sources, &mut problems);
     files::check(&sources, &mut problems);
     words::check(&sources, &mut problems);
     citations::check(&sources, &mut problems);

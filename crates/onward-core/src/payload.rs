@@ -161,6 +161,12 @@ impl Field for Payload {
             ]
         })
     }
+    fn visit_payloads<'a>(&'a self, visit: &mut dyn FnMut(&'a Payload)) {
+        visit(self);
+    }
+    fn visit_payloads_mut(&mut self, visit: &mut dyn FnMut(&mut Payload)) {
+        visit(self);
+    }
 }
 
 /// `{"json": …}` with the original text for valid JSON on one line, else `{"base64": "…", "type": "…"}`.

@@ -116,7 +116,7 @@ impl CallError {
         CallError { said: Some(said.into()).filter(|said| !said.is_empty()), ..self }
     }
 
-    /// Returns the stable code, which has a page `docs/errors/<code>.md`. A code is never reused or renamed.
+    /// Returns the stable code, which `docs/errors` describes.
     pub fn code(&self) -> &'static str {
         match self.cause {
             Cause::RateLimited { .. } => "model_rate_limited",
@@ -217,7 +217,7 @@ pub enum TableError {
 }
 
 impl TableError {
-    /// Returns the stable code, which has a page `docs/errors/<code>.md`. A code is never reused or renamed.
+    /// Returns the stable code, which `docs/errors` describes.
     pub fn code(&self) -> &'static str {
         match self {
             TableError::Invalid { .. } => "config_invalid",

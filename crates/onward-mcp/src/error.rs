@@ -54,7 +54,7 @@ impl ToolError {
         ToolError { cause, detail, sent }
     }
 
-    /// Returns the stable code, which has a page `docs/errors/<code>.md`. A code is never reused or renamed.
+    /// Returns the stable code, which `docs/errors` describes.
     pub fn code(&self) -> &'static str {
         match self.cause {
             ToolCause::Unreachable => "tool_source_unreachable",

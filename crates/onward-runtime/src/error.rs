@@ -1,9 +1,9 @@
 //! Errors of the API verbs.
 //!
-//! Every variant has a stable code with a page in `docs/errors/` and a consequence, so that callers need not match on variants.
+//! Every variant has a row in the table of error codes and thus a consequence, so that callers need not match on variants.
 
 use onward_core::attribute::AttributeError;
-use onward_core::{Hash, Name, NameError, RunKey};
+use onward_core::{ErrorCode, Hash, Name, NameError, RunKey};
 use onward_store::{Consequence, StoreError};
 
 use crate::{CallRef, Violation};
@@ -70,85 +70,53 @@ pub enum RuntimeError {
 }
 
 impl RuntimeError {
-    /// Returns the stable code, which has a page `docs/errors/<code>.md`. A code is never reused or renamed.
+    /// Returns the row of the error table, or the error of the store, which has its own.
+    fn row(&self) -> Result<ErrorCode, &StoreError> {
+        Ok(match self {
+            RuntimeError::Store(error) => return Err(error),
+            RuntimeError::Name(_) => ErrorCode::NameInvalid,
+            RuntimeError::IdInvalid { .. } => ErrorCode::IdInvalid,
+            RuntimeError::IdReserved { .. } => ErrorCode::IdReserved,
+            RuntimeError::TextTooLong { .. } => ErrorCode::TextTooLong,
+            RuntimeError::JsonTooDeep { .. } => ErrorCode::JsonTooDeep,
+            RuntimeError::PayloadInvalid { .. } => ErrorCode::PayloadInvalid,
+            RuntimeError::MessageEmpty => ErrorCode::MessageEmpty,
+            RuntimeError::AttachmentInvalid { .. } => ErrorCode::AttachmentInvalid,
+            RuntimeError::FilterEmpty => ErrorCode::FilterEmpty,
+            RuntimeError::AttributeInvalid(_) => ErrorCode::AttributeInvalid,
+            RuntimeError::CallIdInvalid { .. } => ErrorCode::CallIdInvalid,
+            RuntimeError::NotADecider { .. } | RuntimeError::DecidedByRequester { .. } => ErrorCode::NotADecider,
+            RuntimeError::QuestionLeft { .. } => ErrorCode::QuestionLeft,
+            RuntimeError::UpdateUnanswered { .. } => ErrorCode::UpdateUnanswered,
+            RuntimeError::NoCompatibleWorker { .. } => ErrorCode::NoCompatibleWorker,
+            RuntimeError::InputInvalid { .. } => ErrorCode::InputInvalid,
+            RuntimeError::SchemaInvalid { .. } => ErrorCode::SchemaInvalid,
+            RuntimeError::EntryKeyTaken { .. } => ErrorCode::EntryKeyTaken,
+            RuntimeError::EntryNotFound { .. } => ErrorCode::EntryNotFound,
+            RuntimeError::NoCheckpoint { .. } => ErrorCode::NoCheckpoint,
+            RuntimeError::TaskNotFound { .. } => ErrorCode::TaskNotFound,
+            RuntimeError::KindReserved { .. } => ErrorCode::KindReserved,
+            RuntimeError::KindInternal { .. } => ErrorCode::KindInternal,
+            RuntimeError::Unanswered { .. } => ErrorCode::QueryUnanswered,
+            RuntimeError::PayloadUnreadable { .. } => ErrorCode::PayloadUnreadable,
+        })
+    }
+
+    /// Returns the stable code, which `docs/errors` describes.
     pub fn code(&self) -> &'static str {
-        match self {
-            RuntimeError::Store(error) => error.code(),
-            RuntimeError::Name(_) => "name_invalid",
-            RuntimeError::IdInvalid { .. } => "id_invalid",
-            RuntimeError::IdReserved { .. } => "id_reserved",
-            RuntimeError::TextTooLong { .. } => "text_too_long",
-            RuntimeError::JsonTooDeep { .. } => "json_too_deep",
-            RuntimeError::PayloadInvalid { .. } => "payload_invalid",
-            RuntimeError::MessageEmpty => "message_empty",
-            RuntimeError::AttachmentInvalid { .. } => "attachment_invalid",
-            RuntimeError::FilterEmpty => "filter_empty",
-            RuntimeError::AttributeInvalid(_) => "attribute_invalid",
-            RuntimeError::CallIdInvalid { .. } => "call_id_invalid",
-            RuntimeError::NotADecider { .. } | RuntimeError::DecidedByRequester { .. } => "not_a_decider",
-            RuntimeError::QuestionLeft { .. } => "question_left",
-            RuntimeError::UpdateUnanswered { .. } => "update_unanswered",
-            RuntimeError::NoCompatibleWorker { .. } => "no_compatible_worker",
-            RuntimeError::InputInvalid { .. } => "input_invalid",
-            RuntimeError::SchemaInvalid { .. } => "schema_invalid",
-            RuntimeError::EntryKeyTaken { .. } => "entry_key_taken",
-            RuntimeError::EntryNotFound { .. } => "entry_not_found",
-            RuntimeError::NoCheckpoint { .. } => "no_checkpoint",
-            RuntimeError::TaskNotFound { .. } => "task_not_found",
-            RuntimeError::KindReserved { .. } => "kind_reserved",
-            RuntimeError::KindInternal { .. } => "kind_internal",
-            RuntimeError::Unanswered { .. } => "query_unanswered",
-            RuntimeError::PayloadUnreadable { .. } => "payload_unreadable",
-        }
+        self.row().map_or_else(StoreError::code, ErrorCode::as_str)
     }
 
     pub fn consequence(&self) -> Consequence {
-        match self {
-            RuntimeError::Store(error) => error.consequence(),
-            _ => Consequence::TellCaller,
-        }
+        self.row().map_or_else(StoreError::consequence, ErrorCode::consequence)
     }
 
     /// Returns what to do about the error, if anything can be done.
     pub fn hint(&self) -> Option<&'static str> {
-        Some(match self {
-            RuntimeError::Store(error) => return error.hint(),
-            RuntimeError::Name(_) | RuntimeError::IdInvalid { .. } => "1 to 255 bytes of UTF-8 without control characters",
-            RuntimeError::IdReserved { .. } => "use another id",
-            RuntimeError::JsonTooDeep { .. } => "keep deep structures elsewhere, or as text",
-            RuntimeError::TextTooLong { .. } => "keep long texts elsewhere and pass a reference",
-            RuntimeError::CallIdInvalid { .. } => {
-                "use the form RUN~GENERATION~PLACE; `onward approval list` shows open approvals"
-            }
-            RuntimeError::PayloadInvalid { .. } => {
-                "put text in quotes, or send data that is not JSON with its type, such as `text/plain`"
-            }
-            RuntimeError::MessageEmpty => "send a text or at least one block with content",
-            RuntimeError::AttachmentInvalid { .. } => {
-                "upload the bytes with `POST /v1/attachments` and use the hash that it returns; see docs/guide/models.md"
-            }
-            RuntimeError::FilterEmpty => "name a kind, version, status, attribute or time, or select all runs with `all`",
-            RuntimeError::AttributeInvalid(_) => "keep data in the input or the state; attributes are for finding runs",
-            RuntimeError::NotADecider { .. } => "ask one of the deciders that the approval names",
-            RuntimeError::DecidedByRequester { .. } => "let another person decide, with a key of another name",
-            RuntimeError::QuestionLeft { .. } => "nothing was decided; see `onward run show` for what the run waits for",
-            RuntimeError::UpdateUnanswered { .. } => "see `onward run show` for how the run ended",
-            RuntimeError::NoCompatibleWorker { .. } => "start a worker that has it; the run waits and nothing is lost",
-            RuntimeError::InputInvalid { .. } => "see `GET /v1/kinds/KIND` for its schema",
-            RuntimeError::SchemaInvalid { .. } => "see docs/guide/schemas.md for the supported schemas",
-            RuntimeError::EntryKeyTaken { .. } => "use another key: a key belongs to one role and content",
-            RuntimeError::EntryNotFound { .. } => {
-                "list the ids with `onward run entries RUN`; entries that a fork shares with a deleted run are gone"
-            }
-            RuntimeError::NoCheckpoint { .. } => "name a later entry, or start another run",
-            RuntimeError::TaskNotFound { .. } => "look for a task of a workflow in its run",
-            RuntimeError::KindReserved { .. } => "start them with `POST /v1/tasks`; begin no kind of workflow with `task:`",
-            RuntimeError::KindInternal { .. } => {
-                "start the agent or workflow that uses it; `GET /v1/kinds` lists what callers may start"
-            }
-            RuntimeError::PayloadUnreadable { .. } => "keep encryption keys for as long as payloads that they encrypted are read",
-            RuntimeError::Unanswered { .. } => "retry the query",
-        })
+        match self {
+            RuntimeError::DecidedByRequester { .. } => Some("let another person decide, with a key of another name"),
+            _ => self.row().map_or_else(StoreError::hint, ErrorCode::hint),
+        }
     }
 }
 

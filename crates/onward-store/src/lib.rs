@@ -37,9 +37,10 @@ use onward_core::{
 
 pub use clock::{ManualClock, SystemClock};
 pub use cursor::{cursor_after, parse_cursor};
-pub use error::{Consequence, Elsewhere, StoreError};
+pub use error::{Elsewhere, StoreError};
 pub use gaps::Gaps;
 pub use memory::MemoryStore;
+pub use onward_core::Consequence;
 pub use restore::check_restore;
 
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;

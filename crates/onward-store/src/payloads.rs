@@ -2,105 +2,17 @@
 //!
 //! Every store checks each incoming write here before it changes anything, so that all stores refuse alike.
 
-use onward_core::event::{CarriedSignal, RunStarted, UpdateReceived};
+use onward_core::codec::Field;
 use onward_core::run::{Commit, Input, NewRun};
 use onward_core::task::TaskReport;
-use onward_core::{Event, Failure, KindSchemas, Payload, Record};
+use onward_core::{Event, KindSchemas, Payload, Record};
 
 use crate::{READ_BYTES_MAX, StoreError};
-
-/// Calls `visit` with each payload of `event`, in the order of its fields.
-pub fn walk<'a>(event: &'a Event, visit: &mut dyn FnMut(&'a Payload)) {
-    match event {
-        Event::RunStarted(event) => walk_started(event, visit),
-        Event::SignalReceived(event) => visit(&event.payload),
-        Event::PromiseResolved(event) => walk_result(&event.result, visit),
-        Event::UpdateReceived(event) => visit(&event.payload),
-        Event::TaskCompleted(event) => visit(&event.output),
-        Event::TaskFailed(event) => walk_failure(&event.failure, visit),
-        Event::ChildCompleted(event) => visit(&event.output),
-        Event::ChildFailed(event) => walk_failure(&event.failure, visit),
-        Event::StepCompleted(event) => visit(&event.output),
-        Event::StepFailed(event) => walk_failure(&event.failure, visit),
-        Event::TaskScheduled(event) => visit(&event.input),
-        Event::ApprovalRequested(event) => event.show.iter().for_each(visit),
-        Event::StateSet(event) => visit(&event.value),
-        Event::ChildStarted(event) => visit(&event.input),
-        Event::SignalSent(event) => visit(&event.payload),
-        Event::UpdateAnswered(event) => walk_result(&event.result, visit),
-        Event::RunCompleted(event) => visit(&event.output),
-        Event::RunFailed(event) => walk_failure(&event.failure, visit),
-        Event::RunCanceled(event) => walk_failure(&event.failure, visit),
-        Event::RunContinued(event) => {
-            visit(&event.input);
-            event.checkpoint.iter().for_each(|checkpoint| visit(&checkpoint.state));
-        }
-        Event::EntryAppended(event) => visit(&event.content),
-        Event::BranchRequested(event) => {
-            event.entry.iter().for_each(|entry| visit(&entry.content));
-            visit(&event.checkpoint.state);
-            visit(&event.input);
-        }
-        Event::ExternalAppended(event) => {
-            event.events.iter().chain(event.state.iter().map(|state| &state.data)).for_each(visit);
-        }
-        // Listed in full, so that an event with a new payload is not missed.
-        Event::ApprovalDecided(_)
-        | Event::TimerFired(_)
-        | Event::CancelRequested(_)
-        | Event::TerminateRequested(_)
-        | Event::RunPaused(_)
-        | Event::RunResumed(_)
-        | Event::RetryRequested(_)
-        | Event::RunForked(_)
-        | Event::ResultRequested(_)
-        | Event::AttributeSet(_)
-        | Event::BudgetSet(_)
-        | Event::TaskCanceled(_)
-        | Event::TimerStarted(_)
-        | Event::SignalAwaited(_)
-        | Event::SignalConsumed(_)
-        | Event::PromiseCreated(_)
-        | Event::WaitCanceled(_)
-        | Event::StateCleared(_)
-        | Event::ChildCanceled(_)
-        | Event::ChildAwaited(_)
-        | Event::VersionChosen(_)
-        | Event::TaskAttempted(_)
-        | Event::TaskAttemptEnded(_)
-        | Event::ChildSettled(_)
-        | Event::SegmentAbandoned(_)
-        | Event::CallAdopted(_)
-        | Event::RunSuspended(_) => {}
-    }
-}
-
-fn walk_started<'a>(started: &'a RunStarted, visit: &mut dyn FnMut(&'a Payload)) {
-    visit(&started.input);
-    walk_carried(&started.mailbox, &started.updates, visit);
-    started.checkpoint.iter().for_each(|checkpoint| visit(&checkpoint.state));
-}
-
-fn walk_carried<'a>(signals: &'a [CarriedSignal], updates: &'a [UpdateReceived], visit: &mut dyn FnMut(&'a Payload)) {
-    signals.iter().for_each(|signal| visit(&signal.payload));
-    updates.iter().for_each(|update| visit(&update.payload));
-}
-
-fn walk_failure<'a>(failure: &'a Failure, visit: &mut dyn FnMut(&'a Payload)) {
-    failure.details.as_deref().into_iter().for_each(visit);
-}
-
-fn walk_result<'a>(result: &'a Result<Payload, Failure>, visit: &mut dyn FnMut(&'a Payload)) {
-    match result {
-        Ok(payload) => visit(payload),
-        Err(failure) => walk_failure(failure, visit),
-    }
-}
 
 /// Returns the total size of the payloads of these events.
 pub fn weigh<'a>(events: impl IntoIterator<Item = &'a Event>) -> usize {
     let mut bytes = 0;
-    events.into_iter().for_each(|event| walk(event, &mut |payload| bytes += payload.data().len()));
+    events.into_iter().for_each(|event| event.visit_payloads(&mut |payload| bytes += payload.data().len()));
     bytes
 }
 
@@ -135,24 +47,25 @@ pub fn fit(records: &mut Vec<Record>, bytes: usize) -> bool {
 /// Fails if a new run has a payload over `max` bytes.
 pub fn check_new_run(run: &NewRun, max: usize) -> Result<(), StoreError> {
     check(max, |visit| {
-        walk_started(&run.started, visit);
-        run.signal.iter().for_each(|signal| walk(&signal.event, visit));
+        run.started.visit_payloads(visit);
+        run.signal.iter().for_each(|signal| signal.event.visit_payloads(visit));
     })
 }
 
 pub fn check_input(input: &Input, max: usize) -> Result<(), StoreError> {
-    check(max, |visit| walk(&input.event, visit))
+    check(max, |visit| input.event.visit_payloads(visit))
 }
 
 pub fn check_commit(commit: &Commit, max: usize) -> Result<(), StoreError> {
     check(max, |visit| {
-        commit.events.iter().for_each(|event| walk(event, visit));
-        walk_carried(&commit.carries.signals, &commit.carries.updates, visit);
+        commit.events.iter().for_each(|event| event.visit_payloads(visit));
+        commit.carries.signals.visit_payloads(visit);
+        commit.carries.updates.visit_payloads(visit);
     })
 }
 
 pub fn check_events<'a>(events: impl IntoIterator<Item = &'a Event>, max: usize) -> Result<(), StoreError> {
-    check(max, |visit| events.into_iter().for_each(|event| walk(event, visit)))
+    check(max, |visit| events.into_iter().for_each(|event| event.visit_payloads(visit)))
 }
 
 pub fn check_report(report: &TaskReport, max: usize) -> Result<(), StoreError> {
@@ -169,7 +82,7 @@ pub fn weigh_report(report: &TaskReport) -> usize {
 fn walk_report<'a>(report: &'a TaskReport, visit: &mut dyn FnMut(&'a Payload)) {
     match report {
         TaskReport::Completed(output) => visit(output),
-        TaskReport::Failed(failure) => walk_failure(failure, visit),
+        TaskReport::Failed(failure) => failure.visit_payloads(visit),
         TaskReport::Heartbeat { progress } => progress.iter().for_each(visit),
         TaskReport::Interrupted | TaskReport::NotStarted | TaskReport::WorkerLost | TaskReport::Adopted { .. } => {}
         TaskReport::Spent { report, .. } | TaskReport::BySession { report, .. } => walk_report(report, visit),

@@ -57,7 +57,7 @@ impl<'a> Raw<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// Length-delimited: an optional value is the field or its absence, a list is one field per value.
-    IdempotencyRecord,
+    Delimited,
     /// A varint: a list is one field with all values (`packed`).
     Varint,
     /// Repeated. protobuf has no label for an optional list or a list of lists, so each is wrapped in a message with one field.
@@ -66,7 +66,7 @@ pub enum Shape {
 
 /// A value of a numbered field.
 pub trait Field: Sized {
-    const SHAPE: Shape = Shape::IdempotencyRecord;
+    const SHAPE: Shape = Shape::Delimited;
 
     /// Encodes the field; may omit a value that equals the one of an absent field.
     fn encode(&self, number: u32, out: &mut Vec<u8>);
@@ -91,12 +91,28 @@ pub trait Field: Sized {
 
     /// Returns the `.proto` type of the field and adds its messages to `schema`.
     fn proto(schema: &mut Schema) -> Proto;
+
+    /// Calls `visit` with each payload in the value, in the order of the fields.
+    fn visit_payloads<'a>(&'a self, _visit: &mut dyn FnMut(&'a Payload)) {}
+
+    /// Calls `visit` with each payload in the value, to change it.
+    fn visit_payloads_mut(&mut self, _visit: &mut dyn FnMut(&mut Payload)) {}
+
+    /// Returns the call id, if the value is one.
+    fn as_call_id(&self) -> Option<&CallId> {
+        None
+    }
 }
 
 /// A struct of numbered fields.
 pub trait Message: Sized {
     fn encode_fields(&self, out: &mut Vec<u8>);
     fn decode_fields(bytes: &[u8]) -> Result<Self, DecodeError>;
+
+    /// Returns the first field that is a call id.
+    fn call_id(&self) -> Option<&CallId> {
+        None
+    }
 
     fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(64);
@@ -232,9 +248,21 @@ macro_rules! message {
                     },)*
                 })
             }
+
+            fn call_id(&self) -> Option<&$crate::CallId> {
+                None$(.or_else(|| $crate::log::codec::Field::as_call_id(&self.$field)))*
+            }
         }
 
         impl $crate::log::codec::Field for $name {
+            fn visit_payloads<'a>(&'a self, visit: &mut dyn FnMut(&'a $crate::Payload)) {
+                let _ = &visit;
+                $($crate::log::codec::Field::visit_payloads(&self.$field, visit);)*
+            }
+            fn visit_payloads_mut(&mut self, visit: &mut dyn FnMut(&mut $crate::Payload)) {
+                let _ = &visit;
+                $($crate::log::codec::Field::visit_payloads_mut(&mut self.$field, visit);)*
+            }
             fn encode(&self, number: u32, out: &mut Vec<u8>) {
                 $crate::log::codec::put_nested(number, out, |out| $crate::log::codec::Message::encode_fields(self, out));
             }
@@ -327,6 +355,12 @@ macro_rules! choice {
         }
 
         impl $crate::log::codec::Field for $name {
+            fn visit_payloads<'a>(&'a self, visit: &mut dyn FnMut(&'a $crate::Payload)) {
+                match self { $($name::$variant(value) => $crate::log::codec::Field::visit_payloads(value, visit),)* }
+            }
+            fn visit_payloads_mut(&mut self, visit: &mut dyn FnMut(&mut $crate::Payload)) {
+                match self { $($name::$variant(value) => $crate::log::codec::Field::visit_payloads_mut(value, visit),)* }
+            }
             fn encode(&self, number: u32, out: &mut Vec<u8>) {
                 $crate::log::codec::put_nested(number, out, |out| $crate::log::codec::Message::encode_fields(self, out));
             }
@@ -497,6 +531,12 @@ impl<T: Field> Field for Option<T> {
             _ => T::proto(schema).optional(),
         }
     }
+    fn visit_payloads<'a>(&'a self, visit: &mut dyn FnMut(&'a Payload)) {
+        self.iter().for_each(|value| value.visit_payloads(visit));
+    }
+    fn visit_payloads_mut(&mut self, visit: &mut dyn FnMut(&mut Payload)) {
+        self.iter_mut().for_each(|value| value.visit_payloads_mut(visit));
+    }
 }
 
 /// Decodes the one-field message around an optional list or a list of lists.
@@ -529,6 +569,12 @@ impl<T: Field> Field for Box<T> {
     fn proto(schema: &mut Schema) -> Proto {
         T::proto(schema)
     }
+    fn visit_payloads<'a>(&'a self, visit: &mut dyn FnMut(&'a Payload)) {
+        (**self).visit_payloads(visit);
+    }
+    fn visit_payloads_mut(&mut self, visit: &mut dyn FnMut(&mut Payload)) {
+        (**self).visit_payloads_mut(visit);
+    }
 }
 
 impl<T: Field> Field for Vec<T> {
@@ -536,7 +582,7 @@ impl<T: Field> Field for Vec<T> {
 
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
         match T::SHAPE {
-            Shape::IdempotencyRecord => self.iter().for_each(|value| value.encode_present(number, out)),
+            Shape::Delimited => self.iter().for_each(|value| value.encode_present(number, out)),
             Shape::Many => self.iter().for_each(|value| put_nested(number, out, |out| value.encode(1, out))),
             Shape::Varint if self.is_empty() => {}
             Shape::Varint => put_nested(number, out, |out| {
@@ -579,6 +625,12 @@ impl<T: Field> Field for Vec<T> {
             _ => T::proto(schema).repeated(),
         }
     }
+    fn visit_payloads<'a>(&'a self, visit: &mut dyn FnMut(&'a Payload)) {
+        self.iter().for_each(|value| value.visit_payloads(visit));
+    }
+    fn visit_payloads_mut(&mut self, visit: &mut dyn FnMut(&mut Payload)) {
+        self.iter_mut().for_each(|value| value.visit_payloads_mut(visit));
+    }
 }
 
 /// `Ok` is field 1, `Err` is field 2.
@@ -607,6 +659,18 @@ impl Field for Result<Payload, Failure> {
                 FieldLine { number: 2, name: "failed", docs: &[], proto: Failure::proto(schema) },
             ]
         })
+    }
+    fn visit_payloads<'a>(&'a self, visit: &mut dyn FnMut(&'a Payload)) {
+        match self {
+            Ok(payload) => payload.visit_payloads(visit),
+            Err(failure) => failure.visit_payloads(visit),
+        }
+    }
+    fn visit_payloads_mut(&mut self, visit: &mut dyn FnMut(&mut Payload)) {
+        match self {
+            Ok(payload) => payload.visit_payloads_mut(visit),
+            Err(failure) => failure.visit_payloads_mut(visit),
+        }
     }
 }
 
@@ -686,6 +750,9 @@ impl Field for CallId {
     }
     fn proto(_: &mut Schema) -> Proto {
         Proto::scalar("uint32").repeated()
+    }
+    fn as_call_id(&self) -> Option<&CallId> {
+        Some(self)
     }
 }
 

@@ -38,11 +38,23 @@ macro_rules! held {
 }
 
 macro_rules! events {
-    ($($(#[$meta:meta])* $number:literal => $name:ident $(in $held:ty)? | $text:literal,)*) => {
+    (inputs { $($input:tt)* } commits { $($commit:tt)* }) => {
+        events! { @all $($input)* $($commit)* }
+        events! { @inputs $($input)* }
+    };
+    (@inputs $($number:literal => $name:ident $(in $held:ty)? | $text:literal,)*) => {
+        impl Event {
+            /// Returns true if the event came from outside the code.
+            pub fn is_input(&self) -> bool {
+                matches!(self, $(Event::$name(_))|*)
+            }
+        }
+    };
+    (@all $($number:literal => $name:ident $(in $held:ty)? | $text:literal,)*) => {
         /// One fact in a log.
         #[derive(Debug, Clone, PartialEq, Serialize)]
         #[serde(tag = "type", rename_all = "snake_case")]
-        pub enum Event { $($(#[$meta])* $name(held!($name $($held)?)),)* }
+        pub enum Event { $($name(held!($name $($held)?)),)* }
 
         impl Event {
             /// Returns the event's name, the same in every API.
@@ -52,6 +64,24 @@ macro_rules! events {
 
             fn lines(schema: &mut Schema) -> Vec<FieldLine> {
                 vec![$(FieldLine { number: $number, name: $text, docs: &[], proto: $name::proto(schema) },)*]
+            }
+
+            /// Returns the call id of a commit event; `None` for inputs and for events that belong to no call.
+            pub fn call_id(&self) -> Option<&CallId> {
+                if self.is_input() {
+                    return None;
+                }
+                match self { $(Event::$name(event) => event.call_id(),)* }
+            }
+
+            /// Calls `visit` with each payload of the event, in the order of its fields.
+            pub fn visit_payloads<'a>(&'a self, visit: &mut dyn FnMut(&'a Payload)) {
+                match self { $(Event::$name(event) => Field::visit_payloads(event, visit),)* }
+            }
+
+            /// Calls `visit` with each payload of the event, to change it.
+            pub fn visit_payloads_mut(&mut self, visit: &mut dyn FnMut(&mut Payload)) {
+                match self { $(Event::$name(event) => Field::visit_payloads_mut(event, visit),)* }
             }
 
             pub fn encode(&self, out: &mut Vec<u8>) {
@@ -94,56 +124,60 @@ macro_rules! events {
 }
 
 events! {
-    1 => RunStarted in Box<RunStarted> | "run_started",
-    2 => SignalReceived | "signal_received",
-    3 => ApprovalDecided | "approval_decided",
-    4 => PromiseResolved | "promise_resolved",
-    5 => UpdateReceived | "update_received",
-    6 => TaskCompleted | "task_completed",
-    7 => TaskFailed | "task_failed",
-    8 => TimerFired | "timer_fired",
-    9 => ChildCompleted | "child_completed",
-    10 => ChildFailed | "child_failed",
-    11 => CancelRequested | "cancel_requested",
-    12 => TerminateRequested | "terminate_requested",
-    13 => RetryRequested | "retry_requested",
-    14 => RunPaused | "run_paused",
-    15 => RunResumed | "run_resumed",
-    16 => RunForked | "run_forked",
-    17 => ResultRequested | "result_requested",
-    18 => TaskAttempted | "task_attempted",
-    19 => TaskAttemptEnded | "task_attempt_ended",
-    21 => BranchRequested in Box<BranchRequested> | "branch_requested",
-    24 => ExternalAppended | "external_appended",
-    25 => ChildSettled | "child_settled",
-    32 => StepCompleted | "step_completed",
-    33 => StepFailed | "step_failed",
-    34 => TaskScheduled | "task_scheduled",
-    35 => TaskCanceled | "task_canceled",
-    36 => TimerStarted | "timer_started",
-    37 => SignalAwaited | "signal_awaited",
-    38 => SignalConsumed | "signal_consumed",
-    39 => ApprovalRequested | "approval_requested",
-    40 => PromiseCreated | "promise_created",
-    41 => WaitCanceled | "wait_canceled",
-    42 => StateSet | "state_set",
-    43 => StateCleared | "state_cleared",
-    44 => ChildStarted | "child_started",
-    45 => ChildCanceled | "child_canceled",
-    46 => SignalSent | "signal_sent",
-    47 => VersionChosen | "version_chosen",
-    48 => UpdateAnswered | "update_answered",
-    49 => RunSuspended | "run_suspended",
-    50 => RunCompleted | "run_completed",
-    51 => RunFailed | "run_failed",
-    52 => RunCanceled | "run_canceled",
-    53 => RunContinued | "run_continued",
-    54 => AttributeSet | "attribute_set",
-    55 => EntryAppended | "entry_appended",
-    56 => SegmentAbandoned in Box<SegmentAbandoned> | "segment_abandoned",
-    57 => CallAdopted | "call_adopted",
-    58 => ChildAwaited | "child_awaited",
-    59 => BudgetSet | "budget_set",
+    inputs {
+        1 => RunStarted in Box<RunStarted> | "run_started",
+        2 => SignalReceived | "signal_received",
+        3 => ApprovalDecided | "approval_decided",
+        4 => PromiseResolved | "promise_resolved",
+        5 => UpdateReceived | "update_received",
+        6 => TaskCompleted | "task_completed",
+        7 => TaskFailed | "task_failed",
+        8 => TimerFired | "timer_fired",
+        9 => ChildCompleted | "child_completed",
+        10 => ChildFailed | "child_failed",
+        11 => CancelRequested | "cancel_requested",
+        12 => TerminateRequested | "terminate_requested",
+        13 => RetryRequested | "retry_requested",
+        14 => RunPaused | "run_paused",
+        15 => RunResumed | "run_resumed",
+        16 => RunForked | "run_forked",
+        17 => ResultRequested | "result_requested",
+        18 => TaskAttempted | "task_attempted",
+        19 => TaskAttemptEnded | "task_attempt_ended",
+        21 => BranchRequested in Box<BranchRequested> | "branch_requested",
+        24 => ExternalAppended | "external_appended",
+        25 => ChildSettled | "child_settled",
+    }
+    commits {
+        32 => StepCompleted | "step_completed",
+        33 => StepFailed | "step_failed",
+        34 => TaskScheduled | "task_scheduled",
+        35 => TaskCanceled | "task_canceled",
+        36 => TimerStarted | "timer_started",
+        37 => SignalAwaited | "signal_awaited",
+        38 => SignalConsumed | "signal_consumed",
+        39 => ApprovalRequested | "approval_requested",
+        40 => PromiseCreated | "promise_created",
+        41 => WaitCanceled | "wait_canceled",
+        42 => StateSet | "state_set",
+        43 => StateCleared | "state_cleared",
+        44 => ChildStarted | "child_started",
+        45 => ChildCanceled | "child_canceled",
+        46 => SignalSent | "signal_sent",
+        47 => VersionChosen | "version_chosen",
+        48 => UpdateAnswered | "update_answered",
+        49 => RunSuspended | "run_suspended",
+        50 => RunCompleted | "run_completed",
+        51 => RunFailed | "run_failed",
+        52 => RunCanceled | "run_canceled",
+        53 => RunContinued | "run_continued",
+        54 => AttributeSet | "attribute_set",
+        55 => EntryAppended | "entry_appended",
+        56 => SegmentAbandoned in Box<SegmentAbandoned> | "segment_abandoned",
+        57 => CallAdopted | "call_adopted",
+        58 => ChildAwaited | "child_awaited",
+        59 => BudgetSet | "budget_set",
+    }
 }
 
 impl Field for Event {
@@ -156,67 +190,15 @@ impl Field for Event {
     fn proto(schema: &mut Schema) -> Proto {
         schema.one_of("Event", &["doc = \"One fact in a log.\""], "event", Event::lines)
     }
+    fn visit_payloads<'a>(&'a self, visit: &mut dyn FnMut(&'a Payload)) {
+        Event::visit_payloads(self, visit);
+    }
+    fn visit_payloads_mut(&mut self, visit: &mut dyn FnMut(&mut Payload)) {
+        Event::visit_payloads_mut(self, visit);
+    }
 }
 
 impl Event {
-    /// Returns the call id of a commit event; `None` for inputs and for events that belong to no call.
-    pub fn call_id(&self) -> Option<&CallId> {
-        use Event::*;
-        Some(match self {
-            StepCompleted(event) => &event.call_id,
-            StepFailed(event) => &event.call_id,
-            TaskScheduled(event) => &event.call_id,
-            TaskCanceled(event) => &event.call_id,
-            TimerStarted(event) => &event.call_id,
-            SignalAwaited(event) => &event.call_id,
-            SignalConsumed(event) => &event.call_id,
-            ApprovalRequested(event) => &event.call_id,
-            PromiseCreated(event) => &event.call_id,
-            WaitCanceled(event) => &event.call_id,
-            StateSet(event) => &event.call_id,
-            StateCleared(event) => &event.call_id,
-            ChildStarted(event) => &event.call_id,
-            ChildAwaited(event) => &event.call_id,
-            ChildCanceled(event) => &event.call_id,
-            SignalSent(event) => &event.call_id,
-            EntryAppended(event) => &event.call_id,
-            CallAdopted(event) => &event.call_id,
-            BudgetSet(event) => &event.call_id,
-            AttributeSet(event) => &event.call_id,
-            _ => return None,
-        })
-    }
-
-    /// Returns true if the event came from outside the code.
-    pub fn is_input(&self) -> bool {
-        use Event::*;
-        matches!(
-            self,
-            RunStarted(_)
-                | SignalReceived(_)
-                | ApprovalDecided(_)
-                | PromiseResolved(_)
-                | UpdateReceived(_)
-                | TaskCompleted(_)
-                | TaskFailed(_)
-                | TimerFired(_)
-                | ChildCompleted(_)
-                | ChildFailed(_)
-                | CancelRequested(_)
-                | TerminateRequested(_)
-                | RunPaused(_)
-                | RunResumed(_)
-                | RetryRequested(_)
-                | RunForked(_)
-                | ResultRequested(_)
-                | BranchRequested(_)
-                | TaskAttempted(_)
-                | TaskAttemptEnded(_)
-                | ChildSettled(_)
-                | ExternalAppended(_)
-        )
-    }
-
     /// Returns true for accounting events: no call waits for them and the code does not observe them.
     pub fn is_quiet(&self) -> bool {
         matches!(self, Event::TaskAttempted(_) | Event::TaskAttemptEnded(_) | Event::ChildSettled(_))

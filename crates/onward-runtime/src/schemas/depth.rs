@@ -6,7 +6,6 @@
 //! by its declared type.
 
 use onward_core::{Event, Payload};
-use onward_store::payloads;
 use serde::de::IgnoredAny;
 
 use crate::RuntimeError;
@@ -32,7 +31,7 @@ pub(crate) fn check_payload(payload: &Payload) -> Result<(), RuntimeError> {
 /// Fails for an event with a payload that [`check_payload`] refuses.
 pub(crate) fn check_event_payloads(event: &Event) -> Result<(), RuntimeError> {
     let mut checked = Ok(());
-    payloads::walk(event, &mut |payload| {
+    event.visit_payloads(&mut |payload| {
         if checked.is_ok() {
             checked = check_payload(payload);
         }

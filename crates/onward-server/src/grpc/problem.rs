@@ -1,5 +1,6 @@
 //! Errors in gRPC: a status with an `onward.v1.Problem` in its details.
 
+use onward_core::ErrorCode;
 use onward_runtime::RuntimeError;
 use onward_store::{Consequence, StoreError};
 use onward_wire::problem::Advice;
@@ -27,8 +28,7 @@ pub(super) fn status_of(problem: &Problem) -> Status {
 
 /// Returns an error of the API itself as part of a reply.
 pub(super) fn of_problem(problem: &Problem) -> onward_wire::Problem {
-    // 503 is temporary, so the client should retry.
-    let consequence = if problem.status.as_u16() == 503 { Consequence::Retry } else { Consequence::TellCaller };
+    let consequence = ErrorCode::find(problem.code).map_or(Consequence::TellCaller, ErrorCode::consequence);
     told(problem.code, problem.detail.clone(), problem.hint, consequence)
 }
 

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use onward_core::ErrorCode;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
@@ -37,9 +38,9 @@ pub struct TlsError {
 }
 
 impl TlsError {
-    /// Returns the stable error code; has a page `docs/errors/<code>.md`. Never reused, never renamed.
+    /// Returns the stable error code, which `docs/errors` describes.
     pub fn code(&self) -> &'static str {
-        "tls_files_unusable"
+        ErrorCode::TlsFilesUnusable.as_str()
     }
 
     fn new(file: &Path, why: impl std::fmt::Display) -> TlsError {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use onward_core::{Name, Namespace, Timestamp};
+use onward_core::{ErrorCode, Name, Namespace, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::entry::{Secret, Target, WebhookEntry, WebhookSecret};
@@ -34,26 +34,27 @@ pub enum WebhookFileError {
 }
 
 impl WebhookFileError {
-    /// Returns the stable error code; has a page `docs/errors/<code>.md`. Never reused, never renamed.
-    pub fn code(&self) -> &'static str {
+    /// Returns the row of the error table.
+    fn row(&self) -> ErrorCode {
         match self {
-            WebhookFileError::Unusable { .. } => "webhook_file_unusable",
-            WebhookFileError::NotWritten { .. } => "webhook_file_not_written",
-            WebhookFileError::NotFound { .. } => "webhook_not_found",
-            WebhookFileError::Exists { .. } => "webhook_exists",
-            WebhookFileError::SecretInvalid { .. } => "webhook_secret_invalid",
+            WebhookFileError::Unusable { .. } => ErrorCode::WebhookFileUnusable,
+            WebhookFileError::NotWritten { .. } => ErrorCode::WebhookFileNotWritten,
+            WebhookFileError::NotFound { .. } => ErrorCode::WebhookNotFound,
+            WebhookFileError::Exists { .. } => ErrorCode::WebhookExists,
+            WebhookFileError::SecretInvalid { .. } => ErrorCode::WebhookSecretInvalid,
         }
     }
 
+    /// Returns the stable error code, which `docs/errors` describes.
+    pub fn code(&self) -> &'static str {
+        self.row().as_str()
+    }
+
     pub fn hint(&self) -> Option<&'static str> {
-        Some(match self {
-            WebhookFileError::Unusable { missing: true, .. } => "create it with `onward webhook create`",
-            WebhookFileError::NotFound { .. } => "list webhooks with `onward webhook list`",
-            WebhookFileError::Exists { .. } => {
-                "change its secret with `onward webhook rotate`; for other changes, delete it first"
-            }
-            _ => return None,
-        })
+        match self {
+            WebhookFileError::Unusable { missing: true, .. } => Some("create it with `onward webhook create`"),
+            _ => self.row().hint(),
+        }
     }
 
     /// Returns whether the file does not exist.

@@ -35,7 +35,7 @@ pub async fn bytes_in_are_bytes_out(mut kit: Kit) {
     kit.reopen();
     let records = kit.store().read_log(key("r"), None, Index(0), 1_000).await.unwrap();
     let mut found = Vec::new();
-    records.iter().flat_map(|record| &record.events).for_each(|event| crate::payloads::walk(event, &mut |payload| found.push(payload)));
+    records.iter().flat_map(|record| &record.events).for_each(|event| event.visit_payloads(&mut |payload| found.push(payload)));
     let expected: Vec<&Payload> = [&payloads[0]].into_iter().chain(&payloads).chain([&payloads[7]]).collect();
     assert_eq!(found, expected);
     let types: Vec<&str> = found.iter().map(|payload| payload.content_type()).collect();

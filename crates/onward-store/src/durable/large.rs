@@ -6,11 +6,10 @@
 //! A stub is a payload whose content type begins with U+0000. A user's payload that looks like a stub is treated as large, so
 //! stubs cannot be forged.
 
-use onward_core::codec::{DecodeError, Reader, put_varint};
-use onward_core::event::{CarriedSignal, RunStarted};
+use onward_core::codec::{DecodeError, Field, Reader, put_varint};
 use onward_core::run::{NewRun, OutboxMessage, Wait};
 use onward_core::task::Task;
-use onward_core::{Event, Failure, Hash, Payload};
+use onward_core::{Event, Hash, Payload};
 
 use super::seal::damaged;
 use crate::{INLINE_BYTES_MAX, StoreError};
@@ -101,73 +100,25 @@ impl HasPayloads for Vec<Event> {
 
 impl HasPayloads for Event {
     fn payloads(&mut self, visit: &mut Visit<'_>) -> Result<(), StoreError> {
-        match self {
-            Event::RunStarted(event) => event.payloads(visit),
-            Event::SignalReceived(event) => visit(&mut event.payload),
-            Event::PromiseResolved(event) => event.result.payloads(visit),
-            Event::UpdateReceived(event) => visit(&mut event.payload),
-            Event::TaskCompleted(event) => visit(&mut event.output),
-            Event::TaskFailed(event) => event.failure.payloads(visit),
-            Event::ChildCompleted(event) => visit(&mut event.output),
-            Event::ChildFailed(event) => event.failure.payloads(visit),
-            Event::StepCompleted(event) => visit(&mut event.output),
-            Event::StepFailed(event) => event.failure.payloads(visit),
-            Event::TaskScheduled(event) => visit(&mut event.input),
-            Event::ApprovalRequested(event) => event.show.iter_mut().try_for_each(visit),
-            Event::StateSet(event) => visit(&mut event.value),
-            Event::ChildStarted(event) => visit(&mut event.input),
-            Event::SignalSent(event) => visit(&mut event.payload),
-            Event::UpdateAnswered(event) => event.result.payloads(visit),
-            Event::RunCompleted(event) => visit(&mut event.output),
-            Event::RunFailed(event) => event.failure.payloads(visit),
-            Event::RunCanceled(event) => event.failure.payloads(visit),
-            Event::RunContinued(event) => {
-                visit(&mut event.input)?;
-                event.checkpoint.iter_mut().try_for_each(|checkpoint| visit(&mut checkpoint.state))
-            }
-            Event::EntryAppended(event) => visit(&mut event.content),
-            Event::BranchRequested(event) => {
-                event.entry.iter_mut().try_for_each(|entry| visit(&mut entry.content))?;
-                visit(&mut event.checkpoint.state)?;
-                visit(&mut event.input)
-            }
-            Event::ExternalAppended(event) => {
-                event.events.iter_mut().chain(event.state.iter_mut().map(|state| &mut state.data)).try_for_each(visit)
-            }
-            // Payloads of other events stay inside their row whatever their size; they are only not shared.
-            _ => Ok(()),
+        visit_fields(self, visit)
+    }
+}
+
+/// Visits the payloads of a value that the macros of the log declare; stops at the first error.
+fn visit_fields(value: &mut impl Field, visit: &mut Visit<'_>) -> Result<(), StoreError> {
+    let mut visited = Ok(());
+    value.visit_payloads_mut(&mut |payload| {
+        if visited.is_ok() {
+            visited = visit(payload);
         }
-    }
-}
-
-impl HasPayloads for RunStarted {
-    fn payloads(&mut self, visit: &mut Visit<'_>) -> Result<(), StoreError> {
-        visit(&mut self.input)?;
-        self.mailbox.iter_mut().try_for_each(|signal: &mut CarriedSignal| visit(&mut signal.payload))?;
-        self.updates.iter_mut().try_for_each(|update| visit(&mut update.payload))?;
-        self.checkpoint.iter_mut().try_for_each(|checkpoint| visit(&mut checkpoint.state))
-    }
-}
-
-impl HasPayloads for Failure {
-    fn payloads(&mut self, visit: &mut Visit<'_>) -> Result<(), StoreError> {
-        self.details.as_deref_mut().into_iter().try_for_each(visit)
-    }
-}
-
-impl HasPayloads for Result<Payload, Failure> {
-    fn payloads(&mut self, visit: &mut Visit<'_>) -> Result<(), StoreError> {
-        match self {
-            Ok(payload) => visit(payload),
-            Err(failure) => failure.payloads(visit),
-        }
-    }
+    });
+    visited
 }
 
 impl HasPayloads for Task {
     fn payloads(&mut self, visit: &mut Visit<'_>) -> Result<(), StoreError> {
         visit(&mut self.input)?;
-        self.last_failure.iter_mut().try_for_each(|failure| failure.payloads(visit))?;
+        visit_fields(&mut self.last_failure, visit)?;
         self.progress.iter_mut().try_for_each(visit)
     }
 }
@@ -180,7 +131,7 @@ impl HasPayloads for Wait {
 
 impl HasPayloads for NewRun {
     fn payloads(&mut self, visit: &mut Visit<'_>) -> Result<(), StoreError> {
-        self.started.payloads(visit)?;
+        visit_fields(&mut self.started, visit)?;
         self.signal.iter_mut().try_for_each(|signal| signal.event.payloads(visit))
     }
 }

@@ -8,7 +8,7 @@ use onward_core::run::Commit;
 use onward_core::task::TaskReport;
 use onward_core::{CallId, Event, Failure, Hash, Payload, Record, RunKey};
 
-use super::{Direction, EncryptionBoundary, Makers, Passed, PayloadContext, outcome_homes};
+use super::{CodecError, Direction, EncryptionBoundary, Makers, Passed, PayloadContext, outcome_homes};
 
 impl EncryptionBoundary {
     /// Encodes the payloads of a commit.
@@ -97,34 +97,14 @@ impl EncryptionBoundary {
             Event::RunFailed(event) => self.failure(direction, &mut event.failure, &outcome_homes(run, parent)),
             Event::RunCanceled(event) => self.failure(direction, &mut event.failure, &outcome_homes(run, parent)),
             Event::RunPaused(event) => self.pause(direction, runs, event),
-            // Names, ids, times, texts of people for people (titles, reasons, feedback), and events of external engines.
-            Event::ExternalAppended(_)
-            | Event::ApprovalDecided(_)
-            | Event::TimerFired(_)
-            | Event::CancelRequested(_)
-            | Event::TerminateRequested(_)
-            | Event::RunResumed(_)
-            | Event::RetryRequested(_)
-            | Event::RunForked(_)
-            | Event::ResultRequested(_)
-            | Event::AttributeSet(_)
-            | Event::BudgetSet(_)
-            | Event::TaskCanceled(_)
-            | Event::TimerStarted(_)
-            | Event::SignalAwaited(_)
-            | Event::SignalConsumed(_)
-            | Event::PromiseCreated(_)
-            | Event::WaitCanceled(_)
-            | Event::StateCleared(_)
-            | Event::ChildCanceled(_)
-            | Event::ChildAwaited(_)
-            | Event::VersionChosen(_)
-            | Event::TaskAttempted(_)
-            | Event::TaskAttemptEnded(_)
-            | Event::ChildSettled(_)
-            | Event::SegmentAbandoned(_)
-            | Event::CallAdopted(_)
-            | Event::RunSuspended(_) => Ok(()),
+            // Payloads of external engines stay as their engine wrote them.
+            Event::ExternalAppended(_) => Ok(()),
+            // Names, ids, times and texts for people: titles, reasons, feedback.
+            other => {
+                let mut payloads = 0;
+                other.visit_payloads(&mut |_| payloads += 1);
+                if payloads == 0 { Ok(()) } else { Err(CodecError::new(format!("payload of {} without context", other.name()))) }
+            }
         }
     }
 

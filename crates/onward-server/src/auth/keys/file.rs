@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use onward_core::budget::Budget;
-use onward_core::{Name, Timestamp};
+use onward_core::{ErrorCode, Name, Timestamp};
 use onward_wire::ApiKey;
 use serde::{Deserialize, Serialize};
 
@@ -35,23 +35,26 @@ pub enum KeyFileError {
 }
 
 impl KeyFileError {
-    /// Returns the stable error code; has a page `docs/errors/<code>.md`. Never reused, never renamed.
-    pub fn code(&self) -> &'static str {
+    /// Returns the row of the error table.
+    fn row(&self) -> ErrorCode {
         match self {
-            KeyFileError::Unusable { .. } => "key_file_unusable",
-            KeyFileError::NotWritten { .. } => "key_file_not_written",
-            KeyFileError::NotFound { .. } => "key_not_found",
-            KeyFileError::Ended { .. } => "key_ended",
+            KeyFileError::Unusable { .. } => ErrorCode::KeyFileUnusable,
+            KeyFileError::NotWritten { .. } => ErrorCode::KeyFileNotWritten,
+            KeyFileError::NotFound { .. } => ErrorCode::KeyNotFound,
+            KeyFileError::Ended { .. } => ErrorCode::KeyEnded,
         }
     }
 
+    /// Returns the stable error code, which `docs/errors` describes.
+    pub fn code(&self) -> &'static str {
+        self.row().as_str()
+    }
+
     pub fn hint(&self) -> Option<&'static str> {
-        Some(match self {
-            KeyFileError::Unusable { missing: true, .. } => "create it with `onward key create`",
-            KeyFileError::NotFound { .. } => "list the ids with `onward key list`",
-            KeyFileError::Ended { .. } => "create a new one with `onward key create`",
-            _ => return None,
-        })
+        match self {
+            KeyFileError::Unusable { missing: true, .. } => Some("create it with `onward key create`"),
+            _ => self.row().hint(),
+        }
     }
 
     /// Returns whether the file does not exist.

@@ -1,0 +1,38 @@
+//! Tests of the parent module.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors/README.md");
+
+/// Returns the first line of a code's section in the documentation.
+fn head(code: ErrorCode) -> String {
+    let consequence = match code.consequence() {
+        Consequence::TellCaller => String::new(),
+        other => format!(" (`{other:?}`)"),
+    };
+    format!("{}{consequence}: {}.", code.status(), code.meaning())
+}
+
+#[test]
+fn every_code_has_a_section_that_begins_with_its_row_and_no_section_is_left_over() {
+    let page = std::fs::read_to_string(PAGE).unwrap();
+    let sections: BTreeSet<&str> = page.lines().filter_map(|line| line.strip_prefix("### ")).collect();
+    let codes: BTreeSet<&str> = ErrorCode::ALL.iter().map(|code| code.as_str()).collect();
+    assert_eq!(sections, codes);
+    for code in ErrorCode::ALL {
+        let wanted = format!("### {}\n\n{}\n", code.as_str(), head(*code));
+        assert!(page.contains(&wanted), "{PAGE} lacks\n{wanted}");
+    }
+}
+
+#[test]
+fn codes_are_distinct_and_statuses_are_errors() {
+    for (at, code) in ErrorCode::ALL.iter().enumerate() {
+        assert_eq!(*code as usize, at);
+        assert_eq!(ErrorCode::find(code.as_str()), Some(*code));
+        assert!((400..600).contains(&code.status()), "{code:?}");
+    }
+    assert_eq!(ErrorCode::find("no_such_code"), None);
+}

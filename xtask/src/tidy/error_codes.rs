@@ -1,0 +1,63 @@
+//! Error codes as text: each is a row of the table of error codes, and each row is used.
+//!
+//! A test of onward-core compares the table with the documentation.
+
+use super::Sources;
+
+const TABLE: &str = "crates/onward-core/src/error_table.rs";
+
+pub fn check(sources: &Sources, problems: &mut Vec<String>) {
+    let rows = rows_in(sources.text(TABLE).unwrap_or_default());
+    let mut used = Vec::new();
+    for (path, text) in sources.crate_sources() {
+        used.extend(rows.iter().filter(|(name, _)| text.contains(&format!("ErrorCode::{name}"))).map(|(_, code)| *code));
+        for code in codes_in(text) {
+            used.push(code);
+            if !rows.iter().any(|(_, row)| *row == code) {
+                problems.push(format!("{path}: the error code `{code}` has no row in {TABLE}"));
+            }
+        }
+    }
+    let unused = rows.iter().filter(|(_, code)| !used.contains(code));
+    problems.extend(unused.map(|(_, code)| format!("{TABLE}: no error has the code `{code}`")));
+}
+
+/// Returns the variants and codes of the table.
+fn rows_in(text: &str) -> Vec<(&str, &str)> {
+    let row = |line| {
+        let mut words = str::split_whitespace(line);
+        let (name, code, status) = (words.next()?, words.next()?, words.next()?);
+        let code = code.strip_prefix('"')?.strip_suffix('"')?;
+        status.parse::<u16>().is_ok().then_some((name, code))
+    };
+    text.lines().filter_map(row).collect()
+}
+
+/// Returns the strings that functions named `code` return, and the codes of errors that the command line and the client detect
+/// themselves.
+fn codes_in(text: &str) -> Vec<&str> {
+    let mut codes = Vec::new();
+    for mistake in ["Mistake { code: \"", "Mistake::usage(\"", "Elsewhere { code: \"", "Told { code: \""] {
+        codes.extend(text.split(mistake).skip(1).filter_map(|rest| rest.split('"').next()));
+    }
+    for (_, rest) in text.match_indices("fn code(&self) -> &'static str {").map(|(at, _)| text.split_at(at)) {
+        let body = rest.split("\n    }\n").next().unwrap_or_default();
+        codes.extend(body.split('"').skip(1).step_by(2));
+    }
+    codes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_the_texts_of_the_function_and_of_no_other() {
+        let text = "impl E {\n    pub fn code(&self) -> &'static str {\n        match self {\n            E::A => \"a_b\",\n            \
+                    E::B(inner) => match inner {\n                C => \"c\",\n            },\n        }\n    }\n\n    \
+                    fn hint() { \"no\" }\n}\n";
+        assert_eq!(codes_in(text), ["a_b", "c"]);
+        assert_eq!(codes_in("Err(Mistake::usage(\"d\", text)) Mistake { code: \"e\", exit }"), ["e", "d"]);
+        assert_eq!(rows_in("error_table! {\n    AB \"a_b\" 404 Retry \"Text\"\n        => \"hint\";\n"), [("AB", "a_b")]);
+    }
+}
