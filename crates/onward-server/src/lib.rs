@@ -36,7 +36,7 @@ mod workers;
 pub use auth::bounds::Bounds;
 pub use auth::ceilings::Ceilings;
 pub use auth::keys::Keys;
-pub use auth::{Authenticate, Caller, Refusal, Scope};
+pub use auth::{AuthRefusal, Authenticate, Caller, Scope};
 pub use grpc::{METHODS, Method, grpc};
 pub use http::limits::{JSON_DEPTH_MAX, Limits, WAIT_MAX};
 pub use http::middleware::Hosts;

@@ -9,7 +9,7 @@ use onward::HttpAnswer;
 
 use crate::args::Global;
 use crate::connection::Endpoint;
-use crate::error::{Mistake, tell_problem};
+use crate::error::{Mistake, print_problem};
 use crate::output::{json_line, say};
 
 #[derive(Debug, Args)]
@@ -81,5 +81,5 @@ async fn refused(answer: HttpAnswer, global: &Global) -> Result<ExitCode> {
         return Ok(ExitCode::from(crate::error::exit_code(code)));
     }
     let (detail, hint) = (problem["detail"].as_str().unwrap_or_default(), problem["hint"].as_str());
-    Ok(ExitCode::from(tell_problem(code, detail, hint)))
+    Ok(ExitCode::from(print_problem(code, detail, hint)))
 }

@@ -19,7 +19,7 @@ use crate::directory::own_command;
 use crate::error::Mistake;
 use crate::output::{Style, escape, print_json, say};
 use crate::serving::limits::{lease, limits};
-use crate::serving::{KeysArgs, PORT, Protection, Serving, StoreLocation, TraceArgs, WebhookArgs, told_to_stop};
+use crate::serving::{KeysArgs, PORT, Protection, Serving, StoreLocation, TraceArgs, WebhookArgs, shutdown_signal};
 
 /// Time for the child to exit after SIGTERM.
 const CHILD_PATIENCE: Duration = Duration::from_secs(5);
@@ -69,7 +69,7 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
     )
     .await?;
     let url = serving.url.clone();
-    let told = told_to_stop();
+    let told = shutdown_signal();
     if global.json {
         print_json(&serde_json::json!({"url": url}))?;
     } else {

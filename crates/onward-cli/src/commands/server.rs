@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::error::Mistake;
 use crate::output::print_json;
 use crate::serving::limits::{lease, limits};
-use crate::serving::{KeysArgs, PORT, Protection, Serving, StoreLocation, TlsArgs, TraceArgs, WebhookArgs, told_to_stop};
+use crate::serving::{KeysArgs, PORT, Protection, Serving, StoreLocation, TlsArgs, TraceArgs, WebhookArgs, shutdown_signal};
 
 #[derive(Debug, Args)]
 pub struct ServerArgs {
@@ -82,7 +82,7 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
         trace.clone(),
     )
     .await?;
-    let told = told_to_stop();
+    let told = shutdown_signal();
     trace.say(Level::Info, "ready", &[("url", &serving.url), ("data", &location)]);
     if global.json {
         print_json(&serde_json::json!({"url": serving.url}))?;

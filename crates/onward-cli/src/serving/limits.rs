@@ -19,7 +19,7 @@ pub fn limits(config: &Config) -> Result<Limits, Mistake> {
         body_memory_max: count("limits.body_memory_max", defaults.body_memory_max)?,
         body_rate_min: count("limits.body_rate_min", defaults.body_rate_min as usize)? as u64,
         hook_bytes_max: count("limits.hook_bytes_max", defaults.hook_bytes_max)?,
-        hook_memory_max: count("limits.hook_memory_max", defaults.hook_memory_max)?,
+        webhook_memory_max: count("limits.webhook_memory_max", defaults.webhook_memory_max)?,
         header_bytes_max: count("limits.header_bytes_max", defaults.header_bytes_max)?,
         headers_max: count("limits.headers_max", defaults.headers_max)?,
         header_timeout: time("limits.header_timeout", defaults.header_timeout)?,

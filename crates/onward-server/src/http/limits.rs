@@ -29,7 +29,7 @@ pub struct Limits {
     /// Limits of webhook bodies, which are read before the sender is authenticated and therefore have memory of their own.
     pub hook_bytes_max: usize,
     pub hook_timeout: Duration,
-    pub hook_memory_max: usize,
+    pub webhook_memory_max: usize,
     /// Maximum idle time between two requests on a connection.
     pub idle_timeout: Duration,
     /// Maximum time that a client may leave sent data unread.
@@ -59,7 +59,7 @@ impl Default for Limits {
             body_memory_max: 256 * 1024 * 1024,
             hook_bytes_max: 1024 * 1024,
             hook_timeout: Duration::from_secs(5),
-            hook_memory_max: 8 * 1024 * 1024,
+            webhook_memory_max: 8 * 1024 * 1024,
             idle_timeout: Duration::from_secs(75),
             write_timeout: Duration::from_secs(30),
             connections_max: 4_096,

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 
 use crate::auth::{Caller, Pass};
 use crate::http::problem::{Problem, RequestError};
-use crate::serve::Standing;
+use crate::serve::RequestTrust;
 use crate::server::Server;
 
 pub(crate) use body::{Rules, parse};
@@ -36,7 +36,7 @@ pub(crate) struct Request {
     /// Credential of the caller; `None` for a route without a scope.
     pub pass: Option<Pass>,
     /// Unauthenticated for a request without a pass, until the handler marks it as authenticated.
-    pub standing: Option<Standing>,
+    pub trust: Option<RequestTrust>,
     pub headers: Arc<HeaderMap>,
     pub query: Query,
     /// Value of `{id}` in the route's path.

@@ -16,10 +16,10 @@
 //!   releases no run that a session of this one was given, at any server and under any worker id. The same worker id with
 //!   another credential is another worker, with a session of its own.
 
-mod asked;
 mod connection;
-mod given;
+mod frames;
 mod hello;
+mod offers;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use onward_core::task::{TaskId, TaskReport};
 use onward_core::{Epoch, Hash, Name, NameError, Namespace, RunKey, WorkerId};
-use onward_runtime::{LocalConnection, Question, Runtime, WorkerProfile};
+use onward_runtime::{LocalConnection, Runtime, WorkerProfile, WorkerQuestion};
 use onward_wire::worker as wire;
 use onward_wire::worker::ServerFrame;
 use tokio::sync::Notify;
@@ -38,7 +38,7 @@ pub(crate) use hello::NotServed;
 
 use crate::auth::Caller;
 use crate::{Problem, new_id};
-use given::{give_questions, give_runs, give_tasks};
+use offers::{give_questions, give_runs, give_tasks};
 
 /// Maximum number of frames in the queue. A worker that does not read is disconnected; after reconnecting it reads the log
 /// instead.
@@ -57,7 +57,7 @@ pub(crate) struct Session {
     namespace: Namespace,
     /// Credential that opened the session (Q9).
     credential: Option<String>,
-    state: Mutex<State>,
+    state: Mutex<SessionState>,
     /// Notified when there are frames to send or the connection is over.
     outgoing: Notify,
     credit_came: Notify,
@@ -76,7 +76,7 @@ impl Drop for Session {
 }
 
 #[derive(Default)]
-struct State {
+struct SessionState {
     outgoing: VecDeque<ServerFrame>,
     /// Size of their payloads in bytes.
     outgoing_bytes: usize,
@@ -89,7 +89,7 @@ struct State {
     doubtful: BTreeSet<(TaskId, u64)>,
     run_credit: u32,
     task_credit: u32,
-    questions: HashMap<u64, Question>,
+    questions: HashMap<u64, WorkerQuestion>,
     connections: u64,
     /// Number of the served connection, the latest (Q3). Without one, no frames are queued: the next hello of the worker contains
     /// its state.
@@ -163,7 +163,7 @@ impl Session {
         Ok(session)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SessionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -237,10 +237,10 @@ impl Session {
     }
 
     /// Sends a question to the worker; returns it if there is no connection.
-    pub fn ask(&self, question: Question) -> Result<(), Question> {
+    pub fn ask(&self, question: WorkerQuestion) -> Result<(), WorkerQuestion> {
         let number = self.next_question.fetch_add(1, Ordering::Relaxed);
-        let Question { run, name, input, .. } = &question;
-        let frame = wire::Question { question: number, run: run.clone(), name: name.clone(), input: input.clone() };
+        let WorkerQuestion { run, name, input, .. } = &question;
+        let frame = wire::WorkerQuestion { question: number, run: run.clone(), name: name.clone(), input: input.clone() };
         let mut state = self.lock();
         if state.served.is_none() {
             return Err(question);
@@ -249,7 +249,7 @@ impl Session {
         state.questions.retain(|_, question| !question.answer.is_closed());
         state.questions.insert(number, question);
         drop(state);
-        self.push(ServerFrame::Question(frame));
+        self.push(ServerFrame::WorkerQuestion(frame));
         Ok(())
     }
 
@@ -289,7 +289,7 @@ impl Session {
     }
 }
 
-impl State {
+impl SessionState {
     fn holds_task(&self, task: &TaskId, claim: u64) -> bool {
         self.tasks.get(task).is_some_and(|given| given.claim == claim)
     }

@@ -10,7 +10,7 @@ use onward::prelude::Ctx;
 use onward_core::budget::Budget;
 use onward_core::{Name, Namespace};
 use onward_server::trace::Trace;
-use onward_server::webhooks::{Format, HOOKS, Named, NewWebhook, Pointer, Target, WebhookFile, Webhooks};
+use onward_server::webhooks::{Format, Named, NewWebhook, Pointer, WEBHOOKS_FILE, WebhookFile, WebhookTarget, Webhooks};
 use onward_server::{Bounds, Ceilings, Limits, Options, keys};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
@@ -57,7 +57,7 @@ impl Hooked {
 
     async fn with(options: Options) -> Hooked {
         let directory = tempfile::tempdir().unwrap();
-        let file = WebhookFile::at(directory.path().join(HOOKS));
+        let file = WebhookFile::at(directory.path().join(WEBHOOKS_FILE));
         let webhooks = Arc::new(Webhooks::open(file.path(), Trace::silent()).unwrap());
         let site = Site::with(Options { webhooks: Some(webhooks), ..options }).await;
         Hooked { site, file, _directory: directory }
@@ -65,7 +65,7 @@ impl Hooked {
 
     /// Creates a webhook and returns its secret. The server checks the file once a second, so webhooks are created before the
     /// first request.
-    fn create(&self, webhook: &str, format: Format, target: Target) -> String {
+    fn create(&self, webhook: &str, format: Format, target: WebhookTarget) -> String {
         let wanted = NewWebhook { name: name(webhook), namespace: Namespace::default(), format, target, secret: None };
         let made = self.file.create(wanted, onward_core::Timestamp(now() * 1_000)).unwrap();
         made.secrets[0].secret.reveal().to_owned()
@@ -76,12 +76,12 @@ impl Hooked {
     }
 }
 
-fn start(run_id: Option<&str>) -> Target {
-    Target::Start { kind: name("order"), version: None, run_id: run_id.map(pointer) }
+fn start(run_id: Option<&str>) -> WebhookTarget {
+    WebhookTarget::Start { kind: name("order"), version: None, run_id: run_id.map(pointer) }
 }
 
-fn signal(signal: Named) -> Target {
-    Target::Signal { run_id: pointer("/order"), signal }
+fn signal(signal: Named) -> WebhookTarget {
+    WebhookTarget::Signal { run_id: pointer("/order"), signal }
 }
 
 #[tokio::test]
@@ -131,7 +131,7 @@ async fn a_signed_request_is_a_signal_to_the_run_that_its_body_names_once() {
 #[tokio::test]
 async fn a_hook_starts_no_internal_kind_and_sends_no_reserved_signal() {
     let hooked = Hooked::open().await;
-    let inner = Target::Start { kind: name("inner"), version: None, run_id: None };
+    let inner = WebhookTarget::Start { kind: name("inner"), version: None, run_id: None };
     let starts = hooked.create("inner", Format::Standard, inner);
     let signals = hooked.create("any", Format::Standard, signal(Named::Pointer(pointer("/type"))));
     let builder = onward::Onward::connect(format!("http://{}", hooked.site.address));
@@ -263,7 +263,7 @@ async fn secrets_rotate_and_a_broken_file_lets_nothing_through() {
 #[tokio::test]
 async fn a_hook_needs_no_key_and_stays_in_its_namespace() {
     let directory = tempfile::tempdir().unwrap();
-    let keys_file = keys::KeyFile::at(directory.path().join(keys::KEYS));
+    let keys_file = keys::KeyFile::at(directory.path().join(keys::KEYS_FILE));
     let wanted = keys::NewKey {
         name: name("ada"),
         namespace: keys::Reach::All,

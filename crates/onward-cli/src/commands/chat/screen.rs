@@ -173,7 +173,7 @@ impl Terminal {
     fn line(&mut self, text: &str, paint: fn(Style, &str) -> String) -> io::Result<()> {
         let mut rows = self.take_row();
         let (mut rest, mut indent) = (text.to_owned(), "");
-        while let Some(row) = full_row(&mut rest, Terminal::width() - indent.len() - 1, Cut::BetweenWords) {
+        while let Some(row) = full_row(&mut rest, Terminal::width() - indent.len() - 1, RowCut::BetweenWords) {
             rows.push_str(&format!("{indent}{}\n", paint(self.style, &row)));
             indent = INDENT;
         }
@@ -182,7 +182,7 @@ impl Terminal {
 
     fn exact(&mut self, text: &str) -> io::Result<()> {
         let (mut rows, mut rest) = (String::new(), escape::text(text).into_owned());
-        while let Some(row) = full_row(&mut rest, Terminal::width() - INDENT.len() - 1, Cut::Anywhere) {
+        while let Some(row) = full_row(&mut rest, Terminal::width() - INDENT.len() - 1, RowCut::Anywhere) {
             rows.push_str(&format!("{INDENT}{row}\n"));
         }
         self.draw(&format!("{rows}{INDENT}{rest}\n"))
@@ -196,7 +196,7 @@ impl Terminal {
             }
             self.is_in_words = true;
             self.row.push_str(&escape::text(line));
-            while let Some(full) = full_row(&mut self.row, Terminal::width() - INDENT.len() - 1, Cut::BetweenWords) {
+            while let Some(full) = full_row(&mut self.row, Terminal::width() - INDENT.len() - 1, RowCut::BetweenWords) {
                 rows.push_str(&format!("{INDENT}{full}\n"));
             }
         }
@@ -256,14 +256,14 @@ impl Terminal {
 
 /// Positions at which a row may be cut.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Cut {
+enum RowCut {
     /// At a blank if possible; the blanks at the cut are dropped.
     BetweenWords,
     Anywhere,
 }
 
 /// Cuts a full row off the start of `row` if that is wider than `width`.
-fn full_row(row: &mut String, width: usize, cut: Cut) -> Option<String> {
+fn full_row(row: &mut String, width: usize, cut: RowCut) -> Option<String> {
     if row.width() <= width {
         return None;
     }
@@ -278,7 +278,7 @@ fn full_row(row: &mut String, width: usize, cut: Cut) -> Option<String> {
             blank = Some(at);
         }
     }
-    if cut == Cut::Anywhere {
+    if cut == RowCut::Anywhere {
         let rest = row.split_off(end);
         return Some(std::mem::replace(row, rest));
     }
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn rows_are_cut_between_words_where_that_is_possible() {
-        let cut = |text: &str, width: usize, cut: Cut| {
+        let cut = |text: &str, width: usize, cut: RowCut| {
             let (mut row, mut rows) = (text.to_owned(), Vec::new());
             while let Some(full) = full_row(&mut row, width, cut) {
                 rows.push(full);
@@ -317,8 +317,8 @@ mod tests {
             rows.push(row);
             rows
         };
-        let rows = |text: &str, width: usize| cut(text, width, Cut::BetweenWords);
-        assert_eq!(cut("a  b   c", 3, Cut::Anywhere), ["a  ", "b  ", " c"], "no blank is dropped");
+        let rows = |text: &str, width: usize| cut(text, width, RowCut::BetweenWords);
+        assert_eq!(cut("a  b   c", 3, RowCut::Anywhere), ["a  ", "b  ", " c"], "no blank is dropped");
         assert_eq!(rows("one two three", 7), ["one two", "three"]);
         assert_eq!(rows("abcdefghij", 4), ["abcd", "efgh", "ij"]);
         assert_eq!(rows("漢字漢字", 5), ["漢字", "漢字"], "each is two columns wide");

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::screen::Screen;
 
 /// Input from stdin.
-pub enum Input {
+pub enum TerminalInput {
     /// Bytes from a terminal.
     Keys(Vec<u8>),
     Line(String),
@@ -17,44 +17,44 @@ pub enum Input {
 }
 
 /// Reads stdin on its own thread, because a blocking read cannot be canceled and must not delay the exit.
-pub fn begin(screen: &Screen) -> mpsc::UnboundedReceiver<Input> {
+pub fn begin(screen: &Screen) -> mpsc::UnboundedReceiver<TerminalInput> {
     let (tell, input) = mpsc::unbounded_channel();
     let is_terminal = screen.is_terminal();
     std::thread::spawn(move || {
         while let Ok(input) = if is_terminal { read_keys() } else { read_line() } {
-            let is_end = matches!(input, Input::End);
+            let is_end = matches!(input, TerminalInput::End);
             if tell.send(input).is_err() || is_end {
                 return;
             }
         }
-        drop(tell.send(Input::End));
+        drop(tell.send(TerminalInput::End));
     });
     input
 }
 
-fn read_keys() -> io::Result<Input> {
+fn read_keys() -> io::Result<TerminalInput> {
     let mut bytes = [0; 1024];
     loop {
         match rustix::io::read(io::stdin(), &mut bytes) {
-            Ok(0) => return Ok(Input::End),
-            Ok(count) => return Ok(Input::Keys(bytes[..count].to_vec())),
+            Ok(0) => return Ok(TerminalInput::End),
+            Ok(count) => return Ok(TerminalInput::Keys(bytes[..count].to_vec())),
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-fn read_line() -> io::Result<Input> {
+fn read_line() -> io::Result<TerminalInput> {
     let mut line = String::new();
     let count = io::stdin().lock().read_line(&mut line)?;
-    Ok(if count == 0 { Input::End } else { Input::Line(line.trim_end_matches(['\n', '\r']).to_owned()) })
+    Ok(if count == 0 { TerminalInput::End } else { TerminalInput::Line(line.trim_end_matches(['\n', '\r']).to_owned()) })
 }
 
 /// Terminal mode without line buffering and echo; restored on drop. Ctrl-C still raises a signal.
-pub struct Raw(Termios);
+pub struct RawMode(Termios);
 
-impl Raw {
-    pub fn enter(screen: &Screen) -> Result<Option<Raw>> {
+impl RawMode {
+    pub fn enter(screen: &Screen) -> Result<Option<RawMode>> {
         if !screen.is_terminal() {
             return Ok(None);
         }
@@ -62,11 +62,11 @@ impl Raw {
         let mut raw = before.clone();
         raw.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
         tcsetattr(io::stdin(), OptionalActions::Now, &raw).map_err(io::Error::from)?;
-        Ok(Some(Raw(before)))
+        Ok(Some(RawMode(before)))
     }
 }
 
-impl Drop for Raw {
+impl Drop for RawMode {
     fn drop(&mut self) {
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.0); // fails only if the terminal is gone
     }

@@ -10,14 +10,14 @@ use anyhow::{Context, Result};
 use onward::agent::{Agent, Provider, Tool};
 use onward::{Failure, Onward, TaskCtx};
 use onward_core::Name;
-use onward_llm_scripted::{Answer, Rule, ScriptedModel, When};
+use onward_llm_scripted::{ApprovalReply, Rule, ScriptedModel, When};
 use onward_runtime::RuntimeError;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::args::Global;
 use crate::commands::chat::{Chat, Screen, leave};
-use crate::connection::Site;
+use crate::connection::Connection;
 use crate::directory::{own_command, shell_path};
 use crate::output::say;
 
@@ -45,13 +45,13 @@ pub async fn execute(global: &Global) -> Result<ExitCode> {
     let provider = Provider::openai(&format!("{}/v1", model.url()), None)?;
     let worker = Onward::embedded(&directory).model(MODEL, &provider).register_agent(shop()).start().await?;
     let runtime = worker.runtime().cloned().context("the directory is not here")?;
-    let site = Site::of(runtime, global)?;
-    let run = open_run(&site).await?;
+    let connection = Connection::of(runtime, global)?;
+    let run = open_run(&connection).await?;
     introduce(&directory);
     let again = format!("{} demo agent --data {}", own_command(), shell_path(&directory));
     let (agent, run) = (Some(Name::new(KIND).map_err(RuntimeError::from)?), Some(run));
     let chat = Chat {
-        site,
+        connection,
         agent,
         run,
         entries: ENTRIES,
@@ -78,11 +78,11 @@ fn introduce(directory: &std::path::Path) {
 }
 
 /// Returns the id of the open conversation, or of the next one.
-async fn open_run(site: &Site) -> Result<String> {
+async fn open_run(connection: &Connection) -> Result<String> {
     let mut number = 1;
     loop {
         let id = format!("demo-{number}");
-        match site.read_head(site.key(&id)?).await {
+        match connection.read_head(connection.key(&id)?).await {
             Ok(head) if head.status.is_closed() => number += 1,
             Err(error) if error.code() != "run_not_found" => return Err(error.into()),
             Ok(_) | Err(_) => return Ok(id),
@@ -91,21 +91,21 @@ async fn open_run(site: &Site) -> Result<String> {
 }
 
 fn script(model: &ScriptedModel) {
-    let slowly = |answer: Answer| Answer { chunk_delay_ms: CHUNK_DELAY_MS, ..answer };
-    let rule = |words: Option<&str>, after_tools: bool, answer: Answer| {
+    let slowly = |answer: ApprovalReply| ApprovalReply { chunk_delay_ms: CHUNK_DELAY_MS, ..answer };
+    let rule = |words: Option<&str>, after_tools: bool, answer: ApprovalReply| {
         let when = When { user_says: words.map(str::to_owned), after_tools: Some(after_tools), ..When::default() };
         model.rule(Rule { when, answer: slowly(answer), times: None });
     };
     let sells = |item: &str| {
         let arguments = format!("{{\"item\": \"{item}\", \"count\": 1}}");
         let text = format!("Let me look at the shelf, and write the order for a {item}.");
-        Answer::text(&text).and_call("stock", &format!("{{\"item\": \"{item}\"}}")).and_call("order", &arguments)
+        ApprovalReply::text(&text).and_call("stock", &format!("{{\"item\": \"{item}\"}}")).and_call("order", &arguments)
     };
     for item in ["bell", "lamp", "saddle"] {
         rule(Some(item), false, sells(item));
     }
-    rule(Some("story"), false, Answer::text(STORY));
-    rule(None, false, Answer::text("I sell bells, lamps and saddles. Ask for one, or for a story."));
+    rule(Some("story"), false, ApprovalReply::text(STORY));
+    rule(None, false, ApprovalReply::text("I sell bells, lamps and saddles. Ask for one, or for a story."));
 }
 
 fn shop() -> Agent {

@@ -58,7 +58,7 @@ pub fn execute(args: CreateArgs, global: &Global) -> Result<ExitCode> {
     };
     let wanted = NewKey { name: args.name, namespace, scopes, lifetime: args.expires, budget_max, bounds };
     let made = args.keys.file(global).create(wanted, time::now())?;
-    shown::show_made(&made, global.json)?;
+    document::show_made(&made, global.json)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -25,7 +25,7 @@ pub struct RotateArgs {
 pub fn execute(args: &RotateArgs, global: &Global) -> Result<ExitCode> {
     let now = time::now();
     let (made, old) = args.keys.file(global).rotate(&args.id, args.overlap, now)?;
-    shown::show_made(&made, global.json)?;
+    document::show_made(&made, global.json)?;
     if let Some(at) = old.expires_at.filter(|_| !global.json) {
         say(&format!("key {} expires {}", old.id, time::until(at, now)));
     }

@@ -7,8 +7,8 @@ use clap::Args;
 use onward_core::{Event, Index, Record, RunKey, Timestamp};
 
 use crate::args::Global;
-use crate::connection::Site;
-use crate::output::{Cell, Narrator, Style, Table, print, print_json, say, time};
+use crate::connection::Connection;
+use crate::output::{Cell, Narrator, Style, TextTable, print, print_json, say, time};
 
 /// Page size of records.
 const PAGE: usize = 1_000;
@@ -46,15 +46,15 @@ pub async fn attach(args: AttachArgs, global: &Global) -> Result<ExitCode> {
 }
 
 pub async fn execute(args: EventsArgs, global: &Global) -> Result<ExitCode> {
-    let site = Site::to_read(global)?;
-    let key = site.key(&args.id)?;
-    let head = site.read_head(key.clone()).await?;
+    let connection = Connection::to_read(global)?;
+    let key = connection.key(&args.id)?;
+    let head = connection.read_head(key.clone()).await?;
     // Subscribes before the first read, so that no change in between is missed.
-    let mut watch = site.watch(&key).await?;
+    let mut watch = connection.watch(&key).await?;
     let generation = args.generation.unwrap_or(head.generation);
-    let first = site.read_log(key.clone(), Some(generation), Index(0), 1).await?;
+    let first = connection.read_log(key.clone(), Some(generation), Index(0), 1).await?;
     let start = first.first().map_or(head.created_at, |record| record.at);
-    let mut log = LogReader { site, key, generation, next: Index(args.from), last: None };
+    let mut log = LogReader { connection, key, generation, next: Index(args.from), last: None };
     let mut printer = Printer::new(global.json, start);
     loop {
         let page = log.next_page().await?;
@@ -72,7 +72,7 @@ pub async fn execute(args: EventsArgs, global: &Global) -> Result<ExitCode> {
 }
 
 struct LogReader {
-    site: Site,
+    connection: Connection,
     key: RunKey,
     generation: u32,
     next: Index,
@@ -82,7 +82,7 @@ struct LogReader {
 
 impl LogReader {
     async fn next_page(&mut self) -> Result<Vec<Record>> {
-        let page = self.site.read_log(self.key.clone(), Some(self.generation), self.next, PAGE).await?;
+        let page = self.connection.read_log(self.key.clone(), Some(self.generation), self.next, PAGE).await?;
         if let Some(record) = page.last() {
             self.next = record.next_index();
             self.last = record.events.last().cloned();
@@ -97,7 +97,7 @@ impl LogReader {
 
     /// Returns whether an external run is closed and its log was read completely.
     async fn is_closed(&self) -> Result<bool> {
-        let head = self.site.read_head(self.key.clone()).await?;
+        let head = self.connection.read_head(self.key.clone()).await?;
         Ok(head.status.is_closed() && self.next >= head.next_index)
     }
 
@@ -117,13 +117,13 @@ struct Printer {
     json: bool,
     start: Timestamp,
     narrator: Narrator,
-    table: Table,
+    table: TextTable,
 }
 
 impl Printer {
     fn new(json: bool, start: Timestamp) -> Printer {
         let pad = |text: &str, width: usize| format!("{text:<width$}");
-        let table = Table::new(&["#  ", "AFTER   ", &pad("EVENT", NAME_WIDTH), "WHAT"]);
+        let table = TextTable::new(&["#  ", "AFTER   ", &pad("EVENT", NAME_WIDTH), "WHAT"]);
         Printer { json, start, narrator: Narrator::default(), table }
     }
 

@@ -14,7 +14,7 @@ use super::filter::attribute;
 use super::payload::read_payload;
 use super::wait::{Patience, wait};
 use crate::args::Global;
-use crate::connection::Site;
+use crate::connection::Connection;
 use crate::error::Mistake;
 use crate::new_id;
 use crate::output::document::{Answer, Run, StartedRun};
@@ -56,14 +56,14 @@ pub async fn execute(args: StartArgs, global: &Global) -> Result<ExitCode> {
     let signal = args.signal.as_deref().map(read_signal).transpose()?;
     let attributes = args.attr.iter().map(|text| attribute(text)).collect::<Result<_, _>>().map_err(RuntimeError::from)?;
     let budget = budget(&args.budget)?.map(Allowance::granted);
-    let site = Site::to_write(global)?;
-    if args.wait && site.is_directory {
+    let connection = Connection::to_write(global)?;
+    if args.wait && connection.is_directory {
         return Err(nobody_works().into());
     }
-    let key = site.key(&args.id.unwrap_or_else(new_id::run))?;
+    let key = connection.key(&args.id.unwrap_or_else(new_id::run))?;
     let seed = new_id::random_u64();
     let start = StartRun { key: key.clone(), kind, version, input, seed, signal, attributes, trace: None, budget };
-    let (started, _) = site.start_and_watch(start).await?;
+    let (started, _) = connection.start_and_watch(start).await?;
     if !args.wait {
         tell(&started, &key, global)?;
         return Ok(ExitCode::SUCCESS);
@@ -71,7 +71,7 @@ pub async fn execute(args: StartArgs, global: &Global) -> Result<ExitCode> {
     if !global.json {
         say(&format!("started {}", escape::text(key.id.as_str())));
     }
-    wait(&site, &key, &args.patience, global).await
+    wait(&connection, &key, &args.patience, global).await
 }
 
 fn read_signal(text: &str) -> Result<SendSignal> {
