@@ -50,8 +50,8 @@ fn parse(text: &str) -> Result<BTreeMap<String, (String, usize)>, Wrong> {
     let mut values = BTreeMap::new();
     for (name, value) in table.get_ref() {
         match value.get_ref() {
-            DeValue::TextTable(_) if TABLES.contains(&name.get_ref().as_ref()) => {}
-            DeValue::TextTable(table) => {
+            DeValue::Table(_) if TABLES.contains(&name.get_ref().as_ref()) => {}
+            DeValue::Table(table) => {
                 for (key, value) in table {
                     let full = format!("{}.{}", name.get_ref(), key.get_ref());
                     take(&mut values, full, key.span().start, value)?;

@@ -74,14 +74,14 @@ pub static KEYS: &[SettingKey] = &[
         .default(|| Limits::default().body_memory_max.to_string()),
     key("limits.body_rate_min", "minimum rate of a large body in bytes per second")
         .default(|| Limits::default().body_rate_min.to_string()),
-    key("limits.hook_bytes_max", "maximum webhook body in bytes").default(|| Limits::default().hook_bytes_max.to_string()),
+    key("limits.webhook_bytes_max", "maximum webhook body in bytes").default(|| Limits::default().webhook_bytes_max.to_string()),
     key("limits.webhook_memory_max", "bytes of large webhook bodies in memory at a time")
         .default(|| Limits::default().webhook_memory_max.to_string()),
     key("limits.header_bytes_max", "maximum request head in bytes").default(|| Limits::default().header_bytes_max.to_string()),
     key("limits.headers_max", "maximum number of headers").default(|| Limits::default().headers_max.to_string()),
     key("limits.header_timeout", "time for the headers of a request").default(|| seconds(|limits| limits.header_timeout)),
     key("limits.body_timeout", "time for a body").default(|| seconds(|limits| limits.body_timeout)),
-    key("limits.hook_timeout", "time for a webhook body").default(|| seconds(|limits| limits.hook_timeout)),
+    key("limits.webhook_timeout", "time for a webhook body").default(|| seconds(|limits| limits.webhook_timeout)),
     key("limits.idle_timeout", "time that a connection may be idle").default(|| seconds(|limits| limits.idle_timeout)),
     key("limits.write_timeout", "time that a response may stay unread").default(|| seconds(|limits| limits.write_timeout)),
     key("limits.shutdown_timeout", "time for open requests at shutdown").default(|| seconds(|limits| limits.shutdown_timeout)),

@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use onward_core::task::{TaskId, TaskReport};
 use onward_core::{Epoch, Hash, Name, NameError, Namespace, RunKey, WorkerId};
-use onward_runtime::{LocalConnection, Runtime, WorkerProfile, WorkerQuestion};
+use onward_runtime::{LocalConnection, Question, Runtime, WorkerProfile};
 use onward_wire::worker as wire;
 use onward_wire::worker::ServerFrame;
 use tokio::sync::Notify;
@@ -89,7 +89,7 @@ struct SessionState {
     doubtful: BTreeSet<(TaskId, u64)>,
     run_credit: u32,
     task_credit: u32,
-    questions: HashMap<u64, WorkerQuestion>,
+    questions: HashMap<u64, Question>,
     connections: u64,
     /// Number of the served connection, the latest (Q3). Without one, no frames are queued: the next hello of the worker contains
     /// its state.
@@ -237,10 +237,10 @@ impl Session {
     }
 
     /// Sends a question to the worker; returns it if there is no connection.
-    pub fn ask(&self, question: WorkerQuestion) -> Result<(), WorkerQuestion> {
+    pub fn ask(&self, question: Question) -> Result<(), Question> {
         let number = self.next_question.fetch_add(1, Ordering::Relaxed);
-        let WorkerQuestion { run, name, input, .. } = &question;
-        let frame = wire::WorkerQuestion { question: number, run: run.clone(), name: name.clone(), input: input.clone() };
+        let Question { run, name, input, .. } = &question;
+        let frame = wire::Question { question: number, run: run.clone(), name: name.clone(), input: input.clone() };
         let mut state = self.lock();
         if state.served.is_none() {
             return Err(question);
@@ -249,7 +249,7 @@ impl Session {
         state.questions.retain(|_, question| !question.answer.is_closed());
         state.questions.insert(number, question);
         drop(state);
-        self.push(ServerFrame::WorkerQuestion(frame));
+        self.push(ServerFrame::Question(frame));
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use onward::Onward;
 use onward::prelude::*;
 use onward_core::{Name, Namespace, Timestamp};
 use onward_server::auth::Ask;
-use onward_server::keys::{KeyFile, Made, NewKey, Reach};
+use onward_server::keys::{KeyFile, CreatedKey, NewKey, Reach};
 use onward_server::trace::{Format, Level, Trace};
 use onward_server::{Authenticate, Bounds, Keys, METHODS, Options, ROUTES, Scope};
 use onward_store::{Clock, SystemClock};
@@ -61,11 +61,11 @@ fn now() -> Timestamp {
     SystemClock.now()
 }
 
-fn make(file: &KeyFile, name: &str, namespace: &str, scopes: &[Scope]) -> Made {
+fn make(file: &KeyFile, name: &str, namespace: &str, scopes: &[Scope]) -> CreatedKey {
     make_bound(file, name, namespace, scopes, Bounds::default())
 }
 
-fn make_bound(file: &KeyFile, name: &str, namespace: &str, scopes: &[Scope], bounds: Bounds) -> Made {
+fn make_bound(file: &KeyFile, name: &str, namespace: &str, scopes: &[Scope], bounds: Bounds) -> CreatedKey {
     let namespace = Reach::from(Namespace::new(namespace).unwrap());
     let scopes: BTreeSet<Scope> = scopes.iter().copied().collect();
     let wanted = NewKey { name: Name::new(name).unwrap(), namespace, scopes, lifetime: None, budget_max: None, bounds };
@@ -272,7 +272,7 @@ fn rechecked(text: &str) -> String {
 async fn a_wrong_secret_takes_no_longer_than_an_unknown_key() {
     let directory = tempfile::tempdir().unwrap();
     let file = KeyFile::at(directory.path().join("keys.json"));
-    let keys: Vec<Made> = (0..100).map(|_| make(&file, "one", "*", &Scope::ALL)).collect();
+    let keys: Vec<CreatedKey> = (0..100).map(|_| make(&file, "one", "*", &Scope::ALL)).collect();
     let revoked = &keys[50].key;
     file.revoke(revoked.id(), now()).unwrap();
     let asked = Keys::open(file.path(), Arc::new(SystemClock), Trace::silent()).unwrap();

@@ -316,7 +316,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 /// SV1: unauthenticated requests hold no memory that others need.
 #[tokio::test]
 async fn slow_bodies_of_strangers_hold_no_memory_that_others_need() {
-    let limits = Limits { body_memory_max: 200_000, hook_timeout: HOUR, ..limits() };
+    let limits = Limits { body_memory_max: 200_000, webhook_timeout: HOUR, ..limits() };
     let hooked = Hooked::with(Options { limits, ..Options::default() }).await;
     hooked.create("h", Format::Standard, start(None));
     let mut strangers = Vec::new();
@@ -328,7 +328,7 @@ async fn slow_bodies_of_strangers_hold_no_memory_that_others_need() {
     hooked.site.post("/v1/runs", &large_start("a")).await.expect(201);
     assert!(begun.elapsed() < DEADLINE, "{:?}", begun.elapsed());
     // Without webhooks the body is not read.
-    let bare = Site::with_limits(Limits { hook_timeout: HOUR, ..crate::site::limits() }).await;
+    let bare = Site::with_limits(Limits { webhook_timeout: HOUR, ..crate::site::limits() }).await;
     let begun = std::time::Instant::now();
     let head = "POST /v1/webhooks/h HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 180000\r\n\r\n";
     crate::client::raw(bare.address, head.as_bytes()).await.problem(401, "webhook_refused");
@@ -338,7 +338,7 @@ async fn slow_bodies_of_strangers_hold_no_memory_that_others_need() {
 /// An unknown webhook cannot be recognized by the handling of a body that does not arrive (HK1).
 #[tokio::test]
 async fn a_slow_body_is_cut_off_alike_for_every_hook() {
-    let limits = Limits { hook_timeout: Duration::from_millis(300), ..limits() };
+    let limits = Limits { webhook_timeout: Duration::from_millis(300), ..limits() };
     let hooked = Hooked::with(Options { limits, ..Options::default() }).await;
     hooked.create("h", Format::Standard, start(None));
     let mut said = Vec::new();
@@ -355,7 +355,7 @@ async fn a_slow_body_is_cut_off_alike_for_every_hook() {
 /// SV1, SV2: unauthenticated connections that send no body are closed for new ones.
 #[tokio::test]
 async fn a_crowd_of_strangers_without_bodies_does_not_keep_others_out() {
-    let limits = Limits { connections_max: 40, hook_timeout: HOUR, ..limits() };
+    let limits = Limits { connections_max: 40, webhook_timeout: HOUR, ..limits() };
     let hooked = Hooked::with(Options { limits, ..Options::default() }).await;
     hooked.create("h", Format::Standard, start(None));
     let mut strangers = Vec::new();

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use onward::agent::{Agent, Provider, Tool};
 use onward::{Failure, Onward, TaskCtx};
 use onward_core::Name;
-use onward_llm_scripted::{ApprovalReply, Rule, ScriptedModel, When};
+use onward_llm_scripted::{Answer, Rule, ScriptedModel, When};
 use onward_runtime::RuntimeError;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -91,21 +91,21 @@ async fn open_run(connection: &Connection) -> Result<String> {
 }
 
 fn script(model: &ScriptedModel) {
-    let slowly = |answer: ApprovalReply| ApprovalReply { chunk_delay_ms: CHUNK_DELAY_MS, ..answer };
-    let rule = |words: Option<&str>, after_tools: bool, answer: ApprovalReply| {
+    let slowly = |answer: Answer| Answer { chunk_delay_ms: CHUNK_DELAY_MS, ..answer };
+    let rule = |words: Option<&str>, after_tools: bool, answer: Answer| {
         let when = When { user_says: words.map(str::to_owned), after_tools: Some(after_tools), ..When::default() };
         model.rule(Rule { when, answer: slowly(answer), times: None });
     };
     let sells = |item: &str| {
         let arguments = format!("{{\"item\": \"{item}\", \"count\": 1}}");
         let text = format!("Let me look at the shelf, and write the order for a {item}.");
-        ApprovalReply::text(&text).and_call("stock", &format!("{{\"item\": \"{item}\"}}")).and_call("order", &arguments)
+        Answer::text(&text).and_call("stock", &format!("{{\"item\": \"{item}\"}}")).and_call("order", &arguments)
     };
     for item in ["bell", "lamp", "saddle"] {
         rule(Some(item), false, sells(item));
     }
-    rule(Some("story"), false, ApprovalReply::text(STORY));
-    rule(None, false, ApprovalReply::text("I sell bells, lamps and saddles. Ask for one, or for a story."));
+    rule(Some("story"), false, Answer::text(STORY));
+    rule(None, false, Answer::text("I sell bells, lamps and saddles. Ask for one, or for a story."));
 }
 
 fn shop() -> Agent {

@@ -9,7 +9,7 @@ use onward_core::Name;
 use onward_server::keys::{NewKey, Reach};
 use onward_server::{Bounds, Scope};
 
-use super::{KeysArgs, shown};
+use super::{KeysArgs, document};
 use crate::args::Global;
 use crate::commands::run::budget;
 use crate::output::time;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 
-use super::{KeysArgs, shown};
+use super::{KeysArgs, document};
 use crate::args::Global;
 use crate::output::{say, time};
 use crate::span;

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use onward_core::Name;
 use onward_server::webhooks::{Custom, Encoding, Format, IdAt, Named, NewWebhook, Pointer, TimestampAt, WebhookTarget};
 
-use super::{SecretArgs, WebhookArgs, shown};
+use super::{SecretArgs, WebhookArgs, document};
 use crate::args::Global;
 use crate::output::time;
 

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use onward_core::Name;
 
-use super::{SecretArgs, WebhookArgs, shown};
+use super::{SecretArgs, WebhookArgs, document};
 use crate::args::Global;
 use crate::output::{say, time};
 use crate::span;

@@ -56,8 +56,8 @@ impl Rules {
     pub fn of_webhooks(server: &Server, namespace: Namespace) -> Rules {
         let limits = server.limits();
         Rules {
-            bytes_max: limits.hook_bytes_max.min(limits.body_bytes_max),
-            timeout: limits.hook_timeout,
+            bytes_max: limits.webhook_bytes_max.min(limits.body_bytes_max),
+            timeout: limits.webhook_timeout,
             rate_min: limits.body_rate_min,
             memory: server.webhook_memory().clone(),
             namespace,

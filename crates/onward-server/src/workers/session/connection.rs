@@ -129,7 +129,7 @@ fn weigh(frame: &ServerFrame) -> usize {
         ServerFrame::Run(run) => run.log.as_ref().map_or(0, |log| of_records(&log.records)),
         ServerFrame::Input(input) => of_records(std::slice::from_ref(&input.record)),
         ServerFrame::Task(offer) => offer.task.input.data().len(),
-        ServerFrame::WorkerQuestion(question) => question.input.data().len(),
+        ServerFrame::Question(question) => question.input.data().len(),
         ServerFrame::Reply(wire::Reply { said: Said::Log(log), .. }) => of_records(&log.records),
         _ => 0,
     }

@@ -198,5 +198,5 @@ fn about(frame: &WorkerFrame) -> Option<(&RunKey, Option<u64>)> {
 }
 
 fn fenced(key: RunKey, epoch: Epoch) -> StoreError {
-    onward_core::run::AuthRefusal::Fenced { key, epoch, current: Epoch(0), n: 0, next: 0 }.into()
+    onward_core::run::Refusal::Fenced { key, epoch, current: Epoch(0), n: 0, next: 0 }.into()
 }
