@@ -56,19 +56,19 @@ struct Export<'a> {
 }
 
 pub async fn export(args: ExportArgs, global: &Global) -> Result<ExitCode> {
-    let (connection, is_damaged) = match args.store.open_to_read(global).await? {
+    let (connection, is_incomplete) = match args.store.open_to_read(global).await? {
         Some(runtime) => (Connection::of(runtime, global)?, false),
-        None => (Connection::to_read(global)?, is_damaged(global)?),
+        None => (Connection::to_read(global)?, is_incomplete(global)?),
     };
     let code = export_from(&connection, args, global).await?;
-    // Runs that a damaged write-ahead log lost are missing from the list, so the export is incomplete.
-    Ok(if is_damaged { ExitCode::FAILURE } else { code })
+    // Runs that a damaged write-ahead log lost are missing from the list.
+    Ok(if is_incomplete { ExitCode::FAILURE } else { code })
 }
 
-/// Returns whether the runs are in a damaged directory, where acknowledged writes may be missing. Opening it printed a warning.
-fn is_damaged(global: &Global) -> Result<bool> {
+/// Returns whether acknowledged writes may be missing from a damaged directory. Opening it printed a warning.
+fn is_incomplete(global: &Global) -> Result<bool> {
     match Endpoint::of(global)? {
-        Endpoint::Directory(path) => Ok(EmbeddedStore::examine(path)?.is_some()),
+        Endpoint::Directory(path) => Ok(EmbeddedStore::has_lost_writes(path)?),
         Endpoint::Server { .. } => Ok(false),
     }
 }
