@@ -78,3 +78,13 @@ fn a_server_follows_its_hooks_and_tells_no_secret() {
     assert_eq!(refused.code, 1);
     assert!(refused.err.starts_with("error[webhook_file_unusable]: the webhook file "), "{}", refused.err);
 }
+
+#[test]
+fn a_webhook_can_be_created_before_the_first_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("new");
+    assert_eq!(run(&data, ["webhook", "create", "orders", "--start", "order"]).code, 0);
+    let served = dev(&data);
+    assert_eq!(served.ask("POST", "/v1/runs", r#"{"kind": "hello", "id": "a"}"#).0, 201);
+    assert_eq!(served.ask("POST", "/v1/webhooks/orders", "{}").0, 401);
+}
