@@ -15,6 +15,7 @@ use onward_core::Namespace;
 
 use crate::config::{AgentSettings, Config, McpSettings, Tables};
 use crate::error::{Mistake, USAGE};
+use tools::McpTools;
 pub use workers::BuiltinWorkers;
 
 /// The validated tables of the settings.
@@ -94,7 +95,9 @@ impl BuiltinAgents {
     pub async fn equip(&self, builder: Builder) -> Result<Builder> {
         let mut builder = self.equip_plain(builder);
         for (name, settings) in self.agents.iter().filter(|(_, settings)| !settings.mcp.is_empty()) {
-            builder = builder.register_agent(agent(name, settings).tools(&self.tools_of(settings).await?));
+            let mut connected = BTreeMap::new();
+            self.connect_all(settings, &mut connected).await?;
+            builder = builder.register_agent(agent(name, settings).tools(&self.tools_of(settings, &connected)?));
         }
         Ok(builder)
     }
@@ -106,13 +109,23 @@ impl BuiltinAgents {
         plain.fold(builder.models(&self.models), |builder, (name, settings)| builder.register_agent(agent(name, settings)))
     }
 
-    async fn tools_of(&self, settings: &AgentSettings) -> Result<Tools> {
-        let mut tools = Tools::new();
+    /// Connects to the MCP servers of an agent that are not connected yet. Tries all of them and returns the first error.
+    async fn connect_all(&self, settings: &AgentSettings, connected: &mut BTreeMap<String, McpTools>) -> Result<()> {
+        let mut first_error = None;
         for name in &settings.mcp {
-            let mcp = self.mcp.get(name).expect("the tables of agents were checked");
-            tools = tools::add(tools, name, mcp).await?;
+            if !connected.contains_key(name) {
+                match tools::connect(name, &self.mcp[name]).await {
+                    Ok(tools) => drop(connected.insert(name.clone(), tools)),
+                    Err(error) => first_error = first_error.or(Some(error)),
+                }
+            }
         }
-        Ok(tools)
+        first_error.map_or(Ok(()), Err)
+    }
+
+    /// Returns the tools of an agent, all of whose MCP servers are connected.
+    fn tools_of(&self, settings: &AgentSettings, connected: &BTreeMap<String, McpTools>) -> Result<Tools> {
+        settings.mcp.iter().try_fold(Tools::new(), |tools, name| tools::add(tools, name, &self.mcp[name], &connected[name]))
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! An MCP server that does not answer delays only its own agents; it is retried until it answers.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -63,10 +64,12 @@ async fn bring(
     started: Arc<Mutex<Vec<Onward>>>,
 ) {
     let settings = &builtin.agents[&name];
-    let mut has_told = false;
+    let (mut has_warned, mut connected) = (false, BTreeMap::new());
     loop {
         let begun = async {
-            let agent = agent(&name, settings).tools(&builtin.tools_of(settings).await?);
+            // A failed server is retried; the others stay connected.
+            builtin.connect_all(settings, &mut connected).await?;
+            let agent = agent(&name, settings).tools(&builtin.tools_of(settings, &connected)?);
             let builder = Onward::within(runtime.clone()).namespace(namespace.as_str()).register_agent(agent);
             anyhow::Ok(builder.start().await?)
         };
@@ -76,9 +79,9 @@ async fn bring(
                 return lock(&started).push(worker);
             }
             Err(error) => {
-                let level = if has_told { Level::Debug } else { Level::Warn };
+                let level = if has_warned { Level::Debug } else { Level::Warn };
                 trace.say(level, "agent waits for its tools", &[("agent", &name), ("why", &format!("{error:#}"))]);
-                has_told = true;
+                has_warned = true;
             }
         }
         tokio::time::sleep(ASK_AGAIN).await;
