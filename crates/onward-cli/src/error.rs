@@ -85,13 +85,12 @@ pub fn print_usage(text: &str, json: bool) -> ExitCode {
     ExitCode::from(USAGE)
 }
 
-/// Prints a problem as text and returns its exit code.
-pub fn print_problem(code: &str, detail: &str, hint: Option<&str>) -> u8 {
+/// Prints a problem as text.
+pub fn print_problem(code: &str, detail: &str, hint: Option<&str>) {
     say(&format!("{} {}", style_of(&escape::text(code)), escape::text(detail)));
     if let Some(hint) = hint {
         say(&format!("{} {}", Style::stderr().cyan("hint:"), escape::text(hint)));
     }
-    exit_code(code)
 }
 
 /// Returns the message of an error with its causes, and its hint.
@@ -141,8 +140,6 @@ fn summary(error: &anyhow::Error) -> ErrorSummary {
 /// Maps an error code to its exit code.
 pub fn exit_code(code: &str) -> u8 {
     match code {
-        "run_not_found" | "wait_not_found" | "key_not_found" | "unknown_query" | "webhook_not_found" | "task_not_found"
-        | "kind_not_found" => NOT_FOUND,
         "server_unreachable" | "not_ready" => UNREACHABLE,
         "unauthenticated" | "not_allowed" | "key_invalid" => NOT_ALLOWED,
         "run_closed"
@@ -180,6 +177,8 @@ pub fn exit_code(code: &str) -> u8 {
         | "input_invalid"
         | "server_url_invalid"
         | "webhook_secret_invalid" => USAGE,
+        "directory_missing" => FAILURE,
+        code if problem::status_of(code).is_some_and(|status| status == 404) => NOT_FOUND,
         _ => FAILURE,
     }
 }

@@ -8,6 +8,7 @@
 
 mod args;
 mod blocked_on;
+mod budget;
 mod builtin_agents;
 mod commands;
 mod config;

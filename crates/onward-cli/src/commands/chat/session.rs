@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use onward_core::conversation::{DONE, Entry, EntryCursor};
+use onward_core::event::{PauseReason, RunPaused};
 use onward_core::stream::{AttemptFailed, StreamSaid, TaskOutcome};
 use onward_core::view::{AwaitedKind, RunView};
 use onward_core::{Failure, Hash, Name, Payload, RunKey, Status};
@@ -26,6 +27,7 @@ use super::screen::Screen;
 use super::stream::{ASK_AGAIN, Listener, StreamEvent, listen};
 use super::typing::TerminalInput;
 use crate::blocked_on;
+use crate::budget;
 use crate::connection::Connection;
 use crate::new_id;
 use crate::output::{Style, escape, time};
@@ -50,6 +52,7 @@ const HELP: &str = "\
 /wait    hold the next line until the agent is idle or has a question; for scripts
 /quit    leave the chat; the run continues (also Ctrl-C, Ctrl-D)
 Every other line is a message to the agent, also while it works.
+Alt-Enter, or a backslash before Enter, adds a line to the message. Pasted lines are one message.
 Decide a question with y or n and an optional reason: `n, use the other account`.";
 
 /// Output of a ready-made agent.
@@ -145,13 +148,19 @@ impl ChatSession {
         self.look_for_questions().await?;
         let view = patiently(|| self.connection.read_run(self.key.clone())).await?;
         self.tell_stop(&view)?;
+        if let Some(pause) = &view.pause {
+            let advice = self.after_pause(pause).await?;
+            self.screen.note(&format!("paused: {}; {advice}", pause.message))?;
+        }
         self.stream = Some(listen(self.connection.clone(), self.key.clone()));
         Ok(())
     }
 
     /// Runs the session until the user leaves or the run is closed.
     pub async fn run(&mut self, mut input: mpsc::UnboundedReceiver<TerminalInput>) -> Result<ChatEnd> {
-        self.screen.prompt("> ")?;
+        if self.questions.is_empty() {
+            self.screen.prompt("> ")?;
+        }
         let mut look = tokio::time::interval(LOOK);
         let mut silent_since = tokio::time::Instant::now();
         let mut look_below = tokio::time::interval(LOOK_BELOW);
@@ -195,7 +204,7 @@ impl ChatSession {
 
     async fn take_input(&mut self, input: TerminalInput) -> Result<Option<ChatEnd>> {
         match input {
-            TerminalInput::Line(line) => self.take_line(&line).await,
+            TerminalInput::Message(message) => self.take_message(&message).await,
             TerminalInput::End => {
                 self.has_ended = true;
                 Ok((!self.has_begun()).then_some(ChatEnd::Left))
@@ -205,8 +214,8 @@ impl ChatSession {
                 let typed = terminal.editor.press(&keys);
                 terminal.typed()?;
                 for typed in typed {
-                    let Typed::Line(line) = typed else { return Ok(Some(ChatEnd::Left)) };
-                    if let Some(over) = self.take_line(&line).await? {
+                    let Typed::Message(message) = typed else { return Ok(Some(ChatEnd::Left)) };
+                    if let Some(over) = self.take_message(&message).await? {
                         return Ok(Some(over));
                     }
                 }
@@ -215,19 +224,19 @@ impl ChatSession {
         }
     }
 
-    async fn take_line(&mut self, line: &str) -> Result<Option<ChatEnd>> {
-        let line = line.trim();
-        if line.is_empty() {
+    async fn take_message(&mut self, message: &str) -> Result<Option<ChatEnd>> {
+        let message = message.trim();
+        if message.is_empty() {
             return Ok(None);
         }
         if self.screen.is_terminal() {
-            self.screen.painted(&format!("> {}", escape::text(line)), Style::bold)?;
+            self.show_user_message(message)?;
         }
-        if let Some(command) = line.strip_prefix('/') {
+        if let Some(command) = message.strip_prefix('/').filter(|command| !command.contains('\n')) {
             return self.command(command).await;
         }
         if let Some(question) = self.questions.front()
-            && let Some(decide) = answer(line, self.by.as_deref())
+            && let Some(decide) = answer(message, self.by.as_deref())
         {
             let call = question.call.clone();
             self.questions.pop_front();
@@ -236,14 +245,14 @@ impl ChatSession {
             self.ask_next()?;
             return Ok(None);
         }
-        self.sent.push_back(line.to_owned());
+        self.sent.push_back(message.to_owned());
         self.is_expecting = true;
         match self.kind.take() {
             Some(kind) => {
-                let input = Payload::json(line)?;
+                let input = Payload::json(message)?;
                 self.actions.add(Action::Start { kind, input, seed: new_id::random_u64() });
             }
-            None => self.actions.add(Action::message(line)),
+            None => self.actions.add(Action::message(message)),
         }
         if !self.questions.is_empty() {
             self.screen.note("sent to the agent; the question is still open: y or n")?;
@@ -360,8 +369,8 @@ impl ChatSession {
             }
             StreamSaid::ApprovalRequested(asked) => self.add_question(ApprovalQuestion::asked(&self.key, &asked))?,
             StreamSaid::Paused(pause) => {
-                let id = crate::directory::shell_word(self.key.id.as_str());
-                self.screen.note(&format!("paused: {}; `onward run show {id}` shows details", pause.message))?;
+                let advice = self.after_pause(&pause).await?;
+                self.screen.note(&format!("paused: {}; {advice}", pause.message))?;
             }
             StreamSaid::Resumed(_) => self.screen.note("resumed")?,
             StreamSaid::StreamReset(reset) => {
@@ -380,6 +389,16 @@ impl ChatSession {
             }
         }
         Ok(None)
+    }
+
+    /// Returns what to do about a pause.
+    async fn after_pause(&self, pause: &RunPaused) -> Result<String> {
+        if pause.reason == PauseReason::BudgetExhausted {
+            let head = patiently(|| self.connection.read_head(self.key.clone())).await?;
+            return Ok(format!("resume it with `{}`", budget::resume_command(&head, time::now())));
+        }
+        let id = crate::directory::shell_word(self.key.id.as_str());
+        Ok(format!("`onward run show {id}` shows details"))
     }
 
     fn show_words(&mut self, words: NewText) -> Result<()> {
@@ -435,7 +454,7 @@ impl ChatSession {
                     if let Some(at) = self.sent.iter().position(|sent| *sent == text) {
                         self.sent.remove(at); // it is on the screen since it was typed
                     } else {
-                        self.screen.painted(&format!("> {}", escape::text(&text)), Style::bold)?;
+                        self.show_user_message(&text)?;
                     }
                 }
                 EntryPart::Text(text) if role == "summary" => {
@@ -458,6 +477,15 @@ impl ChatSession {
                     self.screen.line(&format!("← {}{state}: {}", escape::text(&name), escape::text(&text)))?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Prints a message of a user; the lines after the first are indented.
+    fn show_user_message(&mut self, text: &str) -> Result<()> {
+        for (number, line) in text.lines().enumerate() {
+            let start = if number == 0 { ">" } else { " " };
+            self.screen.painted(&format!("{start} {}", escape::text(line)), Style::bold)?;
         }
         Ok(())
     }
@@ -575,7 +603,7 @@ impl ChatSession {
         self.screen.document(&json!({"type": "stopped", "stop": stop}))?;
         let what = match stop {
             "budget_exhausted" => {
-                format!("raise the budget with `onward run resume {} --budget …`, then send a message", self.key.id)
+                format!("raise the budget with `{}`, then send a message", budget::resume_command(&view.head, time::now()))
             }
             _ => "send a message to continue".to_owned(),
         };

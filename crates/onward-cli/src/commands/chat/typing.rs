@@ -1,6 +1,6 @@
 //! Standard input: keys of a terminal, or lines otherwise.
 
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Write};
 
 use anyhow::Result;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
@@ -12,7 +12,8 @@ use super::screen::Screen;
 pub enum TerminalInput {
     /// Bytes from a terminal.
     Keys(Vec<u8>),
-    Line(String),
+    /// A message of one or more lines.
+    Message(String),
     End,
 }
 
@@ -21,7 +22,7 @@ pub fn begin(screen: &Screen) -> mpsc::UnboundedReceiver<TerminalInput> {
     let (tell, input) = mpsc::unbounded_channel();
     let is_terminal = screen.is_terminal();
     std::thread::spawn(move || {
-        while let Ok(input) = if is_terminal { read_keys() } else { read_line() } {
+        while let Ok(input) = if is_terminal { read_keys() } else { read_message() } {
             let is_end = matches!(input, TerminalInput::End);
             if tell.send(input).is_err() || is_end {
                 return;
@@ -44,13 +45,27 @@ fn read_keys() -> io::Result<TerminalInput> {
     }
 }
 
-fn read_line() -> io::Result<TerminalInput> {
-    let mut line = String::new();
-    let count = io::stdin().lock().read_line(&mut line)?;
-    Ok(if count == 0 { TerminalInput::End } else { TerminalInput::Line(line.trim_end_matches(['\n', '\r']).to_owned()) })
+/// Reads a line. A backslash at its end adds the next line to the message.
+fn read_message() -> io::Result<TerminalInput> {
+    let mut message = String::new();
+    loop {
+        let mut line = String::new();
+        if io::stdin().lock().read_line(&mut line)? == 0 {
+            return Ok(if message.is_empty() { TerminalInput::End } else { TerminalInput::Message(message) });
+        }
+        let line = line.trim_end_matches(['\n', '\r']);
+        match line.strip_suffix('\\') {
+            Some(line) => message.push_str(&format!("{line}\n")),
+            None => return Ok(TerminalInput::Message(message + line)),
+        }
+    }
 }
 
-/// Terminal mode without line buffering and echo; restored on drop. Ctrl-C still raises a signal.
+/// Asks the terminal to mark pasted text, and to stop marking it.
+const BRACKETED_PASTE: &[u8] = b"\x1b[?2004h";
+const PLAIN_PASTE: &[u8] = b"\x1b[?2004l";
+
+/// Terminal mode without line buffering and echo, with marked pasted text; restored on drop. Ctrl-C still raises a signal.
 pub struct RawMode(Termios);
 
 impl RawMode {
@@ -62,12 +77,15 @@ impl RawMode {
         let mut raw = before.clone();
         raw.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
         tcsetattr(io::stdin(), OptionalActions::Now, &raw).map_err(io::Error::from)?;
-        Ok(Some(RawMode(before)))
+        let mode = RawMode(before);
+        io::stdout().write_all(BRACKETED_PASTE)?;
+        Ok(Some(mode))
     }
 }
 
 impl Drop for RawMode {
     fn drop(&mut self) {
+        drop(io::stdout().write_all(PLAIN_PASTE).and_then(|()| io::stdout().flush()));
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.0); // fails only if the terminal is gone
     }
 }

@@ -5,13 +5,12 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use onward_core::RunKey;
-use onward_core::budget::Budget;
 use onward_core::event::{PauseReason, RunPaused};
 use onward_store::Appended;
 
 use crate::args::Global;
+use crate::budget;
 use crate::connection::Connection;
-use crate::error::Mistake;
 use crate::output::document::Answer;
 use crate::output::{escape, print, print_json};
 
@@ -31,22 +30,6 @@ pub struct ResumeArgs {
     /// New total budget: tokens=N, cost=DOLLARS, turns=N or seconds=N (repeatable)
     #[arg(long, value_name = "LIMIT")]
     budget: Vec<String>,
-}
-
-/// Parses `--budget` limits; `None` without limits.
-pub fn budget(limits: &[String]) -> Result<Option<Budget>, Mistake> {
-    let mut budget = Budget::default();
-    for limit in limits {
-        let wrong = |why: String| {
-            Mistake::usage(
-                "usage",
-                format!("`--budget {limit}`: {why}"),
-                "use for example `--budget tokens=50000 --budget cost=2.50`",
-            )
-        };
-        budget.set(limit).map_err(wrong)?;
-    }
-    Ok((!budget.is_unlimited()).then_some(budget))
 }
 
 pub async fn cancel(args: ReasonArgs, global: &Global) -> Result<ExitCode> {
@@ -72,7 +55,7 @@ pub async fn pause(args: ReasonArgs, global: &Global) -> Result<ExitCode> {
 }
 
 pub async fn resume(args: ResumeArgs, global: &Global) -> Result<ExitCode> {
-    let budget = budget(&args.budget)?;
+    let budget = budget::parse(&args.budget)?;
     let connection = Connection::to_write(global)?;
     let key = connection.key(&args.id)?;
     let appended = connection.resume_run(key.clone(), budget).await?;

@@ -26,6 +26,9 @@ pub struct EventsArgs {
     /// Print the log of this generation; 0 is the first [default: the latest]
     #[arg(long, value_name = "NUMBER")]
     generation: Option<u32>,
+    /// Print the logs of all generations, the first one first
+    #[arg(long, conflicts_with = "generation")]
+    all_generations: bool,
     /// Follow the log until the run has ended
     #[arg(long, short)]
     follow: bool,
@@ -42,7 +45,7 @@ pub struct AttachArgs {
 }
 
 pub async fn attach(args: AttachArgs, global: &Global) -> Result<ExitCode> {
-    execute(EventsArgs { id: args.id, from: args.from, generation: None, follow: true }, global).await
+    execute(EventsArgs { id: args.id, from: args.from, generation: None, all_generations: false, follow: true }, global).await
 }
 
 pub async fn execute(args: EventsArgs, global: &Global) -> Result<ExitCode> {
@@ -51,7 +54,10 @@ pub async fn execute(args: EventsArgs, global: &Global) -> Result<ExitCode> {
     let head = connection.read_head(key.clone()).await?;
     // Subscribes before the first read, so that no change in between is missed.
     let mut watch = connection.watch(&key).await?;
-    let generation = args.generation.unwrap_or(head.generation);
+    let generation = args.generation.unwrap_or(if args.all_generations { 0 } else { head.generation });
+    if generation > 0 && args.generation.is_none() {
+        say(&earlier_generations(generation));
+    }
     let first = connection.read_log(key.clone(), Some(generation), Index(0), 1).await?;
     let start = first.first().map_or(head.created_at, |record| record.at);
     let mut log = LogReader { connection, key, generation, next: Index(args.from), last: None };
@@ -65,10 +71,16 @@ pub async fn execute(args: EventsArgs, global: &Global) -> Result<ExitCode> {
             watch.changed().await?;
         }
         printer.print(&page, Index(args.from))?;
-        if args.follow && log.turn_over() {
+        if (args.follow || args.all_generations) && log.turn_over() {
             say(&format!("continued as generation {}", log.generation));
         }
     }
+}
+
+/// Describes how to print the generations before the latest one.
+fn earlier_generations(latest: u32) -> String {
+    let numbers = if latest == 1 { "0".to_owned() } else { format!("0 to {}", latest - 1) };
+    format!("generation {latest}; earlier ones: `--generation` with {numbers}, or `--all-generations`")
 }
 
 struct LogReader {

@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Subcommand;
 
-pub use act::{answer, budget};
+pub use act::answer;
 pub use filter::FilterArgs;
 pub use list::Pages;
 pub use payload::read_payload;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use onward_core::event::RunPaused;
+use onward_core::event::{PauseReason, RunPaused};
 use onward_core::ledger::{SpendBy, SpendQuery};
 use onward_core::spend::SpendTotals;
 use onward_core::view::{Awaited, AwaitedKind, RunView};
@@ -14,6 +14,7 @@ use onward_runtime::PendingReason;
 use super::list::status_cell;
 use crate::args::Global;
 use crate::blocked_on;
+use crate::budget;
 use crate::commands::spend;
 use crate::connection::Connection;
 use crate::directory::shell_word;
@@ -55,6 +56,9 @@ fn tell(view: &RunView, tree: Option<&SpendTotals>, why: Option<PendingReason>, 
     let mut out = tell_head(view, tree, why, now);
     if let Some(pause) = &view.pause {
         section(&mut out, "paused", &tell_pause(pause));
+        if pause.reason == PauseReason::BudgetExhausted {
+            out.push_str(&format!("  resume with: {}\n", budget::resume_command(&view.head, now)));
+        }
     }
     if !view.awaiting.is_empty() {
         section(&mut out, "awaiting", &tell_awaiting(&view.awaiting, now));
@@ -238,7 +242,6 @@ pub fn tell_pause(pause: &RunPaused) -> String {
 }
 
 fn reason(pause: &RunPaused) -> &'static str {
-    use onward_core::event::PauseReason;
     match pause.reason {
         PauseReason::Requested => "requested",
         PauseReason::Diverged => "the code diverged from the log",

@@ -9,11 +9,11 @@ use onward_core::{Name, Payload, RunKey};
 use onward_runtime::{RuntimeError, SendSignal, StartRun};
 use onward_store::Started;
 
-use super::act::budget;
 use super::filter::attribute;
 use super::payload::read_payload;
 use super::wait::{Patience, wait};
 use crate::args::Global;
+use crate::budget;
 use crate::connection::Connection;
 use crate::error::Mistake;
 use crate::new_id;
@@ -55,7 +55,7 @@ pub async fn execute(args: StartArgs, global: &Global) -> Result<ExitCode> {
     let input = args.input.as_deref().map_or(Ok(Payload::null()), read_payload)?;
     let signal = args.signal.as_deref().map(read_signal).transpose()?;
     let attributes = args.attr.iter().map(|text| attribute(text)).collect::<Result<_, _>>().map_err(RuntimeError::from)?;
-    let budget = budget(&args.budget)?.map(Allowance::granted);
+    let budget = budget::parse(&args.budget)?.map(Allowance::granted);
     let connection = Connection::to_write(global)?;
     if args.wait && connection.is_directory {
         return Err(nobody_works().into());
