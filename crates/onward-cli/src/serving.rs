@@ -21,7 +21,7 @@ use onward_runtime::{Background, Runtime};
 use onward_server::keys::{KEYS_FILE, KeyFileError};
 use onward_server::trace::{Format, Level, Trace};
 use onward_server::webhooks::{WEBHOOKS_FILE, WebhookFileError};
-use onward_server::{Ceilings, Hosts, Keys, Limits, Options, Probe, Server, Tls, Webhooks, grpc, router_with, serve};
+use onward_server::{Ceilings, Cors, Hosts, Keys, Limits, Options, Probe, Server, Tls, Webhooks, grpc, router_with, serve};
 use onward_store::SystemClock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
@@ -187,6 +187,27 @@ pub struct Protection {
     pub tls_key: Option<PathBuf>,
     pub attachments: Option<PathBuf>,
     pub ceilings: Ceilings,
+    pub cors: Cors,
+}
+
+impl Protection {
+    /// Reads attachments, ceilings and allowed origins from the settings. Refuses the origin `*` without keys: every web page in
+    /// a browser on this machine could use the server.
+    pub fn open(keys: Option<Arc<Keys>>, webhooks: Option<Arc<Webhooks>>, config: &Config) -> Result<Protection, Mistake> {
+        let cors = config.parsed("server.cors_origins", Cors::parse)?.unwrap_or_default();
+        if cors.allows_all() && !has_usable(keys.as_deref()) {
+            let message = "`server.cors_origins` = `*` needs API keys: every web page could use this server";
+            let hint = "list the origins, like https://app.example.com, or create a key with `onward key create`";
+            return Err(Mistake::usage("config_invalid", message, hint));
+        }
+        let attachments = config.text("server.attachments").map(PathBuf::from);
+        Ok(Protection { keys, webhooks, attachments, ceilings: config.ceilings()?, cors, ..Protection::default() })
+    }
+}
+
+/// Returns whether there is a key that is neither revoked nor expired.
+pub fn has_usable(keys: Option<&Keys>) -> bool {
+    keys.is_some_and(Keys::has_usable)
 }
 
 /// A server that is ready.
@@ -217,7 +238,7 @@ impl Serving {
     ) -> Result<Serving> {
         raise_file_limit();
         trace.hear();
-        let Protection { keys, webhooks, tls, tls_key, attachments, ceilings } = protection;
+        let Protection { keys, webhooks, tls, tls_key, attachments, ceilings, cors } = protection;
         let listener = listen(address).await?;
         let url = format!("{}://{}", if tls.is_some() { "https" } else { "http" }, listener.local_addr()?);
         let opened = Opened::open(location.clone()).await?;
@@ -227,11 +248,20 @@ impl Serving {
         let kept = onward_runtime::Options { lease, ..Default::default() };
         let runtime = Runtime::new(opened.store.clone(), opened.clock.clone(), kept);
         // Against DNS rebinding by web pages: such a page has no key, and without keys the Host header must be loopback.
-        let hosts = if keys.as_ref().is_some_and(|keys| keys.has_usable()) { Hosts::Any } else { Hosts::Loopback };
-        let (url_told, probe) = (url.clone(), opened.probe.clone());
-        let said = trace.clone();
-        let mut options =
-            Options { limits, url: url_told, hosts, trace, webhooks, attachments, probe, tls, ceilings, ..Options::default() };
+        let hosts = if has_usable(keys.as_deref()) { Hosts::Any } else { Hosts::Loopback };
+        let mut options = Options {
+            limits,
+            url: url.clone(),
+            hosts,
+            cors,
+            trace: trace.clone(),
+            webhooks,
+            attachments,
+            probe: opened.probe.clone(),
+            tls,
+            ceilings,
+            ..Options::default()
+        };
         if let Some(keys) = keys {
             options.auth = keys;
         }
@@ -239,10 +269,14 @@ impl Serving {
         // After the server, whose metrics then include timers that were due at startup.
         let background = runtime.spawn();
         let workers = match builtin {
-            Some(builtin) => BuiltinWorkers::start(builtin, &runtime, &said).await?,
+            Some(builtin) => BuiltinWorkers::start(builtin, &runtime, &trace).await?,
             None => BuiltinWorkers::default(),
         };
         Ok(Serving { url, listener, server, background, workers, opened, watch, mark })
+    }
+
+    pub fn runtime(&self) -> &Runtime {
+        self.server.runtime()
     }
 
     /// Serves until `shutdown` returns, then waits for open requests and closes the store.

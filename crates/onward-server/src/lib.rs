@@ -38,6 +38,7 @@ pub use auth::ceilings::Ceilings;
 pub use auth::keys::Keys;
 pub use auth::{AuthRefusal, Authenticate, Caller, Scope};
 pub use grpc::{METHODS, Method, grpc};
+pub use http::cors::Cors;
 pub use http::limits::{JSON_DEPTH_MAX, Limits, WAIT_MAX};
 pub use http::middleware::Hosts;
 pub use http::openapi::document as openapi_document;

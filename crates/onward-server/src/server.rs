@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use crate::auth::ceilings::Ceilings;
 use crate::auth::{Authenticate, NoAuthentication};
 use crate::handlers::servers;
+use crate::http::cors::Cors;
 use crate::http::limits::Limits;
 use crate::http::middleware::Hosts;
 use crate::http::request::BodyMemory;
@@ -45,6 +46,8 @@ pub struct Options {
     pub url: String,
     /// Host names that requests may name.
     pub hosts: Hosts,
+    /// Origins whose pages may call the server.
+    pub cors: Cors,
     pub auth: Arc<dyn Authenticate>,
     /// Webhooks that the server accepts.
     pub webhooks: Option<Arc<Webhooks>>,
@@ -64,6 +67,7 @@ impl Default for Options {
             limits: Limits::default(),
             url: String::new(),
             hosts: Hosts::Loopback,
+            cors: Cors::default(),
             auth: Arc::new(NoAuthentication),
             webhooks: None,
             attachments: None,

@@ -63,6 +63,7 @@ pub static KEYS: &[SettingKey] = &[
         .default(|| "default".to_owned()),
     key("server.attachments", "directory of attachments that messages reference by hash").path(),
     key("server.keys", "key file of a server").path(),
+    key("server.cors_origins", "comma-separated origins whose web pages may call a server; `*` is every origin"),
     key("tls_cert", "certificate of `onward server` with its chain, PEM").path(),
     key("tls_key", "private key of the certificate, PEM").path(),
     key("log.format", "log format: `pretty` or `json`"),

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
-use onward_core::Timestamp;
+use onward_core::{Namespace, Timestamp};
 use onward_store::Clock;
 use onward_wire::ApiKey;
 use tokio::time::Instant;
@@ -182,6 +182,15 @@ fn by_id(entries: Vec<KeyEntry>) -> HashMap<String, KeyEntry> {
 impl Authenticate for Keys {
     fn authenticate<'a>(&'a self, ask: Ask<'a>) -> AuthFuture<'a> {
         Box::pin(std::future::ready(self.judge(ask)))
+    }
+
+    fn namespace(&self, headers: &HeaderMap) -> Namespace {
+        let found = self.look();
+        let Found::Keys(keys) = &*found else { return Namespace::default() };
+        match recognize(keys, headers, self.clock.now()).map(|key| &key.namespace) {
+            Some(Reach::One(namespace)) => namespace.clone(),
+            Some(Reach::All) | None => Namespace::default(),
+        }
     }
 
     fn trouble(&self) -> Option<String> {

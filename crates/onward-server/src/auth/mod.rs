@@ -138,6 +138,11 @@ pub type AuthFuture<'a> = Pin<Box<dyn Future<Output = Result<Caller, AuthRefusal
 pub trait Authenticate: Send + Sync {
     fn authenticate<'a>(&'a self, ask: Ask<'a>) -> AuthFuture<'a>;
 
+    /// Returns the namespace of a request that names none: that of a credential for one namespace, otherwise the default one.
+    fn namespace(&self, _: &HeaderMap) -> Namespace {
+        Namespace::default()
+    }
+
     /// Returns why every request is refused, if that is so. The text is public.
     fn trouble(&self) -> Option<String> {
         None

@@ -140,7 +140,9 @@ impl RequestError {
             RequestError::WebhookRefused => "see docs/operations.md for how to create and sign webhooks",
             RequestError::WebhookUnroutable { .. } => "check the webhook's pointers with `onward webhook list`",
             RequestError::KindNotFound { .. } => "see GET /v1/kinds for the kinds with schemas or workers",
-            RequestError::OriginRefused { .. } => "send changes only from pages of this server",
+            RequestError::OriginRefused { .. } => {
+                "send the request from a page of this server, or allow the origin with the setting `server.cors_origins`"
+            }
             RequestError::ImportInvalid { .. } => "import whole lines, as `onward export` writes them",
             RequestError::JsonInvalid { .. } => "see GET /openapi.json for the schema of every body",
             RequestError::MessageInvalid { .. } => "see the .proto file, which reflection serves",

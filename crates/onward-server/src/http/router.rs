@@ -138,7 +138,7 @@ async fn prepare(
     id: Option<&str>,
     query: Option<&str>,
 ) -> Result<Prepared, Problem> {
-    let namespace = request::namespace(headers)?;
+    let namespace = request::namespace(server, headers)?;
     let pass = route.scope.map(|scope| Pass {
         scope,
         namespace: namespace.clone(),
