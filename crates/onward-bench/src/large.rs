@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 
 use crate::Plan;
 use crate::machine::percentile;
-use crate::server::Server;
+use crate::server::ServerProcess;
 
 /// Size of the large inputs, and number of concurrent ones.
 const LARGE_BYTES: usize = 10_000_000;
@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 pub async fn measure(plan: &Plan) -> Result<()> {
     let directory = plan.fresh()?;
-    let server = Server::start(directory.path())?;
+    let server = ServerProcess::start(directory.path())?;
     let address = server.url().trim_start_matches("http://").trim_end_matches('/').to_owned();
     let span = Duration::from_secs(if plan.quick { 5 } else { 15 });
     let alone = small_starts(&address, span).await?;

@@ -15,16 +15,16 @@ use crate::machine::median;
 const LISTEN: Workflow<u64, u64> = Workflow::new("listen");
 
 /// Channel on which a run reports that it has continued.
-type Heard = Arc<Mutex<Option<mpsc::UnboundedSender<Instant>>>>;
+type ProgressChannel = Arc<Mutex<Option<mpsc::UnboundedSender<Instant>>>>;
 
 /// Runs `steps` steps, then one step for every signal until it receives the signal to end.
 async fn listen(ctx: Ctx, steps: u64) -> onward::Result<u64> {
     for _ in 0..steps {
         ctx.step("warm-up", async || Ok::<_, Failure>("x".repeat(198))).await?;
     }
-    let heard = ctx.dep::<Heard>();
+    let progress = ctx.dep::<ProgressChannel>();
     let say = || {
-        if let Ok(sender) = heard.lock()
+        if let Ok(sender) = progress.lock()
             && let Some(sender) = &*sender
         {
             let _gone = sender.send(Instant::now());
@@ -59,8 +59,8 @@ async fn signal_ms(plan: &Plan, steps: u64, rounds: usize) -> Result<f64> {
 /// Measures the same on any store.
 pub async fn pokes(builder: onward::Builder, steps: u64, rounds: usize) -> Result<f64> {
     let (sender, mut receiver) = mpsc::unbounded_channel();
-    let heard: Heard = Arc::new(Mutex::new(Some(sender)));
-    let onward = builder.dep(heard).register(&LISTEN, listen).start().await?;
+    let progress: ProgressChannel = Arc::new(Mutex::new(Some(sender)));
+    let onward = builder.dep(progress).register(&LISTEN, listen).start().await?;
     let run = onward.start(&LISTEN, &steps).await?;
     receiver.recv().await.context("the run did not become ready")?;
     let mut times = Vec::new();
@@ -93,8 +93,8 @@ pub async fn wake(plan: &Plan) -> Result<()> {
 pub async fn resume(plan: &Plan) -> Result<()> {
     let directory = plan.fresh()?;
     let (sender, mut receiver) = mpsc::unbounded_channel();
-    let heard: Heard = Arc::new(Mutex::new(Some(sender)));
-    let build = || Onward::embedded(directory.path()).dep(heard.clone()).register(&LISTEN, listen);
+    let progress: ProgressChannel = Arc::new(Mutex::new(Some(sender)));
+    let build = || Onward::embedded(directory.path()).dep(progress.clone()).register(&LISTEN, listen);
     let onward = build().start().await?;
     onward.start(&LISTEN, &10_000).id("long").await?;
     receiver.recv().await.context("the run did not become ready")?;

@@ -15,27 +15,27 @@ use crate::{Plan, life, steps};
 const IDLE: Duration = Duration::from_secs(5);
 
 /// `onward dev` or `onward server`, killed on drop.
-pub struct Server {
+pub struct ServerProcess {
     process: Child,
     url: String,
     ready_ms: f64,
 }
 
-impl Server {
+impl ServerProcess {
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    pub fn start(data: &Path) -> Result<Server> {
-        Server::run(&["dev", "--port", "0", "--data", &data.to_string_lossy()])
+    pub fn start(data: &Path) -> Result<ServerProcess> {
+        ServerProcess::run(&["dev", "--port", "0", "--data", &data.to_string_lossy()])
     }
 
     /// Starts `onward server` on a store.
-    pub fn on_store(store: &str) -> Result<Server> {
-        Server::run(&["server", "--listen", "127.0.0.1:0", "--store", store])
+    pub fn on_store(store: &str) -> Result<ServerProcess> {
+        ServerProcess::run(&["server", "--listen", "127.0.0.1:0", "--store", store])
     }
 
-    fn run(arguments: &[&str]) -> Result<Server> {
+    fn run(arguments: &[&str]) -> Result<ServerProcess> {
         let binary = std::env::current_exe()?.with_file_name("onward");
         let begun = Instant::now();
         let mut process = Command::new(&binary)
@@ -52,11 +52,11 @@ impl Server {
         let said: serde_json::Value =
             serde_json::from_str(&line).with_context(|| format!("unexpected output of the server: {line:?}"))?;
         let url = said["url"].as_str().context("the server printed no URL")?.to_owned();
-        Ok(Server { process, url, ready_ms })
+        Ok(ServerProcess { process, url, ready_ms })
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -66,12 +66,12 @@ impl Drop for Server {
 pub async fn measure(plan: &Plan) -> Result<()> {
     let mut ready = Vec::new();
     for _ in 0..if plan.quick { 3 } else { 11 } {
-        ready.push(Server::start(plan.fresh()?.path())?.ready_ms);
+        ready.push(ServerProcess::start(plan.fresh()?.path())?.ready_ms);
     }
     plan.report("server.ready_ms", median(ready), "ms");
     for concurrency in [64, 512] {
         let directory = plan.fresh()?;
-        let server = Server::start(directory.path())?;
+        let server = ServerProcess::start(directory.path())?;
         let onward = steps::with_ten_steps(Onward::connect(&server.url)).start().await?;
         let measured = steps::load(plan, &onward, concurrency, Some(server.process.id())).await?;
         plan.report(&format!("server.steps_per_s.c{concurrency}"), measured.steps_per_s, "1/s");
@@ -80,7 +80,7 @@ pub async fn measure(plan: &Plan) -> Result<()> {
         onward.shutdown().await;
     }
     let directory = plan.fresh()?;
-    let server = Server::start(directory.path())?;
+    let server = ServerProcess::start(directory.path())?;
     let rounds = if plan.quick { 200 } else { 1_000 };
     plan.report("server.signal_ms.p50", life::pokes(Onward::connect(&server.url), 0, rounds).await?, "ms");
     idle(plan).await
@@ -88,7 +88,7 @@ pub async fn measure(plan: &Plan) -> Result<()> {
 
 async fn idle(plan: &Plan) -> Result<()> {
     let directory = plan.fresh()?;
-    let server = Server::start(directory.path())?;
+    let server = ServerProcess::start(directory.path())?;
     let process = server.process.id();
     tokio::time::sleep(Duration::from_secs(1)).await;
     let before = cpu_of(process);

@@ -12,7 +12,7 @@ use onward_store_postgres::Options;
 use onward_testkit::{Cluster, Settings};
 
 use crate::machine::percentile;
-use crate::server::Server;
+use crate::server::ServerProcess;
 use crate::{Plan, postgres};
 
 const SLEEPER: Workflow<u64, ()> = Workflow::new("sleeper");
@@ -54,13 +54,13 @@ pub async fn on_postgres(plan: &Plan) -> Result<()> {
     // The same with server and worker in processes of their own.
     let database = cluster.database(None)?;
     measure(plan, "postgres.server", || async {
-        let server = Server::on_store(&database.url())?;
+        let server = ServerProcess::on_store(&database.url())?;
         Ok((Onward::connect(server.url()), Some(server)))
     })
     .await
 }
 
-async fn measure<F: Future<Output = Result<(onward::Builder, Option<Server>)>>>(
+async fn measure<F: Future<Output = Result<(onward::Builder, Option<ServerProcess>)>>>(
     plan: &Plan,
     store: &str,
     open: impl Fn() -> F,

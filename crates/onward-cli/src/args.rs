@@ -78,7 +78,7 @@ impl Global {
     /// Returns the data directory only if `--data` was given.
     pub fn named_directory(&self) -> Option<PathBuf> {
         let data = self.config.get("data")?;
-        matches!(data.origin, crate::config::Origin::Flag(_)).then(|| PathBuf::from(data.text))
+        matches!(data.origin, crate::config::SettingOrigin::Flag(_)).then(|| PathBuf::from(data.text))
     }
 
     pub fn namespace(&self) -> Result<Namespace, RuntimeError> {
@@ -88,7 +88,7 @@ impl Global {
     /// Fails if `--server` was given: `command` works on local files.
     pub fn without_server(&self, command: &str) -> Result<(), Mistake> {
         match self.config.get("url") {
-            Some(url) if matches!(url.origin, crate::config::Origin::Flag(_)) => {
+            Some(url) if matches!(url.origin, crate::config::SettingOrigin::Flag(_)) => {
                 let message = format!("`onward {command}` works on local files and takes no `--server`");
                 Err(Mistake::usage("usage", message, "remove `--server`; name the directory with `--data DIR`"))
             }
@@ -109,7 +109,7 @@ pub fn parse() -> Result<Cli, ExitCode> {
         return Err(ExitCode::SUCCESS);
     }
     let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
-    Err(error::tell_usage(text, wants_json(std::env::args_os())))
+    Err(error::print_usage(text, wants_json(std::env::args_os())))
 }
 
 /// Looks for `--json` in a command line that did not parse.

@@ -5,22 +5,23 @@ use onward_core::task::MODEL_CALL;
 use onward_core::{RunKey, Timestamp};
 use onward_runtime::{BlockReason, Blocker, WorkerInfo};
 
-use crate::connection::Site;
+use crate::connection::Connection;
 use crate::directory::shell_word;
 use crate::output::time;
 
 /// Reads why the tasks of a run are blocked; empty on errors. On a directory, leaves out reasons that depend on workers, which
 /// only the server process knows.
-pub async fn of(site: &Site, key: &RunKey) -> Vec<Blocker> {
-    let mut found = site.blocked_on(key.clone()).await.unwrap_or_default();
-    found.retain(|blocker| !site.is_directory || matches!(blocker.why, BlockReason::Quarantined | BlockReason::Retries));
+pub async fn of(connection: &Connection, key: &RunKey) -> Vec<Blocker> {
+    let mut found = connection.blocked_on(key.clone()).await.unwrap_or_default();
+    found.retain(|blocker| !connection.is_directory || matches!(blocker.why, BlockReason::Quarantined | BlockReason::Retries));
     found
 }
 
 /// Returns one sentence for each distinct reason.
-pub async fn sentences(site: &Site, blocked_on: &[Blocker]) -> Vec<String> {
+pub async fn sentences(connection: &Connection, blocked_on: &[Blocker]) -> Vec<String> {
     let is_lonely = blocked_on.iter().any(|blocker| blocker.why == BlockReason::NoWorker);
-    let workers = if is_lonely { site.list_workers(site.namespace.clone()).await.unwrap_or_default() } else { Vec::new() };
+    let workers =
+        if is_lonely { connection.list_workers(connection.namespace.clone()).await.unwrap_or_default() } else { Vec::new() };
     let now = time::now();
     let mut sentences: Vec<String> = blocked_on.iter().map(|blocker| sentence(blocker, &workers, now)).collect();
     sentences.sort();
@@ -73,65 +74,4 @@ fn offered(workers: &[WorkerInfo]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use onward_core::{Name, Namespace, WorkerId};
-    use onward_runtime::CallRef;
-
-    use super::*;
-
-    fn worker(tasks: &[&str]) -> WorkerInfo {
-        WorkerInfo {
-            id: WorkerId::new("w").unwrap(),
-            kinds: Vec::new(),
-            task_kinds: tasks.iter().map(|task| Name::new(*task).unwrap()).collect(),
-            task_limits: Default::default(),
-            queues: vec![None],
-            runs: 0,
-            runs_max: 1,
-            heard_at: None,
-        }
-    }
-
-    fn said(kind: &str, why: BlockReason, workers: &[WorkerInfo]) -> String {
-        let now = Timestamp(1_800_000_000_000);
-        let blocker = Blocker {
-            task: CallRef::parse(&Namespace::default(), "r~0~3").unwrap(),
-            kind: Name::new(kind).unwrap(),
-            why,
-            since: (why == BlockReason::Quarantined).then_some(Timestamp(1_799_999_880_000)),
-            until: Some(now.after(std::time::Duration::from_secs(12))),
-            lost_workers: 6,
-            failure_code: Some("model_rate_limited".to_owned()),
-        };
-        sentence(&blocker, workers, now)
-    }
-
-    #[test]
-    fn what_nobody_offers_is_told_with_what_there_is() {
-        let workers = [worker(&["llm.gpt-4o", "llm.small"]), worker(&["llm.gpt-4o"])];
-        let no_worker = |kind, workers| said(kind, BlockReason::NoWorker, workers);
-        assert_eq!(no_worker("charge", &workers), "no worker serves task `charge`; the run is waiting");
-        assert_eq!(
-            no_worker("llm.gpt-5o", &workers),
-            "no worker serves model `gpt-5o` (available: `gpt-4o`, `small`); the run is waiting"
-        );
-        assert!(no_worker("llm.gpt-5o", &[]).contains(" (available: none); "));
-    }
-
-    #[test]
-    fn a_wait_is_told_with_its_end_or_with_what_ends_it() {
-        assert_eq!(
-            said("llm.m", BlockReason::LimitClosed, &[]),
-            "the provider rate-limits the key of model `m`; the run waits until 2027-01-15T08:00:12.000Z (in 12.0 s)"
-        );
-        assert_eq!(
-            said("llm.m", BlockReason::Quarantined, &[]),
-            "task r~0~3 (`llm.m`) is in quarantine since 2027-01-15T07:58:00.000Z (2 min ago): it lost 6 workers in a row; \
-             find out why, then run `onward queue retry r~0~3`"
-        );
-        assert_eq!(
-            said("llm.m", BlockReason::Retries, &[]),
-            "model `m`: next attempt in 12.0 s; the last one failed with model_rate_limited"
-        );
-    }
-}
+mod tests;

@@ -49,35 +49,35 @@ fn key(global: &Global) -> Result<Option<String>> {
 
 /// A connection to a server or directory, with the namespace.
 #[derive(Clone)]
-pub struct Site {
+pub struct Connection {
     client: Arc<dyn Client>,
     pub namespace: Namespace,
     pub is_directory: bool,
 }
 
-impl Site {
+impl Connection {
     /// Opens the endpoint for reading; another process may use the directory.
-    pub fn to_read(global: &Global) -> Result<Site> {
-        Site::open(global, directory::open_to_read)
+    pub fn to_read(global: &Global) -> Result<Connection> {
+        Connection::open(global, directory::open_to_read)
     }
 
     /// Opens the endpoint for writing; fails if another process uses the directory.
-    pub fn to_write(global: &Global) -> Result<Site> {
-        Site::open(global, directory::open_to_write)
+    pub fn to_write(global: &Global) -> Result<Connection> {
+        Connection::open(global, directory::open_to_write)
     }
 
     /// Wraps an opened store.
-    pub fn of(runtime: onward_runtime::Runtime, global: &Global) -> Result<Site> {
-        Ok(Site { client: Arc::new(runtime), namespace: global.namespace()?, is_directory: false })
+    pub fn of(runtime: onward_runtime::Runtime, global: &Global) -> Result<Connection> {
+        Ok(Connection { client: Arc::new(runtime), namespace: global.namespace()?, is_directory: false })
     }
 
-    fn open(global: &Global, open: impl Fn(&std::path::Path) -> Result<onward_runtime::Runtime>) -> Result<Site> {
+    fn open(global: &Global, open: impl Fn(&std::path::Path) -> Result<onward_runtime::Runtime>) -> Result<Connection> {
         let namespace = global.namespace()?;
         let (client, is_directory): (Arc<dyn Client>, bool) = match Endpoint::of(global)? {
             Endpoint::Directory(path) => (Arc::new(open(&path)?), true),
             Endpoint::Server { url, key } => (onward::connect_client(&url, &namespace, key.as_deref())?, false),
         };
-        Ok(Site { client, namespace, is_directory })
+        Ok(Connection { client, namespace, is_directory })
     }
 
     pub fn key(&self, id: &str) -> Result<RunKey, RuntimeError> {
@@ -111,7 +111,7 @@ impl Site {
     }
 }
 
-impl std::ops::Deref for Site {
+impl std::ops::Deref for Connection {
     type Target = dyn Client;
 
     fn deref(&self) -> &(dyn Client + 'static) {

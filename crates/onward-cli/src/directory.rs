@@ -19,15 +19,19 @@ use crate::serving::mark;
 pub fn open_to_read(path: &Path) -> Result<Runtime> {
     expect_directory(path)?;
     let store = EmbeddedStore::open_read_only(path)?;
-    tell_damage(&store);
+    warn_of_damage(path, &store);
     Ok(runtime(store))
 }
 
 /// Warns on stderr if the directory is damaged, because acknowledged writes may be missing from the output.
-fn tell_damage(store: &EmbeddedStore) {
-    if let Some(damage) = store.damage() {
+fn warn_of_damage(path: &Path, store: &EmbeddedStore) {
+    let Some(damage) = store.damage() else { return };
+    if EmbeddedStore::has_lost_writes(path).unwrap_or(true) {
         say(&format!("warning: the directory is damaged, and acknowledged writes may be missing: {damage}"));
         say("hint: run `onward doctor --repair`, which keeps all intact data and lists losses");
+    } else {
+        say(&format!("warning: the directory is damaged, and every acknowledged write can be read: {damage}"));
+        say("hint: run `onward doctor --repair` to write to it again");
     }
 }
 

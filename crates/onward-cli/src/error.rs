@@ -48,33 +48,33 @@ impl fmt::Display for Mistake {
 impl std::error::Error for Mistake {}
 
 /// Code, hint and exit code of an error.
-struct Told {
+struct ErrorSummary {
     code: &'static str,
     hint: Option<String>,
     exit: u8,
 }
 
 /// Prints an error with its causes on stderr and returns the exit code. Ignores a broken pipe.
-pub fn tell(error: &anyhow::Error, json: bool) -> ExitCode {
+pub fn print_error(error: &anyhow::Error, json: bool) -> ExitCode {
     if is_broken_pipe(error) {
         return ExitCode::SUCCESS;
     }
-    ExitCode::from(tell_one(error, json))
+    ExitCode::from(print_one(error, json))
 }
 
 /// Prints an error and returns its exit code; for errors that do not end the command.
-pub fn tell_one(error: &anyhow::Error, json: bool) -> u8 {
-    let told = told(error);
+pub fn print_one(error: &anyhow::Error, json: bool) -> u8 {
+    let summary = summary(error);
     if json {
-        say(&escape::json(problem::to_json(told.code, &message(error), told.hint.as_deref())));
-        return told.exit;
+        say(&escape::json(problem::to_json(summary.code, &message(error), summary.hint.as_deref())));
+        return summary.exit;
     }
-    tell_problem(told.code, &message(error), told.hint.as_deref());
-    told.exit
+    print_problem(summary.code, &message(error), summary.hint.as_deref());
+    summary.exit
 }
 
 /// Prints a usage error; `text` is already escaped and may have several lines.
-pub fn tell_usage(text: &str, json: bool) -> ExitCode {
+pub fn print_usage(text: &str, json: bool) -> ExitCode {
     if json {
         let (detail, _) = text.split_once("\n\n").unwrap_or((text, ""));
         let detail = detail.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -85,18 +85,17 @@ pub fn tell_usage(text: &str, json: bool) -> ExitCode {
     ExitCode::from(USAGE)
 }
 
-/// Prints a problem as text and returns its exit code.
-pub fn tell_problem(code: &str, detail: &str, hint: Option<&str>) -> u8 {
+/// Prints a problem as text.
+pub fn print_problem(code: &str, detail: &str, hint: Option<&str>) {
     say(&format!("{} {}", style_of(&escape::text(code)), escape::text(detail)));
     if let Some(hint) = hint {
         say(&format!("{} {}", Style::stderr().cyan("hint:"), escape::text(hint)));
     }
-    exit_code(code)
 }
 
 /// Returns the message of an error with its causes, and its hint.
 pub fn words(error: &anyhow::Error) -> (String, Option<String>) {
-    (message(error), told(error).hint)
+    (message(error), summary(error).hint)
 }
 
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
@@ -116,9 +115,9 @@ fn message(error: &anyhow::Error) -> String {
     texts.join(": ")
 }
 
-fn told(error: &anyhow::Error) -> Told {
+fn summary(error: &anyhow::Error) -> ErrorSummary {
     if let Some(mistake) = error.downcast_ref::<Mistake>() {
-        return Told { code: mistake.code, hint: mistake.hint.clone(), exit: mistake.exit };
+        return ErrorSummary { code: mistake.code, hint: mistake.hint.clone(), exit: mistake.exit };
     }
     let (code, hint) = if let Some(error) = error.downcast_ref::<onward::Error>() {
         (error.code(), error.hint())
@@ -131,18 +130,16 @@ fn told(error: &anyhow::Error) -> Told {
     } else if let Some(error) = error.downcast_ref::<WebhookFileError>() {
         (error.code(), error.hint())
     } else if error.downcast_ref::<std::io::Error>().is_some() {
-        return Told { code: "io", hint: None, exit: FAILURE };
+        return ErrorSummary { code: "io", hint: None, exit: FAILURE };
     } else {
-        return Told { code: "failed", hint: None, exit: FAILURE };
+        return ErrorSummary { code: "failed", hint: None, exit: FAILURE };
     };
-    Told { code, hint: hint.map(str::to_owned), exit: exit_code(code) }
+    ErrorSummary { code, hint: hint.map(str::to_owned), exit: exit_code(code) }
 }
 
 /// Maps an error code to its exit code.
 pub fn exit_code(code: &str) -> u8 {
     match code {
-        "run_not_found" | "wait_not_found" | "key_not_found" | "unknown_query" | "webhook_not_found" | "task_not_found"
-        | "kind_not_found" => NOT_FOUND,
         "server_unreachable" | "not_ready" => UNREACHABLE,
         "unauthenticated" | "not_allowed" | "key_invalid" => NOT_ALLOWED,
         "run_closed"
@@ -180,6 +177,8 @@ pub fn exit_code(code: &str) -> u8 {
         | "input_invalid"
         | "server_url_invalid"
         | "webhook_secret_invalid" => USAGE,
+        "directory_missing" => FAILURE,
+        code if problem::status_of(code).is_some_and(|status| status == 404) => NOT_FOUND,
         _ => FAILURE,
     }
 }

@@ -8,6 +8,7 @@
 
 mod args;
 mod blocked_on;
+mod budget;
 mod builtin_agents;
 mod commands;
 mod config;
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
-        Err(error) => return error::tell(&error.into(), json),
+        Err(error) => return error::print_error(&error.into(), json),
     };
     let done = runtime.block_on(async {
         if cli.command.ends_by_itself() { commands::execute(cli).await } else { interrupt::or(commands::execute(cli)).await }
@@ -46,6 +47,6 @@ fn main() -> ExitCode {
     runtime.shutdown_background();
     match done {
         Ok(code) => code,
-        Err(error) => error::tell(&error, json),
+        Err(error) => error::print_error(&error, json),
     }
 }

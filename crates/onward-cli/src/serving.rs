@@ -18,22 +18,22 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use onward_runtime::{Background, Runtime};
-use onward_server::keys::{KEYS, KeyFileError};
+use onward_server::keys::{KEYS_FILE, KeyFileError};
 use onward_server::trace::{Format, Level, Trace};
-use onward_server::webhooks::{HOOKS, WebhookFileError};
-use onward_server::{Ceilings, Hosts, Keys, Limits, Options, Probe, Server, Tls, Webhooks, grpc, router_with, serve};
+use onward_server::webhooks::{WEBHOOKS_FILE, WebhookFileError};
+use onward_server::{Ceilings, Cors, Hosts, Keys, Limits, Options, Probe, Server, Tls, Webhooks, grpc, router_with, serve};
 use onward_store::SystemClock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 
-use crate::builtin_agents::{BuiltinAgents, Workers};
+use crate::builtin_agents::{BuiltinAgents, BuiltinWorkers};
 use crate::config::Config;
 use crate::error::{FAILURE, Mistake};
 use crate::modes;
 
-use mark::Mark;
+use mark::ServerMark;
 pub use opened::{Opened, StoreLocation};
 
 /// Default port.
@@ -106,7 +106,7 @@ impl KeysArgs {
         let (clock, trace) = (Arc::new(SystemClock), trace.clone());
         let keys = match (self.named(config), location) {
             (Some(file), _) => Keys::open(&file, clock, trace)?,
-            (None, StoreLocation::Directory(path)) => Keys::open_or_await(&path.join(KEYS), clock, trace)?,
+            (None, StoreLocation::Directory(path)) => Keys::open_or_await(&path.join(KEYS_FILE), clock, trace)?,
             (None, StoreLocation::Databases(_) | StoreLocation::Memory) => return Ok(None),
         };
         Ok(Some(Arc::new(keys)))
@@ -133,7 +133,7 @@ impl WebhookArgs {
     pub fn open(&self, location: &StoreLocation, trace: &Trace) -> Result<Option<Arc<Webhooks>>, WebhookFileError> {
         let path = match (&self.webhooks, location) {
             (Some(file), _) => file.clone(),
-            (None, StoreLocation::Directory(path)) => path.join(HOOKS),
+            (None, StoreLocation::Directory(path)) => path.join(WEBHOOKS_FILE),
             (None, StoreLocation::Databases(_) | StoreLocation::Memory) => return Ok(None),
         };
         Ok(Some(Arc::new(Webhooks::open(&path, trace.clone())?)))
@@ -187,6 +187,27 @@ pub struct Protection {
     pub tls_key: Option<PathBuf>,
     pub attachments: Option<PathBuf>,
     pub ceilings: Ceilings,
+    pub cors: Cors,
+}
+
+impl Protection {
+    /// Reads attachments, ceilings and allowed origins from the settings. Refuses the origin `*` without keys: every web page in
+    /// a browser on this machine could use the server.
+    pub fn open(keys: Option<Arc<Keys>>, webhooks: Option<Arc<Webhooks>>, config: &Config) -> Result<Protection, Mistake> {
+        let cors = config.parsed("server.cors_origins", Cors::parse)?.unwrap_or_default();
+        if cors.allows_all() && !has_usable(keys.as_deref()) {
+            let message = "`server.cors_origins` = `*` needs API keys: every web page could use this server";
+            let hint = "list the origins, like https://app.example.com, or create a key with `onward key create`";
+            return Err(Mistake::usage("config_invalid", message, hint));
+        }
+        let attachments = config.text("server.attachments").map(PathBuf::from);
+        Ok(Protection { keys, webhooks, attachments, ceilings: config.ceilings()?, cors, ..Protection::default() })
+    }
+}
+
+/// Returns whether there is a key that is neither revoked nor expired.
+pub fn has_usable(keys: Option<&Keys>) -> bool {
+    keys.is_some_and(Keys::has_usable)
 }
 
 /// A server that is ready.
@@ -196,12 +217,12 @@ pub struct Serving {
     server: Server,
     background: Background,
     /// Built-in workers for the models and agents of the settings.
-    workers: Workers,
+    workers: BuiltinWorkers,
     opened: Opened,
     /// Logs when the store stops accepting writes.
     watch: Option<JoinHandle<()>>,
     /// Last field, so that the mark is removed after the directory is unlocked.
-    mark: Option<Mark>,
+    mark: Option<ServerMark>,
 }
 
 impl Serving {
@@ -212,37 +233,50 @@ impl Serving {
         protection: Protection,
         limits: Limits,
         lease: Duration,
-        house: Option<BuiltinAgents>,
+        builtin: Option<BuiltinAgents>,
         trace: Trace,
     ) -> Result<Serving> {
         raise_file_limit();
         trace.hear();
-        let Protection { keys, webhooks, tls, tls_key, attachments, ceilings } = protection;
+        let Protection { keys, webhooks, tls, tls_key, attachments, ceilings, cors } = protection;
         let listener = listen(address).await?;
         let url = format!("{}://{}", if tls.is_some() { "https" } else { "http" }, listener.local_addr()?);
         let opened = Opened::open(location.clone()).await?;
-        let mark = location.directory().and_then(|directory| Mark::leave(directory, &url));
+        let mark = location.directory().and_then(|directory| ServerMark::leave(directory, &url));
         warn_of_readers(&location, &tls_key, &trace);
         let watch = opened.probe.clone().map(|probe| watch_store(probe, trace.clone()));
         let kept = onward_runtime::Options { lease, ..Default::default() };
         let runtime = Runtime::new(opened.store.clone(), opened.clock.clone(), kept);
         // Against DNS rebinding by web pages: such a page has no key, and without keys the Host header must be loopback.
-        let hosts = if keys.as_ref().is_some_and(|keys| keys.has_usable()) { Hosts::Any } else { Hosts::Loopback };
-        let (url_told, probe) = (url.clone(), opened.probe.clone());
-        let said = trace.clone();
-        let mut options =
-            Options { limits, url: url_told, hosts, trace, webhooks, attachments, probe, tls, ceilings, ..Options::default() };
+        let hosts = if has_usable(keys.as_deref()) { Hosts::Any } else { Hosts::Loopback };
+        let mut options = Options {
+            limits,
+            url: url.clone(),
+            hosts,
+            cors,
+            trace: trace.clone(),
+            webhooks,
+            attachments,
+            probe: opened.probe.clone(),
+            tls,
+            ceilings,
+            ..Options::default()
+        };
         if let Some(keys) = keys {
             options.auth = keys;
         }
         let server = Server::new(runtime.clone(), options);
         // After the server, whose metrics then include timers that were due at startup.
         let background = runtime.spawn();
-        let workers = match house {
-            Some(house) => Workers::start(house, &runtime, &said).await?,
-            None => Workers::default(),
+        let workers = match builtin {
+            Some(builtin) => BuiltinWorkers::start(builtin, &runtime, &trace).await?,
+            None => BuiltinWorkers::default(),
         };
         Ok(Serving { url, listener, server, background, workers, opened, watch, mark })
+    }
+
+    pub fn runtime(&self) -> &Runtime {
+        self.server.runtime()
     }
 
     /// Serves until `shutdown` returns, then waits for open requests and closes the store.
@@ -319,7 +353,7 @@ fn raise_file_limit() {
 }
 
 /// Returns a future that completes on Ctrl-C or SIGTERM. Signals count from this call on, not from the first poll.
-pub fn told_to_stop() -> impl Future<Output = ()> {
+pub fn shutdown_signal() -> impl Future<Output = ()> {
     let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
     async move {
         let (Ok(mut interrupt), Ok(mut terminate)) = signals else { return std::future::pending().await };

@@ -262,7 +262,7 @@ error_table! {
     HostRefused "host_refused" 403 TellCaller "The request uses a foreign host name"
         => "use localhost or its address; a server on loopback accepts no other name";
     OriginRefused "origin_refused" 403 TellCaller "A page of another origin tried to change something"
-        => "send changes only from pages of this server";
+        => "send the request from a page of this server, or allow the origin with the setting `server.cors_origins`";
     Unauthenticated "unauthenticated" 401 TellCaller "The key is missing or invalid"
         => "send one header `Authorization: Bearer onw_…`; create a key: `onward key create`";
     NotAllowed "not_allowed" 403 TellCaller "The key is valid but not for this request"
@@ -350,7 +350,7 @@ error_table! {
     ModelKeyRefused "model_key_refused" 502 TellCaller "The provider of a model rejected the key";
     ContextTooLong "context_too_long" 422 TellCaller "The conversation is too long for the model";
     ModelAnswerBroken "model_answer_broken" 502 TellCaller "The answer of a model broke off or is malformed";
-    ModelAnswerTooLarge "model_answer_too_large" 502 TellCaller "The answer of a model exceeds the limit";
+    ModelAnswerTooLarge "model_answer_too_large" 502 TellCaller "The answer of a model exceeds a limit";
     ModelTimedOut "model_timed_out" 504 TellCaller "The answer of a model did not arrive in time";
     ModelDisconnected "model_disconnected" 502 TellCaller "The connection to a model ended before the answer began";
     ModelUnreachable "model_unreachable" 503 TellCaller "The provider of a model cannot be reached";

@@ -8,8 +8,9 @@ use onward_store::ServerInfo;
 use tokio::sync::watch;
 
 use crate::auth::ceilings::Ceilings;
-use crate::auth::{Authenticate, Open};
+use crate::auth::{Authenticate, NoAuthentication};
 use crate::handlers::servers;
+use crate::http::cors::Cors;
 use crate::http::limits::Limits;
 use crate::http::middleware::Hosts;
 use crate::http::request::BodyMemory;
@@ -23,15 +24,15 @@ use crate::workers::Sessions;
 /// HTTP and gRPC API of one runtime.
 #[derive(Clone)]
 pub struct Server {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
 }
 
-struct Shared {
+struct ServerState {
     runtime: Runtime,
     options: Options,
     metrics: Arc<Metrics>,
     body_memory: Arc<BodyMemory>,
-    hook_memory: Arc<BodyMemory>,
+    webhook_memory: Arc<BodyMemory>,
     sessions: Sessions,
     own: ServerInfo,
     closing: watch::Sender<bool>,
@@ -45,6 +46,8 @@ pub struct Options {
     pub url: String,
     /// Host names that requests may name.
     pub hosts: Hosts,
+    /// Origins whose pages may call the server.
+    pub cors: Cors,
     pub auth: Arc<dyn Authenticate>,
     /// Webhooks that the server accepts.
     pub webhooks: Option<Arc<Webhooks>>,
@@ -64,7 +67,8 @@ impl Default for Options {
             limits: Limits::default(),
             url: String::new(),
             hosts: Hosts::Loopback,
-            auth: Arc::new(Open),
+            cors: Cors::default(),
+            auth: Arc::new(NoAuthentication),
             webhooks: None,
             attachments: None,
             trace: Trace::silent(),
@@ -81,11 +85,11 @@ impl Server {
         let metrics = Arc::new(Metrics::default());
         runtime.store().subscribe(metrics.clone());
         let body_memory = BodyMemory::new(options.limits.body_memory_max);
-        let hook_memory = BodyMemory::new(options.limits.hook_memory_max);
+        let webhook_memory = BodyMemory::new(options.limits.webhook_memory_max);
         let (closing, _) = watch::channel(false);
         let sessions = Sessions::default();
         let own = servers::introduce(&**runtime.clock(), options.url.clone());
-        let shared = Shared { runtime, options, metrics, body_memory, hook_memory, sessions, own, closing };
+        let shared = ServerState { runtime, options, metrics, body_memory, webhook_memory, sessions, own, closing };
         Server { shared: Arc::new(shared) }
     }
 
@@ -113,8 +117,8 @@ impl Server {
         &self.shared.body_memory
     }
 
-    pub(crate) fn hook_memory(&self) -> &Arc<BodyMemory> {
-        &self.shared.hook_memory
+    pub(crate) fn webhook_memory(&self) -> &Arc<BodyMemory> {
+        &self.shared.webhook_memory
     }
 
     /// Returns this server's entry in the list of servers.

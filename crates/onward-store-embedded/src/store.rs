@@ -28,6 +28,7 @@ use crate::read::reader::{self, Readers};
 use crate::read::{kinds, ledger, list};
 use crate::repair::rebuild::{self, Repaired, Scratch};
 use crate::repair::rows;
+use crate::repair::salvage::Pages;
 use crate::shared::{Shared, Stats};
 use crate::write::op::Op;
 use crate::write::takeover;
@@ -211,6 +212,15 @@ impl EmbeddedStore {
             }
         }
         Ok(damage)
+    }
+
+    /// Returns whether acknowledged writes of a directory are missing, or may be: its write-ahead log is damaged and not every
+    /// synced frame can be corrected. Changes nothing.
+    pub fn has_lost_writes(directory: impl AsRef<Path>) -> Result<bool, StoreError> {
+        if EmbeddedStore::examine(&directory)?.is_none() {
+            return Ok(false);
+        }
+        Ok(Pages::open(directory.as_ref())?.0.has_gap())
     }
 
     /// Returns the pages of a directory's database with a wrong checksum. Changes nothing.

@@ -34,20 +34,36 @@ pub fn check(name: &str, mcp: &McpSettings, env: impl Fn(&str) -> Option<String>
     }
 }
 
-/// Adds the tools that the server offers. Fails for a configured name that the server does not offer and for a duplicate name:
-/// either could let a tool run without its approval.
-pub async fn add(tools: Tools, name: &str, mcp: &McpSettings) -> Result<Tools> {
-    let settings = settings(name, mcp);
-    let before: BTreeSet<String> = tools.names().map(str::to_owned).collect();
-    let offered = Mutex::new(BTreeSet::new());
-    let wanted = |tool: Tool| {
-        offered.lock().unwrap_or_else(PoisonError::into_inner).insert(tool.name().to_owned());
-        let is_wanted = mcp.tools.as_ref().is_none_or(|names| names.iter().any(|name| name == tool.name()));
-        is_wanted.then(|| changed(tool, mcp))
+/// The tools of a connected MCP server; the connection lives as long as they do.
+pub struct McpTools {
+    /// Names of all tools that the server offers.
+    offered: BTreeSet<String>,
+    /// The tools that the settings select.
+    selected: Vec<Tool>,
+}
+
+/// Connects to an MCP server and lists its tools.
+pub async fn connect(name: &str, mcp: &McpSettings) -> Result<McpTools> {
+    let tools = Mutex::new(McpTools { offered: BTreeSet::new(), selected: Vec::new() });
+    let collect = |tool: Tool| {
+        let mut tools = tools.lock().unwrap_or_else(PoisonError::into_inner);
+        tools.offered.insert(tool.name().to_owned());
+        if mcp.tools.as_ref().is_none_or(|names| names.iter().any(|name| name == tool.name())) {
+            tools.selected.push(changed(tool, mcp));
+        }
+        None
     };
-    let tools = tools.with_mcp(settings, wanted).await.map_err(|error| anyhow!("MCP server `{name}`: {error}"))?;
-    check_names(name, mcp, &before, &offered.into_inner().unwrap_or_else(PoisonError::into_inner))?;
-    Ok(tools)
+    let connected = Tools::new().with_mcp(settings(name, mcp), collect).await;
+    connected.map_err(|error| anyhow!("MCP server `{name}`: {error}"))?;
+    Ok(tools.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Adds the selected tools of a connected server. Fails for a configured name that the server does not offer and for a duplicate
+/// name: either could let a tool run without its approval.
+pub fn add(tools: Tools, name: &str, mcp: &McpSettings, connected: &McpTools) -> Result<Tools> {
+    let before: BTreeSet<String> = tools.names().map(str::to_owned).collect();
+    check_names(name, mcp, &before, &connected.offered)?;
+    Ok(connected.selected.iter().cloned().fold(tools, Tools::with))
 }
 
 /// Applies the settings to a tool. Its class is that of `classes`, else that of trusted hints, else `class`.

@@ -2,6 +2,7 @@
 //!
 //! An MCP server that does not answer delays only its own agents; it is retried until it answers.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,22 +19,22 @@ use super::{BuiltinAgents, agent};
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
-pub struct Workers {
+pub struct BuiltinWorkers {
     started: Arc<Mutex<Vec<Onward>>>,
     starting: Vec<JoinHandle<()>>,
 }
 
-impl Workers {
+impl BuiltinWorkers {
     /// Starts the workers. Agents with MCP servers start later, when these answer.
-    pub async fn start(house: BuiltinAgents, runtime: &Runtime, trace: &Trace) -> Result<Workers> {
-        let (house, mut workers) = (Arc::new(house), Workers::default());
-        for namespace in &house.namespaces {
+    pub async fn start(builtin: BuiltinAgents, runtime: &Runtime, trace: &Trace) -> Result<BuiltinWorkers> {
+        let (builtin, mut workers) = (Arc::new(builtin), BuiltinWorkers::default());
+        for namespace in &builtin.namespaces {
             let within = || Onward::within(runtime.clone()).namespace(namespace.as_str());
-            let worker = house.equip_plain(within()).start().await?;
+            let worker = builtin.equip_plain(within()).start().await?;
             lock(&workers.started).push(worker);
-            for name in house.agents.iter().filter(|(_, settings)| !settings.mcp.is_empty()).map(|(name, _)| name.clone()) {
+            for name in builtin.agents.iter().filter(|(_, settings)| !settings.mcp.is_empty()).map(|(name, _)| name.clone()) {
                 let start =
-                    bring(house.clone(), name, runtime.clone(), namespace.clone(), trace.clone(), workers.started.clone());
+                    bring(builtin.clone(), name, runtime.clone(), namespace.clone(), trace.clone(), workers.started.clone());
                 workers.starting.push(tokio::spawn(start));
             }
         }
@@ -55,18 +56,20 @@ impl Workers {
 
 /// Starts the worker of an agent as soon as its MCP servers answer.
 async fn bring(
-    house: Arc<BuiltinAgents>,
+    builtin: Arc<BuiltinAgents>,
     name: String,
     runtime: Runtime,
     namespace: Namespace,
     trace: Trace,
     started: Arc<Mutex<Vec<Onward>>>,
 ) {
-    let settings = &house.agents[&name];
-    let mut has_told = false;
+    let settings = &builtin.agents[&name];
+    let (mut has_warned, mut connected) = (false, BTreeMap::new());
     loop {
         let begun = async {
-            let agent = agent(&name, settings).tools(&house.tools_of(settings).await?);
+            // A failed server is retried; the others stay connected.
+            builtin.connect_all(settings, &mut connected).await?;
+            let agent = agent(&name, settings).tools(&builtin.tools_of(settings, &connected)?);
             let builder = Onward::within(runtime.clone()).namespace(namespace.as_str()).register_agent(agent);
             anyhow::Ok(builder.start().await?)
         };
@@ -76,9 +79,9 @@ async fn bring(
                 return lock(&started).push(worker);
             }
             Err(error) => {
-                let level = if has_told { Level::Debug } else { Level::Warn };
+                let level = if has_warned { Level::Debug } else { Level::Warn };
                 trace.say(level, "agent waits for its tools", &[("agent", &name), ("why", &format!("{error:#}"))]);
-                has_told = true;
+                has_warned = true;
             }
         }
         tokio::time::sleep(ASK_AGAIN).await;

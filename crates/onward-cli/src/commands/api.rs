@@ -9,7 +9,7 @@ use onward::HttpAnswer;
 
 use crate::args::Global;
 use crate::connection::Endpoint;
-use crate::error::{Mistake, tell_problem};
+use crate::error::{Mistake, exit_code, print_problem};
 use crate::output::{json_line, say};
 
 #[derive(Debug, Args)]
@@ -78,8 +78,8 @@ async fn refused(answer: HttpAnswer, global: &Global) -> Result<ExitCode> {
     };
     if global.json {
         say(&json_line(&problem)?);
-        return Ok(ExitCode::from(crate::error::exit_code(code)));
+    } else {
+        print_problem(code, problem["detail"].as_str().unwrap_or_default(), problem["hint"].as_str());
     }
-    let (detail, hint) = (problem["detail"].as_str().unwrap_or_default(), problem["hint"].as_str());
-    Ok(ExitCode::from(tell_problem(code, detail, hint)))
+    Ok(ExitCode::from(exit_code(code)))
 }

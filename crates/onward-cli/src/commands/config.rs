@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::{dev, server};
 use crate::args::Global;
 use crate::builtin_agents::BuiltinAgents;
-use crate::config::{KEYS, Key, Value};
-use crate::output::{Cell, Style, Table, escape, print, print_json, say};
+use crate::config::{KEYS, SettingKey, Value};
+use crate::output::{Cell, Style, TextTable, escape, print, print_json, say};
 use crate::serving::limits::{lease, limits};
 use crate::serving::{StoreLocation, TraceArgs};
 
@@ -38,7 +38,8 @@ struct Setting {
 
 pub fn execute(command: ConfigCommand, global: &Global) -> Result<ExitCode> {
     let ConfigCommand::Show(args) = command;
-    let shown: Vec<(&Key, Option<Value>)> = KEYS.iter().map(|key| (key, global.config.get(key.name).map(mask(key)))).collect();
+    let shown: Vec<(&SettingKey, Option<Value>)> =
+        KEYS.iter().map(|key| (key, global.config.get(key.name).map(mask(key)))).collect();
     if global.json {
         let settings: Vec<Setting> = shown.iter().map(|(key, value)| setting(key, value.as_ref())).collect();
         let file = global.config.file().map(|path| path.to_string_lossy().into_owned());
@@ -53,10 +54,10 @@ pub fn execute(command: ConfigCommand, global: &Global) -> Result<ExitCode> {
         Some(path) => say(&format!("from {}", path.display())),
         None => say("no settings file found; `onward.toml` in the working directory would be used"),
     }
-    if let Some(house) = check(global)? {
+    if let Some(builtin) = check(global)? {
         let list =
             |names: Vec<&str>| if names.is_empty() { "none".to_owned() } else { escape::text(&names.join(", ")).into_owned() };
-        say(&format!("models: {}; agents: {}", list(house.models().collect()), list(house.agents().collect())));
+        say(&format!("models: {}; agents: {}", list(builtin.models().collect()), list(builtin.agents().collect())));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -79,9 +80,9 @@ fn check(global: &Global) -> Result<Option<BuiltinAgents>> {
     Ok(BuiltinAgents::open(config)?)
 }
 
-fn tell(shown: &[(&Key, Option<Value>)], origin: bool) -> String {
+fn tell(shown: &[(&SettingKey, Option<Value>)], origin: bool) -> String {
     let header: &[&str] = if origin { &["SETTING", "VALUE", "ORIGIN"] } else { &["SETTING", "VALUE"] };
-    let mut table = Table::new(header);
+    let mut table = TextTable::new(header);
     for (key, value) in shown {
         let mut row: Vec<Cell> = vec![key.name.into()];
         match value {
@@ -96,7 +97,7 @@ fn tell(shown: &[(&Key, Option<Value>)], origin: bool) -> String {
     table.take()
 }
 
-fn setting(key: &Key, value: Option<&Value>) -> Setting {
+fn setting(key: &SettingKey, value: Option<&Value>) -> Setting {
     Setting {
         name: key.name,
         value: value.map(|value| value.text.clone()),
@@ -108,7 +109,7 @@ fn setting(key: &Key, value: Option<&Value>) -> Setting {
 
 /// Masks secrets: keeps the id of an API key, which identifies it without authenticating, and removes passwords from the store
 /// URL.
-fn mask(key: &'static Key) -> impl Fn(Value) -> Value {
+fn mask(key: &'static SettingKey) -> impl Fn(Value) -> Value {
     move |value| {
         if key.name == "server.store" {
             return Value { text: shown_store(&value.text), ..value };
@@ -133,7 +134,7 @@ fn shown_store(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Origin;
+    use crate::config::SettingOrigin;
 
     #[test]
     fn a_store_is_shown_without_its_password() {
@@ -146,8 +147,8 @@ mod tests {
 
     #[test]
     fn a_secret_keeps_its_id_and_nothing_else() {
-        let key = Key::of("key").unwrap();
-        let shown = |text: &str| mask(key)(Value { text: text.to_owned(), origin: Origin::Default }).text;
+        let key = SettingKey::of("key").unwrap();
+        let shown = |text: &str| mask(key)(Value { text: text.to_owned(), origin: SettingOrigin::Default }).text;
         assert_eq!(shown("onw_abc_SECRET_1234"), "onw_abc_********");
         assert_eq!(shown("no-key-at-all"), "onw__********");
         assert_eq!(shown("onw_SECRET"), "onw__********");

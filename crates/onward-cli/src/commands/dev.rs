@@ -3,26 +3,30 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use onward_core::Namespace;
+use onward_runtime::Runtime;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
 use crate::args::Global;
 use crate::builtin_agents::BuiltinAgents;
 use crate::config::Config;
-use crate::directory::own_command;
+use crate::directory::{own_command, shell_word};
 use crate::error::Mistake;
 use crate::output::{Style, escape, print_json, say};
 use crate::serving::limits::{lease, limits};
-use crate::serving::{KeysArgs, PORT, Protection, Serving, StoreLocation, TraceArgs, WebhookArgs, told_to_stop};
+use crate::serving::{KeysArgs, PORT, Protection, Serving, StoreLocation, TraceArgs, WebhookArgs, shutdown_signal};
 
 /// Time for the child to exit after SIGTERM.
 const CHILD_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Polling interval for the first worker.
+const LOOK: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Args)]
 pub struct DevArgs {
@@ -55,25 +59,19 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
     let trace = args.trace.trace(config)?;
     let keys = args.keys.open(&location, &trace, config)?;
     let webhooks = args.webhooks.open(&location, &trace)?;
-    let attachments = config.text("server.attachments").map(PathBuf::from);
-    let ceilings = config.ceilings()?;
-    let protection = Protection { keys, webhooks, tls: None, tls_key: None, attachments, ceilings };
-    let serving = Serving::start(
-        address,
-        location.clone(),
-        protection,
-        limits(config)?,
-        lease(config)?,
-        BuiltinAgents::open(config)?,
-        trace,
-    )
-    .await?;
+    let protection = Protection::open(keys, webhooks, config)?;
+    let builtin = BuiltinAgents::open(config)?;
+    let agent = builtin.as_ref().and_then(|builtin| builtin.agents().next()).map(str::to_owned);
+    let serving = Serving::start(address, location.clone(), protection, limits(config)?, lease(config)?, builtin, trace).await?;
     let url = serving.url.clone();
-    let told = told_to_stop();
+    let told = shutdown_signal();
     if global.json {
         print_json(&serde_json::json!({"url": url}))?;
     } else {
-        banner(&url, &location);
+        banner(&url, &location, agent.as_deref());
+        if agent.is_none() {
+            tokio::spawn(suggest_start(serving.runtime().clone(), global.namespace()?, url.clone()));
+        }
     }
     if args.open {
         open(&url);
@@ -100,14 +98,30 @@ pub fn set_port(config: &Config) -> Result<u16, Mistake> {
     Ok(config.parsed("dev.port", parse)?.unwrap_or(PORT))
 }
 
-/// Prints four lines: version, URL, data directory, and a first command.
-fn banner(url: &str, location: &StoreLocation) {
-    let style = Style::stderr();
-    let line = |name: &str, value: &str| say(&format!("  {} {}", style.dim(&format!("{name:5}")), escape::text(value)));
-    say(&format!("{} {}", style.bold("onward"), env!("CARGO_PKG_VERSION")));
-    line("url", url);
-    line("data", &location.to_string());
-    line("next", &format!("{} run start hello --server {url}", own_command()));
+/// Prints four lines: version, URL, data directory, and what to do next.
+fn banner(url: &str, location: &StoreLocation, agent: Option<&str>) {
+    say(&format!("{} {}", Style::stderr().bold("onward"), env!("CARGO_PKG_VERSION")));
+    banner_line("url", url);
+    banner_line("data", &location.to_string());
+    match agent {
+        Some(agent) => banner_line("next", &format!("{} chat --agent {} --server {url}", own_command(), shell_word(agent))),
+        None => banner_line("next", &format!("start a worker with ONWARD_URL={url}, or define agents in onward.toml")),
+    }
+}
+
+fn banner_line(name: &str, value: &str) {
+    say(&format!("  {} {}", Style::stderr().dim(&format!("{name:5}")), escape::text(value)));
+}
+
+/// Waits for the first worker and prints the command that starts a run of one of its kinds.
+async fn suggest_start(runtime: Runtime, namespace: Namespace, url: String) {
+    loop {
+        if let Some((kind, _)) = runtime.list_workers(&namespace).iter().flat_map(|worker| &worker.kinds).next() {
+            let kind = shell_word(kind.as_str());
+            return banner_line("next", &format!("{} run start {kind} --server {url}", own_command()));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 fn open(url: &str) {

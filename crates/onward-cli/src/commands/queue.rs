@@ -10,9 +10,9 @@ use onward_store::{Gaps, TaskQuery};
 use serde::Serialize;
 
 use crate::args::Global;
-use crate::connection::Site;
+use crate::connection::Connection;
 use crate::output::document::{OpenTasks, Partly, Queues};
-use crate::output::{Table, print, print_json, say, say_missing, time};
+use crate::output::{TextTable, print, print_json, say, say_missing, time};
 
 #[derive(Debug, Subcommand)]
 pub enum QueueCommand {
@@ -38,8 +38,8 @@ pub async fn execute(command: QueueCommand, global: &Global) -> Result<ExitCode>
         QueueCommand::List => list(global).await?,
         QueueCommand::Quarantined => quarantined(global).await?,
         QueueCommand::Retry { id } => {
-            let site = Site::to_write(global)?;
-            site.retry_task(site.call(&id)?).await?;
+            let connection = Connection::to_write(global)?;
+            connection.retry_task(connection.call(&id)?).await?;
             if global.json { print_json(&Retried { retried: &id })? } else { say(&format!("{id} is queued again")) }
         }
     }
@@ -47,8 +47,8 @@ pub async fn execute(command: QueueCommand, global: &Global) -> Result<ExitCode>
 }
 
 async fn list(global: &Global) -> Result<()> {
-    let site = Site::to_read(global)?;
-    let queues = site.list_queues(site.namespace.clone()).await?;
+    let connection = Connection::to_read(global)?;
+    let queues = connection.list_queues(connection.namespace.clone()).await?;
     if global.json {
         print_json(&Queues::from(&*queues))
     } else if queues.is_empty() {
@@ -60,7 +60,7 @@ async fn list(global: &Global) -> Result<()> {
 }
 
 fn tell(queues: &[QueueInfo]) -> String {
-    let mut table = Table::new(&["QUEUE", "KIND", "QUEUED", "RUNNING", "QUARANTINED", "OLDEST", "WORKERS"]);
+    let mut table = TextTable::new(&["QUEUE", "KIND", "QUEUED", "RUNNING", "QUARANTINED", "OLDEST", "WORKERS"]);
     let now = time::now();
     for QueueInfo { count, workers } in queues {
         table.row(vec![
@@ -77,10 +77,11 @@ fn tell(queues: &[QueueInfo]) -> String {
 }
 
 async fn quarantined(global: &Global) -> Result<()> {
-    let site = Site::to_read(global)?;
+    let connection = Connection::to_read(global)?;
     let gaps = Gaps::default();
-    let query = TaskQuery { namespace: site.namespace.clone(), limit: 1_000, gaps: Some(gaps.clone()), ..TaskQuery::default() };
-    let tasks: Vec<Task> = site.list_quarantined(query).await?;
+    let query =
+        TaskQuery { namespace: connection.namespace.clone(), limit: 1_000, gaps: Some(gaps.clone()), ..TaskQuery::default() };
+    let tasks: Vec<Task> = connection.list_quarantined(query).await?;
     say_missing(&gaps);
     if global.json {
         return print_json(&Partly::new(OpenTasks::from(&*tasks), &gaps));
@@ -89,7 +90,7 @@ async fn quarantined(global: &Global) -> Result<()> {
         say("no quarantined tasks");
         return Ok(());
     }
-    let mut table = Table::new(&["TASK", "KIND", "QUEUE", "LOST WORKERS"]);
+    let mut table = TextTable::new(&["TASK", "KIND", "QUEUE", "LOST WORKERS"]);
     for task in &tasks {
         table.row(vec![
             CallRef::from(task.id.clone()).to_string().into(),

@@ -16,7 +16,9 @@ use crate::config::Config;
 use crate::error::Mistake;
 use crate::output::print_json;
 use crate::serving::limits::{lease, limits};
-use crate::serving::{KeysArgs, PORT, Protection, Serving, StoreLocation, TlsArgs, TraceArgs, WebhookArgs, told_to_stop};
+use crate::serving::{
+    KeysArgs, PORT, Protection, Serving, StoreLocation, TlsArgs, TraceArgs, WebhookArgs, has_usable, shutdown_signal,
+};
 
 #[derive(Debug, Args)]
 pub struct ServerArgs {
@@ -59,7 +61,7 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
     let webhooks = args.webhooks.open(&location, &trace)?;
     let tls = args.tls.open(&trace, config)?;
     if !listen.ip().is_loopback() {
-        if !keys.as_ref().is_some_and(|keys| keys.has_usable()) {
+        if !has_usable(keys.as_deref()) {
             let message = format!("{} is reachable from other machines, and there are no usable keys", listen);
             let hint = "create a key with `onward key create`, or listen on 127.0.0.1";
             return Err(Mistake::usage("listen_refused", message, hint).into());
@@ -68,10 +70,7 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
             trace.say(Level::Warn, "keys and data are sent unencrypted: set --tls-cert and --tls-key, or use a TLS proxy", &[]);
         }
     }
-    let tls_key = args.tls.key(config);
-    let attachments = config.text("server.attachments").map(PathBuf::from);
-    let ceilings = config.ceilings()?;
-    let protection = Protection { keys, webhooks, tls, tls_key, attachments, ceilings };
+    let protection = Protection { tls, tls_key: args.tls.key(config), ..Protection::open(keys, webhooks, config)? };
     let serving = Serving::start(
         listen,
         location.clone(),
@@ -82,7 +81,7 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
         trace.clone(),
     )
     .await?;
-    let told = told_to_stop();
+    let told = shutdown_signal();
     trace.say(Level::Info, "ready", &[("url", &serving.url), ("data", &location)]);
     if global.json {
         print_json(&serde_json::json!({"url": serving.url}))?;

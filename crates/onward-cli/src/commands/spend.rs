@@ -11,9 +11,9 @@ use onward_core::ledger::{SpendBy, SpendQuery, SpendRow};
 use onward_core::spend::SpendTotals;
 
 use crate::args::Global;
-use crate::connection::Site;
+use crate::connection::Connection;
 use crate::output::document::Spend;
-use crate::output::{Table, count, print, print_json, say, time};
+use crate::output::{TextTable, count, print, print_json, say, time};
 use crate::span;
 
 #[derive(Debug, Args)]
@@ -46,15 +46,15 @@ impl clap::ValueEnum for By {
 }
 
 pub async fn execute(args: SpendArgs, global: &Global) -> Result<ExitCode> {
-    let site = Site::to_read(global)?;
+    let connection = Connection::to_read(global)?;
     let query = SpendQuery {
-        namespace: site.namespace.clone(),
+        namespace: connection.namespace.clone(),
         from: args.since.map(|since| time::now().before(since)),
         tree: args.tree.as_deref().map(RunId::new).transpose()?,
         limit: args.limit,
         ..SpendQuery::by(args.by.0)
     };
-    let rows = site.read_spend(query).await?;
+    let rows = connection.read_spend(query).await?;
     if global.json {
         print_json(&Spend::new(args.by.0, &rows, args.limit))?;
     } else if rows.is_empty() {
@@ -71,7 +71,7 @@ pub async fn execute(args: SpendArgs, global: &Global) -> Result<ExitCode> {
 fn tell(by: SpendBy, rows: &[SpendRow]) -> String {
     let name = by.as_str().to_uppercase();
     let mut table =
-        Table::new(&[name.as_str(), "DOLLARS", "TOKENS", "INPUT", "CACHED", "OUTPUT", "ATTEMPTS", "UNKNOWN", "UNPRICED"]);
+        TextTable::new(&[name.as_str(), "DOLLARS", "TOKENS", "INPUT", "CACHED", "OUTPUT", "ATTEMPTS", "UNKNOWN", "UNPRICED"]);
     let mut add = |name: &str, totals: &SpendTotals| {
         let SpendTotals { attempts, unknown, tokens, cost, unpriced } = totals;
         let cached = tokens.cached_read.saturating_add(tokens.cached_write);

@@ -14,15 +14,15 @@ use onward_store_embedded::EmbeddedStore;
 
 use super::run::FilterArgs;
 use crate::args::Global;
-use crate::connection::{Endpoint, Site};
-use crate::error::{FAILURE, Mistake, NOT_ALLOWED, tell_one};
+use crate::connection::{Connection, Endpoint};
+use crate::error::{FAILURE, Mistake, NOT_ALLOWED, print_one};
 use crate::output::{escape, print, print_json, say};
 
 mod store;
 mod target;
 
 use store::StoreArgs;
-use target::{Taken, Target};
+use target::{ImportResult, ImportTarget};
 
 const PAGE: usize = 1_000;
 
@@ -49,34 +49,34 @@ pub struct ImportArgs {
 
 /// An export in progress.
 struct Export<'a> {
-    site: &'a Site,
+    connection: &'a Connection,
     json: bool,
     count: u64,
     left_out: u64,
 }
 
 pub async fn export(args: ExportArgs, global: &Global) -> Result<ExitCode> {
-    let (site, is_damaged) = match args.store.open_to_read(global).await? {
-        Some(runtime) => (Site::of(runtime, global)?, false),
-        None => (Site::to_read(global)?, is_damaged(global)?),
+    let (connection, is_incomplete) = match args.store.open_to_read(global).await? {
+        Some(runtime) => (Connection::of(runtime, global)?, false),
+        None => (Connection::to_read(global)?, is_incomplete(global)?),
     };
-    let code = export_from(&site, args, global).await?;
-    // Runs that a damaged write-ahead log lost are missing from the list, so the export is incomplete.
-    Ok(if is_damaged { ExitCode::FAILURE } else { code })
+    let code = export_from(&connection, args, global).await?;
+    // Runs that a damaged write-ahead log lost are missing from the list.
+    Ok(if is_incomplete { ExitCode::FAILURE } else { code })
 }
 
-/// Returns whether the runs are in a damaged directory, where acknowledged writes may be missing. Opening it printed a warning.
-fn is_damaged(global: &Global) -> Result<bool> {
+/// Returns whether acknowledged writes may be missing from a damaged directory. Opening it printed a warning.
+fn is_incomplete(global: &Global) -> Result<bool> {
     match Endpoint::of(global)? {
-        Endpoint::Directory(path) => Ok(EmbeddedStore::examine(path)?.is_some()),
+        Endpoint::Directory(path) => Ok(EmbeddedStore::has_lost_writes(path)?),
         Endpoint::Server { .. } => Ok(false),
     }
 }
 
-async fn export_from(site: &Site, args: ExportArgs, global: &Global) -> Result<ExitCode> {
-    let mut export = Export { site, json: global.json, count: 0, left_out: 0 };
+async fn export_from(connection: &Connection, args: ExportArgs, global: &Global) -> Result<ExitCode> {
+    let mut export = Export { connection, json: global.json, count: 0, left_out: 0 };
     if args.ids.is_empty() {
-        export.found(args.filter.query(site.namespace.clone(), PAGE)?).await
+        export.found(args.filter.query(connection.namespace.clone(), PAGE)?).await
     } else {
         export.named(&args.ids).await
     }
@@ -86,7 +86,7 @@ impl Export<'_> {
     async fn named(&mut self, ids: &[String]) -> Result<ExitCode> {
         let mut heads = Vec::new();
         for id in ids {
-            heads.push(self.site.read_head(self.site.key(id)?).await?);
+            heads.push(self.connection.read_head(self.connection.key(id)?).await?);
         }
         // The order of lists, newest first, so that children come before their parents.
         heads.sort_by(|a, b| (b.created_at, &b.key.id).cmp(&(a.created_at, &a.key.id)));
@@ -97,7 +97,7 @@ impl Export<'_> {
     }
 
     async fn found(&mut self, mut query: RunQuery) -> Result<ExitCode> {
-        let mut page = self.site.list_runs(query.clone()).await?;
+        let mut page = self.connection.list_runs(query.clone()).await?;
         put(&transfer::header())?;
         loop {
             self.runs(&page.runs).await?;
@@ -105,14 +105,14 @@ impl Export<'_> {
             if query.cursor.is_none() {
                 return self.end();
             }
-            page = self.site.list_runs(query.clone()).await?;
+            page = self.connection.list_runs(query.clone()).await?;
         }
     }
 
     /// Writes runs. Reports and leaves out a run that cannot be read.
     async fn runs(&mut self, heads: &[RunHead]) -> Result<()> {
         for head in heads {
-            match export_run(&**self.site, &head.key).await {
+            match export_run(&**self.connection, &head.key).await {
                 Ok(run) => {
                     put(&run.to_lines())?;
                     self.count += 1;
@@ -123,7 +123,7 @@ impl Export<'_> {
                 Err(error) if leaves_out(&error) => {
                     let left = transfer::LeftOut { key: head.key.clone(), code: error.code().to_owned() };
                     put(&left.to_line())?;
-                    tell_one(&error.into(), self.json);
+                    print_one(&error.into(), self.json);
                     self.left_out += 1;
                 }
                 Err(error) => return Err(error.into()),
@@ -155,7 +155,7 @@ pub async fn import(args: ImportArgs, global: &Global) -> Result<ExitCode> {
         Box::new(std::fs::File::open(&args.file).with_context(|| format!("cannot read {}", args.file.display()))?)
     };
     let namespace = global.namespace()?;
-    let mut target = Target::new(global, args.store.open(global).await?)?;
+    let mut target = ImportTarget::new(global, args.store.open(global).await?)?;
     let (mut importer, mut bytes, mut count) = (Importer::default(), 0, 0);
     for line in BufReader::new(source).lines() {
         let line = line?;
@@ -188,7 +188,7 @@ fn check_namespace(run: &ExportedRun, namespace: &Namespace) -> Result<(), Mista
     Err(Mistake { code: "not_allowed", message, hint, exit: NOT_ALLOWED })
 }
 
-fn tell(all: &Taken, global: &Global) -> Result<ExitCode> {
+fn tell(all: &ImportResult, global: &Global) -> Result<ExitCode> {
     if global.json {
         print_json(all)?;
     } else {

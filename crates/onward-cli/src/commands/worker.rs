@@ -7,9 +7,9 @@ use clap::Subcommand;
 use onward_runtime::WorkerInfo;
 
 use crate::args::Global;
-use crate::connection::Site;
+use crate::connection::Connection;
 use crate::output::document::Workers;
-use crate::output::{Table, print, print_json, say, time};
+use crate::output::{TextTable, print, print_json, say, time};
 
 #[derive(Debug, Subcommand)]
 pub enum WorkerCommand {
@@ -20,13 +20,13 @@ pub enum WorkerCommand {
 
 pub async fn execute(command: WorkerCommand, global: &Global) -> Result<ExitCode> {
     let WorkerCommand::List = command;
-    let site = Site::to_read(global)?;
-    let workers = site.list_workers(site.namespace.clone()).await?;
+    let connection = Connection::to_read(global)?;
+    let workers = connection.list_workers(connection.namespace.clone()).await?;
     if global.json {
         print_json(&Workers::from(&*workers))?;
     } else if !workers.is_empty() {
         print(&tell(&workers))?;
-    } else if site.is_directory {
+    } else if connection.is_directory {
         say("no workers: a directory does not list them; set `--server URL`");
     } else {
         say("no workers");
@@ -35,7 +35,7 @@ pub async fn execute(command: WorkerCommand, global: &Global) -> Result<ExitCode
 }
 
 fn tell(workers: &[WorkerInfo]) -> String {
-    let mut table = Table::new(&["ID", "RUNS", "LAST SEEN", "QUEUES", "TASKS", "KINDS"]);
+    let mut table = TextTable::new(&["ID", "RUNS", "LAST SEEN", "QUEUES", "TASKS", "KINDS"]);
     let now = time::now();
     for worker in workers {
         let queue = |queue: &Option<onward_core::Name>| queue.as_ref().map_or("default".to_owned(), ToString::to_string);

@@ -3,7 +3,7 @@
 use onward_server::Limits;
 
 /// One setting.
-pub struct Key {
+pub struct SettingKey {
     /// `table.key` as in the file.
     pub name: &'static str,
     pub what: &'static str,
@@ -14,24 +14,24 @@ pub struct Key {
     pub is_secret: bool,
 }
 
-const fn key(name: &'static str, what: &'static str) -> Key {
-    Key { name, what, default: None, is_path: false, is_secret: false }
+const fn key(name: &'static str, what: &'static str) -> SettingKey {
+    SettingKey { name, what, default: None, is_path: false, is_secret: false }
 }
 
-impl Key {
-    const fn default(self, default: fn() -> String) -> Key {
-        Key { default: Some(default), ..self }
+impl SettingKey {
+    const fn default(self, default: fn() -> String) -> SettingKey {
+        SettingKey { default: Some(default), ..self }
     }
 
-    const fn path(self) -> Key {
-        Key { is_path: true, ..self }
+    const fn path(self) -> SettingKey {
+        SettingKey { is_path: true, ..self }
     }
 
-    const fn secret(self) -> Key {
-        Key { is_secret: true, ..self }
+    const fn secret(self) -> SettingKey {
+        SettingKey { is_secret: true, ..self }
     }
 
-    pub fn of(name: &str) -> Option<&'static Key> {
+    pub fn of(name: &str) -> Option<&'static SettingKey> {
         KEYS.iter().find(|key| key.name == name)
     }
 
@@ -46,7 +46,7 @@ fn seconds(of: fn(Limits) -> std::time::Duration) -> String {
 }
 
 /// All settings, in display order.
-pub static KEYS: &[Key] = &[
+pub static KEYS: &[SettingKey] = &[
     key("url", "URL of the server for commands"),
     key("data", "data directory for commands without a server, and of `dev` and `server`")
         .path()
@@ -63,6 +63,7 @@ pub static KEYS: &[Key] = &[
         .default(|| "default".to_owned()),
     key("server.attachments", "directory of attachments that messages reference by hash").path(),
     key("server.keys", "key file of a server").path(),
+    key("server.cors_origins", "comma-separated origins whose web pages may call a server; `*` is every origin"),
     key("tls_cert", "certificate of `onward server` with its chain, PEM").path(),
     key("tls_key", "private key of the certificate, PEM").path(),
     key("log.format", "log format: `pretty` or `json`"),
@@ -74,14 +75,14 @@ pub static KEYS: &[Key] = &[
         .default(|| Limits::default().body_memory_max.to_string()),
     key("limits.body_rate_min", "minimum rate of a large body in bytes per second")
         .default(|| Limits::default().body_rate_min.to_string()),
-    key("limits.hook_bytes_max", "maximum webhook body in bytes").default(|| Limits::default().hook_bytes_max.to_string()),
-    key("limits.hook_memory_max", "bytes of large webhook bodies in memory at a time")
-        .default(|| Limits::default().hook_memory_max.to_string()),
+    key("limits.webhook_bytes_max", "maximum webhook body in bytes").default(|| Limits::default().webhook_bytes_max.to_string()),
+    key("limits.webhook_memory_max", "bytes of large webhook bodies in memory at a time")
+        .default(|| Limits::default().webhook_memory_max.to_string()),
     key("limits.header_bytes_max", "maximum request head in bytes").default(|| Limits::default().header_bytes_max.to_string()),
     key("limits.headers_max", "maximum number of headers").default(|| Limits::default().headers_max.to_string()),
     key("limits.header_timeout", "time for the headers of a request").default(|| seconds(|limits| limits.header_timeout)),
     key("limits.body_timeout", "time for a body").default(|| seconds(|limits| limits.body_timeout)),
-    key("limits.hook_timeout", "time for a webhook body").default(|| seconds(|limits| limits.hook_timeout)),
+    key("limits.webhook_timeout", "time for a webhook body").default(|| seconds(|limits| limits.webhook_timeout)),
     key("limits.idle_timeout", "time that a connection may be idle").default(|| seconds(|limits| limits.idle_timeout)),
     key("limits.write_timeout", "time that a response may stay unread").default(|| seconds(|limits| limits.write_timeout)),
     key("limits.shutdown_timeout", "time for open requests at shutdown").default(|| seconds(|limits| limits.shutdown_timeout)),
@@ -97,7 +98,7 @@ mod tests {
             assert!(KEYS[..at].iter().all(|other| other.name != key.name), "{}", key.name);
             assert!(key.name.split('.').count() <= 2 && !key.what.is_empty());
         }
-        assert_eq!(Key::of("url").unwrap().variable(), "ONWARD_URL");
-        assert_eq!(Key::of("limits.body_timeout").unwrap().variable(), "ONWARD_LIMITS__BODY_TIMEOUT");
+        assert_eq!(SettingKey::of("url").unwrap().variable(), "ONWARD_URL");
+        assert_eq!(SettingKey::of("limits.body_timeout").unwrap().variable(), "ONWARD_LIMITS__BODY_TIMEOUT");
     }
 }

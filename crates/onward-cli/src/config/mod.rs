@@ -17,41 +17,41 @@ use onward_server::Ceilings;
 
 use crate::error::Mistake;
 use file::File;
-pub use keys::{KEYS, Key};
+pub use keys::{KEYS, SettingKey};
 pub use tables::{AgentSettings, McpSettings, NeedsApproval, Tables};
 
 /// Origin of a value, in ascending precedence.
 #[derive(Debug, Clone)]
-pub enum Origin {
+pub enum SettingOrigin {
     Default,
     File { path: PathBuf, line: usize },
     Environment(String),
     Flag(&'static str),
 }
 
-impl Origin {
+impl SettingOrigin {
     fn rank(&self) -> u8 {
         match self {
-            Origin::Default => 0,
-            Origin::File { .. } => 1,
-            Origin::Environment(_) => 2,
-            Origin::Flag(_) => 3,
+            SettingOrigin::Default => 0,
+            SettingOrigin::File { .. } => 1,
+            SettingOrigin::Environment(_) => 2,
+            SettingOrigin::Flag(_) => 3,
         }
     }
 
     /// Returns whether this origin takes precedence; false for two of the same kind.
-    pub fn beats(&self, other: &Origin) -> bool {
+    pub fn beats(&self, other: &SettingOrigin) -> bool {
         self.rank() > other.rank()
     }
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Origin::Default => f.write_str("default"),
-            Origin::File { path, line } => write!(f, "{}:{line}", path.display()),
-            Origin::Environment(name) => f.write_str(name),
-            Origin::Flag(flag) => f.write_str(flag),
+            SettingOrigin::Default => f.write_str("default"),
+            SettingOrigin::File { path, line } => write!(f, "{}:{line}", path.display()),
+            SettingOrigin::Environment(name) => f.write_str(name),
+            SettingOrigin::Flag(flag) => f.write_str(flag),
         }
     }
 }
@@ -59,7 +59,7 @@ impl fmt::Display for Origin {
 #[derive(Debug, Clone)]
 pub struct Value {
     pub text: String,
-    pub origin: Origin,
+    pub origin: SettingOrigin,
 }
 
 /// The settings of this process.
@@ -84,7 +84,7 @@ impl Config {
 
     /// Sets a value from a flag, if it was given.
     pub fn flag(&mut self, name: &'static str, flag: &'static str, text: Option<String>) {
-        debug_assert!(Key::of(name).is_some(), "{name} is in the table");
+        debug_assert!(SettingKey::of(name).is_some(), "{name} is in the table");
         if let Some(text) = text {
             self.flags.insert(name, (text, flag));
         }
@@ -92,20 +92,20 @@ impl Config {
 
     /// Returns the effective value; `None` if it is not set and has no default.
     pub fn get(&self, name: &str) -> Option<Value> {
-        let key = Key::of(name)?;
+        let key = SettingKey::of(name)?;
         if let Some((text, flag)) = self.flags.get(name) {
-            return Some(Value { text: text.clone(), origin: Origin::Flag(flag) });
+            return Some(Value { text: text.clone(), origin: SettingOrigin::Flag(flag) });
         }
         let name = key.variable();
         if let Some(text) = variable(&name) {
-            return Some(Value { text, origin: Origin::Environment(name) });
+            return Some(Value { text, origin: SettingOrigin::Environment(name) });
         }
         if let Some(file) = &self.file
             && let Some((text, line)) = file.get(key)
         {
-            return Some(Value { text, origin: Origin::File { path: file.path.clone(), line } });
+            return Some(Value { text, origin: SettingOrigin::File { path: file.path.clone(), line } });
         }
-        key.default.map(|default| Value { text: default(), origin: Origin::Default })
+        key.default.map(|default| Value { text: default(), origin: SettingOrigin::Default })
     }
 
     pub fn text(&self, name: &str) -> Option<String> {
@@ -160,9 +160,11 @@ mod tests {
 
     #[test]
     fn a_flag_beats_the_environment_and_so_on_down() {
-        let file = Origin::File { path: "a".into(), line: 1 };
-        let environment = Origin::Environment("A".to_owned());
-        assert!(Origin::Flag("--a").beats(&environment) && environment.beats(&file) && file.beats(&Origin::Default));
-        assert!(!file.beats(&Origin::File { path: "b".into(), line: 9 }));
+        let file = SettingOrigin::File { path: "a".into(), line: 1 };
+        let environment = SettingOrigin::Environment("A".to_owned());
+        assert!(
+            SettingOrigin::Flag("--a").beats(&environment) && environment.beats(&file) && file.beats(&SettingOrigin::Default)
+        );
+        assert!(!file.beats(&SettingOrigin::File { path: "b".into(), line: 9 }));
     }
 }

@@ -18,7 +18,7 @@ pub use narrator::{Narrator, preview};
 pub use onward_server::{document, escape};
 pub use progress::Progress;
 pub use style::Style;
-pub use table::{Cell, Table};
+pub use table::{Cell, TextTable};
 
 /// Width of a terminal that reports none.
 const WIDTH_DEFAULT: usize = 80;

@@ -37,7 +37,7 @@ impl<T: AsRef<str>> From<T> for Cell {
 
 /// Rows with a header. Column widths never shrink, so that a table that is printed in parts stays aligned.
 #[derive(Debug)]
-pub struct Table {
+pub struct TextTable {
     header: Vec<Cell>,
     rows: Vec<Vec<Cell>>,
     widths: Vec<usize>,
@@ -46,25 +46,25 @@ pub struct Table {
     wraps: bool,
 }
 
-impl Table {
-    pub fn new(header: &[&str]) -> Table {
+impl TextTable {
+    pub fn new(header: &[&str]) -> TextTable {
         let header: Vec<Cell> = header.iter().map(|text| Cell::new(text).paint(Style::dim)).collect();
         let widths = header.iter().map(Cell::width).collect();
-        Table { header_due: !header.is_empty(), header, rows: Vec::new(), widths, indent: "", wraps: false }
+        TextTable { header_due: !header.is_empty(), header, rows: Vec::new(), widths, indent: "", wraps: false }
     }
 
     /// Creates a table of `columns` columns without a header.
-    pub fn bare(columns: usize) -> Table {
-        Table { header: Vec::new(), rows: Vec::new(), widths: vec![0; columns], header_due: false, indent: "", wraps: false }
+    pub fn bare(columns: usize) -> TextTable {
+        TextTable { header: Vec::new(), rows: Vec::new(), widths: vec![0; columns], header_due: false, indent: "", wraps: false }
     }
 
-    pub fn indent(self, indent: &'static str) -> Table {
-        Table { indent, ..self }
+    pub fn indent(self, indent: &'static str) -> TextTable {
+        TextTable { indent, ..self }
     }
 
     /// Wraps the last column instead of truncating it.
-    pub fn wraps(self) -> Table {
-        Table { wraps: true, ..self }
+    pub fn wraps(self) -> TextTable {
+        TextTable { wraps: true, ..self }
     }
 
     pub fn row(&mut self, row: Vec<Cell>) {
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn columns_stand_under_each_other_and_nothing_trails() {
-        let mut table = Table::new(&["ID", "KIND"]);
+        let mut table = TextTable::new(&["ID", "KIND"]);
         table.row(vec!["order-1".into(), "order".into()]);
         table.row(vec!["a\nb".into(), "".into()]);
         assert_eq!(table.take(), "ID       KIND\norder-1  order\na\\nb\n");

@@ -19,21 +19,21 @@ struct Note {
 }
 
 /// The mark of this process; removed on drop.
-pub struct Mark(PathBuf);
+pub struct ServerMark(PathBuf);
 
-impl Mark {
+impl ServerMark {
     /// Writes the mark; `None` on errors, because a server works without it.
-    pub fn leave(directory: &Path, url: &str) -> Option<Mark> {
+    pub fn leave(directory: &Path, url: &str) -> Option<ServerMark> {
         let path = directory.join(FILE);
         let note = Note { url: url.to_owned(), pid: i32::try_from(std::process::id()).ok()? };
         drop(std::fs::remove_file(&path)); // an old file would keep its mode
         let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&path).ok()?;
         file.write_all(serde_json::to_string(&note).ok()?.as_bytes()).ok()?;
-        Some(Mark(path))
+        Some(ServerMark(path))
     }
 }
 
-impl Drop for Mark {
+impl Drop for ServerMark {
     fn drop(&mut self) {
         drop(std::fs::remove_file(&self.0)); // a remaining mark is ignored
     }

@@ -23,6 +23,9 @@ fn a_problem_is_told_as_every_other_error() {
         .says(4, "! error[run_not_found]: run nope not found\n! hint: list the runs of this store with `onward run list`");
     let json = run_over(&served.url, ["api", "GET", "/v1/runs/nope", "--json"]);
     assert_eq!((json.code, serde_json::from_str::<serde_json::Value>(&json.err).unwrap()["status"].as_u64()), (4, Some(404)));
+    for path in ["/nowhere", "/v1/kinds/nope", "/v1/tasks/nope"] {
+        assert_eq!(run_over(&served.url, ["api", "GET", path]).code, 4, "{path}");
+    }
     assert!(run_over(&served.url, ["api", "GET", "/nowhere"]).err.starts_with("error[route_not_found]"));
     assert!(run_over(&served.url, ["api", "POST", "/v1/runs", "--body", "{"]).err.starts_with("error[json_invalid]"));
     assert_eq!(run_over("http://127.0.0.1:1", ["api", "GET", "/"]).code, 5);

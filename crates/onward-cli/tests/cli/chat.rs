@@ -639,3 +639,78 @@ fn the_demo_is_killed_in_the_middle_of_a_word_and_goes_on() {
     let (out, _, code) = second.end();
     assert_eq!((out.matches("Once upon a time").count(), code), (1, Some(0)), "{out}");
 }
+
+/// A pause and a stop at the budget name the command that resumes the run, with a limit that is enough.
+#[test]
+fn an_exhausted_budget_is_told_with_the_command_that_raises_it() {
+    let more = "[agents.poor]\nmodel = \"small\"\nconverse = true\nbudget = { tokens = 1, turns = 50 }\n";
+    let (_folder, _model, served) = served(more);
+    let mut chat = chat(&served.url, &["--agent", "poor", "--run", "p"]);
+    chat.say("one");
+    chat.until("  You said: one\n", "");
+    chat.say("two");
+    chat.until("", "· paused: the run has exhausted its tokens budget; resume it with `onward run resume p --budget tokens=");
+    let shown = run_over(&served.url, ["run", "show", "p"]).out;
+    let command = shown.lines().find_map(|line| line.trim().strip_prefix("resume with: onward ")).expect(&shown);
+    assert!(command.starts_with("run resume p --budget tokens=") && !command.contains("turns"), "{command}");
+    assert_eq!(run_over(&served.url, command.split(' ')).code, 0);
+    chat.until("  You said: two\n", "· resumed\n");
+    assert_eq!(chat.end().2, Some(0));
+}
+
+#[test]
+fn a_backslash_at_the_end_of_a_line_adds_the_next_one() {
+    let (_folder, model, served) = served("");
+    let mut chat = chat(&served.url, &["--agent", "support"]);
+    chat.say("one\\");
+    chat.say("two");
+    let (_, err, code) = chat.end();
+    assert_eq!(code, Some(0), "{err}");
+    let messages = model.scripted.requests()[0].body["messages"].clone();
+    assert_eq!(messages.as_array().unwrap().last().unwrap()["content"], "one\ntwo", "{messages}");
+}
+
+#[test]
+fn pasted_lines_are_one_message_and_alt_enter_adds_a_line() {
+    let (_folder, model, served) = served("");
+    let mut command = onward();
+    command.args(["chat", "--agent", "support", "--server", &served.url]);
+    let (mut child, mut keys, shown) = in_terminal(&mut command);
+    until_shown(&shown, "\u{1b}[?2004h");
+    until_shown(&shown, "> ");
+    keys.write_all(b"\x1b[200~/one\r\ntwo\x1b[201~\x1b\rthree").unwrap();
+    until_shown(&shown, "> /one\r\n  two\r\n  three\r");
+    keys.write_all(b"\r").unwrap();
+    until_shown(&shown, "> /one\r\n  two\r\n  three\r\n");
+    until_shown(&shown, "  You said: /one\r\n  two\r\n  three\r\n");
+    keys.write_all(b"/help\r").unwrap();
+    until_shown(&shown, "Alt-Enter, or a backslash before Enter, adds a line to the message.");
+    keys.write_all(b"\x04").unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(model.scripted.request_count(), 1);
+}
+
+#[test]
+fn a_chat_that_returns_to_an_open_question_prompts_for_the_decision() {
+    let (folder, model) = (tempfile::tempdir().unwrap(), model());
+    std::fs::write(folder.path().join("tools.js"), TOOLS).unwrap();
+    let more = "[mcp.loud]\ncommand = \"node\"\narguments = [\"tools.js\"]\nfolder = \".\"\nneeds_approval = [\"shout\"]\n\
+                [agents.caller]\nmodel = \"small\"\nmcp = [\"loud\"]\nconverse = true\n";
+    let served = dev_with(folder.path(), &settings(folder.path(), &model, more));
+    let mut first = chat(&served.url, &["--agent", "caller", "--run", "c"]);
+    first.say(r#"Please shout {"word": "fish"}"#);
+    first.until("? y or n, with an optional reason\n", "");
+    first.signal("-INT");
+    drop(first.end());
+    let mut command = onward();
+    command.args(["chat", "--run", "c", "--server", &served.url]);
+    let (mut child, mut keys, shown) = in_terminal(&mut command);
+    until_shown(&shown, "? y or n, with an optional reason");
+    until_shown(&shown, "y/n> ");
+    keys.write_all(b"y").unwrap();
+    until_shown(&shown, "y/n> y\r");
+    keys.write_all(b"\r").unwrap();
+    until_shown(&shown, "  shout says: FISH\r\n");
+    keys.write_all(b"\x04").unwrap();
+    assert!(child.wait().unwrap().success());
+}

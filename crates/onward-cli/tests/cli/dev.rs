@@ -136,7 +136,7 @@ fn dev_greets_with_four_lines_and_ends_with_its_child() {
     assert_eq!(lines.len(), 4, "{lines:?}");
     assert!(lines[0].starts_with("onward 0.") && lines[1].starts_with("  url http://127.0.0.1:"), "{lines:?}");
     assert_eq!(lines[2], "  data in memory, lost on exit");
-    assert!(lines[3].contains("run start hello --server http://127.0.0.1:"), "{lines:?}");
+    assert!(lines[3].starts_with("  next start a worker with ONWARD_URL=http://127.0.0.1:"), "{lines:?}");
     let said = ran(onward().args(["dev", "--port", "0", "--ephemeral", "--", "/nowhere/program"]));
     assert_eq!(said.code, 1);
     assert!(said.err.contains("cannot run `/nowhere/program`"), "{}", said.err);
@@ -233,4 +233,55 @@ fn runs_of_outside_engines_are_listed_and_told_like_others() {
         let told = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success() && told.contains("pipeline is completed"), "{told}");
     }
+}
+
+/// Returns the next line of stderr that contains `part`.
+fn next_line(lines: &mut impl Iterator<Item = std::io::Result<String>>, part: &str) -> String {
+    lines.map(Result::unwrap).find(|line| line.contains(part)).unwrap()
+}
+
+/// The suggested command exists: a chat with an agent of the settings, or a run of a kind that a worker has.
+#[test]
+fn dev_suggests_a_command_that_exists() {
+    let (folder, model) = (tempfile::tempdir().unwrap(), crate::models::model());
+    let begin = |args: &[&str]| {
+        let mut command = onward();
+        command.args(["dev", "--port", "0", "--ephemeral"]).args(args).env("LOCAL_KEY", "sk").current_dir(folder.path());
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        (Served { child, url: String::new(), address: String::new() }, lines)
+    };
+    let (_served, mut lines) = begin(&[]);
+    let url = next_line(&mut lines, "url ").trim().trim_start_matches("url").trim().to_owned();
+    assert!(next_line(&mut lines, "next ").contains(&format!("start a worker with ONWARD_URL={url}")));
+    let suggested = crate::kit::with_remote_worker(&url, || next_line(&mut lines, "next "));
+    assert!(suggested.contains("run start counter --server") || suggested.contains("run start order --server"), "{suggested}");
+
+    crate::models::settings(folder.path(), &model, "[agents.support]\nmodel = \"small\"\n");
+    let (_served, mut lines) = begin(&[]);
+    let url = next_line(&mut lines, "url ").trim().trim_start_matches("url").trim().to_owned();
+    let suggested = next_line(&mut lines, "next ");
+    assert!(suggested.ends_with(&format!("chat --agent support --server {url}")), "{suggested}");
+}
+
+/// Setting `server.cors_origins`: pages of the listed origins may call the server; `*` needs keys.
+#[test]
+fn allowed_origins_are_a_setting_and_the_star_needs_keys() {
+    let directory = tempfile::tempdir().unwrap();
+    let begin = |origins: &str| {
+        let mut command = onward();
+        command.args(["dev", "--port", "0", "--data"]).arg(directory.path()).env("ONWARD_SERVER__CORS_ORIGINS", origins);
+        command
+    };
+    let refused = ran(&mut begin("*"));
+    assert!(refused.code == 2 && refused.err.contains("needs API keys"), "{}", refused.err);
+    let refused = ran(&mut begin("app.example"));
+    assert!(refused.code == 2 && refused.err.contains("must be an origin like"), "{}", refused.err);
+    let body = r#"{"kind": "hello"}"#;
+    let served = serve(&mut begin("https://app.example"));
+    assert_eq!(served.ask_with("Origin: https://app.example\r\n", "POST", "/v1/runs", body).0, 201);
+    assert_eq!(served.ask_with("Origin: https://evil.example\r\n", "POST", "/v1/runs", body).0, 403);
+    drop(served);
+    assert_eq!(run(directory.path(), ["key", "create", "--name", "ada", "--scope", "read"]).code, 0);
+    drop(serve(&mut begin("*")));
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::dev::{Served, dev, serve};
 use crate::kit::{PATIENCE, onward, ran, run};
 
-const KEYS: &str = "onward.keys.json";
+const KEYS_FILE: &str = "onward.keys.json";
 
 /// Creates a key and returns it with its id.
 fn create(directory: &Path, args: &[&str]) -> (String, String) {
@@ -40,7 +40,7 @@ fn a_key_is_shown_once_listed_rotated_and_revoked() {
     run(directory.path(), ["key", "list"]).says(0, "! no keys");
     let most = ["--budget-max", "tokens=500", "--budget-max", "cost=2.50"];
     let (key, id) = create(directory.path(), &[&["--scope", "read,start", "--expires", "90d"][..], &most].concat());
-    let mode = std::fs::metadata(directory.path().join(KEYS)).unwrap().permissions().mode();
+    let mode = std::fs::metadata(directory.path().join(KEYS_FILE)).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let listed = run(directory.path(), ["key", "list"]);
     assert!(listed.out.contains(&id) && listed.out.contains("in 90 d") && listed.out.contains("read,start"), "{}", listed.out);
@@ -121,7 +121,7 @@ fn a_server_does_not_start_without_keys_that_work() {
     let refused = run(directory.path(), ["server", "--listen", "0.0.0.0:0"]);
     assert_eq!(refused.code, 2);
     assert!(refused.err.starts_with("error[listen_refused]: 0.0.0.0:0 is reachable"), "{}", refused.err);
-    std::fs::write(directory.path().join(KEYS), "{").unwrap();
+    std::fs::write(directory.path().join(KEYS_FILE), "{").unwrap();
     for command in [&["server", "--listen", "127.0.0.1:0"][..], &["server", "--listen", "0.0.0.0:0"], &["dev", "--port", "0"]] {
         let refused = run(directory.path(), command);
         assert_eq!((refused.code, refused.out.as_str()), (1, ""), "{command:?}");

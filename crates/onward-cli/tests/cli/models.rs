@@ -1,6 +1,6 @@
 //! Models and agents in the settings of a server: they run without code, and errors are reported at startup.
 
-use std::io::Read as _;
+use std::io::{BufRead as _, Read as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -371,4 +371,28 @@ fn what_is_wrong_is_refused_at_the_start_with_a_hint() {
         set,
         "error[config_invalid]: FILE:8: unknown setting `agent.a`\nhint: did you mean `[agents.a]`?",
     );
+}
+
+/// A server that does not start is retried without a restart of the server that did.
+#[test]
+fn a_failing_mcp_server_does_not_restart_the_others() {
+    let (folder, model) = (tempfile::tempdir().unwrap(), model());
+    let starts = "require('fs').appendFileSync('starts', 'x');";
+    std::fs::write(folder.path().join("tools.js"), format!("{starts}{TOOLS}")).unwrap();
+    let more = "[mcp.good]\ncommand = \"node\"\narguments = [\"tools.js\"]\nfolder = \".\"\n\
+                [mcp.bad]\ncommand = \"sh\"\narguments = [\"-c\", \"test -e fixed && exec node tools.js\"]\nfolder = \".\"\n\
+                tools = []\n[agents.caller]\nmodel = \"small\"\nmcp = [\"good\", \"bad\"]\n";
+    let file = settings(folder.path(), &model, more);
+    let mut command = onward();
+    command.args(["dev", "--port", "0", "--ephemeral", "--log-level", "debug", "--config"]).arg(file);
+    let mut served = serve(command.env("LOCAL_KEY", "sk-secret"));
+    let mut lines = std::io::BufReader::new(served.child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    for _ in 0..2 {
+        let waits = lines.find(|line| line.contains("agent waits for its tools")).unwrap();
+        assert!(waits.contains("MCP server `bad`"), "{waits}");
+    }
+    assert_eq!(std::fs::read_to_string(folder.path().join("starts")).unwrap(), "x");
+    std::fs::write(folder.path().join("fixed"), "").unwrap();
+    lines.find(|line| line.contains("agent has its tools")).unwrap();
+    assert_eq!(std::fs::read_to_string(folder.path().join("starts")).unwrap(), "xx", "each server started once");
 }

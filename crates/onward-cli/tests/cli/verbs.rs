@@ -3,7 +3,10 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use crate::kit::{self, one_order, onward, ran, run, run_with_stdin, until, until_diverged, until_end};
+use onward::Onward;
+use onward::prelude::*;
+
+use crate::kit::{self, one_order, onward, ran, run, run_with_stdin, until, until_diverged, until_end, with_code};
 
 #[test]
 fn a_run_is_listed_and_shown() {
@@ -289,4 +292,26 @@ fn help_begins_with_what_this_is() {
     let help = ran(onward().arg("--help"));
     assert!(help.out.starts_with("Durable execution: "), "{}", help.out);
     assert!(help.code == 0 && help.err.is_empty());
+}
+
+#[test]
+fn the_log_of_a_generation_names_the_earlier_ones_and_all_can_be_printed() {
+    async fn count(ctx: Ctx, number: u32) -> Result<u32> {
+        if number < 2 { ctx.continue_as_new(&(number + 1)).await } else { Ok(number) }
+    }
+    let directory = tempfile::tempdir().unwrap();
+    with_code(Onward::embedded(directory.path()).workflow("count", count), async |onward| {
+        onward.start::<u32, _>("count", &0).id("c").await.unwrap().result().await.unwrap();
+    });
+    let events = |args: &[&str]| run(directory.path(), [&["run", "events", "c"][..], args].concat());
+    let latest = events(&[]);
+    assert_eq!((latest.out.matches("run_started").count(), latest.code), (1, 0), "{}", latest.out);
+    assert_eq!(latest.err, "generation 2; earlier ones: `--generation` with 0 to 1, or `--all-generations`\n");
+    let first = events(&["--generation", "0"]);
+    assert!(first.out.contains("run_continued") && first.err.is_empty(), "{}", first.err);
+    let all = events(&["--all-generations"]);
+    let counted = |name: &str| all.out.matches(name).count();
+    assert_eq!((counted("run_started"), counted("run_continued"), counted("run_completed")), (3, 2, 1), "{}", all.out);
+    assert_eq!(all.err, "continued as generation 1\ncontinued as generation 2\n");
+    assert_eq!(events(&["--all-generations", "--generation", "1"]).code, 2);
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use crate::dev::dev;
 use crate::kit::{run, run_with_stdin};
 
-const HOOKS: &str = "onward.webhooks.json";
+const WEBHOOKS_FILE: &str = "onward.webhooks.json";
 
 #[test]
 fn a_hook_is_shown_once_listed_rotated_and_deleted() {
@@ -20,7 +20,7 @@ fn a_hook_is_shown_once_listed_rotated_and_deleted() {
         "{}",
         made.err
     );
-    let mode = std::fs::metadata(directory.path().join(HOOKS)).unwrap().permissions().mode();
+    let mode = std::fs::metadata(directory.path().join(WEBHOOKS_FILE)).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let given = "a secret of sixteen bytes or more";
     let args = ["webhook", "create", "gh", "--start", "build", "--format", "github", "--secret-file", "-"];
@@ -73,8 +73,18 @@ fn a_server_follows_its_hooks_and_tells_no_secret() {
     let mut said = String::new();
     served.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert!(said.contains("webhook_refused") && !said.contains(&secret), "{said}");
-    std::fs::write(directory.path().join(HOOKS), "{").unwrap();
+    std::fs::write(directory.path().join(WEBHOOKS_FILE), "{").unwrap();
     let refused = run(directory.path(), ["dev", "--port", "0"]);
     assert_eq!(refused.code, 1);
     assert!(refused.err.starts_with("error[webhook_file_unusable]: the webhook file "), "{}", refused.err);
+}
+
+#[test]
+fn a_webhook_can_be_created_before_the_first_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("new");
+    assert_eq!(run(&data, ["webhook", "create", "orders", "--start", "order"]).code, 0);
+    let served = dev(&data);
+    assert_eq!(served.ask("POST", "/v1/runs", r#"{"kind": "hello", "id": "a"}"#).0, 201);
+    assert_eq!(served.ask("POST", "/v1/webhooks/orders", "{}").0, 401);
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 pub(super) struct Finished<'a> {
     pub thread_id: &'a str,
     pub run_id: &'a str,
-    pub outcome: Outcome<'a>,
+    pub outcome: FinishOutcome<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -23,7 +23,7 @@ pub(super) struct Finished<'a> {
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Outcome<'a> {
+pub(super) enum FinishOutcome<'a> {
     Success,
     Cancelled,
     Interrupt { interrupts: Vec<Interrupt<'a>> },
@@ -37,13 +37,13 @@ pub(super) struct Interrupt<'a> {
     reason: &'static str,
     message: String,
     response_schema: Value,
-    metadata: Asked<'a>,
+    metadata: ApprovalMetadata<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<String>,
 }
 
 #[derive(Serialize)]
-struct Asked<'a> {
+struct ApprovalMetadata<'a> {
     name: &'a str,
     /// Kind of the run that asks.
     agent: &'a str,
@@ -59,10 +59,10 @@ impl Finished<'_> {
     }
 }
 
-impl Outcome<'_> {
+impl FinishOutcome<'_> {
     /// Returns an interrupt with the open approvals, each with the kind of its run. `key` is the run of the thread.
-    pub fn asking<'a>(key: &RunKey, questions: &'a [(Name, Wait)]) -> Outcome<'a> {
-        Outcome::Interrupt { interrupts: questions.iter().map(|(agent, wait)| Interrupt::new(key, agent, wait)).collect() }
+    pub fn asking<'a>(key: &RunKey, questions: &'a [(Name, Wait)]) -> FinishOutcome<'a> {
+        FinishOutcome::Interrupt { interrupts: questions.iter().map(|(agent, wait)| Interrupt::new(key, agent, wait)).collect() }
     }
 }
 
@@ -79,7 +79,7 @@ impl<'a> Interrupt<'a> {
                 "properties": {"approved": {"type": "boolean"}, "feedback": {"type": "string"}},
                 "required": ["approved"],
             }),
-            metadata: Asked {
+            metadata: ApprovalMetadata {
                 name: wait.name.as_str(),
                 agent: agent.as_str(),
                 run: wait.run.id.as_str(),

@@ -17,7 +17,7 @@ pub(super) async fn conversation(
     key: &RunKey,
     leaf: Option<Hash>,
     mut room: Room,
-) -> Result<Vec<Said>, RuntimeError> {
+) -> Result<Vec<EntryContent>, RuntimeError> {
     let (mut said, mut is_answered) = (Vec::new(), false);
     let mut next = leaf.map(EntryCursor::from);
     // The latest page comes first; only one page is in memory at a time.
@@ -26,7 +26,8 @@ pub(super) async fn conversation(
         let page = runtime.read_entries(key, query).await?;
         for entry in page.entries.iter().rev() {
             is_answered |= matches!(entry.role.as_str(), "assistant" | "tool");
-            let said_now = if is_answered { Said::read(entry, &mut room) } else { Said::read(entry, &mut Room::endless()) };
+            let said_now =
+                if is_answered { EntryContent::read(entry, &mut room) } else { EntryContent::read(entry, &mut Room::endless()) };
             said.push(said_now);
         }
         next = page.before;
@@ -41,10 +42,10 @@ pub(super) async fn entry(
     key: &RunKey,
     said: &EntrySaid,
     mut room: Room,
-) -> Result<Option<Said>, RuntimeError> {
+) -> Result<Option<EntryContent>, RuntimeError> {
     let cursor = EntryCursor { id: said.id, generation: Some(said.generation) };
     let query = EntryQuery { leaf: Some(cursor), before: None, limit: 1 };
-    Ok(runtime.read_entries(key, query).await?.entries.pop().map(|entry| Said::read(&entry, &mut room)))
+    Ok(runtime.read_entries(key, query).await?.entries.pop().map(|entry| EntryContent::read(&entry, &mut room)))
 }
 
 /// Returns whether the message id is the id of an entry: then the client got the message from us.
@@ -58,7 +59,7 @@ pub(super) async fn is_entry(runtime: &Runtime, key: &RunKey, message: &str) -> 
 }
 
 /// Content of an entry.
-pub(super) struct Said {
+pub(super) struct EntryContent {
     pub entry: Hash,
     pub role: Name,
     pub text: String,
@@ -75,10 +76,10 @@ pub(super) struct Said {
     pub reported_as: Option<String>,
 }
 
-impl Said {
-    pub fn read(entry: &Entry, room: &mut Room) -> Said {
+impl EntryContent {
+    pub fn read(entry: &Entry, room: &mut Room) -> EntryContent {
         let content: Value = entry.content.read().unwrap_or_else(|_| Value::String("(not readable here)".to_owned()));
-        let mut said = Said {
+        let mut said = EntryContent {
             entry: entry.id,
             role: entry.role.clone(),
             text: String::new(),
@@ -144,14 +145,14 @@ impl Said {
 }
 
 /// Returns the messages of a conversation; `names` has the client's ids of entries.
-pub(super) fn messages(conversation: Vec<Said>, names: &BTreeMap<Hash, String>) -> Vec<Value> {
+pub(super) fn messages(conversation: Vec<EntryContent>, names: &BTreeMap<Hash, String>) -> Vec<Value> {
     conversation.into_iter().flat_map(|said| message(said, names)).collect()
 }
 
 /// `name` of messages that a caller provided as messages of the agent, to distinguish them from real ones.
 const REPORTED: &str = "reported_by_caller";
 
-fn message(said: Said, names: &BTreeMap<Hash, String>) -> Vec<Value> {
+fn message(said: EntryContent, names: &BTreeMap<Hash, String>) -> Vec<Value> {
     let id = said.name(names);
     if let Some(role) = &said.reported_as {
         // A reported result belongs to no call of ours, and clients show results only below their calls.
@@ -202,7 +203,7 @@ pub(super) mod tests {
     use super::*;
 
     /// Returns an entry of a user.
-    pub fn of_user(content: &Value) -> Said {
+    pub fn of_user(content: &Value) -> EntryContent {
         let content = Payload::from_json_text(content.to_string());
         let entry = Entry {
             id: Hash::of(&content),
@@ -216,7 +217,7 @@ pub(super) mod tests {
             is_aside: false,
             idempotency_key: None,
         };
-        Said::read(&entry, &mut Room::endless())
+        EntryContent::read(&entry, &mut Room::endless())
     }
 
     #[test]

@@ -29,36 +29,36 @@ use crate::new_id;
 use crate::server::Server;
 use input::{Again, RunAgentInput, Started, UserMessage};
 use messages::is_entry;
-use turn::Turn;
+use turn::AgUiTurn;
 
 pub(crate) async fn run(mut request: Request) -> Result<Response, Problem> {
     let kind = Name::new(request.id.take().unwrap_or_default())?;
     let input: RunAgentInput = request.json().await?;
     let key = RunKey::new(request.namespace.clone(), input.run(kind.as_str())?);
     let Request { server, caller, pass, headers, .. } = request;
-    let asked = Asked { server, by: caller, pass, trace: request::trace(&headers), key, input };
-    asked.also(Scope::Read).await?;
-    asked.input.check()?;
+    let request = AgUiRequest { server, by: caller, pass, trace: request::trace(&headers), key, input };
+    request.also(Scope::Read).await?;
+    request.input.check()?;
     let mut told = Vec::new();
-    let mut is_there = asked.is_there(&kind).await?;
-    if !is_there && let Some(last) = asked.input.new_messages().last() {
-        is_there = !asked.start(kind, last).await?;
-        told = asked.input.new_messages();
+    let mut is_there = request.is_there(&kind).await?;
+    if !is_there && let Some(last) = request.input.new_messages().last() {
+        is_there = !request.start(kind, last).await?;
+        told = request.input.new_messages();
     }
     if is_there {
-        let not_told = asked.not_told().await?;
-        asked.decide().await?;
-        asked.tell(&not_told).await?;
-        told = asked.input.new_messages();
+        let not_told = request.not_told().await?;
+        request.decide().await?;
+        request.tell(&not_told).await?;
+        told = request.input.new_messages();
     }
-    let (events, sink) = sse::channel(&asked.server);
-    let turn = Turn::new(asked.server, asked.key, &asked.input, told, sink);
-    tokio::spawn(turn.run(asked.pass));
+    let (events, sink) = sse::channel(&request.server);
+    let turn = AgUiTurn::new(request.server, request.key, &request.input, told, sink);
+    tokio::spawn(turn.run(request.pass));
     Ok(events.into_response())
 }
 
 /// Request with its caller.
-struct Asked {
+struct AgUiRequest {
     server: Server,
     by: Caller,
     pass: Option<Pass>,
@@ -67,7 +67,7 @@ struct Asked {
     input: RunAgentInput,
 }
 
-impl Asked {
+impl AgUiRequest {
     fn runtime(&self) -> &Runtime {
         self.server.runtime()
     }

@@ -15,11 +15,11 @@ use onward_core::{CallId, Hash, RunId};
 use serde_json::{Value, json};
 
 use super::input::UserMessage;
-use super::messages::{Said, result_id};
+use super::messages::{EntryContent, result_id};
 
 /// Data that the translator needs before it continues.
 #[derive(Debug, PartialEq)]
-pub(super) enum Want {
+pub(super) enum TranslatorNeed {
     Nothing,
     /// The whole conversation up to [`Translator::leaf`].
     Snapshot,
@@ -29,7 +29,7 @@ pub(super) enum Want {
 
 /// Output of a task so far.
 #[derive(Default)]
-struct Draft {
+struct TaskOutput {
     id: String,
     /// AG-UI cannot take back reasoning, so each attempt has a message of its own.
     reasoning_id: String,
@@ -48,9 +48,9 @@ pub(super) struct Translator {
     run: String,
     /// Last final entry, as of the frames that were taken.
     pub leaf: Option<Hash>,
-    drafts: BTreeMap<(u32, CallId), Draft>,
+    drafts: BTreeMap<(u32, CallId), TaskOutput>,
     /// Output of ended tasks that no entry contains yet.
-    whole: Vec<Draft>,
+    whole: Vec<TaskOutput>,
     /// Number of resets per task.
     resets: BTreeMap<(u32, CallId), u32>,
     /// The client's ids of entries.
@@ -66,19 +66,19 @@ impl Translator {
         Translator { run: run.to_string(), pending, ..Translator::default() }
     }
 
-    pub fn take(&mut self, said: &StreamSaid, out: &mut Vec<Value>) -> Want {
+    pub fn take(&mut self, said: &StreamSaid, out: &mut Vec<Value>) -> TranslatorNeed {
         match said {
             StreamSaid::Spoken(spoken) => self.speak(spoken, out),
             StreamSaid::AttemptFailed(failed) => out.push(custom("attempt_failed", &json!(failed))),
             StreamSaid::AttemptReset(reset) => {
                 let key = (reset.generation, reset.task.clone());
                 *self.resets.entry(key.clone()).or_default() += 1;
-                let Some(draft) = self.drafts.get_mut(&key) else { return Want::Nothing };
+                let Some(draft) = self.drafts.get_mut(&key) else { return TranslatorNeed::Nothing };
                 draft.close(out);
                 let draft = self.drafts.remove(&key).unwrap_or_default();
                 self.usage.extend(draft.usage());
                 out.push(custom("attempt_reset", &json!(reset)));
-                return Want::Snapshot;
+                return TranslatorNeed::Snapshot;
             }
             StreamSaid::TaskEnd(end) => {
                 if let Some(mut draft) = self.drafts.remove(&(end.generation, end.task.clone())) {
@@ -91,7 +91,7 @@ impl Translator {
                 let is_new = self.leaf != Some(entry.id);
                 self.leaf = Some(entry.id);
                 if is_new {
-                    return Want::Entry(entry.clone());
+                    return TranslatorNeed::Entry(entry.clone());
                 }
             }
             StreamSaid::BranchReset(reset) => {
@@ -104,14 +104,14 @@ impl Translator {
             }
             StreamSaid::ApprovalRequested(_) | StreamSaid::Paused(_) | StreamSaid::Resumed(_) | StreamSaid::End(_) => {}
         }
-        Want::Nothing
+        TranslatorNeed::Nothing
     }
 
-    fn begin_again(&mut self, out: &mut Vec<Value>) -> Want {
+    fn begin_again(&mut self, out: &mut Vec<Value>) -> TranslatorNeed {
         self.close_all(out);
         self.drafts.clear();
         self.whole.clear();
-        Want::Snapshot
+        TranslatorNeed::Snapshot
     }
 
     fn speak(&mut self, spoken: &Spoken, out: &mut Vec<Value>) {
@@ -119,14 +119,14 @@ impl Translator {
         let resets = self.resets.get(&key).copied().unwrap_or_default();
         let draft = self.drafts.entry(key).or_insert_with(|| {
             let id = format!("{}~{}~{}", self.run, spoken.generation, spoken.task);
-            Draft { reasoning_id: format!("{id}~{resets}"), id, ..Draft::default() }
+            TaskOutput { reasoning_id: format!("{id}~{resets}"), id, ..TaskOutput::default() }
         });
         let frame: Value = spoken.frame.read().unwrap_or_default();
         draft.take(&frame, out);
     }
 
     /// Shows the content of an entry, except for what was streamed already.
-    pub fn show(&mut self, said: &Said, out: &mut Vec<Value>) {
+    pub fn show(&mut self, said: &EntryContent, out: &mut Vec<Value>) {
         match said.role.as_str() {
             "assistant" => self.show_answer(said, out),
             "user" => {
@@ -142,7 +142,7 @@ impl Translator {
                     }));
                 }
                 if let Some((id, text)) = said.report(&id) {
-                    let mut report = Draft { id, ..Draft::default() };
+                    let mut report = TaskOutput { id, ..TaskOutput::default() };
                     report.take_text(&text, out);
                     report.close(out);
                 }
@@ -156,13 +156,13 @@ impl Translator {
         !self.drafts.is_empty()
     }
 
-    fn show_answer(&mut self, said: &Said, out: &mut Vec<Value>) {
+    fn show_answer(&mut self, said: &EntryContent, out: &mut Vec<Value>) {
         if let Some(at) = self.whole.iter().position(|draft| draft.text == said.text) {
             self.names.insert(said.entry, self.whole.remove(at).id); // AG3
             return;
         }
         let id = said.name(&self.names);
-        let mut draft = Draft { reasoning_id: format!("{id}~0"), id, ..Draft::default() };
+        let mut draft = TaskOutput { reasoning_id: format!("{id}~0"), id, ..TaskOutput::default() };
         draft.take(&json!({"type": "reasoning", "text": said.reasoning}), out);
         draft.take(&json!({"type": "text", "text": said.text}), out);
         for (call, (id, name, arguments)) in said.calls.iter().enumerate() {
@@ -179,11 +179,11 @@ impl Translator {
 
     /// Returns the token usage that model calls reported.
     pub fn usage(&self) -> Vec<Value> {
-        self.usage.iter().cloned().chain(self.drafts.values().filter_map(Draft::usage)).collect()
+        self.usage.iter().cloned().chain(self.drafts.values().filter_map(TaskOutput::usage)).collect()
     }
 }
 
-impl Draft {
+impl TaskOutput {
     fn take(&mut self, frame: &Value, out: &mut Vec<Value>) {
         let text = frame["text"].as_str().unwrap_or_default();
         match frame["type"].as_str() {

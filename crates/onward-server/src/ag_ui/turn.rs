@@ -17,11 +17,11 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::client::KnownMessages;
-use super::finish::{Finished, Outcome};
+use super::finish::{FinishOutcome, Finished};
 use super::input::{RunAgentInput, UserMessage};
 use super::messages::{conversation, entry, messages};
 use super::parts::Room;
-use super::translate::{Translator, Want, custom};
+use super::translate::{Translator, TranslatorNeed, custom};
 use crate::auth::{self, Pass};
 use crate::http::documents::OneBlocker;
 use crate::http::problem::Problem;
@@ -40,7 +40,7 @@ const LOOK_HINDERED: Duration = Duration::from_secs(1);
 /// Maximum number of runs below that are checked for activity and for what blocks them; with more, approvals are reported anyway.
 const BELOW_MAX: usize = 100;
 
-pub(super) struct Turn {
+pub(super) struct AgUiTurn {
     server: Server,
     key: RunKey,
     thread_id: String,
@@ -56,7 +56,7 @@ pub(super) struct Turn {
     /// Time since which no worker can take the run.
     alone_since: Option<Instant>,
     /// Blocked tasks of the run and the runs below that were sent last, and the time of the last check below.
-    hindered: Vec<Hindered>,
+    blocked: Vec<BlockedTask>,
     looked_below: Option<Instant>,
     out: Vec<Value>,
     sink: Sink,
@@ -64,7 +64,7 @@ pub(super) struct Turn {
 
 /// Blocked task, with its run and the kind of the run.
 #[derive(Serialize)]
-struct Hindered {
+struct BlockedTask {
     agent: Name,
     run: RunId,
     #[serde(flatten, serialize_with = "as_document")]
@@ -85,29 +85,29 @@ enum Rest {
     Ended(Status),
 }
 
-enum Failed {
+enum TurnError {
     Over,
     Problem(Problem),
 }
 
-impl From<Over> for Failed {
-    fn from(_: Over) -> Failed {
-        Failed::Over
+impl From<Over> for TurnError {
+    fn from(_: Over) -> TurnError {
+        TurnError::Over
     }
 }
 
-impl From<RuntimeError> for Failed {
-    fn from(error: RuntimeError) -> Failed {
-        Failed::Problem(error.into())
+impl From<RuntimeError> for TurnError {
+    fn from(error: RuntimeError) -> TurnError {
+        TurnError::Problem(error.into())
     }
 }
 
-impl Turn {
-    pub fn new(server: Server, key: RunKey, input: &RunAgentInput, told: Vec<UserMessage>, sink: Sink) -> Turn {
+impl AgUiTurn {
+    pub fn new(server: Server, key: RunKey, input: &RunAgentInput, told: Vec<UserMessage>, sink: Sink) -> AgUiTurn {
         let translator = Translator::new(&key.id, told);
         let (thread_id, run_id) = (input.thread_id.clone(), input.run_id.clone());
         let client = KnownMessages::new(&input.messages);
-        Turn {
+        AgUiTurn {
             server,
             key,
             thread_id,
@@ -119,7 +119,7 @@ impl Turn {
             has_looked: false,
             client,
             alone_since: None,
-            hindered: Vec::new(),
+            blocked: Vec::new(),
             looked_below: None,
             out: Vec::new(),
             sink,
@@ -131,8 +131,8 @@ impl Turn {
         let server = self.server.clone();
         let failed = tokio::select! {
             told = self.tell() => match told {
-                Ok(()) | Err(Failed::Over) => return,
-                Err(Failed::Problem(problem)) => problem,
+                Ok(()) | Err(TurnError::Over) => return,
+                Err(TurnError::Problem(problem)) => problem,
             },
             problem = auth::ended(pass.as_ref(), &server) => problem,
         };
@@ -144,7 +144,7 @@ impl Turn {
         self.server.runtime()
     }
 
-    async fn tell(&mut self) -> Result<(), Failed> {
+    async fn tell(&mut self) -> Result<(), TurnError> {
         let (thread_id, run_id) = (&self.thread_id, &self.run_id);
         self.out.push(json!({"type": "RUN_STARTED", "threadId": thread_id, "runId": run_id}));
         self.flush().await?;
@@ -152,7 +152,7 @@ impl Turn {
             // The thread has no messages yet.
             Err(RuntimeError::Store(StoreError::RunNotFound { .. })) => {
                 self.out.push(json!({"type": "MESSAGES_SNAPSHOT", "messages": []}));
-                return self.finish(Outcome::Success, None).await;
+                return self.finish(FinishOutcome::Success, None).await;
             }
             watch => watch?,
         };
@@ -173,11 +173,11 @@ impl Turn {
                         questions = if self.works_below(&view).await? { Vec::new() } else { self.questions().await? };
                     }
                     if !questions.is_empty() {
-                        return self.end(Outcome::asking(&self.key.clone(), &questions), None).await;
+                        return self.end(FinishOutcome::asking(&self.key.clone(), &questions), None).await;
                     }
                     if matches!(rest, Rest::Waits) {
                         let result = view.agent_stop().map(|stop| json!({"stop": stop}));
-                        return self.end(Outcome::Success, result).await;
+                        return self.end(FinishOutcome::Success, result).await;
                     }
                 }
                 Rest::Paused(pause) => return self.end_paused(&pause).await,
@@ -194,7 +194,7 @@ impl Turn {
     }
 
     /// Fails if no worker has had the run's code for a while. The run continues later; the client is not kept waiting.
-    async fn expect_worker(&mut self, view: &RunView) -> Result<(), Failed> {
+    async fn expect_worker(&mut self, view: &RunView) -> Result<(), TurnError> {
         let is_alone = self.runtime().why_pending_anywhere(&view.head).await == Some(PendingReason::NoCompatibleWorker);
         let missing =
             if is_alone { Some((view.head.kind.clone(), view.head.version.clone())) } else { self.missing_task(view).await };
@@ -220,28 +220,28 @@ impl Turn {
         self.looked_below = looks_below.then(Instant::now);
         // If it cannot be read, the last report stays valid.
         let Ok(found) = (if is_working { self.find_blocked_on(view).await } else { Ok(Vec::new()) }) else { return };
-        let is_same = |(one, other): (&Hindered, &Hindered)| {
+        let is_same = |(one, other): (&BlockedTask, &BlockedTask)| {
             // The end of a rate limit is computed from the remaining time, so it varies a little.
             let (one, other) = (&one.blocker, &other.blocker);
             let until = [one, other].map(|blocker| blocker.until.unwrap_or_default());
             let apart = until[0].since(until[1]).max(until[1].since(until[0]));
             one.task == other.task && one.why == other.why && apart < LOOK_HINDERED
         };
-        if found.len() != self.hindered.len() || !found.iter().zip(&self.hindered).all(is_same) {
+        if found.len() != self.blocked.len() || !found.iter().zip(&self.blocked).all(is_same) {
             self.out.push(custom("blocked_on", &json!({"blocked_on": found})));
-            self.hindered = found;
+            self.blocked = found;
         }
     }
 
     /// Returns what the run and the runs that it waits for, directly or indirectly, are blocked on.
-    async fn find_blocked_on(&self, view: &RunView) -> Result<Vec<Hindered>, RuntimeError> {
+    async fn find_blocked_on(&self, view: &RunView) -> Result<Vec<BlockedTask>, RuntimeError> {
         let (mut found, mut open, mut looked) = (Vec::new(), vec![view.clone()], 0);
         while let Some(view) = open.pop() {
             if awaits(&view, AwaitedKind::Task) {
                 let mut blocked_on = self.runtime().blocked_on(&view.head.key).await?;
                 blocked_on.retain(|blocker| matches!(blocker.why, BlockReason::LimitClosed | BlockReason::Quarantined));
                 let (agent, run) = (&view.head.kind, &view.head.key.id);
-                let of_run = |blocker| Hindered { agent: agent.clone(), run: run.clone(), blocker };
+                let of_run = |blocker| BlockedTask { agent: agent.clone(), run: run.clone(), blocker };
                 found.extend(blocked_on.into_iter().map(of_run));
             }
             for key in awaited_children(&view) {
@@ -276,7 +276,7 @@ impl Turn {
     }
 
     /// Waits for a change of the run and sends its output meanwhile; returns false when the server stops.
-    async fn wait(&mut self, watch: &mut RunWatch, looks_at: Option<Instant>) -> Result<bool, Failed> {
+    async fn wait(&mut self, watch: &mut RunWatch, looks_at: Option<Instant>) -> Result<bool, TurnError> {
         loop {
             let keep_alive = self.server.limits().keep_alive;
             let alone = self.alone_since.map(|since| since + WORKER_PATIENCE);
@@ -284,7 +284,7 @@ impl Turn {
             let page = tokio::select! {
                 changed = watch.changed() => return Ok(changed.map(|()| true)?),
                 page = server.runtime().read_stream(&key, offset.as_deref(), keep_alive) => page?,
-                () = self.sink.gone() => return Err(Failed::Over),
+                () = self.sink.gone() => return Err(TurnError::Over),
                 () = server.closed() => return Ok(false),
                 () = at(alone) => return Ok(true),
                 () = at(looks_at) => return Ok(true),
@@ -298,29 +298,29 @@ impl Turn {
     }
 
     /// Processes the available frames of the stream; returns whether there were any.
-    async fn take_frames(&mut self) -> Result<bool, Failed> {
+    async fn take_frames(&mut self) -> Result<bool, TurnError> {
         let page = self.runtime().read_stream(&self.key, self.offset.as_deref(), Duration::ZERO).await?;
         let has_some = !page.frames.is_empty();
         self.take(page.frames, page.next).await?;
         Ok(has_some)
     }
 
-    async fn take(&mut self, frames: Vec<StreamFrame>, next: String) -> Result<(), Failed> {
+    async fn take(&mut self, frames: Vec<StreamFrame>, next: String) -> Result<(), TurnError> {
         for frame in frames {
             let from = self.out.len();
             let want = self.translator.take(&frame.said, &mut self.out);
             self.out[from..].iter().for_each(|event| self.client.hear(event));
             match want {
-                Want::Nothing => {}
-                Want::Snapshot => self.show_messages(self.translator.leaf).await?,
-                Want::Entry(entry) => self.show_entry(&entry).await?,
+                TranslatorNeed::Nothing => {}
+                TranslatorNeed::Snapshot => self.show_messages(self.translator.leaf).await?,
+                TranslatorNeed::Entry(entry) => self.show_entry(&entry).await?,
             }
         }
         self.offset = Some(next);
         Ok(())
     }
 
-    async fn show_entry(&mut self, said: &EntrySaid) -> Result<(), Failed> {
+    async fn show_entry(&mut self, said: &EntrySaid) -> Result<(), TurnError> {
         if let Some(said) = entry(self.runtime(), &self.key, said, self.room()).await? {
             let from = self.out.len();
             self.translator.show(&said, &mut self.out);
@@ -334,7 +334,7 @@ impl Turn {
     }
 
     /// Replaces the client's conversation. Messages that are not in the conversation yet come last.
-    async fn show_messages(&mut self, leaf: Option<Hash>) -> Result<(), Failed> {
+    async fn show_messages(&mut self, leaf: Option<Hash>) -> Result<(), TurnError> {
         let conversation = conversation(self.runtime(), &self.key, leaf, self.room()).await?;
         self.client.recognize(&conversation, &mut self.translator.names);
         for said in conversation.iter().filter(|said| said.is_of("user")) {
@@ -357,7 +357,7 @@ impl Turn {
     }
 
     /// Sends the state of the run. State belongs to a generation, so the final state of earlier generations is sent, too.
-    async fn show_states(&mut self, view: &RunView) -> Result<(), Failed> {
+    async fn show_states(&mut self, view: &RunView) -> Result<(), TurnError> {
         let last = view.head.generation;
         let earlier = if self.has_looked { self.generation } else { last.saturating_sub(1) };
         for generation in earlier..last {
@@ -384,7 +384,7 @@ impl Turn {
     }
 
     /// Returns the open approvals of the run and the runs below, each with the kind of its run.
-    async fn questions(&self) -> Result<Vec<(Name, Wait)>, Failed> {
+    async fn questions(&self) -> Result<Vec<(Name, Wait)>, TurnError> {
         let (namespace, run) = (self.key.namespace.clone(), Some(self.key.clone()));
         let query = WaitQuery { namespace, run, below: true, limit: PAGE_DEFAULT, ..WaitQuery::default() };
         let mut questions = Vec::new();
@@ -398,7 +398,7 @@ impl Turn {
     }
 
     /// Returns whether a run that this run waits for, directly or indirectly, continues by itself.
-    async fn works_below(&self, view: &RunView) -> Result<bool, Failed> {
+    async fn works_below(&self, view: &RunView) -> Result<bool, TurnError> {
         let (mut open, mut looked) = (awaited_children(view), 0);
         while let Some(key) = open.pop()
             && looked < BELOW_MAX
@@ -420,7 +420,7 @@ impl Turn {
     }
 
     /// Sends the final conversation and the outcome of the turn.
-    async fn end(&mut self, outcome: Outcome<'_>, result: Option<Value>) -> Result<(), Failed> {
+    async fn end(&mut self, outcome: FinishOutcome<'_>, result: Option<Value>) -> Result<(), TurnError> {
         self.translator.close_all(&mut self.out);
         let last = EntryQuery { limit: 1, ..EntryQuery::default() };
         let leaf = self.runtime().read_entries(&self.key, last).await?.leaf;
@@ -428,7 +428,7 @@ impl Turn {
         self.finish(outcome, result).await
     }
 
-    async fn finish(&mut self, outcome: Outcome<'_>, result: Option<Value>) -> Result<(), Failed> {
+    async fn finish(&mut self, outcome: FinishOutcome<'_>, result: Option<Value>) -> Result<(), TurnError> {
         let finished = Finished {
             thread_id: &self.thread_id,
             run_id: &self.run_id,
@@ -441,24 +441,24 @@ impl Turn {
         Ok(self.sink.send(format!("data: {last}\n\n"), None).await?)
     }
 
-    async fn end_paused(&mut self, pause: &RunPaused) -> Result<(), Failed> {
+    async fn end_paused(&mut self, pause: &RunPaused) -> Result<(), TurnError> {
         let reason = json!(pause.reason);
         self.fail("run_paused", &format!("the run is paused ({}): {}", reason.as_str().unwrap_or_default(), pause.message));
         Ok(self.flush().await?)
     }
 
-    async fn end_of_run(&mut self, status: Status) -> Result<(), Failed> {
+    async fn end_of_run(&mut self, status: Status) -> Result<(), TurnError> {
         let head = self.runtime().read_head(&self.key).await?;
         let last = Index(head.next_index.0.saturating_sub(1));
         let records = self.runtime().read_log(&self.key, Some(head.generation), last, 1).await?;
         match records.last().and_then(outcome) {
-            Some(Ok(output)) => self.end(Outcome::Success, output.read().ok()).await,
-            Some(Err(_)) if status == Status::Canceled => self.end(Outcome::Cancelled, None).await,
+            Some(Ok(output)) => self.end(FinishOutcome::Success, output.read().ok()).await,
+            Some(Err(_)) if status == Status::Canceled => self.end(FinishOutcome::Cancelled, None).await,
             Some(Err(Failure { code, message, .. })) => {
                 self.fail(&code, &message);
                 Ok(self.flush().await?)
             }
-            None => self.end(Outcome::Success, None).await,
+            None => self.end(FinishOutcome::Success, None).await,
         }
     }
 

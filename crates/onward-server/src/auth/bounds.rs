@@ -11,7 +11,7 @@ use onward_core::{Name, RunKey, TASK_KIND_PREFIX};
 use onward_wire::worker::Hello;
 use serde::{Deserialize, Serialize};
 
-use crate::auth::{Caller, Refusal, Scope};
+use crate::auth::{AuthRefusal, Caller, Scope};
 use crate::http::problem::Problem;
 use crate::server::Server;
 
@@ -34,33 +34,33 @@ impl Bounds {
     }
 
     /// Refuses a kind outside the bounds. A standalone task has the kind of its task.
-    pub fn check_kind(&self, kind: &Name) -> Result<(), Refusal> {
+    pub fn check_kind(&self, kind: &Name) -> Result<(), AuthRefusal> {
         let plain = kind.as_str().strip_prefix(TASK_KIND_PREFIX).unwrap_or(kind.as_str());
         match &self.kinds {
-            Some(kinds) if !kinds.iter().any(|own| own.as_str() == plain) => Err(Refusal::Kind { kind: plain.to_owned() }),
+            Some(kinds) if !kinds.iter().any(|own| own.as_str() == plain) => Err(AuthRefusal::Kind { kind: plain.to_owned() }),
             _ => Ok(()),
         }
     }
 
     /// Refuses a queue outside the bounds; the empty text is the default queue.
-    pub fn check_queue(&self, queue: &str) -> Result<(), Refusal> {
+    pub fn check_queue(&self, queue: &str) -> Result<(), AuthRefusal> {
         match &self.queues {
-            Some(queues) if !queues.contains(queue) => Err(Refusal::Queue { queue: queue.to_owned() }),
+            Some(queues) if !queues.contains(queue) => Err(AuthRefusal::Queue { queue: queue.to_owned() }),
             _ => Ok(()),
         }
     }
 
     /// Refuses a filter that may match runs of other kinds.
-    pub fn check_filter(&self, kind: Option<&Name>) -> Result<(), Refusal> {
+    pub fn check_filter(&self, kind: Option<&Name>) -> Result<(), AuthRefusal> {
         match (&self.kinds, kind) {
-            (Some(_), None) => Err(Refusal::EveryKind),
+            (Some(_), None) => Err(AuthRefusal::EveryKind),
             (_, Some(kind)) => self.check_kind(kind),
             (None, None) => Ok(()),
         }
     }
 
     /// Refuses a worker that offers other kinds or queues.
-    pub fn check_hello(&self, hello: &Hello) -> Result<(), Refusal> {
+    pub fn check_hello(&self, hello: &Hello) -> Result<(), AuthRefusal> {
         hello.kinds.iter().map(|offer| &offer.kind).chain(&hello.task_kinds).try_for_each(|kind| self.check_kind(kind))?;
         hello.queues.iter().try_for_each(|queue| self.check_queue(queue))
     }

@@ -24,18 +24,18 @@ use std::time::Duration;
 
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
-use onward_core::Timestamp;
+use onward_core::{Namespace, Timestamp};
 use onward_store::Clock;
 use onward_wire::ApiKey;
 use tokio::time::Instant;
 
 use crate::auth::whole_file::Stamp;
-use crate::auth::{Ask, AuthFuture, Authenticate, Caller, Refusal, Scope};
+use crate::auth::{Ask, AuthFuture, AuthRefusal, Authenticate, Caller, Scope};
 use crate::trace::{Level, Trace};
 use used::Used;
 
 pub use entry::{Digest, KeyEntry, Reach};
-pub use file::{KEYS, KeyFile, KeyFileError, Made, NewKey};
+pub use file::{CreatedKey, KEYS_FILE, KeyFile, KeyFileError, NewKey};
 
 /// Maximum age of the keys in memory when a request arrives (G3).
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
@@ -132,24 +132,24 @@ impl Keys {
         }
     }
 
-    fn judge(&self, ask: Ask<'_>) -> Result<Caller, Refusal> {
+    fn judge(&self, ask: Ask<'_>) -> Result<Caller, AuthRefusal> {
         let found = self.look();
         let keys = match &*found {
             Found::Nothing => return Ok(Caller::default()),
-            Found::Broken(_) => return Err(Refusal::Unavailable { why: "the API keys cannot be read".to_owned() }),
+            Found::Broken(_) => return Err(AuthRefusal::Unavailable { why: "the API keys cannot be read".to_owned() }),
             Found::Keys(keys) => keys,
         };
         let now = self.clock.now();
-        let key = recognize(keys, ask.headers, now).ok_or(Refusal::Unauthenticated)?;
+        let key = recognize(keys, ask.headers, now).ok_or(AuthRefusal::Unauthenticated)?;
         // Requests that need `admin`, such as imports and deletion by a filter, are not checked by kind (BK1).
         if !key.scopes.contains(&ask.scope) || (ask.scope == Scope::Admin && !key.bounds.is_none()) {
-            return Err(Refusal::Scope { scope: ask.scope });
+            return Err(AuthRefusal::Scope { scope: ask.scope });
         }
         if !key.namespace.covers(ask.namespace) {
-            return Err(Refusal::Namespace { namespace: ask.namespace.clone() });
+            return Err(AuthRefusal::Namespace { namespace: ask.namespace.clone() });
         }
         if ask.server_wide && key.namespace != Reach::All {
-            return Err(Refusal::ServerWide);
+            return Err(AuthRefusal::ServerWide);
         }
         self.used.note(&self.file, &key.id, now);
         let credential = Some(key.origin.as_ref().unwrap_or(&key.id).clone());
@@ -182,6 +182,15 @@ fn by_id(entries: Vec<KeyEntry>) -> HashMap<String, KeyEntry> {
 impl Authenticate for Keys {
     fn authenticate<'a>(&'a self, ask: Ask<'a>) -> AuthFuture<'a> {
         Box::pin(std::future::ready(self.judge(ask)))
+    }
+
+    fn namespace(&self, headers: &HeaderMap) -> Namespace {
+        let found = self.look();
+        let Found::Keys(keys) = &*found else { return Namespace::default() };
+        match recognize(keys, headers, self.clock.now()).map(|key| &key.namespace) {
+            Some(Reach::One(namespace)) => namespace.clone(),
+            Some(Reach::All) | None => Namespace::default(),
+        }
     }
 
     fn trouble(&self) -> Option<String> {

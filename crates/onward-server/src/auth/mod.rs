@@ -1,7 +1,7 @@
 //! Authentication and scopes: the extension point for credentials.
 //!
 //! Every route and every gRPC method has a scope (see [`crate::ROUTES`] and [`crate::METHODS`]). It is checked before the handler
-//! runs, and again at intervals while the request lasts ([`Pass`]). [`Open`] allows every request, which is why a server without
+//! runs, and again at intervals while the request lasts ([`Pass`]). [`NoAuthentication`] allows every request, which is why a server without
 //! keys listens on loopback only (S1); [`crate::auth::keys::Keys`] requires a key.
 
 pub(crate) mod bounds;
@@ -91,7 +91,7 @@ pub struct Caller {
 
 /// Reason why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
+pub enum AuthRefusal {
     /// No valid credential. One variant for every reason, so that they cannot be distinguished (S3).
     Unauthenticated,
     /// The credential does not have the scope.
@@ -110,29 +110,38 @@ pub enum Refusal {
     Unavailable { why: String },
 }
 
-impl From<Refusal> for Problem {
-    fn from(refusal: Refusal) -> Problem {
+impl From<AuthRefusal> for Problem {
+    fn from(refusal: AuthRefusal) -> Problem {
         match refusal {
-            Refusal::Unauthenticated => RequestError::Unauthenticated.into(),
-            Refusal::Scope { scope } => RequestError::NotAllowed { what: format!("the scope `{scope}`") }.into(),
-            Refusal::Namespace { namespace } => RequestError::NotAllowed { what: format!("the namespace `{namespace}`") }.into(),
-            Refusal::ServerWide => RequestError::NotAllowed { what: "all namespaces, which the request needs".to_owned() }.into(),
-            Refusal::Kind { kind } => RequestError::NotAllowed { what: format!("the kind `{kind}`") }.into(),
-            Refusal::EveryKind => RequestError::NotAllowed { what: "runs of every kind".to_owned() }.into(),
-            Refusal::Queue { queue } if queue.is_empty() => {
+            AuthRefusal::Unauthenticated => RequestError::Unauthenticated.into(),
+            AuthRefusal::Scope { scope } => RequestError::NotAllowed { what: format!("the scope `{scope}`") }.into(),
+            AuthRefusal::Namespace { namespace } => {
+                RequestError::NotAllowed { what: format!("the namespace `{namespace}`") }.into()
+            }
+            AuthRefusal::ServerWide => {
+                RequestError::NotAllowed { what: "all namespaces, which the request needs".to_owned() }.into()
+            }
+            AuthRefusal::Kind { kind } => RequestError::NotAllowed { what: format!("the kind `{kind}`") }.into(),
+            AuthRefusal::EveryKind => RequestError::NotAllowed { what: "runs of every kind".to_owned() }.into(),
+            AuthRefusal::Queue { queue } if queue.is_empty() => {
                 RequestError::NotAllowed { what: "the default queue".to_owned() }.into()
             }
-            Refusal::Queue { queue } => RequestError::NotAllowed { what: format!("the queue `{queue}`") }.into(),
-            Refusal::Unavailable { why } => RequestError::NotReady { why }.into(),
+            AuthRefusal::Queue { queue } => RequestError::NotAllowed { what: format!("the queue `{queue}`") }.into(),
+            AuthRefusal::Unavailable { why } => RequestError::NotReady { why }.into(),
         }
     }
 }
 
-pub type AuthFuture<'a> = Pin<Box<dyn Future<Output = Result<Caller, Refusal>> + Send + 'a>>;
+pub type AuthFuture<'a> = Pin<Box<dyn Future<Output = Result<Caller, AuthRefusal>> + Send + 'a>>;
 
 /// Decides whether a request is allowed: before its body is read, and every few seconds while it lasts. Must fail closed.
 pub trait Authenticate: Send + Sync {
     fn authenticate<'a>(&'a self, ask: Ask<'a>) -> AuthFuture<'a>;
+
+    /// Returns the namespace of a request that names none: that of a credential for one namespace, otherwise the default one.
+    fn namespace(&self, _: &HeaderMap) -> Namespace {
+        Namespace::default()
+    }
 
     /// Returns why every request is refused, if that is so. The text is public.
     fn trouble(&self) -> Option<String> {
@@ -142,9 +151,9 @@ pub trait Authenticate: Send + Sync {
 
 /// Allows every request.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Open;
+pub struct NoAuthentication;
 
-impl Authenticate for Open {
+impl Authenticate for NoAuthentication {
     fn authenticate<'a>(&'a self, _: Ask<'a>) -> AuthFuture<'a> {
         Box::pin(std::future::ready(Ok(Caller::default())))
     }
@@ -160,13 +169,13 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
-    pub async fn check(&self, server: &Server) -> Result<Caller, Refusal> {
+    pub async fn check(&self, server: &Server) -> Result<Caller, AuthRefusal> {
         let Pass { scope, namespace, server_wide, headers } = self;
         server.options().auth.authenticate(Ask { scope: *scope, namespace, server_wide: *server_wide, headers }).await
     }
 
     /// Checks another scope for the same request: a part of a request needs the scope that it would need alone (S7).
-    pub async fn check_also(&self, scope: Scope, server: &Server) -> Result<Caller, Refusal> {
+    pub async fn check_also(&self, scope: Scope, server: &Server) -> Result<Caller, AuthRefusal> {
         Pass { scope, ..self.clone() }.check(server).await
     }
 

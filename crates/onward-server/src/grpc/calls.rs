@@ -15,7 +15,7 @@ use tonic::Status;
 
 use super::Asker;
 use super::problem::{of_runtime, status_of};
-use crate::auth::Refusal;
+use crate::auth::AuthRefusal;
 use crate::http::limits::LIMIT_MAX;
 use crate::http::problem::RequestError;
 use crate::{Scope, Server, WAIT_MAX, auth::bounds, auth::ceilings, handlers::approvals, http::diagnosis, http::request};
@@ -65,7 +65,7 @@ pub(super) async fn call_acted_on(server: &Server, asker: &Asker, id: &str) -> A
 }
 
 /// Converts a refusal by the key's bounds to a status.
-pub(super) fn bound(checked: Result<(), Refusal>) -> Answer<()> {
+pub(super) fn bound(checked: Result<(), AuthRefusal>) -> Answer<()> {
     checked.map_err(|refusal| status_of(&refusal.into()))
 }
 

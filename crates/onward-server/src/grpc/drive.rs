@@ -8,7 +8,7 @@ use super::calls::{Answer, acted_on, appended, call_acted_on, malformed, signal,
 use super::problem::status_of;
 use crate::Server;
 use crate::handlers::drive::scope_of;
-use crate::workers::Asked;
+use crate::workers::ClaimPurpose;
 
 pub(super) async fn drive_run(server: Server, asker: Asker, request: api::DriveRequest) -> Answer<api::DriveReply> {
     let api::DriveRequest { run, worker, signal: with, decision } = request;
@@ -29,7 +29,7 @@ pub(super) async fn drive_run(server: Server, asker: Asker, request: api::DriveR
     }
     let session = server.sessions().connected(&asker.namespace, &worker, &asker.caller);
     let session = session.map_err(|error| status_of(&error.into()))?;
-    let taken = session.take_up(&key, Asked::ToDrive, delivery).await.map_err(told)?;
+    let taken = session.take_up(&key, ClaimPurpose::ToDrive, delivery).await.map_err(told)?;
     Ok(api::DriveReply { is_given: taken.is_given, head: taken.head, appended: taken.appended.map(appended) })
 }
 
@@ -46,7 +46,7 @@ pub(super) async fn resume_agent(
     }
     let session = server.sessions().connected(&asker.namespace, &worker, &asker.caller);
     let session = session.map_err(|error| status_of(&error.into()))?;
-    let taken = session.take_up(&key, Asked::ToResume, delivery).await.map_err(told)?;
+    let taken = session.take_up(&key, ClaimPurpose::ToResume, delivery).await.map_err(told)?;
     let (success, why) = (taken.is_given, taken.why.map(|why| why.as_str().to_owned()));
     Ok(api::ResumeAgentReply { success, why, head: taken.head, appended: taken.appended.map(appended) })
 }

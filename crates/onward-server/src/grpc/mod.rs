@@ -196,7 +196,7 @@ where
 
 /// Checks that the caller has `scope` in the namespace of the request.
 async fn admit(server: &Server, scope: Scope, headers: &axum::http::HeaderMap) -> Result<Asker, Status> {
-    let namespace = request::namespace(headers).map_err(|problem| status_of(&problem))?;
+    let namespace = request::namespace(server, headers).map_err(|problem| status_of(&problem))?;
     let pass = Pass { scope, namespace: namespace.clone(), server_wide: false, headers: Arc::new(headers.clone()) };
     let caller = pass.check(server).await.map_err(|refusal| status_of(&refusal.into()))?;
     Ok(Asker { namespace, caller, pass })

@@ -13,7 +13,7 @@ use crate::http::documents::Answer;
 use crate::http::problem::Problem;
 use crate::http::request::Request;
 use crate::http::response::json;
-use crate::workers::Asked;
+use crate::workers::ClaimPurpose;
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
@@ -47,11 +47,11 @@ pub(crate) async fn resume(mut request: Request) -> Result<Response, Problem> {
         Some(name) => {
             let worker = WorkerId::new(name)?;
             let session = sessions.connected(&request.namespace, &worker, &request.caller)?;
-            (worker, (session.take_up(&key, Asked::ToResume, delivery).await?, Vec::new()))
+            (worker, (session.take_up(&key, ClaimPurpose::ToResume, delivery).await?, Vec::new()))
         }
         None => {
             let worker = new_worker()?;
-            let asked = (Asked::ToResume, delivery);
+            let asked = (ClaimPurpose::ToResume, delivery);
             let pass = (request.pass.as_ref(), &request.caller);
             (worker.clone(), sessions.drive_polled(server, pass, worker, &key, asked).await?)
         }

@@ -20,7 +20,7 @@ use crate::http::problem::{Problem, RequestError};
 use crate::http::request::Request;
 use crate::http::response::json;
 use crate::new_id;
-use crate::workers::Asked;
+use crate::workers::ClaimPurpose;
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
@@ -77,7 +77,7 @@ pub(crate) async fn drive(mut request: Request) -> Result<Response, Problem> {
     let (runtime, sessions) = (request.server.runtime(), request.server.sessions());
     let worker = new_worker()?;
     let (server, pass) = (&request.server, (request.pass.as_ref(), &request.caller));
-    let (driven, frames) = sessions.drive_polled(server, pass, worker.clone(), &key, (Asked::ToDrive, delivery)).await?;
+    let (driven, frames) = sessions.drive_polled(server, pass, worker.clone(), &key, (ClaimPurpose::ToDrive, delivery)).await?;
     let delivered = driven.appended.as_ref().map(|appended| Answer::new(&key.id, appended));
     let given = !frames.is_empty();
     let view = if given { None } else { Some(runtime.read_run(&key).await?) };

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::Server;
-use crate::auth::{Pass, Refusal, Scope};
+use crate::auth::{AuthRefusal, Pass, Scope};
 use crate::http::documents::{Answer, Entries, EntryAnswer};
 use crate::http::problem::{Problem, RequestError};
 use crate::http::request::{Request, payload};
@@ -76,7 +76,7 @@ pub(crate) fn branch_point(text: &str) -> Result<EntryCursor, Problem> {
 pub(crate) async fn check_role(role: &Name, pass: Option<&Pass>, server: &Server) -> Result<(), Problem> {
     let Some(pass) = pass.filter(|_| !is_callers_role(role)) else { return Ok(()) };
     match pass.check_also(Scope::Operate, server).await {
-        Err(Refusal::Scope { scope }) => {
+        Err(AuthRefusal::Scope { scope }) => {
             let what = format!("the scope `{scope}`, which an entry of the role `{role}` needs");
             Err(RequestError::NotAllowed { what }.into())
         }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use axum::http::StatusCode;
+use axum::http::header::{ACCEPT, CONTENT_SECURITY_POLICY};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use onward_store::RunQuery;
 
@@ -16,9 +17,20 @@ use crate::server::Server;
 /// Time for the store to answer before the server is reported as not ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Handles `GET /`.
-pub(crate) async fn index(_: Request) -> Result<Response, Problem> {
+/// Content security policy of the page at `/`: no scripts and no requests.
+const INDEX_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+
+/// Handles `GET /`: a page for browsers, a few lines for other clients. Contains nothing that needs a key.
+pub(crate) async fn index(request: Request) -> Result<Response, Problem> {
     let version = env!("CARGO_PKG_VERSION");
+    let accepts = |value: &HeaderValue| value.to_str().is_ok_and(|value| value.contains("text/html"));
+    if request.headers.get(ACCEPT).is_some_and(accepts) {
+        let url = &request.server.options().url;
+        let page = include_str!("index.html").replace("VERSION", version).replace("URL", url);
+        let mut response = typed(StatusCode::OK, "text/html; charset=utf-8", page);
+        response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(INDEX_POLICY));
+        return Ok(response);
+    }
     Ok(text(
         StatusCode::OK,
         format!("onward {version}\n\nruns       /v1/runs\napprovals  /v1/approvals\nall routes /openapi.json\n"),

@@ -27,9 +27,9 @@ pub struct Limits {
     /// Memory for bodies over 64 KiB, in bytes. One namespace may hold at most as much as is free; other bodies wait in a queue.
     pub body_memory_max: usize,
     /// Limits of webhook bodies, which are read before the sender is authenticated and therefore have memory of their own.
-    pub hook_bytes_max: usize,
-    pub hook_timeout: Duration,
-    pub hook_memory_max: usize,
+    pub webhook_bytes_max: usize,
+    pub webhook_timeout: Duration,
+    pub webhook_memory_max: usize,
     /// Maximum idle time between two requests on a connection.
     pub idle_timeout: Duration,
     /// Maximum time that a client may leave sent data unread.
@@ -57,9 +57,9 @@ impl Default for Limits {
             body_timeout: Duration::from_secs(30),
             body_rate_min: 16 * 1024,
             body_memory_max: 256 * 1024 * 1024,
-            hook_bytes_max: 1024 * 1024,
-            hook_timeout: Duration::from_secs(5),
-            hook_memory_max: 8 * 1024 * 1024,
+            webhook_bytes_max: 1024 * 1024,
+            webhook_timeout: Duration::from_secs(5),
+            webhook_memory_max: 8 * 1024 * 1024,
             idle_timeout: Duration::from_secs(75),
             write_timeout: Duration::from_secs(30),
             connections_max: 4_096,

@@ -1,7 +1,7 @@
 //! Checks that every request passes, and headers that every response has.
 //!
 //! Protects a server on loopback from foreign pages in a browser on the same machine: DNS rebinding is refused by the host name
-//! (S20), cross-site requests by their origin (S19). No response allows another origin to read it.
+//! (S20), cross-site requests by their origin (S19), unless the origin is allowed ([`cors`]).
 
 use std::net::IpAddr;
 
@@ -13,6 +13,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::Server;
+use crate::http::cors;
 use crate::http::problem::{Problem, RequestError};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -28,7 +29,11 @@ pub enum Hosts {
 
 /// Checks host and origin of a request and sets the headers of every response (S21).
 pub(crate) async fn watch(State(server): State<Server>, request: Request, next: Next) -> Response {
-    let mut response = match check(&server.options().hosts, &request) {
+    let cors = &server.options().cors;
+    let allowed = cors.allowed_origin(request.headers());
+    let is_preflight = cors::is_preflight(request.method(), request.headers());
+    let mut response = match check(&server.options().hosts, &request, allowed.is_some()) {
+        Ok(()) if is_preflight => cors::preflight(),
         Ok(()) => next.run(request).await,
         Err(error) => {
             let problem = Problem::from(error);
@@ -37,19 +42,21 @@ pub(crate) async fn watch(State(server): State<Server>, request: Request, next: 
         }
     };
     let headers = response.headers_mut();
+    cors.add_headers(headers, allowed);
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
     response
 }
 
-fn check(hosts: &Hosts, request: &Request) -> Result<(), RequestError> {
+fn check(hosts: &Hosts, request: &Request, is_allowed_origin: bool) -> Result<(), RequestError> {
     let host = host_of(request)?;
     if *hosts == Hosts::Loopback && !host.as_ref().is_some_and(|host| is_loopback(host.host())) {
         let host = host.map(|host| host.to_string()).unwrap_or_default();
         return Err(RequestError::HostRefused { host });
     }
-    if matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
+    let is_safe = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    if is_allowed_origin || (is_safe && !cors::is_preflight(request.method(), request.headers())) {
         return Ok(());
     }
     check_origin(request.headers(), host.as_ref())

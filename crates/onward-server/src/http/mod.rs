@@ -1,5 +1,6 @@
 //! Routes, requests, responses and documents of the HTTP API.
 
+pub(crate) mod cors;
 pub(crate) mod diagnosis;
 pub mod documents;
 pub mod escape;

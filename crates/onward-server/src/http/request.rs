@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 
 use crate::auth::{Caller, Pass};
 use crate::http::problem::{Problem, RequestError};
-use crate::serve::Standing;
+use crate::serve::RequestTrust;
 use crate::server::Server;
 
 pub(crate) use body::{Rules, parse};
@@ -36,7 +36,7 @@ pub(crate) struct Request {
     /// Credential of the caller; `None` for a route without a scope.
     pub pass: Option<Pass>,
     /// Unauthenticated for a request without a pass, until the handler marks it as authenticated.
-    pub standing: Option<Standing>,
+    pub trust: Option<RequestTrust>,
     pub headers: Arc<HeaderMap>,
     pub query: Query,
     /// Value of `{id}` in the route's path.
@@ -95,12 +95,12 @@ impl Request {
     }
 }
 
-/// Returns the namespace in the request's header, or the default one.
-pub(crate) fn namespace(headers: &HeaderMap) -> Result<Namespace, Problem> {
+/// Returns the namespace in the request's header; without one, that of a key for one namespace, or the default one.
+pub(crate) fn namespace(server: &Server, headers: &HeaderMap) -> Result<Namespace, Problem> {
     let mut given = headers.get_all(NAMESPACE).iter();
     let invalid = |why: &str| RequestError::HeaderInvalid { name: "Onward-Namespace", why: why.to_owned() };
     match (given.next(), given.next()) {
-        (None, _) => Ok(Namespace::default()),
+        (None, _) => Ok(server.options().auth.namespace(headers)),
         (Some(_), Some(_)) => Err(invalid("it is sent twice").into()),
         (Some(value), None) => {
             let text = std::str::from_utf8(value.as_bytes()).map_err(|_| invalid("it is not UTF-8"))?;

@@ -15,12 +15,12 @@ use onward_runtime::{CallRef, RuntimeError};
 use onward_store::StoreError;
 
 use crate::auth::bounds;
-use crate::auth::{self, Caller, Pass, Refusal, Scope};
+use crate::auth::{self, AuthRefusal, Caller, Pass, Scope};
 use crate::http::middleware;
 use crate::http::problem::{Problem, RequestError, Told};
 use crate::http::request::{self, Query, Request};
 use crate::http::routes::{ROUTES, Route};
-use crate::serve::Standing;
+use crate::serve::RequestTrust;
 use crate::server::Server;
 use crate::trace::Level;
 
@@ -68,9 +68,9 @@ async fn answer(server: Server, route: &'static Route, request: HttpRequest) -> 
     let (mut parts, body) = request.into_parts();
     let id = path_id(&mut parts).await;
     let shown = id.as_ref().ok().cloned().flatten();
-    let standing = parts.extensions.remove::<Standing>();
+    let trust = parts.extensions.remove::<RequestTrust>();
     // Unauthenticated until the credential is checked (SV1).
-    standing.iter().for_each(Standing::doubt);
+    trust.iter().for_each(RequestTrust::doubt);
     let (method, headers) = (parts.method.clone(), Arc::new(parts.headers));
     let prepared = prepare(&server, route, &headers, shown.as_deref(), parts.uri.query()).await;
     let mut by = None;
@@ -80,10 +80,10 @@ async fn answer(server: Server, route: &'static Route, request: HttpRequest) -> 
             by = caller.name.clone();
             let kept = pass.clone();
             if kept.is_some() {
-                standing.iter().for_each(Standing::believe);
+                trust.iter().for_each(RequestTrust::believe);
             }
             let asked = server.clone();
-            let request = Request { server: asked, namespace, caller, pass, standing, headers, query, id, body, memory: None };
+            let request = Request { server: asked, namespace, caller, pass, trust, headers, query, id, body, memory: None };
             let handled = async {
                 if let Some((scope, run)) = acts_on(route, &request)? {
                     let (server, caller) = (request.server.clone(), request.caller.clone());
@@ -138,7 +138,7 @@ async fn prepare(
     id: Option<&str>,
     query: Option<&str>,
 ) -> Result<Prepared, Problem> {
-    let namespace = request::namespace(headers)?;
+    let namespace = request::namespace(server, headers)?;
     let pass = route.scope.map(|scope| Pass {
         scope,
         namespace: namespace.clone(),
@@ -169,14 +169,14 @@ fn acts_on(route: &Route, request: &Request) -> Result<Option<(Scope, RunKey)>, 
         Some("tasks" | "approvals" | "promises") => request.call()?.run,
         Some("workers") => return Ok(None), // kinds are checked in hello
         // An external engine may give its run any kind.
-        _ => return Err(Refusal::EveryKind.into()),
+        _ => return Err(AuthRefusal::EveryKind.into()),
     };
     Ok(Some((scope, run)))
 }
 
 /// Converts a refusal to a problem: for an id in a namespace that the caller may not use, the response is "not found" (S6).
-fn refused(route: &Route, id: Option<&str>, refusal: Refusal) -> Problem {
-    let (Refusal::Namespace { namespace }, Some(id)) = (&refusal, id) else { return refusal.into() };
+fn refused(route: &Route, id: Option<&str>, refusal: AuthRefusal) -> Problem {
+    let (AuthRefusal::Namespace { namespace }, Some(id)) = (&refusal, id) else { return refusal.into() };
     let run = match route.path.split('/').nth(2) {
         Some("agents") if route.path.ends_with("/ag-ui") => return RequestError::KindNotFound { kind: id.to_owned() }.into(),
         Some("runs" | "drive" | "external" | "agents") => {

@@ -594,7 +594,7 @@ pub static ROUTES: &[Route] = &[
     .body("WorkerFrames")
     .answers(&[answer(200, "Frames for the worker, in order; none after a timeout", &[(JSON, "ServerFrames")])]),
     route(Verb::Get, "/", None, "Show what this server is, with links", |request| Box::pin(operations::index(request)))
-        .answers(&[answer(200, "A few lines of text", &[("text/plain", "Text")])]),
+        .answers(&[answer(200, "A few lines of text, or a page for browsers", &[("text/plain", "Text"), ("text/html", "Text")])]),
     route(Verb::Get, "/healthz", None, "Check that the process is alive", |request| Box::pin(operations::healthz(request)))
         .answers(&[answer(200, "Alive", &[("text/plain", "Text")])]),
     route(Verb::Get, "/readyz", None, "Check that the store answers and accepts writes", |request| {

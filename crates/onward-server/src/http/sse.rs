@@ -17,7 +17,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 use tokio::sync::mpsc;
 
-use crate::serve::metrics::Held;
+use crate::serve::metrics::GaugeGuard;
 use crate::server::Server;
 
 /// Number of texts in the queue.
@@ -33,7 +33,7 @@ pub(crate) const NOTHING_NEW: &str = ": nothing new\n\n";
 pub(crate) struct Events {
     queue: mpsc::Receiver<Bytes>,
     farewell: Arc<Mutex<Option<Bytes>>>,
-    _counted: Held,
+    _counted: GaugeGuard,
 }
 
 /// Sending end.

@@ -10,12 +10,12 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 pub(super) struct Activity {
-    state: Mutex<State>,
+    state: Mutex<ActivityState>,
     /// Notified when the connection becomes idle or closable, or ceases to be.
     changed: Notify,
 }
 
-struct State {
+struct ActivityState {
     /// Requests without a complete response.
     open: usize,
     /// Open requests that are not authenticated.
@@ -34,11 +34,11 @@ pub(super) struct Busy {
 
 /// Request extension through which authentication marks the request.
 #[derive(Clone)]
-pub(crate) struct Standing(Weak<Busy>);
+pub(crate) struct RequestTrust(Weak<Busy>);
 
 impl Activity {
     pub fn new() -> Arc<Activity> {
-        let state = State { open: 0, strangers: 0, fresh: true, since: Instant::now() };
+        let state = ActivityState { open: 0, strangers: 0, fresh: true, since: Instant::now() };
         Arc::new(Activity { state: Mutex::new(state), changed: Notify::new() })
     }
 
@@ -68,7 +68,7 @@ impl Activity {
         self.state().fresh
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut ActivityState)) {
         let mut state = self.state();
         let before = (state.may_leave(), state.open == 0);
         change(&mut state);
@@ -77,20 +77,20 @@ impl Activity {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ActivityState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl ActivityState {
     fn may_leave(&self) -> bool {
         self.open == self.strangers
     }
 }
 
 impl Busy {
-    pub fn standing(self: &Arc<Busy>) -> Standing {
-        Standing(Arc::downgrade(self))
+    pub fn trust(self: &Arc<Busy>) -> RequestTrust {
+        RequestTrust(Arc::downgrade(self))
     }
 
     fn set_stranger(&self, now: bool) {
@@ -104,7 +104,7 @@ impl Busy {
     }
 }
 
-impl Standing {
+impl RequestTrust {
     /// Marks the request as unauthenticated: its connection can be closed when its slot is needed.
     pub fn doubt(&self) {
         self.set(true);

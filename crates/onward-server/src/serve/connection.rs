@@ -109,7 +109,7 @@ fn service(
     let router = TowerToHyperService::new(router);
     service_fn(move |mut request: Request<Incoming>| {
         let busy = activity.begin();
-        request.extensions_mut().insert(busy.standing());
+        request.extensions_mut().insert(busy.trust());
         let answer = router.call(request);
         async move {
             let response = answer.await?;

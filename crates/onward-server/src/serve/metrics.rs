@@ -35,9 +35,9 @@ impl Counter {
 pub struct Gauge(AtomicU64);
 
 impl Gauge {
-    pub(crate) fn hold(self: &Arc<Gauge>) -> Held {
+    pub(crate) fn hold(self: &Arc<Gauge>) -> GaugeGuard {
         self.0.fetch_add(1, Ordering::Relaxed);
-        Held(self.clone())
+        GaugeGuard(self.clone())
     }
 
     pub fn value(&self) -> u64 {
@@ -45,9 +45,9 @@ impl Gauge {
     }
 }
 
-pub(crate) struct Held(Arc<Gauge>);
+pub(crate) struct GaugeGuard(Arc<Gauge>);
 
-impl Drop for Held {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -25,7 +25,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
-pub(crate) use activity::Standing;
+pub(crate) use activity::RequestTrust;
 
 use crate::handlers::servers;
 use crate::server::Server;

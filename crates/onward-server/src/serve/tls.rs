@@ -60,8 +60,8 @@ impl Tls {
         let provider = Arc::new(ring::default_provider());
         let files = Files { cert: cert.to_owned(), key: key.to_owned() };
         let (stamp, certified) = (files.stamp(), Arc::new(files.read(&provider)?));
-        let known = Known { stamp, certified, looked: Instant::now(), trouble: None };
-        let followed = Followed { files, provider: provider.clone(), trace, known: Mutex::new(known) };
+        let cached = CachedCertificate { stamp, certified, looked: Instant::now(), trouble: None };
+        let followed = ReloadedCertificate { files, provider: provider.clone(), trace, cached: Mutex::new(cached) };
         let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let config = config.map_err(|error| TlsError::new(cert, error))?;
         let mut config = config.with_no_client_auth().with_cert_resolver(Arc::new(followed));
@@ -122,14 +122,14 @@ fn pem<T>(file: &Path, read: impl FnOnce(&[u8]) -> Result<T, pki_types::pem::Err
 }
 
 /// The certificate in use, and the state of the files when they were last checked.
-struct Followed {
+struct ReloadedCertificate {
     files: Files,
     provider: Arc<CryptoProvider>,
     trace: Trace,
-    known: Mutex<Known>,
+    cached: Mutex<CachedCertificate>,
 }
 
-struct Known {
+struct CachedCertificate {
     stamp: Stamp,
     certified: Arc<CertifiedKey>,
     looked: Instant,
@@ -137,45 +137,45 @@ struct Known {
     trouble: Option<String>,
 }
 
-impl Followed {
+impl ReloadedCertificate {
     fn look(&self) -> Arc<CertifiedKey> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.looked.elapsed() >= LOOK_PAUSE {
-            known.looked = Instant::now();
-            self.look_again(&mut known);
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        if cached.looked.elapsed() >= LOOK_PAUSE {
+            cached.looked = Instant::now();
+            self.look_again(&mut cached);
         }
-        known.certified.clone()
+        cached.certified.clone()
     }
 
-    fn look_again(&self, known: &mut Known) {
+    fn look_again(&self, cached: &mut CachedCertificate) {
         let stamp = self.files.stamp();
-        if stamp == known.stamp {
+        if stamp == cached.stamp {
             return;
         }
         match self.files.read(&self.provider) {
             Ok(certified) => {
-                *known = Known { stamp, certified: Arc::new(certified), looked: known.looked, trouble: None };
+                *cached = CachedCertificate { stamp, certified: Arc::new(certified), looked: cached.looked, trouble: None };
                 self.trace.say(Level::Info, "certificate reloaded", &[]);
             }
             Err(error) => {
                 // TL2. Logged once per reason, as the files are checked every second.
                 let why = error.to_string();
-                if known.trouble.as_ref() != Some(&why) {
+                if cached.trouble.as_ref() != Some(&why) {
                     self.trace.say(Level::Error, "certificate not reloaded; the previous one stays in use", &[("error", &why)]);
-                    known.trouble = Some(why);
+                    cached.trouble = Some(why);
                 }
             }
         }
     }
 }
 
-impl std::fmt::Debug for Followed {
+impl std::fmt::Debug for ReloadedCertificate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Followed").field("files", &self.files).finish_non_exhaustive()
     }
 }
 
-impl ResolvesServerCert for Followed {
+impl ResolvesServerCert for ReloadedCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.look())
     }

@@ -5,7 +5,7 @@
 //! Invariant TR1: logging never waits for the reader of the log. A separate thread writes the lines; lines that do not fit its
 //! queue are dropped and counted.
 
-mod heard;
+mod engine_events;
 
 use std::fmt::{Display, Write as _};
 use std::io::Write as _;
@@ -57,10 +57,10 @@ type Out = Box<dyn std::io::Write + Send>;
 /// Destination of log lines.
 #[derive(Clone)]
 pub struct Trace {
-    to: Option<Arc<To>>,
+    to: Option<Arc<TraceSink>>,
 }
 
-struct To {
+struct TraceSink {
     format: Format,
     level: Level,
     /// Queue of the writing thread; `Some` until the end.
@@ -90,14 +90,14 @@ impl Trace {
         let thread = std::thread::Builder::new().name("onward-log".to_owned()).spawn(write);
         // Without a thread every line counts as lost.
         let lines = thread.ok().map(|_| lines);
-        Trace { to: Some(Arc::new(To { format, level, lines, lost, written: Mutex::new(written) })) }
+        Trace { to: Some(Arc::new(TraceSink { format, level, lines, lost, written: Mutex::new(written) })) }
     }
 
     /// Writes the engine's `tracing` events, too, from now on: failed model calls, paused runs, lost signals. Does nothing if the
     /// process already has a global subscriber.
     pub fn hear(&self) {
         if let Some(to) = &self.to {
-            let _ = tracing::subscriber::set_global_default(heard::Heard::new(to));
+            let _ = tracing::subscriber::set_global_default(engine_events::EngineEvents::new(to));
         }
     }
 
@@ -111,7 +111,7 @@ impl Trace {
     }
 }
 
-impl Drop for To {
+impl Drop for TraceSink {
     fn drop(&mut self) {
         drop(self.lines.take());
         let written = self.written.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -165,56 +165,4 @@ fn clipped(value: &dyn Display) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_stays_one_line_whatever_it_tells() {
-        let evil = "a\u{1b}[31m\nb\u{202e}";
-        let line = pretty(Level::Info, "request", &[("run", &evil)]);
-        assert!(line.ends_with(" info  request run=a\\u{1b}[31m\\nb\\u{202e}\n"), "{line:?}");
-        let line = json(Level::Error, "request", &[("run", &evil)]);
-        assert_eq!(line.matches('\n').count(), 1);
-        assert!(!line.contains(['\u{1b}', '\u{202e}']));
-        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(value["run"], evil);
-    }
-
-    /// Writer that blocks until the sender is dropped.
-    struct Stuck(Receiver<()>, Arc<Mutex<Vec<u8>>>);
-
-    impl std::io::Write for Stuck {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            let _ = self.0.recv(); // waits; later the sender is gone
-            self.1.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    /// TR1.
-    #[test]
-    fn a_reader_that_does_not_read_makes_nobody_wait_and_is_told_what_it_missed() {
-        let ((go, stuck), said) = (channel(), Arc::default());
-        let trace = Trace::to(Format::Json, Level::Info, Box::new(Stuck(stuck, Arc::clone(&said))));
-        for number in 0..2 * LINES_MAX {
-            trace.say(Level::Info, "x", &[("number", &number)]);
-        }
-        drop(go);
-        drop(trace);
-        let said = String::from_utf8(said.lock().unwrap().clone()).unwrap();
-        let lines: Vec<serde_json::Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        let lost: u64 = lines.iter().filter_map(|line| line["lines"].as_str()).map(|lines| lines.parse::<u64>().unwrap()).sum();
-        let told = lines.iter().filter(|line| line["message"] == "x").count();
-        assert!(lost > 0 && told >= LINES_MAX, "{lost} lost, {told} told");
-        assert_eq!(told + lost as usize, 2 * LINES_MAX, "every line is told or counted");
-    }
-
-    #[test]
-    fn a_long_value_is_cut() {
-        assert!(pretty(Level::Info, "x", &[("run", &"y".repeat(10_000))]).len() < 400);
-    }
-}
+mod tests;

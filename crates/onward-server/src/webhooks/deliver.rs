@@ -10,7 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use super::entry::{Named, Pointer, Target, WebhookEntry};
+use super::entry::{Named, Pointer, WebhookEntry, WebhookTarget};
 use super::signature::text_at;
 use crate::auth::ceilings;
 use crate::http::problem::{Problem, RequestError};
@@ -21,7 +21,7 @@ use crate::server::Server;
 
 /// Response body; the same for every repeat of a request (HK3).
 #[derive(Serialize)]
-struct Taken<'a> {
+struct DeliveryReceipt<'a> {
     run: &'a RunId,
     /// Index of the signal in the run's log.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,7 +36,7 @@ pub(super) async fn deliver(server: &Server, webhook: &WebhookEntry, id: &str, b
     let document: Value = request::parse(body)?;
     let key = |id: String| -> Result<RunKey, Problem> { Ok(RunKey::new(webhook.namespace.clone(), RunId::new(id)?)) };
     match &webhook.target {
-        Target::Start { kind, version, run_id } => {
+        WebhookTarget::Start { kind, version, run_id } => {
             let run = match run_id {
                 Some(pointer) => find(&document, pointer)?,
                 None => joined(&[webhook.name.as_str(), id]),
@@ -53,9 +53,9 @@ pub(super) async fn deliver(server: &Server, webhook: &WebhookEntry, id: &str, b
                 trace: None, // traces of the sender are not continued
             };
             let started = runtime.start_run(start).await?;
-            Ok(json(StatusCode::ACCEPTED, &Taken { run: &started.head.key.id, index: None, at: None }))
+            Ok(json(StatusCode::ACCEPTED, &DeliveryReceipt { run: &started.head.key.id, index: None, at: None }))
         }
-        Target::Signal { run_id, signal } => {
+        WebhookTarget::Signal { run_id, signal } => {
             let key = key(find(&document, run_id)?)?;
             let name = match signal {
                 Named::Name(name) => name.clone(),
@@ -64,7 +64,7 @@ pub(super) async fn deliver(server: &Server, webhook: &WebhookEntry, id: &str, b
             let signal_id = Some(joined(&["webhook", webhook.name.as_str(), id]));
             let signal = SendSignal { name, payload: payload(Some(raw)), signal_id, sender: None };
             let appended = runtime.signal_run(&key, signal).await?;
-            Ok(json(StatusCode::ACCEPTED, &Taken { run: &key.id, index: Some(appended.index), at: Some(appended.at) }))
+            Ok(json(StatusCode::ACCEPTED, &DeliveryReceipt { run: &key.id, index: Some(appended.index), at: Some(appended.at) }))
         }
     }
 }

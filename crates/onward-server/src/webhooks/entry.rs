@@ -15,7 +15,7 @@ pub struct WebhookEntry {
     /// Namespace of its runs.
     pub namespace: Namespace,
     pub format: Format,
-    pub target: Target,
+    pub target: WebhookTarget,
     /// Secrets; all that have not expired are valid, so that a sender can switch to the new one during the overlap.
     pub secrets: Vec<WebhookSecret>,
     pub created_at: Timestamp,
@@ -67,7 +67,7 @@ impl fmt::Debug for Secret {
 /// Effect of a verified request. The whole body is the input or the payload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Target {
+pub enum WebhookTarget {
     Start {
         kind: Name,
         version: Option<Name>,

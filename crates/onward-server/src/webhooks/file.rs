@@ -7,13 +7,13 @@ use std::time::Duration;
 use onward_core::{ErrorCode, Name, Namespace, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::entry::{Secret, Target, WebhookEntry, WebhookSecret};
+use super::entry::{Secret, WebhookEntry, WebhookSecret, WebhookTarget};
 use super::format::Format;
 use super::signature;
 use crate::auth::whole_file::{FileTrouble, Stamp, WholeFile};
 
 /// Name of the file in a data directory.
-pub const HOOKS: &str = "onward.webhooks.json";
+pub const WEBHOOKS_FILE: &str = "onward.webhooks.json";
 
 /// Version of the file format; there is only one.
 const VERSION: u32 = 1;
@@ -69,7 +69,7 @@ pub struct NewWebhook {
     pub name: Name,
     pub namespace: Namespace,
     pub format: Format,
-    pub target: Target,
+    pub target: WebhookTarget,
     /// Secret that the sender chose; `None` to generate one.
     pub secret: Option<Secret>,
 }

@@ -33,11 +33,11 @@ use tokio::time::Instant;
 use crate::auth::whole_file::Stamp;
 use crate::http::problem::{Problem, RequestError};
 use crate::http::request::{Request, Rules};
-use crate::serve::Standing;
+use crate::serve::RequestTrust;
 use crate::trace::{Level, Trace};
 
-pub use entry::{Named, Pointer, Secret, Target, WebhookEntry, WebhookSecret};
-pub use file::{HOOKS, NewWebhook, WebhookFile, WebhookFileError};
+pub use entry::{Named, Pointer, Secret, WebhookEntry, WebhookSecret, WebhookTarget};
+pub use file::{NewWebhook, WEBHOOKS_FILE, WebhookFile, WebhookFileError};
 pub use format::{Custom, Encoding, Format, IdAt, TimestampAt};
 
 /// Maximum age of the webhooks in memory when a request arrives.
@@ -132,7 +132,7 @@ pub(crate) async fn receive(mut request: Request) -> Result<Response, Problem> {
     let Some(webhooks) = request.server.options().webhooks.clone() else { return Err(RequestError::WebhookRefused.into()) };
     let webhook = webhooks.find(request.id.as_deref().unwrap_or_default())?;
     let namespace = webhook.as_ref().map(|webhook| webhook.namespace.clone()).unwrap_or_default();
-    let rules = Rules::of_hooks(&request.server, namespace);
+    let rules = Rules::of_webhooks(&request.server, namespace);
     let Some(webhook) = webhook else {
         let mut work = webhooks.decoy.clone();
         request.pass_over(rules, |data| work.update(data)).await?;
@@ -143,6 +143,6 @@ pub(crate) async fn receive(mut request: Request) -> Result<Response, Problem> {
     let now = request.server.runtime().clock().now();
     let signed = signature::Signed { headers: &request.headers, body: &body };
     let id = signature::verify(&webhook, &signed, now).ok_or(RequestError::WebhookRefused)?; // HK1
-    request.standing.iter().for_each(Standing::believe);
+    request.trust.iter().for_each(RequestTrust::believe);
     deliver::deliver(&request.server, &webhook, &id, &body).await
 }

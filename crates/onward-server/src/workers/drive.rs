@@ -15,7 +15,7 @@ use crate::http::problem::RequestError;
 use crate::server::Server;
 
 /// Result of a claim.
-pub(crate) struct Driven {
+pub(crate) struct ClaimResult {
     pub head: RunHead,
     /// The run is being sent to the worker.
     pub is_given: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Driven {
 
 /// Purpose of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum ClaimPurpose {
     /// Fails if another worker holds the run.
     ToDrive,
     /// Reports it as a result if another worker holds the run.
@@ -50,8 +50,8 @@ impl Sessions {
         (pass, caller): (Option<&Pass>, &Caller),
         worker: WorkerId,
         run: &RunKey,
-        (asked, delivery): (Asked, DriveInput),
-    ) -> Result<(Driven, Vec<ServerFrame>), Problem> {
+        (asked, delivery): (ClaimPurpose, DriveInput),
+    ) -> Result<(ClaimResult, Vec<ServerFrame>), Problem> {
         let key = SessionKey::new(&run.namespace, &worker, caller);
         let connection = self.open_polled(server, (pass, caller), &run.namespace, hello(worker))?;
         let driven = match self.find(&key) {
@@ -59,7 +59,7 @@ impl Sessions {
             None => Err(RuntimeError::from(StoreError::Unavailable { why: "the server is closing".to_owned() })),
         };
         let frames = match &driven {
-            Ok(Driven { is_given: true, .. }) => connection.next().await,
+            Ok(ClaimResult { is_given: true, .. }) => connection.next().await,
             _ => None,
         };
         if frames.is_none() {
@@ -90,15 +90,20 @@ fn hello(worker: WorkerId) -> Hello {
 }
 
 impl Session {
-    pub async fn take_up(self: &Arc<Session>, run: &RunKey, asked: Asked, delivery: DriveInput) -> Result<Driven, RuntimeError> {
+    pub async fn take_up(
+        self: &Arc<Session>,
+        run: &RunKey,
+        asked: ClaimPurpose,
+        delivery: DriveInput,
+    ) -> Result<ClaimResult, RuntimeError> {
         match asked {
-            Asked::ToDrive => self.drive(run, delivery).await,
-            Asked::ToResume => self.resume(run, delivery).await,
+            ClaimPurpose::ToDrive => self.drive(run, delivery).await,
+            ClaimPurpose::ToResume => self.resume(run, delivery).await,
         }
     }
 
     /// Gives the worker an agent that no worker holds.
-    async fn resume(self: &Arc<Session>, run: &RunKey, delivery: DriveInput) -> Result<Driven, RuntimeError> {
+    async fn resume(self: &Arc<Session>, run: &RunKey, delivery: DriveInput) -> Result<ClaimResult, RuntimeError> {
         let Resumed { head, appended, claimed } = self.port().resume_agent(run, delivery).await?;
         let why = match claimed {
             Ok(claimed) => {
@@ -107,16 +112,16 @@ impl Session {
             }
             Err(why) => Some(why),
         };
-        Ok(Driven { head, is_given: why.is_none(), appended, why })
+        Ok(ClaimResult { head, is_given: why.is_none(), appended, why })
     }
 
     /// Gives the worker this run, if it has something to do; no credit is needed for it (Q1).
-    async fn drive(self: &Arc<Session>, run: &RunKey, delivery: DriveInput) -> Result<Driven, RuntimeError> {
+    async fn drive(self: &Arc<Session>, run: &RunKey, delivery: DriveInput) -> Result<ClaimResult, RuntimeError> {
         let ClaimedOne { appended, head, claimed } = self.port().claim_run(run, delivery).await?;
         let is_given = claimed.is_some();
         if let Some(claimed) = claimed {
             self.give_asked(claimed).await;
         }
-        Ok(Driven { head, is_given, appended, why: None })
+        Ok(ClaimResult { head, is_given, appended, why: None })
     }
 }

@@ -19,7 +19,7 @@ use onward_core::{Namespace, Timestamp, WorkerId};
 use onward_runtime::{Runtime, RuntimeError, WorkerInfo};
 use onward_wire::worker::Hello;
 
-pub(crate) use drive::Asked;
+pub(crate) use drive::ClaimPurpose;
 use poll::Polled;
 pub(crate) use poll::frames;
 pub(crate) use session::Connection;

@@ -13,7 +13,7 @@ use onward_wire::worker::{Goodbye, Hello, ServerFrame, WorkerFrame};
 use serde::{Deserialize, Serialize};
 
 use super::{Connection, SessionKey, Sessions};
-use crate::auth::{Caller, PASS_PAUSE, Pass, Refusal};
+use crate::auth::{AuthRefusal, Caller, PASS_PAUSE, Pass};
 use crate::http::problem::{Problem, RequestError};
 use crate::http::request::Request;
 use crate::http::response::json;
@@ -21,12 +21,12 @@ use crate::server::Server;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Brought {
+struct PollRequest {
     frames: Vec<WorkerFrame>,
 }
 
 #[derive(Serialize)]
-struct Taken {
+struct PollResponse {
     frames: Vec<ServerFrame>,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Polled {
 pub(crate) async fn frames(mut request: Request) -> Result<Response, Problem> {
     let worker = WorkerId::new(request.id.as_deref().unwrap_or_default())?;
     let wait = request.query.wait(Duration::ZERO)?;
-    let brought: Brought = request.json().await.map_err(hint_at_protocol)?;
+    let brought: PollRequest = request.json().await.map_err(hint_at_protocol)?;
     let mut brought = brought.frames.into_iter().peekable();
     let (server, sessions) = (&request.server, request.server.sessions());
     let connection = match brought.next_if(|frame| matches!(frame, WorkerFrame::Hello(_))) {
@@ -60,12 +60,12 @@ pub(crate) async fn frames(mut request: Request) -> Result<Response, Problem> {
         () = server.closed() => Ok(Some(vec![ServerFrame::Goodbye(Goodbye {})])),
     };
     match taken {
-        Ok(Some(frames)) => Ok(json(StatusCode::OK, &Taken { frames })),
+        Ok(Some(frames)) => Ok(json(StatusCode::OK, &PollResponse { frames })),
         Ok(None) => {
             sessions.close_polled(&SessionKey::new(&request.namespace, &worker, &request.caller), &connection);
             Err(RequestError::HelloMissing { worker: worker.to_string() }.into())
         }
-        Err(_) => Ok(json(StatusCode::OK, &Taken { frames: Vec::new() })),
+        Err(_) => Ok(json(StatusCode::OK, &PollResponse { frames: Vec::new() })),
     }
 }
 
@@ -138,7 +138,7 @@ async fn watch_pass(server: Server, key: SessionKey, connection: Weak<Connection
         let Some(pass) = server.sessions().pass_of(&key, &connection) else { return };
         match pass.check(&server).await {
             // An unreadable key file may be readable again soon.
-            Ok(_) | Err(Refusal::Unavailable { .. }) => {}
+            Ok(_) | Err(AuthRefusal::Unavailable { .. }) => {}
             Err(_) => {
                 connection.end().await;
                 return server.sessions().close_polled(&key, &connection);

@@ -16,10 +16,10 @@
 //!   releases no run that a session of this one was given, at any server and under any worker id. The same worker id with
 //!   another credential is another worker, with a session of its own.
 
-mod asked;
 mod connection;
-mod given;
+mod frames;
 mod hello;
+mod offers;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,7 +38,7 @@ pub(crate) use hello::NotServed;
 
 use crate::auth::Caller;
 use crate::{Problem, new_id};
-use given::{give_questions, give_runs, give_tasks};
+use offers::{give_questions, give_runs, give_tasks};
 
 /// Maximum number of frames in the queue. A worker that does not read is disconnected; after reconnecting it reads the log
 /// instead.
@@ -57,7 +57,7 @@ pub(crate) struct Session {
     namespace: Namespace,
     /// Credential that opened the session (Q9).
     credential: Option<String>,
-    state: Mutex<State>,
+    state: Mutex<SessionState>,
     /// Notified when there are frames to send or the connection is over.
     outgoing: Notify,
     credit_came: Notify,
@@ -76,7 +76,7 @@ impl Drop for Session {
 }
 
 #[derive(Default)]
-struct State {
+struct SessionState {
     outgoing: VecDeque<ServerFrame>,
     /// Size of their payloads in bytes.
     outgoing_bytes: usize,
@@ -163,7 +163,7 @@ impl Session {
         Ok(session)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SessionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -289,7 +289,7 @@ impl Session {
     }
 }
 
-impl State {
+impl SessionState {
     fn holds_task(&self, task: &TaskId, claim: u64) -> bool {
         self.tasks.get(task).is_some_and(|given| given.claim == claim)
     }

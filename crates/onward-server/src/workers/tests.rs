@@ -55,15 +55,15 @@ fn hello(runs: Vec<HeldRun>) -> Hello {
     }
 }
 
-struct Site {
+struct SessionFixture {
     runtime: Runtime,
     sessions: Sessions,
 }
 
-impl Site {
-    fn new() -> Site {
+impl SessionFixture {
+    fn new() -> SessionFixture {
         let store = Arc::new(MemoryStore::new(Arc::new(SystemClock)));
-        Site { runtime: Runtime::new(store, Arc::new(SystemClock), Options::default()), sessions: Sessions::default() }
+        SessionFixture { runtime: Runtime::new(store, Arc::new(SystemClock), Options::default()), sessions: Sessions::default() }
     }
 
     fn greet(&self, of: &str, runs: Vec<HeldRun>) -> Connection {
@@ -128,15 +128,15 @@ fn commit(key: RunKey, epoch: Epoch) -> Commit {
 
 #[tokio::test]
 async fn whatever_a_worker_says_about_a_run_of_another_namespace_there_is_no_such_run() {
-    let site = Site::new();
-    let owning = site.greet("theirs", Vec::new());
+    let fixture = SessionFixture::new();
+    let owning = fixture.greet("theirs", Vec::new());
     owning.handle(WorkerFrame::Credit(Credit { runs: 1, tasks: 0 }));
-    site.start("theirs").await;
+    fixture.start("theirs").await;
     let (run, epoch) = given(&owning).await;
     assert_eq!(run, key("theirs"));
 
-    let lying = site.greet("ours", Vec::new());
-    let mut heard = site.runtime.listen(&run);
+    let lying = fixture.greet("ours", Vec::new());
+    let mut heard = fixture.runtime.listen(&run);
     lying.handle(WorkerFrame::Emit(Emit { run: run.clone(), name: "x".to_owned(), value: Payload::null() }));
     let report = RunPaused::because(PauseReason::Requested, "");
     let task = TaskId { run: run.clone(), generation: 0, call_id: CallId::root(0), incarnation: None };
@@ -152,19 +152,19 @@ async fn whatever_a_worker_says_about_a_run_of_another_namespace_there_is_no_suc
         assert_eq!(problem_of(&lying, request).await, "run_not_found", "request {request}");
     }
     assert!(heard.try_recv().is_err(), "nobody heard it");
-    let head = site.store().read_run(run, None).await.expect("it can be read").expect("it is there");
+    let head = fixture.store().read_run(run, None).await.expect("it can be read").expect("it is there");
     assert_eq!((head.epoch, head.next_index), (epoch, Index(1)), "nothing happened to it");
 }
 
 #[tokio::test]
 async fn a_worker_that_says_it_holds_a_run_of_another_namespace_is_told_that_it_does_not() {
-    let site = Site::new();
-    let owning = site.greet("theirs", Vec::new());
+    let fixture = SessionFixture::new();
+    let owning = fixture.greet("theirs", Vec::new());
     owning.handle(WorkerFrame::Credit(Credit { runs: 1, tasks: 0 }));
-    site.start("theirs").await;
+    fixture.start("theirs").await;
     let (run, epoch) = given(&owning).await;
     let held = HeldRun { run: run.clone(), generation: 0, epoch, next_index: Index(0) };
-    let lying = site.greet("ours", vec![held]);
+    let lying = fixture.greet("ours", vec![held]);
     let lost = next(&lying, |frame| match frame {
         ServerFrame::RunLost(lost) => Some(lost.run.clone()),
         _ => None,
@@ -175,11 +175,11 @@ async fn a_worker_that_says_it_holds_a_run_of_another_namespace_is_told_that_it_
 /// Q7: the worker reconnects to a restarted server, is silent for too long, and reconnects again without its task.
 #[tokio::test]
 async fn a_task_that_its_worker_has_let_go_meanwhile_is_not_taken_up_for_it() {
-    let site = Site::new();
+    let fixture = SessionFixture::new();
     let (run, kind) = (key("ours"), Name::new("mail").expect("a constant name"));
     let started = RunStarted::new(Name::new("order").expect("a constant name"), Payload::null(), 0);
     let new_run = NewRun { key: run.clone(), started, signal: None };
-    let claimed = site.store().start_run(new_run, Some(worker("before"))).await.expect("a run is started").claimed;
+    let claimed = fixture.store().start_run(new_run, Some(worker("before"))).await.expect("a run is started").claimed;
     let scheduled = TaskScheduled {
         call_id: CallId::root(0),
         kind: kind.clone(),
@@ -189,7 +189,7 @@ async fn a_task_that_its_worker_has_let_go_meanwhile_is_not_taken_up_for_it() {
     };
     let epoch = claimed.expect("it is new").head.epoch;
     let asked = Commit { events: vec![scheduled.into()], ..commit(run.clone(), epoch) };
-    site.store().commit(asked).await.expect("a task is asked for");
+    fixture.store().commit(asked).await.expect("a task is asked for");
     let claim = |by: WorkerId| ClaimTasks {
         worker: by,
         namespace: namespace("ours"),
@@ -198,7 +198,7 @@ async fn a_task_that_its_worker_has_let_go_meanwhile_is_not_taken_up_for_it() {
         limit: 1,
         lease: Duration::from_secs(30),
     };
-    let given = site
+    let given = fixture
         .store()
         .claim_tasks(claim(known_as(&namespace("ours"), &worker("w"), None, 7)))
         .await
@@ -207,13 +207,13 @@ async fn a_task_that_its_worker_has_let_go_meanwhile_is_not_taken_up_for_it() {
     let held = HeldTask { task: given.id, claim: given.claim };
     let greet = |connection: u64, tasks: Vec<HeldTask>| {
         let hello = Hello { connection, tasks, ..hello(Vec::new()) };
-        site.sessions.greet(&site.runtime, &namespace("ours"), &Caller::default(), hello).expect("a worker is taken in")
+        fixture.sessions.greet(&fixture.runtime, &namespace("ours"), &Caller::default(), hello).expect("a worker is taken in")
     };
     // Nothing runs between the two: the task of the first hello is adopted after the second.
     let _connections = [greet(1, vec![held]), greet(2, Vec::new())];
     let again = async {
         loop {
-            if let Some(task) = site.store().claim_tasks(claim(worker("other"))).await.expect("tasks can be claimed").pop() {
+            if let Some(task) = fixture.store().claim_tasks(claim(worker("other"))).await.expect("tasks can be claimed").pop() {
                 return task.claim;
             }
             tokio::task::yield_now().await;

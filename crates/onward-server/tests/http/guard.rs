@@ -1,6 +1,6 @@
 //! Foreign pages in a browser on the same machine.
 
-use onward_server::{Hosts, Options};
+use onward_server::{Cors, Hosts, Options};
 use serde_json::json;
 
 use crate::client::{Reply, raw};
@@ -62,4 +62,48 @@ async fn every_answer_has_the_same_guards() {
         assert_eq!(reply.header("x-frame-options"), Some("DENY"));
         assert_eq!(reply.header("access-control-allow-origin"), None);
     }
+}
+
+/// Pages of allowed origins may call the server and read its responses; the browser asks first with a preflight request.
+#[tokio::test]
+async fn pages_of_allowed_origins_may_call_the_server() {
+    let cors = Cors::parse("https://app.example").unwrap();
+    let site = Site::with(Options { cors, limits: limits(), ..Options::default() }).await;
+    let asks = |origin: &str| format!("Origin: {origin}\r\nAccess-Control-Request-Method: POST\r\n");
+    let preflight = site.send("OPTIONS", "/v1/runs", &asks("https://app.example"), "").await;
+    assert_eq!(preflight.status, 204, "{}", preflight.body);
+    assert_eq!(preflight.header("access-control-allow-origin"), Some("https://app.example"));
+    assert_eq!(preflight.header("access-control-allow-methods"), Some("GET, POST, PUT, DELETE"));
+    assert!(preflight.header("access-control-allow-headers").unwrap().contains("authorization"));
+    assert_eq!(preflight.header("access-control-allow-credentials"), None);
+    let body = json!({"kind": "listener", "id": "a"}).to_string();
+    let headers = "Content-Type: application/json\r\nOrigin: https://app.example\r\n";
+    let started = site.send("POST", "/v1/runs", headers, &body).await;
+    assert_eq!(started.status, 201, "{}", started.body);
+    assert_eq!(started.header("access-control-allow-origin"), Some("https://app.example"));
+    assert!(started.header("access-control-expose-headers").unwrap().contains("location"));
+    assert_eq!(started.header("vary"), Some("origin"));
+    for origin in ["https://evil.example", "http://app.example", "https://app.example:8443", "null"] {
+        site.send("OPTIONS", "/v1/runs", &asks(origin), "").await.problem(403, "origin_refused");
+        let read = site.send("GET", "/v1/runs", &format!("Origin: {origin}\r\n"), "").await;
+        assert_eq!((read.header("access-control-allow-origin"), read.header("vary")), (None, Some("origin")), "{origin}");
+    }
+    let off = Site::open().await;
+    off.send("OPTIONS", "/v1/runs", &asks("https://app.example"), "").await.problem(403, "origin_refused");
+    assert_eq!(off.send("GET", "/v1/runs", "", "").await.header("vary"), None);
+}
+
+#[tokio::test]
+async fn a_browser_gets_a_page_with_links_and_no_scripts() {
+    let site = Site::open().await;
+    let page = site.send("GET", "/", "Accept: text/html,application/xhtml+xml\r\n", "").await;
+    assert_eq!(page.status, 200, "{}", page.body);
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    assert!(page.header("content-security-policy").unwrap().starts_with("default-src 'none'"));
+    let body = page.body;
+    for link in ["/healthz", "/readyz", "/openapi.json", "/v1/runs", "/v1/approvals", "/v1/workers"] {
+        assert!(body.contains(&format!("href=\"{link}\"")), "{link}");
+        assert_eq!(site.send("GET", link, "", "").await.status, 200, "{link}");
+    }
+    assert!(site.send("GET", "/", "", "").await.body.starts_with("onward "));
 }

@@ -9,7 +9,7 @@ use onward::Onward;
 use onward::prelude::*;
 use onward_core::{Name, Namespace, Timestamp};
 use onward_server::auth::Ask;
-use onward_server::keys::{KeyFile, Made, NewKey, Reach};
+use onward_server::keys::{CreatedKey, KeyFile, NewKey, Reach};
 use onward_server::trace::{Format, Level, Trace};
 use onward_server::{Authenticate, Bounds, Keys, METHODS, Options, ROUTES, Scope};
 use onward_store::{Clock, SystemClock};
@@ -61,11 +61,11 @@ fn now() -> Timestamp {
     SystemClock.now()
 }
 
-fn make(file: &KeyFile, name: &str, namespace: &str, scopes: &[Scope]) -> Made {
+fn make(file: &KeyFile, name: &str, namespace: &str, scopes: &[Scope]) -> CreatedKey {
     make_bound(file, name, namespace, scopes, Bounds::default())
 }
 
-fn make_bound(file: &KeyFile, name: &str, namespace: &str, scopes: &[Scope], bounds: Bounds) -> Made {
+fn make_bound(file: &KeyFile, name: &str, namespace: &str, scopes: &[Scope], bounds: Bounds) -> CreatedKey {
     let namespace = Reach::from(Namespace::new(namespace).unwrap());
     let scopes: BTreeSet<Scope> = scopes.iter().copied().collect();
     let wanted = NewKey { name: Name::new(name).unwrap(), namespace, scopes, lifetime: None, budget_max: None, bounds };
@@ -272,7 +272,7 @@ fn rechecked(text: &str) -> String {
 async fn a_wrong_secret_takes_no_longer_than_an_unknown_key() {
     let directory = tempfile::tempdir().unwrap();
     let file = KeyFile::at(directory.path().join("keys.json"));
-    let keys: Vec<Made> = (0..100).map(|_| make(&file, "one", "*", &Scope::ALL)).collect();
+    let keys: Vec<CreatedKey> = (0..100).map(|_| make(&file, "one", "*", &Scope::ALL)).collect();
     let revoked = &keys[50].key;
     file.revoke(revoked.id(), now()).unwrap();
     let asked = Keys::open(file.path(), Arc::new(SystemClock), Trace::silent()).unwrap();
@@ -630,4 +630,20 @@ async fn the_log_has_the_id_of_a_run_that_was_started() {
     for id in ["a b/c+d%", made["id"].as_str().unwrap()] {
         locked.said.once(&format!(r#""id":"{id}""#), 1).await;
     }
+}
+
+/// A key for one namespace needs no header; a header for another namespace is still refused.
+#[tokio::test]
+async fn a_key_of_one_namespace_uses_it_without_a_header() {
+    let (locked, root) = Locked::open().await;
+    let key = locked.make("ada", "acme", &Scope::ALL);
+    let json = "Content-Type: application/json\r\n";
+    let send = async |key: &ApiKey, method: &str, path: &str, body: &str| {
+        locked.site.send(method, path, &format!("{}{json}", bearer(key.reveal())), body).await
+    };
+    send(&key, "POST", "/v1/runs", r#"{"kind": "listener", "id": "a"}"#).await.expect(201);
+    locked.send_in("acme", &root, "GET", "/v1/runs/a", "").await.expect(200);
+    send(&key, "GET", "/v1/runs/a", "").await.expect(200);
+    send(&root, "GET", "/v1/runs/a", "").await.problem(404, "run_not_found");
+    locked.send_in("default", &key, "GET", "/v1/runs", "").await.problem(403, "not_allowed");
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use onward_server::auth::{Ask, AuthFuture};
 use onward_server::trace::{Format, Level, Trace};
-use onward_server::{Authenticate, Caller, Options, ROUTES, Refusal, Scope};
+use onward_server::{AuthRefusal, Authenticate, Caller, Options, ROUTES, Scope};
 use serde_json::{Value, json};
 
 use crate::client::raw;
@@ -239,7 +239,7 @@ impl Authenticate for ByHeader {
     fn authenticate<'a>(&'a self, ask: Ask<'a>) -> AuthFuture<'a> {
         let scopes = ask.headers.get("x-scopes").and_then(|value| value.to_str().ok()).unwrap_or_default();
         let allowed = scopes.split(' ').any(|scope| scope == ask.scope.to_string());
-        let refused = || Refusal::Scope { scope: ask.scope };
+        let refused = || AuthRefusal::Scope { scope: ask.scope };
         let name = Some("ada".to_owned());
         Box::pin(std::future::ready(allowed.then_some(Caller { name, ..Caller::default() }).ok_or_else(refused)))
     }

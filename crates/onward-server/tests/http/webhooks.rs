@@ -10,7 +10,7 @@ use onward::prelude::Ctx;
 use onward_core::budget::Budget;
 use onward_core::{Name, Namespace};
 use onward_server::trace::Trace;
-use onward_server::webhooks::{Format, HOOKS, Named, NewWebhook, Pointer, Target, WebhookFile, Webhooks};
+use onward_server::webhooks::{Format, Named, NewWebhook, Pointer, WEBHOOKS_FILE, WebhookFile, WebhookTarget, Webhooks};
 use onward_server::{Bounds, Ceilings, Limits, Options, keys};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
@@ -57,7 +57,7 @@ impl Hooked {
 
     async fn with(options: Options) -> Hooked {
         let directory = tempfile::tempdir().unwrap();
-        let file = WebhookFile::at(directory.path().join(HOOKS));
+        let file = WebhookFile::at(directory.path().join(WEBHOOKS_FILE));
         let webhooks = Arc::new(Webhooks::open(file.path(), Trace::silent()).unwrap());
         let site = Site::with(Options { webhooks: Some(webhooks), ..options }).await;
         Hooked { site, file, _directory: directory }
@@ -65,7 +65,7 @@ impl Hooked {
 
     /// Creates a webhook and returns its secret. The server checks the file once a second, so webhooks are created before the
     /// first request.
-    fn create(&self, webhook: &str, format: Format, target: Target) -> String {
+    fn create(&self, webhook: &str, format: Format, target: WebhookTarget) -> String {
         let wanted = NewWebhook { name: name(webhook), namespace: Namespace::default(), format, target, secret: None };
         let made = self.file.create(wanted, onward_core::Timestamp(now() * 1_000)).unwrap();
         made.secrets[0].secret.reveal().to_owned()
@@ -76,12 +76,12 @@ impl Hooked {
     }
 }
 
-fn start(run_id: Option<&str>) -> Target {
-    Target::Start { kind: name("order"), version: None, run_id: run_id.map(pointer) }
+fn start(run_id: Option<&str>) -> WebhookTarget {
+    WebhookTarget::Start { kind: name("order"), version: None, run_id: run_id.map(pointer) }
 }
 
-fn signal(signal: Named) -> Target {
-    Target::Signal { run_id: pointer("/order"), signal }
+fn signal(signal: Named) -> WebhookTarget {
+    WebhookTarget::Signal { run_id: pointer("/order"), signal }
 }
 
 #[tokio::test]
@@ -131,7 +131,7 @@ async fn a_signed_request_is_a_signal_to_the_run_that_its_body_names_once() {
 #[tokio::test]
 async fn a_hook_starts_no_internal_kind_and_sends_no_reserved_signal() {
     let hooked = Hooked::open().await;
-    let inner = Target::Start { kind: name("inner"), version: None, run_id: None };
+    let inner = WebhookTarget::Start { kind: name("inner"), version: None, run_id: None };
     let starts = hooked.create("inner", Format::Standard, inner);
     let signals = hooked.create("any", Format::Standard, signal(Named::Pointer(pointer("/type"))));
     let builder = onward::Onward::connect(format!("http://{}", hooked.site.address));
@@ -263,7 +263,7 @@ async fn secrets_rotate_and_a_broken_file_lets_nothing_through() {
 #[tokio::test]
 async fn a_hook_needs_no_key_and_stays_in_its_namespace() {
     let directory = tempfile::tempdir().unwrap();
-    let keys_file = keys::KeyFile::at(directory.path().join(keys::KEYS));
+    let keys_file = keys::KeyFile::at(directory.path().join(keys::KEYS_FILE));
     let wanted = keys::NewKey {
         name: name("ada"),
         namespace: keys::Reach::All,
@@ -316,7 +316,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 /// SV1: unauthenticated requests hold no memory that others need.
 #[tokio::test]
 async fn slow_bodies_of_strangers_hold_no_memory_that_others_need() {
-    let limits = Limits { body_memory_max: 200_000, hook_timeout: HOUR, ..limits() };
+    let limits = Limits { body_memory_max: 200_000, webhook_timeout: HOUR, ..limits() };
     let hooked = Hooked::with(Options { limits, ..Options::default() }).await;
     hooked.create("h", Format::Standard, start(None));
     let mut strangers = Vec::new();
@@ -328,7 +328,7 @@ async fn slow_bodies_of_strangers_hold_no_memory_that_others_need() {
     hooked.site.post("/v1/runs", &large_start("a")).await.expect(201);
     assert!(begun.elapsed() < DEADLINE, "{:?}", begun.elapsed());
     // Without webhooks the body is not read.
-    let bare = Site::with_limits(Limits { hook_timeout: HOUR, ..crate::site::limits() }).await;
+    let bare = Site::with_limits(Limits { webhook_timeout: HOUR, ..crate::site::limits() }).await;
     let begun = std::time::Instant::now();
     let head = "POST /v1/webhooks/h HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 180000\r\n\r\n";
     crate::client::raw(bare.address, head.as_bytes()).await.problem(401, "webhook_refused");
@@ -338,7 +338,7 @@ async fn slow_bodies_of_strangers_hold_no_memory_that_others_need() {
 /// An unknown webhook cannot be recognized by the handling of a body that does not arrive (HK1).
 #[tokio::test]
 async fn a_slow_body_is_cut_off_alike_for_every_hook() {
-    let limits = Limits { hook_timeout: Duration::from_millis(300), ..limits() };
+    let limits = Limits { webhook_timeout: Duration::from_millis(300), ..limits() };
     let hooked = Hooked::with(Options { limits, ..Options::default() }).await;
     hooked.create("h", Format::Standard, start(None));
     let mut said = Vec::new();
@@ -355,7 +355,7 @@ async fn a_slow_body_is_cut_off_alike_for_every_hook() {
 /// SV1, SV2: unauthenticated connections that send no body are closed for new ones.
 #[tokio::test]
 async fn a_crowd_of_strangers_without_bodies_does_not_keep_others_out() {
-    let limits = Limits { connections_max: 40, hook_timeout: HOUR, ..limits() };
+    let limits = Limits { connections_max: 40, webhook_timeout: HOUR, ..limits() };
     let hooked = Hooked::with(Options { limits, ..Options::default() }).await;
     hooked.create("h", Format::Standard, start(None));
     let mut strangers = Vec::new();

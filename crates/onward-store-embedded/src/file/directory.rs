@@ -14,8 +14,8 @@ use crate::file::synced::SYNCED;
 use crate::file::{failpoint, migrate};
 use crate::repair::rebuild;
 
-/// Name prefix of a server's key file and its companions: keys may exist before the first run.
-const KEYS: &str = "onward.keys.json";
+/// Name prefixes of a server's key and webhook files and their companions, which may exist before the first run.
+const SERVER_FILES: [&str; 2] = ["onward.keys.json", "onward.webhooks.json"];
 
 /// A directory that only this process may write to while this value lives. The kernel releases it when the process dies.
 #[derive(Debug)]
@@ -95,7 +95,8 @@ fn refuse_strangers(path: &Path) -> Result<(), StoreError> {
     for entry in entries {
         let name = entry.map_err(|error| io_error(path, &error))?.file_name();
         let name = name.to_string_lossy();
-        let known = name == LOCK || name.starts_with(UNFINISHED) || name.starts_with(KEYS) || name == "lost+found";
+        let is_server_file = SERVER_FILES.iter().any(|prefix| name.starts_with(prefix));
+        let known = name == LOCK || name.starts_with(UNFINISHED) || is_server_file || name == "lost+found";
         if !known {
             return Err(StoreError::DirectoryForeign { path: path.to_owned(), why: format!("it contains `{name}`") });
         }

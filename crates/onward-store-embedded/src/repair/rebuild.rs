@@ -63,6 +63,8 @@ pub struct Repaired {
     pub damaged_pages: u64,
     pub damaged_rows: u64,
     pub log_damage: Option<LogDamage>,
+    /// Every synced frame of the damaged log was read or corrected, so that no acknowledged write is missing.
+    pub is_log_restored: bool,
     pub lost: Vec<Lost>,
     /// Directory of the damaged files; `None` if nothing was damaged and therefore nothing was changed.
     pub aside: Option<PathBuf>,
@@ -107,7 +109,8 @@ pub(crate) fn repair(directory: &Path, now: Timestamp) -> Result<Repaired, Store
     finish(directory)?;
     Scratch::remove_old(directory);
     let (pages, log_damage) = Pages::open(directory)?;
-    let mut repaired = Repaired { damaged_pages: pages.damaged(), log_damage, ..Repaired::default() };
+    let is_log_restored = log_damage.is_some() && !pages.has_gap();
+    let mut repaired = Repaired { damaged_pages: pages.damaged(), log_damage, is_log_restored, ..Repaired::default() };
     remove_unfinished(directory)?;
     let unfinished = directory.join(UNFINISHED);
     schema::create(&unfinished, |db| fill(db, &pages, now, &mut repaired))?;

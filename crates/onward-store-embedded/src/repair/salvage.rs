@@ -88,6 +88,11 @@ impl Pages {
         Ok((Pages { file, log, newest, torn, corrections, count, has_gap }, damage))
     }
 
+    /// Returns whether frames of the log are missing between those that verify.
+    pub fn has_gap(&self) -> bool {
+        self.has_gap
+    }
+
     fn in_file(&self, number: u64) -> Option<Version> {
         let mut page: Page = Box::new([0; PAGE_BYTES]);
         self.file.read_exact_at(&mut page[..], number.checked_sub(1)? * PAGE_BYTES as u64).ok()?;

@@ -174,6 +174,7 @@ fn one_flipped_byte_in_a_frame_costs_nothing_after_a_repair() {
             assert_damaged(directory.path());
             let repaired = EmbeddedStore::repair(directory.path()).unwrap();
             assert!(repaired.lost.is_empty(), "byte {offset} of frame {frame}: {:?}", repaired.lost);
+            assert!(repaired.is_log_restored, "byte {offset} of frame {frame}");
             let found = remember(&open(directory.path()));
             assert_eq!(found, expected(answered), "byte {offset} of frame {frame} of {frames}");
         }
@@ -207,5 +208,6 @@ fn rows_of_a_damaged_frame_that_verify_are_kept() {
     }
     let repaired = EmbeddedStore::repair(directory.path()).unwrap();
     assert!(repaired.lost.is_empty(), "{:?}", repaired.lost);
+    assert!(!repaired.is_log_restored, "two frames have unknown bytes");
     assert_eq!(remember(&open(directory.path())).runs.len(), started);
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use onward_core::spend::AttemptSpend;
 use onward_core::stream::Speech;
-use onward_core::task::{PANICKED, Task, TaskId, TaskReport};
-use onward_core::{Failure, Payload};
+use onward_core::task::{MODEL_CALL, PANICKED, Task, TaskId, TaskReport};
+use onward_core::{Failure, Name, Payload};
 use onward_runtime::WorkerConnection;
 use onward_store::{Consequence, StoreError};
 use tokio::sync::Semaphore;
@@ -87,16 +87,28 @@ async fn attempt(worker: &Worker, task: Task) {
     loop {
         match worker.connection.report_task(id.clone(), claim, report.clone().with_spend(spend())).await {
             Err(error) if retries(&error) => tokio::time::sleep(RETRY_DELAY).await,
-            Err(error) if error.code() == "payload_too_large" => {
-                let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
-                report = TaskReport::Failed(Failure::fatal(format!("{error}{hint}")).with_code(error.code()));
-            }
+            Err(error) if error.code() == "payload_too_large" => report = TaskReport::Failed(too_large(&kind, &error)),
             Ok(()) => return tried.tell(failed), // O1
             // Too late: the attempt was given up, and the task's outcome is decided elsewhere.
             Err(error) if error.code() == "task_attempt_over" => return,
             // The report can never be accepted. The attempt ends with its lease, and this log line is the only trace of the
             // reason.
             Err(error) => return told::report_refused(&id, &kind, attempt, &error),
+        }
+    }
+}
+
+/// Returns the failure of an attempt whose result is over the payload limit of the store. It is final: another attempt would
+/// have the same result, and a model call would be billed again.
+fn too_large(kind: &Name, error: &StoreError) -> Failure {
+    match kind.as_str().strip_prefix(MODEL_CALL) {
+        Some(model) => {
+            let message = format!("the answer of model `{model}` cannot be recorded: {error}; lower `max_tokens`");
+            Failure::fatal(message).with_code("model_answer_too_large")
+        }
+        None => {
+            let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+            Failure::fatal(format!("{error}{hint}")).with_code(error.code())
         }
     }
 }

@@ -230,3 +230,21 @@ async fn anything_else_that_the_store_refuses_pauses_the_run() {
         run.resume().await.unwrap();
     }
 }
+
+/// The call is billed once, and the failure says what to change.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_over_the_payload_limit_fails_without_a_second_call() {
+    use onward::agent::{Agent, AgentOutcome, Key, Provider};
+    use onward_llm_scripted::{Answer, ScriptedModel};
+    let (site, model) = (Site::memory(), ScriptedModel::start().await.unwrap());
+    let provider = Provider::openai(&format!("{}/v1", model.url()), Some(Key::new("sk"))).unwrap();
+    model.next(Answer::text("x".repeat(20_000)));
+    let builder = Onward::with_store(Arc::new(TightStore::new(site.clock.clone(), 10_000)), site.clock.clone());
+    let onward = builder.register_agent(Agent::new("a").model("m")).model("m", &provider).start().await.unwrap();
+    let run = onward.start::<AgentOutcome, _>("a", "hello").await.unwrap();
+    let error = run.result().await.unwrap_err();
+    let failure = error.failure().unwrap();
+    assert_eq!((failure.code.as_str(), failure.retryable), ("model_answer_too_large", false), "{failure}");
+    assert!(failure.message.contains("the answer of model `m`") && failure.message.contains("lower `max_tokens`"), "{failure}");
+    assert_eq!(model.request_count(), 1);
+}

@@ -8,7 +8,7 @@ use onward_runtime::Decide;
 
 use crate::args::Global;
 use crate::commands::run::answer;
-use crate::connection::Site;
+use crate::connection::Connection;
 use crate::new_id;
 
 #[derive(Debug, Args)]
@@ -33,10 +33,10 @@ pub struct DecideArgs {
 }
 
 pub async fn execute(args: DecideArgs, global: &Global) -> Result<ExitCode> {
-    let site = Site::to_write(global)?;
-    let call = site.call(&args.id)?;
+    let connection = Connection::to_write(global)?;
+    let call = connection.call(&args.id)?;
     let decision_id = args.decision_id.unwrap_or_else(new_id::unique);
     let decide = Decide { approved: args.approve, feedback: args.feedback, decided_by: args.by, decision_id };
-    let appended = site.decide_approval(call.clone(), decide).await?;
+    let appended = connection.decide_approval(call.clone(), decide).await?;
     answer(global, &call.run, if args.approve { "approved" } else { "rejected" }, &appended)
 }

@@ -9,12 +9,12 @@ use onward_runtime::CallRef;
 use onward_store::{Gaps, WaitQuery};
 
 use crate::args::Global;
-use crate::connection::Site;
+use crate::connection::Connection;
 use crate::output::document::{Approval, Approvals, Partly};
-use crate::output::{Table, print, print_json, say, say_missing, time};
+use crate::output::{TextTable, print, print_json, say, say_missing, time};
 
 #[derive(Debug, Args)]
-pub struct ListArgs {
+pub struct ApprovalListArgs {
     /// Show only approvals of this run
     #[arg(long, value_name = "ID")]
     run: Option<String>,
@@ -26,16 +26,16 @@ pub struct ListArgs {
     limit: u32,
 }
 
-pub async fn execute(args: ListArgs, global: &Global) -> Result<ExitCode> {
-    let site = Site::to_read(global)?;
+pub async fn execute(args: ApprovalListArgs, global: &Global) -> Result<ExitCode> {
+    let connection = Connection::to_read(global)?;
     let below = args.below.is_some();
-    let run = args.below.or(args.run).as_deref().map(|id| site.key(id)).transpose()?;
+    let run = args.below.or(args.run).as_deref().map(|id| connection.key(id)).transpose()?;
     if let Some(key) = &run {
-        site.read_head(key.clone()).await?; // an unknown run is an error, not an empty list
+        connection.read_head(key.clone()).await?; // an unknown run is an error, not an empty list
     }
-    let (namespace, limit, gaps) = (site.namespace.clone(), args.limit as usize, Gaps::default());
+    let (namespace, limit, gaps) = (connection.namespace.clone(), args.limit as usize, Gaps::default());
     let query = WaitQuery { namespace, run, below, limit, gaps: Some(gaps.clone()), ..WaitQuery::default() };
-    let waits = site.list_approvals(query).await?;
+    let waits = connection.list_approvals(query).await?;
     if global.json {
         print_json(&Partly::new(Approvals { approvals: waits.iter().map(Approval::from).collect() }, &gaps))?;
     } else if waits.is_empty() {
@@ -52,7 +52,7 @@ pub async fn execute(args: ListArgs, global: &Global) -> Result<ExitCode> {
 
 fn tell(waits: &[Wait]) -> String {
     let now = time::now();
-    let mut table = Table::new(&["ID", "SINCE", "DEADLINE", "DECIDERS", "QUESTION"]);
+    let mut table = TextTable::new(&["ID", "SINCE", "DEADLINE", "DECIDERS", "QUESTION"]);
     for wait in waits {
         let mut deciders = if wait.deciders.is_empty() { "any".to_owned() } else { wait.deciders.join(", ") };
         if wait.not_by_requester {

@@ -14,7 +14,7 @@ use crate::args::Global;
 pub enum ApprovalCommand {
     /// List open approvals, oldest first
     #[command(visible_alias = "ls")]
-    List(list::ListArgs),
+    List(list::ApprovalListArgs),
     /// Approve or reject an approval
     Decide(decide::DecideArgs),
 }

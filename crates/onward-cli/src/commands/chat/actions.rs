@@ -10,28 +10,28 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::stream::ASK_AGAIN;
-use crate::connection::Site;
+use crate::connection::Connection;
 use crate::new_id;
 
 /// Cancel reason of `/cancel`.
 pub const CANCELED_HERE: &str = "canceled in the chat";
 
 #[derive(Debug, Clone)]
-pub enum Act {
+pub enum Action {
     Start { kind: Name, input: Payload, seed: u64 },
     Message { text: String, id: String },
     Decide { call: CallRef, decide: Decide },
     Cancel,
 }
 
-impl Act {
-    pub fn message(text: &str) -> Act {
-        Act::Message { text: text.to_owned(), id: new_id::unique() }
+impl Action {
+    pub fn message(text: &str) -> Action {
+        Action::Message { text: text.to_owned(), id: new_id::unique() }
     }
 
-    async fn perform(&self, site: &Site, key: &RunKey) -> Result<(), RuntimeError> {
+    async fn perform(&self, connection: &Connection, key: &RunKey) -> Result<(), RuntimeError> {
         match self.clone() {
-            Act::Start { kind, input, seed } => {
+            Action::Start { kind, input, seed } => {
                 let (version, signal, trace) = (None, None, None);
                 let start = StartRun {
                     key: key.clone(),
@@ -44,57 +44,57 @@ impl Act {
                     trace,
                     budget: None,
                 };
-                site.start_and_watch(start).await.map(drop)
+                connection.start_and_watch(start).await.map(drop)
             }
-            Act::Message { text, id } => {
+            Action::Message { text, id } => {
                 let payload = Payload::json(&text).expect("a text is JSON");
                 let name = Name::new(MESSAGE)?;
                 let signal = SendSignal { name, payload, signal_id: Some(id), sender: None };
-                site.signal_run(key.clone(), signal).await.map(drop)
+                connection.signal_run(key.clone(), signal).await.map(drop)
             }
-            Act::Decide { call, decide } => site.decide_approval(call, decide).await.map(drop),
-            Act::Cancel => site.cancel_run(key.clone(), CANCELED_HERE.to_owned()).await.map(drop),
+            Action::Decide { call, decide } => connection.decide_approval(call, decide).await.map(drop),
+            Action::Cancel => connection.cancel_run(key.clone(), CANCELED_HERE.to_owned()).await.map(drop),
         }
     }
 }
 
 /// The actions of one chat.
-pub struct Acts {
-    queue: mpsc::UnboundedSender<Act>,
-    pub done: mpsc::UnboundedReceiver<(Act, Result<(), RuntimeError>)>,
+pub struct ActionQueue {
+    queue: mpsc::UnboundedSender<Action>,
+    pub done: mpsc::UnboundedReceiver<(Action, Result<(), RuntimeError>)>,
     open: usize,
     task: JoinHandle<()>,
 }
 
-impl Drop for Acts {
+impl Drop for ActionQueue {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Acts {
-    pub fn begin(site: Site, key: RunKey) -> Acts {
-        let (queue, mut acts) = mpsc::unbounded_channel::<Act>();
+impl ActionQueue {
+    pub fn begin(connection: Connection, key: RunKey) -> ActionQueue {
+        let (queue, mut actions) = mpsc::unbounded_channel::<Action>();
         let (tell, done) = mpsc::unbounded_channel();
         let task = tokio::spawn(async move {
-            while let Some(act) = acts.recv().await {
+            while let Some(action) = actions.recv().await {
                 let outcome = loop {
-                    match act.perform(&site, &key).await {
+                    match action.perform(&connection, &key).await {
                         Err(error) if error.consequence() == Consequence::Retry => tokio::time::sleep(ASK_AGAIN).await,
                         outcome => break outcome,
                     }
                 };
-                if tell.send((act, outcome)).is_err() {
+                if tell.send((action, outcome)).is_err() {
                     return;
                 }
             }
         });
-        Acts { queue, done, open: 0, task }
+        ActionQueue { queue, done, open: 0, task }
     }
 
-    pub fn add(&mut self, act: Act) {
+    pub fn add(&mut self, action: Action) {
         self.open += 1;
-        drop(self.queue.send(act)); // the receiver lives as long as `self`
+        drop(self.queue.send(action)); // the receiver lives as long as `self`
     }
 
     /// Counts one action as finished. The caller has read its outcome from `done`.

@@ -1,9 +1,13 @@
-//! The line editor: keyboard bytes in, lines out. Does no I/O.
+//! The editor of the input: keyboard bytes in, messages out. Does no I/O.
+//!
+//! Enter completes a message. Alt-Enter, a backslash before Enter, and line ends in pasted text add a line to it. Terminals mark
+//! pasted text with escape sequences ("bracketed paste").
 
 /// Result of keyboard input.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Typed {
-    Line(String),
+    /// A message of one or more lines.
+    Message(String),
     /// End of input (Ctrl-D).
     End,
 }
@@ -17,19 +21,38 @@ pub struct Editor {
     /// History, and the index of the entry that is shown.
     earlier: Vec<String>,
     shown: Option<usize>,
+    /// Between the start and the end of pasted text.
+    is_pasting: bool,
 }
 
+/// Sequences after an escape that surround pasted text.
+const PASTE_START: &[u8] = b"[200~";
+const PASTE_END: &[u8] = b"\x1b[201~";
+
 impl Editor {
-    /// Processes keyboard bytes and returns the completed lines.
+    /// Processes keyboard bytes and returns the completed messages.
     pub fn press(&mut self, bytes: &[u8]) -> Vec<Typed> {
         let mut all = std::mem::take(&mut self.rest);
         all.extend_from_slice(bytes);
         let (mut typed, mut rest) = (Vec::new(), all.as_slice());
         while let Some((&first, behind)) = rest.split_first() {
             let taken = match first {
+                // The end of the paste may be cut off at the end of the bytes.
+                0x1b if self.is_pasting && rest.len() < PASTE_END.len() && PASTE_END.starts_with(rest) => break,
+                b'\r' if self.is_pasting && behind.first() == Some(&b'\n') => 1,
+                b'\r' | b'\n' if self.is_pasting => {
+                    self.insert('\n');
+                    1
+                }
+                b'\t' if self.is_pasting => {
+                    (0..4).for_each(|_| self.insert(' '));
+                    1
+                }
                 0x1b => match sequence(rest) {
                     Some((sequence, taken)) => {
-                        self.move_by(sequence);
+                        if !self.is_pasting || sequence == &PASTE_END[1..] {
+                            self.move_by(sequence);
+                        }
                         taken
                     }
                     None => break,
@@ -45,6 +68,7 @@ impl Editor {
                     }
                     None => break,
                 },
+                _ if self.is_pasting => 1,
                 _ => {
                     typed.extend(self.control(first));
                     1
@@ -56,7 +80,7 @@ impl Editor {
         typed
     }
 
-    /// Returns the line and the cursor position in it.
+    /// Returns the text and the cursor position in it.
     pub fn line(&self) -> (&[char], usize) {
         (&self.line, self.cursor)
     }
@@ -68,13 +92,18 @@ impl Editor {
 
     fn control(&mut self, byte: u8) -> Option<Typed> {
         match byte {
+            b'\r' | b'\n' if self.cursor == self.line.len() && self.line.last() == Some(&'\\') => {
+                self.line.pop();
+                self.cursor = self.line.len();
+                self.insert('\n');
+            }
             b'\r' | b'\n' => {
                 let line: String = std::mem::take(&mut self.line).into_iter().collect();
                 (self.cursor, self.shown) = (0, None);
                 if !line.is_empty() && self.earlier.last() != Some(&line) {
                     self.earlier.push(line.clone());
                 }
-                return Some(Typed::Line(line));
+                return Some(Typed::Message(line));
             }
             0x04 if self.line.is_empty() => return Some(Typed::End), // Ctrl-D
             0x7f | 0x08 if self.cursor > 0 => {
@@ -112,6 +141,9 @@ impl Editor {
             b"[3~" if self.cursor < self.line.len() => drop(self.line.remove(self.cursor)),
             b"[A" | b"OA" => self.show(self.shown.unwrap_or(self.earlier.len()).checked_sub(1)),
             b"[B" | b"OB" => self.show(self.shown.map(|at| at + 1)),
+            b"\r" | b"\n" => self.insert('\n'), // Alt-Enter
+            PASTE_START => self.is_pasting = true,
+            b"[201~" => self.is_pasting = false,
             _ => {}
         }
     }
@@ -134,6 +166,7 @@ fn sequence(bytes: &[u8]) -> Option<(&[u8], usize)> {
             Some((&bytes[1..end], end))
         }
         Some(b'O') => bytes.get(2).map(|_| (&bytes[1..3], 3)),
+        Some(b'\r' | b'\n') => Some((&bytes[1..2], 2)),
         Some(_) => Some((&[], 2)),
     }
 }
@@ -152,43 +185,4 @@ fn character(bytes: &[u8]) -> Option<(Option<char>, usize)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn after(bytes: &[u8]) -> (String, usize) {
-        let mut editor = Editor::default();
-        editor.press(bytes);
-        (editor.line.iter().collect(), editor.cursor)
-    }
-
-    #[test]
-    fn keys_change_the_line_where_the_cursor_is() {
-        assert_eq!(after(b"abc\x1b[D\x1b[DX"), ("aXbc".to_owned(), 2));
-        assert_eq!(after(b"one two\x17"), ("one ".to_owned(), 4));
-        assert_eq!(after(b"abc\x01\x1b[3~Y\x05Z\x7f"), ("Ybc".to_owned(), 3));
-        assert_eq!(after(b"abc\x1b[D\x0b\x1b"), ("ab".to_owned(), 2));
-        assert_eq!(after(b"abc\x15\x1b[200~d"), ("d".to_owned(), 1));
-    }
-
-    #[test]
-    fn characters_and_sequences_may_come_in_pieces() {
-        let mut editor = Editor::default();
-        for byte in "żß\u{1f600}".bytes().chain(*b"\x1b[D!") {
-            assert_eq!(editor.press(&[byte]), []);
-        }
-        // A lone escape is consumed at once, so the rest of its sequence is inserted as text.
-        assert_eq!(editor.line.iter().collect::<String>(), "żß\u{1f600}[D!");
-        assert_eq!(editor.press(b"\xff\r"), [Typed::Line("żß\u{1f600}[D!".to_owned())]);
-    }
-
-    #[test]
-    fn lines_from_before_come_back() {
-        let mut editor = Editor::default();
-        assert_eq!(editor.press(b"one\rtwo\n"), [Typed::Line("one".to_owned()), Typed::Line("two".to_owned())]);
-        editor.press(b"\x1b[A\x1b[A\x1b[A");
-        assert_eq!(editor.line().0.iter().collect::<String>(), "one");
-        editor.press(b"\x1b[B\x1b[B");
-        assert_eq!(editor.line().0.len(), 0);
-        assert_eq!(editor.press(b"\x04"), [Typed::End]);
-    }
-}
+mod tests;

@@ -27,15 +27,15 @@ use onward_store::{Consequence, RunQuery};
 
 use crate::args::Global;
 use crate::builtin_agents::BuiltinAgents;
-use crate::connection::{Endpoint, Site};
+use crate::connection::{Connection, Endpoint};
 use crate::directory::{own_command, shell_path, shell_word};
 use crate::error::{Mistake, RUN_FAILED};
 use crate::interrupt::INTERRUPTED;
 use crate::new_id;
 use crate::output::say;
-use crate::serving::{mark, told_to_stop};
+use crate::serving::{mark, shutdown_signal};
 pub use screen::Screen;
-use session::{Over, Talk};
+use session::{ChatEnd, ChatSession};
 
 /// Wait for a worker of an agent that has earlier runs: it may be starting together with the chat.
 const WORKER_PATIENCE: Duration = Duration::from_secs(5);
@@ -67,7 +67,7 @@ pub struct ChatArgs {
 
 /// Parameters of a chat.
 pub struct Chat {
-    pub site: Site,
+    pub connection: Connection,
     pub agent: Option<Name>,
     pub run: Option<String>,
     pub entries: usize,
@@ -91,11 +91,11 @@ pub async fn execute(args: ChatArgs, global: &Global) -> Result<ExitCode> {
         // Log lines of the engine and of MCP programs would mix with the lines of the chat and could imitate them.
         let _ = tracing::subscriber::set_global_default(tracing::subscriber::NoSubscriber::new());
     }
-    let (site, worker, again) = open(agent.as_ref(), global).await?;
+    let (connection, worker, again) = open(agent.as_ref(), global).await?;
     let named = agent.as_ref().and_then(|agent| global.config.tables()?.agents.get(agent.as_str()));
     let tools_of = named.map(|settings| settings.mcp.clone());
     let chat = Chat {
-        site,
+        connection,
         agent,
         run: args.run,
         entries: args.entries as usize,
@@ -115,7 +115,7 @@ pub async fn execute(args: ChatArgs, global: &Global) -> Result<ExitCode> {
 
 /// Shuts down the worker of this process. A second Ctrl-C exits without waiting for it.
 pub async fn leave(worker: Onward) {
-    let (told, mut shutdown) = (told_to_stop(), std::pin::pin!(worker.shutdown()));
+    let (told, mut shutdown) = (shutdown_signal(), std::pin::pin!(worker.shutdown()));
     if tokio::time::timeout(AT_ONCE, &mut shutdown).await.is_err() {
         say("waiting for running work to finish; press Ctrl-C to exit at once");
         tokio::select! {
@@ -126,11 +126,11 @@ pub async fn leave(worker: Onward) {
 }
 
 /// Connects to the server, or opens the directory with a worker of this process that runs the agents of the settings.
-async fn open(agent: Option<&Name>, global: &Global) -> Result<(Site, Option<Onward>, String)> {
+async fn open(agent: Option<&Name>, global: &Global) -> Result<(Connection, Option<Onward>, String)> {
     let path = match Endpoint::of(global)? {
         Endpoint::Server { url, .. } => {
             let again = format!("{} chat --server {}{}", own_command(), shell_word(&url), namespace_option(global)?);
-            return Ok((Site::to_write(global)?, None, again));
+            return Ok((Connection::to_write(global)?, None, again));
         }
         Endpoint::Directory(path) => path,
     };
@@ -139,21 +139,21 @@ async fn open(agent: Option<&Name>, global: &Global) -> Result<(Site, Option<Onw
         let hint = Some(format!("use `--server {url}` or ONWARD_URL"));
         return Err(Mistake { code: "directory_locked", message, hint, exit: crate::error::CONFLICT }.into());
     }
-    let Some(house) = BuiltinAgents::open(&global.config)? else {
+    let Some(builtin) = BuiltinAgents::open(&global.config)? else {
         let hint = "set `--server URL`, or define models and agents in `onward.toml` (docs/guide/agents-without-code.md)";
         return Err(Mistake::usage("usage", "no agent is available: the settings define no agents and no server", hint).into());
     };
-    if let Some(agent) = agent.filter(|agent| house.agents().all(|name| name != agent.as_str())) {
+    if let Some(agent) = agent.filter(|agent| builtin.agents().all(|name| name != agent.as_str())) {
         let message = format!("the settings define no agent `{agent}`");
-        let hint = format!("use one of: {}", house.agents().collect::<Vec<_>>().join(", "));
+        let hint = format!("use one of: {}", builtin.agents().collect::<Vec<_>>().join(", "));
         return Err(Mistake::usage("usage", message, &hint).into());
     }
     let namespace = global.namespace()?;
     let builder = Onward::embedded(&path).namespace(namespace.as_str());
-    let worker = house.equip(builder).await?.start().await?;
+    let worker = builtin.equip(builder).await?.start().await?;
     let runtime = worker.runtime().cloned().expect("its directory is here");
     let again = format!("{} chat --data {}{}", own_command(), shell_path(&path), namespace_option(global)?);
-    Ok((Site::of(runtime, global)?, Some(worker), again))
+    Ok((Connection::of(runtime, global)?, Some(worker), again))
 }
 
 fn namespace_option(global: &Global) -> Result<String> {
@@ -165,12 +165,12 @@ fn namespace_option(global: &Global) -> Result<String> {
 /// Fails if workers are connected and none of them serves the agent: the chat could wait forever. Waits briefly for a worker if
 /// the agent has earlier runs; these alone prove nothing, because their name may have had the same typo. Accepts an agent of the
 /// settings, whose MCP servers may be slow to start.
-async fn check_agent(site: &Site, agent: &Name, tools_of: Option<&[String]>) -> Result<()> {
-    let query = RunQuery { namespace: site.namespace.clone(), kind: Some(agent.clone()), limit: 1, ..RunQuery::default() };
+async fn check_agent(connection: &Connection, agent: &Name, tools_of: Option<&[String]>) -> Result<()> {
+    let query = RunQuery { namespace: connection.namespace.clone(), kind: Some(agent.clone()), limit: 1, ..RunQuery::default() };
     let mut until = None;
     loop {
         // If workers cannot be listed, for lack of permission for example, the first message reports the problem.
-        let Ok(workers) = site.list_workers(site.namespace.clone()).await else { return Ok(()) };
+        let Ok(workers) = connection.list_workers(connection.namespace.clone()).await else { return Ok(()) };
         let there: BTreeSet<&str> = workers.iter().flat_map(|worker| &worker.kinds).map(|(kind, _)| kind.as_str()).collect();
         if there.is_empty() || there.contains(agent.as_str()) {
             return Ok(());
@@ -186,7 +186,7 @@ async fn check_agent(site: &Site, agent: &Name, tools_of: Option<&[String]>) -> 
         }
         let now = Instant::now();
         if until.is_none() {
-            let is_known = site.list_runs(query.clone()).await.is_ok_and(|page| !page.runs.is_empty());
+            let is_known = connection.list_runs(query.clone()).await.is_ok_and(|page| !page.runs.is_empty());
             if is_known {
                 say(&format!("no worker serves agent `{agent}`; waiting for one to start; available agents: {there}"));
             }
@@ -205,7 +205,7 @@ impl Chat {
     async fn reach(&self, key: &RunKey) -> Result<RunHead, RuntimeError> {
         let mut has_told = false;
         loop {
-            match self.site.read_head(key.clone()).await {
+            match self.connection.read_head(key.clone()).await {
                 Err(error) if self.waits && error.consequence() == Consequence::Retry => {
                     if !std::mem::replace(&mut has_told, true) {
                         say(&format!("{error}; waiting for the server"));
@@ -224,8 +224,8 @@ impl Chat {
 
     /// Runs the chat until the user leaves or the run is closed, and prints how to continue it.
     pub async fn hold(self, screen: Screen) -> Result<ExitCode> {
-        let mut told = std::pin::pin!(told_to_stop());
-        let key = self.site.key(&self.run.clone().unwrap_or_else(new_id::run))?;
+        let mut told = std::pin::pin!(shutdown_signal());
+        let key = self.connection.key(&self.run.clone().unwrap_or_else(new_id::run))?;
         let head = tokio::select! {
             head = self.reach(&key) => head,
             () = &mut told => return Ok(ExitCode::from(INTERRUPTED)),
@@ -243,40 +243,41 @@ impl Chat {
         };
         let kind = self.agent.filter(|_| !is_there);
         if let Some(kind) = kind.as_ref().filter(|_| !self.is_alone && !self.waits) {
-            check_agent(&self.site, kind, self.tools_of.as_deref()).await?;
+            check_agent(&self.connection, kind, self.tools_of.as_deref()).await?;
         }
-        let raw = typing::Raw::enter(&screen)?;
-        let mut talk = Talk::new(self.site, key, kind, self.by, screen);
-        if talk.screen.is_terminal() {
-            talk.screen.note("Enter sends, /help lists commands, Ctrl-C leaves without canceling the run")?;
+        let raw = typing::RawMode::enter(&screen)?;
+        let mut session = ChatSession::new(self.connection, key, kind, self.by, screen);
+        if session.screen.is_terminal() {
+            session.screen.note("Enter sends, /help lists commands, Ctrl-C leaves without canceling the run")?;
         }
-        let input = typing::begin(&talk.screen);
+        let input = typing::begin(&session.screen);
         let held = async {
             if is_there {
-                talk.take_up(self.entries).await?;
+                session.take_up(self.entries).await?;
             }
-            talk.talk(input).await
+            session.run(input).await
         };
         let (over, code) = tokio::select! {
             biased;
-            () = &mut told => (Ok(Over::Left), INTERRUPTED),
+            () = &mut told => (Ok(ChatEnd::Left), INTERRUPTED),
             over = held => (over, 0),
         };
-        if let Screen::Terminal(terminal) = &mut talk.screen {
+        if let Screen::Terminal(terminal) = &mut session.screen {
             terminal.close()?;
         } else {
-            talk.screen.end_words()?;
+            session.screen.end_words()?;
         }
         drop(raw);
         match over? {
-            Over::Closed(Status::Failed) => Ok(ExitCode::from(RUN_FAILED)),
-            Over::Closed(_) => Ok(ExitCode::from(code)),
-            Over::Left => {
-                if talk.acts.open() > 0 {
-                    say(&format!("inputs that were not acknowledged and may be lost: {}", talk.acts.open()));
+            ChatEnd::Closed(Status::Failed) => Ok(ExitCode::from(RUN_FAILED)),
+            ChatEnd::Closed(_) => Ok(ExitCode::from(code)),
+            ChatEnd::Left => {
+                if session.actions.open() > 0 {
+                    say(&format!("inputs that were not acknowledged and may be lost: {}", session.actions.open()));
                 }
-                if talk.has_begun() {
-                    let run = if self.is_named { format!(" --run {}", shell_word(talk.key.id.as_str())) } else { String::new() };
+                if session.has_begun() {
+                    let run =
+                        if self.is_named { format!(" --run {}", shell_word(session.key.id.as_str())) } else { String::new() };
                     let kept = if self.is_alone { "the run is saved" } else { "the run continues" };
                     say(&format!("{kept}; return to the chat with: {}{run}", self.again));
                 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::new_id;
 
 #[derive(Debug, Clone)]
-pub struct Question {
+pub struct ApprovalQuestion {
     pub call: CallRef,
     /// Kind of the descendant that requested the approval; `None` for the run of the chat.
     pub agent: Option<Name>,
@@ -18,12 +18,12 @@ pub struct Question {
     show: Option<Payload>,
 }
 
-impl Question {
-    pub fn asked(key: &RunKey, said: &ApprovalSaid) -> Question {
+impl ApprovalQuestion {
+    pub fn asked(key: &RunKey, said: &ApprovalSaid) -> ApprovalQuestion {
         let asked = &said.requested;
         let call = CallRef { run: key.clone(), generation: said.generation, call_id: asked.call_id.clone() };
         let (title, description, show) = (asked.title.clone(), asked.description.clone(), asked.show.clone());
-        Question { call, agent: None, title, description, show }
+        ApprovalQuestion { call, agent: None, title, description, show }
     }
 
     /// Returns the title, with the agent that asks if it is another one.
@@ -50,10 +50,10 @@ impl Question {
     }
 }
 
-impl From<&Wait> for Question {
-    fn from(wait: &Wait) -> Question {
+impl From<&Wait> for ApprovalQuestion {
+    fn from(wait: &Wait) -> ApprovalQuestion {
         let (title, description, show) = (wait.title.clone(), wait.description.clone(), wait.show.clone());
-        Question { call: CallRef::from(wait), agent: None, title, description, show }
+        ApprovalQuestion { call: CallRef::from(wait), agent: None, title, description, show }
     }
 }
 

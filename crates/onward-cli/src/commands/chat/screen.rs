@@ -141,7 +141,7 @@ fn put(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// A terminal: finished rows scroll up; below them are the unfinished row of streamed text and the input line.
+/// A terminal: finished rows scroll up; below them are the unfinished row of streamed text and the input.
 pub struct Terminal {
     pub editor: Editor,
     prompt: &'static str,
@@ -173,7 +173,7 @@ impl Terminal {
     fn line(&mut self, text: &str, paint: fn(Style, &str) -> String) -> io::Result<()> {
         let mut rows = self.take_row();
         let (mut rest, mut indent) = (text.to_owned(), "");
-        while let Some(row) = full_row(&mut rest, Terminal::width() - indent.len() - 1, Cut::BetweenWords) {
+        while let Some(row) = full_row(&mut rest, Terminal::width() - indent.len() - 1, RowCut::BetweenWords) {
             rows.push_str(&format!("{indent}{}\n", paint(self.style, &row)));
             indent = INDENT;
         }
@@ -182,7 +182,7 @@ impl Terminal {
 
     fn exact(&mut self, text: &str) -> io::Result<()> {
         let (mut rows, mut rest) = (String::new(), escape::text(text).into_owned());
-        while let Some(row) = full_row(&mut rest, Terminal::width() - INDENT.len() - 1, Cut::Anywhere) {
+        while let Some(row) = full_row(&mut rest, Terminal::width() - INDENT.len() - 1, RowCut::Anywhere) {
             rows.push_str(&format!("{INDENT}{row}\n"));
         }
         self.draw(&format!("{rows}{INDENT}{rest}\n"))
@@ -196,7 +196,7 @@ impl Terminal {
             }
             self.is_in_words = true;
             self.row.push_str(&escape::text(line));
-            while let Some(full) = full_row(&mut self.row, Terminal::width() - INDENT.len() - 1, Cut::BetweenWords) {
+            while let Some(full) = full_row(&mut self.row, Terminal::width() - INDENT.len() - 1, RowCut::BetweenWords) {
                 rows.push_str(&format!("{INDENT}{full}\n"));
             }
         }
@@ -244,26 +244,34 @@ impl Terminal {
             out.push_str(&format!("{INDENT}{}\n", self.row));
             self.rows_above = 1;
         }
-        let (line, cursor) = self.editor.line();
-        let (shown, column) = window(line, cursor, Terminal::width() - self.prompt.len() - 1);
-        out.push_str(&format!("{}{}\r", self.style.cyan(self.prompt), escape::text(&shown)));
-        if self.prompt.len() + column > 0 {
-            out.push_str(&format!("\u{1b}[{}C", self.prompt.len() + column));
+        let (text, cursor) = self.editor.line();
+        let input = InputRows::new(text, cursor, Terminal::width() - self.prompt.len() - 1);
+        for (number, row) in input.rows.iter().enumerate() {
+            let start = if number == 0 { self.style.cyan(self.prompt) } else { format!("\n{}", " ".repeat(self.prompt.len())) };
+            out.push_str(&format!("{start}{}", escape::text(row)));
         }
+        out.push('\r');
+        let (below, column) = (input.rows.len() - 1 - input.cursor_row, self.prompt.len() + input.column);
+        for (count, direction) in [(below, 'A'), (column, 'C')] {
+            if count > 0 {
+                out.push_str(&format!("\u{1b}[{count}{direction}"));
+            }
+        }
+        self.rows_above += input.cursor_row;
         put(&out)
     }
 }
 
 /// Positions at which a row may be cut.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Cut {
+enum RowCut {
     /// At a blank if possible; the blanks at the cut are dropped.
     BetweenWords,
     Anywhere,
 }
 
 /// Cuts a full row off the start of `row` if that is wider than `width`.
-fn full_row(row: &mut String, width: usize, cut: Cut) -> Option<String> {
+fn full_row(row: &mut String, width: usize, cut: RowCut) -> Option<String> {
     if row.width() <= width {
         return None;
     }
@@ -278,7 +286,7 @@ fn full_row(row: &mut String, width: usize, cut: Cut) -> Option<String> {
             blank = Some(at);
         }
     }
-    if cut == Cut::Anywhere {
+    if cut == RowCut::Anywhere {
         let rest = row.split_off(end);
         return Some(std::mem::replace(row, rest));
     }
@@ -287,6 +295,34 @@ fn full_row(row: &mut String, width: usize, cut: Cut) -> Option<String> {
     let rest = row.split_off(at);
     let full = std::mem::replace(row, rest.trim_start_matches(' ').to_owned());
     Some(full)
+}
+
+/// Maximum number of rows of the input that are drawn.
+const INPUT_ROWS_MAX: usize = 8;
+
+/// The drawn rows of the input, one for each line around the cursor.
+struct InputRows {
+    rows: Vec<String>,
+    cursor_row: usize,
+    column: usize,
+}
+
+impl InputRows {
+    fn new(text: &[char], cursor: usize, width: usize) -> InputRows {
+        let number = text[..cursor].iter().filter(|c| **c == '\n').count();
+        let start = text[..cursor].iter().rposition(|c| *c == '\n').map_or(0, |at| at + 1);
+        let first = (number + 1).saturating_sub(INPUT_ROWS_MAX);
+        let lines = text.split(|c| *c == '\n').skip(first).take(INPUT_ROWS_MAX);
+        let (cursor_row, mut column) = (number - first, 0);
+        let row = |(at, line): (usize, &[char])| {
+            let in_line = if at == cursor_row { cursor - start } else { 0 };
+            let (shown, cursor_column) = window(line, in_line, width);
+            column = if at == cursor_row { cursor_column } else { column };
+            shown
+        };
+        let rows = lines.enumerate().map(row).collect();
+        InputRows { rows, cursor_row, column }
+    }
 }
 
 /// Returns the part of the line around the cursor that fits, and the cursor's column in it.
@@ -309,7 +345,7 @@ mod tests {
 
     #[test]
     fn rows_are_cut_between_words_where_that_is_possible() {
-        let cut = |text: &str, width: usize, cut: Cut| {
+        let cut = |text: &str, width: usize, cut: RowCut| {
             let (mut row, mut rows) = (text.to_owned(), Vec::new());
             while let Some(full) = full_row(&mut row, width, cut) {
                 rows.push(full);
@@ -317,8 +353,8 @@ mod tests {
             rows.push(row);
             rows
         };
-        let rows = |text: &str, width: usize| cut(text, width, Cut::BetweenWords);
-        assert_eq!(cut("a  b   c", 3, Cut::Anywhere), ["a  ", "b  ", " c"], "no blank is dropped");
+        let rows = |text: &str, width: usize| cut(text, width, RowCut::BetweenWords);
+        assert_eq!(cut("a  b   c", 3, RowCut::Anywhere), ["a  ", "b  ", " c"], "no blank is dropped");
         assert_eq!(rows("one two three", 7), ["one two", "three"]);
         assert_eq!(rows("abcdefghij", 4), ["abcd", "efgh", "ij"]);
         assert_eq!(rows("漢字漢字", 5), ["漢字", "漢字"], "each is two columns wide");
@@ -330,5 +366,18 @@ mod tests {
         assert_eq!(window(&line, 0, 4), ("abcd".to_owned(), 0));
         assert_eq!(window(&line, 8, 4), ("efgh".to_owned(), 4));
         assert_eq!(window(&line, 5, 4), ("bcde".to_owned(), 4));
+    }
+
+    #[test]
+    fn every_line_of_the_input_has_a_row_and_the_cursor_is_in_its_own() {
+        let rows = |text: &str, cursor: usize| {
+            let InputRows { rows, cursor_row, column } = InputRows::new(&text.chars().collect::<Vec<_>>(), cursor, 4);
+            (rows.join("|"), cursor_row, column)
+        };
+        assert_eq!(rows("", 0), (String::new(), 0, 0));
+        assert_eq!(rows("ab\ncd", 5), ("ab|cd".to_owned(), 1, 2));
+        assert_eq!(rows("ab\ncd", 1), ("ab|cd".to_owned(), 0, 1));
+        assert_eq!(rows("abcdef\ncdefgh\n", 14), ("abcd|cdef|".to_owned(), 2, 0));
+        assert_eq!(rows(&"x\n".repeat(9), 18), ("x|x|x|x|x|x|x|".to_owned(), 7, 0), "only the rows before the cursor fit");
     }
 }

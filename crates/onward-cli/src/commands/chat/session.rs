@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use onward_core::conversation::{DONE, Entry, EntryCursor};
+use onward_core::event::{PauseReason, RunPaused};
 use onward_core::stream::{AttemptFailed, StreamSaid, TaskOutcome};
 use onward_core::view::{AwaitedKind, RunView};
 use onward_core::{Failure, Hash, Name, Payload, RunKey, Status};
@@ -16,17 +17,18 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 
-use super::actions::{Act, Acts, CANCELED_HERE};
-use super::blocked::Hindered;
-use super::draft::{Drafts, Words};
+use super::actions::{Action, ActionQueue, CANCELED_HERE};
+use super::blocked::PrintedBlockers;
+use super::draft::{Drafts, NewText};
 use super::editor::Typed;
-use super::question::{Question, answer};
-use super::render::{Part, parts};
+use super::question::{ApprovalQuestion, answer};
+use super::render::{EntryPart, parts};
 use super::screen::Screen;
-use super::stream::{ASK_AGAIN, Heard, Listener, listen};
-use super::typing::Input;
+use super::stream::{ASK_AGAIN, Listener, StreamEvent, listen};
+use super::typing::TerminalInput;
 use crate::blocked_on;
-use crate::connection::Site;
+use crate::budget;
+use crate::connection::Connection;
 use crate::new_id;
 use crate::output::{Style, escape, time};
 use crate::stopping;
@@ -50,16 +52,17 @@ const HELP: &str = "\
 /wait    hold the next line until the agent is idle or has a question; for scripts
 /quit    leave the chat; the run continues (also Ctrl-C, Ctrl-D)
 Every other line is a message to the agent, also while it works.
+Alt-Enter, or a backslash before Enter, adds a line to the message. Pasted lines are one message.
 Decide a question with y or n and an optional reason: `n, use the other account`.";
 
 /// Output of a ready-made agent.
 #[derive(serde::Deserialize)]
-struct Outcome {
+struct AgentOutput {
     stop: String,
 }
 
 /// End of a chat.
-pub enum Over {
+pub enum ChatEnd {
     /// The user left; the run stays open.
     Left,
     Closed(Status),
@@ -67,28 +70,28 @@ pub enum Over {
 
 /// Progress state of a run.
 #[derive(PartialEq, Eq)]
-enum Rest {
+enum RunProgress {
     Busy,
     Waits,
     Closed,
 }
 
-pub struct Talk {
-    site: Site,
+pub struct ChatSession {
+    connection: Connection,
     pub key: RunKey,
     /// Kind to start with the first message; `None` once the run exists.
     kind: Option<Name>,
     by: Option<String>,
     pub screen: Screen,
-    pub acts: Acts,
-    heard: Option<Listener>,
+    pub actions: ActionQueue,
+    stream: Option<Listener>,
     drafts: Drafts,
     /// Last entry that was printed, and all of them.
     leaf: Option<Hash>,
     shown: BTreeSet<Hash>,
     /// Messages that were typed here and are not entries yet.
     sent: VecDeque<String>,
-    questions: VecDeque<Question>,
+    questions: VecDeque<ApprovalQuestion>,
     /// Tool names by the id of their call.
     tools: BTreeMap<String, String>,
     /// The input has ended.
@@ -97,22 +100,22 @@ pub struct Talk {
     waits: bool,
     is_away: bool,
     /// Reasons for a blocked run that were already printed.
-    hindered: Hindered,
+    printed_blockers: PrintedBlockers,
     /// A message or decision was sent, and the run has not been idle since.
     is_expecting: bool,
 }
 
-impl Talk {
-    pub fn new(site: Site, key: RunKey, kind: Option<Name>, by: Option<String>, screen: Screen) -> Talk {
-        let acts = Acts::begin(site.clone(), key.clone());
-        Talk {
-            site,
+impl ChatSession {
+    pub fn new(connection: Connection, key: RunKey, kind: Option<Name>, by: Option<String>, screen: Screen) -> ChatSession {
+        let actions = ActionQueue::begin(connection.clone(), key.clone());
+        ChatSession {
+            connection,
             key,
             kind,
             by,
             screen,
-            acts,
-            heard: None,
+            actions,
+            stream: None,
             drafts: Drafts::default(),
             leaf: None,
             shown: BTreeSet::new(),
@@ -122,7 +125,7 @@ impl Talk {
             has_ended: false,
             waits: false,
             is_away: false,
-            hindered: Hindered::default(),
+            printed_blockers: PrintedBlockers::default(),
             is_expecting: false,
         }
     }
@@ -143,15 +146,21 @@ impl Talk {
         }
         self.show_page(&page)?;
         self.look_for_questions().await?;
-        let view = patiently(|| self.site.read_run(self.key.clone())).await?;
+        let view = patiently(|| self.connection.read_run(self.key.clone())).await?;
         self.tell_stop(&view)?;
-        self.heard = Some(listen(self.site.clone(), self.key.clone()));
+        if let Some(pause) = &view.pause {
+            let advice = self.after_pause(pause).await?;
+            self.screen.note(&format!("paused: {}; {advice}", pause.message))?;
+        }
+        self.stream = Some(listen(self.connection.clone(), self.key.clone()));
         Ok(())
     }
 
     /// Runs the session until the user leaves or the run is closed.
-    pub async fn talk(&mut self, mut input: mpsc::UnboundedReceiver<Input>) -> Result<Over> {
-        self.screen.prompt("> ")?;
+    pub async fn run(&mut self, mut input: mpsc::UnboundedReceiver<TerminalInput>) -> Result<ChatEnd> {
+        if self.questions.is_empty() {
+            self.screen.prompt("> ")?;
+        }
         let mut look = tokio::time::interval(LOOK);
         let mut silent_since = tokio::time::Instant::now();
         let mut look_below = tokio::time::interval(LOOK_BELOW);
@@ -160,30 +169,30 @@ impl Talk {
             let is_held = self.waits || self.has_ended;
             tokio::select! {
                 typed = input.recv(), if !is_held => {
-                    if let Some(over) = self.take_input(typed.unwrap_or(Input::End)).await? {
+                    if let Some(over) = self.take_input(typed.unwrap_or(TerminalInput::End)).await? {
                         return Ok(over);
                     }
                 }
-                heard = next(&mut self.heard) => {
+                stream = next(&mut self.stream) => {
                     silent_since = tokio::time::Instant::now();
-                    match heard {
-                        Some(heard) => if let Some(over) = self.hear(heard).await? {
+                    match stream {
+                        Some(stream) => if let Some(over) = self.hear(stream).await? {
                             return Ok(over);
                         },
-                        None => self.heard = None,
+                        None => self.stream = None,
                     }
                 }
-                Some((act, outcome)) = self.acts.done.recv() => self.took(act, outcome)?,
-                _ = look_below.tick(), if self.heard.is_some() && !self.is_away => self.look_below().await?,
+                Some((action, outcome)) = self.actions.done.recv() => self.took(action, outcome)?,
+                _ = look_below.tick(), if self.stream.is_some() && !self.is_away => self.look_below().await?,
                 _ = look.tick() => {
-                    if is_held && self.acts.open() == 0 && self.has_come_to_rest().await? {
+                    if is_held && self.actions.open() == 0 && self.has_come_to_rest().await? {
                         self.waits = false;
                         if self.has_ended {
-                            return Ok(Over::Left);
+                            return Ok(ChatEnd::Left);
                         }
                     }
                     // Without a pending message or decision, silence is normal.
-                    let expects = self.is_expecting && self.heard.is_some();
+                    let expects = self.is_expecting && self.stream.is_some();
                     if silent_since.elapsed() > SILENCE && expects {
                         silent_since = tokio::time::Instant::now();
                         self.tell_alone().await?;
@@ -193,20 +202,20 @@ impl Talk {
         }
     }
 
-    async fn take_input(&mut self, input: Input) -> Result<Option<Over>> {
+    async fn take_input(&mut self, input: TerminalInput) -> Result<Option<ChatEnd>> {
         match input {
-            Input::Line(line) => self.take_line(&line).await,
-            Input::End => {
+            TerminalInput::Message(message) => self.take_message(&message).await,
+            TerminalInput::End => {
                 self.has_ended = true;
-                Ok((!self.has_begun()).then_some(Over::Left))
+                Ok((!self.has_begun()).then_some(ChatEnd::Left))
             }
-            Input::Keys(keys) => {
+            TerminalInput::Keys(keys) => {
                 let Screen::Terminal(terminal) = &mut self.screen else { return Ok(None) };
                 let typed = terminal.editor.press(&keys);
                 terminal.typed()?;
                 for typed in typed {
-                    let Typed::Line(line) = typed else { return Ok(Some(Over::Left)) };
-                    if let Some(over) = self.take_line(&line).await? {
+                    let Typed::Message(message) = typed else { return Ok(Some(ChatEnd::Left)) };
+                    if let Some(over) = self.take_message(&message).await? {
                         return Ok(Some(over));
                     }
                 }
@@ -215,35 +224,35 @@ impl Talk {
         }
     }
 
-    async fn take_line(&mut self, line: &str) -> Result<Option<Over>> {
-        let line = line.trim();
-        if line.is_empty() {
+    async fn take_message(&mut self, message: &str) -> Result<Option<ChatEnd>> {
+        let message = message.trim();
+        if message.is_empty() {
             return Ok(None);
         }
         if self.screen.is_terminal() {
-            self.screen.painted(&format!("> {}", escape::text(line)), Style::bold)?;
+            self.show_user_message(message)?;
         }
-        if let Some(command) = line.strip_prefix('/') {
+        if let Some(command) = message.strip_prefix('/').filter(|command| !command.contains('\n')) {
             return self.command(command).await;
         }
         if let Some(question) = self.questions.front()
-            && let Some(decide) = answer(line, self.by.as_deref())
+            && let Some(decide) = answer(message, self.by.as_deref())
         {
             let call = question.call.clone();
             self.questions.pop_front();
-            self.acts.add(Act::Decide { call, decide });
+            self.actions.add(Action::Decide { call, decide });
             self.is_expecting = true;
             self.ask_next()?;
             return Ok(None);
         }
-        self.sent.push_back(line.to_owned());
+        self.sent.push_back(message.to_owned());
         self.is_expecting = true;
         match self.kind.take() {
             Some(kind) => {
-                let input = Payload::json(line)?;
-                self.acts.add(Act::Start { kind, input, seed: new_id::random_u64() });
+                let input = Payload::json(message)?;
+                self.actions.add(Action::Start { kind, input, seed: new_id::random_u64() });
             }
-            None => self.acts.add(Act::message(line)),
+            None => self.actions.add(Action::message(message)),
         }
         if !self.questions.is_empty() {
             self.screen.note("sent to the agent; the question is still open: y or n")?;
@@ -251,9 +260,9 @@ impl Talk {
         Ok(None)
     }
 
-    async fn command(&mut self, command: &str) -> Result<Option<Over>> {
+    async fn command(&mut self, command: &str) -> Result<Option<ChatEnd>> {
         match command {
-            "quit" | "q" | "exit" => return Ok(Some(Over::Left)),
+            "quit" | "q" | "exit" => return Ok(Some(ChatEnd::Left)),
             "help" => {
                 for line in HELP.lines() {
                     self.screen.note(line)?;
@@ -261,7 +270,7 @@ impl Talk {
             }
             "wait" => self.waits = self.has_begun(),
             _ if !self.has_begun() => self.screen.note("the run has not started; send a message first")?,
-            "cancel" => self.acts.add(Act::Cancel),
+            "cancel" => self.actions.add(Action::Cancel),
             "spend" => self.tell_spend().await?,
             other => self.screen.note(&format!("unknown command `/{other}`; `/help` lists commands"))?,
         }
@@ -269,7 +278,7 @@ impl Talk {
     }
 
     async fn tell_spend(&mut self) -> Result<()> {
-        let head = self.site.read_head(self.key.clone()).await?;
+        let head = self.connection.read_head(self.key.clone()).await?;
         let spend = head.spend.map(|spend| *spend).unwrap_or_default();
         self.screen.document(&json!({"type": "spend", "spend": spend}))?;
         let (read, written) = (spend.tokens.total() - spend.tokens.output, spend.tokens.output);
@@ -285,20 +294,20 @@ impl Talk {
     }
 
     /// Handles the outcome of an action.
-    fn took(&mut self, act: Act, outcome: Result<(), RuntimeError>) -> Result<()> {
-        self.acts.ended();
-        match (act, outcome) {
-            (Act::Start { .. }, Ok(())) => {
+    fn took(&mut self, action: Action, outcome: Result<(), RuntimeError>) -> Result<()> {
+        self.actions.ended();
+        match (action, outcome) {
+            (Action::Start { .. }, Ok(())) => {
                 self.screen.document(&json!({"type": "run", "id": self.key.id}))?;
-                self.heard = Some(listen(self.site.clone(), self.key.clone()));
+                self.stream = Some(listen(self.connection.clone(), self.key.clone()));
             }
-            (Act::Start { .. }, Err(error)) => return Err(error.into()),
+            (Action::Start { .. }, Err(error)) => return Err(error.into()),
             (_, Ok(())) => {}
-            (Act::Decide { .. }, Err(error)) if error.code() == "signal_lost" => {
+            (Action::Decide { .. }, Err(error)) if error.code() == "signal_lost" => {
                 self.screen.note("the question was already decided")?;
             }
-            (act, Err(error)) => {
-                if let Act::Message { text, .. } = &act {
+            (action, Err(error)) => {
+                if let Action::Message { text, .. } = &action {
                     self.sent.retain(|sent| sent != text);
                 }
                 let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
@@ -308,18 +317,18 @@ impl Talk {
         Ok(())
     }
 
-    async fn hear(&mut self, heard: Heard) -> Result<Option<Over>> {
-        match heard {
-            Heard::Away => {
+    async fn hear(&mut self, stream: StreamEvent) -> Result<Option<ChatEnd>> {
+        match stream {
+            StreamEvent::Away => {
                 self.is_away = true;
                 self.screen.note("the server is unreachable; waiting for it")?;
             }
-            Heard::Back => {
+            StreamEvent::Back => {
                 self.is_away = false;
                 self.screen.note("the server is reachable again")?;
             }
-            Heard::Failed(error) => return Err(error.into()),
-            Heard::Frames(frames) => {
+            StreamEvent::Failed(error) => return Err(error.into()),
+            StreamEvent::Frames(frames) => {
                 let has_some = !frames.is_empty();
                 for frame in frames {
                     if let Some(over) = self.take_frame(frame.said).await? {
@@ -334,7 +343,7 @@ impl Talk {
         Ok(None)
     }
 
-    async fn take_frame(&mut self, said: StreamSaid) -> Result<Option<Over>> {
+    async fn take_frame(&mut self, said: StreamSaid) -> Result<Option<ChatEnd>> {
         match said {
             StreamSaid::Spoken(spoken) => {
                 let words = self.drafts.hear(&spoken);
@@ -358,10 +367,10 @@ impl Talk {
                 self.leaf = reset.leaf;
                 self.screen.note("the agent continues from an earlier entry; the entries after it are abandoned")?;
             }
-            StreamSaid::ApprovalRequested(asked) => self.add_question(Question::asked(&self.key, &asked))?,
+            StreamSaid::ApprovalRequested(asked) => self.add_question(ApprovalQuestion::asked(&self.key, &asked))?,
             StreamSaid::Paused(pause) => {
-                let id = crate::directory::shell_word(self.key.id.as_str());
-                self.screen.note(&format!("paused: {}; `onward run show {id}` shows details", pause.message))?;
+                let advice = self.after_pause(&pause).await?;
+                self.screen.note(&format!("paused: {}; {advice}", pause.message))?;
             }
             StreamSaid::Resumed(_) => self.screen.note("resumed")?,
             StreamSaid::StreamReset(reset) => {
@@ -376,17 +385,27 @@ impl Talk {
             }
             StreamSaid::End(end) => {
                 self.tell_end(end.status).await?;
-                return Ok(Some(Over::Closed(end.status)));
+                return Ok(Some(ChatEnd::Closed(end.status)));
             }
         }
         Ok(None)
     }
 
-    fn show_words(&mut self, words: Words) -> Result<()> {
+    /// Returns what to do about a pause.
+    async fn after_pause(&self, pause: &RunPaused) -> Result<String> {
+        if pause.reason == PauseReason::BudgetExhausted {
+            let head = patiently(|| self.connection.read_head(self.key.clone())).await?;
+            return Ok(format!("resume it with `{}`", budget::resume_command(&head, time::now())));
+        }
+        let id = crate::directory::shell_word(self.key.id.as_str());
+        Ok(format!("`onward run show {id}` shows details"))
+    }
+
+    fn show_words(&mut self, words: NewText) -> Result<()> {
         let (text, is_anew) = match words {
-            Words::Nothing => return Ok(()),
-            Words::More(text) => (text, false),
-            Words::Anew(text) => (text, true),
+            NewText::Nothing => return Ok(()),
+            NewText::More(text) => (text, false),
+            NewText::Anew(text) => (text, true),
         };
         if is_anew {
             self.screen.note("the answer starts again; ignore the text above")?;
@@ -422,7 +441,7 @@ impl Talk {
         let role = entry.role.as_str();
         for part in parts(entry) {
             match part {
-                Part::Text(text) if role == "assistant" => {
+                EntryPart::Text(text) if role == "assistant" => {
                     // In JSON the entry document has the text.
                     let words = self.drafts.finish(&text);
                     if !matches!(self.screen, Screen::Json) {
@@ -430,29 +449,29 @@ impl Talk {
                     }
                     self.screen.end_words()?;
                 }
-                Part::Text(text) if text.is_empty() => {}
-                Part::Text(text) if role == "user" => {
+                EntryPart::Text(text) if text.is_empty() => {}
+                EntryPart::Text(text) if role == "user" => {
                     if let Some(at) = self.sent.iter().position(|sent| *sent == text) {
                         self.sent.remove(at); // it is on the screen since it was typed
                     } else {
-                        self.screen.painted(&format!("> {}", escape::text(&text)), Style::bold)?;
+                        self.show_user_message(&text)?;
                     }
                 }
-                Part::Text(text) if role == "summary" => {
+                EntryPart::Text(text) if role == "summary" => {
                     drop(self.drafts.finish(&text));
                     self.screen.note("older entries were summarized for the model")?;
                 }
-                Part::Text(text) => {
+                EntryPart::Text(text) => {
                     self.screen.line(&format!("{}:", escape::text(role)))?;
                     self.screen.said(&text)?;
                 }
-                Part::Call { id, name, arguments } => {
+                EntryPart::Call { id, name, arguments } => {
                     self.screen.end_words()?;
                     let line = format!("→ {} {}", escape::text(&name), escape::text(&arguments));
                     self.tools.insert(id, name);
                     self.screen.line(&line)?;
                 }
-                Part::Result { call_id, text, is_error } => {
+                EntryPart::Result { call_id, text, is_error } => {
                     let name = self.tools.remove(&call_id).unwrap_or(call_id);
                     let state = if is_error { " failed" } else { "" };
                     self.screen.line(&format!("← {}{state}: {}", escape::text(&name), escape::text(&text)))?;
@@ -462,7 +481,16 @@ impl Talk {
         Ok(())
     }
 
-    fn add_question(&mut self, question: Question) -> Result<()> {
+    /// Prints a message of a user; the lines after the first are indented.
+    fn show_user_message(&mut self, text: &str) -> Result<()> {
+        for (number, line) in text.lines().enumerate() {
+            let start = if number == 0 { ">" } else { " " };
+            self.screen.painted(&format!("{start} {}", escape::text(line)), Style::bold)?;
+        }
+        Ok(())
+    }
+
+    fn add_question(&mut self, question: ApprovalQuestion) -> Result<()> {
         if self.questions.iter().all(|known| known.call != question.call) {
             self.questions.push_back(question);
             if self.questions.len() == 1 {
@@ -499,23 +527,23 @@ impl Talk {
             Err(error) if error.consequence() == Consequence::Retry => return Ok(()),
             open => self.take_questions(open?)?,
         }
-        if self.is_expecting && self.acts.open() == 0 && self.sent.is_empty() {
+        if self.is_expecting && self.actions.open() == 0 && self.sent.is_empty() {
             self.has_come_to_rest().await?;
         }
         Ok(())
     }
 
-    async fn open_questions(&self) -> Result<Vec<Question>, RuntimeError> {
-        let (namespace, run) = (self.site.namespace.clone(), Some(self.key.clone()));
+    async fn open_questions(&self) -> Result<Vec<ApprovalQuestion>, RuntimeError> {
+        let (namespace, run) = (self.connection.namespace.clone(), Some(self.key.clone()));
         let query = WaitQuery { namespace, run, below: true, ..WaitQuery::default() };
         let mut open = Vec::new();
-        for wait in self.site.list_approvals(query).await? {
-            let mut question = Question::from(&wait);
+        for wait in self.connection.list_approvals(query).await? {
+            let mut question = ApprovalQuestion::from(&wait);
             if wait.run != self.key {
                 let known = self.questions.iter().find(|known| known.call == question.call);
                 question.agent = match known {
                     Some(known) => known.agent.clone(),
-                    None => Some(self.site.read_head(wait.run).await?.kind),
+                    None => Some(self.connection.read_head(wait.run).await?.kind),
                 };
             }
             open.push(question);
@@ -523,7 +551,7 @@ impl Talk {
         Ok(open)
     }
 
-    fn take_questions(&mut self, open: Vec<Question>) -> Result<()> {
+    fn take_questions(&mut self, open: Vec<ApprovalQuestion>) -> Result<()> {
         let first = self.questions.front().map(|question| question.call.clone());
         self.questions.retain(|known| open.iter().any(|question| question.call == known.call));
         if first.is_some() && self.questions.front().map(|question| &question.call) != first.as_ref() {
@@ -531,7 +559,7 @@ impl Talk {
             self.ask_next()?;
         }
         // While a decision is being sent, its question is still listed as open.
-        if self.acts.open() == 0 {
+        if self.actions.open() == 0 {
             for question in open {
                 self.add_question(question)?;
             }
@@ -540,7 +568,7 @@ impl Talk {
     }
 
     async fn entries(&self, query: EntryQuery) -> Result<EntryPage, RuntimeError> {
-        patiently(|| self.site.read_entries(self.key.clone(), query)).await
+        patiently(|| self.connection.read_entries(self.key.clone(), query)).await
     }
 
     /// Returns whether the run waits for outside input and every entry so far was printed.
@@ -548,13 +576,13 @@ impl Talk {
         if self.is_away || !self.has_begun() {
             return Ok(!self.has_begun());
         }
-        let view = match self.site.read_run(self.key.clone()).await {
+        let view = match self.connection.read_run(self.key.clone()).await {
             Err(error) if error.consequence() == Consequence::Retry => return Ok(false),
             view => view?,
         };
         // The end of a run is printed when its frame arrives.
         let asks_below = awaits(&view, AwaitedKind::Child) && !self.questions.is_empty();
-        if rest(&view) != Rest::Waits && !asks_below {
+        if rest(&view) != RunProgress::Waits && !asks_below {
             return Ok(false);
         }
         let asks = view.awaiting.iter().any(|awaited| awaited.kind == AwaitedKind::Approval);
@@ -575,7 +603,7 @@ impl Talk {
         self.screen.document(&json!({"type": "stopped", "stop": stop}))?;
         let what = match stop {
             "budget_exhausted" => {
-                format!("raise the budget with `onward run resume {} --budget …`, then send a message", self.key.id)
+                format!("raise the budget with `{}`, then send a message", budget::resume_command(&view.head, time::now()))
             }
             _ => "send a message to continue".to_owned(),
         };
@@ -585,22 +613,22 @@ impl Talk {
     /// Prints once that no worker serves the run, and for each task why it is blocked: once, and again if that lasts longer than
     /// announced.
     async fn tell_alone(&mut self) -> Result<()> {
-        if let Ok(Some(PendingReason::NoCompatibleWorker)) = self.site.why_pending(self.key.clone()).await {
-            if !self.hindered.is_news(PendingReason::NoCompatibleWorker.as_str()) {
+        if let Ok(Some(PendingReason::NoCompatibleWorker)) = self.connection.why_pending(self.key.clone()).await {
+            if !self.printed_blockers.is_news(PendingReason::NoCompatibleWorker.as_str()) {
                 return Ok(());
             }
-            let head = self.site.read_head(self.key.clone()).await?;
+            let head = self.connection.read_head(self.key.clone()).await?;
             self.screen.note(&format!("no worker serves `{}`; the run is waiting for one", head.kind))?;
             return Ok(());
         }
-        let Ok(view) = self.site.read_run(self.key.clone()).await else { return Ok(()) };
-        self.is_expecting = rest(&view) == Rest::Busy || !self.sent.is_empty();
-        let mut found = blocked_on::of(&self.site, &self.key).await;
+        let Ok(view) = self.connection.read_run(self.key.clone()).await else { return Ok(()) };
+        self.is_expecting = rest(&view) == RunProgress::Busy || !self.sent.is_empty();
+        let mut found = blocked_on::of(&self.connection, &self.key).await;
         // Failed attempts and their next time were printed when they failed.
         found.retain(|blocker| blocker.why != BlockReason::Retries);
         let now = time::now();
-        found.retain(|blocker| self.hindered.is_news_of(blocker, now));
-        for sentence in blocked_on::sentences(&self.site, &found).await {
+        found.retain(|blocker| self.printed_blockers.is_news_of(blocker, now));
+        for sentence in blocked_on::sentences(&self.connection, &found).await {
             self.screen.note(&sentence)?;
         }
         Ok(())
@@ -608,14 +636,16 @@ impl Talk {
 
     async fn tell_end(&mut self, status: Status) -> Result<()> {
         self.screen.document(&json!({"type": "end", "status": status}))?;
-        let view = patiently(|| self.site.read_run(self.key.clone())).await?;
+        let view = patiently(|| self.connection.read_run(self.key.clone())).await?;
         let why = match view.outcome {
             // The failure of a canceled run only repeats the status that is printed below.
             Some(Err(failure)) if failure.is_canceled() => view.cancel_reason.filter(|reason| reason != CANCELED_HERE),
             Some(Err(Failure { code, message, .. })) => Some(format!("{message} ({code})")),
-            Some(Ok(output)) => {
-                output.read::<Outcome>().ok().filter(|outcome| outcome.stop != DONE).map(|outcome| stopping::words(&outcome.stop))
-            }
+            Some(Ok(output)) => output
+                .read::<AgentOutput>()
+                .ok()
+                .filter(|outcome| outcome.stop != DONE)
+                .map(|outcome| stopping::words(&outcome.stop)),
             None => None,
         };
         let ended = match status {
@@ -628,8 +658,8 @@ impl Talk {
 }
 
 /// Waits for the next stream event; never returns without a listener.
-async fn next(heard: &mut Option<Listener>) -> Option<Heard> {
-    match heard {
+async fn next(stream: &mut Option<Listener>) -> Option<StreamEvent> {
+    match stream {
         Some(listener) => listener.next().await,
         None => std::future::pending().await,
     }
@@ -650,15 +680,15 @@ fn awaits(view: &RunView, kind: AwaitedKind) -> bool {
 }
 
 /// Classifies a run: working, waiting for outside input, or closed.
-fn rest(view: &RunView) -> Rest {
+fn rest(view: &RunView) -> RunProgress {
     let awaits = |kind| awaits(view, kind);
     match view.head.status {
-        Status::Pending | Status::Running => Rest::Busy,
-        Status::Paused => Rest::Waits,
-        Status::Waiting if awaits(AwaitedKind::Approval) => Rest::Waits,
-        Status::Waiting if awaits(AwaitedKind::Task) || awaits(AwaitedKind::Child) => Rest::Busy,
-        Status::Waiting if awaits(AwaitedKind::Signal) || awaits(AwaitedKind::Promise) => Rest::Waits,
-        Status::Waiting => Rest::Busy,
-        _ => Rest::Closed,
+        Status::Pending | Status::Running => RunProgress::Busy,
+        Status::Paused => RunProgress::Waits,
+        Status::Waiting if awaits(AwaitedKind::Approval) => RunProgress::Waits,
+        Status::Waiting if awaits(AwaitedKind::Task) || awaits(AwaitedKind::Child) => RunProgress::Busy,
+        Status::Waiting if awaits(AwaitedKind::Signal) || awaits(AwaitedKind::Promise) => RunProgress::Waits,
+        Status::Waiting => RunProgress::Busy,
+        _ => RunProgress::Closed,
     }
 }

@@ -9,7 +9,7 @@ use onward_store::Consequence;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::connection::Site;
+use crate::connection::Connection;
 
 /// Long-poll timeout of one request.
 const WAIT: Duration = Duration::from_secs(20);
@@ -20,7 +20,7 @@ pub const ASK_AGAIN: Duration = Duration::from_millis(200);
 /// Capacity of the channel to the screen, in pages.
 const PAGES_MAX: usize = 8;
 
-pub enum Heard {
+pub enum StreamEvent {
     Frames(Vec<StreamFrame>),
     /// The server became unreachable.
     Away,
@@ -31,7 +31,7 @@ pub enum Heard {
 
 /// Reads the stream until it is dropped or the run is closed.
 pub struct Listener {
-    heard: mpsc::Receiver<Heard>,
+    stream: mpsc::Receiver<StreamEvent>,
     /// Aborted on drop, so that leaving the chat does not wait for a long poll.
     task: JoinHandle<()>,
 }
@@ -43,42 +43,42 @@ impl Drop for Listener {
 }
 
 impl Listener {
-    pub async fn next(&mut self) -> Option<Heard> {
-        self.heard.recv().await
+    pub async fn next(&mut self) -> Option<StreamEvent> {
+        self.stream.recv().await
     }
 }
 
-pub fn listen(site: Site, key: RunKey) -> Listener {
-    let (tell, heard) = mpsc::channel(PAGES_MAX);
+pub fn listen(connection: Connection, key: RunKey) -> Listener {
+    let (tell, stream) = mpsc::channel(PAGES_MAX);
     let task = tokio::spawn(async move {
         let (mut next, mut is_away) = (None, false);
         loop {
-            let said = match site.read_stream(key.clone(), next.clone(), WAIT).await {
+            let said = match connection.read_stream(key.clone(), next.clone(), WAIT).await {
                 Ok(StreamPage { frames, next: behind }) => {
                     next = Some(behind);
-                    if std::mem::take(&mut is_away) && tell.send(Heard::Back).await.is_err() {
+                    if std::mem::take(&mut is_away) && tell.send(StreamEvent::Back).await.is_err() {
                         return;
                     }
-                    Heard::Frames(frames)
+                    StreamEvent::Frames(frames)
                 }
                 Err(error) if error.consequence() == Consequence::Retry => {
                     tokio::time::sleep(ASK_AGAIN).await;
                     if std::mem::replace(&mut is_away, true) {
                         continue;
                     }
-                    Heard::Away
+                    StreamEvent::Away
                 }
-                Err(error) => Heard::Failed(error),
+                Err(error) => StreamEvent::Failed(error),
             };
             let is_last = match &said {
-                Heard::Frames(frames) => frames.iter().any(|frame| matches!(frame.said, StreamSaid::End(_))),
-                Heard::Failed(_) => true,
-                Heard::Away | Heard::Back => false,
+                StreamEvent::Frames(frames) => frames.iter().any(|frame| matches!(frame.said, StreamSaid::End(_))),
+                StreamEvent::Failed(_) => true,
+                StreamEvent::Away | StreamEvent::Back => false,
             };
             if tell.send(said).await.is_err() || is_last {
                 return;
             }
         }
     });
-    Listener { heard, task }
+    Listener { stream, task }
 }

@@ -14,7 +14,7 @@ use onward_store::RunQuery;
 use super::CheckArgs;
 use crate::args::Global;
 use crate::commands::run::Pages;
-use crate::connection::Site;
+use crate::connection::Connection;
 use crate::output::Progress;
 
 /// Page size of run lists.
@@ -24,14 +24,14 @@ const OPEN: [Status; 4] = [Status::Pending, Status::Running, Status::Waiting, St
 
 /// Writes the selected runs to a file, one per line, and returns their number.
 pub async fn collect(args: &CheckArgs, global: &Global, to: &Path) -> Result<u64> {
-    let site = Site::to_read(global)?;
+    let connection = Connection::to_read(global)?;
     let mut file = BufWriter::new(File::create(to).with_context(|| format!("cannot write {}", to.display()))?);
     let count = match args.runs.as_slice() {
-        [] => write_all(&site, query(args, &site)?, &mut file).await?,
+        [] => write_all(&connection, query(args, &connection)?, &mut file).await?,
         ids => {
             let mut count = 0;
             for id in ids {
-                count += write(&site, site.read_head(site.key(id)?).await?, &mut file).await?;
+                count += write(&connection, connection.read_head(connection.key(id)?).await?, &mut file).await?;
             }
             count
         }
@@ -40,18 +40,18 @@ pub async fn collect(args: &CheckArgs, global: &Global, to: &Path) -> Result<u64
     Ok(count)
 }
 
-fn query(args: &CheckArgs, site: &Site) -> Result<RunQuery, RuntimeError> {
+fn query(args: &CheckArgs, connection: &Connection) -> Result<RunQuery, RuntimeError> {
     let statuses = if args.closed { Vec::new() } else { OPEN.to_vec() };
     let kind = args.kind.as_deref().map(Name::new).transpose()?;
-    Ok(RunQuery { namespace: site.namespace.clone(), kind, statuses, limit: PAGE, ..RunQuery::default() })
+    Ok(RunQuery { namespace: connection.namespace.clone(), kind, statuses, limit: PAGE, ..RunQuery::default() })
 }
 
-async fn write_all(site: &Site, query: RunQuery, file: &mut impl Write) -> Result<u64> {
+async fn write_all(connection: &Connection, query: RunQuery, file: &mut impl Write) -> Result<u64> {
     let (mut pages, mut count) = (Pages::new(query), 0);
     let mut progress = Progress::new("runs", false);
-    while let Some(runs) = pages.next(site).await? {
+    while let Some(runs) = pages.next(connection).await? {
         for head in runs {
-            count += write(site, head, file).await?;
+            count += write(connection, head, file).await?;
             progress.at(count);
         }
     }
@@ -59,11 +59,11 @@ async fn write_all(site: &Site, query: RunQuery, file: &mut impl Write) -> Resul
 }
 
 /// Writes one run. Skips external runs, standalone tasks, and runs that were deleted meanwhile.
-async fn write(site: &Site, head: RunHead, file: &mut impl Write) -> Result<u64> {
+async fn write(connection: &Connection, head: RunHead, file: &mut impl Write) -> Result<u64> {
     if head.external.is_some() || head.is_task {
         return Ok(0);
     }
-    let run = match read(site, &head).await {
+    let run = match read(connection, &head).await {
         Ok(run) => run,
         Err(error) if error.code() == "run_not_found" => return Ok(0),
         Err(error) => return Err(error).with_context(|| format!("cannot read the log of run {}", head.key.id)),
@@ -75,28 +75,28 @@ async fn write(site: &Site, head: RunHead, file: &mut impl Write) -> Result<u64>
 
 /// Reads the log of the run, the log that the code of an agent replays before it, and the logs with its conversation. The logs of
 /// a deleted original of a fork are missing here as they are for a worker.
-async fn read(site: &Site, head: &RunHead) -> Result<RunToCheck, RuntimeError> {
-    let records = read_records(&**site, head).await?;
-    let (prelude, prelude_run) = match find_prelude(&**site, head, &records).await? {
+async fn read(connection: &Connection, head: &RunHead) -> Result<RunToCheck, RuntimeError> {
+    let records = read_records(&**connection, head).await?;
+    let (prelude, prelude_run) = match find_prelude(&**connection, head, &records).await? {
         Some((run, generation)) => {
-            let prelude = read_earlier(site, head, &run, generation).await?;
+            let prelude = read_earlier(connection, head, &run, generation).await?;
             (prelude, Some(run).filter(|run| *run != head.key))
         }
         None => (Vec::new(), None),
     };
-    let earlier = read_conversation(site, head, &records).await?;
+    let earlier = read_conversation(connection, head, &records).await?;
     let RunHead { key: run, kind, version, generation, .. } = head.clone();
     Ok(RunToCheck { run, kind, version, generation, records, prelude, prelude_run, earlier })
 }
 
 /// Reads the earlier logs that have the conversation continued by `records`, latest first.
-async fn read_conversation(site: &Site, head: &RunHead, records: &[Record]) -> Result<Vec<EarlierLog>, RuntimeError> {
+async fn read_conversation(connection: &Connection, head: &RunHead, records: &[Record]) -> Result<Vec<EarlierLog>, RuntimeError> {
     let checkpoint = records.first().and_then(Record::started).and_then(|started| started.checkpoint.as_ref());
     let mut walk = Walk::from(checkpoint.and_then(|checkpoint| checkpoint.leaf), usize::MAX);
     let mut next = records.first().and_then(|first| log_before(&head.key, first));
     let mut logs = Vec::new();
     while let Some((run, generation)) = next.filter(|_| walk.wants().is_some()) {
-        let records = match read_earlier(site, head, &run, generation).await {
+        let records = match read_earlier(connection, head, &run, generation).await {
             Err(error) if error.code() == "run_not_found" && run != head.key => break,
             read => read?,
         };
@@ -111,8 +111,13 @@ async fn read_conversation(site: &Site, head: &RunHead, records: &[Record]) -> R
 }
 
 /// Reads a complete earlier log. `next_index` of the head belongs to the open log and does not limit it.
-async fn read_earlier(site: &Site, head: &RunHead, run: &RunKey, generation: u32) -> Result<Vec<Record>, RuntimeError> {
-    read_records(&**site, &RunHead { key: run.clone(), generation, next_index: Index(u64::MAX), ..head.clone() }).await
+async fn read_earlier(
+    connection: &Connection,
+    head: &RunHead,
+    run: &RunKey,
+    generation: u32,
+) -> Result<Vec<Record>, RuntimeError> {
+    read_records(&**connection, &RunHead { key: run.clone(), generation, next_index: Index(u64::MAX), ..head.clone() }).await
 }
 
 /// Copies the runs of a saved file and returns their number. Fails if a line is not a run.

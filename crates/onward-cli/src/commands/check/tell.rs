@@ -6,7 +6,7 @@ use anyhow::Result;
 use onward::check::{Found, Verdict};
 
 use crate::commands::run::tell_pause;
-use crate::output::{Cell, Style, Table, print};
+use crate::output::{Cell, Style, TextTable, print};
 
 #[derive(Default)]
 struct Count {
@@ -33,7 +33,7 @@ pub fn tell(verdicts: &[Verdict]) -> Result<()> {
             Found::NoCode => count.no_code += 1,
         }
     }
-    let mut table = Table::new(&["KIND", "VERSION", "SAFE", "PAUSES", "UNREADABLE", "NO VERSION", "NO CODE"]);
+    let mut table = TextTable::new(&["KIND", "VERSION", "SAFE", "PAUSES", "UNREADABLE", "NO VERSION", "NO CODE"]);
     for ((kind, version), count) in &counts {
         let painted = |count: u64, paint: fn(Style, &str) -> String| match count {
             0 => Cell::new("0"),

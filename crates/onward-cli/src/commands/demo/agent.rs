@@ -17,7 +17,7 @@ use serde::Deserialize;
 
 use crate::args::Global;
 use crate::commands::chat::{Chat, Screen, leave};
-use crate::connection::Site;
+use crate::connection::Connection;
 use crate::directory::{own_command, shell_path};
 use crate::output::say;
 
@@ -45,13 +45,13 @@ pub async fn execute(global: &Global) -> Result<ExitCode> {
     let provider = Provider::openai(&format!("{}/v1", model.url()), None)?;
     let worker = Onward::embedded(&directory).model(MODEL, &provider).register_agent(shop()).start().await?;
     let runtime = worker.runtime().cloned().context("the directory is not here")?;
-    let site = Site::of(runtime, global)?;
-    let run = open_run(&site).await?;
+    let connection = Connection::of(runtime, global)?;
+    let run = open_run(&connection).await?;
     introduce(&directory);
     let again = format!("{} demo agent --data {}", own_command(), shell_path(&directory));
     let (agent, run) = (Some(Name::new(KIND).map_err(RuntimeError::from)?), Some(run));
     let chat = Chat {
-        site,
+        connection,
         agent,
         run,
         entries: ENTRIES,
@@ -78,11 +78,11 @@ fn introduce(directory: &std::path::Path) {
 }
 
 /// Returns the id of the open conversation, or of the next one.
-async fn open_run(site: &Site) -> Result<String> {
+async fn open_run(connection: &Connection) -> Result<String> {
     let mut number = 1;
     loop {
         let id = format!("demo-{number}");
-        match site.read_head(site.key(&id)?).await {
+        match connection.read_head(connection.key(&id)?).await {
             Ok(head) if head.status.is_closed() => number += 1,
             Err(error) if error.code() != "run_not_found" => return Err(error.into()),
             Ok(_) | Err(_) => return Ok(id),

@@ -37,7 +37,7 @@ const SOURCE: &str = include_str!("order.rs");
 #[command(args_conflicts_with_subcommands = true)]
 pub struct DemoArgs {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<DemoSubject>,
     /// Run with shorter delays
     #[arg(long)]
     fast: bool,
@@ -47,7 +47,7 @@ pub struct DemoArgs {
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum DemoSubject {
     /// Chat with an agent that survives kill -9; its model is scripted, so no API key is needed
     Agent,
 }
@@ -81,7 +81,7 @@ impl Pace {
 }
 
 pub async fn execute(args: DemoArgs, global: &Global) -> Result<ExitCode> {
-    if let Some(What::Agent) = args.what {
+    if let Some(DemoSubject::Agent) = args.what {
         return agent::execute(global).await;
     }
     if args.source {

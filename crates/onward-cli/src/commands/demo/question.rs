@@ -12,26 +12,26 @@ use crate::directory::{open_to_read, open_to_write};
 use crate::output::{escape, print};
 
 /// An open approval.
-pub struct Question {
+pub struct OpenApproval {
     pub id: String,
     pub title: String,
 }
 
-pub struct Answer {
+pub struct ApprovalReply {
     pub approved: bool,
     pub note: String,
 }
 
 /// Reads the only approval of the run.
-pub async fn open_approval(data: &Path, key: &RunKey) -> Result<Question> {
+pub async fn open_approval(data: &Path, key: &RunKey) -> Result<OpenApproval> {
     let query = WaitQuery { run: Some(key.clone()), ..WaitQuery::default() };
     let waits = open_to_read(data)?.list_approvals(query).await?;
     let wait = waits.first().context("the order has no open approval")?;
-    Ok(Question { id: CallRef::from(wait).to_string(), title: escape::text(&wait.title).into_owned() })
+    Ok(OpenApproval { id: CallRef::from(wait).to_string(), title: escape::text(&wait.title).into_owned() })
 }
 
 /// Asks at the terminal. Approves without a terminal or at the end of its input.
-pub async fn ask(title: &str) -> Result<Answer> {
+pub async fn ask(title: &str) -> Result<ApprovalReply> {
     if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
         // On its own thread: a blocking read cannot be canceled and must not delay Ctrl-C.
         let (tell, told) = tokio::sync::oneshot::channel();
@@ -40,11 +40,11 @@ pub async fn ask(title: &str) -> Result<Answer> {
         if let Some(approved) = told.await?? {
             let note =
                 if approved { "Approved. The same decision as a command:" } else { "Rejected. The same decision as a command:" };
-            return Ok(Answer { approved, note: format!("\n{note}") });
+            return Ok(ApprovalReply { approved, note: format!("\n{note}") });
         }
     }
     let note = format!("{title} There is no answer from a terminal; the demo approves with:");
-    Ok(Answer { approved: true, note })
+    Ok(ApprovalReply { approved: true, note })
 }
 
 /// Asks until the answer is yes or no. Returns `None` at the end of the input.

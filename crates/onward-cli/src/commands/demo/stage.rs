@@ -42,7 +42,7 @@ pub struct Stage {
 }
 
 /// One line of output.
-enum Line {
+enum StageLine {
     Log(Index, Box<Event>),
     Effect(Effect),
 }
@@ -81,14 +81,14 @@ impl Stage {
         lines.sort_by_key(|(at, _)| *at);
         for (at, line) in lines {
             match line {
-                Line::Log(index, event) => self.show_event(at, index, *event)?,
-                Line::Effect(effect) => self.show_effect(effect)?,
+                StageLine::Log(index, event) => self.show_event(at, index, *event)?,
+                StageLine::Effect(effect) => self.show_effect(effect)?,
             }
         }
         Ok(())
     }
 
-    async fn new_events(&mut self) -> Result<Vec<(Timestamp, Line)>> {
+    async fn new_events(&mut self) -> Result<Vec<(Timestamp, StageLine)>> {
         if self.log.is_none() {
             self.log = self.open()?;
         }
@@ -98,9 +98,9 @@ impl Stage {
             records => records?,
         };
         self.next = records.last().map_or(self.next, |record| record.next_index());
-        let lines = records
-            .iter()
-            .flat_map(|record| record.indexed().map(|(index, event)| (record.at, Line::Log(index, Box::new(event.clone())))));
+        let lines = records.iter().flat_map(|record| {
+            record.indexed().map(|(index, event)| (record.at, StageLine::Log(index, Box::new(event.clone()))))
+        });
         Ok(lines.collect())
     }
 
@@ -112,9 +112,9 @@ impl Stage {
         }
     }
 
-    fn new_effects(&self) -> Vec<(Timestamp, Line)> {
+    fn new_effects(&self) -> Vec<(Timestamp, StageLine)> {
         let effects = read_effects(&self.effects).split_off(self.done.len());
-        effects.into_iter().map(|effect| (effect.at, Line::Effect(effect))).collect()
+        effects.into_iter().map(|effect| (effect.at, StageLine::Effect(effect))).collect()
     }
 
     fn show_event(&mut self, at: Timestamp, index: Index, event: Event) -> Result<()> {

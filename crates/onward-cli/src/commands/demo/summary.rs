@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::stage::Stage;
-use crate::output::{Style, Table};
+use crate::output::{Style, TextTable};
 
 /// The one step that was running when its worker was killed.
 const INTERRUPTED: &str = "reserve";
@@ -19,7 +19,7 @@ pub fn tell(stage: &Stage) -> Summary {
     stage.done.iter().for_each(|effect| *times.entry(&effect.name).or_default() += 1);
     let mut recorded: Vec<_> = stage.recorded().into_iter().collect();
     recorded.sort_by_key(|(_, (index, _))| *index);
-    let mut table = Table::new(&["STEP", "TIMES RUN", "RECORDED", "WHY"]).indent("  ");
+    let mut table = TextTable::new(&["STEP", "TIMES RUN", "RECORDED", "WHY"]).indent("  ");
     let mut holds = true;
     for (name, (index, at)) in &recorded {
         let count = times.get(name.as_str()).copied().unwrap_or_default();

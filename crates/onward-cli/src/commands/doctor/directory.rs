@@ -13,7 +13,7 @@ use onward_store_embedded::{EmbeddedStore, FORMAT};
 use super::finding::Findings;
 use super::work;
 use crate::args::Global;
-use crate::connection::Site;
+use crate::connection::Connection;
 use crate::output::{Progress, count, time};
 use crate::serving::mark;
 
@@ -44,17 +44,17 @@ pub async fn check(path: &Path, quick: bool, global: &Global, findings: &mut Fin
         let advice = "set `--data DIR` or `--server URL`; a worker or `onward dev` creates the directory";
         return findings.fail("directory", detail, advice);
     }
-    let site = match Site::to_read(global) {
-        Ok(site) => {
+    let connection = match Connection::to_read(global) {
+        Ok(connection) => {
             findings.ok("directory", format!("{} is an Onward directory", path.display()));
-            Some(site)
+            Some(connection)
         }
         Err(error) => {
             findings.fail_with("directory", &error);
             None
         }
     };
-    if site.is_some() || path.join(DATABASE).exists() {
+    if connection.is_some() || path.join(DATABASE).exists() {
         format(path, findings);
         lock(path, findings);
         modes(path, global, findings);
@@ -66,12 +66,12 @@ pub async fn check(path: &Path, quick: bool, global: &Global, findings: &mut Fin
         space(path, findings);
         syncs(path, findings);
     }
-    let Some(site) = site else { return };
-    work::check(&site, None, findings).await;
+    let Some(connection) = connection else { return };
+    work::check(&connection, None, findings).await;
     if quick {
         return findings.ok("logs", "skipped: --quick");
     }
-    logs(&site, findings).await;
+    logs(&connection, findings).await;
 }
 
 fn format(path: &Path, findings: &mut Findings) {
@@ -207,13 +207,13 @@ fn time_syncs(path: &Path) -> std::io::Result<Duration> {
 }
 
 /// Reads every log of the namespace, which verifies the checksum of every record.
-async fn logs(site: &Site, findings: &mut Findings) {
+async fn logs(connection: &Connection, findings: &mut Findings) {
     let mut progress = Progress::new("runs read", false);
     let begun = Instant::now();
     let (mut runs, mut events, mut damaged) = (0, 0, Vec::new());
-    let mut query = RunQuery { namespace: site.namespace.clone(), limit: PAGE, ..RunQuery::default() };
+    let mut query = RunQuery { namespace: connection.namespace.clone(), limit: PAGE, ..RunQuery::default() };
     loop {
-        let page = match site.list_runs(query.clone()).await {
+        let page = match connection.list_runs(query.clone()).await {
             Ok(page) => page,
             Err(error) => {
                 drop(progress);
@@ -222,7 +222,7 @@ async fn logs(site: &Site, findings: &mut Findings) {
         };
         for head in &page.runs {
             for generation in 0..=head.generation {
-                match read_log(site, head, generation).await {
+                match read_log(connection, head, generation).await {
                     Ok(count) => events += count,
                     Err(error) => damaged.push(error.to_string()),
                 }
@@ -240,7 +240,7 @@ async fn logs(site: &Site, findings: &mut Findings) {
         "{} of {} in namespace {}, in {}",
         count(events, "event"),
         count(runs, "run"),
-        site.namespace,
+        connection.namespace,
         time::span(begun.elapsed())
     );
     match damaged.first() {
@@ -253,10 +253,10 @@ async fn logs(site: &Site, findings: &mut Findings) {
     }
 }
 
-async fn read_log(site: &Site, head: &onward_core::RunHead, generation: u32) -> Result<u64> {
+async fn read_log(connection: &Connection, head: &onward_core::RunHead, generation: u32) -> Result<u64> {
     let mut from = Index(0);
     loop {
-        let page = site.read_log(head.key.clone(), Some(generation), from, PAGE).await?;
+        let page = connection.read_log(head.key.clone(), Some(generation), from, PAGE).await?;
         match page.last().map(Record::next_index) {
             Some(next) => from = next,
             None => return Ok(from.0),

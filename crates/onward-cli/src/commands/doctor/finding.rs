@@ -9,7 +9,7 @@ const NAME_WIDTH: usize = 13;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum FindingState {
     Ok,
     Warn,
     Fail,
@@ -18,14 +18,14 @@ pub enum State {
 #[derive(Debug, Serialize)]
 pub struct Finding {
     pub check: &'static str,
-    pub state: State,
+    pub state: FindingState,
     pub detail: String,
     /// Suggested fix.
     pub advice: Option<String>,
 }
 
 #[derive(Serialize)]
-pub struct Document<'a> {
+pub struct FindingsDocument<'a> {
     checks: &'a [Finding],
     warned: usize,
     failed: usize,
@@ -43,22 +43,22 @@ impl Findings {
     }
 
     pub fn ok(&mut self, check: &'static str, detail: impl Into<String>) {
-        self.add(Finding { check, state: State::Ok, detail: detail.into(), advice: None });
+        self.add(Finding { check, state: FindingState::Ok, detail: detail.into(), advice: None });
     }
 
     pub fn warn(&mut self, check: &'static str, detail: impl Into<String>, advice: impl Into<String>) {
-        self.add(Finding { check, state: State::Warn, detail: detail.into(), advice: Some(advice.into()) });
+        self.add(Finding { check, state: FindingState::Warn, detail: detail.into(), advice: Some(advice.into()) });
     }
 
     pub fn fail(&mut self, check: &'static str, detail: impl Into<String>, advice: impl Into<String>) {
-        self.add(Finding { check, state: State::Fail, detail: detail.into(), advice: Some(advice.into()) });
+        self.add(Finding { check, state: FindingState::Fail, detail: detail.into(), advice: Some(advice.into()) });
     }
 
     /// Adds a failure with the message of an error; its hint is the advice.
     pub fn fail_with(&mut self, check: &'static str, error: &anyhow::Error) {
         let (detail, hint) = crate::error::words(error);
         let advice = hint.filter(|hint| !hint.is_empty());
-        self.add(Finding { check, state: State::Fail, detail, advice });
+        self.add(Finding { check, state: FindingState::Fail, detail, advice });
     }
 
     fn add(&mut self, finding: Finding) {
@@ -68,20 +68,20 @@ impl Findings {
         self.all.push(finding);
     }
 
-    fn number(&self, state: State) -> usize {
+    fn number(&self, state: FindingState) -> usize {
         self.all.iter().filter(|finding| finding.state == state).count()
     }
 
     pub fn failed(&self) -> bool {
-        self.number(State::Fail) > 0
+        self.number(FindingState::Fail) > 0
     }
 
-    pub fn document(&self) -> Document<'_> {
-        Document { checks: &self.all, warned: self.number(State::Warn), failed: self.number(State::Fail) }
+    pub fn document(&self) -> FindingsDocument<'_> {
+        FindingsDocument { checks: &self.all, warned: self.number(FindingState::Warn), failed: self.number(FindingState::Fail) }
     }
 
     pub fn sum_up(&self) {
-        let (warned, failed) = (self.number(State::Warn) as u64, self.number(State::Fail) as u64);
+        let (warned, failed) = (self.number(FindingState::Warn) as u64, self.number(FindingState::Fail) as u64);
         match (warned, failed) {
             (0, 0) => say("no problems found"),
             (_, 0) => say(&count(warned, "warning")),
@@ -94,9 +94,9 @@ impl Finding {
     fn line(&self) -> String {
         let style = Style::stdout();
         let state = match self.state {
-            State::Ok => style.green("ok  "),
-            State::Warn => style.yellow("warn"),
-            State::Fail => style.red("fail"),
+            FindingState::Ok => style.green("ok  "),
+            FindingState::Warn => style.yellow("warn"),
+            FindingState::Fail => style.red("fail"),
         };
         let advice = self.advice.as_ref().map(|advice| format!("\n{:6}{:NAME_WIDTH$} -> {}", "", "", escape::text(advice)));
         format!("{state}  {:NAME_WIDTH$} {}{}", self.check, escape::text(&self.detail), advice.unwrap_or_default())

@@ -9,7 +9,7 @@ use crate::directory::shell_path;
 use crate::output::count;
 
 /// Maximum number of losses that are listed.
-const TOLD_MAX: usize = 1_000;
+const LISTED_MAX: usize = 1_000;
 
 pub fn repair(path: &Path, findings: &mut Findings) {
     let repaired = match EmbeddedStore::repair(path) {
@@ -21,7 +21,9 @@ pub fn repair(path: &Path, findings: &mut Findings) {
         return findings.ok("repair", format!("nothing is damaged: {kept}"));
     };
     findings.ok("repair", format!("the new database has {kept}; the damaged files are in {}", shell_path(aside)));
-    if let Some(damage) = &repaired.log_damage {
+    if let Some(damage) = repaired.log_damage.as_ref().filter(|_| repaired.is_log_restored) {
+        findings.ok("log", format!("{damage}; every synced write was restored"));
+    } else if let Some(damage) = &repaired.log_damage {
         let advice = "look for the latest acknowledged writes in a backup: they may be missing without a gap in a log";
         findings.fail("log", damage.to_string(), advice);
     }
@@ -32,14 +34,14 @@ pub fn repair(path: &Path, findings: &mut Findings) {
     if repaired.lost.is_empty() {
         return findings.ok("lost", "no log has a gap");
     }
-    for lost in repaired.lost.iter().take(TOLD_MAX) {
+    for lost in repaired.lost.iter().take(LISTED_MAX) {
         findings.fail(
             "lost",
             lost.to_string(),
             "restore it from a backup, or give the run up with `onward run terminate` and `onward run delete`",
         );
     }
-    if repaired.lost.len() > TOLD_MAX {
-        findings.fail("lost", format!("{} more", repaired.lost.len() - TOLD_MAX), "run `onward doctor` to read every log");
+    if repaired.lost.len() > LISTED_MAX {
+        findings.fail("lost", format!("{} more", repaired.lost.len() - LISTED_MAX), "run `onward doctor` to read every log");
     }
 }

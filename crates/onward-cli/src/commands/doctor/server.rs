@@ -10,7 +10,7 @@ use onward_store::{Gaps, RunQuery};
 use super::finding::Findings;
 use super::work;
 use crate::args::Global;
-use crate::connection::Site;
+use crate::connection::Connection;
 use crate::output::{count, time};
 
 /// Tolerated clock difference; the Date header has whole seconds.
@@ -29,26 +29,26 @@ pub async fn check(url: &str, key: Option<&str>, global: &Global, findings: &mut
     }
     ready(&http, findings).await;
     version(&http, findings).await;
-    let site = Site::to_read(global)?;
+    let connection = Connection::to_read(global)?;
     // A database that is down must not fail the check of the key; `ready` reports it.
-    let (namespace, gaps) = (site.namespace.clone(), Some(Gaps::default()));
-    let asked = site.list_runs(RunQuery { namespace, limit: 1, gaps, ..RunQuery::default() }).await;
+    let (namespace, gaps) = (connection.namespace.clone(), Some(Gaps::default()));
+    let asked = connection.list_runs(RunQuery { namespace, limit: 1, gaps, ..RunQuery::default() }).await;
     match asked {
-        Ok(_) if key.is_some() => findings.ok("key", format!("accepted for namespace {}", site.namespace)),
+        Ok(_) if key.is_some() => findings.ok("key", format!("accepted for namespace {}", connection.namespace)),
         Ok(_) => findings.ok("key", "none, and the server requires none"),
         Err(error) => {
             findings.fail_with("key", &error.into());
             return Ok(());
         }
     }
-    let workers = workers(&site, findings).await;
-    work::check(&site, workers.as_deref(), findings).await;
+    let workers = workers(&connection, findings).await;
+    work::check(&connection, workers.as_deref(), findings).await;
     Ok(())
 }
 
 /// Lists the connected workers; `None` after an error.
-async fn workers(site: &Site, findings: &mut Findings) -> Option<Vec<WorkerInfo>> {
-    let workers = match site.list_workers(site.namespace.clone()).await {
+async fn workers(connection: &Connection, findings: &mut Findings) -> Option<Vec<WorkerInfo>> {
+    let workers = match connection.list_workers(connection.namespace.clone()).await {
         Ok(workers) => workers,
         Err(error) => {
             findings.fail_with("workers", &error.into());
@@ -56,7 +56,9 @@ async fn workers(site: &Site, findings: &mut Findings) -> Option<Vec<WorkerInfo>
         }
     };
     match workers.len() as u64 {
-        0 => findings.warn("workers", format!("none in namespace {}", site.namespace), "start a worker with ONWARD_URL set"),
+        0 => {
+            findings.warn("workers", format!("none in namespace {}", connection.namespace), "start a worker with ONWARD_URL set")
+        }
         number => {
             let runs: u64 = workers.iter().map(|worker| worker.runs).sum();
             findings.ok("workers", format!("{}, holding {}", count(number, "worker"), count(runs, "run")));

@@ -9,7 +9,7 @@ use onward_runtime::{CallRef, RuntimeError, WorkerInfo};
 use onward_store::{Gaps, RunQuery, TaskQuery};
 
 use super::finding::Findings;
-use crate::connection::Site;
+use crate::connection::Connection;
 use crate::output::{count, time};
 
 const PAGE: usize = 1_000;
@@ -24,8 +24,8 @@ const PENDING_LONG: Duration = Duration::from_secs(60);
 const NAMED_MAX: usize = 5;
 
 /// Checks pending runs and quarantined tasks. `workers` is `None` for a directory, which knows of no workers.
-pub async fn check(site: &Site, workers: Option<&[WorkerInfo]>, findings: &mut Findings) {
-    match pending(site).await {
+pub async fn check(connection: &Connection, workers: Option<&[WorkerInfo]>, findings: &mut Findings) {
+    match pending(connection).await {
         Ok(pending) => {
             if let Some(workers) = workers {
                 orphans(&pending, workers, findings);
@@ -34,16 +34,16 @@ pub async fn check(site: &Site, workers: Option<&[WorkerInfo]>, findings: &mut F
         }
         Err(error) => findings.fail_with("pending", &error.into()),
     }
-    quarantined(site, findings).await;
+    quarantined(connection, findings).await;
 }
 
 /// Reads pending runs, newest first.
-async fn pending(site: &Site) -> Result<Vec<RunHead>, RuntimeError> {
-    let (namespace, statuses) = (site.namespace.clone(), vec![Status::Pending]);
+async fn pending(connection: &Connection) -> Result<Vec<RunHead>, RuntimeError> {
+    let (namespace, statuses) = (connection.namespace.clone(), vec![Status::Pending]);
     let mut query = RunQuery { namespace, statuses, limit: PAGE, gaps: Some(Gaps::default()), ..RunQuery::default() };
     let mut found = Vec::new();
     loop {
-        let page = site.list_runs(query.clone()).await?;
+        let page = connection.list_runs(query.clone()).await?;
         found.extend(page.runs);
         match page.next {
             Some(next) if found.len() < LOOKED_AT_MAX => query.cursor = Some(next),
@@ -91,10 +91,10 @@ fn oldest(pending: &[RunHead], findings: &mut Findings) {
     }
 }
 
-async fn quarantined(site: &Site, findings: &mut Findings) {
-    let (namespace, gaps) = (site.namespace.clone(), Some(Gaps::default()));
+async fn quarantined(connection: &Connection, findings: &mut Findings) {
+    let (namespace, gaps) = (connection.namespace.clone(), Some(Gaps::default()));
     let query = TaskQuery { namespace, limit: PAGE, gaps, ..TaskQuery::default() };
-    let tasks = match site.list_quarantined(query).await {
+    let tasks = match connection.list_quarantined(query).await {
         Ok(tasks) => tasks,
         Err(error) => return findings.fail_with("tasks", &error.into()),
     };

@@ -9,9 +9,9 @@ use onward_core::Name;
 use onward_server::keys::{NewKey, Reach};
 use onward_server::{Bounds, Scope};
 
-use super::{KeysArgs, shown};
+use super::{KeysArgs, document};
 use crate::args::Global;
-use crate::commands::run::budget;
+use crate::budget;
 use crate::output::time;
 use crate::span;
 
@@ -51,14 +51,14 @@ pub fn execute(args: CreateArgs, global: &Global) -> Result<ExitCode> {
         ScopeWord::One(scope) => vec![*scope],
     });
     let (scopes, namespace) = (scopes.collect(), Reach::from(global.namespace()?));
-    let budget_max = budget(&args.budget_max)?;
+    let budget_max = budget::parse(&args.budget_max)?;
     let bounds = Bounds {
         kinds: (!args.kinds.is_empty()).then(|| args.kinds.into_iter().collect()),
         queues: (!args.queues.is_empty()).then(|| args.queues.into_iter().collect()),
     };
     let wanted = NewKey { name: args.name, namespace, scopes, lifetime: args.expires, budget_max, bounds };
     let made = args.keys.file(global).create(wanted, time::now())?;
-    shown::show_made(&made, global.json)?;
+    document::show_made(&made, global.json)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -6,24 +6,25 @@ use anyhow::Result;
 use clap::Args;
 
 use super::KeysArgs;
-use super::shown::{Shown, scopes};
+use super::document::{KeyDocument, scopes};
 use crate::args::Global;
-use crate::output::{Table, print, print_json, say, time};
+use crate::output::{TextTable, print, print_json, say, time};
 
 #[derive(Debug, Args)]
-pub struct ListArgs {
+pub struct KeyListArgs {
     #[command(flatten)]
     keys: KeysArgs,
 }
 
-pub fn execute(args: &ListArgs, global: &Global) -> Result<ExitCode> {
+pub fn execute(args: &KeyListArgs, global: &Global) -> Result<ExitCode> {
     let file = args.keys.file(global);
     let entries = match file.read() {
         Err(error) if error.is_missing() => Vec::new(),
         read => read?,
     };
     let (used, now) = (file.last_used(), time::now());
-    let shown: Vec<Shown> = entries.iter().map(|entry| Shown::new(entry, used.get(&entry.id).copied(), now)).collect();
+    let shown: Vec<KeyDocument> =
+        entries.iter().map(|entry| KeyDocument::new(entry, used.get(&entry.id).copied(), now)).collect();
     if global.json {
         print_json(&serde_json::json!({"keys": shown}))?;
         return Ok(ExitCode::SUCCESS);
@@ -32,7 +33,7 @@ pub fn execute(args: &ListArgs, global: &Global) -> Result<ExitCode> {
         say("no keys");
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table = Table::new(&["ID", "NAME", "STATE", "NAMESPACE", "CREATED", "EXPIRES", "LAST USED", "SCOPES"]);
+    let mut table = TextTable::new(&["ID", "NAME", "STATE", "NAMESPACE", "CREATED", "EXPIRES", "LAST USED", "SCOPES"]);
     for key in &shown {
         table.row(vec![
             key.id.into(),

@@ -3,17 +3,17 @@
 //! Must never print a secret except once, on stdout, when its key is created.
 
 mod create;
+mod document;
 mod list;
 mod revoke;
 mod rotate;
-mod shown;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use onward_server::keys::{KEYS, KeyFile};
+use onward_server::keys::{KEYS_FILE, KeyFile};
 
 use crate::args::Global;
 
@@ -23,7 +23,7 @@ pub enum KeyCommand {
     Create(create::CreateArgs),
     /// List keys without their secrets
     #[command(visible_alias = "ls")]
-    List(list::ListArgs),
+    List(list::KeyListArgs),
     /// Revoke a key; a running server applies this within seconds
     Revoke(revoke::RevokeArgs),
     /// Create a successor of a key; the old key stays valid for a while
@@ -40,7 +40,7 @@ pub struct KeysArgs {
 impl KeysArgs {
     fn file(&self, global: &Global) -> KeyFile {
         let named = self.keys.clone().or_else(|| global.config.text("server.keys").map(PathBuf::from));
-        KeyFile::at(named.unwrap_or_else(|| global.directory().join(KEYS)))
+        KeyFile::at(named.unwrap_or_else(|| global.directory().join(KEYS_FILE)))
     }
 }
 

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 
 use super::KeysArgs;
-use super::shown::Shown;
+use super::document::KeyDocument;
 use crate::args::Global;
 use crate::output::{print, print_json, time};
 
@@ -22,7 +22,7 @@ pub fn execute(args: &RevokeArgs, global: &Global) -> Result<ExitCode> {
     let file = args.keys.file(global);
     let entry = file.revoke(&args.id, time::now())?;
     if global.json {
-        print_json(&Shown::new(&entry, file.last_used().get(&entry.id).copied(), time::now()))?;
+        print_json(&KeyDocument::new(&entry, file.last_used().get(&entry.id).copied(), time::now()))?;
     } else {
         print(&format!("{}: revoked", entry.id))?;
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 
-use super::{KeysArgs, shown};
+use super::{KeysArgs, document};
 use crate::args::Global;
 use crate::output::{say, time};
 use crate::span;
@@ -25,7 +25,7 @@ pub struct RotateArgs {
 pub fn execute(args: &RotateArgs, global: &Global) -> Result<ExitCode> {
     let now = time::now();
     let (made, old) = args.keys.file(global).rotate(&args.id, args.overlap, now)?;
-    shown::show_made(&made, global.json)?;
+    document::show_made(&made, global.json)?;
     if let Some(at) = old.expires_at.filter(|_| !global.json) {
         say(&format!("key {} expires {}", old.id, time::until(at, now)));
     }

@@ -8,7 +8,7 @@ use onward_core::{Failure, Payload};
 
 use crate::args::Global;
 use crate::commands::run::{answer, read_payload};
-use crate::connection::Site;
+use crate::connection::Connection;
 use crate::new_id;
 
 #[derive(Debug, Subcommand)]
@@ -62,10 +62,10 @@ pub async fn execute(command: PromiseCommand, global: &Global) -> Result<ExitCod
 }
 
 async fn settle(promise: PromiseArgs, result: Result<Payload, Failure>, global: &Global) -> Result<ExitCode> {
-    let site = Site::to_write(global)?;
-    let call = site.call(&promise.id)?;
+    let connection = Connection::to_write(global)?;
+    let call = connection.call(&promise.id)?;
     let resolution_id = promise.resolution_id.unwrap_or_else(new_id::unique);
     let what = if result.is_ok() { "promise resolved" } else { "promise rejected" };
-    let appended = site.resolve_promise(call.clone(), result, resolution_id).await?;
+    let appended = connection.resolve_promise(call.clone(), result, resolution_id).await?;
     answer(global, &call.run, what, &appended)
 }

@@ -1,7 +1,7 @@
 //! Decodes keyboard bytes into the keys of `onward replay`.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Key {
+pub enum ReplayKey {
     Next,
     Back,
     NextRecord,
@@ -14,18 +14,18 @@ pub enum Key {
 }
 
 /// Decodes the keys of one read. Skips unknown escape sequences.
-pub fn read(mut bytes: &[u8]) -> Vec<Key> {
+pub fn read(mut bytes: &[u8]) -> Vec<ReplayKey> {
     let mut keys = Vec::new();
     while let [first, rest @ ..] = bytes {
         bytes = rest;
         let key = match first {
-            b'l' | b' ' | b'\r' | b'\n' => Some(Key::Next),
-            b'h' | b'b' | 0x7f => Some(Key::Back),
-            b'j' | b'n' => Some(Key::NextRecord),
-            b'k' | b'p' => Some(Key::PreviousRecord),
-            b'g' => Some(Key::First),
-            b'G' => Some(Key::Last),
-            b'q' | 0x03 | 0x04 => Some(Key::Quit),
+            b'l' | b' ' | b'\r' | b'\n' => Some(ReplayKey::Next),
+            b'h' | b'b' | 0x7f => Some(ReplayKey::Back),
+            b'j' | b'n' => Some(ReplayKey::NextRecord),
+            b'k' | b'p' => Some(ReplayKey::PreviousRecord),
+            b'g' => Some(ReplayKey::First),
+            b'G' => Some(ReplayKey::Last),
+            b'q' | 0x03 | 0x04 => Some(ReplayKey::Quit),
             0x1b => sequence(&mut bytes),
             _ => None,
         };
@@ -35,22 +35,22 @@ pub fn read(mut bytes: &[u8]) -> Vec<Key> {
 }
 
 /// Decodes the sequence after an escape; a lone escape quits.
-fn sequence(bytes: &mut &[u8]) -> Option<Key> {
+fn sequence(bytes: &mut &[u8]) -> Option<ReplayKey> {
     let [b'[' | b'O', rest @ ..] = *bytes else {
-        return bytes.is_empty().then_some(Key::Quit);
+        return bytes.is_empty().then_some(ReplayKey::Quit);
     };
     let length = rest.iter().position(|byte| (0x40..=0x7e).contains(byte)).map_or(rest.len(), |at| at + 1);
     let (sequence, rest) = rest.split_at(length);
     *bytes = rest;
     Some(match sequence {
-        b"C" => Key::Next,
-        b"D" => Key::Back,
-        b"B" => Key::NextRecord,
-        b"A" => Key::PreviousRecord,
-        b"6~" => Key::Far,
-        b"5~" => Key::FarBack,
-        b"H" | b"1~" | b"7~" => Key::First,
-        b"F" | b"4~" | b"8~" => Key::Last,
+        b"C" => ReplayKey::Next,
+        b"D" => ReplayKey::Back,
+        b"B" => ReplayKey::NextRecord,
+        b"A" => ReplayKey::PreviousRecord,
+        b"6~" => ReplayKey::Far,
+        b"5~" => ReplayKey::FarBack,
+        b"H" | b"1~" | b"7~" => ReplayKey::First,
+        b"F" | b"4~" | b"8~" => ReplayKey::Last,
         _ => return None,
     })
 }
@@ -61,9 +61,9 @@ mod tests {
 
     #[test]
     fn keys_and_sequences_are_told_apart() {
-        assert_eq!(read(b"l\x1b[D\x1b[6~G"), [Key::Next, Key::Back, Key::Far, Key::Last]);
-        assert_eq!(read(b"\x1b"), [Key::Quit]);
-        assert_eq!(read(b"\x1b[200~x\x1bOH\x1b[1;5C"), [Key::First]);
+        assert_eq!(read(b"l\x1b[D\x1b[6~G"), [ReplayKey::Next, ReplayKey::Back, ReplayKey::Far, ReplayKey::Last]);
+        assert_eq!(read(b"\x1b"), [ReplayKey::Quit]);
+        assert_eq!(read(b"\x1b[200~x\x1bOH\x1b[1;5C"), [ReplayKey::First]);
         assert_eq!(read("é".as_bytes()), []);
     }
 }

@@ -18,7 +18,7 @@ use onward_core::{Index, Namespace, Record, RunId, RunKey};
 use onward_runtime::RuntimeError;
 
 use crate::args::Global;
-use crate::connection::Site;
+use crate::connection::Connection;
 use crate::error::{FAILURE, Mistake};
 use story::Story;
 
@@ -62,14 +62,14 @@ pub async fn execute(args: ReplayArgs, global: &Global) -> Result<ExitCode> {
 }
 
 async fn from_site(args: &ReplayArgs, global: &Global) -> Result<Story> {
-    let site = Site::to_read(global)?;
-    let key = site.key(&args.run)?;
-    let head = site.read_head(key.clone()).await?;
+    let connection = Connection::to_read(global)?;
+    let key = connection.key(&args.run)?;
+    let head = connection.read_head(key.clone()).await?;
     let generation = args.generation.unwrap_or(head.generation);
     let mut records: Vec<Record> = Vec::new();
     loop {
         let from = records.last().map_or(Index(0), Record::next_index);
-        let page = site.read_log(key.clone(), Some(generation), from, PAGE).await?;
+        let page = connection.read_log(key.clone(), Some(generation), from, PAGE).await?;
         if page.is_empty() {
             break;
         }

@@ -10,11 +10,11 @@ pub struct Story {
     pub key: RunKey,
     pub records: Vec<Record>,
     /// One line for each event.
-    pub lines: Vec<Line>,
+    pub lines: Vec<LogLine>,
 }
 
 /// An event as text.
-pub struct Line {
+pub struct LogLine {
     /// Its record, and its position in that record.
     pub record: usize,
     pub offset: usize,
@@ -43,7 +43,7 @@ impl Story {
             for (offset, (index, event)) in record.indexed().enumerate() {
                 let (after, what) = (time::offset(record.at, start), narrator.tell(record.at, event));
                 let (name, is_input) = (event.name(), event.is_input());
-                lines.push(Line { record: number, offset, index, after, name, what, is_input });
+                lines.push(LogLine { record: number, offset, index, after, name, what, is_input });
             }
         }
         Some(Story { key, records, lines })

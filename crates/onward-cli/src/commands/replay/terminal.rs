@@ -7,7 +7,7 @@ use anyhow::Result;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
-use super::keys::{self, Key};
+use super::keys::{self, ReplayKey};
 use super::screen::{Paint, draw};
 use super::story::Story;
 use crate::output::Style;
@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(250);
 const FAR: usize = 10;
 
 pub fn show(story: &Story, from: u64) -> Result<()> {
-    let _raw = Raw::enter()?;
+    let _raw = FullScreen::enter()?;
     let mut at = usize::try_from(from).unwrap_or(usize::MAX).min(story.last());
     let mut drawn = None;
     loop {
@@ -30,15 +30,15 @@ pub fn show(story: &Story, from: u64) -> Result<()> {
         }
         for key in pressed()? {
             at = match key {
-                Key::Quit => return Ok(()),
-                Key::Next => at + 1,
-                Key::Back => at.saturating_sub(1),
-                Key::NextRecord => story.next_record(at),
-                Key::PreviousRecord => story.previous_record(at),
-                Key::Far => at + FAR,
-                Key::FarBack => at.saturating_sub(FAR),
-                Key::First => 0,
-                Key::Last => story.last(),
+                ReplayKey::Quit => return Ok(()),
+                ReplayKey::Next => at + 1,
+                ReplayKey::Back => at.saturating_sub(1),
+                ReplayKey::NextRecord => story.next_record(at),
+                ReplayKey::PreviousRecord => story.previous_record(at),
+                ReplayKey::Far => at + FAR,
+                ReplayKey::FarBack => at.saturating_sub(FAR),
+                ReplayKey::First => 0,
+                ReplayKey::Last => story.last(),
             }
             .min(story.last());
         }
@@ -46,7 +46,7 @@ pub fn show(story: &Story, from: u64) -> Result<()> {
 }
 
 /// Waits for key presses, at most for `LOOK`.
-fn pressed() -> Result<Vec<Key>> {
+fn pressed() -> Result<Vec<ReplayKey>> {
     let stdin = io::stdin();
     let mut waiting = [PollFd::new(&stdin, PollFlags::IN)];
     let while_ = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
@@ -58,7 +58,7 @@ fn pressed() -> Result<Vec<Key>> {
     let mut bytes = [0; 64];
     let count = rustix::io::read(&stdin, &mut bytes).map_err(io::Error::from)?;
     // End of input: the terminal is gone.
-    Ok(if count == 0 { vec![Key::Quit] } else { keys::read(&bytes[..count]) })
+    Ok(if count == 0 { vec![ReplayKey::Quit] } else { keys::read(&bytes[..count]) })
 }
 
 fn size() -> (usize, usize) {
@@ -88,21 +88,21 @@ fn paint(story: &Story, at: usize, (width, height): (usize, usize)) -> io::Resul
 }
 
 /// Raw mode and the alternate screen; restored on drop.
-struct Raw(Termios);
+struct FullScreen(Termios);
 
-impl Raw {
-    fn enter() -> Result<Raw> {
+impl FullScreen {
+    fn enter() -> Result<FullScreen> {
         let before = tcgetattr(io::stdin()).map_err(io::Error::from)?;
         let mut raw = before.clone();
         raw.make_raw();
         tcsetattr(io::stdin(), OptionalActions::Flush, &raw).map_err(io::Error::from)?;
-        let entered = Raw(before);
+        let entered = FullScreen(before);
         io::stdout().write_all(b"\x1b[?1049h\x1b[?25l\x1b[2J")?;
         Ok(entered)
     }
 }
 
-impl Drop for Raw {
+impl Drop for FullScreen {
     fn drop(&mut self) {
         drop(io::stdout().write_all(b"\x1b[?25h\x1b[?1049l"));
         drop(io::stdout().flush());

@@ -5,13 +5,12 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use onward_core::RunKey;
-use onward_core::budget::Budget;
 use onward_core::event::{PauseReason, RunPaused};
 use onward_store::Appended;
 
 use crate::args::Global;
-use crate::connection::Site;
-use crate::error::Mistake;
+use crate::budget;
+use crate::connection::Connection;
 use crate::output::document::Answer;
 use crate::output::{escape, print, print_json};
 
@@ -33,49 +32,33 @@ pub struct ResumeArgs {
     budget: Vec<String>,
 }
 
-/// Parses `--budget` limits; `None` without limits.
-pub fn budget(limits: &[String]) -> Result<Option<Budget>, Mistake> {
-    let mut budget = Budget::default();
-    for limit in limits {
-        let wrong = |why: String| {
-            Mistake::usage(
-                "usage",
-                format!("`--budget {limit}`: {why}"),
-                "use for example `--budget tokens=50000 --budget cost=2.50`",
-            )
-        };
-        budget.set(limit).map_err(wrong)?;
-    }
-    Ok((!budget.is_unlimited()).then_some(budget))
-}
-
 pub async fn cancel(args: ReasonArgs, global: &Global) -> Result<ExitCode> {
-    let site = Site::to_write(global)?;
-    let key = site.key(&args.id)?;
-    let appended = site.cancel_run(key.clone(), args.reason).await?;
+    let connection = Connection::to_write(global)?;
+    let key = connection.key(&args.id)?;
+    let appended = connection.cancel_run(key.clone(), args.reason).await?;
     answer(global, &key, "cancel requested", &appended)
 }
 
 pub async fn terminate(args: ReasonArgs, global: &Global) -> Result<ExitCode> {
-    let site = Site::to_write(global)?;
-    let key = site.key(&args.id)?;
-    let appended = site.terminate_run(key.clone(), args.reason).await?;
+    let connection = Connection::to_write(global)?;
+    let key = connection.key(&args.id)?;
+    let appended = connection.terminate_run(key.clone(), args.reason).await?;
     answer(global, &key, "terminated", &appended)
 }
 
 pub async fn pause(args: ReasonArgs, global: &Global) -> Result<ExitCode> {
-    let site = Site::to_write(global)?;
-    let key = site.key(&args.id)?;
+    let connection = Connection::to_write(global)?;
+    let key = connection.key(&args.id)?;
     let pause = RunPaused::because(PauseReason::Requested, args.reason);
-    let appended = site.pause_run(key.clone(), pause).await?;
+    let appended = connection.pause_run(key.clone(), pause).await?;
     answer(global, &key, "paused", &appended)
 }
 
 pub async fn resume(args: ResumeArgs, global: &Global) -> Result<ExitCode> {
-    let budget = budget(&args.budget)?;
-    let site = Site::to_write(global)?;
-    let key = site.key(&args.id)?;
-    let appended = site.resume_run(key.clone(), budget).await?;
+    let budget = budget::parse(&args.budget)?;
+    let connection = Connection::to_write(global)?;
+    let key = connection.key(&args.id)?;
+    let appended = connection.resume_run(key.clone(), budget).await?;
     answer(global, &key, "resumed", &appended)
 }
 

@@ -9,7 +9,7 @@ use onward_runtime::{AppendEntry, RuntimeError};
 
 use super::payload::read_payload;
 use crate::args::Global;
-use crate::connection::Site;
+use crate::connection::Connection;
 use crate::output::document::EntryAnswer;
 use crate::output::{escape, print, print_json};
 
@@ -29,10 +29,10 @@ pub struct AppendArgs {
 pub async fn execute(args: AppendArgs, global: &Global) -> Result<ExitCode> {
     let role = Name::new(&args.role).map_err(RuntimeError::from)?;
     let content = read_payload(&args.content)?;
-    let site = Site::to_write(global)?;
-    let key = site.key(&args.id)?;
+    let connection = Connection::to_write(global)?;
+    let key = connection.key(&args.id)?;
     let append = AppendEntry { role, content, idempotency_key: args.idempotency_key };
-    let appended = site.append_entry(key.clone(), append).await?;
+    let appended = connection.append_entry(key.clone(), append).await?;
     if global.json {
         print_json(&EntryAnswer::new(&key.id, &appended))?;
         return Ok(ExitCode::SUCCESS);

@@ -11,7 +11,7 @@ use onward_runtime::RuntimeError;
 use super::payload::read_payload;
 use super::wait::Patience;
 use crate::args::Global;
-use crate::connection::Site;
+use crate::connection::Connection;
 use crate::error::{FAILURE, Mistake, NOT_FOUND, TIMED_OUT};
 use crate::new_id;
 use crate::output::document::{Outcome, UpdateAnswer};
@@ -48,16 +48,19 @@ pub struct QueryArgs {
 /// Sends an update and waits for its answer. The update stays recorded if the wait ends early.
 pub async fn update(args: UpdateArgs, global: &Global) -> Result<ExitCode> {
     let (name, payload) = question(&args.name, args.payload.as_deref())?;
-    let site = Site::to_write(global)?;
-    let key = site.key(&args.id)?;
-    site.read_head(key.clone()).await?; // fails at once for a missing run or server
+    let connection = Connection::to_write(global)?;
+    let key = connection.key(&args.id)?;
+    connection.read_head(key.clone()).await?; // fails at once for a missing run or server
     let update_id = args.update_id.unwrap_or_else(new_id::unique);
-    let answered = site.update_run(key.clone(), update_id.clone(), name, payload);
-    let answer =
-        if site.is_directory { tokio::time::timeout(LOOK, answered).await.ok() } else { args.patience.or_none(answered).await };
+    let answered = connection.update_run(key.clone(), update_id.clone(), name, payload);
+    let answer = if connection.is_directory {
+        tokio::time::timeout(LOOK, answered).await.ok()
+    } else {
+        args.patience.or_none(answered).await
+    };
     match answer {
         Some(answer) => tell_answer(&key, &update_id, &answer?, global),
-        None if site.is_directory => tell_recorded(&key, &update_id, global),
+        None if connection.is_directory => tell_recorded(&key, &update_id, global),
         None => {
             let message = format!("run {key} did not answer update `{update_id}` in time");
             let hint = Some(format!("the update is recorded; wait again with `--update-id {update_id}`"));
@@ -87,9 +90,9 @@ fn tell_answer(key: &RunKey, update_id: &str, answer: &Result<Payload, Failure>,
 
 pub async fn query(args: QueryArgs, global: &Global) -> Result<ExitCode> {
     let (name, payload) = question(&args.name, args.payload.as_deref())?;
-    let site = Site::to_read(global)?;
-    let key = site.key(&args.id)?;
-    let Some(answer) = site.query_run(key.clone(), name, payload).await? else {
+    let connection = Connection::to_read(global)?;
+    let key = connection.key(&args.id)?;
+    let Some(answer) = connection.query_run(key.clone(), name, payload).await? else {
         let message = format!("run {key} has no query `{}`", args.name);
         let hint = Some("register it with `ctx.query(name, ..)`; it is available once the code has made that call".to_owned());
         return Err(Mistake { code: "unknown_query", message, hint, exit: NOT_FOUND }.into());

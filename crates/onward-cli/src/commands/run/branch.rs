@@ -9,7 +9,7 @@ use onward_runtime::{BranchEntry, BranchRun, RuntimeError};
 
 use super::act::answer;
 use crate::args::Global;
-use crate::connection::Site;
+use crate::connection::Connection;
 use crate::directory::shell_word;
 use crate::error::Mistake;
 
@@ -44,8 +44,8 @@ pub async fn execute(args: BranchArgs, global: &Global) -> Result<ExitCode> {
     let role = Name::new(&args.role).map_err(RuntimeError::from)?;
     let content = args.text.as_ref().map(Payload::json).transpose()?;
     let entry = content.map(|content| BranchEntry { role, content });
-    let site = Site::to_write(global)?;
-    let key = site.key(&args.id)?;
-    let appended = site.branch_run(key.clone(), BranchRun { from, entry, idempotency_key: args.idempotency_key }).await?;
+    let connection = Connection::to_write(global)?;
+    let key = connection.key(&args.id)?;
+    let appended = connection.branch_run(key.clone(), BranchRun { from, entry, idempotency_key: args.idempotency_key }).await?;
     answer(global, &key, "branch requested", &appended)
 }

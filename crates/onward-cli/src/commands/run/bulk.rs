@@ -11,7 +11,7 @@ use onward_store::{Clock, SystemClock};
 
 use super::filter::FilterArgs;
 use crate::args::Global;
-use crate::connection::Site;
+use crate::connection::Connection;
 use crate::error::{FAILURE, Mistake};
 use crate::output::{escape, print, print_json, say};
 
@@ -76,14 +76,14 @@ pub async fn execute(args: BulkArgs, global: &Global) -> Result<ExitCode> {
     let (all, reason) = (args.all, args.reason);
     let (caller, budget_max) = (None, None);
     let bulk = Bulk { verb, filter, all, dry_run: true, bulk_id, reason, include_outcome_unknown, caller, budget_max };
-    let count = Site::to_read(global)?.bulk_runs(bulk.clone()).await?;
+    let count = Connection::to_read(global)?.bulk_runs(bulk.clone()).await?;
     if args.dry_run {
         return show_count(global, &bulk, count.matched, &count.sample.iter().map(|id| id.as_str()).collect::<Vec<_>>());
     }
     if !args.yes && !agreed(verb, count.matched)? {
         return Ok(ExitCode::FAILURE);
     }
-    all_batches(&Site::to_write(global)?, Bulk { dry_run: false, ..bulk }, count.matched, global).await
+    all_batches(&Connection::to_write(global)?, Bulk { dry_run: false, ..bulk }, count.matched, global).await
 }
 
 fn show_count(global: &Global, bulk: &Bulk, matched: u64, sample: &[&str]) -> Result<ExitCode> {
@@ -111,10 +111,10 @@ fn agreed(verb: BulkVerb, matched: u64) -> Result<bool> {
     Ok(line.trim() == "yes")
 }
 
-async fn all_batches(site: &Site, mut bulk: Bulk, matched: u64, global: &Global) -> Result<ExitCode> {
+async fn all_batches(connection: &Connection, mut bulk: Bulk, matched: u64, global: &Global) -> Result<ExitCode> {
     let (mut done, mut refused, mut seen) = (0, Vec::new(), 0);
     loop {
-        let batch = site.bulk_runs(bulk.clone()).await?;
+        let batch = connection.bulk_runs(bulk.clone()).await?;
         (done, seen) = (done + batch.done, seen + batch.matched);
         refused.extend(batch.refused);
         if batch.next.is_none() {

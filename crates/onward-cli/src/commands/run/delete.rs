@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::args::Global;
-use crate::connection::Site;
-use crate::error::tell_one;
+use crate::connection::Connection;
+use crate::error::print_one;
 use crate::output::document::Deleted;
 use crate::output::{Progress, escape, print, print_json};
 
@@ -25,11 +25,11 @@ pub struct DeleteArgs {
 
 pub async fn execute(args: DeleteArgs, global: &Global) -> Result<ExitCode> {
     let ids = read_ids(&args.ids)?;
-    let site = Site::to_write(global)?;
+    let connection = Connection::to_write(global)?;
     let mut progress = Progress::new("runs deleted", !global.json);
     let (mut deleted, mut refused, mut exit) = (Vec::new(), Vec::new(), None);
     for id in &ids {
-        let done = async { Ok(site.delete_run(site.key(id)?, args.reason.clone()).await?) };
+        let done = async { Ok(connection.delete_run(connection.key(id)?, args.reason.clone()).await?) };
         match done.await {
             Ok(()) => {
                 deleted.push(id.as_str());
@@ -39,7 +39,7 @@ pub async fn execute(args: DeleteArgs, global: &Global) -> Result<ExitCode> {
             }
             Err(error) => {
                 refused.push(id.as_str());
-                exit.get_or_insert(tell_one(&error, global.json));
+                exit.get_or_insert(print_one(&error, global.json));
             }
         }
         progress.at(deleted.len() as u64);

@@ -7,9 +7,9 @@ use clap::Args;
 use onward_store::{DeletedQuery, Gaps};
 
 use crate::args::Global;
-use crate::connection::Site;
+use crate::connection::Connection;
 use crate::output::document::{DeletedRuns, Partly};
-use crate::output::{Table, print, print_json, say, say_missing, time};
+use crate::output::{TextTable, print, print_json, say, say_missing, time};
 
 #[derive(Debug, Args)]
 pub struct DeletedArgs {
@@ -21,11 +21,12 @@ pub struct DeletedArgs {
 }
 
 pub async fn execute(args: DeletedArgs, global: &Global) -> Result<ExitCode> {
-    let site = Site::to_read(global)?;
-    let run = args.id.as_deref().map(|id| site.key(id)).transpose()?;
+    let connection = Connection::to_read(global)?;
+    let run = args.id.as_deref().map(|id| connection.key(id)).transpose()?;
     let gaps = Gaps::default();
-    let query = DeletedQuery { namespace: site.namespace.clone(), run, limit: args.limit as usize, gaps: Some(gaps.clone()) };
-    let runs = site.list_deleted(query).await?;
+    let query =
+        DeletedQuery { namespace: connection.namespace.clone(), run, limit: args.limit as usize, gaps: Some(gaps.clone()) };
+    let runs = connection.list_deleted(query).await?;
     say_missing(&gaps);
     if global.json {
         print_json(&Partly::new(DeletedRuns::from(&*runs), &gaps))?;
@@ -35,7 +36,7 @@ pub async fn execute(args: DeletedArgs, global: &Global) -> Result<ExitCode> {
         say("no deleted runs");
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table = Table::new(&["ID", "KIND", "DELETED", "REASON"]);
+    let mut table = TextTable::new(&["ID", "KIND", "DELETED", "REASON"]);
     for run in &runs {
         let deleted = time::ago(run.deleted_at, time::now());
         table.row(vec![run.key.id.as_str().into(), run.kind.as_str().into(), deleted.into(), run.reason.as_str().into()]);

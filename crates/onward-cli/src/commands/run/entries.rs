@@ -9,7 +9,7 @@ use onward_runtime::{EntryPage, EntryQuery, RuntimeError};
 use onward_store::StoreError;
 
 use crate::args::Global;
-use crate::connection::Site;
+use crate::connection::Connection;
 use crate::output::document::Entries;
 use crate::output::{Style, escape, print, print_json, said, say, time};
 
@@ -33,9 +33,9 @@ pub async fn execute(args: EntriesArgs, global: &Global) -> Result<ExitCode> {
         text.parse().map_err(|_| StoreError::CursorInvalid { cursor: text.clone() }.into())
     };
     let (leaf, before) = (args.leaf.as_ref().map(cursor).transpose()?, args.before.as_ref().map(cursor).transpose()?);
-    let site = Site::to_read(global)?;
-    let key = site.key(&args.id)?;
-    let page = site.read_entries(key.clone(), EntryQuery { leaf, before, limit: args.limit as usize }).await?;
+    let connection = Connection::to_read(global)?;
+    let key = connection.key(&args.id)?;
+    let page = connection.read_entries(key.clone(), EntryQuery { leaf, before, limit: args.limit as usize }).await?;
     if global.json {
         print_json(&Entries::new(&key.id, &page))?;
         return Ok(ExitCode::SUCCESS);

@@ -7,8 +7,8 @@ use clap::Args;
 use onward_core::{Event, Index, Record, RunKey, Timestamp};
 
 use crate::args::Global;
-use crate::connection::Site;
-use crate::output::{Cell, Narrator, Style, Table, print, print_json, say, time};
+use crate::connection::Connection;
+use crate::output::{Cell, Narrator, Style, TextTable, print, print_json, say, time};
 
 /// Page size of records.
 const PAGE: usize = 1_000;
@@ -26,6 +26,9 @@ pub struct EventsArgs {
     /// Print the log of this generation; 0 is the first [default: the latest]
     #[arg(long, value_name = "NUMBER")]
     generation: Option<u32>,
+    /// Print the logs of all generations, the first one first
+    #[arg(long, conflicts_with = "generation")]
+    all_generations: bool,
     /// Follow the log until the run has ended
     #[arg(long, short)]
     follow: bool,
@@ -42,19 +45,22 @@ pub struct AttachArgs {
 }
 
 pub async fn attach(args: AttachArgs, global: &Global) -> Result<ExitCode> {
-    execute(EventsArgs { id: args.id, from: args.from, generation: None, follow: true }, global).await
+    execute(EventsArgs { id: args.id, from: args.from, generation: None, all_generations: false, follow: true }, global).await
 }
 
 pub async fn execute(args: EventsArgs, global: &Global) -> Result<ExitCode> {
-    let site = Site::to_read(global)?;
-    let key = site.key(&args.id)?;
-    let head = site.read_head(key.clone()).await?;
+    let connection = Connection::to_read(global)?;
+    let key = connection.key(&args.id)?;
+    let head = connection.read_head(key.clone()).await?;
     // Subscribes before the first read, so that no change in between is missed.
-    let mut watch = site.watch(&key).await?;
-    let generation = args.generation.unwrap_or(head.generation);
-    let first = site.read_log(key.clone(), Some(generation), Index(0), 1).await?;
+    let mut watch = connection.watch(&key).await?;
+    let generation = args.generation.unwrap_or(if args.all_generations { 0 } else { head.generation });
+    if generation > 0 && args.generation.is_none() {
+        say(&earlier_generations(generation));
+    }
+    let first = connection.read_log(key.clone(), Some(generation), Index(0), 1).await?;
     let start = first.first().map_or(head.created_at, |record| record.at);
-    let mut log = LogReader { site, key, generation, next: Index(args.from), last: None };
+    let mut log = LogReader { connection, key, generation, next: Index(args.from), last: None };
     let mut printer = Printer::new(global.json, start);
     loop {
         let page = log.next_page().await?;
@@ -65,14 +71,20 @@ pub async fn execute(args: EventsArgs, global: &Global) -> Result<ExitCode> {
             watch.changed().await?;
         }
         printer.print(&page, Index(args.from))?;
-        if args.follow && log.turn_over() {
+        if (args.follow || args.all_generations) && log.turn_over() {
             say(&format!("continued as generation {}", log.generation));
         }
     }
 }
 
+/// Describes how to print the generations before the latest one.
+fn earlier_generations(latest: u32) -> String {
+    let numbers = if latest == 1 { "0".to_owned() } else { format!("0 to {}", latest - 1) };
+    format!("generation {latest}; earlier ones: `--generation` with {numbers}, or `--all-generations`")
+}
+
 struct LogReader {
-    site: Site,
+    connection: Connection,
     key: RunKey,
     generation: u32,
     next: Index,
@@ -82,7 +94,7 @@ struct LogReader {
 
 impl LogReader {
     async fn next_page(&mut self) -> Result<Vec<Record>> {
-        let page = self.site.read_log(self.key.clone(), Some(self.generation), self.next, PAGE).await?;
+        let page = self.connection.read_log(self.key.clone(), Some(self.generation), self.next, PAGE).await?;
         if let Some(record) = page.last() {
             self.next = record.next_index();
             self.last = record.events.last().cloned();
@@ -97,7 +109,7 @@ impl LogReader {
 
     /// Returns whether an external run is closed and its log was read completely.
     async fn is_closed(&self) -> Result<bool> {
-        let head = self.site.read_head(self.key.clone()).await?;
+        let head = self.connection.read_head(self.key.clone()).await?;
         Ok(head.status.is_closed() && self.next >= head.next_index)
     }
 
@@ -117,13 +129,13 @@ struct Printer {
     json: bool,
     start: Timestamp,
     narrator: Narrator,
-    table: Table,
+    table: TextTable,
 }
 
 impl Printer {
     fn new(json: bool, start: Timestamp) -> Printer {
         let pad = |text: &str, width: usize| format!("{text:<width$}");
-        let table = Table::new(&["#  ", "AFTER   ", &pad("EVENT", NAME_WIDTH), "WHAT"]);
+        let table = TextTable::new(&["#  ", "AFTER   ", &pad("EVENT", NAME_WIDTH), "WHAT"]);
         Printer { json, start, narrator: Narrator::default(), table }
     }
 

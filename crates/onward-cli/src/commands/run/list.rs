@@ -10,15 +10,15 @@ use onward_store::{Gaps, RunPage, RunQuery};
 
 use super::filter::FilterArgs;
 use crate::args::Global;
-use crate::connection::Site;
+use crate::connection::Connection;
 use crate::output::document::{Partly, Run, Runs};
-use crate::output::{Cell, Progress, Style, Table, json_line, print, print_json, say, say_missing, time};
+use crate::output::{Cell, Progress, Style, TextTable, json_line, print, print_json, say, say_missing, time};
 
 /// Page size: the maximum of a server.
 const PAGE: usize = 1_000;
 
 #[derive(Debug, Args)]
-pub struct ListArgs {
+pub struct RunListArgs {
     #[command(flatten)]
     filter: FilterArgs,
     /// Maximum number of runs
@@ -32,36 +32,36 @@ pub struct ListArgs {
     all: bool,
 }
 
-pub async fn execute(args: ListArgs, global: &Global) -> Result<ExitCode> {
-    let site = Site::to_read(global)?;
+pub async fn execute(args: RunListArgs, global: &Global) -> Result<ExitCode> {
+    let connection = Connection::to_read(global)?;
     let gaps = Gaps::default();
-    let query = RunQuery { gaps: Some(gaps.clone()), ..query(&args, &site)? };
+    let query = RunQuery { gaps: Some(gaps.clone()), ..query(&args, &connection)? };
     match (args.all, global.json) {
-        (true, true) => print_all_json(&site, query, &gaps).await?,
-        (true, false) => print_all(&site, query).await?,
+        (true, true) => print_all_json(&connection, query, &gaps).await?,
+        (true, false) => print_all(&connection, query).await?,
         (false, true) => {
-            let page = page(&site, query).await?;
+            let page = page(&connection, query).await?;
             let runs = Runs { runs: page.runs.iter().map(Run::from).collect(), next: page.next.as_deref() };
             print_json(&Partly::new(runs, &gaps))?;
         }
-        (false, false) => print_page(&page(&site, query).await?)?,
+        (false, false) => print_page(&page(&connection, query).await?)?,
     }
     say_missing(&gaps);
     Ok(ExitCode::SUCCESS)
 }
 
-fn query(args: &ListArgs, site: &Site) -> Result<RunQuery, RuntimeError> {
+fn query(args: &RunListArgs, connection: &Connection) -> Result<RunQuery, RuntimeError> {
     let limit = if args.all { PAGE } else { args.limit as usize };
-    Ok(RunQuery { cursor: args.cursor.clone(), ..args.filter.query(site.namespace.clone(), limit)? })
+    Ok(RunQuery { cursor: args.cursor.clone(), ..args.filter.query(connection.namespace.clone(), limit)? })
 }
 
 /// Reads pages until the limit of the query is reached.
-async fn page(site: &Site, query: RunQuery) -> Result<RunPage> {
+async fn page(connection: &Connection, query: RunQuery) -> Result<RunPage> {
     let limit = query.limit;
     let mut all = RunPage { runs: Vec::new(), next: query.cursor.clone() };
     loop {
         let ask = RunQuery { limit: (limit - all.runs.len()).min(PAGE), cursor: all.next.take(), ..query.clone() };
-        let page = site.list_runs(ask).await?;
+        let page = connection.list_runs(ask).await?;
         all.runs.extend(page.runs);
         all.next = page.next;
         if all.next.is_none() || all.runs.len() >= limit {
@@ -70,11 +70,11 @@ async fn page(site: &Site, query: RunQuery) -> Result<RunPage> {
     }
 }
 
-fn table() -> Table {
-    Table::new(&["ID", "KIND", "STATUS", "EVENTS", "CREATED", "CHANGED"])
+fn table() -> TextTable {
+    TextTable::new(&["ID", "KIND", "STATUS", "EVENTS", "CREATED", "CHANGED"])
 }
 
-fn add(table: &mut Table, head: &RunHead) {
+fn add(table: &mut TextTable, head: &RunHead) {
     let now = time::now();
     let (created, changed) = (time::ago(head.created_at, now), time::ago(head.updated_at, now));
     table.row(vec![
@@ -111,11 +111,11 @@ fn print_page(page: &RunPage) -> Result<()> {
     Ok(())
 }
 
-async fn print_all(site: &Site, query: RunQuery) -> Result<()> {
+async fn print_all(connection: &Connection, query: RunQuery) -> Result<()> {
     let (mut table, mut count) = (table(), 0);
     let mut progress = Progress::new("runs", true);
     let mut pages = Pages::new(query);
-    while let Some(runs) = pages.next(site).await? {
+    while let Some(runs) = pages.next(connection).await? {
         runs.iter().for_each(|head| add(&mut table, head));
         count += runs.len() as u64;
         progress.at(count);
@@ -130,12 +130,12 @@ async fn print_all(site: &Site, query: RunQuery) -> Result<()> {
 }
 
 /// Prints one JSON document while it reads the pages.
-async fn print_all_json(site: &Site, query: RunQuery, gaps: &Gaps) -> Result<()> {
+async fn print_all_json(connection: &Connection, query: RunQuery, gaps: &Gaps) -> Result<()> {
     let mut count = 0;
     let mut progress = Progress::new("runs", true);
     let mut pages = Pages::new(query);
     print("{\"runs\":[")?;
-    while let Some(runs) = pages.next(site).await? {
+    while let Some(runs) = pages.next(connection).await? {
         let mut text = String::new();
         for head in &runs {
             text.push_str(if count == 0 { "" } else { "," });
@@ -163,11 +163,11 @@ impl Pages {
         Pages { query, over: false }
     }
 
-    pub async fn next(&mut self, site: &Site) -> Result<Option<Vec<RunHead>>> {
+    pub async fn next(&mut self, connection: &Connection) -> Result<Option<Vec<RunHead>>> {
         if self.over {
             return Ok(None);
         }
-        let page = site.list_runs(self.query.clone()).await?;
+        let page = connection.list_runs(self.query.clone()).await?;
         self.over = page.next.is_none();
         self.query.cursor = page.next;
         Ok(Some(page.runs))

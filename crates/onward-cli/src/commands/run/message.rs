@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::act::answer;
 use crate::args::Global;
-use crate::connection::Site;
+use crate::connection::Connection;
 use crate::error::Mistake;
 
 #[derive(Debug, Args)]
@@ -36,10 +36,10 @@ pub async fn execute(args: MessageArgs, global: &Global) -> Result<ExitCode> {
     let name = Name::new(&args.signal).map_err(RuntimeError::from)?;
     let payload = payload(&args.text, &args.attach)?;
     Runtime::check_message(&payload)?;
-    let site = Site::to_write(global)?;
-    let key = site.key(&args.id)?;
+    let connection = Connection::to_write(global)?;
+    let key = connection.key(&args.id)?;
     let signal = SendSignal { name, payload, signal_id: args.message_id, sender: None };
-    let appended = site.signal_run(key.clone(), signal).await?;
+    let appended = connection.signal_run(key.clone(), signal).await?;
     answer(global, &key, "message received", &appended)
 }
 

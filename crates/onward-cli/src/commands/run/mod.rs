@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Subcommand;
 
-pub use act::{answer, budget};
+pub use act::answer;
 pub use filter::FilterArgs;
 pub use list::Pages;
 pub use payload::read_payload;
@@ -38,7 +38,7 @@ pub enum RunCommand {
     Start(start::StartArgs),
     /// List runs, newest first
     #[command(visible_alias = "ls")]
-    List(list::ListArgs),
+    List(list::RunListArgs),
     /// Show status, waits, state and outcome of a run
     #[command(visible_alias = "get")]
     Show(show::ShowArgs),

@@ -10,7 +10,7 @@ use onward_runtime::ForkRun;
 use onward_store::{Clock, Restored, SystemClock};
 
 use crate::args::Global;
-use crate::connection::Site;
+use crate::connection::Connection;
 use crate::new_id::random_u64;
 use crate::output::document::{Run, StartedRun};
 use crate::output::{escape, print, print_json};
@@ -31,7 +31,7 @@ pub struct RetryArgs {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
-enum Signals {
+enum LaterSignals {
     Keep,
     Drop,
 }
@@ -56,7 +56,7 @@ struct CopyArgs {
     generation: Option<u32>,
     /// Signals received after the copied part
     #[arg(long, default_value = "keep")]
-    signals: Signals,
+    signals: LaterSignals,
     /// Children without a result in the copied part
     #[arg(long)]
     children: Option<Children>,
@@ -90,12 +90,12 @@ pub struct ResetArgs {
 }
 
 pub async fn retry(args: RetryArgs, global: &Global) -> Result<ExitCode> {
-    let site = Site::to_write(global)?;
-    let key = site.key(&args.id)?;
+    let connection = Connection::to_write(global)?;
+    let key = connection.key(&args.id)?;
     let request_id = args.request_id.unwrap_or_else(|| format!("request_{}", unique()));
     let (reason, include_outcome_unknown) = (args.reason, args.include_outcome_unknown);
     let retry = Retry { reason, include_outcome_unknown, ..Retry::new(request_id) };
-    let restored = site.retry_run(key, retry).await?;
+    let restored = connection.retry_run(key, retry).await?;
     answer(global, &args.id, "continues as generation", &restored, &restored.head.generation.to_string())
 }
 
@@ -108,21 +108,21 @@ pub async fn reset(args: ResetArgs, global: &Global) -> Result<ExitCode> {
 }
 
 async fn copy(args: CopyArgs, index: Option<u64>, is_reset: bool, global: &Global) -> Result<ExitCode> {
-    let site = Site::to_write(global)?;
-    let key = site.key(&args.id)?;
+    let connection = Connection::to_write(global)?;
+    let key = connection.key(&args.id)?;
     let plain = if is_reset { ForkRun::reset(random_u64()) } else { ForkRun::new(random_u64()) };
     let fork = ForkRun {
         id: args.new_id.map(RunId::new).transpose()?,
         generation: args.generation,
         index: index.map(Index),
-        keep_signals: args.signals == Signals::Keep,
+        keep_signals: args.signals == LaterSignals::Keep,
         restart_children: args.children.map_or(plain.restart_children, |children| children == Children::Restart),
         version: args.version.map(Name::new).transpose()?,
         reason: args.reason,
         include_outcome_unknown: args.include_outcome_unknown,
         ..plain
     };
-    let restored = site.fork_run(key, fork).await?;
+    let restored = connection.fork_run(key, fork).await?;
     let what = if is_reset { "was reset to run" } else { "was forked as run" };
     answer(global, &args.id, what, &restored, restored.head.key.id.as_str())
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use onward_core::event::RunPaused;
+use onward_core::event::{PauseReason, RunPaused};
 use onward_core::ledger::{SpendBy, SpendQuery};
 use onward_core::spend::SpendTotals;
 use onward_core::view::{Awaited, AwaitedKind, RunView};
@@ -14,11 +14,12 @@ use onward_runtime::PendingReason;
 use super::list::status_cell;
 use crate::args::Global;
 use crate::blocked_on;
+use crate::budget;
 use crate::commands::spend;
-use crate::connection::Site;
+use crate::connection::Connection;
 use crate::directory::shell_word;
 use crate::output::document::View;
-use crate::output::{Cell, Style, Table, count, escape, preview, print, print_json, time};
+use crate::output::{Cell, Style, TextTable, count, escape, preview, print, print_json, time};
 use crate::stopping;
 
 #[derive(Debug, Args)]
@@ -28,37 +29,40 @@ pub struct ShowArgs {
 }
 
 pub async fn execute(args: ShowArgs, global: &Global) -> Result<ExitCode> {
-    let site = Site::to_read(global)?;
-    let key = site.key(&args.id)?;
-    let view = site.read_run(key.clone()).await?;
-    let blocked_on = blocked_on::of(&site, &key).await;
+    let connection = Connection::to_read(global)?;
+    let key = connection.key(&args.id)?;
+    let view = connection.read_run(key.clone()).await?;
+    let blocked_on = blocked_on::of(&connection, &key).await;
     // Only the server process knows the connected workers.
-    let pending = view.head.status == Status::Pending && !site.is_directory;
-    let why = if pending { site.why_pending(key).await? } else { None };
+    let pending = view.head.status == Status::Pending && !connection.is_directory;
+    let why = if pending { connection.why_pending(key).await? } else { None };
     if global.json {
         print_json(&View::from(&view).with(&blocked_on, why))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let hindered = blocked_on::sentences(&site, &blocked_on).await;
-    print(&tell(&view, tree_of(&site, &view).await?.as_ref(), why, &hindered, time::now()))?;
+    let blocked = blocked_on::sentences(&connection, &blocked_on).await;
+    print(&tell(&view, tree_of(&connection, &view).await?.as_ref(), why, &blocked, time::now()))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Reads the spend of the run's tree.
-async fn tree_of(site: &Site, view: &RunView) -> Result<Option<SpendTotals>> {
+async fn tree_of(connection: &Connection, view: &RunView) -> Result<Option<SpendTotals>> {
     let tree = Some(view.head.key.id.clone());
-    let query = SpendQuery { namespace: site.namespace.clone(), tree, limit: 1, ..SpendQuery::by(SpendBy::Tree) };
-    Ok(site.read_spend(query).await?.pop().map(|row| row.totals))
+    let query = SpendQuery { namespace: connection.namespace.clone(), tree, limit: 1, ..SpendQuery::by(SpendBy::Tree) };
+    Ok(connection.read_spend(query).await?.pop().map(|row| row.totals))
 }
 
-fn tell(view: &RunView, tree: Option<&SpendTotals>, why: Option<PendingReason>, hindered: &[String], now: Timestamp) -> String {
+fn tell(view: &RunView, tree: Option<&SpendTotals>, why: Option<PendingReason>, blocked: &[String], now: Timestamp) -> String {
     let mut out = tell_head(view, tree, why, now);
     if let Some(pause) = &view.pause {
         section(&mut out, "paused", &tell_pause(pause));
+        if pause.reason == PauseReason::BudgetExhausted {
+            out.push_str(&format!("  resume with: {}\n", budget::resume_command(&view.head, now)));
+        }
     }
     if !view.awaiting.is_empty() {
         section(&mut out, "awaiting", &tell_awaiting(&view.awaiting, now));
-        hindered.iter().for_each(|sentence| out.push_str(&format!("  {}\n", escape::text(sentence))));
+        blocked.iter().for_each(|sentence| out.push_str(&format!("  {}\n", escape::text(sentence))));
     }
     if !view.state.is_empty() {
         section(&mut out, "state", &tell_state(view));
@@ -78,7 +82,7 @@ fn section(out: &mut String, title: &str, text: &str) {
 
 fn tell_head(view: &RunView, tree: Option<&SpendTotals>, why: Option<PendingReason>, now: Timestamp) -> String {
     let head = &view.head;
-    let mut table = Table::bare(2).wraps();
+    let mut table = TextTable::bare(2).wraps();
     let mut add = |name: &str, value: Cell| table.row(vec![Cell::new(name).paint(Style::dim), value]);
     add("run", Cell::new(head.key.id.as_str()).paint(Style::bold));
     let version = head.version.as_ref().map(|version| format!(", version {version}")).unwrap_or_default();
@@ -142,7 +146,7 @@ fn tell_counts(view: &RunView) -> String {
 }
 
 fn tell_awaiting(awaiting: &[Awaited], now: Timestamp) -> String {
-    let mut table = Table::new(&["KIND", "NAME", "SINCE", "DEADLINE", "ID"]).indent("  ");
+    let mut table = TextTable::new(&["KIND", "NAME", "SINCE", "DEADLINE", "ID"]).indent("  ");
     for awaited in awaiting {
         let child = awaited.child.as_ref().map(|child| format!(" ({child})")).unwrap_or_default();
         let name = awaited.name.as_ref().map_or("", |name| name.as_str());
@@ -175,7 +179,7 @@ fn kind(kind: AwaitedKind) -> &'static str {
 }
 
 fn tell_state(view: &RunView) -> String {
-    let mut table = Table::bare(2).indent("  ").wraps();
+    let mut table = TextTable::bare(2).indent("  ").wraps();
     for (key, value) in &view.state {
         table.row(vec![key.as_str().into(), preview(value).into()]);
     }
@@ -183,7 +187,7 @@ fn tell_state(view: &RunView) -> String {
 }
 
 fn tell_undelivered(view: &RunView) -> String {
-    let mut table = Table::new(&["EVENT", "SIGNAL", "PAYLOAD"]).indent("  ");
+    let mut table = TextTable::new(&["EVENT", "SIGNAL", "PAYLOAD"]).indent("  ");
     for signal in &view.undelivered {
         table.row(vec![signal.index.to_string().into(), signal.name.as_str().into(), preview(&signal.payload).into()]);
     }
@@ -191,7 +195,7 @@ fn tell_undelivered(view: &RunView) -> String {
 }
 
 fn tell_outcome(outcome: &Result<onward_core::Payload, Failure>) -> String {
-    let mut table = Table::bare(2).indent("  ").wraps();
+    let mut table = TextTable::bare(2).indent("  ").wraps();
     match outcome {
         Ok(output) => table.row(vec!["output".into(), whole(output).into()]),
         Err(failure) => tell_failure(&mut table, failure),
@@ -199,7 +203,7 @@ fn tell_outcome(outcome: &Result<onward_core::Payload, Failure>) -> String {
     table.take()
 }
 
-fn tell_failure(table: &mut Table, failure: &Failure) {
+fn tell_failure(table: &mut TextTable, failure: &Failure) {
     table.row(vec!["code".into(), failure.code.as_str().into()]);
     table.row(vec!["message".into(), failure.message.as_str().into()]);
     for cause in &failure.causes {
@@ -219,7 +223,7 @@ fn whole(payload: &onward_core::Payload) -> String {
 
 /// Formats why the run is paused. A divergence shows the recorded and the attempted call.
 pub fn tell_pause(pause: &RunPaused) -> String {
-    let mut table = Table::bare(2).indent("  ").wraps();
+    let mut table = TextTable::bare(2).indent("  ").wraps();
     table.row(vec!["why".into(), reason(pause).into()]);
     // The message of a divergence only summarizes its report.
     if !pause.message.is_empty() && pause.divergence.is_none() {
@@ -238,7 +242,6 @@ pub fn tell_pause(pause: &RunPaused) -> String {
 }
 
 fn reason(pause: &RunPaused) -> &'static str {
-    use onward_core::event::PauseReason;
     match pause.reason {
         PauseReason::Requested => "requested",
         PauseReason::Diverged => "the code diverged from the log",

@@ -10,7 +10,7 @@ use onward_runtime::{RuntimeError, SendSignal};
 use super::act::answer;
 use super::payload::read_payload;
 use crate::args::Global;
-use crate::connection::Site;
+use crate::connection::Connection;
 
 #[derive(Debug, Args)]
 pub struct SignalArgs {
@@ -28,9 +28,9 @@ pub struct SignalArgs {
 pub async fn execute(args: SignalArgs, global: &Global) -> Result<ExitCode> {
     let name = Name::new(&args.name).map_err(RuntimeError::from)?;
     let payload = args.payload.as_deref().map_or(Ok(Payload::null()), read_payload)?;
-    let site = Site::to_write(global)?;
-    let key = site.key(&args.id)?;
+    let connection = Connection::to_write(global)?;
+    let key = connection.key(&args.id)?;
     let signal = SendSignal { name, payload, signal_id: args.signal_id, sender: None };
-    let appended = site.signal_run(key.clone(), signal).await?;
+    let appended = connection.signal_run(key.clone(), signal).await?;
     answer(global, &key, "signal received", &appended)
 }

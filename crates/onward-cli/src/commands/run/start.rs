@@ -9,12 +9,12 @@ use onward_core::{Name, Payload, RunKey};
 use onward_runtime::{RuntimeError, SendSignal, StartRun};
 use onward_store::Started;
 
-use super::act::budget;
 use super::filter::attribute;
 use super::payload::read_payload;
 use super::wait::{Patience, wait};
 use crate::args::Global;
-use crate::connection::Site;
+use crate::budget;
+use crate::connection::Connection;
 use crate::error::Mistake;
 use crate::new_id;
 use crate::output::document::{Answer, Run, StartedRun};
@@ -55,15 +55,15 @@ pub async fn execute(args: StartArgs, global: &Global) -> Result<ExitCode> {
     let input = args.input.as_deref().map_or(Ok(Payload::null()), read_payload)?;
     let signal = args.signal.as_deref().map(read_signal).transpose()?;
     let attributes = args.attr.iter().map(|text| attribute(text)).collect::<Result<_, _>>().map_err(RuntimeError::from)?;
-    let budget = budget(&args.budget)?.map(Allowance::granted);
-    let site = Site::to_write(global)?;
-    if args.wait && site.is_directory {
+    let budget = budget::parse(&args.budget)?.map(Allowance::granted);
+    let connection = Connection::to_write(global)?;
+    if args.wait && connection.is_directory {
         return Err(nobody_works().into());
     }
-    let key = site.key(&args.id.unwrap_or_else(new_id::run))?;
+    let key = connection.key(&args.id.unwrap_or_else(new_id::run))?;
     let seed = new_id::random_u64();
     let start = StartRun { key: key.clone(), kind, version, input, seed, signal, attributes, trace: None, budget };
-    let (started, _) = site.start_and_watch(start).await?;
+    let (started, _) = connection.start_and_watch(start).await?;
     if !args.wait {
         tell(&started, &key, global)?;
         return Ok(ExitCode::SUCCESS);
@@ -71,7 +71,7 @@ pub async fn execute(args: StartArgs, global: &Global) -> Result<ExitCode> {
     if !global.json {
         say(&format!("started {}", escape::text(key.id.as_str())));
     }
-    wait(&site, &key, &args.patience, global).await
+    wait(&connection, &key, &args.patience, global).await
 }
 
 fn read_signal(text: &str) -> Result<SendSignal> {

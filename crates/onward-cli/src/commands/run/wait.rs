@@ -8,7 +8,7 @@ use clap::Args;
 use onward_core::RunKey;
 
 use crate::args::Global;
-use crate::connection::Site;
+use crate::connection::Connection;
 use crate::error::{Mistake, RUN_FAILED, TIMED_OUT};
 use crate::output::document::Outcome;
 use crate::output::{escape, print, print_json};
@@ -42,15 +42,15 @@ impl Patience {
 }
 
 pub async fn execute(args: WaitArgs, global: &Global) -> Result<ExitCode> {
-    let site = Site::to_read(global)?;
-    let key = site.key(&args.id)?;
-    wait(&site, &key, &args.patience, global).await
+    let connection = Connection::to_read(global)?;
+    let key = connection.key(&args.id)?;
+    wait(&connection, &key, &args.patience, global).await
 }
 
 /// Waits for the end of the run. Exits with 0 if it completed, 3 if it did not, 124 after the timeout.
-pub async fn wait(site: &Site, key: &RunKey, patience: &Patience, global: &Global) -> Result<ExitCode> {
-    site.read_head(key.clone()).await?; // a missing run is an error even with `--timeout 0`
-    let Some(outcome) = patience.or_none(site.outcome(key)).await else {
+pub async fn wait(connection: &Connection, key: &RunKey, patience: &Patience, global: &Global) -> Result<ExitCode> {
+    connection.read_head(key.clone()).await?; // a missing run is an error even with `--timeout 0`
+    let Some(outcome) = patience.or_none(connection.outcome(key)).await else {
         let message = format!("run {key} has not ended");
         let hint = Some("the run is not affected; see what it waits for with `onward run show`".to_owned());
         return Err(Mistake { code: "wait_timed_out", message, hint, exit: TIMED_OUT }.into());

@@ -19,41 +19,41 @@ const BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Result of an import.
 #[derive(Default, Serialize, Deserialize)]
-pub struct Taken {
+pub struct ImportResult {
     pub created: Vec<RunId>,
     pub unchanged: Vec<RunId>,
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RefusedRun>,
 }
 
 #[derive(Serialize, Deserialize)]
-pub struct Refused {
+pub struct RefusedRun {
     pub run: RunId,
     pub code: String,
 }
 
 /// The target; opened with the first runs, so that an invalid file creates nothing.
-enum Api {
+enum TargetApi {
     Unopened(Endpoint),
     Store(Runtime),
     Server(Box<HttpClient>),
 }
 
-pub struct Target<'a> {
+pub struct ImportTarget<'a> {
     global: &'a Global,
-    client: Api,
+    client: TargetApi,
     batch: Vec<ExportedRun>,
     bytes: usize,
-    taken: Taken,
+    taken: ImportResult,
 }
 
-impl Target<'_> {
+impl ImportTarget<'_> {
     /// Creates a target for the opened store, or for the directory or server of the global options.
-    pub fn new(global: &Global, opened: Option<Runtime>) -> Result<Target<'_>> {
+    pub fn new(global: &Global, opened: Option<Runtime>) -> Result<ImportTarget<'_>> {
         let client = match opened {
-            Some(runtime) => Api::Store(runtime),
-            None => Api::Unopened(Endpoint::of(global)?),
+            Some(runtime) => TargetApi::Store(runtime),
+            None => TargetApi::Unopened(Endpoint::of(global)?),
         };
-        Ok(Target { global, client, batch: Vec::new(), bytes: 0, taken: Taken::default() })
+        Ok(ImportTarget { global, client, batch: Vec::new(), bytes: 0, taken: ImportResult::default() })
     }
 
     /// Adds a run whose lines have `bytes` bytes.
@@ -66,17 +66,17 @@ impl Target<'_> {
         Ok(())
     }
 
-    pub async fn finish(mut self) -> Result<Taken> {
+    pub async fn finish(mut self) -> Result<ImportResult> {
         self.flush().await?;
         Ok(self.taken)
     }
 
     async fn flush(&mut self) -> Result<()> {
-        if let Api::Unopened(endpoint) = &self.client {
+        if let TargetApi::Unopened(endpoint) = &self.client {
             self.client = match endpoint {
-                Endpoint::Directory(path) => Api::Store(directory::open_or_make(path)?),
+                Endpoint::Directory(path) => TargetApi::Store(directory::open_or_make(path)?),
                 Endpoint::Server { url, key } => {
-                    Api::Server(Box::new(onward::connect_http(url, &self.global.namespace()?, key.as_deref())?))
+                    TargetApi::Server(Box::new(onward::connect_http(url, &self.global.namespace()?, key.as_deref())?))
                 }
             };
         }
@@ -84,20 +84,24 @@ impl Target<'_> {
         self.bytes = 0;
         match &self.client {
             _ if batch.is_empty() => {}
-            Api::Store(runtime) => {
+            TargetApi::Store(runtime) => {
                 let imported = runtime.import_runs(batch).await?;
-                let refused = imported.refused.into_iter().map(|(run, code)| Refused { run, code: code.to_owned() });
-                self.taken.add(Taken { created: imported.created, unchanged: imported.unchanged, refused: refused.collect() });
+                let refused = imported.refused.into_iter().map(|(run, code)| RefusedRun { run, code: code.to_owned() });
+                self.taken.add(ImportResult {
+                    created: imported.created,
+                    unchanged: imported.unchanged,
+                    refused: refused.collect(),
+                });
             }
-            Api::Server(http) => self.taken.add(post(http, batch).await?),
-            Api::Unopened(_) => unreachable!("it was opened above"),
+            TargetApi::Server(http) => self.taken.add(post(http, batch).await?),
+            TargetApi::Unopened(_) => unreachable!("it was opened above"),
         }
         Ok(())
     }
 }
 
-impl Taken {
-    fn add(&mut self, more: Taken) {
+impl ImportResult {
+    fn add(&mut self, more: ImportResult) {
         self.created.extend(more.created);
         self.unchanged.extend(more.unchanged);
         self.refused.extend(more.refused);
@@ -105,8 +109,8 @@ impl Taken {
 }
 
 /// Sends runs. Halves a batch that is too large for the server; a single run that is too large counts as refused.
-async fn post(http: &HttpClient, runs: Vec<ExportedRun>) -> Result<Taken> {
-    let (mut taken, mut pieces) = (Taken::default(), vec![runs]);
+async fn post(http: &HttpClient, runs: Vec<ExportedRun>) -> Result<ImportResult> {
+    let (mut taken, mut pieces) = (ImportResult::default(), vec![runs]);
     while let Some(mut piece) = pieces.pop() {
         let body = ("application/x-ndjson", transfer::write(&piece));
         let answer = http.ask_with("POST", "/v1/import", Some(body)).await?;
@@ -115,7 +119,7 @@ async fn post(http: &HttpClient, runs: Vec<ExportedRun>) -> Result<Taken> {
                 let rest = piece.split_off(piece.len() / 2);
                 pieces.extend([rest, piece]); // `pop` takes the first half next
             }
-            413 => taken.refused.push(Refused { run: piece.remove(0).key.id, code: "body_too_large".to_owned() }),
+            413 => taken.refused.push(RefusedRun { run: piece.remove(0).key.id, code: "body_too_large".to_owned() }),
             status if status >= 400 => return Err(answer.problem().await.into()),
             _ => {
                 let text = answer.text().await?;

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use onward_core::Name;
-use onward_server::webhooks::{Custom, Encoding, Format, IdAt, Named, NewWebhook, Pointer, Target, TimestampAt};
+use onward_server::webhooks::{Custom, Encoding, Format, IdAt, Named, NewWebhook, Pointer, TimestampAt, WebhookTarget};
 
-use super::{SecretArgs, WebhookArgs, shown};
+use super::{SecretArgs, WebhookArgs, document};
 use crate::args::Global;
 use crate::output::time;
 
@@ -102,16 +102,16 @@ pub fn execute(args: CreateArgs, global: &Global) -> Result<ExitCode> {
     let given = secret.is_some();
     let wanted = NewWebhook { name: args.name, namespace: global.namespace()?, format, target, secret };
     let made = args.webhooks.file(global).create(wanted, time::now())?;
-    shown::show_made(&made, given, global.json)?;
+    document::show_made(&made, given, global.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
 impl TargetArgs {
-    fn target(self) -> Target {
+    fn target(self) -> WebhookTarget {
         let TargetArgs { start, version, signal, signal_at, run_id } = self;
         match (start, signal.map(Named::Name).or(signal_at.map(Named::Pointer)), run_id) {
-            (Some(kind), _, run_id) => Target::Start { kind, version, run_id },
-            (None, Some(signal), Some(run_id)) => Target::Signal { run_id, signal },
+            (Some(kind), _, run_id) => WebhookTarget::Start { kind, version, run_id },
+            (None, Some(signal), Some(run_id)) => WebhookTarget::Signal { run_id, signal },
             _ => unreachable!("the grammar requires --start, or a signal with --run-id"),
         }
     }

@@ -6,23 +6,23 @@ use anyhow::Result;
 use clap::Args;
 
 use super::WebhookArgs;
-use super::shown::Shown;
+use super::document::WebhookDocument;
 use crate::args::Global;
-use crate::output::{Table, print, print_json, say, time};
+use crate::output::{TextTable, print, print_json, say, time};
 
 #[derive(Debug, Args)]
-pub struct ListArgs {
+pub struct WebhookListArgs {
     #[command(flatten)]
     webhooks: WebhookArgs,
 }
 
-pub fn execute(args: &ListArgs, global: &Global) -> Result<ExitCode> {
+pub fn execute(args: &WebhookListArgs, global: &Global) -> Result<ExitCode> {
     let webhooks = match args.webhooks.file(global).read() {
         Err(error) if error.is_missing() => Vec::new(),
         read => read?,
     };
     let now = time::now();
-    let shown: Vec<Shown> = webhooks.iter().map(|webhook| Shown::new(webhook, now)).collect();
+    let shown: Vec<WebhookDocument> = webhooks.iter().map(|webhook| WebhookDocument::new(webhook, now)).collect();
     if global.json {
         print_json(&serde_json::json!({"webhooks": shown}))?;
         return Ok(ExitCode::SUCCESS);
@@ -31,7 +31,7 @@ pub fn execute(args: &ListArgs, global: &Global) -> Result<ExitCode> {
         say("no webhooks");
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table = Table::new(&["NAME", "FORMAT", "NAMESPACE", "CREATED", "SECRETS", "TARGET"]);
+    let mut table = TextTable::new(&["NAME", "FORMAT", "NAMESPACE", "CREATED", "SECRETS", "TARGET"]);
     for webhook in &shown {
         table.row(vec![
             webhook.name.into(),

@@ -4,9 +4,9 @@
 
 mod create;
 mod delete;
+mod document;
 mod list;
 mod rotate;
-mod shown;
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use onward_server::webhooks::{HOOKS, Secret, WebhookFile};
+use onward_server::webhooks::{Secret, WEBHOOKS_FILE, WebhookFile};
 
 use crate::args::Global;
 
@@ -24,7 +24,7 @@ pub enum WebhookCommand {
     Create(Box<create::CreateArgs>),
     /// List webhooks without their secrets
     #[command(visible_alias = "ls")]
-    List(list::ListArgs),
+    List(list::WebhookListArgs),
     /// Replace the secret of a webhook; the old one stays valid for a while
     Rotate(rotate::RotateArgs),
     /// Delete a webhook; a running server applies this within seconds
@@ -40,7 +40,7 @@ pub struct WebhookArgs {
 
 impl WebhookArgs {
     fn file(&self, global: &Global) -> WebhookFile {
-        WebhookFile::at(self.webhooks.clone().unwrap_or_else(|| global.directory().join(HOOKS)))
+        WebhookFile::at(self.webhooks.clone().unwrap_or_else(|| global.directory().join(WEBHOOKS_FILE)))
     }
 }
 

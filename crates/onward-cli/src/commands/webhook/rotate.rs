@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use onward_core::Name;
 
-use super::{SecretArgs, WebhookArgs, shown};
+use super::{SecretArgs, WebhookArgs, document};
 use crate::args::Global;
 use crate::output::{say, time};
 use crate::span;
@@ -31,7 +31,7 @@ pub fn execute(args: &RotateArgs, global: &Global) -> Result<ExitCode> {
     let secret = args.secret.read()?;
     let given = secret.is_some();
     let webhook = args.webhooks.file(global).rotate(&args.name, secret, args.overlap, now)?;
-    shown::show_made(&webhook, given, global.json)?;
+    document::show_made(&webhook, given, global.json)?;
     if !global.json {
         say(&format!("the old secret expires {}", time::until(now.after(args.overlap), now)));
     }

@@ -53,13 +53,13 @@ impl Rules {
     }
 
     /// Returns the rules for webhooks, which are authenticated by the body itself and have memory of their own (SV1).
-    pub fn of_hooks(server: &Server, namespace: Namespace) -> Rules {
+    pub fn of_webhooks(server: &Server, namespace: Namespace) -> Rules {
         let limits = server.limits();
         Rules {
-            bytes_max: limits.hook_bytes_max.min(limits.body_bytes_max),
-            timeout: limits.hook_timeout,
+            bytes_max: limits.webhook_bytes_max.min(limits.body_bytes_max),
+            timeout: limits.webhook_timeout,
             rate_min: limits.body_rate_min,
-            memory: server.hook_memory().clone(),
+            memory: server.webhook_memory().clone(),
             namespace,
         }
     }

@@ -6,7 +6,7 @@ const NOW: Timestamp = Timestamp(1_800_000_000_000);
 const DAY: Duration = Duration::from_secs(86_400);
 
 fn wanted(name: &str, format: Format) -> NewWebhook {
-    let target = Target::Start { kind: Name::new("order").unwrap(), version: None, run_id: None };
+    let target = WebhookTarget::Start { kind: Name::new("order").unwrap(), version: None, run_id: None };
     NewWebhook { name: Name::new(name).unwrap(), namespace: Namespace::default(), format, target, secret: None }
 }
 
@@ -36,7 +36,7 @@ fn a_hook_is_made_rotated_and_deleted_in_a_file_of_its_owner() {
 #[test]
 fn mutated_hook_files_are_refused_or_read_and_never_panic() {
     let directory = tempfile::tempdir().unwrap();
-    let file = WebhookFile::at(directory.path().join(HOOKS));
+    let file = WebhookFile::at(directory.path().join(WEBHOOKS_FILE));
     file.create(wanted("a", Format::Standard), NOW).unwrap();
     file.create(wanted("b", Format::stripe()), NOW).unwrap();
     let whole = std::fs::read(file.path()).unwrap();
@@ -46,7 +46,7 @@ fn mutated_hook_files_are_refused_or_read_and_never_panic() {
 #[test]
 fn a_secret_of_the_sender_must_be_usable_and_not_guessable() {
     let directory = tempfile::tempdir().unwrap();
-    let file = WebhookFile::at(directory.path().join(HOOKS));
+    let file = WebhookFile::at(directory.path().join(WEBHOOKS_FILE));
     let with = |format: Format, secret: &str| NewWebhook { secret: Some(Secret::new(secret)), ..wanted("a", format) };
     for (format, secret) in [(Format::Standard, "whsec_!"), (Format::Standard, "whsec_AAAA"), (Format::github(), "short")] {
         assert_eq!(file.create(with(format, secret), NOW).unwrap_err().code(), "webhook_secret_invalid", "{secret}");
@@ -59,7 +59,7 @@ fn a_secret_of_the_sender_must_be_usable_and_not_guessable() {
 #[test]
 fn what_is_not_a_hook_file_is_refused_without_telling_what_is_in_it() {
     let directory = tempfile::tempdir().unwrap();
-    let file = WebhookFile::at(directory.path().join(HOOKS));
+    let file = WebhookFile::at(directory.path().join(WEBHOOKS_FILE));
     assert!(file.read().unwrap_err().is_missing());
     file.create(wanted("a", Format::Standard), NOW).unwrap();
     let whole = std::fs::read_to_string(file.path()).unwrap();

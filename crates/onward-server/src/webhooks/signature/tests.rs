@@ -1,7 +1,7 @@
 use axum::http::{HeaderName, HeaderValue};
 use onward_core::Namespace;
 
-use super::super::entry::{Target, WebhookSecret};
+use super::super::entry::{WebhookSecret, WebhookTarget};
 use super::*;
 
 const NOW: Timestamp = Timestamp(1_614_265_330_000);
@@ -17,7 +17,7 @@ fn webhook(format: Format, secrets: &[(&str, Option<Timestamp>)]) -> WebhookEntr
         name: Name::new("h").unwrap(),
         namespace: Namespace::default(),
         format,
-        target: Target::Start { kind, version: None, run_id: None },
+        target: WebhookTarget::Start { kind, version: None, run_id: None },
         secrets: secrets.iter().map(secret).collect(),
         created_at: NOW,
     }

@@ -7,7 +7,7 @@ use onward_store::payloads;
 use onward_wire::worker as wire;
 use onward_wire::worker::{Said, ServerFrame, WorkerFrame};
 
-use super::{Ending, Session, State};
+use super::{Ending, Session, SessionState};
 
 /// Maximum number of frames in one message, and the payload size in bytes at which it is full.
 const FRAMES_MAX: usize = 512;
@@ -97,7 +97,7 @@ impl Drop for Connection {
     }
 }
 
-impl State {
+impl SessionState {
     pub(super) fn enqueue(&mut self, frame: ServerFrame) {
         self.outgoing_bytes += weigh(&frame);
         self.outgoing.push_back(frame);

@@ -11,7 +11,7 @@ use onward_store::{Consequence, StoreError, payloads};
 use onward_wire::worker as wire;
 use onward_wire::worker::ServerFrame;
 
-use super::{Connection, GivenTask, PAGE, Session, State, is_same_owner, known_as};
+use super::{Connection, GivenTask, PAGE, Session, SessionState, is_same_owner, known_as};
 
 /// Pause before another try to adopt a task, if the store is unavailable.
 const ADOPTION_PAUSE: Duration = Duration::from_millis(200);
@@ -184,7 +184,7 @@ impl Session {
     }
 }
 
-impl State {
+impl SessionState {
     /// Compares what the worker holds with what it was given; queues notices about runs that it has lost.
     fn compare(&mut self, session: u64, hello: &wire::Hello) -> Compared {
         let not_started = self.not_started(session, hello.received.as_ref());

@@ -9,28 +9,28 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use super::{Level, To, Trace};
+use super::{Level, Trace, TraceSink};
 
 /// Prefix of the names of our own crates.
 const OURS: &str = "onward";
 
 /// Holds a weak reference, so that the log can be flushed and closed.
-pub(super) struct Heard(Weak<To>);
+pub(super) struct EngineEvents(Weak<TraceSink>);
 
-impl Heard {
-    pub fn new(to: &Arc<To>) -> Heard {
-        Heard(Arc::downgrade(to))
+impl EngineEvents {
+    pub fn new(to: &Arc<TraceSink>) -> EngineEvents {
+        EngineEvents(Arc::downgrade(to))
     }
 }
 
-impl Subscriber for Heard {
+impl Subscriber for EngineEvents {
     fn enabled(&self, about: &Metadata<'_>) -> bool {
         about.is_event() && level(*about.level()).is_some() && about.target().starts_with(OURS)
     }
 
     fn event(&self, event: &Event<'_>) {
         let (Some(to), Some(level)) = (self.0.upgrade(), level(*event.metadata().level())) else { return };
-        let mut said = Said::default();
+        let mut said = EventFields::default();
         event.record(&mut said);
         let fields: Vec<(&str, &dyn Display)> = said.fields.iter().map(|(name, value)| (*name, value as &dyn Display)).collect();
         Trace { to: Some(to) }.say(level, &said.message, &fields);
@@ -57,12 +57,12 @@ fn level(level: tracing::Level) -> Option<Level> {
 }
 
 #[derive(Default)]
-struct Said {
+struct EventFields {
     message: String,
     fields: Vec<(&'static str, String)>,
 }
 
-impl Visit for Said {
+impl Visit for EventFields {
     fn record_str(&mut self, field: &Field, value: &str) {
         self.record_debug(field, &format_args!("{value}"));
     }
@@ -77,39 +77,4 @@ impl Visit for Said {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-
-    use super::*;
-    use crate::trace::Format;
-
-    #[derive(Clone, Default)]
-    struct Written(Arc<Mutex<Vec<u8>>>);
-
-    impl std::io::Write for Written {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn warnings_of_the_engine_become_lines_and_others_say_nothing() {
-        let written = Written::default();
-        let trace = Trace::to(Format::Json, Level::Info, Box::new(written.clone()));
-        tracing::subscriber::with_default(Heard::new(trace.to.as_ref().unwrap()), || {
-            tracing::warn!(model = "small", attempt = 2, next = None::<u64>, run = %"r", "a call {}", "failed");
-            tracing::debug!("too much");
-            tracing::warn!(target: "hyper::client", "not ours");
-        });
-        drop(trace);
-        let lines = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
-        let line: serde_json::Value = serde_json::from_str(&lines).unwrap(); // one line
-        assert_eq!((&line["level"], &line["message"]), (&"warn".into(), &"a call failed".into()));
-        assert_eq!((&line["model"], &line["attempt"], &line["run"]), (&"small".into(), &"2".into(), &"r".into()));
-    }
-}
+mod tests;

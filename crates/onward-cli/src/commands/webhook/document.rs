@@ -2,17 +2,17 @@
 
 use anyhow::Result;
 use onward_core::Timestamp;
-use onward_server::webhooks::{Named, Target, WebhookEntry};
+use onward_server::webhooks::{Named, WebhookEntry, WebhookTarget};
 use serde::Serialize;
 
 use crate::output::{escape, print, print_json, say, time};
 
 #[derive(Serialize)]
-pub struct Shown<'a> {
+pub struct WebhookDocument<'a> {
     pub name: &'a str,
     pub namespace: &'a str,
     pub format: &'static str,
-    pub target: &'a Target,
+    pub target: &'a WebhookTarget,
     pub created_at: Timestamp,
     /// Number of valid secrets.
     pub secrets: usize,
@@ -21,9 +21,9 @@ pub struct Shown<'a> {
     pub secret: Option<&'a str>,
 }
 
-impl<'a> Shown<'a> {
-    pub fn new(webhook: &'a WebhookEntry, now: Timestamp) -> Shown<'a> {
-        Shown {
+impl<'a> WebhookDocument<'a> {
+    pub fn new(webhook: &'a WebhookEntry, now: Timestamp) -> WebhookDocument<'a> {
+        WebhookDocument {
             name: webhook.name.as_str(),
             namespace: webhook.namespace.as_str(),
             format: webhook.format.name(),
@@ -37,10 +37,10 @@ impl<'a> Shown<'a> {
     /// Describes the target: `start order, run /id` or `signal paid, run /order`.
     pub fn sentence(&self) -> String {
         match self.target {
-            Target::Start { kind, run_id: None, .. } => format!("start {kind}"),
-            Target::Start { kind, run_id: Some(run_id), .. } => format!("start {kind}, run {run_id}"),
-            Target::Signal { run_id, signal: Named::Name(name) } => format!("signal {name}, run {run_id}"),
-            Target::Signal { run_id, signal: Named::Pointer(at) } => format!("signal {at}, run {run_id}"),
+            WebhookTarget::Start { kind, run_id: None, .. } => format!("start {kind}"),
+            WebhookTarget::Start { kind, run_id: Some(run_id), .. } => format!("start {kind}, run {run_id}"),
+            WebhookTarget::Signal { run_id, signal: Named::Name(name) } => format!("signal {name}, run {run_id}"),
+            WebhookTarget::Signal { run_id, signal: Named::Pointer(at) } => format!("signal {at}, run {run_id}"),
         }
     }
 }
@@ -48,10 +48,10 @@ impl<'a> Shown<'a> {
 /// Prints a generated secret alone on stdout, so that it can be redirected, and everything else on stderr. Does not print a
 /// secret that the caller supplied.
 pub fn show_made(webhook: &WebhookEntry, given: bool, json: bool) -> Result<()> {
-    let shown = Shown::new(webhook, time::now());
+    let shown = WebhookDocument::new(webhook, time::now());
     let secret = webhook.secrets.last().map(|made| made.secret.reveal()).filter(|_| !given);
     if json {
-        return print_json(&Shown { secret, ..shown });
+        return print_json(&WebhookDocument { secret, ..shown });
     }
     if let Some(secret) = secret {
         print(secret)?;

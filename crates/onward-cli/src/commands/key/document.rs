@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use anyhow::Result;
 use onward_core::Timestamp;
 use onward_core::budget::Budget;
-use onward_server::keys::{KeyEntry, Made};
+use onward_server::keys::{CreatedKey, KeyEntry};
 use onward_server::{Bounds, Scope};
 use serde::Serialize;
 
 use crate::output::{escape, print, print_json, say, time};
 
 #[derive(Serialize)]
-pub struct Shown<'a> {
+pub struct KeyDocument<'a> {
     pub id: &'a str,
     pub name: &'a str,
     pub namespace: String,
@@ -31,9 +31,9 @@ pub struct Shown<'a> {
     pub key: Option<&'a str>,
 }
 
-impl<'a> Shown<'a> {
-    pub fn new(entry: &'a KeyEntry, last_used_at: Option<Timestamp>, now: Timestamp) -> Shown<'a> {
-        Shown {
+impl<'a> KeyDocument<'a> {
+    pub fn new(entry: &'a KeyEntry, last_used_at: Option<Timestamp>, now: Timestamp) -> KeyDocument<'a> {
+        KeyDocument {
             id: &entry.id,
             name: entry.name.as_str(),
             namespace: entry.namespace.to_string(),
@@ -65,10 +65,10 @@ fn bounds(bounds: &Bounds) -> String {
 }
 
 /// Prints the key alone on stdout, so that it can be redirected, and everything else on stderr.
-pub fn show_made(made: &Made, json: bool) -> Result<()> {
-    let Made { key, entry } = made;
+pub fn show_made(made: &CreatedKey, json: bool) -> Result<()> {
+    let CreatedKey { key, entry } = made;
     if json {
-        return print_json(&Shown { key: Some(key.reveal()), ..Shown::new(entry, None, time::now()) });
+        return print_json(&KeyDocument { key: Some(key.reveal()), ..KeyDocument::new(entry, None, time::now()) });
     }
     print(key.reveal())?;
     let expires = entry.expires_at.map_or("never".to_owned(), |at| time::moment(at, time::now()));

@@ -9,7 +9,7 @@ use onward_store::{ClaimedRun, payloads};
 use onward_wire::worker as wire;
 use onward_wire::worker::ServerFrame;
 
-use super::{GivenTask, Session, State};
+use super::{GivenTask, Session, SessionState};
 use crate::workers::inbox::RemoteInbox;
 
 /// Maximum number of runs or tasks per claim.
@@ -59,7 +59,7 @@ pub(super) async fn give_questions(session: Weak<Session>) {
 
 impl Session {
     /// Waits for credit, at most a second.
-    async fn credit(&self, of: impl Fn(&State) -> u32) -> u32 {
+    async fn credit(&self, of: impl Fn(&SessionState) -> u32) -> u32 {
         let came = self.credit_came.notified();
         let mut came = std::pin::pin!(came);
         came.as_mut().enable();
@@ -138,7 +138,7 @@ impl Session {
     }
 
     /// Records what is given and queues its frame; returns false if there is no connection.
-    fn give(&self, note: impl FnOnce(&mut State) -> ServerFrame) -> bool {
+    fn give(&self, note: impl FnOnce(&mut SessionState) -> ServerFrame) -> bool {
         let mut state = self.lock();
         if state.served.is_none() || state.over {
             return false;
