@@ -12,7 +12,7 @@ use crate::output::time;
 /// Reads why the tasks of a run are blocked; empty on errors. On a directory, leaves out reasons that depend on workers, which
 /// only the server process knows.
 pub async fn of(site: &Site, key: &RunKey) -> Vec<Blocker> {
-    let mut found = site.blocked_on(key.clone()).await.unwrap_or_default();
+    let mut found = site.read_blockers(key.clone()).await.map(|reply| reply.blocked_on).unwrap_or_default();
     found.retain(|blocker| !site.is_directory || matches!(blocker.why, BlockReason::Quarantined | BlockReason::Retries));
     found
 }
@@ -20,7 +20,10 @@ pub async fn of(site: &Site, key: &RunKey) -> Vec<Blocker> {
 /// Returns one sentence for each distinct reason.
 pub async fn sentences(site: &Site, blocked_on: &[Blocker]) -> Vec<String> {
     let is_lonely = blocked_on.iter().any(|blocker| blocker.why == BlockReason::NoWorker);
-    let workers = if is_lonely { site.list_workers(site.namespace.clone()).await.unwrap_or_default() } else { Vec::new() };
+    let workers = match is_lonely {
+        true => site.list_workers(site.namespace.clone()).await.map(|reply| reply.workers).unwrap_or_default(),
+        false => Vec::new(),
+    };
     let now = time::now();
     let mut sentences: Vec<String> = blocked_on.iter().map(|blocker| sentence(blocker, &workers, now)).collect();
     sentences.sort();
@@ -29,7 +32,7 @@ pub async fn sentences(site: &Site, blocked_on: &[Blocker]) -> Vec<String> {
 }
 
 fn sentence(blocker: &Blocker, workers: &[WorkerInfo], now: Timestamp) -> String {
-    let Blocker { task, kind, why, since, until, lost_workers, failure_code } = blocker;
+    let Blocker { task: _, kind, why, since, until, lost_workers, failure_code } = blocker;
     let (model, until) = (kind.as_str().strip_prefix(MODEL_CALL), until.unwrap_or(now));
     match why {
         BlockReason::NoWorker => match model {
@@ -48,7 +51,7 @@ fn sentence(blocker: &Blocker, workers: &[WorkerInfo], now: Timestamp) -> String
         }
         BlockReason::Quarantined => {
             let (since, id) =
-                (since.map_or(String::new(), |since| format!(" since {}", time::moment(since, now))), task.to_string());
+                (since.map_or(String::new(), |since| format!(" since {}", time::moment(since, now))), blocker.task_ref());
             let vanished = format!("it lost {lost_workers} workers in a row");
             let release = format!("find out why, then run `onward queue retry {}`", shell_word(&id));
             format!("task {id} (`{kind}`) is in quarantine{since}: {vanished}; {release}")
@@ -84,7 +87,6 @@ mod tests {
             id: WorkerId::new("w").unwrap(),
             kinds: Vec::new(),
             task_kinds: tasks.iter().map(|task| Name::new(*task).unwrap()).collect(),
-            task_limits: Default::default(),
             queues: vec![None],
             runs: 0,
             runs_max: 1,
@@ -95,7 +97,7 @@ mod tests {
     fn said(kind: &str, why: BlockReason, workers: &[WorkerInfo]) -> String {
         let now = Timestamp(1_800_000_000_000);
         let blocker = Blocker {
-            task: CallRef::parse(&Namespace::default(), "r~0~3").unwrap(),
+            task: CallRef::parse(&Namespace::default(), "r~0~3").unwrap().into(),
             kind: Name::new(kind).unwrap(),
             why,
             since: (why == BlockReason::Quarantined).then_some(Timestamp(1_799_999_880_000)),

@@ -64,6 +64,8 @@ pub enum RuntimeError {
     KindInternal { kind: Name },
     #[error("query `{name}` of run {key} was not answered: its worker left")]
     Unanswered { key: RunKey, name: Name },
+    #[error("{why}")]
+    RequestInvalid { why: String },
     /// Returned only by a codec on the caller's side.
     #[error("the payload cannot be encoded or decoded: {why}")]
     PayloadUnreadable { why: String },
@@ -98,6 +100,7 @@ impl RuntimeError {
             RuntimeError::KindReserved { .. } => "kind_reserved",
             RuntimeError::KindInternal { .. } => "kind_internal",
             RuntimeError::Unanswered { .. } => "query_unanswered",
+            RuntimeError::RequestInvalid { .. } => "message_invalid",
             RuntimeError::PayloadUnreadable { .. } => "payload_unreadable",
         }
     }
@@ -147,6 +150,7 @@ impl RuntimeError {
                 "start the agent or workflow that uses it; `GET /v1/kinds` lists what callers may start"
             }
             RuntimeError::PayloadUnreadable { .. } => "keep encryption keys for as long as payloads that they encrypted are read",
+            RuntimeError::RequestInvalid { .. } => "see the table of verbs in the .proto file, which reflection serves",
             RuntimeError::Unanswered { .. } => "retry the query",
         })
     }

@@ -2,9 +2,10 @@
 //!
 //! Every action has its own id, so that retries after a lost response perform it once.
 
+use onward_core::api::{Decide, DecideRequest, ReasonRequest, Signal, SignalRequest, StartRequest};
 use onward_core::conversation::MESSAGE;
 use onward_core::{Name, Payload, RunKey};
-use onward_runtime::{CallRef, Decide, RuntimeError, SendSignal, StartRun};
+use onward_runtime::{CallRef, RuntimeError};
 use onward_store::Consequence;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -33,8 +34,8 @@ impl Act {
         match self.clone() {
             Act::Start { kind, input, seed } => {
                 let (version, signal, trace) = (None, None, None);
-                let start = StartRun {
-                    key: key.clone(),
+                let start = StartRequest {
+                    run: key.clone(),
                     kind,
                     version,
                     input,
@@ -44,16 +45,22 @@ impl Act {
                     trace,
                     budget: None,
                 };
-                site.start_and_watch(start).await.map(drop)
+                site.start_run(start).await.map(drop)
             }
             Act::Message { text, id } => {
                 let payload = Payload::json(&text).expect("a text is JSON");
                 let name = Name::new(MESSAGE)?;
-                let signal = SendSignal { name, payload, signal_id: Some(id), sender: None };
-                site.signal_run(key.clone(), signal).await.map(drop)
+                let signal = Signal { name, payload, signal_id: Some(id) };
+                site.signal_run(SignalRequest { run: key.clone(), signal }).await.map(drop)
             }
-            Act::Decide { call, decide } => site.decide_approval(call, decide).await.map(drop),
-            Act::Cancel => site.cancel_run(key.clone(), CANCELED_HERE.to_owned()).await.map(drop),
+            Act::Decide { call, decide } => {
+                let (namespace, approval) = (site.namespace.clone(), call.to_string());
+                site.decide_approval(DecideRequest { namespace, approval, decide }).await.map(drop)
+            }
+            Act::Cancel => {
+                let reason = CANCELED_HERE.to_owned();
+                site.cancel_run(ReasonRequest { run: key.clone(), reason }).await.map(drop)
+            }
         }
     }
 }

@@ -50,7 +50,7 @@ mod tests {
         let mut hindered = Hindered::default();
         let mut is_news = |until: u64, now: u64| {
             let blocker = Blocker {
-                task: CallRef::parse(&Namespace::default(), "r~0~3").unwrap(),
+                task: CallRef::parse(&Namespace::default(), "r~0~3").unwrap().into(),
                 kind: Name::new("llm.m").unwrap(),
                 why: BlockReason::LimitClosed,
                 since: None,

@@ -5,9 +5,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use onward_core::RunKey;
+use onward_core::api::{Appended, ReasonRequest, ResumeRequest};
 use onward_core::budget::Budget;
-use onward_core::event::{PauseReason, RunPaused};
-use onward_store::Appended;
 
 use crate::args::Global;
 use crate::connection::Site;
@@ -52,22 +51,21 @@ pub fn budget(limits: &[String]) -> Result<Option<Budget>, Mistake> {
 pub async fn cancel(args: ReasonArgs, global: &Global) -> Result<ExitCode> {
     let site = Site::to_write(global)?;
     let key = site.key(&args.id)?;
-    let appended = site.cancel_run(key.clone(), args.reason).await?;
+    let appended = site.cancel_run(ReasonRequest { run: key.clone(), reason: args.reason }).await?;
     answer(global, &key, "cancel requested", &appended)
 }
 
 pub async fn terminate(args: ReasonArgs, global: &Global) -> Result<ExitCode> {
     let site = Site::to_write(global)?;
     let key = site.key(&args.id)?;
-    let appended = site.terminate_run(key.clone(), args.reason).await?;
+    let appended = site.terminate_run(ReasonRequest { run: key.clone(), reason: args.reason }).await?;
     answer(global, &key, "terminated", &appended)
 }
 
 pub async fn pause(args: ReasonArgs, global: &Global) -> Result<ExitCode> {
     let site = Site::to_write(global)?;
     let key = site.key(&args.id)?;
-    let pause = RunPaused::because(PauseReason::Requested, args.reason);
-    let appended = site.pause_run(key.clone(), pause).await?;
+    let appended = site.pause_run(ReasonRequest { run: key.clone(), reason: args.reason }).await?;
     answer(global, &key, "paused", &appended)
 }
 
@@ -75,7 +73,7 @@ pub async fn resume(args: ResumeArgs, global: &Global) -> Result<ExitCode> {
     let budget = budget(&args.budget)?;
     let site = Site::to_write(global)?;
     let key = site.key(&args.id)?;
-    let appended = site.resume_run(key.clone(), budget).await?;
+    let appended = site.resume_run(ResumeRequest { run: key.clone(), budget }).await?;
     answer(global, &key, "resumed", &appended)
 }
 

@@ -34,7 +34,7 @@ pub async fn execute(args: ShowArgs, global: &Global) -> Result<ExitCode> {
     let blocked_on = blocked_on::of(&site, &key).await;
     // Only the server process knows the connected workers.
     let pending = view.head.status == Status::Pending && !site.is_directory;
-    let why = if pending { site.why_pending(key).await? } else { None };
+    let why = if pending { site.read_pending_reason(key).await?.why } else { None };
     if global.json {
         print_json(&View::from(&view).with(&blocked_on, why))?;
         return Ok(ExitCode::SUCCESS);
@@ -48,7 +48,7 @@ pub async fn execute(args: ShowArgs, global: &Global) -> Result<ExitCode> {
 async fn tree_of(site: &Site, view: &RunView) -> Result<Option<SpendTotals>> {
     let tree = Some(view.head.key.id.clone());
     let query = SpendQuery { namespace: site.namespace.clone(), tree, limit: 1, ..SpendQuery::by(SpendBy::Tree) };
-    Ok(site.read_spend(query).await?.pop().map(|row| row.totals))
+    Ok(site.read_spend(query).await?.rows.pop().map(|row| row.totals))
 }
 
 fn tell(view: &RunView, tree: Option<&SpendTotals>, why: Option<PendingReason>, hindered: &[String], now: Timestamp) -> String {
