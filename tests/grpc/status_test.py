@@ -88,7 +88,7 @@ class Story(unittest.TestCase):
         self.assertTrue(again.repeated)
         self.assertEqual(first.index, again.index)
 
-        head = self.reader.ReadRun(pb.RunRequest(run=run_key(run))).head
+        head = self.reader.ReadRun(pb.RunRequest(run=run_key(run)))
         self.assertEqual((head.kind, head.status), ("order", pb.STATUS_PENDING))
         self.assertFalse(head.HasField("version"))
         log = self.reader.ReadLog(pb.LogRequest(run=run_key(run), limit=100))
@@ -166,7 +166,7 @@ class Story(unittest.TestCase):
         with self.assertRaises(grpc.RpcError) as raised:
             self.reader.WatchRun(watch, timeout=0.3)
         self.assertEqual(raised.exception.code(), grpc.StatusCode.DEADLINE_EXCEEDED)
-        self.assertEqual(self.reader.ReadRun(pb.RunRequest(run=run_key(run))).head.status, pb.STATUS_PENDING)
+        self.assertEqual(self.reader.ReadRun(pb.RunRequest(run=run_key(run))).status, pb.STATUS_PENDING)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ use crate::output::time;
 /// Reads why the tasks of a run are blocked; empty on errors. On a directory, leaves out reasons that depend on workers, which
 /// only the server process knows.
 pub async fn of(connection: &Connection, key: &RunKey) -> Vec<Blocker> {
-    let mut found = connection.blocked_on(key.clone()).await.unwrap_or_default();
+    let mut found = connection.read_blockers(key.clone()).await.map(|reply| reply.blocked_on).unwrap_or_default();
     found.retain(|blocker| !connection.is_directory || matches!(blocker.why, BlockReason::Quarantined | BlockReason::Retries));
     found
 }
@@ -20,8 +20,10 @@ pub async fn of(connection: &Connection, key: &RunKey) -> Vec<Blocker> {
 /// Returns one sentence for each distinct reason.
 pub async fn sentences(connection: &Connection, blocked_on: &[Blocker]) -> Vec<String> {
     let is_lonely = blocked_on.iter().any(|blocker| blocker.why == BlockReason::NoWorker);
-    let workers =
-        if is_lonely { connection.list_workers(connection.namespace.clone()).await.unwrap_or_default() } else { Vec::new() };
+    let workers = match is_lonely {
+        true => connection.list_workers(connection.namespace.clone()).await.map(|reply| reply.workers).unwrap_or_default(),
+        false => Vec::new(),
+    };
     let now = time::now();
     let mut sentences: Vec<String> = blocked_on.iter().map(|blocker| sentence(blocker, &workers, now)).collect();
     sentences.sort();
@@ -30,7 +32,7 @@ pub async fn sentences(connection: &Connection, blocked_on: &[Blocker]) -> Vec<S
 }
 
 fn sentence(blocker: &Blocker, workers: &[WorkerInfo], now: Timestamp) -> String {
-    let Blocker { task, kind, why, since, until, lost_workers, failure_code } = blocker;
+    let Blocker { task: _, kind, why, since, until, lost_workers, failure_code } = blocker;
     let (model, until) = (kind.as_str().strip_prefix(MODEL_CALL), until.unwrap_or(now));
     match why {
         BlockReason::NoWorker => match model {
@@ -49,7 +51,7 @@ fn sentence(blocker: &Blocker, workers: &[WorkerInfo], now: Timestamp) -> String
         }
         BlockReason::Quarantined => {
             let (since, id) =
-                (since.map_or(String::new(), |since| format!(" since {}", time::moment(since, now))), task.to_string());
+                (since.map_or(String::new(), |since| format!(" since {}", time::moment(since, now))), blocker.task_ref());
             let vanished = format!("it lost {lost_workers} workers in a row");
             let release = format!("find out why, then run `onward queue retry {}`", shell_word(&id));
             format!("task {id} (`{kind}`) is in quarantine{since}: {vanished}; {release}")

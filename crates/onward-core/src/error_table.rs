@@ -174,7 +174,7 @@ error_table! {
     WaitNotFound "wait_not_found" 404 TellCaller "There is no such approval or promise"
         => "list the open approvals with `onward approval list`";
     CallIdInvalid "call_id_invalid" 400 TellCaller "The text is not the id of an approval, promise or task"
-        => "use the form RUN~GENERATION~PLACE; `onward approval list` shows open approvals";
+        => "use the form RUN~GENERATION~CALL; `onward approval list` shows open approvals";
     TaskNotQuarantined "task_not_quarantined" 409 TellCaller "The task is not in quarantine"
         => "wait: only a quarantined task needs a manual retry";
     NotADecider "not_a_decider" 403 TellCaller "This person may not decide the approval"

@@ -7,11 +7,12 @@
 //! on queues), [`external`] (logs of external engines), [`engine`] (replay of code against its log), [`view`] (a readable view of
 //! a log), [`conversation`] (an agent's conversation, derived from its logs), [`stream`] (live output of a run), [`projection`]
 //! (rows that a store derives from a log), [`reopen`] (retry, fork and reset from a copy of a log), [`spend`] (cost of attempts),
-//! [`ledger`] (sums of that cost), [`budget`] (limits on it).
+//! [`ledger`] (sums of that cost), [`budget`] (limits on it), [`api`] (the verbs, with their requests and replies).
 
 #![forbid(unsafe_code)]
 
 mod agent;
+pub mod api;
 pub mod engine;
 pub mod error_table;
 pub mod failure;

@@ -64,6 +64,8 @@ pub enum RuntimeError {
     KindInternal { kind: Name },
     #[error("query `{name}` of run {key} was not answered: its worker left")]
     Unanswered { key: RunKey, name: Name },
+    #[error("{why}")]
+    RequestInvalid { why: String },
     /// Returned only by a codec on the caller's side.
     #[error("the payload cannot be encoded or decoded: {why}")]
     PayloadUnreadable { why: String },
@@ -99,6 +101,7 @@ impl RuntimeError {
             RuntimeError::KindInternal { .. } => ErrorCode::KindInternal,
             RuntimeError::Unanswered { .. } => ErrorCode::QueryUnanswered,
             RuntimeError::PayloadUnreadable { .. } => ErrorCode::PayloadUnreadable,
+            RuntimeError::RequestInvalid { .. } => ErrorCode::MessageInvalid,
         })
     }
 

@@ -30,6 +30,7 @@ mod new_id;
 mod serve;
 mod server;
 pub mod trace;
+mod verbs;
 pub mod webhooks;
 mod workers;
 

@@ -41,6 +41,7 @@ pub use error::{Elsewhere, StoreError};
 pub use gaps::Gaps;
 pub use memory::MemoryStore;
 pub use onward_core::Consequence;
+pub use onward_core::api::{Appended, DeletedRun, Restored, VersionCount};
 pub use restore::check_restore;
 
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -285,23 +286,6 @@ pub enum Restore {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Restored {
-    /// False if it existed already.
-    pub created: bool,
-    pub head: RunHead,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Appended {
-    pub index: Index,
-    pub at: Timestamp,
-    /// The same input was taken before; this is the first reply.
-    pub repeated: bool,
-    /// The run was waiting and is pending now.
-    pub woke: bool,
-}
-
-#[derive(Debug, Clone, PartialEq)]
 pub struct ClaimedRun {
     /// Has the epoch to commit under.
     pub head: RunHead,
@@ -439,14 +423,6 @@ impl RunQuery {
     }
 }
 
-/// Number of open runs of one kind and version.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VersionCount {
-    pub kind: Name,
-    pub version: Option<Name>,
-    pub open: u64,
-}
-
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunPage {
     pub runs: Vec<RunHead>,
@@ -514,15 +490,6 @@ pub struct DeletedQuery {
     pub limit: usize,
     /// If set, a partial list is accepted; collects the names of the missing databases.
     pub gaps: Option<Gaps>,
-}
-
-/// Remainder of a run that was deleted explicitly.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeletedRun {
-    pub key: RunKey,
-    pub kind: Name,
-    pub reason: String,
-    pub deleted_at: Timestamp,
 }
 
 /// Time for which closed runs are kept.

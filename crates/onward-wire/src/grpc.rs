@@ -2,20 +2,13 @@
 
 use std::marker::PhantomData;
 
-use bytes::{Buf, BufMut};
-use onward_core::codec::{DecodeError, Field, Message};
+use bytes::{Buf, BufMut, Bytes};
+use onward_core::api::Call;
+use onward_core::codec::{DecodeError, Message};
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::{Code, Status};
 
 use crate::problem::{Advice, Problem};
-
-/// One method of a service.
-pub trait Method: 'static {
-    /// `/onward.v1.Service/Method`.
-    const PATH: &'static str;
-    type Request: Message + Field + Send + Sync + 'static;
-    type Reply: Message + Field + Send + Sync + 'static;
-}
 
 /// The header with the namespace of a call or stream; without it, the default one.
 pub const NAMESPACE: &str = "onward-namespace";
@@ -73,8 +66,46 @@ impl<E, D: Message> Decoder for Wire<E, D> {
     }
 }
 
+/// A tonic codec that passes messages as bytes: the verb of the call determines their type.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Untyped;
+
+impl Codec for Untyped {
+    type Encode = Vec<u8>;
+    type Decode = Bytes;
+    type Encoder = Untyped;
+    type Decoder = Untyped;
+
+    fn encoder(&mut self) -> Untyped {
+        Untyped
+    }
+
+    fn decoder(&mut self) -> Untyped {
+        Untyped
+    }
+}
+
+impl Encoder for Untyped {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    fn encode(&mut self, item: Vec<u8>, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        out.put_slice(&item);
+        Ok(())
+    }
+}
+
+impl Decoder for Untyped {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(from.copy_to_bytes(from.remaining())))
+    }
+}
+
 /// Returns the status of a call whose message cannot be decoded.
-fn undecodable(error: &DecodeError) -> Status {
+pub fn undecodable(error: &DecodeError) -> Status {
     let problem = Problem {
         code: "message_invalid".to_owned(),
         message: format!("the message cannot be decoded: {error}"),
@@ -84,30 +115,13 @@ fn undecodable(error: &DecodeError) -> Status {
     problem.to_status(Code::InvalidArgument)
 }
 
-/// Declares the methods of one service, and a list of them for the `.proto` file.
-macro_rules! service {
-    ($service:literal, $lines:ident { $($(#[$meta:meta])* $name:ident: $request:ident => $reply:ident,)* }) => {
-        $(
-            $(#[$meta])*
-            pub struct $name;
-
-            impl $crate::grpc::Method for $name {
-                const PATH: &'static str = concat!("/onward.v1.", $service, "/", stringify!($name));
-                type Request = $request;
-                type Reply = $reply;
-            }
-        )*
-
-        /// Returns the methods for the `.proto` file and adds their messages to `schema`.
-        pub fn $lines(schema: &mut onward_core::schema::Schema) -> Vec<$crate::proto::MethodLine> {
-            use onward_core::codec::Field;
-            vec![$($crate::proto::MethodLine {
-                name: stringify!($name),
-                docs: &[$(stringify!($meta)),*],
-                request: $request::proto(schema).name().to_owned(),
-                reply: $reply::proto(schema).name().to_owned(),
-            },)*]
+macro_rules! paths {
+    ($($(#[$meta:meta])* $method:ident $name:ident($request:ident) -> $reply:ident, $scope:ident;)*) => {
+        /// Returns the path of a verb's method, `/onward.v1.Runs/Name`.
+        pub fn path_of(call: &Call) -> &'static str {
+            match call { $(Call::$name(_) => concat!("/onward.v1.Runs/", stringify!($name)),)* }
         }
     };
 }
-pub(crate) use service;
+
+onward_core::with_verbs!(paths);

@@ -4,11 +4,11 @@
 //! protobuf and is used over gRPC, and JSON for HTTP. The `.proto` files under `proto/` are generated from these definitions
 //! ([`proto`]). Makes no decisions, and knows of transports only how gRPC frames bytes.
 //!
-//! Reading order: [`worker`] (a worker's stream), [`api`] (the verbs), [`problem`] (errors), [`key`], [`grpc`].
+//! Reading order: [`worker`] (a worker's stream), [`api`] (the verbs), [`ends`] (outcomes of many runs), [`problem`] (errors), [`key`], [`grpc`].
 
 #![forbid(unsafe_code)]
 
-pub mod api;
+pub mod ends;
 pub mod grpc;
 pub mod key;
 pub mod problem;
@@ -16,6 +16,7 @@ pub mod proto;
 pub mod worker;
 
 pub use key::ApiKey;
+pub use onward_core::api;
 pub use problem::Problem;
 
 /// The protocol version of this build. Raised when an older peer could misunderstand; fields and frames may be added without

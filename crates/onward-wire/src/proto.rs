@@ -5,16 +5,33 @@
 use onward_core::codec::Field;
 use onward_core::schema::{Schema, documentation};
 
+use crate::Problem;
+use crate::ends::{AwaitFrame, EndsFrame};
 use crate::worker::{ServerFrames, WorkerFrames};
-use crate::{Problem, api};
 
 /// One method of a service.
-pub struct MethodLine {
-    pub name: &'static str,
-    pub docs: &'static [&'static str],
-    pub request: String,
-    pub reply: String,
+struct MethodLine {
+    name: &'static str,
+    docs: &'static [&'static str],
+    request: String,
+    reply: String,
 }
+
+macro_rules! methods {
+    ($($(#[$meta:meta])* $method:ident $name:ident($request:ident) -> $reply:ident, $scope:ident;)*) => {
+        /// Returns the methods of the verbs and adds their messages to `schema`.
+        fn methods(schema: &mut Schema) -> Vec<MethodLine> {
+            vec![$(MethodLine {
+                name: stringify!($name),
+                docs: &[$(stringify!($meta)),*],
+                request: onward_core::api::$request::proto(schema).name().to_owned(),
+                reply: onward_core::api::$reply::proto(schema).name().to_owned(),
+            },)*]
+        }
+    };
+}
+
+onward_core::with_verbs!(methods);
 
 const HEAD: &str = "\
 // Printed by `cargo xtask gen` from crates/onward-wire; do not edit.
@@ -29,8 +46,8 @@ package onward.v1;
 /// Returns the whole file.
 pub fn text() -> String {
     let mut schema = Schema::default();
-    let emitted = api::EmittedValue::proto(&mut schema);
-    let (awaited, ends) = (api::AwaitFrame::proto(&mut schema), api::EndsFrame::proto(&mut schema));
+    let emitted = onward_core::api::Emitted::proto(&mut schema);
+    let (awaited, ends) = (AwaitFrame::proto(&mut schema), EndsFrame::proto(&mut schema));
     let streams = format!(
         "  // Streams what a run emits from now on; not recorded.\n  rpc ListenRun(RunRequest) returns (stream {});\n  \
          // Streams the outcomes of many runs, in the order of their ends.\n  rpc AwaitEnds(stream {}) returns (stream {});\n",
@@ -38,7 +55,7 @@ pub fn text() -> String {
         awaited.name(),
         ends.name()
     );
-    let runs = service("Runs", "The API.", &api::methods(&mut schema), &streams);
+    let runs = service("Runs", "The API.", &methods(&mut schema), &streams);
     let (up, down) = (WorkerFrames::proto(&mut schema), ServerFrames::proto(&mut schema));
     let workers = format!(
         "// One stream per worker: runs and tasks down, commits and results up; docs/protocol.md has the rules.\n\

@@ -34,6 +34,10 @@ pub use ctx::Ctx;
 pub use encryption::{Encryption, EncryptionKey};
 pub use error::{Error, RegisterError};
 pub use names::{Signal, Task, Workflow};
+pub use onward_core::api::{
+    Appended, AppendedEntry, BlockReason, Blocker, BulkDone, BulkRequest, BulkVerb, Decide, DeletedRun, Emitted, EntryPage,
+    PendingReason, RunList, RunQuery, TaskStatus, TaskView,
+};
 pub use onward_core::budget::{self, Budget};
 pub use onward_core::conversation::{Entry, EntryCursor, PendingEntry};
 pub use onward_core::engine::{CancelOutcome, Decision};
@@ -46,11 +50,7 @@ pub use onward_core::task::RetryPolicy;
 pub use onward_core::trace::TraceContext;
 pub use onward_core::view::{AwaitedKind, RunView};
 pub use onward_core::{Failure, Index, Log, Payload, Record, RunId, Status, Timestamp};
-pub use onward_runtime::{
-    AppendedEntry, BlockReason, Blocker, Bulk, BulkDone, BulkVerb, CallRef, Decide, Emitted, EntryPage, PendingReason, TaskView,
-    TaskWord,
-};
-pub use onward_store::{Appended, DeletedRun, RunQuery};
+pub use onward_runtime::CallRef;
 #[cfg(feature = "remote")]
 pub use remote::{HttpAnswer, HttpClient, connect_client, connect_http};
 pub use task::TaskCtx;

@@ -4,9 +4,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
-use onward_core::task::Task;
-use onward_runtime::{CallRef, QueueInfo};
-use onward_store::{Gaps, TaskQuery};
+use onward_core::api::{QueueInfo, TaskQuery, TaskRequest, TasksReply};
+use onward_runtime::CallRef;
 use serde::Serialize;
 
 use crate::args::Global;
@@ -39,7 +38,7 @@ pub async fn execute(command: QueueCommand, global: &Global) -> Result<ExitCode>
         QueueCommand::Quarantined => quarantined(global).await?,
         QueueCommand::Retry { id } => {
             let connection = Connection::to_write(global)?;
-            connection.retry_task(connection.call(&id)?).await?;
+            connection.retry_task(TaskRequest { namespace: connection.namespace.clone(), task: id.clone() }).await?;
             if global.json { print_json(&Retried { retried: &id })? } else { say(&format!("{id} is queued again")) }
         }
     }
@@ -48,7 +47,7 @@ pub async fn execute(command: QueueCommand, global: &Global) -> Result<ExitCode>
 
 async fn list(global: &Global) -> Result<()> {
     let connection = Connection::to_read(global)?;
-    let queues = connection.list_queues(connection.namespace.clone()).await?;
+    let queues = connection.list_queues(connection.namespace.clone()).await?.queues;
     if global.json {
         print_json(&Queues::from(&*queues))
     } else if queues.is_empty() {
@@ -78,13 +77,11 @@ fn tell(queues: &[QueueInfo]) -> String {
 
 async fn quarantined(global: &Global) -> Result<()> {
     let connection = Connection::to_read(global)?;
-    let gaps = Gaps::default();
-    let query =
-        TaskQuery { namespace: connection.namespace.clone(), limit: 1_000, gaps: Some(gaps.clone()), ..TaskQuery::default() };
-    let tasks: Vec<Task> = connection.list_quarantined(query).await?;
-    say_missing(&gaps);
+    let query = TaskQuery { namespace: connection.namespace.clone(), limit: 1_000, partly: true, run: None };
+    let TasksReply { tasks, missing } = connection.list_quarantined(query).await?;
+    say_missing(&missing);
     if global.json {
-        return print_json(&Partly::new(OpenTasks::from(&*tasks), &gaps));
+        return print_json(&Partly::new(OpenTasks::from(&*tasks), missing));
     }
     if tasks.is_empty() {
         say("no quarantined tasks");

@@ -54,7 +54,7 @@ pub async fn execute(args: SpendArgs, global: &Global) -> Result<ExitCode> {
         limit: args.limit,
         ..SpendQuery::by(args.by.0)
     };
-    let rows = connection.read_spend(query).await?;
+    let rows = connection.read_spend(query).await?.rows;
     if global.json {
         print_json(&Spend::new(args.by.0, &rows, args.limit))?;
     } else if rows.is_empty() {

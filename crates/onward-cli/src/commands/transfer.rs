@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use onward_core::api::RunQuery;
 use onward_core::transfer::{self, ExportedRun, Importer};
 use onward_core::{Namespace, RunHead};
 use onward_runtime::{export_run, leaves_out};
-use onward_store::RunQuery;
 use onward_store_embedded::EmbeddedStore;
 
 use super::run::FilterArgs;

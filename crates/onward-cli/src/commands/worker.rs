@@ -4,11 +4,10 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
-use onward_runtime::WorkerInfo;
+use onward_core::api::{VersionedKind, WorkerInfo};
 
 use crate::args::Global;
 use crate::connection::Connection;
-use crate::output::document::Workers;
 use crate::output::{TextTable, print, print_json, say, time};
 
 #[derive(Debug, Subcommand)]
@@ -21,11 +20,11 @@ pub enum WorkerCommand {
 pub async fn execute(command: WorkerCommand, global: &Global) -> Result<ExitCode> {
     let WorkerCommand::List = command;
     let connection = Connection::to_read(global)?;
-    let workers = connection.list_workers(connection.namespace.clone()).await?;
+    let reply = connection.list_workers(connection.namespace.clone()).await?;
     if global.json {
-        print_json(&Workers::from(&*workers))?;
-    } else if !workers.is_empty() {
-        print(&tell(&workers))?;
+        print_json(&reply)?;
+    } else if !reply.workers.is_empty() {
+        print(&tell(&reply.workers))?;
     } else if connection.is_directory {
         say("no workers: a directory does not list them; set `--server URL`");
     } else {
@@ -39,9 +38,9 @@ fn tell(workers: &[WorkerInfo]) -> String {
     let now = time::now();
     for worker in workers {
         let queue = |queue: &Option<onward_core::Name>| queue.as_ref().map_or("default".to_owned(), ToString::to_string);
-        let kind = |(kind, version): &(onward_core::Name, Option<onward_core::Name>)| match version {
-            Some(version) => format!("{kind}@{version}"),
-            None => kind.to_string(),
+        let kind = |known: &VersionedKind| match &known.version {
+            Some(version) => format!("{}@{version}", known.kind),
+            None => known.kind.to_string(),
         };
         table.row(vec![
             worker.id.to_string().into(),

@@ -11,7 +11,6 @@ pub mod time;
 
 use std::io::{self, IsTerminal, Write};
 
-use onward_store::Gaps;
 use serde::Serialize;
 
 pub use narrator::{Narrator, preview};
@@ -39,8 +38,8 @@ pub fn say(text: &str) {
 }
 
 /// Prints which databases are missing from a list.
-pub fn say_missing(gaps: &Gaps) {
-    for database in gaps.names() {
+pub fn say_missing(databases: &[String]) {
+    for database in databases {
         say(&format!("{database} is down: its data is missing from this list"));
     }
 }

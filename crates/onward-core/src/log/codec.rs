@@ -9,6 +9,7 @@
 
 use bytes::Bytes;
 
+use crate::conversation::EntryCursor;
 use crate::log::CommitId;
 use crate::log::schema::{FieldLine, Proto, Schema};
 use crate::{CallId, Epoch, Failure, Hash, Index, Name, Payload, RunId, Timestamp};
@@ -423,6 +424,26 @@ impl Field for u32 {
     }
 }
 
+impl Field for usize {
+    const SHAPE: Shape = Shape::Varint;
+
+    fn encode(&self, number: u32, out: &mut Vec<u8>) {
+        (*self as u64).encode(number, out);
+    }
+    fn encode_present(&self, number: u32, out: &mut Vec<u8>) {
+        (*self as u64).encode_present(number, out);
+    }
+    fn decode(raw: Raw<'_>) -> Result<usize, DecodeError> {
+        usize::try_from(raw.varint("number")?).map_err(|_| DecodeError::Invalid { what: "number" })
+    }
+    fn absent() -> Option<usize> {
+        Some(0)
+    }
+    fn proto(_: &mut Schema) -> Proto {
+        Proto::scalar("uint64")
+    }
+}
+
 impl Field for i32 {
     const SHAPE: Shape = Shape::Varint;
 
@@ -690,6 +711,18 @@ macro_rules! text_field {
     )*};
 }
 text_field!(Name: "name", RunId: "run id", crate::Namespace: "namespace", crate::WorkerId: "worker id");
+
+impl Field for EntryCursor {
+    fn encode(&self, number: u32, out: &mut Vec<u8>) {
+        put_bytes(number, self.to_string().as_bytes(), out);
+    }
+    fn decode(raw: Raw<'_>) -> Result<EntryCursor, DecodeError> {
+        raw.text("entry cursor")?.parse().map_err(|_| DecodeError::Invalid { what: "entry cursor" })
+    }
+    fn proto(_: &mut Schema) -> Proto {
+        Proto::scalar("string")
+    }
+}
 
 macro_rules! number_field {
     ($($type:ident),*) => {$(

@@ -61,7 +61,7 @@ pub struct Awaited {
     pub kind: AwaitedKind,
     /// The signal, approval or promise, the kind of the task or child, or the step to retry; `None` for a plain timer.
     pub name: Option<Name>,
-    /// `RUN~GENERATION~PLACE` for a call of the code, the update's own id for an update.
+    /// `RUN~GENERATION~CALL` for a call of the code, the update's own id for an update.
     pub id: String,
     pub call_id: Option<CallId>,
     pub since: Timestamp,

@@ -110,20 +110,21 @@ impl SpendBy {
     }
 }
 
-/// A query of the ledger of one namespace.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SpendQuery {
-    pub namespace: Namespace,
-    pub by: SpendBy,
-    /// Attempts that began on the UTC day of this time or later.
-    pub from: Option<Timestamp>,
-    /// Attempts that began before this time or on its day: the ledger has whole days. A time at midnight excludes the day that it
-    /// begins.
-    pub until: Option<Timestamp>,
-    /// Only the tree of this run.
-    pub tree: Option<RunId>,
-    /// 0 means the store's default page.
-    pub limit: usize,
+message! {
+    /// A query of the ledger of one namespace.
+    pub struct SpendQuery {
+        1 => namespace: Namespace,
+        2 => by: SpendBy,
+        /// Attempts that began on the UTC day of this time or later.
+        3 => from: Option<Timestamp>,
+        /// Attempts that began before this time or on its day: the ledger has whole days. A time at midnight excludes the day
+        /// that it begins.
+        4 => until: Option<Timestamp>,
+        /// Only the tree of this run.
+        5 => tree: Option<RunId>,
+        /// 0 means the store's default page.
+        6 => limit: usize,
+    }
 }
 
 impl SpendQuery {

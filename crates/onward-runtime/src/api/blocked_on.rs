@@ -4,83 +4,24 @@
 //! executes or takes at once is never listed.
 
 use onward_core::task::{Task, TaskState};
-use onward_core::{Name, RunKey, Timestamp};
+use onward_core::{RunKey, Timestamp};
 use onward_store::TaskQuery;
 
-use crate::{CallRef, Runtime, RuntimeError, WorkerInfo};
+use crate::worker::list::KnownWorker;
+use crate::{BlockReason, Blocker, Runtime, RuntimeError};
 
 /// Number of tasks that are read for each state, queued and quarantined.
 const LOOKED_AT_MAX: usize = 100;
 
-/// The reason why a task of a run is not executed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Blocker {
-    pub task: CallRef,
-    pub kind: Name,
-    pub why: BlockReason,
-    /// When the task was quarantined.
-    pub since: Option<Timestamp>,
-    /// When the task continues without intervention.
-    pub until: Option<Timestamp>,
-    /// How many workers in a row were lost during this task.
-    pub lost_workers: u32,
-    /// Failure code of the last attempt.
-    pub failure_code: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BlockReason {
-    /// No known worker takes tasks of this kind from its queue.
-    NoWorker,
-    /// The provider rate-limited the key that the task uses, for all workers that have the kind.
-    LimitClosed,
-    /// The task lost too many workers and is off its queue until an operator retries it.
-    Quarantined,
-    /// The last attempt failed, and the retry delay is not over.
-    Retries,
-}
-
-impl BlockReason {
-    const ALL: [BlockReason; 4] =
-        [BlockReason::NoWorker, BlockReason::LimitClosed, BlockReason::Quarantined, BlockReason::Retries];
-
-    pub fn from_word(word: &str) -> Option<BlockReason> {
-        BlockReason::ALL.into_iter().find(|why| why.as_str() == word)
-    }
-
-    /// Returns the stable word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            BlockReason::NoWorker => "no_worker",
-            BlockReason::LimitClosed => "limit_closed",
-            BlockReason::Quarantined => "quarantined",
-            BlockReason::Retries => "retries",
-        }
-    }
-}
-
-impl Blocker {
-    fn of(task: &Task, why: BlockReason, until: Option<Timestamp>) -> Blocker {
-        Blocker {
-            task: task.id.clone().into(),
-            kind: task.kind.clone(),
-            why,
-            since: task.quarantined_at(),
-            until,
-            lost_workers: task.lost_workers,
-            failure_code: task.last_failure.as_ref().map(|failure| failure.code.clone()),
-        }
-    }
-
-    /// Returns what to do about it, if intervention is needed.
-    pub fn hint(&self) -> Option<String> {
-        match self.why {
-            BlockReason::NoWorker => Some(format!("start a worker that has `{}`", self.kind)),
-            BlockReason::Quarantined => {
-                Some(format!("find out why its workers vanish, then run `onward queue retry {}`", self.task))
-            }
-            BlockReason::LimitClosed | BlockReason::Retries => None,
-        }
+fn blocker(task: &Task, why: BlockReason, until: Option<Timestamp>) -> Blocker {
+    Blocker {
+        task: task.id.clone(),
+        kind: task.kind.clone(),
+        why,
+        since: task.quarantined_at(),
+        until,
+        lost_workers: task.lost_workers,
+        failure_code: task.last_failure.as_ref().map(|failure| failure.code.clone()),
     }
 }
 
@@ -93,14 +34,14 @@ impl Runtime {
             return Ok(Vec::new());
         }
         let quarantined = self.tasks_in(key, TaskState::Quarantined).await?;
-        let mut found: Vec<Blocker> = quarantined.iter().map(|task| Blocker::of(task, BlockReason::Quarantined, None)).collect();
-        let (now, here) = (self.clock().now(), self.list_workers(&key.namespace));
+        let mut found: Vec<Blocker> = quarantined.iter().map(|task| blocker(task, BlockReason::Quarantined, None)).collect();
+        let (now, here) = (self.clock().now(), self.known_workers(&key.namespace));
         let mut anywhere = None;
         let queued = self.tasks_in(key, TaskState::Queued).await?;
         for task in queued.iter().filter(|task| task.waits_its_turn()) {
             if task.visible_at > now {
                 let failed = task.last_failure.as_ref();
-                found.extend(failed.map(|_| Blocker::of(task, BlockReason::Retries, Some(task.visible_at))));
+                found.extend(failed.map(|_| blocker(task, BlockReason::Retries, Some(task.visible_at))));
                 continue;
             }
             if self.hindered(task, &here, now).is_none() {
@@ -108,7 +49,7 @@ impl Runtime {
             }
             if anywhere.is_none() {
                 // If the other servers cannot be read, only the workers of this one count.
-                let elsewhere = self.workers_elsewhere(&key.namespace).await.unwrap_or_default();
+                let elsewhere = self.known_elsewhere(&key.namespace).await.unwrap_or_default();
                 anywhere = Some(here.iter().cloned().chain(elsewhere).collect::<Vec<_>>());
             }
             found.extend(self.hindered(task, anywhere.as_deref().unwrap_or_default(), now));
@@ -124,18 +65,20 @@ impl Runtime {
     }
 
     /// Returns why none of these workers takes a task that is due.
-    fn hindered(&self, task: &Task, workers: &[WorkerInfo], now: Timestamp) -> Option<Blocker> {
-        let takes = |worker: &&WorkerInfo| worker.task_kinds.contains(&task.kind) && worker.queues.contains(&task.options.queue);
-        let closed = |worker: &WorkerInfo| {
+    fn hindered(&self, task: &Task, workers: &[KnownWorker], now: Timestamp) -> Option<Blocker> {
+        let takes = |worker: &&KnownWorker| {
+            worker.info.task_kinds.contains(&task.kind) && worker.info.queues.contains(&task.options.queue)
+        };
+        let closed = |worker: &KnownWorker| {
             let limit = worker.task_limits.get(&task.kind);
             self.hub().closed.closed_for(&task.id.run.namespace, &task.kind, limit)
         };
         let mut able = workers.iter().filter(takes).map(closed).peekable();
         if able.peek().is_none() {
-            return Some(Blocker::of(task, BlockReason::NoWorker, None));
+            return Some(blocker(task, BlockReason::NoWorker, None));
         }
         // One worker whose key is not rate-limited is enough.
         let first = able.collect::<Option<Vec<_>>>()?.into_iter().min()?;
-        Some(Blocker::of(task, BlockReason::LimitClosed, Some(now.after(first))))
+        Some(blocker(task, BlockReason::LimitClosed, Some(now.after(first))))
     }
 }

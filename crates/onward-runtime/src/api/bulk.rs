@@ -5,15 +5,16 @@
 //!
 //! Invariant U1: a batch that is repeated with the same bulk id applies its verb at most once to each run.
 
+use onward_core::api::RefusedRun;
 use onward_core::budget::Budget;
 use onward_core::event::{CancelRequested, PauseReason, RunPaused, RunResumed, TerminateRequested};
 use onward_core::reopen::Retry;
 use onward_core::run::{IdempotencyRecord, Input};
-use onward_core::{Event, RunHead, RunId, Status};
+use onward_core::{Event, RunHead, Status};
 use onward_store::{PAGE_DEFAULT, RunQuery, StoreError};
 
 use crate::api::runs::{check_id, check_text};
-use crate::{Runtime, RuntimeError};
+use crate::{BulkDone, BulkVerb, Runtime, RuntimeError};
 
 /// Maximum number of runs in one batch.
 pub const BULK_MAX: usize = 1_000;
@@ -21,45 +22,14 @@ pub const BULK_MAX: usize = 1_000;
 /// Number of ids in the sample of a dry run.
 const SAMPLE: usize = 20;
 
-/// The verb that is applied to each run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BulkVerb {
-    Cancel,
-    Terminate,
-    Pause,
-    Resume,
-    Retry,
-    Delete,
-}
-
-impl BulkVerb {
-    pub const ALL: [BulkVerb; 6] =
-        [BulkVerb::Cancel, BulkVerb::Terminate, BulkVerb::Pause, BulkVerb::Resume, BulkVerb::Retry, BulkVerb::Delete];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            BulkVerb::Cancel => "cancel",
-            BulkVerb::Terminate => "terminate",
-            BulkVerb::Pause => "pause",
-            BulkVerb::Resume => "resume",
-            BulkVerb::Retry => "retry",
-            BulkVerb::Delete => "delete",
-        }
-    }
-
-    pub fn from_word(word: &str) -> Option<BulkVerb> {
-        BulkVerb::ALL.into_iter().find(|verb| verb.as_str() == word)
-    }
-
-    /// Returns the statuses that the verb applies to, for a filter without a status.
-    fn statuses(self) -> Vec<Status> {
-        match self {
-            BulkVerb::Cancel | BulkVerb::Terminate => vec![Status::Pending, Status::Running, Status::Waiting, Status::Paused],
-            BulkVerb::Pause => vec![Status::Pending, Status::Running, Status::Waiting],
-            BulkVerb::Resume => vec![Status::Paused],
-            BulkVerb::Retry => vec![Status::Failed],
-            BulkVerb::Delete => vec![Status::Completed, Status::Failed, Status::Canceled, Status::Terminated],
-        }
+/// Returns the statuses that the verb applies to, for a filter without a status.
+fn statuses(verb: BulkVerb) -> Vec<Status> {
+    match verb {
+        BulkVerb::Cancel | BulkVerb::Terminate => vec![Status::Pending, Status::Running, Status::Waiting, Status::Paused],
+        BulkVerb::Pause => vec![Status::Pending, Status::Running, Status::Waiting],
+        BulkVerb::Resume => vec![Status::Paused],
+        BulkVerb::Retry => vec![Status::Failed],
+        BulkVerb::Delete => vec![Status::Completed, Status::Failed, Status::Canceled, Status::Terminated],
     }
 }
 
@@ -84,20 +54,6 @@ pub struct Bulk {
     pub budget_max: Option<Budget>,
 }
 
-/// The result of a batch.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct BulkDone {
-    /// Number of runs that match: in this batch, or in total for a dry run.
-    pub matched: u64,
-    pub done: u64,
-    /// Runs to which the verb no longer applies, with the error code.
-    pub refused: Vec<(RunId, &'static str)>,
-    /// Some of the matching runs, for a dry run.
-    pub sample: Vec<RunId>,
-    /// The cursor of the next batch; `None` after the last.
-    pub next: Option<String>,
-}
-
 impl Runtime {
     /// Executes one batch, or counts all matching runs.
     pub async fn bulk_runs(&self, bulk: Bulk) -> Result<BulkDone, RuntimeError> {
@@ -108,7 +64,7 @@ impl Runtime {
             return Err(RuntimeError::FilterEmpty);
         }
         if query.statuses.is_empty() {
-            query.statuses = bulk.verb.statuses();
+            query.statuses = statuses(bulk.verb);
         }
         if bulk.dry_run {
             return self.count_bulk(query).await;
@@ -119,7 +75,9 @@ impl Runtime {
         for head in &page.runs {
             match self.do_to_one(&bulk, head).await {
                 Ok(()) => done.done += 1,
-                Err(error) if is_about_the_run(&error) => done.refused.push((head.key.id.clone(), error.code())),
+                Err(error) if is_about_the_run(&error) => {
+                    done.refused.push(RefusedRun { run: head.key.id.clone(), code: error.code().to_owned() })
+                }
                 Err(error) => return Err(error),
             }
         }

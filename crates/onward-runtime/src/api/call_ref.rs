@@ -5,9 +5,10 @@
 
 use std::fmt;
 
+use onward_core::api::split_call_ref;
 use onward_core::run::Wait;
 use onward_core::task::TaskId;
-use onward_core::{CallId, Namespace, RunId, RunKey};
+use onward_core::{CallId, Namespace, RunKey};
 
 use crate::RuntimeError;
 
@@ -19,13 +20,10 @@ pub struct CallRef {
 }
 
 impl CallRef {
-    /// Parses the text form from the right, because a run's id may contain `~`.
+    /// Parses the text form.
     pub fn parse(namespace: &Namespace, text: &str) -> Result<CallRef, RuntimeError> {
         let invalid = || RuntimeError::CallIdInvalid { text: text.chars().take(300).collect() };
-        let mut parts = text.rsplitn(3, '~');
-        let call_id = parts.next().and_then(CallId::parse).ok_or_else(invalid)?;
-        let generation = parts.next().and_then(|part| part.parse().ok()).ok_or_else(invalid)?;
-        let id = parts.next().and_then(|part| RunId::new(part).ok()).ok_or_else(invalid)?;
+        let (id, generation, call_id) = split_call_ref(text).ok_or_else(invalid)?;
         Ok(CallRef { run: RunKey::new(namespace.clone(), id), generation, call_id })
     }
 }

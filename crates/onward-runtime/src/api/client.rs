@@ -1,35 +1,22 @@
-//! The verbs as a trait, for callers inside and outside the process.
+//! The verbs as an interface, for callers inside and outside the process.
 //!
-//! [`Runtime`] implements it inside one process; a remote client implements it over the network with the same behavior. The
-//! methods are documented at the runtime's methods of the same name.
+//! [`Runtime`] implements it inside one process; a remote client implements it over the network with the same behavior. Every
+//! verb of the table in `onward_core::api` is a method of `dyn Client`.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use onward_core::budget::Budget;
+use onward_core::api::{self, BulkDone, BulkRequest, BulkVerb, Call, LogRequest, Reply, StartReply, StartRequest};
 use onward_core::conversation::{PreludeSearch, Search};
-use onward_core::event::RunPaused;
-use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::log::prelude_of;
-use onward_core::reopen::Retry;
-use onward_core::run::Wait;
-use onward_core::task::Task;
 use onward_core::view::{RunView, created_at};
-use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey};
-use onward_store::{
-    Appended, DeletedQuery, DeletedRun, Restored, RunPage, RunQuery, Started, TaskQuery, VersionCount, WaitQuery,
-};
+use onward_core::{Failure, Index, Payload, Record, RunHead, RunKey};
 use tokio::sync::broadcast;
 
+use crate::api::execute::{CallContext, IntoReply};
 use crate::api::watch::{OutcomeWatch, RunWatch};
-use crate::conversation::append::known_entry;
-use crate::conversation::read::read_page;
-use crate::{
-    AppendEntry, AppendedEntry, Blocker, BranchRun, Bulk, BulkDone, CallRef, Decide, Emitted, EntryPage, EntryQuery, ForkRun,
-    PendingReason, QueueInfo, Runtime, RuntimeError, SendSignal, StartRun, StartTask, StreamPage, TaskView, WorkerInfo,
-};
+use crate::{Emitted, Runtime, RuntimeError};
 
 /// Page size of log reads, in records.
 const PAGE: usize = 1_000;
@@ -51,103 +38,105 @@ pub trait Changes: Send {
     fn generation(&self) -> u32;
 }
 
-/// The API verbs.
+/// A caller's connection to a runtime.
 pub trait Client: Send + Sync {
-    fn start_and_watch(&self, start: StartRun) -> ClientFuture<'_, (Started, Arc<dyn Outcome>)>;
-    fn start_task(&self, start: StartTask) -> ClientFuture<'_, (Started, Arc<dyn Outcome>)>;
-    fn read_task(&self, key: RunKey) -> ClientFuture<'_, TaskView>;
-    fn cancel_task(&self, key: RunKey, reason: String) -> ClientFuture<'_, Appended>;
-    fn wait_for_outcome(&self, key: RunKey) -> ClientFuture<'_, Result<Payload, Failure>>;
+    /// Executes a verb.
+    fn call(&self, call: Call) -> ClientFuture<'_, Reply>;
+
+    /// Starts a run and returns a handle that cannot miss its end.
+    fn start_and_watch(&self, start: StartRequest) -> ClientFuture<'_, (StartReply, Arc<dyn Outcome>)>;
+
+    /// Watches the end of a run, which need not exist yet.
+    fn watch_outcome(&self, key: &RunKey) -> Arc<dyn Outcome>;
+
+    /// Watches a run from now on.
     fn watch_run(&self, key: RunKey) -> ClientFuture<'_, Box<dyn Changes>>;
-    fn read_head(&self, key: RunKey) -> ClientFuture<'_, RunHead>;
-    fn why_pending(&self, key: RunKey) -> ClientFuture<'_, Option<PendingReason>>;
-    fn blocked_on(&self, key: RunKey) -> ClientFuture<'_, Vec<Blocker>>;
-    fn list_deleted(&self, query: DeletedQuery) -> ClientFuture<'_, Vec<DeletedRun>>;
-    fn read_log(&self, key: RunKey, generation: Option<u32>, from: Index, limit: usize) -> ClientFuture<'_, Vec<Record>>;
 
     /// Reads the current generation of a run at one moment, folded from its log (F27).
-    fn read_run(&self, key: RunKey) -> ClientFuture<'_, RunView> {
-        Box::pin(async move {
-            loop {
-                let head = self.read_head(key.clone()).await?;
-                let records = read_records(self, &head).await?;
-                let covered = records.last().is_some_and(|record| record.next_index() >= head.next_index);
-                let same = created_at(&records) == Some(head.created_at);
-                if covered && same {
-                    let mut view = RunView::fold(head, &records);
-                    // Only the first generation of an agent has its input; later turns do not repeat it.
-                    if let Some((run, generation)) = find_prelude(self, &view.head, &records).await? {
-                        let first = self.read_log(run, Some(generation), Index(0), 1).await?;
-                        view.input = first.first().and_then(Record::started).map_or(view.input, |started| started.input.clone());
-                    }
-                    return Ok(view);
-                }
-                // The run was deleted and started again during the read: read it again.
-            }
-        })
-    }
+    fn read_run(&self, key: RunKey) -> ClientFuture<'_, RunView>;
 
-    /// Reads a page of an agent's conversation; see [`EntryPage`].
-    fn read_entries(&self, key: RunKey, query: EntryQuery) -> ClientFuture<'_, EntryPage> {
-        Box::pin(read_page(self, key, query))
-    }
-
-    /// Appends an entry from outside. If an entry with the same key, role and content exists, returns that one.
-    fn append_entry(&self, key: RunKey, append: AppendEntry) -> ClientFuture<'_, AppendedEntry> {
-        Box::pin(async move {
-            match known_entry(self, &key, &append).await? {
-                Some(known) => Ok(known),
-                None => self.put_entry(key, append).await,
-            }
-        })
-    }
-
-    /// Appends an entry like [`Client::append_entry`], but without searching the conversation for its key first.
-    fn put_entry(&self, key: RunKey, append: AppendEntry) -> ClientFuture<'_, AppendedEntry>;
-
-    /// Continues the conversation of an agent from an earlier entry.
-    fn branch_run(&self, key: RunKey, branch: BranchRun) -> ClientFuture<'_, Appended>;
-
-    fn list_runs(&self, query: RunQuery) -> ClientFuture<'_, RunPage>;
-    fn list_versions(&self, namespace: Namespace) -> ClientFuture<'_, Vec<VersionCount>>;
-    fn read_spend(&self, query: SpendQuery) -> ClientFuture<'_, Vec<SpendRow>>;
-    fn signal_run(&self, key: RunKey, signal: SendSignal) -> ClientFuture<'_, Appended>;
-    fn cancel_run(&self, key: RunKey, reason: String) -> ClientFuture<'_, Appended>;
-    fn terminate_run(&self, key: RunKey, reason: String) -> ClientFuture<'_, Appended>;
-    fn pause_run(&self, key: RunKey, pause: RunPaused) -> ClientFuture<'_, Appended>;
-    fn resume_run(&self, key: RunKey, budget: Option<Budget>) -> ClientFuture<'_, Appended>;
-    fn retry_run(&self, key: RunKey, retry: Retry) -> ClientFuture<'_, Restored>;
-    fn fork_run(&self, key: RunKey, fork: ForkRun) -> ClientFuture<'_, Restored>;
-    fn bulk_runs(&self, bulk: Bulk) -> ClientFuture<'_, BulkDone>;
-    fn delete_run(&self, key: RunKey, reason: String) -> ClientFuture<'_, ()>;
-    fn update_run(
-        &self,
-        key: RunKey,
-        update_id: String,
-        name: Name,
-        payload: Payload,
-    ) -> ClientFuture<'_, Result<Payload, Failure>>;
-    fn query_run(&self, key: RunKey, name: Name, input: Payload) -> ClientFuture<'_, Option<Result<Payload, Failure>>>;
+    /// Receives the values that a run emits from now on; not recorded.
     fn listen(&self, key: &RunKey) -> broadcast::Receiver<Emitted>;
-    fn read_stream(&self, key: RunKey, from: Option<String>, wait: Duration) -> ClientFuture<'_, StreamPage>;
-    fn list_approvals(&self, query: WaitQuery) -> ClientFuture<'_, Vec<Wait>>;
-    fn decide_approval(&self, call: CallRef, decide: Decide) -> ClientFuture<'_, Appended>;
-    fn resolve_promise(
+}
+
+/// Adds each verb as a method.
+macro_rules! methods {
+    ($($(#[$meta:meta])* $method:ident $name:ident($request:ident) -> $reply:ident, $scope:ident;)*) => {
+        impl dyn Client + '_ {
+            $(
+                $(#[$meta])*
+                pub async fn $method(&self, request: impl Into<api::$request>) -> Result<api::$reply, RuntimeError> {
+                    match self.call(Call::$name(request.into())).await? {
+                        Reply::$name(reply) => Ok(reply),
+                        _ => unreachable!("the reply belongs to the call"),
+                    }
+                }
+            )*
+        }
+    };
+}
+
+onward_core::with_verbs!(methods);
+
+impl dyn Client + '_ {
+    /// Waits until the run is closed and returns its result.
+    pub async fn wait_for_outcome(&self, key: RunKey) -> Result<Result<Payload, Failure>, RuntimeError> {
+        self.watch_outcome(&key).outcome().await
+    }
+
+    /// Executes one batch of a bulk request, also of a deletion, which has a scope of its own.
+    pub async fn execute_bulk(&self, bulk: BulkRequest) -> Result<BulkDone, RuntimeError> {
+        match bulk.verb == BulkVerb::Delete.as_str() {
+            true => self.bulk_delete(bulk).await,
+            false => self.bulk_runs(bulk).await,
+        }
+    }
+
+    /// Reads up to `limit` records from the one that holds event `from`, of the current generation if `generation` is `None`.
+    pub async fn read_log(
         &self,
-        call: CallRef,
-        result: Result<Payload, Failure>,
-        resolution_id: String,
-    ) -> ClientFuture<'_, Appended>;
-    fn list_workers(&self, namespace: Namespace) -> ClientFuture<'_, Vec<WorkerInfo>>;
-    fn list_queues(&self, namespace: Namespace) -> ClientFuture<'_, Vec<QueueInfo>>;
-    fn list_quarantined(&self, query: TaskQuery) -> ClientFuture<'_, Vec<Task>>;
-    fn retry_task(&self, call: CallRef) -> ClientFuture<'_, ()>;
+        run: RunKey,
+        generation: Option<u32>,
+        mut from: Index,
+        limit: usize,
+    ) -> Result<Vec<Record>, RuntimeError> {
+        let mut records: Vec<Record> = Vec::new();
+        loop {
+            let limit = limit - records.len();
+            let page = self.read_log_page(LogRequest { run: run.clone(), generation, from, limit }).await?;
+            records.extend(page.records);
+            match records.last() {
+                Some(last) if page.more => from = last.next_index(),
+                _ => return Ok(records),
+            }
+        }
+    }
+}
+
+/// Reads the current generation of a run at one moment, folded from its log (F27).
+pub async fn read_view(client: &dyn Client, key: RunKey) -> Result<RunView, RuntimeError> {
+    loop {
+        let head = client.read_head(key.clone()).await?;
+        let records = read_records(client, &head).await?;
+        let covered = records.last().is_some_and(|record| record.next_index() >= head.next_index);
+        let same = created_at(&records) == Some(head.created_at);
+        if covered && same {
+            let mut view = RunView::fold(head, &records);
+            // Only the first generation of an agent has its input; later turns do not repeat it.
+            if let Some((run, generation)) = find_prelude(client, &view.head, &records).await? {
+                let first = client.read_log(run, Some(generation), Index(0), 1).await?;
+                view.input = first.first().and_then(Record::started).map_or(view.input, |started| started.input.clone());
+            }
+            return Ok(view);
+        }
+        // The run was deleted and started again during the read: read it again.
+    }
 }
 
 /// Finds the log of the agent's generation before the turn in `records`. Returns `None` if the turn needs none or its original
 /// is deleted.
 pub async fn find_prelude(
-    client: &(impl Client + ?Sized),
+    client: &dyn Client,
     head: &RunHead,
     records: &[Record],
 ) -> Result<Option<(RunKey, u32)>, RuntimeError> {
@@ -168,7 +157,7 @@ pub async fn find_prelude(
 }
 
 /// Reads the log of one generation, at least up to the end that `head` has.
-pub async fn read_records(client: &(impl Client + ?Sized), head: &RunHead) -> Result<Vec<Record>, RuntimeError> {
+pub async fn read_records(client: &dyn Client, head: &RunHead) -> Result<Vec<Record>, RuntimeError> {
     let mut records: Vec<Record> = Vec::new();
     loop {
         let from = records.last().map_or(Index(0), Record::next_index);
@@ -200,167 +189,30 @@ impl Changes for RunWatch {
 }
 
 impl Client for Runtime {
-    fn start_and_watch(&self, start: StartRun) -> ClientFuture<'_, (Started, Arc<dyn Outcome>)> {
+    fn call(&self, call: Call) -> ClientFuture<'_, Reply> {
+        Box::pin(self.execute(call, CallContext::default()))
+    }
+
+    fn start_and_watch(&self, start: StartRequest) -> ClientFuture<'_, (StartReply, Arc<dyn Outcome>)> {
         Box::pin(async move {
-            let (started, watch) = Runtime::start_and_watch(self, start).await?;
-            Ok((started, Arc::new(watch) as Arc<dyn Outcome>))
+            let (started, watch) = Runtime::start_and_watch(self, start.into()).await?;
+            Ok((started.into_reply(), Arc::new(watch) as Arc<dyn Outcome>))
         })
     }
 
-    fn start_task(&self, start: StartTask) -> ClientFuture<'_, (Started, Arc<dyn Outcome>)> {
-        Box::pin(async move {
-            let (started, watch) = Runtime::start_task_and_watch(self, start).await?;
-            Ok((started, Arc::new(watch) as Arc<dyn Outcome>))
-        })
-    }
-
-    fn read_task(&self, key: RunKey) -> ClientFuture<'_, TaskView> {
-        Box::pin(async move { Runtime::read_task(self, &key).await })
-    }
-
-    fn cancel_task(&self, key: RunKey, reason: String) -> ClientFuture<'_, Appended> {
-        Box::pin(async move { Runtime::cancel_task(self, &key, &reason).await })
-    }
-
-    fn wait_for_outcome(&self, key: RunKey) -> ClientFuture<'_, Result<Payload, Failure>> {
-        Box::pin(async move { Runtime::wait_for_outcome(self, &key).await })
+    fn watch_outcome(&self, key: &RunKey) -> Arc<dyn Outcome> {
+        Arc::new(Runtime::watch_outcome(self, key))
     }
 
     fn watch_run(&self, key: RunKey) -> ClientFuture<'_, Box<dyn Changes>> {
         Box::pin(async move { Ok(Box::new(Runtime::watch_run(self, &key).await?) as Box<dyn Changes>) })
     }
 
-    fn read_head(&self, key: RunKey) -> ClientFuture<'_, RunHead> {
-        Box::pin(async move { Runtime::read_head(self, &key).await })
-    }
-
-    fn why_pending(&self, key: RunKey) -> ClientFuture<'_, Option<PendingReason>> {
-        Box::pin(async move { Ok(self.why_pending_anywhere(&Runtime::read_head(self, &key).await?).await) })
-    }
-
-    fn blocked_on(&self, key: RunKey) -> ClientFuture<'_, Vec<Blocker>> {
-        Box::pin(async move { Runtime::blocked_on(self, &key).await })
-    }
-
-    fn list_deleted(&self, query: DeletedQuery) -> ClientFuture<'_, Vec<DeletedRun>> {
-        Box::pin(Runtime::list_deleted(self, query))
-    }
-
-    fn read_log(&self, key: RunKey, generation: Option<u32>, from: Index, limit: usize) -> ClientFuture<'_, Vec<Record>> {
-        Box::pin(async move { Runtime::read_log(self, &key, generation, from, limit).await })
-    }
-
-    fn put_entry(&self, key: RunKey, append: AppendEntry) -> ClientFuture<'_, AppendedEntry> {
-        Box::pin(async move { Runtime::put_entry(self, &key, append).await })
-    }
-
-    fn branch_run(&self, key: RunKey, branch: BranchRun) -> ClientFuture<'_, Appended> {
-        Box::pin(async move { Runtime::branch_run(self, &key, branch).await })
-    }
-
-    fn list_runs(&self, query: RunQuery) -> ClientFuture<'_, RunPage> {
-        Box::pin(Runtime::list_runs(self, query))
-    }
-
-    fn list_versions(&self, namespace: Namespace) -> ClientFuture<'_, Vec<VersionCount>> {
-        Box::pin(Runtime::list_versions(self, namespace))
-    }
-
-    fn read_spend(&self, query: SpendQuery) -> ClientFuture<'_, Vec<SpendRow>> {
-        Box::pin(Runtime::read_spend(self, query))
-    }
-
-    fn signal_run(&self, key: RunKey, signal: SendSignal) -> ClientFuture<'_, Appended> {
-        Box::pin(async move { Runtime::signal_run(self, &key, signal).await })
-    }
-
-    fn cancel_run(&self, key: RunKey, reason: String) -> ClientFuture<'_, Appended> {
-        Box::pin(async move { Runtime::cancel_run(self, &key, &reason).await })
-    }
-
-    fn terminate_run(&self, key: RunKey, reason: String) -> ClientFuture<'_, Appended> {
-        Box::pin(async move { Runtime::terminate_run(self, &key, &reason).await })
-    }
-
-    fn pause_run(&self, key: RunKey, pause: RunPaused) -> ClientFuture<'_, Appended> {
-        Box::pin(async move { Runtime::pause_run(self, &key, pause).await })
-    }
-
-    fn resume_run(&self, key: RunKey, budget: Option<Budget>) -> ClientFuture<'_, Appended> {
-        Box::pin(async move { Runtime::resume_run(self, &key, budget).await })
-    }
-
-    fn retry_run(&self, key: RunKey, retry: Retry) -> ClientFuture<'_, Restored> {
-        Box::pin(async move { Runtime::retry_run(self, &key, &retry).await })
-    }
-
-    fn fork_run(&self, key: RunKey, fork: ForkRun) -> ClientFuture<'_, Restored> {
-        Box::pin(async move { Runtime::fork_run(self, &key, fork).await })
-    }
-
-    fn bulk_runs(&self, bulk: Bulk) -> ClientFuture<'_, BulkDone> {
-        Box::pin(Runtime::bulk_runs(self, bulk))
-    }
-
-    fn delete_run(&self, key: RunKey, reason: String) -> ClientFuture<'_, ()> {
-        Box::pin(async move { Runtime::delete_run(self, &key, &reason).await })
-    }
-
-    fn update_run(
-        &self,
-        key: RunKey,
-        update_id: String,
-        name: Name,
-        payload: Payload,
-    ) -> ClientFuture<'_, Result<Payload, Failure>> {
-        Box::pin(async move { Runtime::update_run(self, &key, &update_id, name, payload).await })
-    }
-
-    fn query_run(&self, key: RunKey, name: Name, input: Payload) -> ClientFuture<'_, Option<Result<Payload, Failure>>> {
-        Box::pin(async move { Runtime::query_run(self, &key, name, input).await })
+    fn read_run(&self, key: RunKey) -> ClientFuture<'_, RunView> {
+        Box::pin(read_view(self, key))
     }
 
     fn listen(&self, key: &RunKey) -> broadcast::Receiver<Emitted> {
         Runtime::listen(self, key)
-    }
-
-    fn read_stream(&self, key: RunKey, from: Option<String>, wait: Duration) -> ClientFuture<'_, StreamPage> {
-        Box::pin(async move { Runtime::read_stream(self, &key, from.as_deref(), wait).await })
-    }
-
-    fn list_approvals(&self, query: WaitQuery) -> ClientFuture<'_, Vec<Wait>> {
-        Box::pin(Runtime::list_approvals(self, query))
-    }
-
-    fn decide_approval(&self, call: CallRef, decide: Decide) -> ClientFuture<'_, Appended> {
-        Box::pin(async move { Runtime::decide_approval(self, &call, decide).await })
-    }
-
-    fn resolve_promise(
-        &self,
-        call: CallRef,
-        result: Result<Payload, Failure>,
-        resolution_id: String,
-    ) -> ClientFuture<'_, Appended> {
-        Box::pin(async move { Runtime::resolve_promise(self, &call, result, &resolution_id).await })
-    }
-
-    fn list_workers(&self, namespace: Namespace) -> ClientFuture<'_, Vec<WorkerInfo>> {
-        Box::pin(async move {
-            let elsewhere = self.workers_elsewhere(&namespace).await?;
-            Ok(Runtime::list_workers(self, &namespace).into_iter().chain(elsewhere).collect())
-        })
-    }
-
-    fn list_quarantined(&self, query: TaskQuery) -> ClientFuture<'_, Vec<Task>> {
-        Box::pin(Runtime::list_quarantined(self, query))
-    }
-
-    fn list_queues(&self, namespace: Namespace) -> ClientFuture<'_, Vec<QueueInfo>> {
-        Box::pin(async move { Runtime::list_queues(self, &namespace).await })
-    }
-
-    fn retry_task(&self, call: CallRef) -> ClientFuture<'_, ()> {
-        Box::pin(async move { Runtime::retry_task(self, &call).await })
     }
 }

@@ -13,24 +13,13 @@ use onward_store::{Appended, StoreError, WaitQuery};
 
 use crate::api::runs::{check_id, check_text};
 use crate::schemas::depth::check_payload;
-use crate::{CallRef, Runtime, RuntimeError};
+use crate::{CallRef, Decide, Runtime, RuntimeError};
 
 /// Ids of the results that the engine itself records: when the deadline passes, and when the code withdraws the call.
 const RESERVED_IDS: [&str; 2] = ["expired", "withdrawn"];
 
 /// Page size of log reads, in records.
 const PAGE: usize = 1_000;
-
-/// A person's decision of an approval.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decide {
-    pub approved: bool,
-    pub feedback: Option<String>,
-    /// Must be one of the deciders, if the approval names any.
-    pub decided_by: Option<String>,
-    /// Idempotency key: a repeat with the same id is the same decision; another id loses.
-    pub decision_id: String,
-}
 
 /// The restrictions on who may decide an approval.
 #[derive(Default)]

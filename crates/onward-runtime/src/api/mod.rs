@@ -7,6 +7,7 @@ pub(crate) mod client;
 pub(crate) mod decide;
 pub(crate) mod descendants;
 pub(crate) mod drive;
+pub(crate) mod execute;
 pub(crate) mod external;
 pub(crate) mod query;
 pub(crate) mod read;

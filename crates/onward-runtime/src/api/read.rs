@@ -7,40 +7,13 @@ use onward_core::view::{RunView, outcome};
 use onward_core::{Failure, Index, Payload, Record, RunHead, RunKey, Status};
 use onward_store::StoreError;
 
+use crate::api::client::read_view;
 use crate::api::external::refuse_external;
-use crate::{Client, EntryPage, EntryQuery, Runtime, RuntimeError};
+use crate::conversation::read::read_page;
+use crate::{EntryPage, EntryQuery, PendingReason, Runtime, RuntimeError};
 
 /// Page size of log reads, in records.
 const PAGE: usize = 1_000;
-
-/// The reason why a run that has work is not running.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PendingReason {
-    /// No known worker has code for the kind and version of the run. The run continues when one connects.
-    NoCompatibleWorker,
-    /// A worker has the code and claims the run when it has a free slot.
-    Queued,
-}
-
-impl PendingReason {
-    pub fn from_word(word: &str) -> Option<PendingReason> {
-        [PendingReason::NoCompatibleWorker, PendingReason::Queued].into_iter().find(|why| why.as_str() == word)
-    }
-
-    /// Returns the stable word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            PendingReason::NoCompatibleWorker => "no_compatible_worker",
-            PendingReason::Queued => "queued",
-        }
-    }
-}
-
-impl std::fmt::Display for PendingReason {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.as_str())
-    }
-}
 
 impl Runtime {
     /// Returns why a run is pending, judging by the workers of this runtime; `None` if the run is not pending.
@@ -51,12 +24,12 @@ impl Runtime {
 
     /// Reads the current generation of a run, folded from its log.
     pub async fn read_run(&self, key: &RunKey) -> Result<RunView, RuntimeError> {
-        Client::read_run(self, key.clone()).await
+        read_view(self, key.clone()).await
     }
 
     /// Reads a page of an agent's conversation.
     pub async fn read_entries(&self, key: &RunKey, query: EntryQuery) -> Result<EntryPage, RuntimeError> {
-        Client::read_entries(self, key.clone(), query).await
+        read_page(self, key.clone(), query).await
     }
 
     /// Reads the head of a run without its log.

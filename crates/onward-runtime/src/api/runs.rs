@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use onward_core::api::{Signal, StartRequest};
 use onward_core::budget::{Allowance, Budget, BudgetHead};
 use onward_core::conversation::{ENTRY_SIGNAL, attachment_fault, says_nothing};
 use onward_core::event::{CancelRequested, RunPaused, RunResumed, RunStarted, SignalReceived, TerminateRequested};
@@ -56,6 +57,21 @@ pub struct SendSignal {
     pub signal_id: Option<String>,
     /// The run that sent the signal.
     pub sender: Option<RunKey>,
+}
+
+impl From<Signal> for SendSignal {
+    fn from(signal: Signal) -> SendSignal {
+        let Signal { name, payload, signal_id } = signal;
+        SendSignal { name, payload, signal_id, sender: None }
+    }
+}
+
+impl From<StartRequest> for StartRun {
+    fn from(request: StartRequest) -> StartRun {
+        let StartRequest { run, kind, version, input, seed, signal, trace, attributes, budget } = request;
+        let (signal, budget) = (signal.map(SendSignal::from), budget.map(Allowance::granted));
+        StartRun { key: run, kind, version, input, seed, signal, attributes, trace, budget }
+    }
 }
 
 impl SendSignal {

@@ -3,106 +3,33 @@
 //! Each is a run of a reserved kind that waits for its one task (R9), so ids, namespaces, retention and results are those of
 //! runs. `onward-core` decides what a start, a result and a cancellation do, in one write each.
 
+use onward_core::api::{StartTaskRequest, TaskStatus};
 use onward_core::event::{RunCanceled, RunStarted, StandaloneTask};
 use onward_core::run::{Input, NewRun, Refusal};
-use onward_core::task::{Task, TaskOptions, TaskState};
+use onward_core::task::{Task, TaskState};
 use onward_core::trace::TraceContext;
-use onward_core::{Event, Failure, Index, Name, Payload, Record, RunHead, RunKey, Status, TASK_KIND_PREFIX, view};
+use onward_core::{Event, Failure, Index, Name, Record, RunHead, RunKey, Status, TASK_KIND_PREFIX, view};
 use onward_store::{Appended, Started, StoreError, TaskQuery};
 
 use crate::api::runs::{check_id, check_text};
-use crate::api::watch::OutcomeWatch;
 use crate::schemas::depth::check_payload;
-use crate::{Runtime, RuntimeError};
+use crate::{Runtime, RuntimeError, TaskView};
 
-/// A request to queue a standalone task.
-#[derive(Debug, Clone, PartialEq)]
-pub struct StartTask {
-    /// A repeat with the same key, kind and input is the same task.
-    pub key: RunKey,
-    pub kind: Name,
-    pub input: Payload,
-    pub options: TaskOptions,
-    /// Trace context of the caller, as a `traceparent`; an invalid value is ignored.
-    pub trace: Option<String>,
-}
-
-/// The current view of a standalone task.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TaskView {
-    pub head: RunHead,
-    pub kind: Name,
-    pub input: Payload,
-    pub options: TaskOptions,
-    pub state: TaskWord,
-    /// Number of attempts that were started.
-    pub attempts: u32,
-    /// Failure of the attempt before the current one.
-    pub last_failure: Option<Failure>,
-    /// The latest progress that the worker reported.
-    pub progress: Option<Payload>,
-    pub outcome: Option<Result<Payload, Failure>>,
-}
-
-/// The state of a standalone task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TaskWord {
-    /// Waits for a worker or for its next attempt.
-    Queued,
-    Running,
-    /// Off its queue because it lost too many workers; an operator decides.
-    Quarantined,
-    Completed,
-    Failed,
-    Canceled,
-    Terminated,
-}
-
-impl TaskWord {
-    pub const ALL: [TaskWord; 7] = [
-        TaskWord::Queued,
-        TaskWord::Running,
-        TaskWord::Quarantined,
-        TaskWord::Completed,
-        TaskWord::Failed,
-        TaskWord::Canceled,
-        TaskWord::Terminated,
-    ];
-
-    /// Returns the stable word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            TaskWord::Queued => "queued",
-            TaskWord::Running => "running",
-            TaskWord::Quarantined => "quarantined",
-            TaskWord::Completed => "completed",
-            TaskWord::Failed => "failed",
-            TaskWord::Canceled => "canceled",
-            TaskWord::Terminated => "terminated",
-        }
-    }
-
-    pub fn from_word(word: &str) -> Option<TaskWord> {
-        TaskWord::ALL.into_iter().find(|known| known.as_str() == word)
-    }
-
-    fn of(status: Status, task: Option<&Task>) -> TaskWord {
-        match (status, task.map(|task| task.state)) {
-            (Status::Completed, _) => TaskWord::Completed,
-            (Status::Failed, _) => TaskWord::Failed,
-            (Status::Canceled, _) => TaskWord::Canceled,
-            (Status::Terminated, _) => TaskWord::Terminated,
-            (_, Some(TaskState::Leased)) => TaskWord::Running,
-            (_, Some(TaskState::Quarantined)) => TaskWord::Quarantined,
-            _ => TaskWord::Queued,
-        }
+fn status_of(status: Status, task: Option<&Task>) -> TaskStatus {
+    match (status, task.map(|task| task.state)) {
+        (Status::Completed, _) => TaskStatus::Completed,
+        (Status::Failed, _) => TaskStatus::Failed,
+        (Status::Canceled, _) => TaskStatus::Canceled,
+        (Status::Terminated, _) => TaskStatus::Terminated,
+        (_, Some(TaskState::Leased)) => TaskStatus::Running,
+        (_, Some(TaskState::Quarantined)) => TaskStatus::Quarantined,
+        _ => TaskStatus::Queued,
     }
 }
-
 impl Runtime {
     /// Queues a standalone task, or returns the existing one. Durable when it returns; cancel-safe.
-    pub async fn start_task(&self, start: StartTask) -> Result<Started, RuntimeError> {
-        let StartTask { key, kind, input, options, trace } = start;
+    pub async fn start_task(&self, start: StartTaskRequest) -> Result<Started, RuntimeError> {
+        let StartTaskRequest { task: key, kind, input, options, trace } = start;
         if let Some(key) = &options.idempotency_key {
             check_id("idempotency key", key)?;
         }
@@ -121,13 +48,6 @@ impl Runtime {
         Ok(self.store().start_run(NewRun { key, started, signal: None }, None).await?)
     }
 
-    /// Queues a task like [`Runtime::start_task`] and returns a watch that cannot miss its end.
-    pub async fn start_task_and_watch(&self, start: StartTask) -> Result<(Started, OutcomeWatch), RuntimeError> {
-        let watch = self.watch_outcome(&start.key);
-        let started = self.start_task(start).await?;
-        Ok((started, watch))
-    }
-
     /// Reads a standalone task. Fails with `task_not_found` if the run is none.
     pub async fn read_task(&self, key: &RunKey) -> Result<TaskView, RuntimeError> {
         loop {
@@ -140,7 +60,7 @@ impl Runtime {
             let ends_there = last.last().is_some_and(|record| record.next_index() == head.next_index);
             let whole = ends_there && task.is_some() != head.status.is_closed();
             let (first, last) = (first.first(), last.last().filter(|record| record.ends_log()));
-            if let Some(view) = first.filter(|_| whole).and_then(|first| TaskView::fold(head, first, last, task)) {
+            if let Some(view) = first.filter(|_| whole).and_then(|first| fold(head, first, last, task)) {
                 return Ok(view);
             }
         }
@@ -177,26 +97,25 @@ pub(crate) fn refuse_task(head: &RunHead) -> Result<(), RuntimeError> {
     }
 }
 
-impl TaskView {
-    fn fold(head: RunHead, first: &Record, end: Option<&Record>, task: Option<Task>) -> Option<TaskView> {
-        let RunStarted { input, task: Some(started), .. } = first.started()? else { return None };
-        let attempts = match (end.and_then(|record| record.events.last()), &task) {
-            (Some(Event::RunCompleted(end)), _) => end.attempts.unwrap_or_default(),
-            (Some(Event::RunFailed(end)), _) => end.attempts.unwrap_or_default(),
-            // While the task waits, `attempt` is the number of the next attempt.
-            (_, Some(task)) if task.state != TaskState::Leased => task.attempt - 1,
-            (_, task) => task.as_ref().map_or(0, |task| task.attempt),
-        };
-        Some(TaskView {
-            state: TaskWord::of(head.status, task.as_ref()),
-            kind: started.kind.clone(),
-            input: input.clone(),
-            options: started.options.clone(),
-            attempts,
-            last_failure: task.as_ref().and_then(|task| task.last_failure.clone()),
-            progress: task.and_then(|task| task.progress),
-            outcome: end.and_then(view::outcome),
-            head,
-        })
-    }
+/// Returns the view of a task from the ends of its log and its row.
+fn fold(head: RunHead, first: &Record, end: Option<&Record>, task: Option<Task>) -> Option<TaskView> {
+    let RunStarted { input, task: Some(started), .. } = first.started()? else { return None };
+    let attempts = match (end.and_then(|record| record.events.last()), &task) {
+        (Some(Event::RunCompleted(end)), _) => end.attempts.unwrap_or_default(),
+        (Some(Event::RunFailed(end)), _) => end.attempts.unwrap_or_default(),
+        // While the task waits, `attempt` is the number of the next attempt.
+        (_, Some(task)) if task.state != TaskState::Leased => task.attempt - 1,
+        (_, task) => task.as_ref().map_or(0, |task| task.attempt),
+    };
+    Some(TaskView {
+        state: status_of(head.status, task.as_ref()),
+        kind: started.kind.clone(),
+        input: input.clone(),
+        options: started.options.clone(),
+        attempts,
+        last_failure: task.as_ref().and_then(|task| task.last_failure.clone()),
+        progress: task.and_then(|task| task.progress),
+        outcome: end.and_then(view::outcome),
+        head,
+    })
 }

@@ -37,7 +37,7 @@ const TOGETHER: usize = 100;
 const PAGE: usize = 1_000;
 
 /// Reads a run with all its generations.
-pub async fn export_run(client: &(impl Client + ?Sized), key: &RunKey) -> Result<ExportedRun, RuntimeError> {
+pub async fn export_run(client: &dyn Client, key: &RunKey) -> Result<ExportedRun, RuntimeError> {
     for _ in 0..ATTEMPTS {
         let head = client.read_head(key.clone()).await?;
         let mut logs = Vec::new();
@@ -58,11 +58,7 @@ pub async fn export_run(client: &(impl Client + ?Sized), key: &RunKey) -> Result
 }
 
 /// Reads the log of a generation that has ended.
-pub(crate) async fn read_ended(
-    client: &(impl Client + ?Sized),
-    key: &RunKey,
-    generation: u32,
-) -> Result<Vec<Record>, RuntimeError> {
+pub(crate) async fn read_ended(client: &dyn Client, key: &RunKey, generation: u32) -> Result<Vec<Record>, RuntimeError> {
     let mut records: Vec<Record> = Vec::new();
     while !ends(&records) {
         let from = records.last().map_or(Index(0), Record::next_index);

@@ -5,9 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use onward_core::api::VersionedKind;
 use onward_core::codec::Message;
 use onward_core::{Name, Namespace, RunHead, Timestamp, WorkerId, message};
 
+use crate::worker::list::KnownWorker;
 use crate::{PendingReason, Runtime, RuntimeError, WorkerInfo};
 
 message! {
@@ -21,10 +23,9 @@ message! {
     /// Workers of one namespace with the same code.
     struct Group {
         1 => namespace: Namespace,
-        2 => kinds: Vec<Kind>,
+        2 => kinds: Vec<VersionedKind>,
         3 => task_kinds: Vec<Name>,
-        4 => queues: Vec<Name>,
-        5 => has_default_queue: bool,
+        4 => queues: Vec<Option<Name>>,
         6 => members: Vec<Member>,
         7 => task_limits: Vec<TaskLimit>,
     }
@@ -34,13 +35,6 @@ message! {
     struct TaskLimit {
         1 => kind: Name,
         2 => limit: Name,
-    }
-}
-
-message! {
-    struct Kind {
-        1 => kind: Name,
-        2 => version: Option<Name>,
     }
 }
 
@@ -56,32 +50,30 @@ message! {
 }
 
 impl Group {
-    fn of(namespace: &Namespace, worker: &WorkerInfo) -> Group {
-        let kind = |(kind, version): &(Name, Option<Name>)| Kind { kind: kind.clone(), version: version.clone() };
+    fn of(namespace: &Namespace, worker: &KnownWorker) -> Group {
+        let info = &worker.info;
         let limit = |(kind, limit): (&Name, &Name)| TaskLimit { kind: kind.clone(), limit: limit.clone() };
         Group {
             namespace: namespace.clone(),
-            kinds: worker.kinds.iter().map(kind).collect(),
-            task_kinds: worker.task_kinds.clone(),
-            queues: worker.queues.iter().flatten().cloned().collect(),
-            has_default_queue: worker.queues.contains(&None),
+            kinds: info.kinds.clone(),
+            task_kinds: info.task_kinds.clone(),
+            queues: info.queues.clone(),
             members: Vec::new(),
             task_limits: worker.task_limits.iter().map(limit).collect(),
         }
     }
 
-    fn worker(&self, member: Member) -> WorkerInfo {
-        let default = self.has_default_queue.then_some(None);
-        WorkerInfo {
+    fn worker(&self, member: Member) -> KnownWorker {
+        let info = WorkerInfo {
             id: member.name,
-            kinds: self.kinds.iter().map(|known| (known.kind.clone(), known.version.clone())).collect(),
+            kinds: self.kinds.clone(),
             task_kinds: self.task_kinds.clone(),
-            task_limits: self.task_limits.iter().map(|said| (said.kind.clone(), said.limit.clone())).collect(),
-            queues: default.into_iter().chain(self.queues.iter().cloned().map(Some)).collect(),
+            queues: self.queues.clone(),
             runs: member.runs,
             runs_max: member.runs_max,
             heard_at: member.heard_at,
-        }
+        };
+        KnownWorker { info, task_limits: self.task_limits.iter().map(|key| (key.kind.clone(), key.limit.clone())).collect() }
     }
 }
 
@@ -99,8 +91,8 @@ impl Runtime {
         let mut groups: BTreeMap<Vec<u8>, Group> = BTreeMap::new();
         for (namespace, worker) in self.workers_of_all() {
             let group = Group::of(&namespace, &worker);
-            let name = name_of(&worker.id).unwrap_or_else(|| worker.id.clone());
-            let WorkerInfo { id, runs, runs_max, heard_at, .. } = worker;
+            let name = name_of(&worker.info.id).unwrap_or_else(|| worker.info.id.clone());
+            let WorkerInfo { id, runs, runs_max, heard_at, .. } = worker.info;
             let member = Member { name, id, runs, runs_max, heard_at };
             groups.entry(group.to_bytes()).or_insert(group).members.push(member);
         }
@@ -114,6 +106,10 @@ impl Runtime {
 
     /// Lists the workers of a namespace at the other servers, by the names that they chose. Empty if the store is not shared.
     pub async fn workers_elsewhere(&self, namespace: &Namespace) -> Result<Vec<WorkerInfo>, RuntimeError> {
+        Ok(self.known_elsewhere(namespace).await?.into_iter().map(|worker| worker.info).collect())
+    }
+
+    pub(crate) async fn known_elsewhere(&self, namespace: &Namespace) -> Result<Vec<KnownWorker>, RuntimeError> {
         if !self.store().is_shared() {
             return Ok(Vec::new());
         }

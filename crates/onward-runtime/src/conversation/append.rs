@@ -7,48 +7,21 @@
 use onward_core::conversation::{ENTRY_SIGNAL, OutsideEntry, keyed_entry};
 use onward_core::event::SignalReceived;
 use onward_core::run::Input;
-use onward_core::{Hash, Index, Name, Payload, RunKey, Timestamp};
+use onward_core::{Name, RunKey};
 use onward_store::{Appended, StoreError};
 
 use crate::api::client::read_records;
 use crate::api::runs::check_id;
 use crate::schemas::depth::check_payload;
-use crate::{Client, Runtime, RuntimeError};
-
-/// An entry to append.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AppendEntry {
-    pub role: Name,
-    pub content: Payload,
-    /// A repeat with the same key is the same entry; without a key, every append creates one.
-    pub idempotency_key: Option<String>,
-}
-
-/// The receipt of an append.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AppendedEntry {
-    /// An entry with this key, role and content existed before.
-    pub already_existed: bool,
-    /// The run was waiting and was woken. Code that waits for a signal of another name continues to wait.
-    pub woke: bool,
-    /// The entry's id, if the code has taken it in already.
-    pub entry: Option<Hash>,
-    /// The position of the entry as an input, until the code takes it in.
-    pub index: Option<Index>,
-    pub at: Option<Timestamp>,
-}
-
-impl From<Appended> for AppendedEntry {
-    fn from(appended: Appended) -> AppendedEntry {
-        let Appended { index, at, repeated, woke } = appended;
-        AppendedEntry { already_existed: repeated, woke, entry: None, index: Some(index), at: Some(at) }
-    }
-}
+use crate::{AppendEntry, AppendedEntry, Client, Runtime, RuntimeError};
 
 impl Runtime {
-    /// Appends an entry from outside. The agent takes it in when its next turn starts, or when its code polls for it.
+    /// Appends an entry from outside, or returns the existing one with the same key, role and content. The agent takes it in when its next turn starts, or when its code polls for it.
     pub async fn append_entry(&self, key: &RunKey, append: AppendEntry) -> Result<AppendedEntry, RuntimeError> {
-        let appended = Client::append_entry(self, key.clone(), append).await?;
+        let appended = match known_entry(self, key, &append).await? {
+            Some(known) => known,
+            None => self.put_entry(key, append).await?,
+        };
         if appended.already_existed {
             self.counts().entries_repeated.one();
         }
@@ -71,16 +44,13 @@ impl Runtime {
             }
             (error, _) => error,
         })?;
-        Ok(appended.into())
+        let Appended { index, at, repeated, woke } = appended;
+        Ok(AppendedEntry { already_existed: repeated, woke, entry: None, index: Some(index), at: Some(at) })
     }
 }
 
 /// Returns the entry of the conversation with this key. Fails if its role or content differs.
-pub(crate) async fn known_entry(
-    client: &(impl Client + ?Sized),
-    key: &RunKey,
-    append: &AppendEntry,
-) -> Result<Option<AppendedEntry>, RuntimeError> {
+pub async fn known_entry(client: &dyn Client, key: &RunKey, append: &AppendEntry) -> Result<Option<AppendedEntry>, RuntimeError> {
     let Some(idempotency_key) = &append.idempotency_key else { return Ok(None) };
     let head = client.read_head(key.clone()).await?;
     let records = read_records(client, &head).await?;

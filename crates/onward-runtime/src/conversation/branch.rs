@@ -9,34 +9,16 @@ use std::collections::BTreeSet;
 use onward_core::conversation::{EntryCursor, OutsideEntry};
 use onward_core::event::{BranchRequested, RunStarted};
 use onward_core::run::{IdempotencyRecord, Input};
-use onward_core::{Hash, Index, Name, Payload, Record, RunHead, RunKey};
+use onward_core::{Hash, Index, Record, RunHead, RunKey};
 use onward_store::{Appended, StoreError};
 
 use crate::api::runs::check_id;
-use crate::conversation::read::{ENTRIES_MAX, EntryQuery, read_page};
+use crate::conversation::read::{ENTRIES_MAX, read_page};
 use crate::schemas::depth::check_payload;
-use crate::{Runtime, RuntimeError};
+use crate::{BranchEntry, BranchRun, EntryQuery, Runtime, RuntimeError};
 
 /// Bound on repeated searches while the run moves on.
 const TRIES: u32 = 32;
-
-/// A request to continue from an earlier entry.
-#[derive(Debug, Clone, PartialEq)]
-pub struct BranchRun {
-    /// The entry after which the conversation continues; `None` is its beginning.
-    pub from: Option<EntryCursor>,
-    /// The first entry of the branch. An edit is a branch from the entry's parent with another content.
-    pub entry: Option<BranchEntry>,
-    /// A repeat with the same key is the same branch.
-    pub idempotency_key: Option<String>,
-}
-
-/// The first entry of a branch.
-#[derive(Debug, Clone, PartialEq)]
-pub struct BranchEntry {
-    pub role: Name,
-    pub content: Payload,
-}
 
 impl Runtime {
     /// Abandons the open segment of an agent and continues after the given entry.

@@ -6,13 +6,13 @@
 //!
 //! Invariant EN1: a page ends with the requested entry, and every other entry on it is the parent of the next one.
 
-use onward_core::conversation::{Entry, EntryCursor, PendingEntry, Walk, depth_of, entries_of, leaf_of, log_before, pending_of};
+use onward_core::conversation::{EntryCursor, Walk, depth_of, entries_of, leaf_of, log_before, pending_of};
 use onward_core::view::created_at;
 use onward_core::{Hash, Index, Record, RunHead, RunKey};
 use onward_store::StoreError;
 
 use crate::api::client::read_records;
-use crate::{Client, RuntimeError};
+use crate::{Client, EntryPage, EntryQuery, RuntimeError};
 
 /// Page size if the query has none.
 pub const ENTRIES_DEFAULT: usize = 100;
@@ -26,50 +26,18 @@ const PAGE_BYTES: usize = 4 * 1024 * 1024;
 /// Page size of log reads, in records.
 const RECORDS: usize = 1_000;
 
-/// A query for entries of a conversation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct EntryQuery {
-    /// The last entry of the conversation to read, which may be abandoned; `None` for the current conversation.
-    pub leaf: Option<EntryCursor>,
-    /// The `before` of the page that was read last.
-    pub before: Option<EntryCursor>,
-    /// 0 means the default.
-    pub limit: usize,
-}
-
-impl EntryQuery {
-    fn walk(&self, from: Option<Hash>) -> Walk {
-        let limit = if self.limit == 0 { ENTRIES_DEFAULT } else { self.limit.min(ENTRIES_MAX) };
-        Walk::from(from, limit).bytes_max(PAGE_BYTES)
-    }
-}
-
-/// A page of a conversation.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct EntryPage {
-    /// Oldest first.
-    pub entries: Vec<Entry>,
-    /// The cursor of the next page: the entry before the first one. `None` at the beginning of the conversation.
-    pub before: Option<EntryCursor>,
-    /// The last entry of the requested conversation; for the current one, as of now.
-    pub leaf: Option<Hash>,
-    /// Number of entries of the current conversation; only on its last page.
-    pub depth: Option<u64>,
-    /// Entries from outside that the code has not taken in yet; only on the last page of the current conversation.
-    pub pending: Vec<PendingEntry>,
+fn walk_of(query: EntryQuery, from: Option<Hash>) -> Walk {
+    let limit = if query.limit == 0 { ENTRIES_DEFAULT } else { query.limit.min(ENTRIES_MAX) };
+    Walk::from(from, limit).bytes_max(PAGE_BYTES)
 }
 
 /// Reads one page.
-pub(crate) async fn read_page(
-    client: &(impl Client + ?Sized),
-    key: RunKey,
-    query: EntryQuery,
-) -> Result<EntryPage, RuntimeError> {
+pub async fn read_page(client: &dyn Client, key: RunKey, query: EntryQuery) -> Result<EntryPage, RuntimeError> {
     loop {
         let head = client.read_head(key.clone()).await?;
         let page = match query.before.or(query.leaf) {
-            None => read_last(client, &head, &query).await?,
-            Some(from) => Some(read_from(client, &head, from, &query).await?),
+            None => read_last(client, &head, query).await?,
+            Some(from) => Some(read_from(client, &head, from, query).await?),
         };
         if let Some(page) = page {
             return Ok(page);
@@ -79,11 +47,7 @@ pub(crate) async fn read_page(
 }
 
 /// Reads the page at the end of the conversation; `None` if the log no longer belongs to `head`.
-async fn read_last(
-    client: &(impl Client + ?Sized),
-    head: &RunHead,
-    query: &EntryQuery,
-) -> Result<Option<EntryPage>, RuntimeError> {
+async fn read_last(client: &dyn Client, head: &RunHead, query: EntryQuery) -> Result<Option<EntryPage>, RuntimeError> {
     let records = read_records(client, head).await?;
     let covered = records.last().is_some_and(|record| record.next_index() >= head.next_index);
     if !covered || created_at(&records) != Some(head.created_at) {
@@ -91,7 +55,7 @@ async fn read_last(
     }
     let leaf = leaf_of(&records);
     let (depth, pending) = (Some(depth_of(&records)), pending_of(&records));
-    let mut walk = query.walk(leaf);
+    let mut walk = walk_of(query, leaf);
     walk.read(&entries_of(head.generation, &records));
     let at = LogPosition { key: head.key.clone(), generation: head.generation, first: records.into_iter().next() };
     let page = walk_back(client, at, walk).await?;
@@ -99,13 +63,8 @@ async fn read_last(
 }
 
 /// Reads the page that ends with the entry `from`.
-async fn read_from(
-    client: &(impl Client + ?Sized),
-    head: &RunHead,
-    from: EntryCursor,
-    query: &EntryQuery,
-) -> Result<EntryPage, RuntimeError> {
-    let mut walk = query.walk(Some(from.id));
+async fn read_from(client: &dyn Client, head: &RunHead, from: EntryCursor, query: EntryQuery) -> Result<EntryPage, RuntimeError> {
+    let mut walk = walk_of(query, Some(from.id));
     let generation = from.generation.unwrap_or(u32::MAX).min(head.generation);
     let records = read_whole(client, &head.key, generation).await?;
     walk.read(&entries_of(generation, &records));
@@ -126,7 +85,7 @@ struct LogPosition {
 }
 
 /// Reads earlier logs until the walk is complete or there is no earlier log.
-async fn walk_back(client: &(impl Client + ?Sized), mut at: LogPosition, mut walk: Walk) -> Result<EntryPage, RuntimeError> {
+async fn walk_back(client: &dyn Client, mut at: LogPosition, mut walk: Walk) -> Result<EntryPage, RuntimeError> {
     let run = at.key.clone();
     while walk.wants().is_some() {
         let Some((key, generation)) = at.first.as_ref().and_then(|first| log_before(&at.key, first)) else { break };
@@ -145,7 +104,7 @@ async fn walk_back(client: &(impl Client + ?Sized), mut at: LogPosition, mut wal
 }
 
 /// Reads the whole log of a generation, up to its current end if it is open.
-async fn read_whole(client: &(impl Client + ?Sized), key: &RunKey, generation: u32) -> Result<Vec<Record>, RuntimeError> {
+async fn read_whole(client: &dyn Client, key: &RunKey, generation: u32) -> Result<Vec<Record>, RuntimeError> {
     let mut records: Vec<Record> = Vec::new();
     loop {
         let from = records.last().map_or(Index(0), Record::next_index);

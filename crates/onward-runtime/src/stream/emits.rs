@@ -3,21 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use onward_core::{Payload, RunKey};
+use onward_core::RunKey;
 use tokio::sync::broadcast;
 
-use crate::Runtime;
 use crate::by_run::lock;
+use crate::{Emitted, Runtime};
 
 /// Number of emitted values that a slow listener may fall behind.
 const BEHIND_MAX: usize = 256;
-
-/// A value that a run's code emitted.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Emitted {
-    pub name: String,
-    pub value: Payload,
-}
 
 #[derive(Default)]
 pub(crate) struct Emits {

@@ -26,8 +26,6 @@ use crate::by_run::ByRun;
 use crate::worker::running_tasks::HeldTasks;
 use buffer::{AGE_MAX, Buffer};
 
-pub use read::StreamPage;
-
 /// Memory bound of all streams of a process; the least recently written streams are dropped first.
 const BYTES_MAX_OF_ALL: usize = 128 * 1024 * 1024;
 

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::Streams;
 use super::buffer::{Buffer, Offset};
 use crate::api::client::read_records;
-use crate::{Runtime, RuntimeError};
+use crate::{Runtime, RuntimeError, StreamPage};
 
 /// Maximum number of frames in a page.
 const PAGE: usize = 1_000;
@@ -24,21 +24,6 @@ const RECORDS: usize = 256;
 /// Bound on the attempts to read log and stream at the same position, and the pause between two of them.
 const LOOKS_MAX: u32 = 50;
 const LOOK_PAUSE: Duration = Duration::from_millis(2);
-
-/// A page of a stream.
-#[derive(Debug, Clone, PartialEq)]
-pub struct StreamPage {
-    pub frames: Vec<StreamFrame>,
-    /// The offset of the next page.
-    pub next: String,
-}
-
-impl StreamPage {
-    /// Returns true if the run is closed and no frame follows.
-    pub fn ends(&self) -> bool {
-        matches!(self.frames.last(), Some(StreamFrame { said: StreamSaid::End(_), .. }))
-    }
-}
 
 /// Counts as a reader while it exists.
 struct Reading<'a> {

@@ -15,7 +15,7 @@ use onward_core::{Epoch, Failure, Index, Name, Payload, Record, RunKey};
 use onward_store::{ClaimedOne, ClaimedRun, StoreFuture};
 use tokio::sync::oneshot;
 
-use crate::stream::emits::Emitted;
+use crate::Emitted;
 use crate::worker::inbox::Inbox;
 use crate::worker::local::LocalConnection;
 use crate::{DriveInput, RuntimeError};

@@ -2,43 +2,19 @@
 
 use std::collections::BTreeMap;
 
+use onward_core::api::VersionedKind;
 use onward_core::task::TaskCount;
-use onward_core::{Name, Namespace, Timestamp, WorkerId};
+use onward_core::{Name, Namespace};
 
 use crate::by_run::lock;
-use crate::{Runtime, RuntimeError};
+use crate::{QueueInfo, Runtime, RuntimeError, WorkerInfo};
 
-/// A worker and the kinds that it has code for.
+/// A worker, with what no API returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WorkerInfo {
-    pub id: WorkerId,
-    /// Workflows with their versions; `None` stands for runs without one.
-    pub kinds: Vec<(Name, Option<Name>)>,
-    pub task_kinds: Vec<Name>,
-    /// The rate-limited key of each kind. Servers exchange them; no API returns them.
+pub(crate) struct KnownWorker {
+    pub info: WorkerInfo,
+    /// The rate-limited key of each kind. Servers exchange them.
     pub task_limits: BTreeMap<Name, Name>,
-    /// `None` is the default queue.
-    pub queues: Vec<Option<Name>>,
-    /// Number of runs that it holds, and the maximum.
-    pub runs: u64,
-    pub runs_max: u64,
-    /// Time of the last sign of life of a remote worker.
-    pub heard_at: Option<Timestamp>,
-}
-
-/// The tasks of a queue, and the number of its workers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct QueueInfo {
-    pub count: TaskCount,
-    /// Number of workers that take tasks of this kind from this queue.
-    pub workers: u64,
-}
-
-impl WorkerInfo {
-    /// Returns true if the worker has code for runs of this kind and version.
-    pub fn knows(&self, kind: &Name, version: Option<&Name>) -> bool {
-        self.kinds.iter().any(|(known, known_version)| known == kind && known_version.as_ref() == version)
-    }
 }
 
 impl Runtime {
@@ -67,32 +43,37 @@ impl Runtime {
 
     /// Lists the workers of one namespace that have joined this runtime, ordered by id.
     pub fn list_workers(&self, namespace: &Namespace) -> Vec<WorkerInfo> {
+        self.known_workers(namespace).into_iter().map(|worker| worker.info).collect()
+    }
+
+    pub(crate) fn known_workers(&self, namespace: &Namespace) -> Vec<KnownWorker> {
         self.workers_of_all().into_iter().filter(|(of, _)| of == namespace).map(|(_, worker)| worker).collect()
     }
 
     /// Lists the workers of all namespaces, ordered by id.
-    pub(crate) fn workers_of_all(&self) -> Vec<(Namespace, WorkerInfo)> {
+    pub(crate) fn workers_of_all(&self) -> Vec<(Namespace, KnownWorker)> {
         let workers = self.hub().workers.list();
-        let mut found: Vec<(Namespace, WorkerInfo)> = workers
+        let mut found: Vec<(Namespace, KnownWorker)> = workers
             .iter()
             .map(|worker| {
                 let profile = &worker.profile;
                 let kinds = profile.knows.iter();
-                let kinds = kinds.flat_map(|(kind, versions)| versions.iter().map(|version| (kind.clone(), version.clone())));
+                let kinds = kinds.flat_map(|(kind, versions)| {
+                    versions.iter().map(|version| VersionedKind { kind: kind.clone(), version: version.clone() })
+                });
                 let info = WorkerInfo {
                     id: profile.id.clone(),
                     kinds: kinds.collect(),
                     task_kinds: profile.task_kinds.to_vec(),
-                    task_limits: (*profile.task_limits).clone(),
                     queues: profile.queues.clone(),
                     runs: worker.seats_taken() as u64,
                     runs_max: profile.runs_max as u64,
                     heard_at: worker.heard_at.as_ref().map(|heard_at| *lock(heard_at)),
                 };
-                (profile.namespace.clone(), info)
+                (profile.namespace.clone(), KnownWorker { info, task_limits: (*profile.task_limits).clone() })
             })
             .collect();
-        found.sort_by(|(_, one), (_, other)| one.id.cmp(&other.id));
+        found.sort_by(|(_, one), (_, other)| one.info.id.cmp(&other.info.id));
         found
     }
 }

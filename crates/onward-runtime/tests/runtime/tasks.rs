@@ -1,9 +1,10 @@
 //! Tasks: attempts, timeouts, heartbeats, lost workers, cancellation.
 
+use onward_core::api::StartTaskRequest;
 use onward_core::event::TaskCanceled;
 use onward_core::task::{EffectClass, RetryPolicy, Task, TaskOptions, TaskReport};
 use onward_core::{Event, Failure, Index, KindSchemas, Namespace, Payload, Status, Timestamp};
-use onward_runtime::{Adoption, BlockReason, CallRef, DriveInput, LocalConnection, StartTask};
+use onward_runtime::{Adoption, BlockReason, CallRef, DriveInput, LocalConnection};
 use onward_store::TaskQuery;
 
 use crate::faulty::When;
@@ -70,7 +71,7 @@ async fn an_internal_kind_stays_internal_until_it_is_removed() {
     };
     let start = || {
         let (key, kind, options) = (key("t"), name("mail"), TaskOptions::default());
-        kit.runtime.start_task(StartTask { key, kind, input: Payload::null(), options, trace: None })
+        kit.runtime.start_task(StartTaskRequest { task: key, kind, input: Payload::null(), options, trace: None })
     };
     kit.runtime.register_kinds(&namespace, said(true, None)).await.unwrap();
     refused(start().await, "kind_internal");
@@ -364,8 +365,13 @@ async fn a_task_that_an_absent_worker_could_not_give_back_is_not_kept_alive() {
 async fn a_standalone_task_is_neither_asked_nor_driven() {
     let kit = Kit::new();
     let worker = kit.worker("w");
-    let start =
-        StartTask { key: key("t"), kind: name("mail"), input: Payload::null(), options: TaskOptions::default(), trace: None };
+    let start = StartTaskRequest {
+        task: key("t"),
+        kind: name("mail"),
+        input: Payload::null(),
+        options: TaskOptions::default(),
+        trace: None,
+    };
     kit.runtime.start_task(start).await.unwrap();
     let asked = kit.runtime.query_run(&key("t"), name("stage"), Payload::null()).await;
     assert_eq!(asked.unwrap_err().code(), "run_is_task");

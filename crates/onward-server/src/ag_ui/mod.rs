@@ -13,20 +13,21 @@ mod translate;
 mod turn;
 
 use axum::response::Response;
+use onward_core::api::DecideRequest;
 use onward_core::conversation::MESSAGE;
 use onward_core::{Index, Name, RunKey};
-use onward_runtime::{CallRef, Decide, Runtime, RuntimeError, SendSignal, StartRun};
+use onward_runtime::{CallContext, CallRef, Decide, Runtime, RuntimeError, SendSignal, StartRun};
 use onward_store::StoreError;
 
 use crate::auth::bounds;
 use crate::auth::ceilings;
 use crate::auth::{Caller, Pass, Scope};
-use crate::handlers::approvals;
 use crate::http::problem::{Problem, RequestError};
 use crate::http::request::{self, Request};
 use crate::http::sse;
 use crate::new_id;
 use crate::server::Server;
+use crate::verbs;
 use input::{Again, RunAgentInput, Started, UserMessage};
 use messages::is_entry;
 use turn::AgUiTurn;
@@ -168,7 +169,8 @@ impl AgUiRequest {
             let decision_id = format!("{}/{}", self.input.run_id, resume.interrupt_id);
             let decide = Decide { approved, feedback, decided_by: self.by.name.clone(), decision_id };
             bounds::check_run(&self.server, Scope::Approve, &self.by, &call.run).await?;
-            approvals::carry_out(&self.server, &call, decide).await?;
+            let request = DecideRequest { namespace: call.run.namespace, approval: resume.interrupt_id.clone(), decide };
+            verbs::decide_approval(&self.server, request, CallContext::default()).await?;
         }
         Ok(())
     }

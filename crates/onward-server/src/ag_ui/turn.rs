@@ -10,7 +10,7 @@ use onward_core::run::Wait;
 use onward_core::stream::{EntrySaid, StreamFrame};
 use onward_core::view::{AwaitedKind, RunView, outcome};
 use onward_core::{Failure, Hash, Index, Name, Payload, RunId, RunKey, Status};
-use onward_runtime::{BlockReason, Blocker, Client, EntryQuery, PendingReason, RunWatch, Runtime, RuntimeError, WorkerInfo};
+use onward_runtime::{BlockReason, Blocker, EntryQuery, PendingReason, RunWatch, Runtime, RuntimeError, WorkerInfo};
 use onward_store::{PAGE_DEFAULT, StoreError, WaitQuery};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
@@ -271,8 +271,8 @@ impl AgUiTurn {
         if missing.is_empty() {
             return None;
         }
-        let anywhere = Client::list_workers(self.runtime(), self.key.namespace.clone()).await.ok()?;
-        missing.into_iter().find(|task| !has(&anywhere, task)).map(|task| (task, None))
+        let elsewhere = self.runtime().workers_elsewhere(&self.key.namespace).await.ok()?;
+        missing.into_iter().find(|task| !has(&elsewhere, task)).map(|task| (task, None))
     }
 
     /// Waits for a change of the run and sends its output meanwhile; returns false when the server stops.

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use onward_core::{Failure, Namespace, Payload, RunKey};
 use onward_runtime::RuntimeError;
 use onward_store::StoreError;
-use onward_wire::api::{AwaitFrame, End, EndsFrame};
+use onward_wire::ends::{AwaitFrame, End, EndsFrame};
 use onward_wire::grpc::{AWAIT_ENDS, Wire};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinError, JoinSet};
@@ -19,11 +19,12 @@ use tonic::{Request, Status, Streaming};
 
 use super::line::Line;
 use super::problem::{of_problem, of_runtime_error, status_of};
-use super::{Asker, MESSAGE_BYTES_MAX, admit, refuse};
+use super::{MESSAGE_BYTES_MAX, admit, refuse};
 use crate::Server;
-use crate::auth::Scope;
+use crate::auth::{Pass, Scope};
 use crate::http::diagnosis;
 use crate::http::problem::RequestError;
+use crate::verbs::Principal;
 
 /// Maximum number of runs that one stream may await.
 const AWAITED_MAX: usize = 100_000;
@@ -39,20 +40,21 @@ type Sent = Result<EndsFrame, Status>;
 
 pub(super) async fn await_ends(server: Server, scope: Scope, request: HttpRequest) -> Response {
     let line = Line::begin(AWAIT_ENDS, scope);
-    let asker = match admit(&server, scope, request.headers()).await {
-        Ok(asker) => asker,
+    let (principal, pass) = match admit(&server, scope, request.headers()).await {
+        Ok(admitted) => admitted,
         Err(status) => return line.end(&server, None, refuse(status)),
     };
-    let (by, told) = (asker.caller.name.clone(), server.clone());
+    let (by, told) = (principal.caller.name.clone(), server.clone());
     let mut grpc =
         tonic::server::Grpc::new(Wire::<EndsFrame, AwaitFrame>::default()).max_decoding_message_size(MESSAGE_BYTES_MAX);
-    let response = grpc.streaming(AwaitEnds { server, asker }, request).await.into_response();
+    let response = grpc.streaming(AwaitEnds { server, principal, pass }, request).await.into_response();
     line.end(&told, by.as_deref(), response)
 }
 
 struct AwaitEnds {
     server: Server,
-    asker: Asker,
+    principal: Principal,
+    pass: Pass,
 }
 
 impl tonic::server::StreamingService<AwaitFrame> for AwaitEnds {
@@ -61,15 +63,15 @@ impl tonic::server::StreamingService<AwaitFrame> for AwaitEnds {
     type Future = Pin<Box<dyn Future<Output = Result<tonic::Response<Self::ResponseStream>, Status>> + Send>>;
 
     fn call(&mut self, request: Request<Streaming<AwaitFrame>>) -> Self::Future {
-        let (server, asker) = (self.server.clone(), self.asker.clone());
+        let (server, principal, pass) = (self.server.clone(), self.principal.clone(), self.pass.clone());
         let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
         tokio::spawn(async move {
-            let awaited = Awaited { server: server.clone(), namespace: asker.namespace.clone(), runs: BTreeMap::new() };
+            let awaited = Awaited { server: server.clone(), namespace: principal.namespace.clone(), runs: BTreeMap::new() };
             let problem = tokio::select! {
                 () = awaited.serve(request.into_inner(), &sender) => return,
                 () = sender.closed() => return,
                 () = server.closed() => return, // the caller reconnects to another server, or to this one later
-                problem = asker.pass.ended(&server) => problem,
+                problem = pass.ended(&server) => problem,
             };
             drop(sender.try_send(Err(status_of(&problem)))); // dropped if the caller does not read
         });

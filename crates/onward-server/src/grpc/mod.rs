@@ -1,19 +1,15 @@
 //! The gRPC API: the verbs of the HTTP API, and the streams of workers.
 //!
-//! Every method has its scope in one table ([`METHODS`]). Messages are those of `onward-wire`; an error is in the details of the
-//! status. Health and reflection are public. Makes no decisions about runs.
+//! Every verb of the table in `onward_core::api` is a method, and all of them have one handler. [`METHODS`] has the scope of each.
+//! An error is in the details of the status. Health and reflection are public. Makes no decisions about runs.
 
-mod calls;
-mod drive;
 mod ends;
-mod entries;
 mod health;
 mod line;
 pub(crate) mod problem;
 mod public;
 mod reflection;
 mod stream;
-mod tasks;
 
 use std::sync::Arc;
 
@@ -21,135 +17,75 @@ use axum::Router;
 use axum::extract::Request as HttpRequest;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, post};
-use onward_wire::api;
-use onward_wire::grpc::{AWAIT_ENDS, CONNECT, LISTEN, Wire};
+use bytes::Bytes;
+use onward_core::api::Call;
+use onward_wire::grpc::{AWAIT_ENDS, CONNECT, LISTEN, Untyped, undecodable};
 use tokio::sync::oneshot;
 use tonic::{Request, Status};
 
-use crate::auth::{Caller, Pass, Scope};
+use crate::auth::{Pass, Scope};
 use crate::http::problem::RequestError;
+use crate::verbs::{self, Principal};
 use crate::{Problem, Server, http::request};
 use line::Line;
-use problem::status_of;
+use problem::{of_verb, status_of};
 
 /// Maximum size of a message: some payloads of the largest size and their envelope.
 const MESSAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
-
-/// Caller and namespace of a request.
-#[derive(Debug, Clone)]
-pub(crate) struct Asker {
-    pub namespace: onward_core::Namespace,
-    pub caller: Caller,
-    pub pass: Pass,
-}
 
 /// One method: its path, its scope and its handler.
 pub struct Method {
     /// `/onward.v1.Service/Method`.
     pub path: &'static str,
     pub scope: Scope,
-    serve: fn(Server, Scope) -> MethodRouter,
+    serve: fn(Server, &'static Method) -> MethodRouter,
 }
 
-macro_rules! unary {
-    ($method:ident, $scope:ident, $call:ident) => {
-        unary!($method, $scope, calls::$call)
-    };
-    ($method:ident, $scope:ident, $module:ident :: $call:ident) => {
-        Method {
-            path: <api::$method as onward_wire::grpc::Method>::PATH,
-            scope: Scope::$scope,
-            serve: |server, scope| unary::<api::$method, _>(server, scope, $module::$call),
-        }
+macro_rules! methods {
+    ($($(#[$meta:meta])* $method:ident $name:ident($request:ident) -> $reply:ident, $scope:ident;)*) => {
+        /// All methods: the verbs, and the streams.
+        pub static METHODS: &[Method] = &[
+            $(Method { path: concat!("/onward.v1.Runs/", stringify!($name)), scope: Scope::$scope, serve: unary },)*
+            Method {
+                path: LISTEN,
+                scope: Scope::Read,
+                serve: |server, at| post(move |request: HttpRequest| stream::listen(server.clone(), at.scope, request)),
+            },
+            Method {
+                path: AWAIT_ENDS,
+                scope: Scope::Read,
+                serve: |server, at| post(move |request: HttpRequest| ends::await_ends(server.clone(), at.scope, request)),
+            },
+            Method {
+                path: CONNECT,
+                scope: Scope::Work,
+                serve: |server, at| post(move |request: HttpRequest| stream::connect(server.clone(), at.scope, request)),
+            },
+        ];
     };
 }
 
-/// All methods.
-pub static METHODS: &[Method] = &[
-    unary!(StartRun, Start, start_run),
-    unary!(ReadRun, Read, read_run),
-    unary!(StartTask, Start, tasks::start_task),
-    unary!(ReadTask, Read, tasks::read_task),
-    unary!(CancelTask, Operate, tasks::cancel_task),
-    unary!(PendingReason, Read, why_pending),
-    unary!(ReadBlockedOn, Read, read_blocked_on),
-    unary!(ListDeleted, Read, list_deleted),
-    unary!(ReadLog, Read, read_log),
-    unary!(ReadEntries, Read, entries::read_entries),
-    unary!(AppendEntry, Signal, entries::append_entry),
-    unary!(BranchRun, Signal, entries::branch_run),
-    unary!(SendMessage, Signal, entries::send_message),
-    unary!(PutAttachment, Signal, entries::put_attachment),
-    unary!(ResumeAgent, Work, drive::resume_agent),
-    unary!(WatchRun, Read, watch_run),
-    unary!(ReadStream, Read, read_stream),
-    unary!(ListRuns, Read, list_runs),
-    unary!(ListVersions, Read, list_versions),
-    unary!(ReadSpend, Read, read_spend),
-    unary!(SignalRun, Signal, signal_run),
-    unary!(CancelRun, Operate, cancel_run),
-    unary!(TerminateRun, Operate, terminate_run),
-    unary!(PauseRun, Operate, pause_run),
-    unary!(ResumeRun, Operate, resume_run),
-    unary!(RetryRun, Operate, retry_run),
-    unary!(ForkRun, Operate, fork_run),
-    unary!(ResetRun, Operate, reset_run),
-    unary!(BulkRuns, Operate, bulk_runs),
-    unary!(BulkDelete, Admin, bulk_delete),
-    unary!(DeleteRun, Admin, delete_run),
-    unary!(UpdateRun, Signal, update_run),
-    unary!(QueryRun, Read, query_run),
-    unary!(ListApprovals, Read, list_approvals),
-    unary!(DriveRun, Work, drive::drive_run),
-    unary!(DecideApproval, Approve, decide_approval),
-    unary!(ResolvePromise, Signal, resolve_promise),
-    unary!(ListWorkers, Read, list_workers),
-    unary!(ListQuarantined, Read, list_quarantined),
-    unary!(RetryTask, Operate, tasks::retry_task),
-    unary!(ListQueues, Read, tasks::list_queues),
-    Method {
-        path: LISTEN,
-        scope: Scope::Read,
-        serve: |server, scope| post(move |request: HttpRequest| stream::listen(server.clone(), scope, request)),
-    },
-    Method {
-        path: AWAIT_ENDS,
-        scope: Scope::Read,
-        serve: |server, scope| post(move |request: HttpRequest| ends::await_ends(server.clone(), scope, request)),
-    },
-    Method {
-        path: CONNECT,
-        scope: Scope::Work,
-        serve: |server, scope| post(move |request: HttpRequest| stream::connect(server.clone(), scope, request)),
-    },
-];
+onward_core::with_verbs!(methods);
 
 /// Returns the gRPC services, to be served beside HTTP ([`crate::router_with`]).
 pub fn grpc(server: &Server) -> Router {
     let limit = public::ConnectionLimit::new();
     let public = health::routes(server, &limit).merge(reflection::routes(server, &limit));
-    METHODS.iter().fold(public, |router, method| router.route(method.path, (method.serve)(server.clone(), method.scope)))
+    METHODS.iter().fold(public, |router, method| router.route(method.path, (method.serve)(server.clone(), method)))
 }
 
-/// Serves one method; checks the credential first.
-fn unary<M: onward_wire::grpc::Method, Fut>(
-    server: Server,
-    scope: Scope,
-    call: fn(Server, Asker, M::Request) -> Fut,
-) -> MethodRouter
-where
-    Fut: Future<Output = Result<M::Reply, Status>> + Send + 'static,
-{
+/// Serves the method of a verb; checks the credential first.
+fn unary(server: Server, method: &'static Method) -> MethodRouter {
     post(move |request: HttpRequest| async move {
-        let line = Line::begin(M::PATH, scope);
-        let asker = match admit(&server, scope, request.headers()).await {
-            Ok(asker) => asker,
+        let line = Line::begin(method.path, method.scope);
+        let (principal, pass) = match admit(&server, method.scope, request.headers()).await {
+            Ok(admitted) => admitted,
             Err(status) => return line.end(&server, None, refuse(status)),
         };
-        let (pass, by) = (asker.pass.clone(), asker.caller.name.clone());
+        let caller = principal.caller.name.clone();
         let (arrived, came) = oneshot::channel();
-        let service = Call { server: server.clone(), asker, arrived: Some(arrived), call };
-        let mut grpc = tonic::server::Grpc::new(Wire::<M::Reply, M::Request>::default())
+        let service = VerbService { server: server.clone(), principal, name: verb_name(method.path), arrived: Some(arrived) };
+        let mut grpc = tonic::server::Grpc::new(Untyped)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
         let response = tokio::select! {
@@ -158,8 +94,13 @@ where
             problem = pass.ended(&server) => refuse(status_of(&problem)),
             problem = too_slow(&server, came) => refuse(status_of(&problem)),
         };
-        line.end(&server, by.as_deref(), response)
+        line.end(&server, caller.as_deref(), response)
     })
+}
+
+/// Returns the last segment of a method's path.
+fn verb_name(path: &'static str) -> &'static str {
+    path.rsplit('/').next().unwrap_or_default()
 }
 
 /// Returns if the message does not arrive in time; processing it may take longer.
@@ -171,35 +112,36 @@ async fn too_slow(server: &Server, came: oneshot::Receiver<()>) -> Problem {
     }
 }
 
-struct Call<Q, Fut> {
+struct VerbService {
     server: Server,
-    asker: Asker,
+    principal: Principal,
+    /// The name of the verb.
+    name: &'static str,
     /// Notified when the message has arrived.
     arrived: Option<oneshot::Sender<()>>,
-    call: fn(Server, Asker, Q) -> Fut,
 }
 
-impl<Q, R, Fut> tonic::server::UnaryService<Q> for Call<Q, Fut>
-where
-    Fut: Future<Output = Result<R, Status>> + Send + 'static,
-    R: Send + 'static,
-{
-    type Response = R;
-    type Future = std::pin::Pin<Box<dyn Future<Output = Result<tonic::Response<R>, Status>> + Send>>;
+impl tonic::server::UnaryService<Bytes> for VerbService {
+    type Response = Vec<u8>;
+    type Future = std::pin::Pin<Box<dyn Future<Output = Result<tonic::Response<Vec<u8>>, Status>> + Send>>;
 
-    fn call(&mut self, request: Request<Q>) -> Self::Future {
+    fn call(&mut self, request: Request<Bytes>) -> Self::Future {
         let _ = self.arrived.take().map(|arrived| arrived.send(()));
-        let answered = (self.call)(self.server.clone(), self.asker.clone(), request.into_inner());
-        Box::pin(async move { answered.await.map(tonic::Response::new) })
+        let (server, principal, name) = (self.server.clone(), self.principal.clone(), self.name);
+        Box::pin(async move {
+            let call = Call::decode(name, request.get_ref()).map_err(|error| undecodable(&error))?;
+            let reply = verbs::execute(&server, &principal, call).await.map_err(|error| of_verb(&error))?;
+            Ok(tonic::Response::new(reply.to_bytes()))
+        })
     }
 }
 
 /// Checks that the caller has `scope` in the namespace of the request.
-async fn admit(server: &Server, scope: Scope, headers: &axum::http::HeaderMap) -> Result<Asker, Status> {
+async fn admit(server: &Server, scope: Scope, headers: &axum::http::HeaderMap) -> Result<(Principal, Pass), Status> {
     let namespace = request::namespace(server, headers).map_err(|problem| status_of(&problem))?;
     let pass = Pass { scope, namespace: namespace.clone(), server_wide: false, headers: Arc::new(headers.clone()) };
     let caller = pass.check(server).await.map_err(|refusal| status_of(&refusal.into()))?;
-    Ok(Asker { namespace, caller, pass })
+    Ok((Principal { namespace, caller, pass: Some(pass.clone()) }, pass))
 }
 
 /// Returns the response to a call that was refused before it began.

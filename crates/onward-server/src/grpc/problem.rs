@@ -7,6 +7,7 @@ use onward_wire::problem::Advice;
 use tonic::{Code, Status};
 
 use crate::Problem;
+use crate::verbs::VerbError;
 
 pub(crate) fn of_store(error: &StoreError) -> onward_wire::Problem {
     told(error.code(), error.to_string(), error.hint(), error.consequence())
@@ -14,6 +15,13 @@ pub(crate) fn of_store(error: &StoreError) -> onward_wire::Problem {
 
 pub(super) fn of_runtime(error: &RuntimeError) -> Status {
     status(of_runtime_error(error))
+}
+
+pub(super) fn of_verb(error: &VerbError) -> Status {
+    match error {
+        VerbError::Runtime(error) => of_runtime(error),
+        VerbError::Refused(problem) => status_of(problem),
+    }
 }
 
 /// Returns an error as part of a reply.

@@ -6,7 +6,7 @@ use axum::extract::Request as HttpRequest;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use onward_store::StoreError;
-use onward_wire::api::{EmittedValue, RunRequest};
+use onward_wire::api::{Emitted, RunRequest};
 use onward_wire::grpc::{CONNECT, Wire};
 use onward_wire::worker::{Goodbye, ServerFrame, ServerFrames, WorkerFrame, WorkerFrames};
 use tokio::sync::broadcast::error::RecvError;
@@ -14,34 +14,41 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Status, Streaming};
 
-use super::calls::malformed;
 use super::line::Line;
 use super::problem::{of_runtime, status_of};
-use super::{Asker, MESSAGE_BYTES_MAX, admit, refuse};
+use super::{MESSAGE_BYTES_MAX, admit, refuse};
 use crate::Server;
-use crate::auth::Scope;
+use crate::auth::{Pass, Scope};
+use crate::http::problem::RequestError;
+use crate::verbs::Principal;
 
 /// Capacity of the queue to the network, in messages.
 const MESSAGES_MAX: usize = 2;
+
+/// Returns the status for a message that can be decoded but is not valid.
+fn invalid(why: &str) -> Status {
+    status_of(&RequestError::MessageInvalid { why: why.to_owned() }.into())
+}
 
 type Sent<T> = ReceiverStream<Result<T, Status>>;
 
 pub(super) async fn connect(server: Server, scope: Scope, request: HttpRequest) -> Response {
     let line = Line::begin(CONNECT, scope);
-    let asker = match admit(&server, scope, request.headers()).await {
-        Ok(asker) => asker,
+    let (principal, pass) = match admit(&server, scope, request.headers()).await {
+        Ok(admitted) => admitted,
         Err(status) => return line.end(&server, None, refuse(status)),
     };
-    let (by, told) = (asker.caller.name.clone(), server.clone());
+    let (by, told) = (principal.caller.name.clone(), server.clone());
     let mut grpc =
         tonic::server::Grpc::new(Wire::<ServerFrames, WorkerFrames>::default()).max_decoding_message_size(MESSAGE_BYTES_MAX);
-    let response = grpc.streaming(Connect { server, asker }, request).await.into_response();
+    let response = grpc.streaming(Connect { server, principal, pass }, request).await.into_response();
     line.end(&told, by.as_deref(), response)
 }
 
 struct Connect {
     server: Server,
-    asker: Asker,
+    principal: Principal,
+    pass: Pass,
 }
 
 impl tonic::server::StreamingService<WorkerFrames> for Connect {
@@ -50,17 +57,17 @@ impl tonic::server::StreamingService<WorkerFrames> for Connect {
     type Future = std::pin::Pin<Box<dyn Future<Output = Result<tonic::Response<Self::ResponseStream>, Status>> + Send>>;
 
     fn call(&mut self, request: Request<Streaming<WorkerFrames>>) -> Self::Future {
-        let (server, asker) = (self.server.clone(), self.asker.clone());
+        let (server, principal, pass) = (self.server.clone(), self.principal.clone(), self.pass.clone());
         Box::pin(async move {
             let mut incoming = request.into_inner();
-            let first = incoming.message().await?.ok_or_else(|| malformed("the stream ended before hello".to_owned()))?;
+            let first = incoming.message().await?.ok_or_else(|| invalid("the stream ended before hello"))?;
             let mut frames = first.frames.into_iter();
             let Some(WorkerFrame::Hello(hello)) = frames.next() else {
-                return Err(malformed("the first frame must be hello".to_owned()));
+                return Err(invalid("the first frame must be hello"));
             };
-            let registered = server.sessions().register(server.runtime(), &asker.namespace, &asker.caller, &hello).await;
+            let registered = server.sessions().register(server.runtime(), &principal.namespace, &principal.caller, &hello).await;
             registered.map_err(|problem| status_of(&problem))?;
-            let greeted = server.sessions().greet(server.runtime(), &asker.namespace, &asker.caller, hello);
+            let greeted = server.sessions().greet(server.runtime(), &principal.namespace, &principal.caller, hello);
             let connection = greeted.map_err(|problem| status_of(&problem))?;
             let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
             frames.for_each(|frame| connection.handle(frame));
@@ -94,7 +101,7 @@ impl tonic::server::StreamingService<WorkerFrames> for Connect {
                         drop(sender.try_send(Ok(goodbye))); // a worker that does not read notices the closed stream
                         return;
                     }
-                    problem = asker.pass.ended(&server) => problem,
+                    problem = pass.ended(&server) => problem,
                 };
                 // Dropped if the worker does not read.
                 drop(sender.try_send(Err(status_of(&problem))));
@@ -110,35 +117,36 @@ impl tonic::server::StreamingService<WorkerFrames> for Connect {
 }
 
 pub(super) async fn listen(server: Server, scope: Scope, request: HttpRequest) -> Response {
-    let asker = match admit(&server, scope, request.headers()).await {
-        Ok(asker) => asker,
+    let (principal, pass) = match admit(&server, scope, request.headers()).await {
+        Ok(admitted) => admitted,
         Err(status) => return refuse(status),
     };
-    let mut grpc = tonic::server::Grpc::new(Wire::<EmittedValue, RunRequest>::default());
-    grpc.server_streaming(Listen { server, asker }, request).await.into_response()
+    let mut grpc = tonic::server::Grpc::new(Wire::<Emitted, RunRequest>::default());
+    grpc.server_streaming(Listen { server, principal, pass }, request).await.into_response()
 }
 
 struct Listen {
     server: Server,
-    asker: Asker,
+    principal: Principal,
+    pass: Pass,
 }
 
 impl tonic::server::ServerStreamingService<RunRequest> for Listen {
-    type Response = EmittedValue;
-    type ResponseStream = Sent<EmittedValue>;
+    type Response = Emitted;
+    type ResponseStream = Sent<Emitted>;
     type Future = std::pin::Pin<Box<dyn Future<Output = Result<tonic::Response<Self::ResponseStream>, Status>> + Send>>;
 
     fn call(&mut self, request: Request<RunRequest>) -> Self::Future {
-        let (server, asker) = (self.server.clone(), self.asker.clone());
+        let (server, principal, pass) = (self.server.clone(), self.principal.clone(), self.pass.clone());
         Box::pin(async move {
             let key = request.into_inner().run;
-            if key.namespace != asker.namespace {
+            if key.namespace != principal.namespace {
                 return Err(of_runtime(&StoreError::RunNotFound { key }.into()));
             }
             let mut emitted = server.runtime().listen(&key);
             let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
             tokio::spawn(async move {
-                let mut ended = pin!(asker.pass.ended(&server));
+                let mut ended = pin!(pass.ended(&server));
                 loop {
                     let value = tokio::select! {
                         value = emitted.recv() => value,
@@ -150,8 +158,8 @@ impl tonic::server::ServerStreamingService<RunRequest> for Listen {
                         }
                     };
                     match value {
-                        Ok(onward_runtime::Emitted { name, value }) => {
-                            if sender.send(Ok(EmittedValue { name, value })).await.is_err() {
+                        Ok(emitted) => {
+                            if sender.send(Ok(emitted)).await.is_err() {
                                 return;
                             }
                         }

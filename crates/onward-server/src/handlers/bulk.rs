@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use onward_core::{Name, RunId, Timestamp};
-use onward_runtime::{BULK_MAX, Bulk, BulkDone, BulkVerb};
-use onward_store::RunQuery;
+use onward_core::api::{BulkDone, BulkRequest, BulkVerb, RunQuery, verb};
+use onward_core::{Name, Timestamp};
+use onward_runtime::BULK_MAX;
 use serde::{Deserialize, Serialize};
 
-use crate::auth::ceilings;
 use crate::handlers::attributes::{GivenValue, matches};
 use crate::handlers::runs::status;
 use crate::http::problem::{Problem, RequestError};
@@ -50,21 +49,12 @@ struct Filter {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct BulkDocument<'a> {
     bulk_id: &'a str,
     verb: &'static str,
     dry_run: bool,
-    matched: u64,
-    done: u64,
-    refused: Vec<Refused<'a>>,
-    sample: &'a [RunId],
-    next: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct Refused<'a> {
-    run: &'a RunId,
-    code: &'a str,
+    #[serde(flatten)]
+    done: &'a BulkDone,
 }
 
 pub(crate) async fn act(mut request: Request) -> Result<Response, Problem> {
@@ -102,26 +92,21 @@ async fn answer(request: Request, body: BulkBody, verb: BulkVerb) -> Result<Resp
         created_until: filter.created_until,
         limit,
         cursor: body.cursor,
-        gaps: None,
+        partly: false,
     };
-    request.caller.bounds.check_filter(filter.kind.as_ref())?;
-    let (all, dry_run, reason) = (body.all, body.dry_run, body.reason.unwrap_or_default());
-    let budget_max = ceilings::of_copy(&request.namespace, &request.caller, &request.server);
-    let (include_outcome_unknown, caller) = (body.include_outcome_unknown, request.caller.name.clone());
-    let bulk = Bulk { verb, filter, all, dry_run, bulk_id: bulk_id.clone(), reason, include_outcome_unknown, caller, budget_max };
-    let done = request.server.runtime().bulk_runs(bulk).await?;
-    Ok(json(StatusCode::OK, &document(&bulk_id, verb, dry_run, &done)))
-}
-
-fn document<'a>(bulk_id: &'a str, verb: BulkVerb, dry_run: bool, done: &'a BulkDone) -> Document<'a> {
-    Document {
-        bulk_id,
-        verb: verb.as_str(),
-        dry_run,
-        matched: done.matched,
-        done: done.done,
-        refused: done.refused.iter().map(|(run, code)| Refused { run, code }).collect(),
-        sample: &done.sample,
-        next: done.next.as_deref(),
-    }
+    let bulk = BulkRequest {
+        verb: verb.as_str().to_owned(),
+        filter,
+        all: body.all,
+        dry_run: body.dry_run,
+        bulk_id: bulk_id.clone(),
+        reason: body.reason.unwrap_or_default(),
+        include_outcome_unknown: body.include_outcome_unknown,
+    };
+    let dry_run = body.dry_run;
+    let done = match verb {
+        BulkVerb::Delete => request.execute::<verb::BulkDelete>(bulk).await?,
+        _ => request.execute::<verb::BulkRuns>(bulk).await?,
+    };
+    Ok(json(StatusCode::OK, &BulkDocument { bulk_id: &bulk_id, verb: verb.as_str(), dry_run, done: &done }))
 }

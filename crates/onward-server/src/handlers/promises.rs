@@ -2,6 +2,7 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
+use onward_core::api::{ResolveRequest, verb};
 use onward_core::{Failure, Payload};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -63,6 +64,8 @@ impl FailureBody {
 pub(crate) async fn resolve(mut request: Request) -> Result<Response, Problem> {
     let call = request.call()?;
     let (result, resolution_id) = request.json::<ResolveBody>().await?.answer()?;
-    let appended = request.server.runtime().resolve_promise(&call, result, &resolution_id).await?;
+    let (namespace, promise) = (request.namespace.clone(), call.to_string());
+    let resolved = ResolveRequest { namespace, promise, result, resolution_id };
+    let appended = request.execute::<verb::ResolvePromise>(resolved).await?;
     Ok(json(StatusCode::OK, &Answer::new(&call.run.id, &appended)))
 }

@@ -13,7 +13,7 @@ mod start;
 mod stream;
 mod update;
 
-pub(crate) use act::{ReasonBody, cancel, pause, resume, terminate};
+pub(crate) use act::{act, cancel, pause, resume, terminate};
 pub(crate) use delete::delete;
 pub(crate) use events::{events, last_event_id, wants_stream};
 pub(crate) use list::{filter, list, status, versions};

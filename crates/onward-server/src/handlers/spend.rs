@@ -3,6 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use onward_core::RunId;
+use onward_core::api::verb;
 use onward_core::ledger::{SpendBy, SpendQuery};
 use onward_store::PAGE_DEFAULT;
 
@@ -22,7 +23,7 @@ pub(crate) async fn read(request: Request) -> Result<Response, Problem> {
         limit: request.query.limit(PAGE_DEFAULT, LIMIT_MAX)?,
     };
     let (by, limit) = (query.by, query.limit);
-    let rows = request.server.runtime().read_spend(query).await?;
+    let rows = request.execute::<verb::ReadSpend>(query).await?.rows;
     Ok(json(StatusCode::OK, &Spend::new(by, &rows, limit)))
 }
 

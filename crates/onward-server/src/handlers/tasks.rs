@@ -2,16 +2,16 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
+use onward_core::api::{Blocker, StartTaskRequest, TaskView, verb};
 use onward_core::task::{RetryPolicy, TaskOptions};
 use onward_core::{Failure, Name, Namespace, Payload, RunId, RunKey, Timestamp};
-use onward_runtime::{Blocker, StartTask, TaskView};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::handlers::runs::{self, ReasonBody};
-use crate::http::documents::{Answer, OneBlocker, Outcome};
+use crate::handlers::runs;
+use crate::http::documents::{OneBlocker, Outcome};
 use crate::http::problem::Problem;
-use crate::http::request::{self, Request, payload};
+use crate::http::request::{Request, payload};
 use crate::http::response::json;
 use crate::new_id;
 
@@ -127,8 +127,7 @@ impl<'a> TaskDocument<'a> {
 /// Handles `POST /v1/tasks`.
 pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
     let body: TaskBody = request.json().await?;
-    let runtime = request.server.runtime();
-    let id = RunId::new(body.id.unwrap_or_else(|| new_id::run_id(runtime.clock().now())))?;
+    let id = RunId::new(body.id.unwrap_or_else(|| new_id::run_id(request.server.runtime().clock().now())))?;
     let kind = Name::new(body.kind)?;
     let options = TaskOptions {
         queue: body.queue.map(Name::new).transpose()?,
@@ -142,12 +141,9 @@ pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
         class: None,
         costs: body.costs,
     };
-    request.caller.bounds.check_kind(&kind)?;
-    request.caller.bounds.check_queue(options.queue.as_ref().map_or("", Name::as_str))?;
-    let key = RunKey::new(request.namespace.clone(), id);
-    let trace = request::trace(&request.headers);
-    let start = StartTask { key, kind: kind.clone(), input: payload(body.input), options, trace };
-    let started = runtime.start_task(start).await?;
+    let task = RunKey::new(request.namespace.clone(), id);
+    let start = StartTaskRequest { task, kind: kind.clone(), input: payload(body.input), options, trace: None };
+    let started = request.execute::<verb::StartTask>(start).await?;
     let status = if started.created { StatusCode::CREATED } else { StatusCode::OK };
     let (id, created, created_at) = (&started.head.key.id, started.created, started.head.created_at);
     Ok(json(status, &StartedTask { id, kind: &kind, created, created_at }))
@@ -156,7 +152,7 @@ pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
 /// Handles `GET /v1/tasks/{id}`.
 pub(crate) async fn show(request: Request) -> Result<Response, Problem> {
     let (runtime, key) = (request.server.runtime(), request.key()?);
-    let view = runtime.read_task(&key).await?;
+    let view = request.execute::<verb::ReadTask>(key.clone().into()).await?;
     let blocked_on = runs::blocked_on(runtime, &key).await?;
     Ok(json(StatusCode::OK, &TaskDocument::new(&view, &blocked_on)))
 }
@@ -168,9 +164,6 @@ pub(crate) async fn result(request: Request) -> Result<Response, Problem> {
 }
 
 /// Handles `POST /v1/tasks/{id}/cancel`.
-pub(crate) async fn cancel(mut request: Request) -> Result<Response, Problem> {
-    let key = request.key()?;
-    let body: ReasonBody = request.json_or_default().await?;
-    let appended = request.server.runtime().cancel_task(&key, &body.reason.unwrap_or_default()).await?;
-    Ok(json(StatusCode::ACCEPTED, &Answer::new(&key.id, &appended)))
+pub(crate) async fn cancel(request: Request) -> Result<Response, Problem> {
+    runs::act::<verb::CancelTask>(request).await
 }

@@ -3,9 +3,10 @@
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use onward_core::RunId;
+use onward_core::api::{RunQuery, verb};
 use onward_core::transfer::{self, ExportedRun, LeftOut};
 use onward_runtime::{RuntimeError, export_run, leaves_out};
-use onward_store::{RunQuery, StoreError};
+use onward_store::StoreError;
 use serde::Serialize;
 
 use crate::handlers::runs::filter;
@@ -52,7 +53,7 @@ pub(crate) async fn export(request: Request) -> Result<Response, Problem> {
     let runtime = request.server.runtime();
     let (mut lines, mut count) = (transfer::header(), 0);
     for _ in 0..limit {
-        let page = runtime.list_runs(query.clone()).await?;
+        let page = request.execute::<verb::ListRuns>(query.clone()).await?;
         for head in &page.runs {
             match export_run(runtime, &head.key).await {
                 Ok(run) => {

@@ -2,11 +2,12 @@
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use onward_core::api::{DeletedQuery, DeletedReply, TaskRequest, verb};
 use onward_core::task::TaskState;
 use onward_core::{RunId, RunKey};
-use onward_store::{DeletedQuery, Gaps, PAGE_DEFAULT, TaskQuery};
+use onward_store::{Gaps, PAGE_DEFAULT, TaskQuery};
 
-use crate::http::documents::{DeletedRuns, OpenTasks, Partly, Queues, Workers};
+use crate::http::documents::{DeletedRuns, OpenTasks, Partly, Queues};
 use crate::http::limits::LIMIT_MAX;
 use crate::http::problem::{Problem, RequestError};
 use crate::http::request::Request;
@@ -14,14 +15,14 @@ use crate::http::response::json;
 
 /// Handles `GET /v1/workers`.
 pub(crate) async fn workers(request: Request) -> Result<Response, Problem> {
-    let workers = request.server.sessions().list(request.server.runtime(), &request.namespace).await?;
-    Ok(json(StatusCode::OK, &Workers::from(&*workers)))
+    let reply = request.execute::<verb::ListWorkers>(request.namespace.clone().into()).await?;
+    Ok(json(StatusCode::OK, &reply))
 }
 
 /// Handles `GET /v1/queues`.
 pub(crate) async fn queues(request: Request) -> Result<Response, Problem> {
-    let queues = request.server.runtime().list_queues(&request.namespace).await?;
-    Ok(json(StatusCode::OK, &Queues::from(&*queues)))
+    let reply = request.execute::<verb::ListQueues>(request.namespace.clone().into()).await?;
+    Ok(json(StatusCode::OK, &Queues::from(&*reply.queues)))
 }
 
 /// Handles `GET /v1/tasks`.
@@ -41,13 +42,13 @@ pub(crate) async fn tasks(request: Request) -> Result<Response, Problem> {
     let gaps = Gaps::default();
     let query = TaskQuery { namespace, state, run, limit, gaps: Some(gaps.clone()) };
     let tasks = request.server.runtime().list_tasks(query).await?;
-    Ok(json(StatusCode::OK, &Partly::new(OpenTasks::from(&*tasks), &gaps)))
+    Ok(json(StatusCode::OK, &Partly::new(OpenTasks::from(&*tasks), gaps.names())))
 }
 
 /// Handles `POST /v1/tasks/{id}/retry`.
 pub(crate) async fn retry(request: Request) -> Result<Response, Problem> {
-    let call = request.call()?;
-    request.server.runtime().retry_task(&call).await?;
+    let task = request.call()?.to_string();
+    request.execute::<verb::RetryTask>(TaskRequest { namespace: request.namespace.clone(), task }).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -55,10 +56,9 @@ pub(crate) async fn retry(request: Request) -> Result<Response, Problem> {
 pub(crate) async fn deleted(request: Request) -> Result<Response, Problem> {
     let (namespace, run) = (request.namespace.clone(), run_of(&request)?);
     let limit = request.query.limit(PAGE_DEFAULT, LIMIT_MAX)?;
-    let gaps = Gaps::default();
-    let query = DeletedQuery { namespace, run, limit, gaps: Some(gaps.clone()) };
-    let deleted = request.server.runtime().list_deleted(query).await?;
-    Ok(json(StatusCode::OK, &Partly::new(DeletedRuns::from(&*deleted), &gaps)))
+    let query = DeletedQuery { namespace, run, limit, partly: true };
+    let DeletedReply { runs, missing } = request.execute::<verb::ListDeleted>(query).await?;
+    Ok(json(StatusCode::OK, &Partly::new(DeletedRuns::from(&*runs), missing)))
 }
 
 fn run_of(request: &Request) -> Result<Option<RunKey>, Problem> {

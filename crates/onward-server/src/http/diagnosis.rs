@@ -7,6 +7,8 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
+use onward_core::api::Reply;
+use onward_core::stream::StreamSaid;
 use onward_core::{Event, Failure, Index, Payload, Record, Timestamp};
 use serde::Serialize;
 
@@ -30,6 +32,30 @@ pub(crate) fn hide_in_outcome(outcome: &mut Result<Payload, Failure>) {
 
 pub(crate) fn hide_in_records(records: &mut [Record]) {
     records.iter_mut().flat_map(|record| &mut record.events).filter_map(Event::failure_mut).for_each(hide);
+}
+
+/// Removes the diagnoses from the reply of a verb.
+pub(crate) fn hide_in_reply(reply: &mut Reply) {
+    match reply {
+        Reply::ReadLog(page) => hide_in_records(&mut page.records),
+        Reply::WatchRun(reply) => reply.outcome.iter_mut().for_each(hide_in_outcome),
+        Reply::UpdateRun(reply) | Reply::QueryRun(reply) => reply.answer.iter_mut().for_each(hide_in_outcome),
+        Reply::ReadTask(view) => {
+            view.last_failure.iter_mut().for_each(hide);
+            view.outcome.iter_mut().for_each(hide_in_outcome);
+        }
+        Reply::ListQuarantined(reply) => {
+            reply.tasks.iter_mut().filter_map(|task| task.last_failure.as_mut()).for_each(hide);
+        }
+        Reply::ReadStream(page) => {
+            for frame in &mut page.frames {
+                if let StreamSaid::AttemptFailed(failed) = &mut frame.said {
+                    hide(&mut failed.failure);
+                }
+            }
+        }
+        _ => {}
+    }
 }
 
 #[derive(Serialize)]

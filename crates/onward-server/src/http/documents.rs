@@ -7,6 +7,7 @@ mod entries;
 
 use std::collections::BTreeMap;
 
+use onward_core::api::{Appended, Blocker, DeletedRun, PendingReason, QueueInfo};
 use onward_core::budget::Budget;
 use onward_core::event::{ParentLink, RunPaused};
 use onward_core::ledger::{SpendBy, SpendRow};
@@ -14,9 +15,9 @@ use onward_core::run::Wait;
 use onward_core::spend::SpendTotals;
 use onward_core::task::{Task, TaskState};
 use onward_core::view::{Awaited, Counts, ForkedFrom, RunView, Undelivered};
-use onward_core::{Event, Failure, Index, Name, Namespace, Payload, RunHead, RunId, Timestamp, WorkerId};
-use onward_runtime::{AppendedExternal, Blocker, CallRef, ExternalRun, PendingReason, QueueInfo, WorkerInfo};
-use onward_store::{Appended, DeletedRun, Gaps, ServerInfo, VersionCount};
+use onward_core::{Event, Failure, Index, Name, Namespace, Payload, RunHead, RunId, Timestamp};
+use onward_runtime::{AppendedExternal, CallRef, ExternalRun};
+use onward_store::ServerInfo;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -89,29 +90,8 @@ pub struct Partly<T> {
 }
 
 impl<T> Partly<T> {
-    pub fn new(list: T, gaps: &Gaps) -> Partly<T> {
-        Partly { list, missing_databases: gaps.names() }
-    }
-}
-
-/// Numbers of open runs per version of the code.
-#[derive(Serialize)]
-pub struct Versions<'a> {
-    versions: Vec<VersionDocument<'a>>,
-}
-
-#[derive(Serialize)]
-struct VersionDocument<'a> {
-    kind: &'a Name,
-    version: Option<&'a Name>,
-    open: u64,
-}
-
-impl<'a> From<&'a [VersionCount]> for Versions<'a> {
-    fn from(counts: &'a [VersionCount]) -> Versions<'a> {
-        let shown =
-            |count: &'a VersionCount| VersionDocument { kind: &count.kind, version: count.version.as_ref(), open: count.open };
-        Versions { versions: counts.iter().map(shown).collect() }
+    pub fn new(list: T, missing_databases: Vec<String>) -> Partly<T> {
+        Partly { list, missing_databases }
     }
 }
 
@@ -232,7 +212,7 @@ pub(crate) struct OneBlocker<'a> {
 impl<'a> From<&'a Blocker> for OneBlocker<'a> {
     fn from(blocker: &'a Blocker) -> OneBlocker<'a> {
         OneBlocker {
-            task: blocker.task.to_string(),
+            task: blocker.task_ref(),
             kind: &blocker.kind,
             why: blocker.why.as_str(),
             since: blocker.since,
@@ -555,44 +535,5 @@ impl<'a> Servers<'a> {
             is_this: server.id == *this,
         };
         Servers { servers: servers.iter().map(server).collect() }
-    }
-}
-
-/// Workers of a namespace.
-#[derive(Serialize)]
-pub struct Workers<'a> {
-    workers: Vec<Worker<'a>>,
-}
-
-#[derive(Serialize)]
-struct Worker<'a> {
-    id: &'a WorkerId,
-    kinds: Vec<KnownKind<'a>>,
-    task_kinds: &'a [Name],
-    /// `null` is the default queue.
-    queues: &'a [Option<Name>],
-    runs: u64,
-    runs_max: u64,
-    heard_at: Option<Timestamp>,
-}
-
-#[derive(Serialize)]
-struct KnownKind<'a> {
-    kind: &'a Name,
-    version: Option<&'a Name>,
-}
-
-impl<'a> From<&'a [WorkerInfo]> for Workers<'a> {
-    fn from(workers: &'a [WorkerInfo]) -> Workers<'a> {
-        let worker = |worker: &'a WorkerInfo| Worker {
-            id: &worker.id,
-            kinds: worker.kinds.iter().map(|(kind, version)| KnownKind { kind, version: version.as_ref() }).collect(),
-            task_kinds: &worker.task_kinds,
-            queues: &worker.queues,
-            runs: worker.runs,
-            runs_max: worker.runs_max,
-            heard_at: worker.heard_at,
-        };
-        Workers { workers: workers.iter().map(worker).collect() }
     }
 }

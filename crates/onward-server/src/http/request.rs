@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::HeaderMap;
+use onward_core::api::Verb;
 use onward_core::{Namespace, Payload, RunId, RunKey};
 use onward_runtime::CallRef;
 use serde::de::DeserializeOwned;
@@ -17,6 +18,7 @@ use crate::auth::{Caller, Pass};
 use crate::http::problem::{Problem, RequestError};
 use crate::serve::RequestTrust;
 use crate::server::Server;
+use crate::verbs::{self, Principal};
 
 pub(crate) use body::{Rules, parse};
 pub(crate) use memory::{BodyMemory, BodyShare};
@@ -64,18 +66,25 @@ impl Request {
         Ok(body::parse_aside(bytes).await?)
     }
 
-    /// Runs `verb`. With a large body, checking, hashing and encoding take long, so it runs on a blocking thread.
-    pub fn carry_out<T: Send + 'static, V: Future<Output = T> + Send + 'static>(
-        &self,
-        verb: V,
-    ) -> impl Future<Output = T> + Send + use<T, V> {
-        let is_large = self.memory.is_some();
+    /// Executes a verb for the caller. With a large body, checking, hashing and encoding take long, so it runs on a blocking
+    /// thread then.
+    pub fn execute<V: Verb>(&self, request: V::Request) -> impl Future<Output = Result<V::Reply, Problem>> + Send + use<V>
+    where
+        V::Reply: Send,
+    {
+        let (server, call, is_large) = (self.server.clone(), V::call(request), self.memory.is_some());
+        let (namespace, caller, pass) = (self.namespace.clone(), self.caller.clone(), self.pass.clone());
+        let principal = Principal { namespace, caller, pass };
         async move {
-            if !is_large {
-                return verb.await;
-            }
-            let tokio = tokio::runtime::Handle::current();
-            body::aside(move || tokio.block_on(verb)).await
+            let executed = async move { verbs::execute(&server, &principal, call).await };
+            let reply = match is_large {
+                false => executed.await?,
+                true => {
+                    let tokio = tokio::runtime::Handle::current();
+                    body::aside(move || tokio.block_on(executed)).await?
+                }
+            };
+            Ok(V::reply(reply).expect("the reply belongs to the call"))
         }
     }
 

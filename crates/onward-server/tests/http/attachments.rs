@@ -19,7 +19,7 @@ async fn bytes_are_kept_under_their_hash_over_http_and_grpc() {
         assert_eq!((kept["hash"].as_str(), kept["bytes"].as_u64()), (Some(HASH), Some(5)), "again is the same");
     }
     let channel = tonic::transport::Channel::from_shared(format!("http://{}", site.address)).unwrap().connect().await.unwrap();
-    let kept = call::<api::PutAttachment>(
+    let kept = call::<api::verb::PutAttachment>(
         &channel,
         api::PutAttachmentRequest { content: onward_core::Payload::binary("image/png", "hello, too") },
     )

@@ -73,14 +73,23 @@ async fn grpc_reads_the_same_pages() {
     let page = until_depth(&site, "c", 3).await;
     let client = onward::connect_client(&format!("http://{}", site.address), &Default::default(), None).unwrap();
     let key = RunKey::new(Default::default(), RunId::new("c").unwrap());
-    let last = client.read_entries(key.clone(), EntryQuery { limit: 2, ..Default::default() }).await.unwrap();
+    let last = client
+        .read_entries(api::EntriesRequest { run: key.clone(), query: EntryQuery { limit: 2, ..Default::default() } })
+        .await
+        .unwrap();
     let ids: Vec<String> = last.entries.iter().map(|entry| entry.id.to_string()).collect();
     assert_eq!(json!(ids), json!([page["entries"][1]["id"], page["entries"][2]["id"]]));
     assert_eq!((last.depth, last.leaf.map(|leaf| json!(leaf.to_string()))), (Some(3), Some(page["leaf"].clone())));
-    let first = client.read_entries(key.clone(), EntryQuery { before: last.before, ..Default::default() }).await.unwrap();
+    let first = client
+        .read_entries(api::EntriesRequest { run: key.clone(), query: EntryQuery { before: last.before, ..Default::default() } })
+        .await
+        .unwrap();
     assert_eq!((first.entries.len(), first.before), (1, None));
     let nobody = "00112233445566778899aabbccddeeff".parse().unwrap();
-    let refused = client.read_entries(key, EntryQuery { leaf: Some(nobody), ..Default::default() }).await.unwrap_err();
+    let refused = client
+        .read_entries(api::EntriesRequest { run: key, query: EntryQuery { leaf: Some(nobody), ..Default::default() } })
+        .await
+        .unwrap_err();
     assert_eq!(refused.code(), "entry_not_found");
 }
 
@@ -199,34 +208,32 @@ async fn grpc_appends_and_says_the_same() {
     site.start("chat", "c", json!("be brief")).await;
     let client = onward::connect_client(&format!("http://{}", site.address), &Default::default(), None).unwrap();
     let key = RunKey::new(Default::default(), RunId::new("c").unwrap());
-    let entry = |role: &str, text: &str| AppendEntry {
-        role: Name::new(role).unwrap(),
-        content: Payload::json(text).unwrap(),
-        idempotency_key: Some("k".to_owned()),
+    let entry = |role: &str, text: &str| api::AppendEntryRequest {
+        run: key.clone(),
+        entry: AppendEntry {
+            role: Name::new(role).unwrap(),
+            content: Payload::json(text).unwrap(),
+            idempotency_key: Some("k".to_owned()),
+        },
+        is_looked_up: false,
     };
-    let first = client.append_entry(key.clone(), entry("user", "one")).await.unwrap();
-    let again = client.append_entry(key.clone(), entry("user", "one")).await.unwrap();
+    let first = client.append_entry(entry("user", "one")).await.unwrap();
+    let again = client.append_entry(entry("user", "one")).await.unwrap();
     assert_eq!((first.already_existed, again.already_existed, again.index), (false, true, first.index));
     for other in [entry("user", "two"), entry("tool", "one")] {
-        assert_eq!(client.append_entry(key.clone(), other).await.unwrap_err().code(), "entry_key_taken");
+        assert_eq!(client.append_entry(other).await.unwrap_err().code(), "entry_key_taken");
     }
     let channel = tonic::transport::Channel::from_shared(format!("http://{}", site.address)).unwrap().connect().await.unwrap();
     let content = Payload::json("go").unwrap();
     let request = api::MessageRequest { run: key.clone(), content, message_id: Some("m".to_owned()), signal: None };
-    let sent = call::<api::SendMessage>(&channel, request.clone()).await.unwrap();
-    assert!(!sent.repeated && call::<api::SendMessage>(&channel, request).await.unwrap().repeated);
+    let sent = call::<api::verb::SendMessage>(&channel, request.clone()).await.unwrap();
+    assert!(!sent.repeated && call::<api::verb::SendMessage>(&channel, request).await.unwrap().repeated);
     let page = until_depth(&site, "c", 4).await;
-    let known = client.append_entry(key.clone(), entry("user", "one")).await.unwrap();
+    let known = client.append_entry(entry("user", "one")).await.unwrap();
     assert_eq!(known.entry.map(|entry| json!(entry.to_string())), Some(page["entries"][1]["id"].clone()));
     // A request with `is_looked_up` gets the same reply.
-    let request = api::AppendEntryRequest {
-        run: key,
-        role: Name::new("user").unwrap(),
-        content: Payload::json("another").unwrap(),
-        idempotency_key: Some("k".to_owned()),
-        is_looked_up: false,
-    };
-    assert_eq!(call::<api::AppendEntry>(&channel, request).await.unwrap_err().code(), tonic::Code::AlreadyExists);
+    let request = entry("user", "another");
+    assert_eq!(call::<api::verb::AppendEntry>(&channel, request).await.unwrap_err().code(), tonic::Code::AlreadyExists);
 }
 
 /// Scenario 51.
@@ -245,7 +252,7 @@ async fn of_two_workers_that_resume_an_agent_over_grpc_one_succeeds() {
         let run = RunKey::new(Default::default(), RunId::new(run).unwrap());
         let (request, channel) =
             (api::ResumeAgentRequest { run, worker: WorkerId::new(worker).unwrap(), signal: None }, channel.clone());
-        tokio::spawn(async move { call::<api::ResumeAgent>(&channel, request).await })
+        tokio::spawn(async move { call::<api::verb::ResumeAgent>(&channel, request).await })
     };
     for number in 0..20 {
         let id = format!("agent-{number}");
@@ -260,13 +267,14 @@ async fn of_two_workers_that_resume_an_agent_over_grpc_one_succeeds() {
 }
 
 /// Calls a method like any program that has the `.proto` file.
-pub async fn call<M: onward_wire::grpc::Method>(
-    channel: &tonic::transport::Channel,
-    request: M::Request,
-) -> Result<M::Reply, tonic::Status> {
+pub async fn call<M: api::Verb>(channel: &tonic::transport::Channel, request: M::Request) -> Result<M::Reply, tonic::Status>
+where
+    M::Request: Send + Sync + 'static,
+    M::Reply: Send + Sync + 'static,
+{
     let mut grpc = tonic::client::Grpc::new(channel.clone());
     grpc.ready().await.unwrap();
     let codec = onward_wire::grpc::Wire::<M::Request, M::Reply>::default();
-    let path = axum::http::uri::PathAndQuery::from_static(M::PATH);
+    let path = axum::http::uri::PathAndQuery::try_from(format!("/onward.v1.Runs/{}", M::NAME)).unwrap();
     grpc.unary(tonic::Request::new(request), path, codec).await.map(tonic::Response::into_inner)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use onward::ledger::{SpendBy, SpendQuery};
 use onward::prelude::*;
 use onward::spend::{PicoDollars, Spend, Tokens};
-use onward::{Onward, TaskWord};
+use onward::{Onward, TaskStatus};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -213,11 +213,11 @@ async fn a_client_queues_waits_looks_and_cancels() {
     let again = onward.task_handle::<u32>("c").unwrap();
     assert_eq!(again.result().await.unwrap(), 8);
     let view = again.view().await.unwrap();
-    assert_eq!((view.state, view.attempts, view.kind.as_str()), (TaskWord::Completed, 1, "double"));
+    assert_eq!((view.state, view.attempts, view.kind.as_str()), (TaskStatus::Completed, 1, "double"));
     assert_eq!(onward.task::<u32, _>("double", "no number").await.map(drop).unwrap_err().code(), "input_invalid");
     let slow = onward.task::<(), _>("slow", &()).await.unwrap();
     tokio::time::timeout(DEADLINE, world.begun.notified()).await.unwrap();
-    assert_eq!(slow.view().await.unwrap().state, TaskWord::Running);
+    assert_eq!(slow.view().await.unwrap().state, TaskStatus::Running);
     slow.cancel("enough").await.unwrap();
     let ended = slow.result().await.unwrap_err();
     assert_eq!(ended.failure().unwrap().code, "canceled");

@@ -169,15 +169,15 @@ fn a_reader_of_the_proto_file_understands_every_frame() {
 /// Writes with the descriptor only, like a program in another language.
 #[test]
 fn what_a_writer_of_the_proto_file_leaves_out_or_packs_is_understood() {
-    use onward_wire::api::{ListRequest, PutAttachmentRequest};
+    use onward_wire::api::{PutAttachmentRequest, RunQuery};
     let zeros =
-        ListRequest { limit: 0, status: vec![Status::Pending, Status::Running], created_from: Some(Timestamp(0)), ..list() };
+        RunQuery { limit: 0, statuses: vec![Status::Pending, Status::Running], created_from: Some(Timestamp(0)), ..list() };
     for request in [list(), zeros] {
-        let seen = read("ListRequest", &request.to_bytes());
+        let seen = read("RunQuery", &request.to_bytes());
         assert_eq!(seen.has_field_by_name("created_from"), request.created_from.is_some());
-        assert_eq!(seen.get_field_by_name("status").unwrap().as_list().unwrap().len(), request.status.len());
+        assert_eq!(seen.get_field_by_name("statuses").unwrap().as_list().unwrap().len(), request.statuses.len());
         let written = prost_reflect::prost::Message::encode_to_vec(&seen);
-        assert_eq!(ListRequest::decode_fields(&written).unwrap(), request);
+        assert_eq!(RunQuery::decode_fields(&written).unwrap(), request);
     }
     // An empty attachment: field 1 is a payload without data.
     let empty = PutAttachmentRequest { content: Payload::binary("image/png", Vec::new()) };
@@ -185,16 +185,16 @@ fn what_a_writer_of_the_proto_file_leaves_out_or_packs_is_understood() {
     assert_eq!(PutAttachmentRequest::decode_fields(&written).unwrap(), empty);
 }
 
-fn list() -> onward_wire::api::ListRequest {
-    onward_wire::api::ListRequest {
+fn list() -> onward_wire::api::RunQuery {
+    onward_wire::api::RunQuery {
         namespace: Namespace::default(),
         kind: None,
-        status: Vec::new(),
+        statuses: Vec::new(),
         created_from: None,
         created_until: None,
         limit: 7,
         cursor: None,
-        version: Vec::new(),
+        versions: Vec::new(),
         attributes: Vec::new(),
         partly: false,
     }

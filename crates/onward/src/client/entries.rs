@@ -3,10 +3,13 @@
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 
+use onward_core::api::{
+    AppendEntry, AppendEntryRequest, Appended, AppendedEntry, BranchEntry, BranchRequest, BranchRun, EntriesRequest, EntryPage,
+    EntryQuery,
+};
 use onward_core::conversation::{EntryCursor, MESSAGE};
 use onward_core::{Hash, Name, Payload};
-use onward_runtime::{AppendEntry, AppendedEntry, BranchEntry, BranchRun, EntryPage, EntryQuery, Runtime};
-use onward_store::Appended;
+use onward_runtime::Runtime;
 use serde::Serialize;
 
 use super::RunHandle;
@@ -40,7 +43,8 @@ impl<O> RunHandle<O> {
     ) -> Result<AppendedEntry, Error> {
         let content = entry(content)?;
         let append = AppendEntry { role: Name::new(role)?, content, idempotency_key };
-        self.ask(self.client().append_entry(self.key().clone(), append)).await
+        let request = AppendEntryRequest { run: self.key().clone(), entry: append, is_looked_up: false };
+        self.ask(self.client().append_entry(request)).await
     }
 
     /// Continues the conversation from an earlier entry, or from its beginning with `None`. Later entries are abandoned and stay
@@ -104,7 +108,10 @@ impl IntoFuture for Branch {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { self.run.ask(self.run.client().branch_run(self.run.key().clone(), self.branch?)).await })
+        Box::pin(async move {
+            let request = BranchRequest { run: self.run.key().clone(), branch: self.branch? };
+            self.run.ask(self.run.client().branch_run(request)).await
+        })
     }
 }
 
@@ -140,7 +147,8 @@ impl Entries {
     }
 
     async fn read(self) -> Result<EntryPage, Error> {
-        self.run.ask(self.run.client().read_entries(self.run.key().clone(), self.query)).await
+        let request = EntriesRequest { run: self.run.key().clone(), query: self.query };
+        self.run.ask(self.run.client().read_entries(request)).await
     }
 }
 

@@ -3,8 +3,8 @@
 use std::future::IntoFuture;
 use std::pin::Pin;
 
+use onward_core::api::ForkRequest;
 use onward_core::{Index, Name, RunId};
-use onward_runtime::ForkRun;
 
 use crate::client::RunHandle;
 use crate::worker::random_u64;
@@ -16,13 +16,14 @@ pub struct Fork<O> {
     original: RunHandle<O>,
     id: Option<String>,
     version: Option<String>,
-    fork: ForkRun,
+    is_reset: bool,
+    fork: ForkRequest,
 }
 
 impl<O> Fork<O> {
     pub(crate) fn new(original: &RunHandle<O>, is_reset: bool) -> Fork<O> {
-        let fork = if is_reset { ForkRun::reset(random_u64()) } else { ForkRun::new(random_u64()) };
-        Fork { original: original.clone(), id: None, version: None, fork }
+        let fork = ForkRequest { restart_children: is_reset, ..ForkRequest::new(original.key().clone(), random_u64()) };
+        Fork { original: original.clone(), id: None, version: None, is_reset, fork }
     }
 
     /// Sets the last event to copy, which must end a commit; default the last possible one.
@@ -46,7 +47,7 @@ impl<O> Fork<O> {
 
     /// Drops the signals that arrived after the fork point.
     pub fn drop_signals(mut self) -> Self {
-        self.fork.keep_signals = false;
+        self.fork.drop_signals = true;
         self
     }
 
@@ -76,10 +77,14 @@ impl<O> Fork<O> {
     }
 
     async fn go(self) -> Result<RunHandle<O>, Error> {
-        let Fork { original, id, version, mut fork } = self;
+        let Fork { original, id, version, is_reset, mut fork } = self;
         fork.id = id.map(RunId::new).transpose()?;
         fork.version = version.map(Name::new).transpose()?;
-        let forked = original.ask(original.client().fork_run(original.key().clone(), fork)).await?;
+        let client = original.client();
+        let forked = match is_reset {
+            true => original.ask(client.reset_run(fork)).await?,
+            false => original.ask(client.fork_run(fork)).await?,
+        };
         Ok(original.with_key(forked.head.key))
     }
 }

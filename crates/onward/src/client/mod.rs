@@ -16,18 +16,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use onward_core::ancestry::behind_copy;
-use onward_core::budget::{Allowance, Budget};
-use onward_core::event::{PauseReason, RunPaused};
+use onward_core::api::{
+    Appended, AskRequest, Blocker, BulkDone, BulkRequest, Decide, DecideRequest, DeletedQuery, DeletedRun, Emitted,
+    PendingReason, ReasonRequest, ResolveRequest, ResumeRequest, RetryRequest, RunList, RunQuery, Signal, SignalRequest,
+    StartRequest, VersionCount, WaitQuery,
+};
+use onward_core::budget::Budget;
 use onward_core::ledger::{SpendQuery, SpendRow};
-use onward_core::reopen::Retry;
 use onward_core::run::Wait;
 use onward_core::view::RunView;
 use onward_core::{Attribute, AttributeValue, Failure, Index, Name, NameError, Namespace, Payload, Record, RunId, RunKey};
-use onward_runtime::{
-    Background, Blocker, Bulk, BulkDone, CallRef, Changes, Client, Decide, Emitted, Outcome, PendingReason, Runtime, SendSignal,
-    StartRun,
-};
-use onward_store::{Appended, DeletedQuery, DeletedRun, RunPage, RunQuery, Store, VersionCount, WaitQuery};
+use onward_runtime::{Background, CallRef, Changes, Client, Outcome, Runtime};
+use onward_store::Store;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
@@ -146,33 +146,33 @@ impl Onward {
         Ok(RunHandle { onward: self.clone(), key: self.key(id)?, outcome: None, output: PhantomData })
     }
 
-    pub async fn list_runs(&self, query: RunQuery) -> Result<RunPage, Error> {
+    pub async fn list_runs(&self, query: RunQuery) -> Result<RunList, Error> {
         let query = RunQuery { namespace: self.inner.namespace.clone(), ..query };
         self.ask(self.inner.client.list_runs(query)).await
     }
 
     /// Counts the open runs by kind and version.
     pub async fn list_versions(&self) -> Result<Vec<VersionCount>, Error> {
-        self.ask(self.inner.client.list_versions(self.inner.namespace.clone())).await
+        Ok(self.ask(self.inner.client.list_versions(self.inner.namespace.clone())).await?.versions)
     }
 
     /// Returns what was spent in this namespace, by model, day, run or tree. The namespace of the query is ignored.
     pub async fn read_spend(&self, query: SpendQuery) -> Result<Vec<SpendRow>, Error> {
         let query = SpendQuery { namespace: self.inner.namespace.clone(), ..query };
-        self.ask(self.inner.client.read_spend(query)).await
+        Ok(self.ask(self.inner.client.read_spend(query)).await?.rows)
     }
 
     /// Lists the open approvals, oldest first.
     pub async fn list_approvals(&self) -> Result<Vec<Wait>, Error> {
         let query = WaitQuery { namespace: self.inner.namespace.clone(), ..WaitQuery::default() };
-        self.ask(self.inner.client.list_approvals(query)).await
+        Ok(self.ask(self.inner.client.list_approvals(query)).await?.waits)
     }
 
     /// Decides an approval by its id. A repeat with the same `decision_id` returns the first result; another decision is
     /// rejected.
     pub async fn decide_approval(&self, approval: &str, decide: Decide) -> Result<Appended, Error> {
-        let call = CallRef::parse(&self.inner.namespace, approval)?;
-        self.ask(self.inner.client.decide_approval(call, decide)).await
+        let request = DecideRequest { namespace: self.inner.namespace.clone(), approval: approval.to_owned(), decide };
+        self.ask(self.inner.client.decide_approval(request)).await
     }
 
     /// Approves; short for [`Onward::decide_approval`].
@@ -204,27 +204,31 @@ impl Onward {
     }
 
     async fn settle(&self, promise: &str, result: Result<Payload>, resolution_id: &str) -> Result<Appended, Error> {
-        let call = CallRef::parse(&self.inner.namespace, promise)?;
-        self.ask(self.inner.client.resolve_promise(call, result, resolution_id.to_owned())).await
+        let (namespace, promise) = (self.inner.namespace.clone(), promise.to_owned());
+        CallRef::parse(&namespace, &promise)?;
+        let request = ResolveRequest { namespace, promise, result, resolution_id: resolution_id.to_owned() };
+        self.ask(self.inner.client.resolve_promise(request)).await
     }
 
-    /// Applies an operation to one batch of the runs that a filter selects, or counts them; see [`Bulk`]. Call it again with the
+    /// Applies an operation to one batch of the runs that a filter selects, or counts them; see [`BulkRequest`]. Call it again with the
     /// returned cursor until there is none.
-    pub async fn bulk_runs(&self, bulk: Bulk) -> Result<BulkDone, Error> {
+    pub async fn bulk_runs(&self, bulk: BulkRequest) -> Result<BulkDone, Error> {
         let filter = RunQuery { namespace: self.inner.namespace.clone(), ..bulk.filter };
-        self.ask(self.inner.client.bulk_runs(Bulk { filter, ..bulk })).await
+        self.ask(self.inner.client.execute_bulk(BulkRequest { filter, ..bulk })).await
     }
 
     /// Deletes a closed run and everything that belongs to it, at once.
     pub async fn delete_run(&self, id: &str, reason: &str) -> Result<(), Error> {
-        self.ask(self.inner.client.delete_run(self.key(id)?, reason.to_owned())).await
+        let request = ReasonRequest { run: self.key(id)?, reason: reason.to_owned() };
+        self.ask(self.inner.client.delete_run(request)).await?;
+        Ok(())
     }
 
     /// Lists runs that were deleted individually, newest first, with the reason. Entries are kept for as long as retention would
     /// have kept the run.
     pub async fn list_deleted(&self) -> Result<Vec<DeletedRun>, Error> {
         let query = DeletedQuery { namespace: self.inner.namespace.clone(), ..DeletedQuery::default() };
-        self.ask(self.inner.client.list_deleted(query)).await
+        Ok(self.ask(self.inner.client.list_deleted(query)).await?.runs)
     }
 
     /// Returns the number of runs in this process's memory.
@@ -342,7 +346,7 @@ impl<O> Start<O> {
         let convert = |what| move |why| Error::Convert { what, why };
         let signal = match self.signal.transpose().map_err(convert("the signal"))? {
             None => None,
-            Some((name, payload, signal_id)) => Some(SendSignal { name: Name::new(name)?, payload, signal_id, sender: None }),
+            Some((name, payload, signal_id)) => Some(Signal { name: Name::new(name)?, payload, signal_id }),
         };
         let id = self.id.unwrap_or_else(new_run_id);
         let key = self.onward.key(&id)?;
@@ -351,8 +355,8 @@ impl<O> Start<O> {
         let attributes = self.attributes.into_iter().map(attribute).collect::<Result<_, _>>()?;
         let (seed, trace) = (random_u64(), self.trace);
         // Over a server, the API key limits the budget that may be granted.
-        let budget = self.budget.map(Allowance::granted);
-        let start = StartRun { key: key.clone(), kind, version, input, seed, signal, attributes, trace, budget };
+        let (run, budget) = (key.clone(), self.budget);
+        let start = StartRequest { run, kind, version, input, seed, signal, attributes, trace, budget };
         let (_, outcome) = self.onward.ask(inner.client.start_and_watch(start)).await?;
         Ok(RunHandle { onward: self.onward, key, outcome: Some(outcome), output: PhantomData })
     }
@@ -476,44 +480,47 @@ impl<O> RunHandle<O> {
 
     async fn send(&self, name: &str, payload: &(impl Serialize + ?Sized), signal_id: Option<String>) -> Result<Appended, Error> {
         let payload = Payload::json(payload).map_err(|why| Error::Convert { what: "the signal", why })?;
-        let signal = SendSignal { name: Name::new(name)?, payload, signal_id, sender: None };
-        self.ask(self.client().signal_run(self.key.clone(), signal)).await
+        let signal = Signal { name: Name::new(name)?, payload, signal_id };
+        self.ask(self.client().signal_run(SignalRequest { run: self.key.clone(), signal })).await
+    }
+
+    fn because(&self, reason: &str) -> ReasonRequest {
+        ReasonRequest { run: self.key.clone(), reason: reason.to_owned() }
     }
 
     /// Requests cancellation of the run. Its code may run compensations first.
     pub async fn cancel(&self, reason: &str) -> Result<Appended, Error> {
-        self.ask(self.client().cancel_run(self.key.clone(), reason.to_owned())).await
+        self.ask(self.client().cancel_run(self.because(reason))).await
     }
 
     /// Ends the run at once, without running any of its code.
     pub async fn terminate(&self, reason: &str) -> Result<Appended, Error> {
-        self.ask(self.client().terminate_run(self.key.clone(), reason.to_owned())).await
+        self.ask(self.client().terminate_run(self.because(reason))).await
     }
 
     /// Returns why the run is pending, as far as its runtime can determine; `None` if it is not pending.
     pub async fn why_pending(&self) -> Result<Option<PendingReason>, Error> {
-        self.ask(self.client().why_pending(self.key.clone())).await
+        Ok(self.ask(self.client().read_pending_reason(self.key.clone())).await?.why)
     }
 
     /// Returns why tasks of the run are blocked now: no worker serves them, their provider key is rate-limited, they are in
     /// quarantine, or their next attempt is not due. Empty if none is blocked.
     pub async fn blocked_on(&self) -> Result<Vec<Blocker>, Error> {
-        self.ask(self.client().blocked_on(self.key.clone())).await
+        Ok(self.ask(self.client().read_blockers(self.key.clone())).await?.blocked_on)
     }
 
     /// Pauses the run: timers keep their remaining time, and running steps are recorded when they end.
     pub async fn pause(&self, reason: &str) -> Result<Appended, Error> {
-        let pause = RunPaused::because(PauseReason::Requested, reason);
-        self.ask(self.client().pause_run(self.key.clone(), pause)).await
+        self.ask(self.client().pause_run(self.because(reason))).await
     }
 
     pub async fn resume(&self) -> Result<Appended, Error> {
-        self.ask(self.client().resume_run(self.key.clone(), None)).await
+        self.ask(self.client().resume_run(ResumeRequest { run: self.key.clone(), budget: None })).await
     }
 
     /// Resumes the run with new budget limits, which replace the current ones.
     pub async fn resume_with(&self, budget: Budget) -> Result<Appended, Error> {
-        self.ask(self.client().resume_run(self.key.clone(), Some(budget))).await
+        self.ask(self.client().resume_run(ResumeRequest { run: self.key.clone(), budget: Some(budget) })).await
     }
 
     /// Retries a failed run: the calls that failed are executed again, all other recorded results stay. Fails with
@@ -524,15 +531,17 @@ impl<O> RunHandle<O> {
 
     /// Retries like [`RunHandle::retry`], once per id.
     pub async fn retry_once(&self, reason: &str, id: &str) -> Result<(), Error> {
-        let retry = Retry { reason: reason.to_owned(), ..Retry::new(id) };
-        self.ask(self.client().retry_run(self.key.clone(), retry)).await?;
-        Ok(())
+        self.send_retry(reason, id.to_owned(), false).await
     }
 
     /// Retries like [`RunHandle::retry`], including tasks that failed with `outcome_unknown`, whose effect may then happen twice.
     pub async fn retry_including_unknown(&self, reason: &str) -> Result<(), Error> {
-        let retry = Retry { reason: reason.to_owned(), ..Retry::new(format!("{:016x}", random_u64())) };
-        self.ask(self.client().retry_run(self.key.clone(), Retry { include_outcome_unknown: true, ..retry })).await?;
+        self.send_retry(reason, format!("{:016x}", random_u64()), true).await
+    }
+
+    async fn send_retry(&self, reason: &str, request_id: String, include_outcome_unknown: bool) -> Result<(), Error> {
+        let (run, reason) = (self.key.clone(), reason.to_owned());
+        self.ask(self.client().retry_run(RetryRequest { run, request_id, reason, include_outcome_unknown })).await?;
         Ok(())
     }
 
@@ -550,7 +559,8 @@ impl<O> RunHandle<O> {
     pub async fn query<T: DeserializeOwned>(&self, name: &str, input: &(impl Serialize + ?Sized)) -> Result<T, Error> {
         let name = Name::new(name)?;
         let input = Payload::json(input).map_err(|why| Error::Convert { what: "the query", why })?;
-        let answer = self.ask(self.client().query_run(self.key.clone(), name.clone(), input)).await?;
+        let request = AskRequest { run: self.key.clone(), name: name.clone(), payload: input, update_id: String::new() };
+        let answer = self.ask(self.client().query_run(request)).await?.answer;
         self.read_answer(answer.ok_or_else(|| Error::UnknownQuery { run: self.id().to_owned(), name: name.to_string() })?)
     }
 
@@ -573,8 +583,9 @@ impl<O> RunHandle<O> {
         id: &str,
     ) -> Result<T, Error> {
         let input = Payload::json(input).map_err(|why| Error::Convert { what: "the update", why })?;
-        let answer = self.ask(self.client().update_run(self.key.clone(), id.to_owned(), Name::new(name)?, input)).await?;
-        self.read_answer(answer)
+        let (run, name, update_id) = (self.key.clone(), Name::new(name)?, id.to_owned());
+        let reply = self.ask(self.client().update_run(AskRequest { run, name, payload: input, update_id })).await?;
+        self.read_answer(reply.answer.expect("a client waits for the result of an update"))
     }
 
     /// Reads all records of the run's current log.

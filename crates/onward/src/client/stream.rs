@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_core::RunKey;
+use onward_core::api::{StreamPage, StreamRequest};
 use onward_core::stream::{StreamFrame, StreamSaid};
-use onward_runtime::{Client, StreamPage};
+use onward_runtime::Client;
 use onward_store::Consequence;
 
 use super::open::Open;
 use crate::Error;
 
 /// Long-poll timeout of one read.
-const WAIT: Duration = Duration::from_secs(20);
+const WAIT_MS: u64 = 20_000;
 
 /// Delay before a read is retried after the server was unreachable.
 const RETRY_DELAY: Duration = Duration::from_millis(200);
@@ -61,8 +62,8 @@ impl RunStream {
 
     async fn read(&self) -> Result<StreamPage, Error> {
         loop {
-            let asked = self.client.read_stream(self.key.clone(), self.next.clone(), WAIT);
-            match self.open.ask(asked).await {
+            let request = StreamRequest { run: self.key.clone(), offset: self.next.clone(), wait_ms: WAIT_MS };
+            match self.open.ask(self.client.read_stream(request)).await {
                 Err(Error::Runtime(error)) if error.consequence() == Consequence::Retry => {
                     tokio::time::sleep(RETRY_DELAY).await;
                 }

@@ -6,11 +6,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use onward_core::api::{Appended, ReasonRequest, StartTaskRequest, TaskView};
 use onward_core::task::{RetryPolicy, TaskOptions};
 use onward_core::time::millis;
 use onward_core::{Name, Payload, RunKey};
-use onward_runtime::{Outcome, TaskView};
-use onward_store::Appended;
+use onward_runtime::Outcome;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -132,8 +132,9 @@ impl<O> StartTask<O> {
         let key = self.onward.key(&self.id.unwrap_or_else(new_run_id))?;
         let input = self.input.map_err(|why| Error::Convert { what: "the input", why })?;
         let options = TaskOptions { queue: self.queue.map(Name::new).transpose()?, ..self.options };
-        let start = onward_runtime::StartTask { key: key.clone(), kind, input, options, trace: self.trace };
-        let (_, outcome) = self.onward.ask(inner.client.start_task(start)).await?;
+        let start = StartTaskRequest { task: key.clone(), kind, input, options, trace: self.trace };
+        let outcome = inner.client.watch_outcome(&key); // before the start, so that the end cannot be missed
+        self.onward.ask(inner.client.start_task(start)).await?;
         Ok(TaskHandle { onward: self.onward, key, outcome: Some(outcome), output: PhantomData })
     }
 }
@@ -168,7 +169,8 @@ impl<O> TaskHandle<O> {
 
     /// Cancels the task: it ends as canceled at once, and a worker that executes it is notified.
     pub async fn cancel(&self, reason: &str) -> Result<Appended, Error> {
-        self.onward.ask(self.onward.inner.client.cancel_task(self.key.clone(), reason.to_owned())).await
+        let request = ReasonRequest { run: self.key.clone(), reason: reason.to_owned() };
+        self.onward.ask(self.onward.inner.client.cancel_task(request)).await
     }
 }
 

@@ -1,24 +1,14 @@
 //! The client with payload encoding.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use onward_core::budget::Budget;
-use onward_core::event::RunPaused;
-use onward_core::ledger::{SpendQuery, SpendRow};
-use onward_core::reopen::Retry;
-use onward_core::run::Wait;
+use onward_core::api::{
+    AppendEntryRequest, Call, Emitted, LogPage, LogRequest, PayloadMut, Reply, StartReply, StartRequest, Target,
+};
 use onward_core::stream::StreamSaid;
-use onward_core::task::Task;
 use onward_core::view::RunView;
-use onward_core::{Failure, Index, Name, Namespace, Payload, Record, RunHead, RunKey};
-use onward_runtime::{
-    AppendEntry, AppendedEntry, Blocker, BranchRun, Bulk, BulkDone, CallRef, Changes, Client, ClientFuture, Decide, Emitted,
-    ForkRun, Outcome, PendingReason, QueueInfo, RuntimeError, SendSignal, StartRun, StartTask, StreamPage, TaskView, WorkerInfo,
-};
-use onward_store::{
-    Appended, DeletedQuery, DeletedRun, Restored, RunPage, RunQuery, Started, TaskQuery, VersionCount, WaitQuery,
-};
+use onward_core::{Failure, Index, Payload, RunKey};
+use onward_runtime::{Changes, Client, ClientFuture, Outcome, RuntimeError, known_entry, read_page};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -37,18 +27,84 @@ impl EncryptedClient {
         EncryptedClient { inner, boundary }
     }
 
-    /// Decodes in the run's own context and, if that fails, in those of the runs that its log was copied from.
-    async fn take_in(
-        &self,
-        run: &RunKey,
-        generation: u32,
-        mut decode: impl FnMut(&Makers) -> Passed,
-    ) -> Result<(), RuntimeError> {
-        let Err(error) = decode(&Makers::of(run, None)) else { return Ok(()) };
+    async fn execute(&self, call: Call) -> Result<Reply, RuntimeError> {
+        match call {
+            Call::ReadLog(request) => self.read_log(request).await,
+            // The contents are read from the decoded log, because only this process can decode them.
+            Call::ReadEntries(request) => Ok(Reply::ReadEntries(read_page(self, request.run, request.query).await?)),
+            Call::AppendEntry(AppendEntryRequest { run, entry, is_looked_up: false }) => {
+                match known_entry(self, &run, &entry).await? {
+                    Some(known) => Ok(Reply::AppendEntry(known)),
+                    None => self.pass(Call::AppendEntry(AppendEntryRequest { run, entry, is_looked_up: true })).await,
+                }
+            }
+            call => self.pass(call).await,
+        }
+    }
+
+    fn encode(&self, call: &mut Call) -> Result<(), RuntimeError> {
+        let encoded = call.visit_payloads(&mut |part, run, _, names| {
+            let contexts: Vec<PayloadContext> = names.iter().map(|name| PayloadContext::of(run, name)).collect();
+            self.boundary.part(Direction::Out, part, &contexts)
+        });
+        encoded.map_err(unreadable)
+    }
+
+    /// Encodes the payloads of the request, executes the verb, and decodes the payloads of the reply.
+    async fn pass(&self, mut call: Call) -> Result<Reply, RuntimeError> {
+        let run = match call.target() {
+            Target::Run(run) => Some(run.clone()),
+            _ => None,
+        };
+        self.encode(&mut call)?;
+        let mut reply = self.inner.call(call).await?;
+        match (&mut reply, &run) {
+            // An undecodable frame comes from a process with another codec.
+            (Reply::ReadStream(page), Some(run)) => {
+                page.frames.retain_mut(|frame| frame_in(&self.boundary, run, &mut frame.said).is_ok());
+            }
+            _ => self.decode(&mut reply, run.as_ref()).await?,
+        }
+        Ok(reply)
+    }
+
+    /// Decodes each payload in the context of its run and, if that fails, in those of the runs that its log was copied from.
+    async fn decode(&self, reply: &mut Reply, run: Option<&RunKey>) -> Result<(), RuntimeError> {
+        let (mut position, mut failed) = (0, Vec::new());
+        let decoded = reply.visit_payloads(run, &mut |part, run, generation, names| {
+            let contexts: Vec<PayloadContext> = names.iter().map(|name| PayloadContext::of(run, name)).collect();
+            position += 1;
+            match (self.boundary.part(Direction::In, part, &contexts), generation) {
+                (Err(error), Some(generation)) => {
+                    failed.push((position, run.clone(), generation, error));
+                    Ok(())
+                }
+                (passed, _) => passed,
+            }
+        });
+        decoded.map_err(unreadable)?;
+        for (wanted, run, generation, error) in failed {
+            let makers = self.originals(&run, generation).await?;
+            if makers.is_alone() {
+                return Err(unreadable(error));
+            }
+            let mut position = 0;
+            let decoded = reply.visit_payloads(Some(&run), &mut |part, _, _, names| {
+                position += 1;
+                let contexts: Vec<PayloadContext> = names.iter().flat_map(|name| makers.contexts(name)).collect();
+                if position == wanted { self.boundary.part(Direction::In, part, &contexts) } else { Ok(()) }
+            });
+            decoded.map_err(unreadable)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the runs under which payloads of a log may have been encoded.
+    async fn originals(&self, run: &RunKey, generation: u32) -> Result<Makers, RuntimeError> {
         let first = self.inner.read_log(run.clone(), Some(generation), Index(0), 1).await?;
         let mut makers = Makers::of(run, first.first());
         self.add_originals(run, &mut makers).await?;
-        if makers.is_alone() { Err(told(error)) } else { decode(&makers).map_err(told) }
+        Ok(makers)
     }
 
     async fn add_originals(&self, run: &RunKey, makers: &mut Makers) -> Result<(), RuntimeError> {
@@ -58,23 +114,42 @@ impl EncryptedClient {
         };
         makers.add_originals(run, first_of).await
     }
+
+    async fn read_log(&self, request: LogRequest) -> Result<Reply, RuntimeError> {
+        let decode = |mut page: LogPage, makers: &Makers| {
+            page.records.iter_mut().try_for_each(|record| self.boundary.record_in(record, makers)).map(|()| page)
+        };
+        let page = self.inner.read_log_page(request.clone()).await?;
+        // A part of a log does not name the runs that it was copied from.
+        let first = match request.from {
+            Index(0) => None,
+            _ => Some(self.inner.read_log(request.run.clone(), request.generation, Index(0), 1).await?),
+        };
+        let mut makers = Makers::of(&request.run, first.as_ref().unwrap_or(&page.records).first());
+        if let Ok(page) = decode(page, &makers) {
+            return Ok(Reply::ReadLog(page));
+        }
+        self.add_originals(&request.run, &mut makers).await?;
+        let page = self.inner.read_log_page(request).await?;
+        decode(page, &makers).map(Reply::ReadLog).map_err(unreadable)
+    }
+
+    fn coded(&self, inner: Arc<dyn Outcome>, key: &RunKey) -> Arc<dyn Outcome> {
+        Arc::new(CodedOutcome { inner, boundary: self.boundary.clone(), key: key.clone() })
+    }
 }
 
-fn told(error: CodecError) -> RuntimeError {
+impl EncryptionBoundary {
+    fn part(&self, direction: Direction, part: PayloadMut<'_>, contexts: &[PayloadContext]) -> Passed {
+        match part {
+            PayloadMut::Payload(payload) => self.payload(direction, payload, contexts),
+            PayloadMut::Failure(failure) => self.failure(direction, failure, contexts),
+        }
+    }
+}
+
+fn unreadable(error: CodecError) -> RuntimeError {
     RuntimeError::PayloadUnreadable { why: error.to_string() }
-}
-
-fn outcome_in(
-    boundary: &EncryptionBoundary,
-    key: &RunKey,
-    mut outcome: Result<Payload, Failure>,
-) -> Result<Result<Payload, Failure>, RuntimeError> {
-    boundary.result(Direction::In, &mut outcome, &[PayloadContext::of(key, "outcome")]).map_err(told)?;
-    Ok(outcome)
-}
-
-fn signal_out(boundary: &EncryptionBoundary, key: &RunKey, signal: &mut SendSignal) -> Passed {
-    boundary.payload(Direction::Out, &mut signal.payload, &[PayloadContext::of(key, "signal")])
 }
 
 fn view_in(boundary: &EncryptionBoundary, view: &mut RunView, makers: &Makers) -> Passed {
@@ -104,18 +179,6 @@ fn frame_in(boundary: &EncryptionBoundary, key: &RunKey, said: &mut StreamSaid) 
     }
 }
 
-fn task_in(boundary: &EncryptionBoundary, view: &mut TaskView) -> Passed {
-    let key = view.head.key.clone();
-    boundary.payload(Direction::In, &mut view.input, &[PayloadContext::of(&key, "input")])?;
-    boundary.maybe(Direction::In, &mut view.progress, &[PayloadContext::of(&key, "report")])?;
-    if let Some(failure) = &mut view.last_failure {
-        boundary.failure(Direction::In, failure, &[PayloadContext::of(&key, "report")])?;
-    }
-    view.outcome
-        .as_mut()
-        .map_or(Ok(()), |outcome| boundary.result(Direction::In, outcome, &[PayloadContext::of(&key, "outcome")]))
-}
-
 /// Waits for a run's end and decodes the outcome.
 struct CodedOutcome {
     inner: Arc<dyn Outcome>,
@@ -125,191 +188,49 @@ struct CodedOutcome {
 
 impl Outcome for CodedOutcome {
     fn outcome(&self) -> ClientFuture<'_, Result<Payload, Failure>> {
-        Box::pin(async move { outcome_in(&self.boundary, &self.key, self.inner.outcome().await?) })
+        Box::pin(async move {
+            let mut outcome = self.inner.outcome().await?;
+            let context = [PayloadContext::of(&self.key, "outcome")];
+            self.boundary.result(Direction::In, &mut outcome, &context).map_err(unreadable)?;
+            Ok(outcome)
+        })
     }
 }
 
 impl Client for EncryptedClient {
-    fn start_and_watch(&self, mut start: StartRun) -> ClientFuture<'_, (Started, Arc<dyn Outcome>)> {
+    fn call(&self, call: Call) -> ClientFuture<'_, Reply> {
+        Box::pin(self.execute(call))
+    }
+
+    fn start_and_watch(&self, start: StartRequest) -> ClientFuture<'_, (StartReply, Arc<dyn Outcome>)> {
         Box::pin(async move {
-            let key = start.key.clone();
-            self.boundary.payload(Direction::Out, &mut start.input, &[PayloadContext::of(&key, "input")]).map_err(told)?;
-            if let Some(signal) = &mut start.signal {
-                signal_out(&self.boundary, &key, signal).map_err(told)?;
-            }
+            let key = start.run.clone();
+            let mut call = Call::StartRun(start);
+            self.encode(&mut call)?;
+            let Call::StartRun(start) = call else { unreachable!("it is a start") };
             let (started, inner) = self.inner.start_and_watch(start).await?;
-            Ok((started, Arc::new(CodedOutcome { inner, boundary: self.boundary.clone(), key }) as Arc<dyn Outcome>))
+            Ok((started, self.coded(inner, &key)))
         })
     }
 
-    fn start_task(&self, mut start: StartTask) -> ClientFuture<'_, (Started, Arc<dyn Outcome>)> {
-        Box::pin(async move {
-            let key = start.key.clone();
-            // Read by clients of the run and by the worker that executes the task.
-            let contexts = [PayloadContext::of(&key, "input"), PayloadContext::of(&key, "task")];
-            self.boundary.payload(Direction::Out, &mut start.input, &contexts).map_err(told)?;
-            let (started, inner) = self.inner.start_task(start).await?;
-            Ok((started, Arc::new(CodedOutcome { inner, boundary: self.boundary.clone(), key }) as Arc<dyn Outcome>))
-        })
-    }
-
-    fn read_task(&self, key: RunKey) -> ClientFuture<'_, TaskView> {
-        Box::pin(async move {
-            let mut view = self.inner.read_task(key).await?;
-            task_in(&self.boundary, &mut view).map_err(told)?;
-            Ok(view)
-        })
-    }
-
-    fn cancel_task(&self, key: RunKey, reason: String) -> ClientFuture<'_, Appended> {
-        self.inner.cancel_task(key, reason)
-    }
-
-    fn wait_for_outcome(&self, key: RunKey) -> ClientFuture<'_, Result<Payload, Failure>> {
-        Box::pin(async move { outcome_in(&self.boundary, &key, self.inner.wait_for_outcome(key.clone()).await?) })
+    fn watch_outcome(&self, key: &RunKey) -> Arc<dyn Outcome> {
+        self.coded(self.inner.watch_outcome(key), key)
     }
 
     fn watch_run(&self, key: RunKey) -> ClientFuture<'_, Box<dyn Changes>> {
         self.inner.watch_run(key)
     }
 
-    fn read_head(&self, key: RunKey) -> ClientFuture<'_, RunHead> {
-        self.inner.read_head(key)
-    }
-
     fn read_run(&self, key: RunKey) -> ClientFuture<'_, RunView> {
         Box::pin(async move {
             let mut view = self.inner.read_run(key.clone()).await?;
-            let generation = view.head.generation;
-            self.take_in(&key, generation, |makers| view_in(&self.boundary, &mut view, makers)).await?;
+            let Err(error) = view_in(&self.boundary, &mut view, &Makers::of(&key, None)) else { return Ok(view) };
+            let makers = self.originals(&key, view.head.generation).await?;
+            if makers.is_alone() {
+                return Err(unreadable(error));
+            }
+            view_in(&self.boundary, &mut view, &makers).map_err(unreadable)?;
             Ok(view)
-        })
-    }
-
-    fn why_pending(&self, key: RunKey) -> ClientFuture<'_, Option<PendingReason>> {
-        self.inner.why_pending(key)
-    }
-
-    fn blocked_on(&self, key: RunKey) -> ClientFuture<'_, Vec<Blocker>> {
-        self.inner.blocked_on(key)
-    }
-
-    fn list_deleted(&self, query: DeletedQuery) -> ClientFuture<'_, Vec<DeletedRun>> {
-        self.inner.list_deleted(query)
-    }
-
-    fn read_log(&self, key: RunKey, generation: Option<u32>, from: Index, limit: usize) -> ClientFuture<'_, Vec<Record>> {
-        Box::pin(async move {
-            let read = async || self.inner.read_log(key.clone(), generation, from, limit).await;
-            let decode = |mut records: Vec<Record>, makers: &Makers| {
-                records.iter_mut().try_for_each(|record| self.boundary.record_in(record, makers)).map(|()| records)
-            };
-            let records = read().await?;
-            // A part of a log does not name the runs that it was copied from.
-            let first = match from {
-                Index(0) => None,
-                _ => Some(self.inner.read_log(key.clone(), generation, Index(0), 1).await?),
-            };
-            let mut makers = Makers::of(&key, first.as_ref().unwrap_or(&records).first());
-            if let Ok(records) = decode(records, &makers) {
-                return Ok(records);
-            }
-            self.add_originals(&key, &mut makers).await?;
-            decode(read().await?, &makers).map_err(told)
-        })
-    }
-
-    fn put_entry(&self, key: RunKey, mut append: AppendEntry) -> ClientFuture<'_, AppendedEntry> {
-        Box::pin(async move {
-            self.boundary.payload(Direction::Out, &mut append.content, &[PayloadContext::of(&key, "signal")]).map_err(told)?;
-            self.inner.put_entry(key, append).await
-        })
-    }
-
-    fn branch_run(&self, key: RunKey, mut branch: BranchRun) -> ClientFuture<'_, Appended> {
-        Box::pin(async move {
-            if let Some(entry) = &mut branch.entry {
-                self.boundary.payload(Direction::Out, &mut entry.content, &[PayloadContext::of(&key, "entry")]).map_err(told)?;
-            }
-            self.inner.branch_run(key, branch).await
-        })
-    }
-
-    fn list_runs(&self, query: RunQuery) -> ClientFuture<'_, RunPage> {
-        self.inner.list_runs(query)
-    }
-
-    fn signal_run(&self, key: RunKey, mut signal: SendSignal) -> ClientFuture<'_, Appended> {
-        Box::pin(async move {
-            signal_out(&self.boundary, &key, &mut signal).map_err(told)?;
-            self.inner.signal_run(key, signal).await
-        })
-    }
-
-    fn cancel_run(&self, key: RunKey, reason: String) -> ClientFuture<'_, Appended> {
-        self.inner.cancel_run(key, reason)
-    }
-
-    fn terminate_run(&self, key: RunKey, reason: String) -> ClientFuture<'_, Appended> {
-        self.inner.terminate_run(key, reason)
-    }
-
-    fn pause_run(&self, key: RunKey, pause: RunPaused) -> ClientFuture<'_, Appended> {
-        self.inner.pause_run(key, pause)
-    }
-
-    fn resume_run(&self, key: RunKey, budget: Option<Budget>) -> ClientFuture<'_, Appended> {
-        self.inner.resume_run(key, budget)
-    }
-
-    fn list_versions(&self, namespace: Namespace) -> ClientFuture<'_, Vec<VersionCount>> {
-        self.inner.list_versions(namespace)
-    }
-
-    fn read_spend(&self, query: SpendQuery) -> ClientFuture<'_, Vec<SpendRow>> {
-        self.inner.read_spend(query)
-    }
-
-    fn retry_run(&self, key: RunKey, retry: Retry) -> ClientFuture<'_, Restored> {
-        self.inner.retry_run(key, retry)
-    }
-
-    fn fork_run(&self, key: RunKey, fork: ForkRun) -> ClientFuture<'_, Restored> {
-        self.inner.fork_run(key, fork)
-    }
-
-    fn bulk_runs(&self, bulk: Bulk) -> ClientFuture<'_, BulkDone> {
-        self.inner.bulk_runs(bulk)
-    }
-
-    fn delete_run(&self, key: RunKey, reason: String) -> ClientFuture<'_, ()> {
-        self.inner.delete_run(key, reason)
-    }
-
-    fn update_run(
-        &self,
-        key: RunKey,
-        update_id: String,
-        name: Name,
-        mut payload: Payload,
-    ) -> ClientFuture<'_, Result<Payload, Failure>> {
-        Box::pin(async move {
-            self.boundary.payload(Direction::Out, &mut payload, &[PayloadContext::of(&key, "update")]).map_err(told)?;
-            let mut answer = self.inner.update_run(key.clone(), update_id, name, payload).await?;
-            self.boundary.result(Direction::In, &mut answer, &[PayloadContext::of(&key, "answer")]).map_err(told)?;
-            Ok(answer)
-        })
-    }
-
-    fn query_run(&self, key: RunKey, name: Name, mut input: Payload) -> ClientFuture<'_, Option<Result<Payload, Failure>>> {
-        Box::pin(async move {
-            let context = [PayloadContext::of(&key, "query")];
-            self.boundary.payload(Direction::Out, &mut input, &context).map_err(told)?;
-            let mut answer = self.inner.query_run(key, name, input).await?;
-            if let Some(result) = &mut answer {
-                self.boundary.result(Direction::In, result, &context).map_err(told)?;
-            }
-            Ok(answer)
         })
     }
 
@@ -333,68 +254,5 @@ impl Client for EncryptedClient {
             }
         });
         receiver
-    }
-
-    fn read_stream(&self, key: RunKey, from: Option<String>, wait: Duration) -> ClientFuture<'_, StreamPage> {
-        Box::pin(async move {
-            let mut page = self.inner.read_stream(key.clone(), from, wait).await?;
-            // An undecodable frame comes from a process with another codec.
-            page.frames.retain_mut(|frame| frame_in(&self.boundary, &key, &mut frame.said).is_ok());
-            Ok(page)
-        })
-    }
-
-    fn list_approvals(&self, query: WaitQuery) -> ClientFuture<'_, Vec<Wait>> {
-        Box::pin(async move {
-            let mut waits = self.inner.list_approvals(query).await?;
-            for wait in &mut waits {
-                let (run, generation) = (wait.run.clone(), wait.generation);
-                let show = &mut wait.show;
-                self.take_in(&run, generation, |makers| self.boundary.maybe(Direction::In, show, &makers.contexts("show")))
-                    .await?;
-            }
-            Ok(waits)
-        })
-    }
-
-    fn decide_approval(&self, call: CallRef, decide: Decide) -> ClientFuture<'_, Appended> {
-        self.inner.decide_approval(call, decide)
-    }
-
-    fn resolve_promise(
-        &self,
-        call: CallRef,
-        mut result: Result<Payload, Failure>,
-        resolution_id: String,
-    ) -> ClientFuture<'_, Appended> {
-        Box::pin(async move {
-            self.boundary.result(Direction::Out, &mut result, &[PayloadContext::of(&call.run, "promise")]).map_err(told)?;
-            self.inner.resolve_promise(call, result, resolution_id).await
-        })
-    }
-
-    fn list_workers(&self, namespace: Namespace) -> ClientFuture<'_, Vec<WorkerInfo>> {
-        self.inner.list_workers(namespace)
-    }
-
-    fn list_queues(&self, namespace: Namespace) -> ClientFuture<'_, Vec<QueueInfo>> {
-        self.inner.list_queues(namespace)
-    }
-
-    fn retry_task(&self, call: CallRef) -> ClientFuture<'_, ()> {
-        self.inner.retry_task(call)
-    }
-
-    fn list_quarantined(&self, query: TaskQuery) -> ClientFuture<'_, Vec<Task>> {
-        Box::pin(async move {
-            let mut tasks = self.inner.list_quarantined(query).await?;
-            for task in &mut tasks {
-                let (run, generation) = (task.id.run.clone(), task.id.generation);
-                let input = &mut task.input;
-                self.take_in(&run, generation, |makers| self.boundary.payload(Direction::In, input, &makers.contexts("task")))
-                    .await?;
-            }
-            Ok(tasks)
-        })
     }
 }

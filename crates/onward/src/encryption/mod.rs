@@ -72,6 +72,12 @@ impl CodecError {
     }
 }
 
+impl From<String> for CodecError {
+    fn from(why: String) -> CodecError {
+        CodecError { why }
+    }
+}
+
 /// Encodes payloads that leave the process and decodes them when they return. Called for every payload, on threads that must not
 /// block: no I/O.
 pub trait Codec: Send + Sync {

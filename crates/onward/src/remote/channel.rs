@@ -6,8 +6,9 @@ use std::time::Duration;
 use onward_core::{Namespace, RunKey};
 use onward_runtime::RuntimeError;
 use onward_wire::ApiKey;
-use onward_wire::api::{AwaitFrame, EmittedValue, EndsFrame, RunRequest};
-use onward_wire::grpc::{Method, NAMESPACE, Wire};
+use onward_wire::api::{Call, Emitted, Reply, RunRequest};
+use onward_wire::ends::{AwaitFrame, EndsFrame};
+use onward_wire::grpc::{NAMESPACE, Untyped, Wire, path_of, undecodable};
 use onward_wire::worker::{ServerFrames, WorkerFrames};
 use tonic::Streaming;
 use tonic::body::Body;
@@ -80,11 +81,13 @@ impl Channel {
         Channel { inner: self.endpoint.connect_lazy(), ..self.clone() }
     }
 
-    pub async fn call<M: Method>(&self, request: M::Request) -> Result<M::Reply, RuntimeError> {
+    /// Sends the request of any verb.
+    pub async fn call(&self, call: Call) -> Result<Reply, RuntimeError> {
         let mut grpc = self.ready().await?;
-        let (path, codec) = (PathAndQuery::from_static(M::PATH), Wire::<M::Request, M::Reply>::default());
-        let reply = grpc.unary(self.request(request), path, codec).await;
-        reply.map(tonic::Response::into_inner).map_err(|status| self.told(&status))
+        let path = PathAndQuery::from_static(path_of(&call));
+        let reply = grpc.unary(self.request(call.to_bytes()), path, Untyped).await;
+        let bytes = reply.map(tonic::Response::into_inner).map_err(|status| self.told(&status))?;
+        Reply::decode(call.name(), &bytes).map_err(|error| from_status(&undecodable(&error)))
     }
 
     /// Opens a worker's stream.
@@ -100,9 +103,9 @@ impl Channel {
     }
 
     /// Opens a stream of the values that a run emits from now on.
-    pub async fn listen(&self, run: RunKey) -> Result<Streaming<EmittedValue>, RuntimeError> {
+    pub async fn listen(&self, run: RunKey) -> Result<Streaming<Emitted>, RuntimeError> {
         let mut grpc = self.ready().await?;
-        let (path, codec) = (PathAndQuery::from_static(onward_wire::grpc::LISTEN), Wire::<RunRequest, EmittedValue>::default());
+        let (path, codec) = (PathAndQuery::from_static(onward_wire::grpc::LISTEN), Wire::<RunRequest, Emitted>::default());
         let reply = grpc.server_streaming(self.request(RunRequest { run }), path, codec).await;
         reply.map(tonic::Response::into_inner).map_err(|status| self.told(&status))
     }

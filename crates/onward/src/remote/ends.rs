@@ -10,7 +10,7 @@ use std::time::Duration;
 use onward_core::{Failure, Payload, RunKey};
 use onward_runtime::RuntimeError;
 use onward_store::Consequence;
-use onward_wire::api::{AwaitFrame, End, EndsFrame};
+use onward_wire::ends::{AwaitFrame, End, EndsFrame};
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Streaming;

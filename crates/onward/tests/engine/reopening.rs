@@ -213,19 +213,17 @@ everywhere! {
         assert_eq!(counts.iter().map(|count| count.open).collect::<Vec<_>>(), [1]);
 
         let filter = onward::RunQuery { kind: Some(onward_core::Name::new("staged").unwrap()), ..Default::default() };
-        let bulk = onward_runtime::Bulk {
-            verb: onward_runtime::BulkVerb::Cancel,
+        let bulk = onward::BulkRequest {
+            verb: onward::BulkVerb::Cancel.as_str().to_owned(),
             filter,
             all: false,
             dry_run: true,
             bulk_id: "b".to_owned(),
             reason: "enough".to_owned(),
             include_outcome_unknown: false,
-            caller: None,
-            budget_max: None,
         };
         assert_eq!(onward.bulk_runs(bulk.clone()).await.unwrap().matched, 1);
-        let done = onward.bulk_runs(onward_runtime::Bulk { dry_run: false, ..bulk }).await.unwrap();
+        let done = onward.bulk_runs(onward::BulkRequest { dry_run: false, ..bulk }).await.unwrap();
         assert_eq!((done.done, done.refused.len(), done.next), (1, 0, None));
         until_status(&onward.run::<()>("other").unwrap(), Status::Canceled).await;
     }

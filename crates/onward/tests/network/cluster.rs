@@ -193,15 +193,15 @@ async fn every_server_knows_the_workers_of_all() {
     let worker = worker.start().await.unwrap();
     let client = onward::connect_client(&here.url(), &Namespace::default(), None).unwrap();
     let listed = async || {
-        let workers = client.list_workers(Namespace::default()).await.unwrap();
+        let workers = client.list_workers(Namespace::default()).await.unwrap().workers;
         workers.into_iter().find(|worker| worker.knows(&Name::new("busy").unwrap(), None))
     };
     let known = eventually("its worker is known here", listed).await;
     let at_home = onward::connect_client(&there.url(), &Namespace::default(), None).unwrap();
-    let at_home = at_home.list_workers(Namespace::default()).await.unwrap();
+    let at_home = at_home.list_workers(Namespace::default()).await.unwrap().workers;
     assert_eq!(at_home.iter().map(|worker| &worker.id).collect::<Vec<_>>(), [&known.id], "once, and by the same name");
     assert_eq!((known.task_kinds.len(), known.queues.as_slice(), known.runs_max), (1, [None].as_slice(), 1));
-    let queues = client.list_queues(Namespace::default()).await.unwrap();
+    let queues = client.list_queues(Namespace::default()).await.unwrap().queues;
     assert_eq!(queues.iter().map(|queue| (queue.count.kind.as_str(), queue.workers)).collect::<Vec<_>>(), [("double", 1)]);
 
     let client = Onward::connect(here.url()).start().await.unwrap();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward::prelude::*;
-use onward::{Onward, TaskWord};
+use onward::{Onward, TaskStatus};
 
 use crate::site::{DEADLINE, Site, eventually};
 
@@ -100,7 +100,7 @@ async fn work_that_kills_its_worker_is_taken_off_its_queue_and_its_neighbors_go_
         }
         let state = async || {
             let view = killer.view().await.ok()?;
-            (view.state == TaskWord::Quarantined).then_some(view)
+            (view.state == TaskStatus::Quarantined).then_some(view)
         };
         let view = eventually("the poison is taken off its queue", state).await;
         let deaths = supervisor.deaths.load(Ordering::SeqCst) - before;
@@ -113,7 +113,7 @@ async fn work_that_kills_its_worker_is_taken_off_its_queue_and_its_neighbors_go_
         let queues = site.runtime().list_queues(&Default::default()).await.unwrap();
         assert!(queues.iter().any(|queue| queue.count.kind.as_str() == poison && queue.count.quarantined == 1), "{queues:?}");
         killer.cancel("a bug").await.unwrap();
-        assert_eq!(killer.view().await.unwrap().state, TaskWord::Canceled);
+        assert_eq!(killer.view().await.unwrap().state, TaskStatus::Canceled);
     }
 }
 

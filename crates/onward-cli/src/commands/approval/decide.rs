@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use onward_runtime::Decide;
+use onward_core::api::{Decide, DecideRequest};
 
 use crate::args::Global;
 use crate::commands::run::answer;
@@ -37,6 +37,7 @@ pub async fn execute(args: DecideArgs, global: &Global) -> Result<ExitCode> {
     let call = connection.call(&args.id)?;
     let decision_id = args.decision_id.unwrap_or_else(new_id::unique);
     let decide = Decide { approved: args.approve, feedback: args.feedback, decided_by: args.by, decision_id };
-    let appended = connection.decide_approval(call.clone(), decide).await?;
+    let (namespace, approval) = (connection.namespace.clone(), args.id);
+    let appended = connection.decide_approval(DecideRequest { namespace, approval, decide }).await?;
     answer(global, &call.run, if args.approve { "approved" } else { "rejected" }, &appended)
 }

@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
+use onward_core::api::{WaitQuery, WaitsReply};
 use onward_core::run::Wait;
 use onward_runtime::CallRef;
-use onward_store::{Gaps, WaitQuery};
 
 use crate::args::Global;
 use crate::connection::Connection;
@@ -33,11 +33,11 @@ pub async fn execute(args: ApprovalListArgs, global: &Global) -> Result<ExitCode
     if let Some(key) = &run {
         connection.read_head(key.clone()).await?; // an unknown run is an error, not an empty list
     }
-    let (namespace, limit, gaps) = (connection.namespace.clone(), args.limit as usize, Gaps::default());
-    let query = WaitQuery { namespace, run, below, limit, gaps: Some(gaps.clone()), ..WaitQuery::default() };
-    let waits = connection.list_approvals(query).await?;
+    let query = WaitQuery { namespace: connection.namespace.clone(), run, below, limit: args.limit as usize, partly: true };
+    let WaitsReply { waits, missing } = connection.list_approvals(query).await?;
     if global.json {
-        print_json(&Partly::new(Approvals { approvals: waits.iter().map(Approval::from).collect() }, &gaps))?;
+        let approvals = Approvals { approvals: waits.iter().map(Approval::from).collect() };
+        print_json(&Partly::new(approvals, missing.clone()))?;
     } else if waits.is_empty() {
         say("no open approvals");
     } else {
@@ -46,7 +46,7 @@ pub async fn execute(args: ApprovalListArgs, global: &Global) -> Result<ExitCode
     if !global.json && waits.len() == args.limit as usize {
         say("the list may be incomplete; raise --limit");
     }
-    say_missing(&gaps);
+    say_missing(&missing);
     Ok(ExitCode::SUCCESS)
 }
 

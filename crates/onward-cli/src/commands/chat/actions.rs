@@ -2,9 +2,10 @@
 //!
 //! Every action has its own id, so that retries after a lost response perform it once.
 
+use onward_core::api::{Decide, DecideRequest, ReasonRequest, Signal, SignalRequest, StartRequest};
 use onward_core::conversation::MESSAGE;
 use onward_core::{Name, Payload, RunKey};
-use onward_runtime::{CallRef, Decide, RuntimeError, SendSignal, StartRun};
+use onward_runtime::{CallRef, RuntimeError};
 use onward_store::Consequence;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -33,8 +34,8 @@ impl Action {
         match self.clone() {
             Action::Start { kind, input, seed } => {
                 let (version, signal, trace) = (None, None, None);
-                let start = StartRun {
-                    key: key.clone(),
+                let start = StartRequest {
+                    run: key.clone(),
                     kind,
                     version,
                     input,
@@ -44,16 +45,22 @@ impl Action {
                     trace,
                     budget: None,
                 };
-                connection.start_and_watch(start).await.map(drop)
+                connection.start_run(start).await.map(drop)
             }
             Action::Message { text, id } => {
                 let payload = Payload::json(&text).expect("a text is JSON");
                 let name = Name::new(MESSAGE)?;
-                let signal = SendSignal { name, payload, signal_id: Some(id), sender: None };
-                connection.signal_run(key.clone(), signal).await.map(drop)
+                let signal = Signal { name, payload, signal_id: Some(id) };
+                connection.signal_run(SignalRequest { run: key.clone(), signal }).await.map(drop)
             }
-            Action::Decide { call, decide } => connection.decide_approval(call, decide).await.map(drop),
-            Action::Cancel => connection.cancel_run(key.clone(), CANCELED_HERE.to_owned()).await.map(drop),
+            Action::Decide { call, decide } => {
+                let (namespace, approval) = (connection.namespace.clone(), call.to_string());
+                connection.decide_approval(DecideRequest { namespace, approval, decide }).await.map(drop)
+            }
+            Action::Cancel => {
+                let reason = CANCELED_HERE.to_owned();
+                connection.cancel_run(ReasonRequest { run: key.clone(), reason }).await.map(drop)
+            }
         }
     }
 }

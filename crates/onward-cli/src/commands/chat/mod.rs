@@ -21,9 +21,10 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::Args;
 use onward::Onward;
+use onward_core::api::{RunQuery, WorkersReply};
 use onward_core::{Name, Namespace, RunHead, RunKey, Status};
 use onward_runtime::RuntimeError;
-use onward_store::{Consequence, RunQuery};
+use onward_store::Consequence;
 
 use crate::args::Global;
 use crate::builtin_agents::BuiltinAgents;
@@ -170,8 +171,8 @@ async fn check_agent(connection: &Connection, agent: &Name, tools_of: Option<&[S
     let mut until = None;
     loop {
         // If workers cannot be listed, for lack of permission for example, the first message reports the problem.
-        let Ok(workers) = connection.list_workers(connection.namespace.clone()).await else { return Ok(()) };
-        let there: BTreeSet<&str> = workers.iter().flat_map(|worker| &worker.kinds).map(|(kind, _)| kind.as_str()).collect();
+        let Ok(WorkersReply { workers }) = connection.list_workers(connection.namespace.clone()).await else { return Ok(()) };
+        let there: BTreeSet<&str> = workers.iter().flat_map(|worker| &worker.kinds).map(|known| known.kind.as_str()).collect();
         if there.is_empty() || there.contains(agent.as_str()) {
             return Ok(());
         }

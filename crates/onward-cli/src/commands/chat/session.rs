@@ -6,13 +6,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use anyhow::Result;
+use onward_core::api::{BlockReason, EntriesRequest, EntryPage, EntryQuery, PendingReason, WaitQuery};
 use onward_core::conversation::{DONE, Entry, EntryCursor};
 use onward_core::event::{PauseReason, RunPaused};
 use onward_core::stream::{AttemptFailed, StreamSaid, TaskOutcome};
 use onward_core::view::{AwaitedKind, RunView};
 use onward_core::{Failure, Hash, Name, Payload, RunKey, Status};
-use onward_runtime::{BlockReason, EntryPage, EntryQuery, PendingReason, RuntimeError};
-use onward_store::{Consequence, WaitQuery};
+use onward_runtime::RuntimeError;
+use onward_store::Consequence;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
@@ -537,7 +538,7 @@ impl ChatSession {
         let (namespace, run) = (self.connection.namespace.clone(), Some(self.key.clone()));
         let query = WaitQuery { namespace, run, below: true, ..WaitQuery::default() };
         let mut open = Vec::new();
-        for wait in self.connection.list_approvals(query).await? {
+        for wait in self.connection.list_approvals(query).await?.waits {
             let mut question = ApprovalQuestion::from(&wait);
             if wait.run != self.key {
                 let known = self.questions.iter().find(|known| known.call == question.call);
@@ -568,7 +569,7 @@ impl ChatSession {
     }
 
     async fn entries(&self, query: EntryQuery) -> Result<EntryPage, RuntimeError> {
-        patiently(|| self.connection.read_entries(self.key.clone(), query)).await
+        patiently(|| self.connection.read_entries(EntriesRequest { run: self.key.clone(), query })).await
     }
 
     /// Returns whether the run waits for outside input and every entry so far was printed.
@@ -613,7 +614,8 @@ impl ChatSession {
     /// Prints once that no worker serves the run, and for each task why it is blocked: once, and again if that lasts longer than
     /// announced.
     async fn tell_alone(&mut self) -> Result<()> {
-        if let Ok(Some(PendingReason::NoCompatibleWorker)) = self.connection.why_pending(self.key.clone()).await {
+        let reply = self.connection.read_pending_reason(self.key.clone()).await;
+        if reply.is_ok_and(|reply| reply.why == Some(PendingReason::NoCompatibleWorker)) {
             if !self.printed_blockers.is_news(PendingReason::NoCompatibleWorker.as_str()) {
                 return Ok(());
             }

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use onward_core::RunKey;
+use onward_core::api::{StreamPage, StreamRequest};
 use onward_core::stream::{StreamFrame, StreamSaid};
-use onward_runtime::{RuntimeError, StreamPage};
+use onward_runtime::RuntimeError;
 use onward_store::Consequence;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -12,7 +13,7 @@ use tokio::task::JoinHandle;
 use crate::connection::Connection;
 
 /// Long-poll timeout of one request.
-const WAIT: Duration = Duration::from_secs(20);
+const WAIT_MS: u64 = 20_000;
 
 /// Delay between retries while the server is unreachable.
 pub const ASK_AGAIN: Duration = Duration::from_millis(200);
@@ -53,7 +54,8 @@ pub fn listen(connection: Connection, key: RunKey) -> Listener {
     let task = tokio::spawn(async move {
         let (mut next, mut is_away) = (None, false);
         loop {
-            let said = match connection.read_stream(key.clone(), next.clone(), WAIT).await {
+            let request = StreamRequest { run: key.clone(), offset: next.clone(), wait_ms: WAIT_MS };
+            let said = match connection.read_stream(request).await {
                 Ok(StreamPage { frames, next: behind }) => {
                     next = Some(behind);
                     if std::mem::take(&mut is_away) && tell.send(StreamEvent::Back).await.is_err() {

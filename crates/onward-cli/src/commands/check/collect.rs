@@ -6,10 +6,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use onward::check::{EarlierLog, RunToCheck};
+use onward_core::api::RunQuery;
 use onward_core::conversation::{Walk, entries_of, log_before};
 use onward_core::{Index, Name, Record, RunHead, RunKey, Status};
 use onward_runtime::{RuntimeError, find_prelude, read_records};
-use onward_store::RunQuery;
 
 use super::CheckArgs;
 use crate::args::Global;

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use onward_core::api::RunQuery;
 use onward_core::{Index, Record};
-use onward_store::RunQuery;
 use onward_store_embedded::{EmbeddedStore, FORMAT};
 
 use super::finding::Findings;

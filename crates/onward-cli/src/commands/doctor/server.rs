@@ -4,8 +4,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Result;
 use onward::HttpClient;
-use onward_runtime::WorkerInfo;
-use onward_store::{Gaps, RunQuery};
+use onward_core::api::{RunQuery, WorkerInfo};
 
 use super::finding::Findings;
 use super::work;
@@ -31,8 +30,8 @@ pub async fn check(url: &str, key: Option<&str>, global: &Global, findings: &mut
     version(&http, findings).await;
     let connection = Connection::to_read(global)?;
     // A database that is down must not fail the check of the key; `ready` reports it.
-    let (namespace, gaps) = (connection.namespace.clone(), Some(Gaps::default()));
-    let asked = connection.list_runs(RunQuery { namespace, limit: 1, gaps, ..RunQuery::default() }).await;
+    let namespace = connection.namespace.clone();
+    let asked = connection.list_runs(RunQuery { namespace, limit: 1, partly: true, ..RunQuery::default() }).await;
     match asked {
         Ok(_) if key.is_some() => findings.ok("key", format!("accepted for namespace {}", connection.namespace)),
         Ok(_) => findings.ok("key", "none, and the server requires none"),
@@ -49,7 +48,7 @@ pub async fn check(url: &str, key: Option<&str>, global: &Global, findings: &mut
 /// Lists the connected workers; `None` after an error.
 async fn workers(connection: &Connection, findings: &mut Findings) -> Option<Vec<WorkerInfo>> {
     let workers = match connection.list_workers(connection.namespace.clone()).await {
-        Ok(workers) => workers,
+        Ok(reply) => reply.workers,
         Err(error) => {
             findings.fail_with("workers", &error.into());
             return None;

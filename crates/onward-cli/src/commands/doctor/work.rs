@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use onward_core::api::{RunQuery, TaskQuery, WorkerInfo};
 use onward_core::{Name, RunHead, Status};
-use onward_runtime::{CallRef, RuntimeError, WorkerInfo};
-use onward_store::{Gaps, RunQuery, TaskQuery};
+use onward_runtime::{CallRef, RuntimeError};
 
 use super::finding::Findings;
 use crate::connection::Connection;
@@ -40,7 +40,7 @@ pub async fn check(connection: &Connection, workers: Option<&[WorkerInfo]>, find
 /// Reads pending runs, newest first.
 async fn pending(connection: &Connection) -> Result<Vec<RunHead>, RuntimeError> {
     let (namespace, statuses) = (connection.namespace.clone(), vec![Status::Pending]);
-    let mut query = RunQuery { namespace, statuses, limit: PAGE, gaps: Some(Gaps::default()), ..RunQuery::default() };
+    let mut query = RunQuery { namespace, statuses, limit: PAGE, partly: true, ..RunQuery::default() };
     let mut found = Vec::new();
     loop {
         let page = connection.list_runs(query.clone()).await?;
@@ -92,10 +92,9 @@ fn oldest(pending: &[RunHead], findings: &mut Findings) {
 }
 
 async fn quarantined(connection: &Connection, findings: &mut Findings) {
-    let (namespace, gaps) = (connection.namespace.clone(), Some(Gaps::default()));
-    let query = TaskQuery { namespace, limit: PAGE, gaps, ..TaskQuery::default() };
+    let query = TaskQuery { namespace: connection.namespace.clone(), limit: PAGE, partly: true, run: None };
     let tasks = match connection.list_quarantined(query).await {
-        Ok(tasks) => tasks,
+        Ok(reply) => reply.tasks,
         Err(error) => return findings.fail_with("tasks", &error.into()),
     };
     if tasks.is_empty() {

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use onward_core::api::ResolveRequest;
 use onward_core::{Failure, Payload};
 
 use crate::args::Global;
@@ -66,6 +67,7 @@ async fn settle(promise: PromiseArgs, result: Result<Payload, Failure>, global: 
     let call = connection.call(&promise.id)?;
     let resolution_id = promise.resolution_id.unwrap_or_else(new_id::unique);
     let what = if result.is_ok() { "promise resolved" } else { "promise rejected" };
-    let appended = connection.resolve_promise(call.clone(), result, resolution_id).await?;
+    let (namespace, promise) = (connection.namespace.clone(), promise.id);
+    let appended = connection.resolve_promise(ResolveRequest { namespace, promise, result, resolution_id }).await?;
     answer(global, &call.run, what, &appended)
 }

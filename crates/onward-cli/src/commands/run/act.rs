@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use onward_core::RunKey;
-use onward_core::event::{PauseReason, RunPaused};
-use onward_store::Appended;
+use onward_core::api::{Appended, ReasonRequest, ResumeRequest};
+use onward_core::budget::Budget;
 
 use crate::args::Global;
 use crate::budget;
@@ -35,22 +35,21 @@ pub struct ResumeArgs {
 pub async fn cancel(args: ReasonArgs, global: &Global) -> Result<ExitCode> {
     let connection = Connection::to_write(global)?;
     let key = connection.key(&args.id)?;
-    let appended = connection.cancel_run(key.clone(), args.reason).await?;
+    let appended = connection.cancel_run(ReasonRequest { run: key.clone(), reason: args.reason }).await?;
     answer(global, &key, "cancel requested", &appended)
 }
 
 pub async fn terminate(args: ReasonArgs, global: &Global) -> Result<ExitCode> {
     let connection = Connection::to_write(global)?;
     let key = connection.key(&args.id)?;
-    let appended = connection.terminate_run(key.clone(), args.reason).await?;
+    let appended = connection.terminate_run(ReasonRequest { run: key.clone(), reason: args.reason }).await?;
     answer(global, &key, "terminated", &appended)
 }
 
 pub async fn pause(args: ReasonArgs, global: &Global) -> Result<ExitCode> {
     let connection = Connection::to_write(global)?;
     let key = connection.key(&args.id)?;
-    let pause = RunPaused::because(PauseReason::Requested, args.reason);
-    let appended = connection.pause_run(key.clone(), pause).await?;
+    let appended = connection.pause_run(ReasonRequest { run: key.clone(), reason: args.reason }).await?;
     answer(global, &key, "paused", &appended)
 }
 
@@ -58,7 +57,7 @@ pub async fn resume(args: ResumeArgs, global: &Global) -> Result<ExitCode> {
     let budget = budget::parse(&args.budget)?;
     let connection = Connection::to_write(global)?;
     let key = connection.key(&args.id)?;
-    let appended = connection.resume_run(key.clone(), budget).await?;
+    let appended = connection.resume_run(ResumeRequest { run: key.clone(), budget }).await?;
     answer(global, &key, "resumed", &appended)
 }
 

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use onward_core::Name;
-use onward_runtime::{AppendEntry, RuntimeError};
+use onward_core::api::{AppendEntry, AppendEntryRequest};
+use onward_runtime::RuntimeError;
 
 use super::payload::read_payload;
 use crate::args::Global;
@@ -31,8 +32,8 @@ pub async fn execute(args: AppendArgs, global: &Global) -> Result<ExitCode> {
     let content = read_payload(&args.content)?;
     let connection = Connection::to_write(global)?;
     let key = connection.key(&args.id)?;
-    let append = AppendEntry { role, content, idempotency_key: args.idempotency_key };
-    let appended = connection.append_entry(key.clone(), append).await?;
+    let entry = AppendEntry { role, content, idempotency_key: args.idempotency_key };
+    let appended = connection.append_entry(AppendEntryRequest { run: key.clone(), entry, is_looked_up: false }).await?;
     if global.json {
         print_json(&EntryAnswer::new(&key.id, &appended))?;
         return Ok(ExitCode::SUCCESS);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use onward_core::api::{AskReply, AskRequest};
 use onward_core::{Failure, Name, Payload, RunKey};
 use onward_runtime::RuntimeError;
 
@@ -52,16 +53,14 @@ pub async fn update(args: UpdateArgs, global: &Global) -> Result<ExitCode> {
     let key = connection.key(&args.id)?;
     connection.read_head(key.clone()).await?; // fails at once for a missing run or server
     let update_id = args.update_id.unwrap_or_else(new_id::unique);
-    let answered = connection.update_run(key.clone(), update_id.clone(), name, payload);
-    let answer = if connection.is_directory {
-        tokio::time::timeout(LOOK, answered).await.ok()
-    } else {
-        args.patience.or_none(answered).await
-    };
-    match answer {
-        Some(answer) => tell_answer(&key, &update_id, &answer?, global),
-        None if connection.is_directory => tell_recorded(&key, &update_id, global),
-        None => {
+    let request = AskRequest { run: key.clone(), name, payload, update_id: update_id.clone() };
+    let answered = connection.update_run(request);
+    let answer =
+        if connection.is_directory { tokio::time::timeout(LOOK, answered).await.ok() } else { args.patience.or_none(answered).await };
+    match answer.transpose()? {
+        Some(AskReply { answer: Some(answer) }) => tell_answer(&key, &update_id, &answer, global),
+        _ if connection.is_directory => tell_recorded(&key, &update_id, global),
+        _ => {
             let message = format!("run {key} did not answer update `{update_id}` in time");
             let hint = Some(format!("the update is recorded; wait again with `--update-id {update_id}`"));
             Err(Mistake { code: "wait_timed_out", message, hint, exit: TIMED_OUT }.into())
@@ -92,7 +91,8 @@ pub async fn query(args: QueryArgs, global: &Global) -> Result<ExitCode> {
     let (name, payload) = question(&args.name, args.payload.as_deref())?;
     let connection = Connection::to_read(global)?;
     let key = connection.key(&args.id)?;
-    let Some(answer) = connection.query_run(key.clone(), name, payload).await? else {
+    let request = AskRequest { run: key.clone(), name, payload, update_id: String::new() };
+    let AskReply { answer: Some(answer) } = connection.query_run(request).await? else {
         let message = format!("run {key} has no query `{}`", args.name);
         let hint = Some("register it with `ctx.query(name, ..)`; it is available once the code has made that call".to_owned());
         return Err(Mistake { code: "unknown_query", message, hint, exit: NOT_FOUND }.into());

@@ -4,8 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
+use onward_core::api::{BranchEntry, BranchRequest, BranchRun};
 use onward_core::{Name, Payload};
-use onward_runtime::{BranchEntry, BranchRun, RuntimeError};
+use onward_runtime::RuntimeError;
 
 use super::act::answer;
 use crate::args::Global;
@@ -46,6 +47,7 @@ pub async fn execute(args: BranchArgs, global: &Global) -> Result<ExitCode> {
     let entry = content.map(|content| BranchEntry { role, content });
     let connection = Connection::to_write(global)?;
     let key = connection.key(&args.id)?;
-    let appended = connection.branch_run(key.clone(), BranchRun { from, entry, idempotency_key: args.idempotency_key }).await?;
+    let branch = BranchRun { from, entry, idempotency_key: args.idempotency_key };
+    let appended = connection.branch_run(BranchRequest { run: key.clone(), branch }).await?;
     answer(global, &key, "branch requested", &appended)
 }

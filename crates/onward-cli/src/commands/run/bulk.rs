@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use onward_core::Timestamp;
-use onward_runtime::{Bulk, BulkVerb};
+use onward_core::api::{BulkRequest, BulkVerb, RefusedRun};
 use onward_store::{Clock, SystemClock};
 
 use super::filter::FilterArgs;
@@ -74,24 +74,24 @@ pub async fn execute(args: BulkArgs, global: &Global) -> Result<ExitCode> {
     let bulk_id = args.bulk_id.unwrap_or_else(|| format!("bulk_{now:x}{:x}", std::process::id()));
     let include_outcome_unknown = args.include_outcome_unknown;
     let (all, reason) = (args.all, args.reason);
-    let (caller, budget_max) = (None, None);
-    let bulk = Bulk { verb, filter, all, dry_run: true, bulk_id, reason, include_outcome_unknown, caller, budget_max };
-    let count = Connection::to_read(global)?.bulk_runs(bulk.clone()).await?;
+    let word = verb.as_str().to_owned();
+    let bulk = BulkRequest { verb: word, filter, all, dry_run: true, bulk_id, reason, include_outcome_unknown };
+    let count = Connection::to_read(global)?.execute_bulk(bulk.clone()).await?;
     if args.dry_run {
         return show_count(global, &bulk, count.matched, &count.sample.iter().map(|id| id.as_str()).collect::<Vec<_>>());
     }
     if !args.yes && !agreed(verb, count.matched)? {
         return Ok(ExitCode::FAILURE);
     }
-    all_batches(&Connection::to_write(global)?, Bulk { dry_run: false, ..bulk }, count.matched, global).await
+    all_batches(&Connection::to_write(global)?, BulkRequest { dry_run: false, ..bulk }, count.matched, global).await
 }
 
-fn show_count(global: &Global, bulk: &Bulk, matched: u64, sample: &[&str]) -> Result<ExitCode> {
+fn show_count(global: &Global, bulk: &BulkRequest, matched: u64, sample: &[&str]) -> Result<ExitCode> {
     if global.json {
-        print_json(&serde_json::json!({"verb": bulk.verb.as_str(), "matched": matched, "sample": sample}))?;
+        print_json(&serde_json::json!({"verb": bulk.verb, "matched": matched, "sample": sample}))?;
         return Ok(ExitCode::SUCCESS);
     }
-    print(&format!("{} would apply to {matched} runs", bulk.verb.as_str()))?;
+    print(&format!("{} would apply to {matched} runs", bulk.verb))?;
     for id in sample {
         print(&format!("  {}", escape::text(id)))?;
     }
@@ -111,10 +111,10 @@ fn agreed(verb: BulkVerb, matched: u64) -> Result<bool> {
     Ok(line.trim() == "yes")
 }
 
-async fn all_batches(connection: &Connection, mut bulk: Bulk, matched: u64, global: &Global) -> Result<ExitCode> {
+async fn all_batches(connection: &Connection, mut bulk: BulkRequest, matched: u64, global: &Global) -> Result<ExitCode> {
     let (mut done, mut refused, mut seen) = (0, Vec::new(), 0);
     loop {
-        let batch = connection.bulk_runs(bulk.clone()).await?;
+        let batch = connection.execute_bulk(bulk.clone()).await?;
         (done, seen) = (done + batch.done, seen + batch.matched);
         refused.extend(batch.refused);
         if batch.next.is_none() {
@@ -124,12 +124,11 @@ async fn all_batches(connection: &Connection, mut bulk: Bulk, matched: u64, glob
         say(&format!("{seen} of {matched} (if interrupted, continue with --bulk-id {})", bulk.bulk_id));
     }
     if global.json {
-        let refused: Vec<_> = refused.iter().map(|(run, code)| serde_json::json!({"run": run, "code": code})).collect();
         print_json(&serde_json::json!({"bulk_id": bulk.bulk_id, "done": done, "refused": refused}))?;
         return Ok(ExitCode::SUCCESS);
     }
-    print(&format!("{}: {done} runs, {} refused", bulk.verb.as_str(), refused.len()))?;
-    for (run, code) in &refused {
+    print(&format!("{}: {done} runs, {} refused", bulk.verb, refused.len()))?;
+    for RefusedRun { run, code } in &refused {
         print(&format!("  {} {code}", escape::text(run.as_str())))?;
     }
     Ok(ExitCode::SUCCESS)

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use onward_core::api::ReasonRequest;
 
 use crate::args::Global;
 use crate::connection::Connection;
@@ -29,7 +30,10 @@ pub async fn execute(args: DeleteArgs, global: &Global) -> Result<ExitCode> {
     let mut progress = Progress::new("runs deleted", !global.json);
     let (mut deleted, mut refused, mut exit) = (Vec::new(), Vec::new(), None);
     for id in &ids {
-        let done = async { Ok(connection.delete_run(connection.key(id)?, args.reason.clone()).await?) };
+        let done = async {
+            let request = ReasonRequest { run: connection.key(id)?, reason: args.reason.clone() };
+            Ok(connection.delete_run(request).await.map(drop)?)
+        };
         match done.await {
             Ok(()) => {
                 deleted.push(id.as_str());

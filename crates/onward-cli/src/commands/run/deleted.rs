@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use onward_store::{DeletedQuery, Gaps};
+use onward_core::api::{DeletedQuery, DeletedReply};
 
 use crate::args::Global;
 use crate::connection::Connection;
@@ -23,13 +23,11 @@ pub struct DeletedArgs {
 pub async fn execute(args: DeletedArgs, global: &Global) -> Result<ExitCode> {
     let connection = Connection::to_read(global)?;
     let run = args.id.as_deref().map(|id| connection.key(id)).transpose()?;
-    let gaps = Gaps::default();
-    let query =
-        DeletedQuery { namespace: connection.namespace.clone(), run, limit: args.limit as usize, gaps: Some(gaps.clone()) };
-    let runs = connection.list_deleted(query).await?;
-    say_missing(&gaps);
+    let query = DeletedQuery { namespace: connection.namespace.clone(), run, limit: args.limit as usize, partly: true };
+    let DeletedReply { runs, missing } = connection.list_deleted(query).await?;
+    say_missing(&missing);
     if global.json {
-        print_json(&Partly::new(DeletedRuns::from(&*runs), &gaps))?;
+        print_json(&Partly::new(DeletedRuns::from(&*runs), missing))?;
         return Ok(ExitCode::SUCCESS);
     }
     if runs.is_empty() {

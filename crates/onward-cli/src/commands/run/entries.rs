@@ -4,8 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
+use onward_core::api::{EntriesRequest, EntryPage, EntryQuery};
 use onward_core::conversation::EntryCursor;
-use onward_runtime::{EntryPage, EntryQuery, RuntimeError};
+use onward_runtime::RuntimeError;
 use onward_store::StoreError;
 
 use crate::args::Global;
@@ -35,7 +36,8 @@ pub async fn execute(args: EntriesArgs, global: &Global) -> Result<ExitCode> {
     let (leaf, before) = (args.leaf.as_ref().map(cursor).transpose()?, args.before.as_ref().map(cursor).transpose()?);
     let connection = Connection::to_read(global)?;
     let key = connection.key(&args.id)?;
-    let page = connection.read_entries(key.clone(), EntryQuery { leaf, before, limit: args.limit as usize }).await?;
+    let query = EntryQuery { leaf, before, limit: args.limit as usize };
+    let page = connection.read_entries(EntriesRequest { run: key.clone(), query }).await?;
     if global.json {
         print_json(&Entries::new(&key.id, &page))?;
         return Ok(ExitCode::SUCCESS);

@@ -2,8 +2,8 @@
 
 use clap::Args;
 use clap::builder::PossibleValue;
+use onward_core::api::RunQuery;
 use onward_core::{Attribute, AttributeMatch, AttributeValue, Name, NameError, Namespace, Status};
-use onward_store::RunQuery;
 
 #[derive(Debug, Args)]
 pub struct FilterArgs {

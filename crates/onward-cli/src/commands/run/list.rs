@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
+use onward_core::api::{RunList, RunQuery};
 use onward_core::{RunHead, Status};
 use onward_runtime::RuntimeError;
-use onward_store::{Gaps, RunPage, RunQuery};
 
 use super::filter::FilterArgs;
 use crate::args::Global;
@@ -34,19 +34,23 @@ pub struct RunListArgs {
 
 pub async fn execute(args: RunListArgs, global: &Global) -> Result<ExitCode> {
     let connection = Connection::to_read(global)?;
-    let gaps = Gaps::default();
-    let query = RunQuery { gaps: Some(gaps.clone()), ..query(&args, &connection)? };
-    match (args.all, global.json) {
-        (true, true) => print_all_json(&connection, query, &gaps).await?,
+    let query = RunQuery { partly: true, ..query(&args, &connection)? };
+    let missing = match (args.all, global.json) {
+        (true, true) => print_all_json(&connection, query).await?,
         (true, false) => print_all(&connection, query).await?,
         (false, true) => {
             let page = page(&connection, query).await?;
             let runs = Runs { runs: page.runs.iter().map(Run::from).collect(), next: page.next.as_deref() };
-            print_json(&Partly::new(runs, &gaps))?;
+            print_json(&Partly::new(runs, page.missing.clone()))?;
+            page.missing
         }
-        (false, false) => print_page(&page(&connection, query).await?)?,
-    }
-    say_missing(&gaps);
+        (false, false) => {
+            let page = page(&connection, query).await?;
+            print_page(&page)?;
+            page.missing
+        }
+    };
+    say_missing(&missing);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -56,18 +60,26 @@ fn query(args: &RunListArgs, connection: &Connection) -> Result<RunQuery, Runtim
 }
 
 /// Reads pages until the limit of the query is reached.
-async fn page(connection: &Connection, query: RunQuery) -> Result<RunPage> {
+async fn page(connection: &Connection, query: RunQuery) -> Result<RunList> {
     let limit = query.limit;
-    let mut all = RunPage { runs: Vec::new(), next: query.cursor.clone() };
+    let mut all = RunList { runs: Vec::new(), next: query.cursor.clone(), missing: Vec::new() };
     loop {
         let ask = RunQuery { limit: (limit - all.runs.len()).min(PAGE), cursor: all.next.take(), ..query.clone() };
         let page = connection.list_runs(ask).await?;
         all.runs.extend(page.runs);
         all.next = page.next;
+        add_missing(&mut all.missing, page.missing);
         if all.next.is_none() || all.runs.len() >= limit {
             return Ok(all);
         }
     }
+}
+
+/// Adds the names of databases that are not in the list yet.
+fn add_missing(all: &mut Vec<String>, page: Vec<String>) {
+    all.extend(page);
+    all.sort();
+    all.dedup();
 }
 
 fn table() -> TextTable {
@@ -97,7 +109,7 @@ pub fn status_cell(status: Status) -> Cell {
     }
 }
 
-fn print_page(page: &RunPage) -> Result<()> {
+fn print_page(page: &RunList) -> Result<()> {
     if page.runs.is_empty() {
         say("no runs");
         return Ok(());
@@ -111,7 +123,7 @@ fn print_page(page: &RunPage) -> Result<()> {
     Ok(())
 }
 
-async fn print_all(connection: &Connection, query: RunQuery) -> Result<()> {
+async fn print_all(connection: &Connection, query: RunQuery) -> Result<Vec<String>> {
     let (mut table, mut count) = (table(), 0);
     let mut progress = Progress::new("runs", true);
     let mut pages = Pages::new(query);
@@ -126,11 +138,11 @@ async fn print_all(connection: &Connection, query: RunQuery) -> Result<()> {
     if count == 0 {
         say("no runs");
     }
-    Ok(())
+    Ok(pages.missing)
 }
 
 /// Prints one JSON document while it reads the pages.
-async fn print_all_json(connection: &Connection, query: RunQuery, gaps: &Gaps) -> Result<()> {
+async fn print_all_json(connection: &Connection, query: RunQuery) -> Result<Vec<String>> {
     let mut count = 0;
     let mut progress = Progress::new("runs", true);
     let mut pages = Pages::new(query);
@@ -146,21 +158,25 @@ async fn print_all_json(connection: &Connection, query: RunQuery, gaps: &Gaps) -
         print(&text)?;
         progress.at(count);
     }
-    let missing = gaps.names();
-    let missing =
-        if missing.is_empty() { String::new() } else { format!(",\"missing_databases\":{}", json_line(&missing)?.trim_end()) };
-    Ok(print(&format!("],\"next\":null{missing}}}"))?)
+    let missing = match pages.missing.is_empty() {
+        true => String::new(),
+        false => format!(",\"missing_databases\":{}", json_line(&pages.missing)?.trim_end()),
+    };
+    print(&format!("],\"next\":null{missing}}}"))?;
+    Ok(pages.missing)
 }
 
 /// Iterator over the pages of a query.
 pub struct Pages {
     query: RunQuery,
     over: bool,
+    /// The databases whose runs are missing.
+    missing: Vec<String>,
 }
 
 impl Pages {
     pub fn new(query: RunQuery) -> Pages {
-        Pages { query, over: false }
+        Pages { query, over: false, missing: Vec::new() }
     }
 
     pub async fn next(&mut self, connection: &Connection) -> Result<Option<Vec<RunHead>>> {
@@ -170,6 +186,7 @@ impl Pages {
         let page = connection.list_runs(self.query.clone()).await?;
         self.over = page.next.is_none();
         self.query.cursor = page.next;
+        add_missing(&mut self.missing, page.missing);
         Ok(Some(page.runs))
     }
 }

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Args;
 use onward::agent::{Attachment, Block, Source};
+use onward_core::api::{Signal, SignalRequest};
 use onward_core::{Name, Payload};
-use onward_runtime::{Runtime, RuntimeError, SendSignal};
+use onward_runtime::{Runtime, RuntimeError};
 use serde::Serialize;
 
 use super::act::answer;
@@ -38,8 +39,8 @@ pub async fn execute(args: MessageArgs, global: &Global) -> Result<ExitCode> {
     Runtime::check_message(&payload)?;
     let connection = Connection::to_write(global)?;
     let key = connection.key(&args.id)?;
-    let signal = SendSignal { name, payload, signal_id: args.message_id, sender: None };
-    let appended = connection.signal_run(key.clone(), signal).await?;
+    let signal = Signal { name, payload, signal_id: args.message_id };
+    let appended = connection.signal_run(SignalRequest { run: key.clone(), signal }).await?;
     answer(global, &key, "message received", &appended)
 }
 

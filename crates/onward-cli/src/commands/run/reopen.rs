@@ -4,10 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use onward_core::reopen::Retry;
+use onward_core::api::{ForkRequest, Restored, RetryRequest};
 use onward_core::{Index, Name, RunId, Timestamp};
-use onward_runtime::ForkRun;
-use onward_store::{Clock, Restored, SystemClock};
+use onward_store::{Clock, SystemClock};
 
 use crate::args::Global;
 use crate::connection::Connection;
@@ -94,8 +93,8 @@ pub async fn retry(args: RetryArgs, global: &Global) -> Result<ExitCode> {
     let key = connection.key(&args.id)?;
     let request_id = args.request_id.unwrap_or_else(|| format!("request_{}", unique()));
     let (reason, include_outcome_unknown) = (args.reason, args.include_outcome_unknown);
-    let retry = Retry { reason, include_outcome_unknown, ..Retry::new(request_id) };
-    let restored = connection.retry_run(key, retry).await?;
+    let retry = RetryRequest { run: key, request_id, reason, include_outcome_unknown };
+    let restored = connection.retry_run(retry).await?;
     answer(global, &args.id, "continues as generation", &restored, &restored.head.generation.to_string())
 }
 
@@ -110,19 +109,21 @@ pub async fn reset(args: ResetArgs, global: &Global) -> Result<ExitCode> {
 async fn copy(args: CopyArgs, index: Option<u64>, is_reset: bool, global: &Global) -> Result<ExitCode> {
     let connection = Connection::to_write(global)?;
     let key = connection.key(&args.id)?;
-    let plain = if is_reset { ForkRun::reset(random_u64()) } else { ForkRun::new(random_u64()) };
-    let fork = ForkRun {
+    let fork = ForkRequest {
         id: args.new_id.map(RunId::new).transpose()?,
         generation: args.generation,
         index: index.map(Index),
-        keep_signals: args.signals == LaterSignals::Keep,
-        restart_children: args.children.map_or(plain.restart_children, |children| children == Children::Restart),
+        drop_signals: args.signals == LaterSignals::Drop,
+        restart_children: args.children.map_or(is_reset, |children| children == Children::Restart),
         version: args.version.map(Name::new).transpose()?,
         reason: args.reason,
         include_outcome_unknown: args.include_outcome_unknown,
-        ..plain
+        ..ForkRequest::new(key, random_u64())
     };
-    let restored = connection.fork_run(key, fork).await?;
+    let restored = match is_reset {
+        true => connection.reset_run(fork).await?,
+        false => connection.fork_run(fork).await?,
+    };
     let what = if is_reset { "was reset to run" } else { "was forked as run" };
     answer(global, &args.id, what, &restored, restored.head.key.id.as_str())
 }

@@ -35,7 +35,7 @@ pub async fn execute(args: ShowArgs, global: &Global) -> Result<ExitCode> {
     let blocked_on = blocked_on::of(&connection, &key).await;
     // Only the server process knows the connected workers.
     let pending = view.head.status == Status::Pending && !connection.is_directory;
-    let why = if pending { connection.why_pending(key).await? } else { None };
+    let why = if pending { connection.read_pending_reason(key).await?.why } else { None };
     if global.json {
         print_json(&View::from(&view).with(&blocked_on, why))?;
         return Ok(ExitCode::SUCCESS);
@@ -49,7 +49,7 @@ pub async fn execute(args: ShowArgs, global: &Global) -> Result<ExitCode> {
 async fn tree_of(connection: &Connection, view: &RunView) -> Result<Option<SpendTotals>> {
     let tree = Some(view.head.key.id.clone());
     let query = SpendQuery { namespace: connection.namespace.clone(), tree, limit: 1, ..SpendQuery::by(SpendBy::Tree) };
-    Ok(connection.read_spend(query).await?.pop().map(|row| row.totals))
+    Ok(connection.read_spend(query).await?.rows.pop().map(|row| row.totals))
 }
 
 fn tell(view: &RunView, tree: Option<&SpendTotals>, why: Option<PendingReason>, blocked: &[String], now: Timestamp) -> String {

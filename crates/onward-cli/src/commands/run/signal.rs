@@ -4,8 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
+use onward_core::api::{Signal, SignalRequest};
 use onward_core::{Name, Payload};
-use onward_runtime::{RuntimeError, SendSignal};
+use onward_runtime::RuntimeError;
 
 use super::act::answer;
 use super::payload::read_payload;
@@ -30,7 +31,7 @@ pub async fn execute(args: SignalArgs, global: &Global) -> Result<ExitCode> {
     let payload = args.payload.as_deref().map_or(Ok(Payload::null()), read_payload)?;
     let connection = Connection::to_write(global)?;
     let key = connection.key(&args.id)?;
-    let signal = SendSignal { name, payload, signal_id: args.signal_id, sender: None };
-    let appended = connection.signal_run(key.clone(), signal).await?;
+    let signal = Signal { name, payload, signal_id: args.signal_id };
+    let appended = connection.signal_run(SignalRequest { run: key.clone(), signal }).await?;
     answer(global, &key, "signal received", &appended)
 }

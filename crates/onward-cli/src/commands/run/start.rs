@@ -4,10 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use onward_core::budget::Allowance;
+use onward_core::api::{Signal, StartReply, StartRequest};
 use onward_core::{Name, Payload, RunKey};
-use onward_runtime::{RuntimeError, SendSignal, StartRun};
-use onward_store::Started;
+use onward_runtime::RuntimeError;
 
 use super::filter::attribute;
 use super::payload::read_payload;
@@ -55,15 +54,15 @@ pub async fn execute(args: StartArgs, global: &Global) -> Result<ExitCode> {
     let input = args.input.as_deref().map_or(Ok(Payload::null()), read_payload)?;
     let signal = args.signal.as_deref().map(read_signal).transpose()?;
     let attributes = args.attr.iter().map(|text| attribute(text)).collect::<Result<_, _>>().map_err(RuntimeError::from)?;
-    let budget = budget::parse(&args.budget)?.map(Allowance::granted);
+    let budget = budget(&args.budget)?;
     let connection = Connection::to_write(global)?;
     if args.wait && connection.is_directory {
         return Err(nobody_works().into());
     }
     let key = connection.key(&args.id.unwrap_or_else(new_id::run))?;
     let seed = new_id::random_u64();
-    let start = StartRun { key: key.clone(), kind, version, input, seed, signal, attributes, trace: None, budget };
-    let (started, _) = connection.start_and_watch(start).await?;
+    let start = StartRequest { run: key.clone(), kind, version, input, seed, signal, attributes, trace: None, budget };
+    let started = connection.start_run(start).await?;
     if !args.wait {
         tell(&started, &key, global)?;
         return Ok(ExitCode::SUCCESS);
@@ -74,13 +73,13 @@ pub async fn execute(args: StartArgs, global: &Global) -> Result<ExitCode> {
     wait(&connection, &key, &args.patience, global).await
 }
 
-fn read_signal(text: &str) -> Result<SendSignal> {
+fn read_signal(text: &str) -> Result<Signal> {
     let (name, payload) = text.split_once('=').unwrap_or((text, "null"));
     let name = Name::new(name).map_err(RuntimeError::from)?;
-    Ok(SendSignal { name, payload: read_payload(payload)?, signal_id: None, sender: None })
+    Ok(Signal { name, payload: read_payload(payload)?, signal_id: None })
 }
 
-fn tell(started: &Started, key: &RunKey, global: &Global) -> Result<()> {
+fn tell(started: &StartReply, key: &RunKey, global: &Global) -> Result<()> {
     if global.json {
         let (run, created) = (Run::from(&started.head), started.created);
         let signal = started.signal.as_ref().map(|signal| Answer::new(&key.id, signal));

@@ -3,11 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::Hash;
 
 /// A reference to an entry: `ID` or `ID~GENERATION`. The entry is in the log of that generation or of an earlier one; without a
 /// generation it may be in any.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct EntryCursor {
     pub id: Hash,
     pub generation: Option<u32>,
@@ -25,6 +28,20 @@ impl fmt::Display for EntryCursor {
             Some(generation) => write!(f, "{}~{generation}", self.id),
             None => self.id.fmt(f),
         }
+    }
+}
+
+impl From<EntryCursor> for String {
+    fn from(cursor: EntryCursor) -> String {
+        cursor.to_string()
+    }
+}
+
+impl TryFrom<String> for EntryCursor {
+    type Error = CursorError;
+
+    fn try_from(text: String) -> Result<EntryCursor, CursorError> {
+        text.parse()
     }
 }
 

@@ -2,13 +2,10 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use onward_core::RunKey;
+use onward_core::api::{Appended, ReasonRequest, ResumeRequest, Verb, verb};
 use onward_core::budget::{Budget, WrittenBudget};
-use onward_core::event::{PauseReason, RunPaused};
-use onward_store::Appended;
 use serde::Deserialize;
 
-use crate::auth::ceilings;
 use crate::http::documents::Answer;
 use crate::http::problem::Problem;
 use crate::http::request::Request;
@@ -16,8 +13,8 @@ use crate::http::response::json;
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ReasonBody {
-    pub reason: Option<String>,
+struct ReasonBody {
+    reason: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
@@ -26,36 +23,31 @@ struct ResumeBody {
     budget: Option<WrittenBudget>,
 }
 
-pub(crate) async fn cancel(mut request: Request) -> Result<Response, Problem> {
-    let (key, reason) = reason(&mut request).await?;
-    Ok(appended(&key, request.server.runtime().cancel_run(&key, &reason).await?))
+pub(crate) async fn cancel(request: Request) -> Result<Response, Problem> {
+    act::<verb::CancelRun>(request).await
 }
 
-pub(crate) async fn terminate(mut request: Request) -> Result<Response, Problem> {
-    let (key, reason) = reason(&mut request).await?;
-    Ok(appended(&key, request.server.runtime().terminate_run(&key, &reason).await?))
+pub(crate) async fn terminate(request: Request) -> Result<Response, Problem> {
+    act::<verb::TerminateRun>(request).await
 }
 
-pub(crate) async fn pause(mut request: Request) -> Result<Response, Problem> {
-    let (key, message) = reason(&mut request).await?;
-    let pause = RunPaused::because(PauseReason::Requested, message);
-    Ok(appended(&key, request.server.runtime().pause_run(&key, pause).await?))
+pub(crate) async fn pause(request: Request) -> Result<Response, Problem> {
+    act::<verb::PauseRun>(request).await
 }
 
 pub(crate) async fn resume(mut request: Request) -> Result<Response, Problem> {
-    let key = request.key()?;
+    let run = request.key()?;
     let body: ResumeBody = request.json_or_default().await?;
-    let asked = body.budget.map(Budget::from);
-    let budget = ceilings::of_resume(asked, &request.namespace, &request.caller, &request.server)?;
-    Ok(appended(&key, request.server.runtime().resume_run(&key, budget).await?))
+    let resume = ResumeRequest { run: run.clone(), budget: body.budget.map(Budget::from) };
+    let appended = request.execute::<verb::ResumeRun>(resume).await?;
+    Ok(json(StatusCode::ACCEPTED, &Answer::new(&run.id, &appended)))
 }
 
-async fn reason(request: &mut Request) -> Result<(RunKey, String), Problem> {
-    let key = request.key()?;
+/// Executes a verb that has a run, a reason and a receipt.
+pub(crate) async fn act<V: Verb<Request = ReasonRequest, Reply = Appended>>(mut request: Request) -> Result<Response, Problem> {
+    let run = request.key()?;
     let body: ReasonBody = request.json_or_default().await?;
-    Ok((key, body.reason.unwrap_or_default()))
-}
-
-fn appended(key: &RunKey, appended: Appended) -> Response {
-    json(StatusCode::ACCEPTED, &Answer::new(&key.id, &appended))
+    let reason = body.reason.unwrap_or_default();
+    let appended = request.execute::<V>(ReasonRequest { run: run.clone(), reason }).await?;
+    Ok(json(StatusCode::ACCEPTED, &Answer::new(&run.id, &appended)))
 }

@@ -2,16 +2,15 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
+use onward_core::api::{NamespaceRequest, RunList, RunQuery, verb};
 use onward_core::{AttributeMatch, Name, NameError, Status};
-use onward_store::{Gaps, PAGE_DEFAULT, RunQuery};
+use onward_store::PAGE_DEFAULT;
 
-use crate::http::documents::{Partly, Run, Runs, Versions};
+use crate::http::documents::{Partly, Run, Runs};
+use crate::http::limits::LIMIT_MAX;
 use crate::http::problem::{Problem, RequestError};
 use crate::http::request::Request;
 use crate::http::response::json;
-
-/// Maximum number of runs on a page.
-const LIMIT_MAX: usize = 1_000;
 
 const STATUSES: [Status; 8] = [
     Status::Pending,
@@ -25,16 +24,15 @@ const STATUSES: [Status; 8] = [
 ];
 
 pub(crate) async fn list(request: Request) -> Result<Response, Problem> {
-    let gaps = Gaps::default();
     let query = RunQuery {
         limit: request.query.limit(PAGE_DEFAULT, LIMIT_MAX)?,
         cursor: request.query.get("cursor").map(str::to_owned),
-        gaps: Some(gaps.clone()),
+        partly: true,
         ..filter(&request)?
     };
-    let page = request.server.runtime().list_runs(query).await?;
-    let runs = Runs { runs: page.runs.iter().map(Run::from).collect(), next: page.next.as_deref() };
-    Ok(json(StatusCode::OK, &Partly::new(runs, &gaps)))
+    let RunList { runs, next, missing } = request.execute::<verb::ListRuns>(query).await?;
+    let runs = Runs { runs: runs.iter().map(Run::from).collect(), next: next.as_deref() };
+    Ok(json(StatusCode::OK, &Partly::new(runs, missing)))
 }
 
 /// Returns the filter of a query.
@@ -56,8 +54,8 @@ pub(crate) fn filter(request: &Request) -> Result<RunQuery, Problem> {
 
 /// Handles `GET /v1/versions`.
 pub(crate) async fn versions(request: Request) -> Result<Response, Problem> {
-    let counts = request.server.runtime().list_versions(request.namespace.clone()).await?;
-    Ok(json(StatusCode::OK, &Versions::from(counts.as_slice())))
+    let reply = request.execute::<verb::ListVersions>(NamespaceRequest { namespace: request.namespace.clone() }).await?;
+    Ok(json(StatusCode::OK, &reply))
 }
 
 pub(crate) fn status(text: &str) -> Result<Status, RequestError> {

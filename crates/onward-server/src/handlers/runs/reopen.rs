@@ -2,13 +2,10 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use onward_core::reopen::Retry;
-use onward_core::{Index, Name, RunId};
-use onward_runtime::ForkRun;
-use onward_store::Restored;
+use onward_core::api::{ForkRequest, Restored, RetryRequest, verb};
+use onward_core::{Index, Name, RunId, RunKey};
 use serde::Deserialize;
 
-use crate::auth::ceilings;
 use crate::http::documents::{Run, StartedRun};
 use crate::http::problem::{Problem, RequestError};
 use crate::http::request::Request;
@@ -58,27 +55,26 @@ struct CopyBody {
 }
 
 pub(crate) async fn retry(mut request: Request) -> Result<Response, Problem> {
-    let key = request.key()?;
+    let run = request.key()?;
     let body: RetryBody = request.json_or_default().await?;
     let request_id = body.request_id.unwrap_or_else(new_id::request_id);
     let (reason, include_outcome_unknown) = (body.reason.unwrap_or_default(), body.include_outcome_unknown);
-    let budget_max = ceilings::of_copy(&request.namespace, &request.caller, &request.server);
-    let caller = request.caller.name.clone();
-    let retry = Retry { request_id, reason, include_outcome_unknown, caller, budget_max };
-    let restored = request.server.runtime().retry_run(&key, &retry).await?;
-    Ok(answer(StatusCode::ACCEPTED, &restored))
+    let retry = RetryRequest { run, request_id, reason, include_outcome_unknown };
+    Ok(answer(StatusCode::ACCEPTED, &request.execute::<verb::RetryRun>(retry).await?))
 }
 
 pub(crate) async fn fork(mut request: Request) -> Result<Response, Problem> {
     let body: CopyBody = request.json_or_default().await?;
     let from = only(body.from, "to", body.to)?;
-    copy(request, body, from, false).await
+    let fork = body.read(request.key()?, from, false)?;
+    Ok(answer(StatusCode::CREATED, &request.execute::<verb::ForkRun>(fork).await?))
 }
 
 pub(crate) async fn reset(mut request: Request) -> Result<Response, Problem> {
     let body: CopyBody = request.json_or_default().await?;
     let to = only(body.to, "from", body.from)?;
-    copy(request, body, to, true).await
+    let fork = body.read(request.key()?, to, true)?;
+    Ok(answer(StatusCode::CREATED, &request.execute::<verb::ResetRun>(fork).await?))
 }
 
 /// Refuses `to` in a fork and `from` in a reset: the caller may have confused the two verbs.
@@ -89,26 +85,20 @@ fn only(point: Option<u64>, other: &str, given: Option<u64>) -> Result<Option<u6
     }
 }
 
-async fn copy(request: Request, body: CopyBody, index: Option<u64>, is_reset: bool) -> Result<Response, Problem> {
-    let key = request.key()?;
-    let runtime = request.server.runtime();
-    let seed = new_id::random_u64();
-    let plain = if is_reset { ForkRun::reset(seed) } else { ForkRun::new(seed) };
-    let fork = ForkRun {
-        id: body.id.map(RunId::new).transpose()?,
-        generation: body.generation,
-        index: index.map(Index),
-        keep_signals: body.signals == Signals::Keep,
-        restart_children: body.children.map_or(plain.restart_children, |children| children == Children::Restart),
-        version: body.version.map(Name::new).transpose()?,
-        reason: body.reason.unwrap_or_default(),
-        include_outcome_unknown: body.include_outcome_unknown,
-        caller: request.caller.name.clone(),
-        budget_max: ceilings::of_copy(&request.namespace, &request.caller, &request.server),
-        ..plain
-    };
-    let restored = runtime.fork_run(&key, fork).await?;
-    Ok(answer(StatusCode::CREATED, &restored))
+impl CopyBody {
+    fn read(self, run: RunKey, index: Option<u64>, is_reset: bool) -> Result<ForkRequest, Problem> {
+        Ok(ForkRequest {
+            id: self.id.map(RunId::new).transpose()?,
+            generation: self.generation,
+            index: index.map(Index),
+            drop_signals: self.signals == Signals::Drop,
+            restart_children: self.children.map_or(is_reset, |children| children == Children::Restart),
+            version: self.version.map(Name::new).transpose()?,
+            reason: self.reason.unwrap_or_default(),
+            include_outcome_unknown: self.include_outcome_unknown,
+            ..ForkRequest::new(run, new_id::random_u64())
+        })
+    }
 }
 
 fn answer(created: StatusCode, restored: &Restored) -> Response {

@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use onward_core::Name;
-use onward_runtime::SendSignal;
+use onward_core::api::{Signal, SignalRequest, verb};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -21,16 +21,14 @@ pub(crate) struct SignalBody {
 }
 
 impl SignalBody {
-    pub fn read(self) -> Result<SendSignal, Problem> {
-        let name = Name::new(self.name)?;
-        Ok(SendSignal { name, payload: payload(self.payload), signal_id: self.signal_id, sender: None })
+    pub fn read(self) -> Result<Signal, Problem> {
+        Ok(Signal { name: Name::new(self.name)?, payload: payload(self.payload), signal_id: self.signal_id })
     }
 }
 
 pub(crate) async fn signal(mut request: Request) -> Result<Response, Problem> {
-    let key = request.key()?;
+    let run = request.key()?;
     let signal = request.json::<SignalBody>().await?.read()?;
-    let (runtime, run) = (request.server.runtime().clone(), key.clone());
-    let appended = request.carry_out(async move { runtime.signal_run(&run, signal).await }).await?;
-    Ok(json(StatusCode::ACCEPTED, &Answer::new(&key.id, &appended)))
+    let appended = request.execute::<verb::SignalRun>(SignalRequest { run: run.clone(), signal }).await?;
+    Ok(json(StatusCode::ACCEPTED, &Answer::new(&run.id, &appended)))
 }

@@ -5,19 +5,17 @@ use std::collections::BTreeMap;
 use axum::http::header::LOCATION;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
+use onward_core::api::{StartRequest, verb};
 use onward_core::budget::{Budget, WrittenBudget};
 use onward_core::{Name, RunId, RunKey};
-use onward_runtime::StartRun;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::signal::SignalBody;
-use crate::auth::Scope;
-use crate::auth::ceilings;
 use crate::handlers::attributes::{GivenValue, attributes};
 use crate::http::documents::{Answer, Run, StartedRun};
 use crate::http::problem::Problem;
-use crate::http::request::{self, Request, payload};
+use crate::http::request::{Request, payload};
 use crate::http::response::json;
 use crate::new_id;
 
@@ -36,29 +34,19 @@ struct StartBody {
 
 pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
     let body: StartBody = request.json().await?;
-    if let (Some(_), Some(pass)) = (&body.signal, &request.pass) {
-        pass.check_also(Scope::Signal, &request.server).await?; // the run may exist already
-    }
-    let kind = Name::new(body.kind)?;
-    request.caller.bounds.check_kind(&kind)?;
-    let asked = body.budget.map(Budget::from);
-    let budget = ceilings::of_start(asked, &request.namespace, &request.caller, request.pass.as_ref(), &request.server).await?;
-    let runtime = request.server.runtime();
-    let id = RunId::new(body.id.unwrap_or_else(|| new_id::run_id(runtime.clock().now())))?;
-    let start = StartRun {
-        key: RunKey::new(request.namespace.clone(), id),
-        kind,
+    let id = RunId::new(body.id.unwrap_or_else(|| new_id::run_id(request.server.runtime().clock().now())))?;
+    let start = StartRequest {
+        run: RunKey::new(request.namespace.clone(), id),
+        kind: Name::new(body.kind)?,
         version: body.version.map(Name::new).transpose()?,
         input: payload(body.input),
         seed: new_id::random_u64(),
         signal: body.signal.map(SignalBody::read).transpose()?,
         attributes: attributes(body.attributes)?,
-        trace: request::trace(&request.headers),
-        budget,
+        trace: None,
+        budget: body.budget.map(Budget::from),
     };
-    let runtime = runtime.clone();
-    let requester = request.caller.name.clone();
-    let started = request.carry_out(async move { runtime.start_run_for(requester, start).await }).await?;
+    let started = request.execute::<verb::StartRun>(start).await?;
     let id = &started.head.key.id;
     let signal = started.signal.as_ref().map(|appended| Answer::new(id, appended));
     let status = if started.created { StatusCode::CREATED } else { StatusCode::OK };

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use onward_core::RunKey;
 use onward_runtime::{DriveInput, RuntimeError, SendSignal};
-use onward_store::{Appended, ClaimedOne, ClaimedRun, StoreError};
-use onward_wire::api;
+use onward_store::{ClaimedOne, ClaimedRun, StoreError};
+use onward_wire::api::{Call, DecideRequest, DriveRequest, Reply, Signal};
 use tokio::sync::oneshot;
 
 use super::super::Channel;
@@ -29,17 +29,16 @@ pub(super) async fn claim_run(
         }
         state.driving.insert(key.clone(), sender);
     }
-    let reply = channel.call::<api::DriveRun>(request(shared, &key, delivery)).await;
+    let reply = channel.call(Call::DriveRun(request(shared, &key, delivery))).await.map(|reply| match reply {
+        Reply::DriveRun(reply) => reply,
+        _ => unreachable!("the reply belongs to the call"),
+    });
     if !reply.as_ref().is_ok_and(|reply| reply.is_given) {
         shared.lock().driving.remove(&key);
     }
     let reply = reply?;
     let claimed = if reply.is_given { Some(arrived(arrives).await?) } else { None };
-    let appended = reply.appended.map(|reply| {
-        let api::AppendReply { index, at, repeated, woke } = reply;
-        Appended { index, at, repeated, woke }
-    });
-    Ok(ClaimedOne { appended, head: reply.head, claimed })
+    Ok(ClaimedOne { appended: reply.appended, head: reply.head, claimed })
 }
 
 async fn arrived(arrives: oneshot::Receiver<ClaimedRun>) -> Result<ClaimedRun, StoreError> {
@@ -47,16 +46,15 @@ async fn arrived(arrives: oneshot::Receiver<ClaimedRun>) -> Result<ClaimedRun, S
     tokio::time::timeout(ARRIVE_MAX, arrives).await.ok().and_then(Result::ok).ok_or_else(lost)
 }
 
-fn request(shared: &Shared, key: &RunKey, delivery: DriveInput) -> api::DriveRequest {
+fn request(shared: &Shared, key: &RunKey, delivery: DriveInput) -> DriveRequest {
     let (run, worker) = (key.clone(), shared.worker().clone());
     let (signal, decision) = match delivery {
         DriveInput::Nothing => (None, None),
-        DriveInput::Signal(SendSignal { name, payload, signal_id, .. }) => (Some(api::Signal { name, payload, signal_id }), None),
+        DriveInput::Signal(SendSignal { name, payload, signal_id, .. }) => (Some(Signal { name, payload, signal_id }), None),
         DriveInput::Decision(call, decide) => {
-            let onward_runtime::Decide { approved, feedback, decided_by, decision_id } = decide;
             let (namespace, approval) = (key.namespace.clone(), call.to_string());
-            (None, Some(api::DecideRequest { namespace, approval, approved, feedback, decided_by, decision_id }))
+            (None, Some(DecideRequest { namespace, approval, decide }))
         }
     };
-    api::DriveRequest { run, worker, signal, decision }
+    DriveRequest { run, worker, signal, decision }
 }

@@ -1,0 +1,23 @@
+//! The API: a request and a reply for each verb, declared once for runtime, server, client and command line.
+//!
+//! [`verbs`] is the table. [`payloads`] lists the parts of messages that hold data of users.
+
+mod payloads;
+mod target;
+mod verbs;
+
+mod conversations;
+mod lists;
+mod runs;
+mod tasks;
+
+pub use conversations::*;
+pub use lists::*;
+pub use payloads::PayloadMut;
+pub use runs::*;
+pub use target::{HasTarget, Target, split_call_ref};
+pub use tasks::*;
+pub use verbs::{Call, Reply, Verb, verb};
+
+pub use crate::RunHead;
+pub use crate::ledger::SpendQuery;

@@ -1,0 +1,127 @@
+//! The parts of requests and replies that hold data of users, with the context in which each is read.
+//!
+//! A client that encrypts visits them: everything else in a message stays readable for the server. The match over the verbs is
+//! exhaustive, so that a new verb cannot send plain data by omission.
+
+use super::*;
+use crate::{Failure, Payload, RunKey};
+
+/// A part of a message that holds data of users.
+pub enum PayloadMut<'a> {
+    Payload(&'a mut Payload),
+    Failure(&'a mut Failure),
+}
+
+/// Is called with each payload, its run, the generation of the log that has it if it may be copied from another run, and the
+/// contexts in which it is read.
+pub type Visit<'v, E> = dyn FnMut(PayloadMut<'_>, &RunKey, Option<u32>, &[&str]) -> Result<(), E> + 'v;
+
+fn of_result<'a>(result: &'a mut Result<Payload, Failure>) -> PayloadMut<'a> {
+    match result {
+        Ok(payload) => PayloadMut::Payload(payload),
+        Err(failure) => PayloadMut::Failure(failure),
+    }
+}
+
+impl Call {
+    /// Visits the payloads of the request.
+    ///
+    /// # Errors
+    /// Those of `visit`, and `E` from a text if the request does not name its run.
+    pub fn visit_payloads<E: From<String>>(&mut self, visit: &mut Visit<'_, E>) -> Result<(), E> {
+        let signal = |signal: &mut Signal, run: &RunKey, visit: &mut Visit<'_, E>| {
+            visit(PayloadMut::Payload(&mut signal.payload), run, None, &["signal"])
+        };
+        match self {
+            Call::StartRun(request) => {
+                visit(PayloadMut::Payload(&mut request.input), &request.run, None, &["input"])?;
+                request.signal.iter_mut().try_for_each(|with| signal(with, &request.run, visit))
+            }
+            // Read by clients of the run and by the worker that executes the task.
+            Call::StartTask(request) => visit(PayloadMut::Payload(&mut request.input), &request.task, None, &["input", "task"]),
+            Call::AppendEntry(request) => visit(PayloadMut::Payload(&mut request.entry.content), &request.run, None, &["signal"]),
+            Call::BranchRun(request) => {
+                let entry = request.branch.entry.as_mut();
+                entry.map_or(Ok(()), |entry| visit(PayloadMut::Payload(&mut entry.content), &request.run, None, &["entry"]))
+            }
+            Call::SendMessage(request) => visit(PayloadMut::Payload(&mut request.content), &request.run, None, &["signal"]),
+            Call::SignalRun(request) => signal(&mut request.signal, &request.run, visit),
+            Call::DriveRun(request) => request.signal.iter_mut().try_for_each(|with| signal(with, &request.run, visit)),
+            Call::ResumeAgent(request) => request.signal.iter_mut().try_for_each(|with| signal(with, &request.run, visit)),
+            Call::UpdateRun(request) => visit(PayloadMut::Payload(&mut request.payload), &request.run, None, &["update"]),
+            Call::QueryRun(request) => visit(PayloadMut::Payload(&mut request.payload), &request.run, None, &["query"]),
+            Call::ResolvePromise(request) => {
+                let (id, ..) = split_call_ref(&request.promise)
+                    .ok_or_else(|| E::from(format!("`{}` is not the id of a promise", request.promise)))?;
+                let run = RunKey::new(request.namespace.clone(), id);
+                visit(of_result(&mut request.result), &run, None, &["promise"])
+            }
+            // Attachments are read by the server, which passes them to models.
+            Call::PutAttachment(_)
+            | Call::ReadRun(_)
+            | Call::ReadTask(_)
+            | Call::CancelTask(_)
+            | Call::ReadPendingReason(_)
+            | Call::ReadBlockers(_)
+            | Call::ListDeleted(_)
+            | Call::ReadLog(_)
+            | Call::ReadEntries(_)
+            | Call::WatchRun(_)
+            | Call::ReadStream(_)
+            | Call::ListRuns(_)
+            | Call::ListVersions(_)
+            | Call::ReadSpend(_)
+            | Call::CancelRun(_)
+            | Call::TerminateRun(_)
+            | Call::PauseRun(_)
+            | Call::ResumeRun(_)
+            | Call::RetryRun(_)
+            | Call::ForkRun(_)
+            | Call::ResetRun(_)
+            | Call::BulkRuns(_)
+            | Call::BulkDelete(_)
+            | Call::DeleteRun(_)
+            | Call::ListApprovals(_)
+            | Call::DecideApproval(_)
+            | Call::ListWorkers(_)
+            | Call::ListQuarantined(_)
+            | Call::RetryTask(_)
+            | Call::ListQueues(_) => Ok(()),
+        }
+    }
+}
+
+impl Reply {
+    /// Visits the payloads of the reply to a call about `run`. Records, entries and frames are not visited: their events list
+    /// their own payloads.
+    pub fn visit_payloads<E>(&mut self, run: Option<&RunKey>, visit: &mut Visit<'_, E>) -> Result<(), E> {
+        match (self, run) {
+            (Reply::ReadTask(view), _) => {
+                let run = view.head.key.clone();
+                visit(PayloadMut::Payload(&mut view.input), &run, None, &["input"])?;
+                view.progress.iter_mut().try_for_each(|part| visit(PayloadMut::Payload(part), &run, None, &["report"]))?;
+                view.last_failure.iter_mut().try_for_each(|part| visit(PayloadMut::Failure(part), &run, None, &["report"]))?;
+                view.outcome.iter_mut().try_for_each(|part| visit(of_result(part), &run, None, &["outcome"]))
+            }
+            (Reply::WatchRun(reply), Some(run)) => {
+                reply.outcome.iter_mut().try_for_each(|part| visit(of_result(part), run, None, &["outcome"]))
+            }
+            (Reply::UpdateRun(reply), Some(run)) => {
+                reply.answer.iter_mut().try_for_each(|part| visit(of_result(part), run, None, &["answer"]))
+            }
+            (Reply::QueryRun(reply), Some(run)) => {
+                reply.answer.iter_mut().try_for_each(|part| visit(of_result(part), run, None, &["query"]))
+            }
+            (Reply::ListApprovals(reply), _) => reply.waits.iter_mut().try_for_each(|wait| {
+                let (run, generation) = (wait.run.clone(), wait.generation);
+                let show = wait.show.as_mut();
+                show.map_or(Ok(()), |show| visit(PayloadMut::Payload(show), &run, Some(generation), &["show"]))
+            }),
+            (Reply::ListQuarantined(reply), _) => reply.tasks.iter_mut().try_for_each(|task| {
+                let (run, generation) = (task.id.run.clone(), task.id.generation);
+                visit(PayloadMut::Payload(&mut task.input), &run, Some(generation), &["task"])
+            }),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Requests and replies about tasks and queues.
+
+use crate::task::{Task, TaskCount, TaskId, TaskOptions};
+use crate::{Failure, Name, Namespace, Payload, RunHead, RunKey, Timestamp, message, numbered};
+
+message! {
+    /// A request to queue a standalone task.
+    pub struct StartTaskRequest {
+        /// The task's id is that of a run. A repeat with the same id, kind and input is the same task.
+        1 => task: RunKey,
+        2 => kind: Name,
+        3 => input: Payload,
+        4 => options: TaskOptions,
+        /// Trace context of the caller, as a `traceparent`; by default the header of this name. An invalid value is ignored.
+        5 => trace: Option<String>,
+    }
+}
+
+message! {
+    /// The current view of a standalone task.
+    pub struct TaskView {
+        1 => head: RunHead,
+        2 => kind: Name,
+        3 => input: Payload,
+        4 => options: TaskOptions,
+        5 => state: TaskStatus,
+        /// Number of attempts that were started.
+        6 => attempts: u32,
+        /// Failure of the attempt before the current one.
+        7 => last_failure: Option<Failure>,
+        /// The latest progress that the worker reported.
+        8 => progress: Option<Payload>,
+        9 => outcome: Option<Result<Payload, Failure>>,
+    }
+}
+
+numbered! {
+    /// The state of a standalone task.
+    pub enum TaskStatus {
+        /// Waits for a worker or for its next attempt.
+        0 => Queued,
+        1 => Running,
+        /// Off its queue because it lost too many workers; an operator decides.
+        2 => Quarantined,
+        3 => Completed,
+        4 => Failed,
+        5 => Canceled,
+        6 => Terminated,
+    }
+}
+
+impl TaskStatus {
+    /// Returns the stable word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            TaskStatus::Queued => "queued",
+            TaskStatus::Running => "running",
+            TaskStatus::Quarantined => "quarantined",
+            TaskStatus::Completed => "completed",
+            TaskStatus::Failed => "failed",
+            TaskStatus::Canceled => "canceled",
+            TaskStatus::Terminated => "terminated",
+        }
+    }
+}
+
+message! {
+    pub struct BlockersReply {
+        1 => blocked_on: Vec<Blocker>,
+    }
+}
+
+message! {
+    /// The reason why a task of a run is not executed.
+    #[derive(Eq)]
+    pub struct Blocker {
+        1 => task: TaskId,
+        2 => kind: Name,
+        3 => why: BlockReason,
+        /// When the task was quarantined.
+        4 => since: Option<Timestamp>,
+        /// When the task continues without intervention.
+        5 => until: Option<Timestamp>,
+        /// How many workers in a row were lost during this task.
+        6 => lost_workers: u32,
+        /// Failure code of the last attempt.
+        7 => failure_code: Option<String>,
+    }
+}
+
+impl Blocker {
+    /// Returns the public id of the task, `RUN~GENERATION~CALL`.
+    pub fn task_ref(&self) -> String {
+        format!("{}~{}~{}", self.task.run.id, self.task.generation, self.task.call_id)
+    }
+
+    /// Returns what to do about it, if intervention is needed.
+    pub fn hint(&self) -> Option<String> {
+        match self.why {
+            BlockReason::NoWorker => Some(format!("start a worker that has `{}`", self.kind)),
+            BlockReason::Quarantined => {
+                Some(format!("find out why its workers vanish, then run `onward queue retry {}`", self.task_ref()))
+            }
+            BlockReason::LimitClosed | BlockReason::Retries => None,
+        }
+    }
+}
+
+numbered! {
+    pub enum BlockReason {
+        /// No known worker takes tasks of this kind from its queue.
+        0 => NoWorker,
+        /// The provider rate-limited the key that the task uses, for all workers that have the kind.
+        1 => LimitClosed,
+        /// The task lost too many workers and is off its queue until an operator retries it.
+        2 => Quarantined,
+        /// The last attempt failed, and the retry delay is not over.
+        3 => Retries,
+    }
+}
+
+impl BlockReason {
+    /// Returns the stable word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            BlockReason::NoWorker => "no_worker",
+            BlockReason::LimitClosed => "limit_closed",
+            BlockReason::Quarantined => "quarantined",
+            BlockReason::Retries => "retries",
+        }
+    }
+}
+
+message! {
+    pub struct TaskRequest {
+        1 => namespace: Namespace,
+        /// Its run, generation and call id: `order-1~0~2`.
+        2 => task: String,
+    }
+}
+
+message! {
+    /// A query for tasks.
+    #[derive(Default)]
+    pub struct TaskQuery {
+        1 => namespace: Namespace,
+        2 => run: Option<RunKey>,
+        /// 0 means the default.
+        3 => limit: usize,
+        /// Permits a list without the runs of databases that are down.
+        4 => partly: bool,
+    }
+}
+
+message! {
+    pub struct TasksReply {
+        1 => tasks: Vec<Task>,
+        /// The databases whose runs are missing, if that was permitted.
+        2 => missing: Vec<String>,
+    }
+}
+
+message! {
+    pub struct QueuesReply {
+        1 => queues: Vec<QueueInfo>,
+    }
+}
+
+message! {
+    /// The tasks of a queue, and the number of its workers.
+    pub struct QueueInfo {
+        1 => count: TaskCount,
+        /// Number of workers that take tasks of this kind from this queue.
+        2 => workers: u64,
+    }
+}

@@ -1,0 +1,233 @@
+//! Execution of any verb of the table: one line for each, which calls the runtime's function.
+
+use std::time::Duration;
+
+use onward_core::api::{
+    self, AskReply, BlockersReply, BulkRequest, BulkVerb, Call, DecideRequest, DeletedReply, DoneReply, ForkRequest, LogPage,
+    MessageRequest, PendingReply, QueuesReply, Reply, ResolveRequest, RetryRequest, RunList, SpendReply, StartReply,
+    StartRequest, TasksReply, VersionsReply, WaitsReply, WatchReply, WatchRequest, WorkersReply,
+};
+use onward_core::budget::{Allowance, Budget};
+use onward_core::conversation::MESSAGE;
+use onward_core::event::{PauseReason, RunPaused};
+use onward_core::reopen::Retry;
+use onward_core::{Name, Namespace};
+use onward_store::{Appended, DeletedQuery, Gaps, RunQuery, Started, TaskQuery, WaitQuery};
+
+use crate::conversation::read::read_page;
+use crate::{Bulk, CallRef, Decide, ForkRun, Runtime, RuntimeError, SendSignal, StartRun};
+
+/// What a server knows about the caller of a verb besides the request.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct CallContext {
+    /// The name of the caller's credential.
+    pub caller: Option<String>,
+    /// The budget of a run that is started; without one, the budget of the request is granted.
+    pub allowance: Option<Allowance>,
+    /// Upper bound on the budget of a run that continues from a copy.
+    pub budget_max: Option<Budget>,
+}
+
+impl Runtime {
+    /// Executes a verb. Waits as long as the verb needs; the caller limits the time.
+    pub async fn execute(&self, call: Call, context: CallContext) -> Result<Reply, RuntimeError> {
+        Ok(match call {
+            Call::StartRun(of) => Reply::StartRun(self.start_for(of, context).await?),
+            Call::ReadRun(of) => Reply::ReadRun(self.read_head(&of.run).await?),
+            Call::StartTask(of) => Reply::StartTask(self.start_task(of).await?.into_reply()),
+            Call::ReadTask(of) => Reply::ReadTask(self.read_task(&of.run).await?),
+            Call::CancelTask(of) => Reply::CancelTask(self.cancel_task(&of.run, &of.reason).await?),
+            Call::ReadPendingReason(of) => {
+                let head = self.read_head(&of.run).await?;
+                Reply::ReadPendingReason(PendingReply { why: self.why_pending_anywhere(&head).await })
+            }
+            Call::ReadBlockers(of) => Reply::ReadBlockers(BlockersReply { blocked_on: self.blocked_on(&of.run).await? }),
+            Call::ListDeleted(of) => Reply::ListDeleted(self.deleted(of).await?),
+            Call::ReadLog(of) => {
+                let records = self.read_log(&of.run, of.generation, of.from, of.limit).await?;
+                Reply::ReadLog(LogPage { records, more: false })
+            }
+            Call::ReadEntries(of) => Reply::ReadEntries(read_page(self, of.run, of.query).await?),
+            Call::AppendEntry(of) if of.is_looked_up => Reply::AppendEntry(self.put_entry(&of.run, of.entry).await?),
+            Call::AppendEntry(of) => Reply::AppendEntry(self.append_entry(&of.run, of.entry).await?),
+            Call::BranchRun(of) => Reply::BranchRun(self.branch_run(&of.run, of.branch).await?),
+            Call::SendMessage(of) => Reply::SendMessage(self.send_message(of).await?),
+            Call::WatchRun(of) => Reply::WatchRun(self.watch_changes(of).await?),
+            Call::ReadStream(of) => {
+                let wait = Duration::from_millis(of.wait_ms);
+                Reply::ReadStream(self.read_stream(&of.run, of.offset.as_deref(), wait).await?)
+            }
+            Call::ListRuns(of) => Reply::ListRuns(self.runs(of).await?),
+            Call::ListVersions(of) => Reply::ListVersions(VersionsReply { versions: self.list_versions(of.namespace).await? }),
+            Call::ReadSpend(of) => Reply::ReadSpend(SpendReply { rows: self.read_spend(of).await? }),
+            Call::SignalRun(of) => Reply::SignalRun(self.signal_run(&of.run, of.signal.into()).await?),
+            Call::CancelRun(of) => Reply::CancelRun(self.cancel_run(&of.run, &of.reason).await?),
+            Call::TerminateRun(of) => Reply::TerminateRun(self.terminate_run(&of.run, &of.reason).await?),
+            Call::PauseRun(of) => {
+                let pause = RunPaused::because(PauseReason::Requested, of.reason);
+                Reply::PauseRun(self.pause_run(&of.run, pause).await?)
+            }
+            Call::ResumeRun(of) => Reply::ResumeRun(self.resume_run(&of.run, of.budget).await?),
+            Call::RetryRun(of) => {
+                let RetryRequest { run, request_id, reason, include_outcome_unknown } = of;
+                let CallContext { caller, budget_max, .. } = context;
+                let retry = Retry { request_id, reason, include_outcome_unknown, caller, budget_max };
+                Reply::RetryRun(self.retry_run(&run, &retry).await?)
+            }
+            Call::ForkRun(of) => Reply::ForkRun(self.fork_run(&of.run.clone(), fork(of, false, context)).await?),
+            Call::ResetRun(of) => Reply::ResetRun(self.fork_run(&of.run.clone(), fork(of, true, context)).await?),
+            Call::BulkRuns(of) => Reply::BulkRuns(self.bulk_runs(bulk(of, context, |verb| verb != BulkVerb::Delete)?).await?),
+            Call::BulkDelete(of) => Reply::BulkDelete(self.bulk_runs(bulk(of, context, |verb| verb == BulkVerb::Delete)?).await?),
+            Call::DeleteRun(of) => {
+                self.delete_run(&of.run, &of.reason).await?;
+                Reply::DeleteRun(DoneReply {})
+            }
+            Call::UpdateRun(of) => {
+                let answer = self.update_run(&of.run, &of.update_id, of.name, of.payload).await?;
+                Reply::UpdateRun(AskReply { answer: Some(answer) })
+            }
+            Call::QueryRun(of) => Reply::QueryRun(AskReply { answer: self.query_run(&of.run, of.name, of.payload).await? }),
+            Call::ListApprovals(of) => Reply::ListApprovals(self.approvals(of).await?),
+            Call::DecideApproval(of) => Reply::DecideApproval(self.decide(of, context).await?),
+            Call::ResolvePromise(of) => {
+                let ResolveRequest { namespace, promise, result, resolution_id } = of;
+                let call = CallRef::parse(&namespace, &promise)?;
+                Reply::ResolvePromise(self.resolve_promise(&call, result, &resolution_id).await?)
+            }
+            Call::ListWorkers(of) => Reply::ListWorkers(self.workers(&of.namespace).await?),
+            Call::ListQuarantined(of) => Reply::ListQuarantined(self.quarantined(of).await?),
+            Call::RetryTask(of) => {
+                self.retry_task(&CallRef::parse(&of.namespace, &of.task)?).await?;
+                Reply::RetryTask(DoneReply {})
+            }
+            Call::ListQueues(of) => Reply::ListQueues(QueuesReply { queues: self.list_queues(&of.namespace).await? }),
+            // These need the sessions or the files of a server.
+            Call::PutAttachment(_) | Call::ResumeAgent(_) | Call::DriveRun(_) => {
+                return Err(RuntimeError::RequestInvalid { why: "only a server has this verb".to_owned() });
+            }
+        })
+    }
+
+    async fn start_for(&self, start: StartRequest, context: CallContext) -> Result<StartReply, RuntimeError> {
+        let mut start = StartRun::from(start);
+        start.budget = context.allowance.or(start.budget);
+        Ok(self.start_run_for(context.caller, start).await?.into_reply())
+    }
+
+    /// Puts a message of a person into the mailbox of an agent.
+    async fn send_message(&self, message: MessageRequest) -> Result<Appended, RuntimeError> {
+        let MessageRequest { run, content, message_id, signal } = message;
+        Runtime::check_message(&content)?;
+        let name = signal.map_or_else(|| Name::new(MESSAGE), Ok)?;
+        self.signal_run(&run, SendSignal { name, payload: content, signal_id: message_id, sender: None }).await
+    }
+
+    /// Waits until the run has passed the given position or is closed, or the time is over.
+    async fn watch_changes(&self, request: WatchRequest) -> Result<WatchReply, RuntimeError> {
+        let WatchRequest { run, generation, next_index, wait_ms } = request;
+        let change = async {
+            let mut watch = self.watch_run(&run).await?;
+            loop {
+                let head = self.read_head(&run).await?;
+                if (head.generation, head.next_index) > (generation, next_index) || head.status.is_closed() {
+                    return Ok(());
+                }
+                watch.changed().await?;
+            }
+        };
+        tokio::time::timeout(Duration::from_millis(wait_ms), change).await.unwrap_or(Ok::<_, RuntimeError>(()))?;
+        let head = self.read_head(&run).await?;
+        let outcome = if head.status.is_closed() { self.read_outcome(&run).await? } else { None };
+        Ok(WatchReply { generation: head.generation, next_index: head.next_index, status: head.status, outcome })
+    }
+
+    /// Decides an approval in the name of the caller's credential, if it has one (S8).
+    async fn decide(&self, request: DecideRequest, context: CallContext) -> Result<Appended, RuntimeError> {
+        let DecideRequest { namespace, approval, decide } = request;
+        let decided_by = context.caller.or(decide.decided_by);
+        self.decide_approval(&CallRef::parse(&namespace, &approval)?, Decide { decided_by, ..decide }).await
+    }
+
+    async fn workers(&self, namespace: &Namespace) -> Result<WorkersReply, RuntimeError> {
+        let elsewhere = self.workers_elsewhere(namespace).await?;
+        Ok(WorkersReply { workers: self.list_workers(namespace).into_iter().chain(elsewhere).collect() })
+    }
+
+    async fn runs(&self, query: api::RunQuery) -> Result<RunList, RuntimeError> {
+        let gaps = query.partly.then(Gaps::default);
+        let page = self.list_runs(RunQuery { gaps: gaps.clone(), ..run_query(query) }).await?;
+        Ok(RunList { runs: page.runs, next: page.next, missing: names(gaps) })
+    }
+
+    async fn deleted(&self, query: api::DeletedQuery) -> Result<DeletedReply, RuntimeError> {
+        let api::DeletedQuery { namespace, run, limit, partly } = query;
+        let gaps = partly.then(Gaps::default);
+        let runs = self.list_deleted(DeletedQuery { namespace, run, limit, gaps: gaps.clone() }).await?;
+        Ok(DeletedReply { runs, missing: names(gaps) })
+    }
+
+    async fn approvals(&self, query: api::WaitQuery) -> Result<WaitsReply, RuntimeError> {
+        let api::WaitQuery { namespace, run, limit, partly, below } = query;
+        let gaps = partly.then(Gaps::default);
+        let query = WaitQuery { namespace, run, limit, below, kind: None, gaps: gaps.clone() };
+        Ok(WaitsReply { waits: self.list_approvals(query).await?, missing: names(gaps) })
+    }
+
+    async fn quarantined(&self, query: api::TaskQuery) -> Result<TasksReply, RuntimeError> {
+        let api::TaskQuery { namespace, run, limit, partly } = query;
+        let gaps = partly.then(Gaps::default);
+        let query = TaskQuery { namespace, run, limit, state: None, gaps: gaps.clone() };
+        Ok(TasksReply { tasks: self.list_quarantined(query).await?, missing: names(gaps) })
+    }
+}
+
+/// Returns the names of the databases that a list could not reach.
+fn names(gaps: Option<Gaps>) -> Vec<String> {
+    gaps.map(|gaps| gaps.names()).unwrap_or_default()
+}
+
+fn run_query(query: api::RunQuery) -> RunQuery {
+    let api::RunQuery { namespace, kind, statuses, created_from, created_until, limit, cursor, versions, attributes, partly: _ } =
+        query;
+    RunQuery { namespace, kind, versions, statuses, attributes, created_from, created_until, limit, cursor, gaps: None }
+}
+
+fn fork(request: ForkRequest, is_reset: bool, context: CallContext) -> ForkRun {
+    let ForkRequest { run: _, id, generation, index, drop_signals, restart_children, version, seed, reason, .. } = request;
+    let (include_outcome_unknown, keep_signals) = (request.include_outcome_unknown, !drop_signals);
+    let CallContext { caller, budget_max, .. } = context;
+    ForkRun {
+        id,
+        generation,
+        index,
+        is_reset,
+        keep_signals,
+        restart_children,
+        version,
+        seed,
+        reason,
+        include_outcome_unknown,
+        caller,
+        budget_max,
+    }
+}
+
+fn bulk(request: BulkRequest, context: CallContext, may: fn(BulkVerb) -> bool) -> Result<Bulk, RuntimeError> {
+    let BulkRequest { verb, filter, all, dry_run, bulk_id, reason, include_outcome_unknown } = request;
+    let known = BulkVerb::from_word(&verb).filter(|verb| may(*verb));
+    let why = || format!("`{verb}` is not a verb of this method");
+    let verb = known.ok_or_else(|| RuntimeError::RequestInvalid { why: why() })?;
+    let (filter, CallContext { caller, budget_max, .. }) = (run_query(filter), context);
+    Ok(Bulk { verb, filter, all, dry_run, bulk_id, reason, include_outcome_unknown, caller, budget_max })
+}
+
+/// Conversion to the reply of the API, without the lease.
+pub(crate) trait IntoReply {
+    fn into_reply(self) -> StartReply;
+}
+
+impl IntoReply for Started {
+    fn into_reply(self) -> StartReply {
+        StartReply { created: self.created, head: self.head, signal: self.signal }
+    }
+}

@@ -1,0 +1,147 @@
+//! Authorization of verbs: scope, namespace, bounds of kinds, budget ceilings and page sizes, before the runtime is called.
+
+use onward_core::api::{Call, Target};
+use onward_core::conversation::is_callers_role;
+use onward_core::{Name, RunKey};
+use onward_runtime::{CallContext, CallRef, RuntimeError};
+use onward_store::StoreError;
+
+use super::{Principal, VerbError};
+use crate::auth::{Refusal, Scope, bounds, ceilings};
+use crate::http::limits::LIMIT_MAX;
+use crate::http::problem::RequestError;
+use crate::http::request;
+use crate::{Server, WAIT_MAX};
+
+/// Maximum number of records on a page of a log.
+const PAGE_MAX: usize = 1_000;
+
+/// Longest time that a request may wait, in milliseconds.
+const WAIT_MAX_MS: u64 = WAIT_MAX.as_secs() * 1_000;
+
+macro_rules! scopes {
+    ($($(#[$meta:meta])* $method:ident $name:ident($request:ident) -> $reply:ident, $scope:ident;)*) => {
+        /// Returns the scope that a verb needs.
+        fn scope_of(call: &Call) -> Scope {
+            match call { $(Call::$name(_) => Scope::$scope,)* }
+        }
+    };
+}
+
+onward_core::with_verbs!(scopes);
+
+/// Checks that the caller may execute the verb, and limits what it asks for. Returns what the runtime records about the caller.
+pub(super) async fn authorize(server: &Server, by: &Principal, call: &mut Call) -> Result<CallContext, VerbError> {
+    let scope = scope_of(call);
+    by.check_also(scope, server).await?;
+    check_target(server, by, scope, call).await?;
+    let mut context = CallContext { caller: by.caller.name.clone(), ..CallContext::default() };
+    let trace = || by.pass.as_ref().and_then(|pass| request::trace(&pass.headers));
+    match call {
+        Call::StartRun(start) => {
+            by.caller.bounds.check_kind(&start.kind)?;
+            if start.signal.is_some() {
+                by.check_also(Scope::Signal, server).await?; // the run may exist already
+            }
+            let pass = by.pass.as_ref();
+            context.allowance = ceilings::of_start(start.budget, &by.namespace, &by.caller, pass, server).await?;
+            start.budget = None;
+            start.trace = start.trace.take().or_else(trace);
+        }
+        Call::StartTask(start) => {
+            by.caller.bounds.check_kind(&start.kind)?;
+            by.caller.bounds.check_queue(start.options.queue.as_ref().map_or("", Name::as_str))?;
+            start.trace = start.trace.take().or_else(trace);
+        }
+        Call::ResumeRun(resume) => {
+            resume.budget = ceilings::of_resume(resume.budget, &by.namespace, &by.caller, server)?;
+        }
+        Call::RetryRun(_) | Call::ForkRun(_) | Call::ResetRun(_) => {
+            context.budget_max = ceilings::of_copy(&by.namespace, &by.caller, server);
+        }
+        Call::BulkRuns(bulk) | Call::BulkDelete(bulk) => {
+            by.caller.bounds.check_filter(bulk.filter.kind.as_ref())?;
+            context.budget_max = ceilings::of_copy(&by.namespace, &by.caller, server);
+            limit(&mut bulk.filter.limit);
+        }
+        Call::AppendEntry(append) => check_role(&append.entry.role, by, server).await?,
+        Call::BranchRun(request) => {
+            if let Some(entry) = &request.branch.entry {
+                check_role(&entry.role, by, server).await?;
+            }
+        }
+        Call::DriveRun(drive) => {
+            if drive.signal.is_some() {
+                by.check_also(Scope::Signal, server).await?;
+            }
+            if let Some(decision) = &drive.decision {
+                by.check_also(Scope::Approve, server).await?;
+                let decided = CallRef::parse(&by.namespace, &decision.approval)?.run;
+                bounds::check_run(server, Scope::Approve, &by.caller, &decided).await?;
+            }
+        }
+        Call::ResumeAgent(resume) if resume.signal.is_some() => by.check_also(Scope::Signal, server).await?,
+        Call::ReadLog(read) => read.limit = read.limit.clamp(1, PAGE_MAX),
+        Call::WatchRun(watch) => watch.wait_ms = watch.wait_ms.min(WAIT_MAX_MS),
+        Call::ReadStream(read) => read.wait_ms = read.wait_ms.min(WAIT_MAX_MS),
+        Call::ListRuns(query) => limit(&mut query.limit),
+        Call::ListDeleted(query) => limit(&mut query.limit),
+        Call::ListApprovals(query) => limit(&mut query.limit),
+        Call::ListQuarantined(query) => limit(&mut query.limit),
+        Call::ReadSpend(query) => limit(&mut query.limit),
+        _ => {}
+    }
+    Ok(context)
+}
+
+/// Limits a page size; 0 is the default.
+fn limit(limit: &mut usize) {
+    *limit = (*limit).min(LIMIT_MAX);
+}
+
+/// Checks that the target is in the caller's namespace and its kind is within the bounds of the key. A run of another namespace
+/// is not found (S6).
+async fn check_target(server: &Server, by: &Principal, scope: Scope, call: &mut Call) -> Result<(), VerbError> {
+    let is_start = matches!(call, Call::StartRun(_) | Call::StartTask(_));
+    let acted_on = match call.target() {
+        Target::Run(run) => {
+            own(by, run)?;
+            Some(run.clone()).filter(|_| !is_start)
+        }
+        Target::Call(namespace, id) => {
+            *namespace = by.namespace.clone();
+            Some(CallRef::parse(&by.namespace, id)?.run)
+        }
+        Target::Namespace(namespace, run) => {
+            *namespace = by.namespace.clone();
+            run.map_or(Ok(()), |run| own(by, run))?;
+            None
+        }
+        Target::Nothing => None,
+    };
+    match acted_on {
+        Some(run) => Ok(bounds::check_run(server, scope, &by.caller, &run).await?),
+        None => Ok(()),
+    }
+}
+
+fn own(by: &Principal, run: &RunKey) -> Result<(), VerbError> {
+    if run.namespace == by.namespace {
+        return Ok(());
+    }
+    Err(RuntimeError::from(StoreError::RunNotFound { key: run.clone() }).into())
+}
+
+/// Checks the scope that an entry of this role needs: `signal` is enough for the role of a user, other roles need `operate`.
+async fn check_role(role: &Name, by: &Principal, server: &Server) -> Result<(), VerbError> {
+    if is_callers_role(role) {
+        return Ok(());
+    }
+    match by.check_also(Scope::Operate, server).await {
+        Err(Refusal::Scope { scope }) => {
+            let what = format!("the scope `{scope}`, which an entry of the role `{role}` needs");
+            Err(RequestError::NotAllowed { what }.into())
+        }
+        checked => Ok(checked?),
+    }
+}

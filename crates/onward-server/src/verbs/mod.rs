@@ -1,0 +1,191 @@
+//! Execution of verbs for callers of the HTTP and gRPC APIs: authorization, then the runtime, then the removal of what the caller
+//! may not see.
+//!
+//! Both APIs call [`execute`], so that a verb has the same checks in both. Makes no decisions about runs.
+
+mod authorize;
+
+use onward_core::Namespace;
+use onward_core::api::{
+    AskReply, Call, DecideRequest, DriveReply, DriveRequest, LogPage, PutAttachmentReply, Reply, ResumeAgentReply,
+    ResumeAgentRequest, StreamPage, WatchRequest, WorkersReply,
+};
+use onward_runtime::{CallContext, CallRef, Decide, DriveInput, RuntimeError, SendSignal};
+use onward_store::payloads;
+
+use crate::auth::{Caller, Pass, Refusal, Scope};
+use crate::handlers::attachments::{self, KeptAttachment};
+use crate::http::diagnosis;
+use crate::http::problem::{Problem, RequestError};
+use crate::trace::Level;
+use crate::workers::Asked;
+use crate::{Server, WAIT_MAX};
+
+/// Payload size after which a page of a log ends.
+const PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// The caller of a verb, with the namespace of the request.
+#[derive(Debug, Clone)]
+pub(crate) struct Principal {
+    pub namespace: Namespace,
+    pub caller: Caller,
+    /// The credential; `None` for a route without a scope.
+    pub pass: Option<Pass>,
+}
+
+impl Principal {
+    /// Checks that the credential has a scope besides that of the route or method (S7).
+    pub async fn check_also(&self, scope: Scope, server: &Server) -> Result<(), Refusal> {
+        match &self.pass {
+            Some(pass) if pass.scope != scope => pass.check_also(scope, server).await.map(drop),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The error of a verb: one of the runtime, or a refusal by the server.
+#[derive(Debug)]
+pub(crate) enum VerbError {
+    Runtime(RuntimeError),
+    Refused(Problem),
+}
+
+impl From<RuntimeError> for VerbError {
+    fn from(error: RuntimeError) -> VerbError {
+        VerbError::Runtime(error)
+    }
+}
+
+impl From<Problem> for VerbError {
+    fn from(problem: Problem) -> VerbError {
+        VerbError::Refused(problem)
+    }
+}
+
+impl From<RequestError> for VerbError {
+    fn from(error: RequestError) -> VerbError {
+        VerbError::Refused(error.into())
+    }
+}
+
+impl From<Refusal> for VerbError {
+    fn from(refusal: Refusal) -> VerbError {
+        VerbError::Refused(refusal.into())
+    }
+}
+
+impl From<VerbError> for Problem {
+    fn from(error: VerbError) -> Problem {
+        match error {
+            VerbError::Runtime(error) => error.into(),
+            VerbError::Refused(problem) => problem,
+        }
+    }
+}
+
+/// Executes a verb for a caller.
+pub(crate) async fn execute(server: &Server, by: &Principal, mut call: Call) -> Result<Reply, VerbError> {
+    let context = authorize::authorize(server, by, &mut call).await?;
+    let mut reply = carry_out(server, by, call, context).await?;
+    let may_see_all = matches!(reply, Reply::ReadLog(_)) && by.check_also(Scope::Operate, server).await.is_ok();
+    if !may_see_all {
+        diagnosis::hide_in_reply(&mut reply); // DG1
+    }
+    Ok(reply)
+}
+
+/// Executes an authorized verb: by the runtime, within the server's time limits, or by the server itself.
+async fn carry_out(server: &Server, by: &Principal, call: Call, context: CallContext) -> Result<Reply, VerbError> {
+    let runtime = server.runtime();
+    match call {
+        Call::ListWorkers(request) => {
+            let workers = server.sessions().list(runtime, &request.namespace).await?;
+            Ok(Reply::ListWorkers(WorkersReply { workers }))
+        }
+        Call::PutAttachment(request) => {
+            let KeptAttachment { hash, bytes } = attachments::keep(server, request.content.data().clone()).await?;
+            Ok(Reply::PutAttachment(PutAttachmentReply { hash, bytes }))
+        }
+        Call::DriveRun(request) => drive_run(server, by, request).await,
+        Call::ResumeAgent(request) => resume_agent(server, by, request).await,
+        Call::ReadLog(request) => {
+            let reply = runtime.execute(Call::ReadLog(request), context).await?;
+            let Reply::ReadLog(LogPage { mut records, .. }) = reply else { return Ok(reply) };
+            let more = payloads::is_long(&records) | payloads::fit(&mut records, PAGE_BYTES);
+            Ok(Reply::ReadLog(LogPage { records, more }))
+        }
+        Call::WatchRun(request) => {
+            let now = Call::WatchRun(WatchRequest { wait_ms: 0, ..request.clone() });
+            tokio::select! {
+                reply = runtime.execute(Call::WatchRun(request), context.clone()) => Ok(reply?),
+                () = server.closed() => Ok(runtime.execute(now, context).await?),
+            }
+        }
+        Call::ReadStream(request) => {
+            let next = request.offset.clone().unwrap_or_default();
+            tokio::select! {
+                reply = runtime.execute(Call::ReadStream(request), context) => Ok(reply?),
+                () = server.closed() => Ok(Reply::ReadStream(StreamPage { frames: Vec::new(), next })),
+            }
+        }
+        // The caller repeats an update without a result, with the same id.
+        Call::UpdateRun(request) => tokio::select! {
+            reply = runtime.execute(Call::UpdateRun(request), context) => Ok(reply?),
+            () = tokio::time::sleep(WAIT_MAX) => Ok(Reply::UpdateRun(AskReply { answer: None })),
+            () = server.closed() => Ok(Reply::UpdateRun(AskReply { answer: None })),
+        },
+        Call::QueryRun(request) => {
+            let unanswered = RuntimeError::Unanswered { key: request.run.clone(), name: request.name.clone() };
+            let asked = runtime.execute(Call::QueryRun(request), context);
+            Ok(tokio::time::timeout(WAIT_MAX, asked).await.unwrap_or(Err(unanswered))?)
+        }
+        Call::DecideApproval(request) => decide_approval(server, request, context).await,
+        call => Ok(runtime.execute(call, context).await?),
+    }
+}
+
+/// Decides an approval. A decision that came too late is in no log of a run, so it is traced with its id and decider.
+pub(crate) async fn decide_approval(server: &Server, request: DecideRequest, context: CallContext) -> Result<Reply, VerbError> {
+    let (approval, decide) = (request.approval.clone(), request.decide.clone());
+    let decided_by = context.caller.clone().or(decide.decided_by).unwrap_or_default();
+    let decided = server.runtime().execute(Call::DecideApproval(request), context).await;
+    if let Err(error) = &decided
+        && error.code() == "signal_lost"
+    {
+        let fields: [(&str, &dyn std::fmt::Display); 5] = [
+            ("approval", &approval),
+            ("decision_id", &decide.decision_id),
+            ("decided_by", &decided_by),
+            ("approved", &decide.approved),
+            ("error", error),
+        ];
+        server.trace().say(Level::Warn, "a decision came too late", &fields);
+    }
+    Ok(decided?)
+}
+
+async fn drive_run(server: &Server, by: &Principal, request: DriveRequest) -> Result<Reply, VerbError> {
+    let DriveRequest { run, worker, signal, decision } = request;
+    let delivery = match (signal, decision) {
+        (None, None) => DriveInput::Nothing,
+        (Some(signal), None) => DriveInput::Signal(signal.into()),
+        (None, Some(DecideRequest { approval, decide, .. })) => {
+            // The name of the credential, if it has one, is recorded as the decider (S8).
+            let decided_by = by.caller.name.clone().or(decide.decided_by);
+            DriveInput::Decision(CallRef::parse(&by.namespace, &approval)?, Decide { decided_by, ..decide })
+        }
+        _ => return Err(RequestError::MessageInvalid { why: "send a signal or a decision, not both".to_owned() }.into()),
+    };
+    let session = server.sessions().connected(&by.namespace, &worker, &by.caller)?;
+    let driven = session.take_up(&run, Asked::ToDrive, delivery).await?;
+    Ok(Reply::DriveRun(DriveReply { head: driven.head, is_given: driven.is_given, appended: driven.appended }))
+}
+
+async fn resume_agent(server: &Server, by: &Principal, request: ResumeAgentRequest) -> Result<Reply, VerbError> {
+    let ResumeAgentRequest { run, worker, signal } = request;
+    let delivery = signal.map_or(DriveInput::Nothing, |signal| DriveInput::Signal(SendSignal::from(signal)));
+    let session = server.sessions().connected(&by.namespace, &worker, &by.caller)?;
+    let driven = session.take_up(&run, Asked::ToResume, delivery).await?;
+    let (success, why) = (driven.is_given, driven.why.map(|why| why.as_str().to_owned()));
+    Ok(Reply::ResumeAgent(ResumeAgentReply { success, why, head: driven.head, appended: driven.appended }))
+}
