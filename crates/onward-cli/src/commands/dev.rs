@@ -116,8 +116,8 @@ fn banner_line(name: &str, value: &str) {
 /// Waits for the first worker and prints the command that starts a run of one of its kinds.
 async fn suggest_start(runtime: Runtime, namespace: Namespace, url: String) {
     loop {
-        if let Some((kind, _)) = runtime.list_workers(&namespace).iter().flat_map(|worker| &worker.kinds).next() {
-            let kind = shell_word(kind.as_str());
+        if let Some(known) = runtime.list_workers(&namespace).iter().flat_map(|worker| &worker.kinds).next() {
+            let kind = shell_word(known.kind.as_str());
             return banner_line("next", &format!("{} run start {kind} --server {url}", own_command()));
         }
         tokio::time::sleep(LOOK).await;

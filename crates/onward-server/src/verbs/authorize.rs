@@ -7,7 +7,7 @@ use onward_runtime::{CallContext, CallRef, RuntimeError};
 use onward_store::StoreError;
 
 use super::{Principal, VerbError};
-use crate::auth::{Refusal, Scope, bounds, ceilings};
+use crate::auth::{AuthRefusal, Scope, bounds, ceilings};
 use crate::http::limits::LIMIT_MAX;
 use crate::http::problem::RequestError;
 use crate::http::request;
@@ -138,7 +138,7 @@ async fn check_role(role: &Name, by: &Principal, server: &Server) -> Result<(), 
         return Ok(());
     }
     match by.check_also(Scope::Operate, server).await {
-        Err(Refusal::Scope { scope }) => {
+        Err(AuthRefusal::Scope { scope }) => {
             let what = format!("the scope `{scope}`, which an entry of the role `{role}` needs");
             Err(RequestError::NotAllowed { what }.into())
         }

@@ -13,12 +13,12 @@ use onward_core::api::{
 use onward_runtime::{CallContext, CallRef, Decide, DriveInput, RuntimeError, SendSignal};
 use onward_store::payloads;
 
-use crate::auth::{Caller, Pass, Refusal, Scope};
+use crate::auth::{AuthRefusal, Caller, Pass, Scope};
 use crate::handlers::attachments::{self, KeptAttachment};
 use crate::http::diagnosis;
 use crate::http::problem::{Problem, RequestError};
 use crate::trace::Level;
-use crate::workers::Asked;
+use crate::workers::ClaimPurpose;
 use crate::{Server, WAIT_MAX};
 
 /// Payload size after which a page of a log ends.
@@ -35,7 +35,7 @@ pub(crate) struct Principal {
 
 impl Principal {
     /// Checks that the credential has a scope besides that of the route or method (S7).
-    pub async fn check_also(&self, scope: Scope, server: &Server) -> Result<(), Refusal> {
+    pub async fn check_also(&self, scope: Scope, server: &Server) -> Result<(), AuthRefusal> {
         match &self.pass {
             Some(pass) if pass.scope != scope => pass.check_also(scope, server).await.map(drop),
             _ => Ok(()),
@@ -68,8 +68,8 @@ impl From<RequestError> for VerbError {
     }
 }
 
-impl From<Refusal> for VerbError {
-    fn from(refusal: Refusal) -> VerbError {
+impl From<AuthRefusal> for VerbError {
+    fn from(refusal: AuthRefusal) -> VerbError {
         VerbError::Refused(refusal.into())
     }
 }
@@ -177,7 +177,7 @@ async fn drive_run(server: &Server, by: &Principal, request: DriveRequest) -> Re
         _ => return Err(RequestError::MessageInvalid { why: "send a signal or a decision, not both".to_owned() }.into()),
     };
     let session = server.sessions().connected(&by.namespace, &worker, &by.caller)?;
-    let driven = session.take_up(&run, Asked::ToDrive, delivery).await?;
+    let driven = session.take_up(&run, ClaimPurpose::ToDrive, delivery).await?;
     Ok(Reply::DriveRun(DriveReply { head: driven.head, is_given: driven.is_given, appended: driven.appended }))
 }
 
@@ -185,7 +185,7 @@ async fn resume_agent(server: &Server, by: &Principal, request: ResumeAgentReque
     let ResumeAgentRequest { run, worker, signal } = request;
     let delivery = signal.map_or(DriveInput::Nothing, |signal| DriveInput::Signal(SendSignal::from(signal)));
     let session = server.sessions().connected(&by.namespace, &worker, &by.caller)?;
-    let driven = session.take_up(&run, Asked::ToResume, delivery).await?;
+    let driven = session.take_up(&run, ClaimPurpose::ToResume, delivery).await?;
     let (success, why) = (driven.is_given, driven.why.map(|why| why.as_str().to_owned()));
     Ok(Reply::ResumeAgent(ResumeAgentReply { success, why, head: driven.head, appended: driven.appended }))
 }

@@ -6,7 +6,6 @@ use anyhow::Result;
 use clap::Args;
 use onward_core::RunKey;
 use onward_core::api::{Appended, ReasonRequest, ResumeRequest};
-use onward_core::budget::Budget;
 
 use crate::args::Global;
 use crate::budget;

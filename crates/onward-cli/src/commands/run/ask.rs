@@ -55,8 +55,11 @@ pub async fn update(args: UpdateArgs, global: &Global) -> Result<ExitCode> {
     let update_id = args.update_id.unwrap_or_else(new_id::unique);
     let request = AskRequest { run: key.clone(), name, payload, update_id: update_id.clone() };
     let answered = connection.update_run(request);
-    let answer =
-        if connection.is_directory { tokio::time::timeout(LOOK, answered).await.ok() } else { args.patience.or_none(answered).await };
+    let answer = if connection.is_directory {
+        tokio::time::timeout(LOOK, answered).await.ok()
+    } else {
+        args.patience.or_none(answered).await
+    };
     match answer.transpose()? {
         Some(AskReply { answer: Some(answer) }) => tell_answer(&key, &update_id, &answer, global),
         _ if connection.is_directory => tell_recorded(&key, &update_id, global),

@@ -54,7 +54,7 @@ pub async fn execute(args: StartArgs, global: &Global) -> Result<ExitCode> {
     let input = args.input.as_deref().map_or(Ok(Payload::null()), read_payload)?;
     let signal = args.signal.as_deref().map(read_signal).transpose()?;
     let attributes = args.attr.iter().map(|text| attribute(text)).collect::<Result<_, _>>().map_err(RuntimeError::from)?;
-    let budget = budget(&args.budget)?;
+    let budget = budget::parse(&args.budget)?;
     let connection = Connection::to_write(global)?;
     if args.wait && connection.is_directory {
         return Err(nobody_works().into());
