@@ -18,15 +18,17 @@ use std::time::Duration;
 
 use onward_core::ancestry::behind_copy;
 use onward_core::api::{
-    Appended, AskRequest, Blocker, BulkDone, BulkRequest, Decide, DecideRequest, DeletedQuery, DeletedRun, Emitted,
-    PendingReason, ReasonRequest, ResolveRequest, ResumeRequest, RunList, RunQuery, Signal, StartRequest, VersionCount,
+    Appended, AskRequest, Blocker, BulkDone, BulkRequest, ChildrenQuery, Decide, DecideRequest, DeletedQuery, DeletedRun,
+    Emitted, PendingReason, ReasonRequest, ResolveRequest, ResumeRequest, RunList, RunQuery, Signal, StartRequest, VersionCount,
     WaitQuery,
 };
 use onward_core::budget::Budget;
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::Wait;
 use onward_core::view::RunView;
-use onward_core::{Attribute, AttributeValue, Failure, Index, Name, NameError, Namespace, Payload, Record, RunId, RunKey};
+use onward_core::{
+    Attribute, AttributeValue, Failure, Index, Name, NameError, Namespace, Payload, Record, RunHead, RunId, RunKey,
+};
 use onward_runtime::{Background, CallRef, Changes, Client, Outcome, Runtime};
 use onward_store::Store;
 use serde::Serialize;
@@ -485,6 +487,20 @@ impl<O> RunHandle<O> {
     /// Ends the run at once, without running any of its code.
     pub async fn terminate(&self, reason: &str) -> Result<Appended, Error> {
         self.ask(self.client().terminate_run(self.because(reason))).await
+    }
+
+    /// Lists the runs that this run started as its children, newest first, with their status.
+    pub async fn children(&self) -> Result<Vec<RunHead>, Error> {
+        let mut query = ChildrenQuery::from(self.key.clone());
+        let mut children = Vec::new();
+        loop {
+            let page = self.ask(self.client().list_children(query.clone())).await?;
+            children.extend(page.runs);
+            match page.next {
+                Some(next) => query.cursor = Some(next),
+                None => return Ok(children),
+            }
+        }
     }
 
     /// Returns why the run is pending, as far as its runtime can determine; `None` if it is not pending.
