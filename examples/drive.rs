@@ -32,7 +32,7 @@ async fn handle(onward: &Onward, path: &str, body: &str) -> Result<String, onwar
         }
         (Some("orders"), Some(id), Some("payment")) => {
             let cents: u64 = body.trim().parse().unwrap_or_default();
-            onward.drive(&format!("order-{id}"), Bring::signal_once(&PAYMENT, &cents, "payment")).await?
+            onward.drive(&format!("order-{id}"), Bring::signal(&PAYMENT, &cents).id("payment")).await?
         }
         _ => return Ok("not found".to_owned()),
     };

@@ -59,8 +59,8 @@ async fn main() -> anyhow::Result<()> {
     run.signal(&REVIEW, "more").await?;
     wait(&mut log).await?;
     // A repeat with the same id is the same signal: a webhook may be delivered twice.
-    let first = run.signal_once(&REVIEW, "done", "webhook-1").await?;
-    let again = run.signal_once(&REVIEW, "done", "webhook-1").await?;
+    let first = run.signal(&REVIEW, "done").id("webhook-1").await?;
+    let again = run.signal(&REVIEW, "done").id("webhook-1").await?;
     println!("same index: {}, repeated: {}", first.index == again.index, again.repeated);
 
     println!("book: {:?}", run.result().await?);

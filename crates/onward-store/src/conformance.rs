@@ -387,6 +387,7 @@ suite! { $
         runs_are_listed_newest_first_in_pages,
         runs_are_filtered_by_kind_status_and_time,
         runs_are_filtered_by_version_and_attributes,
+        the_children_of_a_run_are_listed_newest_first,
         what_a_run_is_found_by_changes_with_its_commits,
         open_runs_are_counted_by_version,
         open_tasks_are_counted_by_queue_and_kind,

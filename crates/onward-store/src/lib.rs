@@ -400,6 +400,8 @@ pub struct RunQuery {
     pub statuses: Vec<Status>,
     /// All of these must match.
     pub attributes: Vec<AttributeMatch>,
+    /// Only the children of this run.
+    pub parent: Option<RunKey>,
     pub created_from: Option<Timestamp>,
     pub created_until: Option<Timestamp>,
     /// 0 means the store's default page.
@@ -418,6 +420,7 @@ impl RunQuery {
             && (self.versions.is_empty() || self.versions.contains(&head.version))
             && (self.statuses.is_empty() || self.statuses.contains(&head.status))
             && self.attributes.iter().all(|wanted| wanted.matches(&head.attributes))
+            && self.parent.as_ref().is_none_or(|parent| head.parent.as_ref().is_some_and(|link| link.run == *parent))
             && self.created_from.is_none_or(|from| head.created_at >= from)
             && self.created_until.is_none_or(|until| head.created_at < until)
     }

@@ -38,6 +38,27 @@ message! {
 }
 
 message! {
+    /// A query for the children of a run.
+    pub struct ChildrenQuery {
+        1 => run: RunKey,
+        /// Empty means any.
+        2 => statuses: Vec<Status>,
+        /// 0 means the default.
+        3 => limit: usize,
+        /// End of the previous page.
+        4 => cursor: Option<String>,
+        /// Permits a list without the runs of databases that are down.
+        5 => partly: bool,
+    }
+}
+
+impl From<RunKey> for ChildrenQuery {
+    fn from(run: RunKey) -> ChildrenQuery {
+        ChildrenQuery { run, statuses: Vec::new(), limit: 0, cursor: None, partly: false }
+    }
+}
+
+message! {
     /// A query for deleted runs.
     #[derive(Default)]
     pub struct DeletedQuery {

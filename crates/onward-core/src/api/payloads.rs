@@ -69,6 +69,7 @@ impl Call {
             | Call::WatchRun(_)
             | Call::ReadStream(_)
             | Call::ListRuns(_)
+            | Call::ListChildren(_)
             | Call::ListVersions(_)
             | Call::ReadSpend(_)
             | Call::CancelRun(_)

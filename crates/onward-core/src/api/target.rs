@@ -57,6 +57,7 @@ targets! {
     DeletedQuery: |of| Target::Namespace(&mut of.namespace, of.run.as_ref());
     WaitQuery: |of| Target::Namespace(&mut of.namespace, of.run.as_ref());
     TaskQuery: |of| Target::Namespace(&mut of.namespace, of.run.as_ref());
+    ChildrenQuery: |of| Target::Run(&of.run);
     RunQuery: |of| Target::Namespace(&mut of.namespace, None);
     NamespaceRequest: |of| Target::Namespace(&mut of.namespace, None);
     SpendQuery: |of| Target::Namespace(&mut of.namespace, None);

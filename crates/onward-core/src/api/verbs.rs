@@ -51,6 +51,8 @@ macro_rules! with_verbs {
             read_stream ReadStream(StreamRequest) -> StreamPage, Read;
             /// Lists runs, newest first.
             list_runs ListRuns(RunQuery) -> RunList, Read;
+            /// Lists the runs that a run started as its children, newest first.
+            list_children ListChildren(ChildrenQuery) -> RunList, Read;
             /// Counts the open runs for each version of the code.
             list_versions ListVersions(NamespaceRequest) -> VersionsReply, Read;
             /// Returns the cost by model, day, run or tree, including deleted runs.

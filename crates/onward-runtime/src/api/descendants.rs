@@ -9,17 +9,30 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::RunKey;
+use onward_core::api::{ChildrenQuery, RunList};
 use onward_core::root_run::root_run;
 use onward_core::run::Wait;
-use onward_store::{PAGE_DEFAULT, WaitQuery};
+use onward_store::{Gaps, PAGE_DEFAULT, RunQuery, WaitQuery};
 
 use crate::api::decide::Asking;
+use crate::api::execute::names;
 use crate::{Runtime, RuntimeError};
 
 /// Bound on the number of ancestors. A longer chain is a cycle of reused ids.
 const ABOVE_MAX: usize = 1_000;
 
 impl Runtime {
+    /// Lists the runs that a run started as its children, newest first. Fails if the run does not exist.
+    pub async fn list_children(&self, query: ChildrenQuery) -> Result<RunList, RuntimeError> {
+        let ChildrenQuery { run, statuses, limit, cursor, partly } = query;
+        self.read_head(&run).await?;
+        let (namespace, gaps) = (run.namespace.clone(), partly.then(Gaps::default));
+        let (parent, gaps_) = (Some(run), gaps.clone());
+        let query = RunQuery { namespace, parent, statuses, limit, cursor, gaps: gaps_, ..RunQuery::default() };
+        let page = self.list_runs(query).await?;
+        Ok(RunList { runs: page.runs, next: page.next, missing: names(gaps) })
+    }
+
     /// Returns true if `run` is `top` or below it.
     pub async fn is_below(&self, run: &RunKey, top: &RunKey) -> Result<bool, RuntimeError> {
         if run == top {

@@ -58,6 +58,7 @@ impl Runtime {
                 Reply::ReadStream(self.read_stream(&of.run, of.offset.as_deref(), wait).await?)
             }
             Call::ListRuns(of) => Reply::ListRuns(self.runs(of).await?),
+            Call::ListChildren(of) => Reply::ListChildren(self.list_children(of).await?),
             Call::ListVersions(of) => Reply::ListVersions(VersionsReply { versions: self.list_versions(of.namespace).await? }),
             Call::ReadSpend(of) => Reply::ReadSpend(SpendReply { rows: self.read_spend(of).await? }),
             Call::SignalRun(of) => Reply::SignalRun(self.signal_run(&of.run, of.signal.into()).await?),
@@ -182,14 +183,15 @@ impl Runtime {
 }
 
 /// Returns the names of the databases that a list could not reach.
-fn names(gaps: Option<Gaps>) -> Vec<String> {
+pub(super) fn names(gaps: Option<Gaps>) -> Vec<String> {
     gaps.map(|gaps| gaps.names()).unwrap_or_default()
 }
 
 fn run_query(query: api::RunQuery) -> RunQuery {
     let api::RunQuery { namespace, kind, statuses, created_from, created_until, limit, cursor, versions, attributes, partly: _ } =
         query;
-    RunQuery { namespace, kind, versions, statuses, attributes, created_from, created_until, limit, cursor, gaps: None }
+    let (parent, gaps) = (None, None);
+    RunQuery { namespace, kind, versions, statuses, attributes, parent, created_from, created_until, limit, cursor, gaps }
 }
 
 fn fork(request: ForkRequest, is_reset: bool, context: CallContext) -> ForkRun {

@@ -16,7 +16,7 @@ mod update;
 pub(crate) use act::{act, cancel, pause, resume, terminate};
 pub(crate) use delete::delete;
 pub(crate) use events::{events, last_event_id, wants_stream};
-pub(crate) use list::{filter, list, status, versions};
+pub(crate) use list::{children, filter, list, status, versions};
 pub(crate) use query::query;
 pub(crate) use reopen::{fork, reset, retry};
 pub(crate) use result::result;

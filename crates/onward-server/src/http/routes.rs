@@ -205,6 +205,15 @@ pub static ROUTES: &[Route] = &[
         .answers(&[answer(200, "A page of runs", &[(JSON, "RunPage")])]),
     route(Verb::Get, "/v1/runs/{id}", Some(Scope::Read), "Show a run", |request| Box::pin(runs::show(request)))
         .answers(&[answer(200, "The current state of the run", &[(JSON, "RunView")])]),
+    route(Verb::Get, "/v1/runs/{id}/children", Some(Scope::Read), "List the children of a run, newest first", |request| {
+        Box::pin(runs::children(request))
+    })
+    .query(&[
+        STATUS,
+        Parameter::new("limit", "Limit", "Runs per page, from 1 to 1000; default 100"),
+        Parameter::new("cursor", "string", "The `next` of the previous page"),
+    ])
+    .answers(&[answer(200, "A page of runs", &[(JSON, "RunPage")])]),
     route(Verb::Delete, "/v1/runs/{id}", Some(Scope::Admin), "Delete a closed run and all its data", |request| {
         Box::pin(runs::delete(request))
     })

@@ -85,6 +85,7 @@ pub(super) async fn authorize(server: &Server, by: &Principal, call: &mut Call) 
         Call::WatchRun(watch) => watch.wait_ms = watch.wait_ms.min(WAIT_MAX_MS),
         Call::ReadStream(read) => read.wait_ms = read.wait_ms.min(WAIT_MAX_MS),
         Call::ListRuns(query) => limit(&mut query.limit),
+        Call::ListChildren(query) => limit(&mut query.limit),
         Call::ListDeleted(query) => limit(&mut query.limit),
         Call::ListApprovals(query) => limit(&mut query.limit),
         Call::ListQuarantined(query) => limit(&mut query.limit),

@@ -53,7 +53,7 @@ async fn of_two_hosts_one_drives_the_run_and_the_other_goes_on_with_it_later() {
     assert_eq!((first.hot_runs(), second.hot_runs()), (0, 0));
 
     // The other host replays the log and continues.
-    let Driven::Ended(Ok(output)) = second.drive("p", Bring::signal_once("payment", &42, "a")).await.unwrap() else { panic!() };
+    let Driven::Ended(Ok(output)) = second.drive("p", Bring::signal("payment", &42).id("a")).await.unwrap() else { panic!() };
     assert_eq!((output.read::<u64>().unwrap(), world.charged.load(Ordering::SeqCst)), (42, 1));
     assert_eq!(run.result().await.unwrap(), 42);
     for host in [first, second] {

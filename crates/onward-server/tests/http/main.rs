@@ -7,6 +7,7 @@ mod attachments;
 mod bodies;
 mod bounds;
 mod ceilings;
+mod children;
 mod client;
 mod drive;
 mod entries;

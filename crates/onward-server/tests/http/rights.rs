@@ -262,7 +262,7 @@ async fn a_retry_of_an_unknown_outcome_is_explicit() {
         match id {
             "a" => drop(locked.send(&root, "POST", "/v1/runs/a/retry", &include).await.expect(202)),
             "b" => drop(locked.send(&root, "POST", "/v1/bulk", &all(json!(true))).await.expect(200)),
-            _ => onward.run::<u32>(id).unwrap().retry_including_unknown("it did not happen").await.unwrap(),
+            _ => onward.run::<u32>(id).unwrap().retry("it did not happen").include_outcome_unknown().await.unwrap(),
         }
         assert_eq!(result(&locked, &root, id).await["output"]["json"], executed.load(Ordering::SeqCst) - 1);
     }

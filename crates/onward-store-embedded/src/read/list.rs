@@ -6,6 +6,8 @@
 //! - I9: a list of runs is ordered and filtered by indexes alone, whose pages have checksums, and contains every run in them: if
 //!   the row of a run is damaged or missing, its log replaces it.
 
+use std::collections::BTreeMap;
+
 use onward_core::run::Wait;
 use onward_core::task::{Task, TaskCount};
 use onward_core::{Epoch, Name, Namespace, RunHead, RunId, RunKey, Status, Timestamp, WorkerId, root_run};
@@ -27,7 +29,9 @@ pub(crate) fn list_runs(db: &Connection, leases: &Leases, query: &RunQuery) -> R
     let mut statuses: Vec<Status> = query.statuses.clone();
     statuses.sort_unstable();
     statuses.dedup();
-    if statuses == [Status::Running] {
+    if let Some(parent) = &query.parent {
+        found = children(db, leases, query, parent, before.as_ref())?;
+    } else if statuses == [Status::Running] {
         // Few runs are leased and many may be pending: read the leased ones.
         found = held(db, leases, query, before.as_ref())?;
         // The status of an external run is stored.
@@ -60,6 +64,37 @@ pub(crate) fn list_runs(db: &Connection, leases: &Leases, query: &RunQuery) -> R
 }
 
 type Position = (u64, String);
+
+/// Returns the matching children of a run, newest first. Finds them in an index and reads the rest from their verified heads
+/// (I9).
+fn children(
+    db: &Connection,
+    leases: &Leases,
+    query: &RunQuery,
+    parent: &RunKey,
+    before: Option<&Position>,
+) -> Result<Vec<RunHead>, StoreError> {
+    let sql = "SELECT rk FROM runs INDEXED BY runs_parent WHERE parent_id = ? AND parent_ns = ?";
+    let numbers: Vec<i64> = db
+        .prepare_cached(sql)
+        .and_then(|mut statement| {
+            statement.query_map([parent.id.as_str(), parent.namespace.as_str()], |row| row.get(0))?.collect()
+        })
+        .map_err(read_error)?;
+    // A run has a row for each generation.
+    let mut latest: BTreeMap<RunKey, RunHead> = BTreeMap::new();
+    for rk in numbers {
+        let Some(mut head) = heads::load_by_rk(db, rk)? else { continue };
+        leases.show(rk, &mut head);
+        if latest.get(&head.key).is_none_or(|known| known.generation < head.generation) {
+            latest.insert(head.key.clone(), head);
+        }
+    }
+    let is_behind = |head: &RunHead| before.is_none_or(|(at, id)| (head.created_at.0, head.key.id.as_str()) < (*at, id.as_str()));
+    let mut found: Vec<RunHead> = latest.into_values().filter(|head| query.matches(head) && is_behind(head)).collect();
+    found.sort_by(|a, b| (b.created_at, &b.key.id).cmp(&(a.created_at, &a.key.id)));
+    Ok(found)
+}
 
 /// A run as an index has it, valid whatever the state of the run's row, since pages of an index have checksums (I9).
 struct Entry {

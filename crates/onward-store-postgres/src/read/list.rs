@@ -65,6 +65,10 @@ pub(crate) fn select(query: &RunQuery, status: Option<Status>, before: Option<(u
         sql = sql.also(" AND r.rk IN (SELECT rk FROM onward.attributes WHERE name = ?").text(wanted.name.as_str());
         sql = sql.also(" AND value = ANY(?))").byteses(values);
     }
+    if let Some(parent) = &query.parent {
+        sql = sql.also(" AND r.parent_ns = ?").text(parent.namespace.as_str());
+        sql = sql.also(" AND r.parent_id = ?").text(parent.id.as_str());
+    }
     if let Some(from) = query.created_from {
         sql = sql.also(" AND r.created >= ?").number(number(from.0));
     }

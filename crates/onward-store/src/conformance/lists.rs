@@ -1,6 +1,6 @@
 //! Lists: every row once, in order, over pages.
 
-use onward_core::event::{AttributeSet, TaskScheduled};
+use onward_core::event::{AttributeSet, OnParentClose, ParentLink, TaskScheduled};
 use onward_core::run::WaitKind;
 use onward_core::task::{TaskCount, TaskOptions};
 use onward_core::{
@@ -145,6 +145,29 @@ pub async fn runs_are_filtered_by_version_and_attributes(mut kit: Kit) {
     let first = store.list_runs(RunQuery { limit: 1, ..found_by("customer", "42") }).await.unwrap();
     assert_eq!(ids(&first), ["b"]);
     assert_eq!(check(RunQuery { cursor: first.next, ..found_by("customer", "42") }).await, ["a"]);
+}
+
+pub async fn the_children_of_a_run_are_listed_newest_first(mut kit: Kit) {
+    let parent = |id: &str| {
+        let (run, on_parent_close) = (key(id), OnParentClose::Abandon);
+        Some(ParentLink { run, generation: 0, call_id: call_id(0), on_parent_close, incarnation: None, is_spawned: false })
+    };
+    for (id, of) in [("a", None), ("b", None), ("a/1", parent("a")), ("a/2", parent("a")), ("b/1", parent("b"))] {
+        let mut run = new_run(id);
+        run.started.parent = of;
+        kit.store().start_run(run, None).await.unwrap();
+        kit.pass(seconds(1));
+    }
+    kit.reopen();
+    let children = RunQuery { parent: Some(key("a")), ..Default::default() };
+    let found = kit.store().list_runs(children.clone()).await.unwrap();
+    assert_eq!((ids(&found), found.next), (vec!["a/2".to_owned(), "a/1".to_owned()], None));
+    let first = kit.store().list_runs(RunQuery { limit: 1, ..children.clone() }).await.unwrap();
+    assert_eq!(ids(&first), ["a/2"]);
+    let rest = kit.store().list_runs(RunQuery { cursor: first.next, ..children.clone() }).await.unwrap();
+    assert_eq!((ids(&rest), rest.next), (vec!["a/1".to_owned()], None));
+    let running = RunQuery { statuses: vec![Status::Running], ..children };
+    assert!(kit.store().list_runs(running).await.unwrap().runs.is_empty());
 }
 
 pub async fn what_a_run_is_found_by_changes_with_its_commits(mut kit: Kit) {

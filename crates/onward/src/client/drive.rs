@@ -12,10 +12,10 @@ use crate::{Error, Result};
 
 /// An input for a run that is driven; see [`Onward::drive`].
 pub struct Bring {
-    what: Result<What, serde_json::Error>,
+    what: Result<Delivery, serde_json::Error>,
 }
 
-enum What {
+enum Delivery {
     Nothing,
     Signal { name: String, payload: Payload, id: Option<String> },
     Decision { approval: String, decide: Decide },
@@ -24,24 +24,26 @@ enum What {
 impl Bring {
     /// Brings no input; the run only continues.
     pub fn nothing() -> Bring {
-        Bring { what: Ok(What::Nothing) }
+        Bring { what: Ok(Delivery::Nothing) }
     }
 
     /// Brings a signal.
     pub fn signal<N: SignalName>(name: N, payload: &(impl Serialize + ?Sized)) -> Bring {
         let name = name.signal_name().to_owned();
-        Bring { what: Payload::json(payload).map(|payload| What::Signal { name, payload, id: None }) }
+        Bring { what: Payload::json(payload).map(|payload| Delivery::Signal { name, payload, id: None }) }
     }
 
-    /// Brings a signal that is accepted once under this id.
-    pub fn signal_once<N: SignalName>(name: N, payload: &(impl Serialize + ?Sized), id: &str) -> Bring {
-        let (name, id) = (name.signal_name().to_owned(), Some(id.to_owned()));
-        Bring { what: Payload::json(payload).map(|payload| What::Signal { name, payload, id }) }
+    /// Sets an id under which the signal is accepted once.
+    pub fn id(mut self, id: impl Into<String>) -> Bring {
+        if let Ok(Delivery::Signal { id: signal_id, .. }) = &mut self.what {
+            *signal_id = Some(id.into());
+        }
+        self
     }
 
     /// Brings a decision for one of the run's approvals.
     pub fn decision(approval: &str, decide: Decide) -> Bring {
-        Bring { what: Ok(What::Decision { approval: approval.to_owned(), decide }) }
+        Bring { what: Ok(Delivery::Decision { approval: approval.to_owned(), decide }) }
     }
 }
 
@@ -99,11 +101,11 @@ impl Onward {
     fn delivery(&self, bring: Bring) -> Result<DriveInput, Error> {
         let what = bring.what.map_err(|why| Error::Convert { what: "the signal", why })?;
         Ok(match what {
-            What::Nothing => DriveInput::Nothing,
-            What::Signal { name, payload, id } => {
+            Delivery::Nothing => DriveInput::Nothing,
+            Delivery::Signal { name, payload, id } => {
                 DriveInput::Signal(SendSignal { name: Name::new(name)?, payload, signal_id: id, sender: None })
             }
-            What::Decision { approval, decide } => {
+            Delivery::Decision { approval, decide } => {
                 DriveInput::Decision(CallRef::parse(&self.inner.namespace, &approval)?, decide)
             }
         })

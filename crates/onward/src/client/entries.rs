@@ -3,16 +3,13 @@
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 
-use onward_core::api::{
-    AppendEntry, AppendEntryRequest, Appended, AppendedEntry, BranchEntry, BranchRequest, BranchRun, EntriesRequest, EntryPage,
-    EntryQuery,
-};
+use onward_core::api::{Appended, BranchEntry, BranchRequest, BranchRun, EntriesRequest, EntryPage, EntryQuery};
 use onward_core::conversation::{EntryCursor, MESSAGE};
 use onward_core::{Hash, Name, Payload};
 use onward_runtime::Runtime;
 use serde::Serialize;
 
-use super::RunHandle;
+use super::{Append, RunHandle, SendSignal};
 use crate::{Error, Result};
 
 impl<O> RunHandle<O> {
@@ -24,27 +21,10 @@ impl<O> RunHandle<O> {
 
 impl<O> RunHandle<O> {
     /// Appends an entry to the conversation of an agent. The agent takes it over when its next turn begins, before any message.
-    /// An agent that waits for a message keeps waiting; [`RunHandle::message`] wakes it.
-    pub async fn append(&self, role: &str, content: &(impl Serialize + ?Sized)) -> Result<AppendedEntry, Error> {
-        self.append_under(None, role, content).await
-    }
-
-    /// Appends an entry like [`RunHandle::append`], once per key: a repeat returns the first entry with `already_existed`. The
-    /// same key with another role or content fails with `entry_key_taken`.
-    pub async fn append_once(&self, key: &str, role: &str, content: &(impl Serialize + ?Sized)) -> Result<AppendedEntry, Error> {
-        self.append_under(Some(key.to_owned()), role, content).await
-    }
-
-    async fn append_under(
-        &self,
-        idempotency_key: Option<String>,
-        role: &str,
-        content: &(impl Serialize + ?Sized),
-    ) -> Result<AppendedEntry, Error> {
-        let content = entry(content)?;
-        let append = AppendEntry { role: Name::new(role)?, content, idempotency_key };
-        let request = AppendEntryRequest { run: self.key().clone(), entry: append, is_looked_up: false };
-        self.ask(self.client().append_entry(request)).await
+    /// An agent that waits for a message keeps waiting; [`RunHandle::message`] wakes it. Awaiting the builder appends it;
+    /// [`Append::id`] makes a repeat the same entry.
+    pub fn append(&self, role: &str, content: &(impl Serialize + ?Sized)) -> Append {
+        Append::new(self.untyped(), role, entry(content))
     }
 
     /// Continues the conversation from an earlier entry, or from its beginning with `None`. Later entries are abandoned and stay
@@ -56,22 +36,17 @@ impl<O> RunHandle<O> {
     }
 
     /// Sends a message to an agent: the signal `message`, with a text or any other value that the agent reads. An empty text is
-    /// rejected.
-    pub async fn message(&self, content: &(impl Serialize + ?Sized)) -> Result<Appended, Error> {
-        check_message(content)?;
-        self.signal(MESSAGE, content).await
-    }
-
-    /// Sends a message like [`RunHandle::message`], once per id.
-    pub async fn message_once(&self, content: &(impl Serialize + ?Sized), id: &str) -> Result<Appended, Error> {
-        check_message(content)?;
-        self.signal_once(MESSAGE, content, id).await
+    /// rejected. Awaiting the builder sends it; [`SendSignal::id`] makes a repeat the same message.
+    pub fn message(&self, content: &(impl Serialize + ?Sized)) -> SendSignal {
+        SendSignal::new(self.untyped(), MESSAGE, message(content))
     }
 }
 
-fn check_message(content: &(impl Serialize + ?Sized)) -> Result<(), Error> {
+/// Encodes and validates a message.
+fn message(content: &(impl Serialize + ?Sized)) -> Result<Payload, Error> {
     let content = Payload::json(content).map_err(|why| Error::Convert { what: "the message", why })?;
-    Ok(Runtime::check_message(&content)?)
+    Runtime::check_message(&content)?;
+    Ok(content)
 }
 
 /// Encodes and validates an entry. Validated here, because a codec may encrypt it before it reaches the server.
@@ -96,9 +71,9 @@ impl Branch {
         Branch { branch, ..self }
     }
 
-    /// Sets an idempotency key: a repeat is the same branch, and a different request with that key fails with `id_taken`.
-    pub fn once(self, key: &str) -> Branch {
-        let branch = self.branch.map(|branch| BranchRun { idempotency_key: Some(key.to_owned()), ..branch });
+    /// Sets an id under which the branch is made once: a different request with that id fails with `id_taken`.
+    pub fn id(self, id: impl Into<String>) -> Branch {
+        let branch = self.branch.map(|branch| BranchRun { idempotency_key: Some(id.into()), ..branch });
         Branch { branch, ..self }
     }
 }

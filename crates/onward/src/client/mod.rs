@@ -6,6 +6,7 @@ mod drive;
 mod entries;
 pub(crate) mod fork;
 mod open;
+mod send;
 mod stream;
 mod task;
 
@@ -17,15 +18,17 @@ use std::time::Duration;
 
 use onward_core::ancestry::behind_copy;
 use onward_core::api::{
-    Appended, AskRequest, Blocker, BulkDone, BulkRequest, Decide, DecideRequest, DeletedQuery, DeletedRun, Emitted,
-    PendingReason, ReasonRequest, ResolveRequest, ResumeRequest, RetryRequest, RunList, RunQuery, Signal, SignalRequest,
-    StartRequest, VersionCount, WaitQuery,
+    Appended, AskRequest, Blocker, BulkDone, BulkRequest, ChildrenQuery, Decide, DecideRequest, DeletedQuery, DeletedRun,
+    Emitted, PendingReason, ReasonRequest, ResolveRequest, ResumeRequest, RunList, RunQuery, Signal, StartRequest, VersionCount,
+    WaitQuery,
 };
 use onward_core::budget::Budget;
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::Wait;
 use onward_core::view::RunView;
-use onward_core::{Attribute, AttributeValue, Failure, Index, Name, NameError, Namespace, Payload, Record, RunId, RunKey};
+use onward_core::{
+    Attribute, AttributeValue, Failure, Index, Name, NameError, Namespace, Payload, Record, RunHead, RunId, RunKey,
+};
 use onward_runtime::{Background, CallRef, Changes, Client, Outcome, Runtime};
 use onward_store::Store;
 use serde::Serialize;
@@ -41,6 +44,7 @@ use open::Open;
 
 pub use drive::{Bring, Driven};
 pub use entries::{Branch, Entries, EntryPages};
+pub use send::{Append, Retry, SendSignal, Update};
 pub use stream::RunStream;
 pub use task::{StartTask, TaskHandle};
 
@@ -327,9 +331,11 @@ impl<O> Start<O> {
         self
     }
 
-    /// Sends a signal like [`Start::signal`], accepted once under this id.
-    pub fn signal_once<N: SignalName>(mut self, name: N, payload: &(impl Serialize + ?Sized), id: &str) -> Self {
-        self.signal = Some(Payload::json(payload).map(|payload| (name.signal_name().to_owned(), payload, Some(id.to_owned()))));
+    /// Sets an id under which the signal is accepted once.
+    pub fn signal_id(mut self, id: impl Into<String>) -> Self {
+        if let Some(Ok((_, _, signal_id))) = &mut self.signal {
+            *signal_id = Some(id.into());
+        }
         self
     }
 
@@ -463,25 +469,10 @@ impl<O> RunHandle<O> {
         }
     }
 
-    /// Sends a signal to the run.
-    pub async fn signal<N: SignalName>(&self, name: N, payload: &(impl Serialize + ?Sized)) -> Result<Appended, Error> {
-        self.send(name.signal_name(), payload, None).await
-    }
-
-    /// Sends a signal like [`RunHandle::signal`], accepted once under this id.
-    pub async fn signal_once<N: SignalName>(
-        &self,
-        name: N,
-        payload: &(impl Serialize + ?Sized),
-        id: &str,
-    ) -> Result<Appended, Error> {
-        self.send(name.signal_name(), payload, Some(id.to_owned())).await
-    }
-
-    async fn send(&self, name: &str, payload: &(impl Serialize + ?Sized), signal_id: Option<String>) -> Result<Appended, Error> {
-        let payload = Payload::json(payload).map_err(|why| Error::Convert { what: "the signal", why })?;
-        let signal = Signal { name: Name::new(name)?, payload, signal_id };
-        self.ask(self.client().signal_run(SignalRequest { run: self.key.clone(), signal })).await
+    /// Sends a signal to the run. Awaiting the builder sends it; [`SendSignal::id`] makes a repeat the same signal.
+    pub fn signal<N: SignalName>(&self, name: N, payload: &(impl Serialize + ?Sized)) -> SendSignal {
+        let payload = Payload::json(payload).map_err(|why| Error::Convert { what: "the signal", why });
+        SendSignal::new(self.untyped(), name.signal_name(), payload)
     }
 
     fn because(&self, reason: &str) -> ReasonRequest {
@@ -496,6 +487,20 @@ impl<O> RunHandle<O> {
     /// Ends the run at once, without running any of its code.
     pub async fn terminate(&self, reason: &str) -> Result<Appended, Error> {
         self.ask(self.client().terminate_run(self.because(reason))).await
+    }
+
+    /// Lists the runs that this run started as its children, newest first, with their status.
+    pub async fn children(&self) -> Result<Vec<RunHead>, Error> {
+        let mut query = ChildrenQuery::from(self.key.clone());
+        let mut children = Vec::new();
+        loop {
+            let page = self.ask(self.client().list_children(query.clone())).await?;
+            children.extend(page.runs);
+            match page.next {
+                Some(next) => query.cursor = Some(next),
+                None => return Ok(children),
+            }
+        }
     }
 
     /// Returns why the run is pending, as far as its runtime can determine; `None` if it is not pending.
@@ -524,25 +529,9 @@ impl<O> RunHandle<O> {
     }
 
     /// Retries a failed run: the calls that failed are executed again, all other recorded results stay. Fails with
-    /// `outcome_unknown` if a task failed with that code.
-    pub async fn retry(&self, reason: &str) -> Result<(), Error> {
-        self.retry_once(reason, &format!("{:016x}", random_u64())).await
-    }
-
-    /// Retries like [`RunHandle::retry`], once per id.
-    pub async fn retry_once(&self, reason: &str, id: &str) -> Result<(), Error> {
-        self.send_retry(reason, id.to_owned(), false).await
-    }
-
-    /// Retries like [`RunHandle::retry`], including tasks that failed with `outcome_unknown`, whose effect may then happen twice.
-    pub async fn retry_including_unknown(&self, reason: &str) -> Result<(), Error> {
-        self.send_retry(reason, format!("{:016x}", random_u64()), true).await
-    }
-
-    async fn send_retry(&self, reason: &str, request_id: String, include_outcome_unknown: bool) -> Result<(), Error> {
-        let (run, reason) = (self.key.clone(), reason.to_owned());
-        self.ask(self.client().retry_run(RetryRequest { run, request_id, reason, include_outcome_unknown })).await?;
-        Ok(())
+    /// `outcome_unknown` if a task failed with that code. Awaiting the builder sends the request.
+    pub fn retry(&self, reason: &str) -> Retry {
+        Retry::new(self.untyped(), reason)
     }
 
     /// Starts a run that continues from a point of this run's log; see [`Fork`]. Awaiting the builder starts it.
@@ -569,23 +558,11 @@ impl<O> RunHandle<O> {
         payload.read().map_err(|why| Error::Convert { what: "the answer", why })
     }
 
-    /// Calls an update handler of the run's code (`ctx.update`) and returns the recorded result.
-    pub async fn update<T: DeserializeOwned>(&self, name: &str, input: &(impl Serialize + ?Sized)) -> Result<T, Error> {
-        let update_id = format!("{:016x}", random_u64());
-        self.update_once(name, input, &update_id).await
-    }
-
-    /// Calls an update like [`RunHandle::update`], once per id: a repeat returns the first result.
-    pub async fn update_once<T: DeserializeOwned>(
-        &self,
-        name: &str,
-        input: &(impl Serialize + ?Sized),
-        id: &str,
-    ) -> Result<T, Error> {
-        let input = Payload::json(input).map_err(|why| Error::Convert { what: "the update", why })?;
-        let (run, name, update_id) = (self.key.clone(), Name::new(name)?, id.to_owned());
-        let reply = self.ask(self.client().update_run(AskRequest { run, name, payload: input, update_id })).await?;
-        self.read_answer(reply.answer.expect("a client waits for the result of an update"))
+    /// Calls an update handler of the run's code (`ctx.update`) and returns the recorded result. Awaiting the builder sends it;
+    /// [`Update::id`] makes a repeat the same update.
+    pub fn update<T: DeserializeOwned>(&self, name: &str, input: &(impl Serialize + ?Sized)) -> Update<T> {
+        let input = Payload::json(input).map_err(|why| Error::Convert { what: "the update", why });
+        Update::new(self.untyped(), name, input)
     }
 
     /// Reads all records of the run's current log.

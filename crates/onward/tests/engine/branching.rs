@@ -86,11 +86,11 @@ everywhere! {
         let onward = site.builder().await.agent("talker", talker).start().await.unwrap();
         let run: RunHandle<u32> = onward.start("talker", &()).id("t").await.unwrap();
         let said = say(&run, "one", "0: one").await;
-        let first = run.branch(said[1].parent).say("user", "uno").once("k").await.unwrap();
+        let first = run.branch(said[1].parent).say("user", "uno").id("k").await.unwrap();
         until_said(&run, "0: uno").await;
-        let again = run.branch(said[1].parent).say("user", "uno").once("k").await.unwrap();
+        let again = run.branch(said[1].parent).say("user", "uno").id("k").await.unwrap();
         assert!(!first.repeated && again.repeated);
-        assert_eq!(run.branch(said[1].parent).say("user", "eins").once("k").await.unwrap_err().code(), "id_taken");
+        assert_eq!(run.branch(said[1].parent).say("user", "eins").id("k").await.unwrap_err().code(), "id_taken");
         assert_eq!(run.branch(None).say("user", "x").await.unwrap_err().code(), "no_checkpoint", "it says something before its turns");
         let unknown = Hash::of_parts(&[b"nobody"]);
         assert_eq!(run.branch(Some(unknown)).await.unwrap_err().code(), "entry_not_found");
@@ -103,18 +103,18 @@ everywhere! {
         let run: RunHandle<u32> = onward.start("talker", &()).id("t").await.unwrap();
         let said = say(&run, "one", "0: one").await;
         run.pause("lunch").await.unwrap();
-        let first = run.branch(said[1].parent).say("user", "uno").once("k").await.unwrap();
+        let first = run.branch(said[1].parent).say("user", "uno").id("k").await.unwrap();
         let refused = run.branch(said[1].parent).say("user", "eins").await.unwrap_err();
         assert_eq!(refused.code(), "branch_pending");
         assert!(refused.hint().is_some_and(|hint| hint.contains("resume")), "{refused}");
-        let again = run.branch(said[1].parent).say("user", "uno").once("k").await.unwrap();
+        let again = run.branch(said[1].parent).say("user", "uno").id("k").await.unwrap();
         assert!(again.repeated && again.index == first.index, "the same request is no second one");
         // The next worker of the run finds it, too.
         drop(run);
         onward.shutdown().await;
         let onward = site.builder().await.agent("talker", talker).start().await.unwrap();
         let run: RunHandle<u32> = onward.run("t").unwrap();
-        let later = || run.branch(said[1].parent).say("user", "eins").once("l");
+        let later = || run.branch(said[1].parent).say("user", "eins").id("l");
         assert_eq!(later().await.unwrap_err().code(), "branch_pending");
         run.resume().await.unwrap();
         let uno = until_said(&run, "0: uno").await;

@@ -38,6 +38,11 @@ everywhere! {
         let (sum, ids) = run.result().await.unwrap();
         assert_eq!(sum, 1 + 4 + 9);
         assert_eq!(ids, ["parent/0", "parent/1", "parent/2"]);
+        let children = run.children().await.unwrap();
+        let listed: Vec<(&str, Status)> = children.iter().map(|head| (head.key.id.as_str(), head.status)).collect();
+        assert_eq!(listed, ["parent/2", "parent/1", "parent/0"].map(|id| (id, Status::Completed)), "newest first");
+        assert!(onward.run::<u32>("parent/0").unwrap().children().await.unwrap().is_empty());
+        assert_eq!(onward.run::<u32>("nothing").unwrap().children().await.unwrap_err().code(), "run_not_found");
         for (n, id) in (1..).zip(ids) {
             assert_eq!(onward.run::<u32>(&id).unwrap().result().await.unwrap(), n * n);
         }

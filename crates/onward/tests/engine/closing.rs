@@ -57,12 +57,12 @@ everywhere! {
         }
         for (what, asked) in [
             ("result", call(run.result())),
-            ("signal", call(run.signal("never", &1))),
+            ("signal", call(run.signal("never", &1).into_future())),
             ("cancel", call(run.cancel(""))),
             ("view", call(run.view())),
             ("log", call(run.log())),
             ("query", call(run.query::<u64>("q", &()))),
-            ("update", call(run.update::<u64>("u", &()))),
+            ("update", call(run.update::<u64>("u", &()).into_future())),
             ("start", call(clone.start::<u64, _>("waits", &()).into_future())),
             ("list", call(clone.list_runs(RunQuery::default()))),
         ] {

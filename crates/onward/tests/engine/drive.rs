@@ -61,9 +61,9 @@ async fn a_run_goes_on_only_while_it_is_driven() {
 
     // A new process of the host: recorded steps do not run again.
     let onward = host(Onward::embedded(directory.path()), &world).start().await.unwrap();
-    let view = waiting(onward.drive("o", Bring::signal_once("payment", &42, "p")).await.unwrap());
+    let view = waiting(onward.drive("o", Bring::signal("payment", &42).id("p")).await.unwrap());
     let approval = view.awaiting[0].id.clone();
-    let again = waiting(onward.drive("o", Bring::signal_once("payment", &42, "p")).await.unwrap());
+    let again = waiting(onward.drive("o", Bring::signal("payment", &42).id("p")).await.unwrap());
     assert_eq!(again.counts.signals_received, 1);
     let decide = Decide { approved: true, feedback: None, decided_by: None, decision_id: "d".to_owned() };
     let Driven::Ended(Ok(output)) = onward.drive("o", Bring::decision(&approval, decide)).await.unwrap() else { panic!() };

@@ -127,13 +127,13 @@ everywhere! {
         let onward = start(site, &model, &prepared_count).await;
         let run = onward.start::<u32, _>("prepared", "one").id("r").await.unwrap();
         until_depth(&run, 2).await;
-        run.append_once("k", "user", "noted").await.unwrap();
+        run.append("user", "noted").id("k").await.unwrap();
         run.message("two").await.unwrap();
         until_depth(&run, 5).await;
         run.message("three").await.unwrap();
         until_depth(&run, 7).await;
         let (said, drawn) = (entries(&run).await, run.query::<(String, String)>("drawn", &()).await.unwrap());
-        let known = run.append_once("k", "user", "noted").await.unwrap();
+        let known = run.append("user", "noted").id("k").await.unwrap();
         drop(run.fork().id("fork").await.unwrap());
         drop(run.reset().of_generation(2).id("reset").await.unwrap());
         until_status(&run, Status::Terminated).await;
@@ -145,7 +145,7 @@ everywhere! {
         let fork = onward.run::<u32>("fork").unwrap();
         assert_eq!(entries(&fork).await, said, "the same entries, in logs of the same numbers");
         assert_eq!(fork.view().await.unwrap().input.read::<String>().unwrap(), "one");
-        let again = fork.append_once("k", "user", "noted").await.unwrap();
+        let again = fork.append("user", "noted").id("k").await.unwrap();
         assert_eq!((again.already_existed, again.entry), (true, known.entry));
         fork.message("four").await.unwrap();
         let mut expected =

@@ -113,7 +113,7 @@ everywhere! {
         let asked = run.query::<()>("q", &()).await.unwrap_err();
         assert_eq!(asked.failure().unwrap().message, "the query panicked: no such thing");
         for _ in 0..2 {
-            let updated = run.update_once::<()>("u", &(), "u1").await.unwrap_err();
+            let updated = run.update::<()>("u", &()).id("u1").await.unwrap_err();
             let failure = updated.failure().unwrap();
             assert_eq!((&*failure.code, &*failure.message), ("panicked", "the update panicked: nor such"));
         }

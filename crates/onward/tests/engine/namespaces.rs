@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use onward::prelude::*;
-use onward::{Builder, Onward, Status};
+use onward::{Builder, Onward, RunQuery, Status};
 use onward_core::Payload;
-use onward_store::RunQuery;
 
 use crate::site::{DEADLINE, Site, eventually, everywhere, until_status};
 
@@ -51,7 +50,7 @@ everywhere! {
         let onward = of(&a, site.builder().await).start().await.unwrap();
         let run = onward.start::<String, _>("who", &()).id("r").await.unwrap();
         until_status(&run, Status::Waiting).await;
-        run.signal_once("go", &(), "once").await.unwrap();
+        run.signal("go", &()).id("once").await.unwrap();
         drop(run);
         onward.shutdown().await;
 
@@ -60,7 +59,7 @@ everywhere! {
         let missing = onward.run::<String>("r").unwrap().view().await;
         assert_eq!(missing.unwrap_err().code(), "run_not_found");
         let run = onward.start::<String, _>("who", &()).id("r").await.unwrap();
-        run.signal_once("go", &(), "once").await.unwrap();
+        run.signal("go", &()).id("once").await.unwrap();
         assert_eq!(run.result().await.unwrap(), "b b");
         assert_eq!(listed(&onward).await, 1);
         drop(run);
@@ -88,7 +87,7 @@ async fn two_tenants_at_once(site: &Site) {
         }
         let mut emitted = runs[0].emitted();
         for run in runs.iter().rev() {
-            run.signal_once("go", &(), "once").await.unwrap();
+            run.signal("go", &()).id("once").await.unwrap();
         }
         assert_eq!(runs[0].result().await.unwrap(), "a a");
         assert_eq!(runs[1].result().await.unwrap(), "b b");

@@ -96,7 +96,7 @@ everywhere! {
             matches!(event, Event::EntryAppended(entry) if entry.id == page.entries[1].id && entry.quote.is_some())
         });
         assert!(quoted, "what came from outside is in the log once");
-        run.message_once("end", "m").await.unwrap();
+        run.message("end").id("m").await.unwrap();
         assert_eq!(run.result().await.unwrap(), 2);
         assert_eq!(run.append("user", "too late").await.unwrap_err().code(), "run_closed");
     }
@@ -123,18 +123,18 @@ everywhere! {
         let run = onward.start::<u32, _>("echo", &()).id("r").await.unwrap();
         until_status(&run, Status::Waiting).await;
         awaited(&run, AwaitedKind::Signal).await;
-        let first = run.append_once("k", "user", "once").await.unwrap();
-        let again = run.append_once("k", "user", "once").await.unwrap();
+        let first = run.append("user", "once").id("k").await.unwrap();
+        let again = run.append("user", "once").id("k").await.unwrap();
         assert_eq!((first.already_existed, again.already_existed, again.index), (false, true, first.index));
         for (role, content) in [("user", "twice"), ("tool", "once")] {
-            let refused = run.append_once("k", role, content).await.unwrap_err();
+            let refused = run.append(role, content).id("k").await.unwrap_err();
             assert_eq!(refused.code(), "entry_key_taken", "{role} {content}");
         }
         for _ in 0..2 {
             assert!(!run.append("user", "plain").await.unwrap().already_existed);
         }
         // Ids of signals are separate from keys of entries.
-        run.signal_once("other", &1, "k").await.unwrap();
+        run.signal("other", &1).id("k").await.unwrap();
         run.message("go").await.unwrap();
         let page = until_depth(&run, 6).await;
         assert_eq!(said(&page)[1..4], ["user: once", "user: plain", "user: plain"]);
@@ -142,9 +142,9 @@ everywhere! {
         // In the conversation it is found by its key, also turns later.
         run.message("and on").await.unwrap();
         until_depth(&run, 8).await;
-        let known = run.append_once("k", "user", "once").await.unwrap();
+        let known = run.append("user", "once").id("k").await.unwrap();
         assert_eq!((known.already_existed, known.entry), (true, Some(page.entries[1].id)));
-        assert_eq!(run.append_once("k", "user", "another").await.unwrap_err().code(), "entry_key_taken");
+        assert_eq!(run.append("user", "another").id("k").await.unwrap_err().code(), "entry_key_taken");
     }
 
     async fn a_key_is_the_same_inside_and_outside(site) {
@@ -152,10 +152,10 @@ everywhere! {
         let run = onward.start::<Vec<String>, _>("greeter", &()).id("r").await.unwrap();
         let greeting = until_depth(&run, 1).await;
         until_status(&run, Status::Waiting).await;
-        let known = run.append_once("greeting", "assistant", "hello").await.unwrap();
+        let known = run.append("assistant", "hello").id("greeting").await.unwrap();
         assert_eq!((known.already_existed, known.entry), (true, greeting.leaf));
-        assert_eq!(run.append_once("greeting", "user", "hello").await.unwrap_err().code(), "entry_key_taken");
-        run.append_once("from outside", "user", "I was here").await.unwrap();
+        assert_eq!(run.append("user", "hello").id("greeting").await.unwrap_err().code(), "entry_key_taken");
+        run.append("user", "I was here").id("from outside").await.unwrap();
         for turn in 2..=4u64 {
             run.message("I was here").await.unwrap();
             let page = until_depth(&run, 2).await;

@@ -122,11 +122,11 @@ everywhere! {
             seen.extend(follower.next().await.unwrap().unwrap().events.iter().map(onward_core::Event::name));
         }
         shop.is_open.store(true, Ordering::SeqCst);
-        run.retry_once("the shop is open", "again").await.unwrap();
+        run.retry("the shop is open").id("again").await.unwrap();
         assert_eq!(run.result().await.unwrap(), "went 1");
         assert_eq!((shop.visits.load(Ordering::SeqCst), shop.calls.load(Ordering::SeqCst)), (1, 2));
         // Repeating the same request has no effect, also now; another request finds that nothing failed.
-        run.retry_once("the shop is open", "again").await.unwrap();
+        run.retry("the shop is open").id("again").await.unwrap();
         assert_eq!(run.retry("why not").await.unwrap_err().code(), "run_not_failed");
         assert_eq!(run.view().await.unwrap().head.generation, 1);
         // A follower of the failed run receives its continuation, and nothing twice.

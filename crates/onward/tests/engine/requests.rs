@@ -86,8 +86,8 @@ everywhere! {
         until_status(&run, Status::Waiting).await;
         let before = run.log().await.unwrap();
         refused(run.signal("", &()).await, "name_invalid", rule);
-        refused(run.signal_once("end", &(), &long).await, "id_invalid", rule);
-        refused(run.update_once::<()>("u", &(), "").await, "id_invalid", rule);
+        refused(run.signal("end", &()).id(&long).await, "id_invalid", rule);
+        refused(run.update::<()>("u", &()).id("").await, "id_invalid", rule);
         refused(run.query::<()>(&long, &()).await, "name_invalid", rule);
         refused(onward.run::<()>(&long), "name_invalid", rule);
         assert_eq!(run.log().await.unwrap(), before);

@@ -58,16 +58,16 @@ everywhere! {
     async fn a_signal_id_counts_once_before_and_after_the_run_has_moved_on(site) {
         let onward = site.builder().await.workflow("collect", collect).start().await.unwrap();
         let run = onward.start::<Vec<u32>, _>("collect", &2usize).id("r").await.unwrap();
-        let first = run.signal_once("s", &1, "id-1").await.unwrap();
-        let at_once = run.signal_once("s", &1, "id-1").await.unwrap();
+        let first = run.signal("s", &1).id("id-1").await.unwrap();
+        let at_once = run.signal("s", &1).id("id-1").await.unwrap();
         until_logged(&run, "signal_consumed", 1).await;
-        let later = run.signal_once("s", &1, "id-1").await.unwrap();
+        let later = run.signal("s", &1).id("id-1").await.unwrap();
         for repeat in [at_once, later] {
             assert!(repeat.repeated && repeat.index == first.index, "{repeat:?}");
         }
-        run.signal_once("s", &2, "id-2").await.unwrap();
+        run.signal("s", &2).id("id-2").await.unwrap();
         assert_eq!(run.result().await.unwrap(), [1, 2]);
-        let after_the_end = run.signal_once("s", &1, "id-1").await.unwrap();
+        let after_the_end = run.signal("s", &1).id("id-1").await.unwrap();
         assert!(after_the_end.repeated, "a late repeat stays a repeat");
     }
 
@@ -81,12 +81,12 @@ everywhere! {
 
         // This process accepts the signal and stops before it could be processed: it does not even have the code.
         let client = site.builder().await.start().await.unwrap();
-        client.run::<()>("r").unwrap().signal_once("s", &3, "id-1").await.unwrap();
+        client.run::<()>("r").unwrap().signal("s", &3).id("id-1").await.unwrap();
         client.shutdown().await;
 
         let onward = site.builder().await.workflow("collect", collect).start().await.unwrap();
         let run = onward.run::<Vec<u32>>("r").unwrap();
-        assert!(run.signal_once("s", &3, "id-1").await.unwrap().repeated, "a caller without a response tries again");
+        assert!(run.signal("s", &3).id("id-1").await.unwrap().repeated, "a caller without a response tries again");
         assert_eq!(run.result().await.unwrap(), [3]);
     }
 

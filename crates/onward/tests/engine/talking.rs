@@ -154,8 +154,8 @@ everywhere! {
     async fn an_update_changes_the_run_and_its_answer_is_recorded(site) {
         let onward = site.builder().await.workflow("adder", adder).start().await.unwrap();
         let run = onward.start::<u32, _>("adder", &5).id("r").await.unwrap();
-        assert_eq!(run.update_once::<u32>("set", &100, "u1").await.unwrap(), 5);
-        assert_eq!(run.update_once::<u32>("set", &100, "u1").await.unwrap(), 5, "the same id gets the same answer");
+        assert_eq!(run.update::<u32>("set", &100).id("u1").await.unwrap(), 5);
+        assert_eq!(run.update::<u32>("set", &100).id("u1").await.unwrap(), 5, "the same id gets the same answer");
         let refused = run.update::<u32>("set", &9_999).await.unwrap_err();
         assert_eq!(refused.failure().unwrap().code, "too_much");
         drop(run);
@@ -164,7 +164,7 @@ everywhere! {
         let run = onward.run::<u32>("r").unwrap();
         run.signal("add", &0).await.unwrap();
         assert_eq!(run.result().await.unwrap(), 100);
-        assert_eq!(run.update_once::<u32>("set", &100, "u1").await.unwrap(), 5, "also after the end");
+        assert_eq!(run.update::<u32>("set", &100).id("u1").await.unwrap(), 5, "also after the end");
         assert_eq!(run.update::<u32>("set", &1).await.unwrap_err().code(), "run_closed");
     }
 
@@ -209,7 +209,7 @@ everywhere! {
         let run = onward.start::<u64, _>("counter", &0).await.unwrap();
         for n in 1..=100 {
             let id = format!("u{n}");
-            let (next, answer) = tokio::join!(run.signal("next", &false), run.update_once::<u64>("add", &1, &id));
+            let (next, answer) = tokio::join!(run.signal("next", &false), run.update::<u64>("add", &1).id(&id));
             next.unwrap();
             assert_eq!(answer.unwrap(), n);
         }
@@ -266,11 +266,11 @@ everywhere! {
         }
         let onward = site.builder().await.workflow("pages", pages).start().await.unwrap();
         let run = onward.start::<Vec<u32>, _>("pages", &Vec::<u32>::new()).id("r").await.unwrap();
-        run.signal_once("s", &1, "one").await.unwrap();
+        run.signal("s", &1).id("one").await.unwrap();
         eventually("the run goes on as new", async || (run.view().await.unwrap().head.generation == 1).then_some(())).await;
-        assert!(run.signal_once("s", &1, "one").await.unwrap().repeated, "a signal is taken once, over all generations");
-        run.signal_once("s", &2, "two").await.unwrap();
-        run.signal_once("s", &3, "three").await.unwrap();
+        assert!(run.signal("s", &1).id("one").await.unwrap().repeated, "a signal is taken once, over all generations");
+        run.signal("s", &2).id("two").await.unwrap();
+        run.signal("s", &3).id("three").await.unwrap();
         assert_eq!(run.result().await.unwrap(), [1, 2, 3]);
         assert_eq!(run.view().await.unwrap().head.generation, 2);
         let again = onward.start::<Vec<u32>, _>("pages", &Vec::<u32>::new()).id("r").await.unwrap();

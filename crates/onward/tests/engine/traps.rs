@@ -96,18 +96,18 @@ everywhere! {
         let decide = |approved| Decide { approved, feedback: None, decided_by: None, decision_id: "click".to_owned() };
         let hint = "another id";
 
-        assert_eq!(run.update_once::<u32>("grow", &1, "u").await.unwrap(), 2);
-        refused(run.update_once::<u32>("grow", &2, "u").await, "id_taken", "update `u`", hint);
-        assert_eq!(run.update_once::<u32>("grow", &1, "u").await.unwrap(), 2);
+        assert_eq!(run.update::<u32>("grow", &1).id("u").await.unwrap(), 2);
+        refused(run.update::<u32>("grow", &2).id("u").await, "id_taken", "update `u`", hint);
+        assert_eq!(run.update::<u32>("grow", &1).id("u").await.unwrap(), 2);
 
         onward.decide_approval(&question, decide(true)).await.unwrap();
         refused(onward.decide_approval(&question, decide(false)).await, "id_taken", "answer `click`", hint);
         assert!(onward.decide_approval(&question, decide(true)).await.unwrap().repeated);
 
-        run.signal_once("end", &7, "s").await.unwrap();
-        refused(run.signal_once("end", &8, "s").await, "id_taken", "signal `s`", hint);
-        refused(onward.start::<(), _>("w", &()).id("r").signal_once("end", &8, "s").await.map(drop), "id_taken", "signal `s`", hint);
-        assert!(run.signal_once("end", &7, "s").await.unwrap().repeated);
+        run.signal("end", &7).id("s").await.unwrap();
+        refused(run.signal("end", &8).id("s").await, "id_taken", "signal `s`", hint);
+        refused(onward.start::<(), _>("w", &()).id("r").signal("end", &8).signal_id("s").await.map(drop), "id_taken", "signal `s`", hint);
+        assert!(run.signal("end", &7).id("s").await.unwrap().repeated);
         assert_eq!(run.result().await.unwrap(), (7, true));
     }
 }

@@ -71,11 +71,11 @@ async fn waits_survive_the_death_of_the_server() {
     site.until_logged("short", "signal_awaited", 1).await;
     site.kill().await;
     site.revive().await;
-    crate::site::insist(async || short.signal_once("go", &10, "s").await).await;
+    crate::site::insist(async || short.signal("go", &10).id("s").await).await;
     assert_eq!(tokio::time::timeout(DEADLINE, short_wait).await.unwrap().unwrap(), 11);
     site.kill().await;
     site.revive().await;
-    crate::site::insist(async || long.signal_once("go", &20, "l").await).await;
+    crate::site::insist(async || long.signal("go", &20).id("l").await).await;
     assert_eq!(tokio::time::timeout(DEADLINE, long_wait).await.unwrap().unwrap(), 22);
     onward.shutdown().await;
 }

@@ -80,9 +80,9 @@ pub async fn tell(client: &Onward, n: u64) {
     let run = insist(async || client.start::<u64, _>("story", &n).id(&id).await).await;
     for signal in 0..SIGNALS {
         let signal_id = format!("{id}-{signal}");
-        insist(async || run.signal_once("go", &signal, &signal_id).await).await;
+        insist(async || run.signal("go", &signal).id(&signal_id).await).await;
         if signal % 2 == 0 {
-            insist(async || run.signal_once("go", &signal, &signal_id).await).await;
+            insist(async || run.signal("go", &signal).id(&signal_id).await).await;
         }
     }
 }

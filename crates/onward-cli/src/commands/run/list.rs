@@ -46,7 +46,7 @@ pub async fn execute(args: RunListArgs, global: &Global) -> Result<ExitCode> {
         }
         (false, false) => {
             let page = page(&connection, query).await?;
-            print_page(&page)?;
+            print_page(&page, ", or --all")?;
             page.missing
         }
     };
@@ -109,7 +109,8 @@ pub fn status_cell(status: Status) -> Cell {
     }
 }
 
-fn print_page(page: &RunList) -> Result<()> {
+/// Prints a page as a table. `others` names other ways to see more runs.
+pub fn print_page(page: &RunList, others: &str) -> Result<()> {
     if page.runs.is_empty() {
         say("no runs");
         return Ok(());
@@ -118,7 +119,7 @@ fn print_page(page: &RunList) -> Result<()> {
     page.runs.iter().for_each(|head| add(&mut table, head));
     print(&table.take())?;
     if let Some(next) = &page.next {
-        say(&format!("for more runs: --cursor {next}, or --all"));
+        say(&format!("for more runs: --cursor {next}{others}"));
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ mod append;
 mod ask;
 mod branch;
 mod bulk;
+mod children;
 mod delete;
 mod deleted;
 mod entries;
@@ -42,6 +43,8 @@ pub enum RunCommand {
     /// Show status, waits, state and outcome of a run
     #[command(visible_alias = "get")]
     Show(show::ShowArgs),
+    /// List the children of a run, newest first
+    Children(children::ChildrenArgs),
     /// Print the log of a run
     Events(events::EventsArgs),
     /// Print the conversation of an agent
@@ -90,6 +93,7 @@ pub async fn execute(command: RunCommand, global: &Global) -> Result<ExitCode> {
         RunCommand::Start(args) => start::execute(args, global).await,
         RunCommand::List(args) => list::execute(args, global).await,
         RunCommand::Show(args) => show::execute(args, global).await,
+        RunCommand::Children(args) => children::execute(args, global).await,
         RunCommand::Events(args) => events::execute(args, global).await,
         RunCommand::Entries(args) => entries::execute(args, global).await,
         RunCommand::Attach(args) => events::attach(args, global).await,

@@ -36,7 +36,7 @@ async fn start(onward: &Onward, side: &Side, n: u64, large: usize) -> Result<Run
     tokio::spawn(async move {
         // The delay varies, so that the signal arrives before some mailbox polls and after others.
         tokio::time::sleep(delay).await;
-        if run_too.signal_once("outside", &n, "outside-1").await.is_ok() {
+        if run_too.signal("outside", &n).id("outside-1").await.is_ok() {
             drop(side.ack("signal", run_too.id()));
         }
     });

@@ -130,7 +130,7 @@ impl Callers {
     }
 
     async fn signal(&self, run: &str, name: &str, value: u64, signal_id: &str) {
-        let said = self.insist(run, async |client| client.run::<u64>(run)?.signal_once(name, &value, signal_id).await);
+        let said = self.insist(run, async |client| client.run::<u64>(run)?.signal(name, &value).id(signal_id).await);
         said.await;
         self.ledger.acknowledged.lock().unwrap().signals.insert((run.to_owned(), signal_id.to_owned()));
     }

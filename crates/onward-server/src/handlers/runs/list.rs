@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use onward_core::api::{NamespaceRequest, RunList, RunQuery, verb};
+use onward_core::api::{ChildrenQuery, NamespaceRequest, RunList, RunQuery, verb};
 use onward_core::{AttributeMatch, Name, NameError, Status};
 use onward_store::PAGE_DEFAULT;
 
@@ -31,6 +31,20 @@ pub(crate) async fn list(request: Request) -> Result<Response, Problem> {
         ..filter(&request)?
     };
     let RunList { runs, next, missing } = request.execute::<verb::ListRuns>(query).await?;
+    let runs = Runs { runs: runs.iter().map(Run::from).collect(), next: next.as_deref() };
+    Ok(json(StatusCode::OK, &Partly::new(runs, missing)))
+}
+
+/// Handles `GET /v1/runs/{id}/children`.
+pub(crate) async fn children(request: Request) -> Result<Response, Problem> {
+    let query = ChildrenQuery {
+        run: request.key()?,
+        statuses: request.query.all("status").map(status).collect::<Result<_, _>>()?,
+        limit: request.query.limit(PAGE_DEFAULT, LIMIT_MAX)?,
+        cursor: request.query.get("cursor").map(str::to_owned),
+        partly: true,
+    };
+    let RunList { runs, next, missing } = request.execute::<verb::ListChildren>(query).await?;
     let runs = Runs { runs: runs.iter().map(Run::from).collect(), next: next.as_deref() };
     Ok(json(StatusCode::OK, &Partly::new(runs, missing)))
 }

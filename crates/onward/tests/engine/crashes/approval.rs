@@ -81,7 +81,7 @@ impl Story for Approval {
         let decide = || Decide { approved: true, feedback: None, decided_by: None, decision_id: "yes".to_owned() };
         insist(|| client.decide_approval(&asked, decide())).await;
         insist(|| run.until(|view| awaits(view, MESSAGE))).await;
-        insist(|| run.message_once("thank you", "thanks")).await;
+        insist(|| run.message("thank you").id("thanks")).await;
         assert_eq!(insist(|| run.result()).await, 2);
     }
 

@@ -90,7 +90,7 @@ impl Conversation {
             async move {
                 // Steering: sent while the tools run, and always before this one has answered.
                 let run = client.run::<u32>("c").unwrap();
-                insist(|| run.signal_once("message", "and be quick", "steering")).await;
+                insist(|| run.signal("message", "and be quick").id("steering")).await;
                 Ok::<_, Failure>("it is there")
             }
         };
@@ -124,7 +124,7 @@ impl Story for Conversation {
         insist(|| async { first.engine().await.start::<u32, _>("conversation", "pay and look").id("c").await }).await;
         let run = client.run::<u32>("c").unwrap();
         insist(|| run.until(|view| awaits(view, "message"))).await;
-        insist(|| run.signal_once("message", "thank you", "second")).await;
+        insist(|| run.signal("message", "thank you").id("second")).await;
         assert_eq!(insist(|| run.result()).await, 2);
         self.client.lock().unwrap().take();
     }

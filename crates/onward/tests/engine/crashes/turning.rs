@@ -81,11 +81,11 @@ impl Story for Turning {
         insist(|| async { first.engine().await.start::<String, _>("front", "hello").id("c").await }).await;
         let run = client.run::<String>("c").unwrap();
         let hello = answered(&run, "hello").await;
-        insist(|| run.message_once("one", "one")).await;
+        insist(|| run.message("one").id("one")).await;
         answered(&run, "one").await;
-        insist(|| async { run.branch(Some(hello[1].id)).say("user", "two").once("edit").await }).await;
+        insist(|| async { run.branch(Some(hello[1].id)).say("user", "two").id("edit").await }).await;
         answered(&run, "two").await;
-        insist(|| run.message_once("is there a bill", "bill")).await;
+        insist(|| run.message("is there a bill").id("bill")).await;
         assert_eq!(insist(|| run.result()).await, "It is enough.");
     }
 

@@ -1,0 +1,162 @@
+//! Requests to a run that are accepted once per id: signals, entries, updates, retries.
+//!
+//! Each is a builder. Awaiting it sends the request; with an id, a repeat is the same request and returns the first result.
+
+use std::future::{Future, IntoFuture};
+use std::marker::PhantomData;
+use std::pin::Pin;
+
+use onward_core::api::{
+    AppendEntry, AppendEntryRequest, Appended, AppendedEntry, AskRequest, RetryRequest, Signal, SignalRequest,
+};
+use onward_core::{Name, Payload};
+use serde::de::DeserializeOwned;
+
+use super::RunHandle;
+use crate::worker::random_u64;
+use crate::{Error, Result};
+
+type Sending<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
+
+/// A signal to be sent; see [`RunHandle::signal`] and [`RunHandle::message`].
+#[must_use = "await it to send the signal"]
+pub struct SendSignal {
+    run: RunHandle<()>,
+    signal: Result<Signal, Error>,
+}
+
+impl SendSignal {
+    pub(super) fn new(run: RunHandle<()>, name: &str, payload: Result<Payload, Error>) -> SendSignal {
+        let signal = payload.and_then(|payload| Ok(Signal { name: Name::new(name)?, payload, signal_id: None }));
+        SendSignal { run, signal }
+    }
+
+    /// Sets an id under which the signal is accepted once, for as long as the run is kept.
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        if let Ok(signal) = &mut self.signal {
+            signal.signal_id = Some(id.into());
+        }
+        self
+    }
+}
+
+impl IntoFuture for SendSignal {
+    type Output = Result<Appended, Error>;
+    type IntoFuture = Sending<Appended>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let request = SignalRequest { run: self.run.key().clone(), signal: self.signal? };
+            self.run.ask(self.run.client().signal_run(request)).await
+        })
+    }
+}
+
+/// An entry to be appended; see [`RunHandle::append`].
+#[must_use = "await it to append the entry"]
+pub struct Append {
+    run: RunHandle<()>,
+    entry: Result<AppendEntry, Error>,
+}
+
+impl Append {
+    pub(super) fn new(run: RunHandle<()>, role: &str, content: Result<Payload, Error>) -> Append {
+        let entry = content.and_then(|content| Ok(AppendEntry { role: Name::new(role)?, content, idempotency_key: None }));
+        Append { run, entry }
+    }
+
+    /// Sets an id under which the entry is appended once: a repeat returns the first entry with `already_existed`. The same id
+    /// with another role or content fails with `entry_key_taken`.
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        if let Ok(entry) = &mut self.entry {
+            entry.idempotency_key = Some(id.into());
+        }
+        self
+    }
+}
+
+impl IntoFuture for Append {
+    type Output = Result<AppendedEntry, Error>;
+    type IntoFuture = Sending<AppendedEntry>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let request = AppendEntryRequest { run: self.run.key().clone(), entry: self.entry?, is_looked_up: false };
+            self.run.ask(self.run.client().append_entry(request)).await
+        })
+    }
+}
+
+/// An update to be sent; see [`RunHandle::update`].
+#[must_use = "await it to send the update"]
+pub struct Update<T> {
+    run: RunHandle<()>,
+    request: Result<AskRequest, Error>,
+    output: PhantomData<fn() -> T>,
+}
+
+impl<T> Update<T> {
+    pub(super) fn new(run: RunHandle<()>, name: &str, input: Result<Payload, Error>) -> Update<T> {
+        let request = input.and_then(|payload| {
+            let (run, name) = (run.key().clone(), Name::new(name)?);
+            Ok(AskRequest { run, name, payload, update_id: format!("{:016x}", random_u64()) })
+        });
+        Update { run, request, output: PhantomData }
+    }
+
+    /// Sets an id under which the update is executed once: a repeat returns the first result.
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        if let Ok(request) = &mut self.request {
+            request.update_id = id.into();
+        }
+        self
+    }
+}
+
+impl<T: DeserializeOwned + 'static> IntoFuture for Update<T> {
+    type Output = Result<T, Error>;
+    type IntoFuture = Sending<T>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let reply = self.run.ask(self.run.client().update_run(self.request?)).await?;
+            self.run.read_answer(reply.answer.expect("a client waits for the result of an update"))
+        })
+    }
+}
+
+/// A retry of a failed run; see [`RunHandle::retry`].
+#[must_use = "await it to retry the run"]
+pub struct Retry {
+    run: RunHandle<()>,
+    request: RetryRequest,
+}
+
+impl Retry {
+    pub(super) fn new(run: RunHandle<()>, reason: &str) -> Retry {
+        let (key, request_id) = (run.key().clone(), format!("{:016x}", random_u64()));
+        let request = RetryRequest { run: key, request_id, reason: reason.to_owned(), include_outcome_unknown: false };
+        Retry { run, request }
+    }
+
+    /// Sets an id under which the run is retried once.
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.request.request_id = id.into();
+        self
+    }
+
+    /// Also executes tasks again that failed with `outcome_unknown`, whose effect may then happen twice.
+    pub fn include_outcome_unknown(mut self) -> Self {
+        self.request.include_outcome_unknown = true;
+        self
+    }
+}
+
+impl IntoFuture for Retry {
+    type Output = Result<(), Error>;
+    type IntoFuture = Sending<()>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { self.run.ask(self.run.client().retry_run(self.request)).await.map(drop) })
+    }
+}
