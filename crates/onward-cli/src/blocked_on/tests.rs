@@ -10,7 +10,6 @@ fn worker(tasks: &[&str]) -> WorkerInfo {
         id: WorkerId::new("w").unwrap(),
         kinds: Vec::new(),
         task_kinds: tasks.iter().map(|task| Name::new(*task).unwrap()).collect(),
-        task_limits: Default::default(),
         queues: vec![None],
         runs: 0,
         runs_max: 1,
@@ -21,7 +20,7 @@ fn worker(tasks: &[&str]) -> WorkerInfo {
 fn said(kind: &str, why: BlockReason, workers: &[WorkerInfo]) -> String {
     let now = Timestamp(1_800_000_000_000);
     let blocker = Blocker {
-        task: CallRef::parse(&Namespace::default(), "r~0~3").unwrap(),
+        task: CallRef::parse(&Namespace::default(), "r~0~3").unwrap().into(),
         kind: Name::new(kind).unwrap(),
         why,
         since: (why == BlockReason::Quarantined).then_some(Timestamp(1_799_999_880_000)),

@@ -8,7 +8,7 @@ use onward_core::api::ChildrenQuery;
 
 use super::list::print_page;
 use crate::args::Global;
-use crate::connection::Site;
+use crate::connection::Connection;
 use crate::output::document::{Partly, Run, Runs};
 use crate::output::{print_json, say_missing};
 
@@ -25,10 +25,10 @@ pub struct ChildrenArgs {
 }
 
 pub async fn execute(args: ChildrenArgs, global: &Global) -> Result<ExitCode> {
-    let site = Site::to_read(global)?;
+    let connection = Connection::to_read(global)?;
     let (limit, cursor) = (args.limit as usize, args.cursor);
-    let query = ChildrenQuery { limit, cursor, partly: true, ..site.key(&args.id)?.into() };
-    let page = site.list_children(query).await?;
+    let query = ChildrenQuery { limit, cursor, partly: true, ..connection.key(&args.id)?.into() };
+    let page = connection.list_children(query).await?;
     if global.json {
         let runs = Runs { runs: page.runs.iter().map(Run::from).collect(), next: page.next.as_deref() };
         print_json(&Partly::new(runs, page.missing.clone()))?;

@@ -8,7 +8,7 @@ fn a_wait_is_told_once_and_again_when_it_has_outlasted_its_end() {
     let mut printed_blockers = PrintedBlockers::default();
     let mut is_news = |until: u64, now: u64| {
         let blocker = Blocker {
-            task: CallRef::parse(&Namespace::default(), "r~0~3").unwrap(),
+            task: CallRef::parse(&Namespace::default(), "r~0~3").unwrap().into(),
             kind: Name::new("llm.m").unwrap(),
             why: BlockReason::LimitClosed,
             since: None,
