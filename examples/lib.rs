@@ -6,6 +6,16 @@
 mod documents {
     #[doc = include_str!("../README.md")]
     mod readme {}
+    #[doc = include_str!("../docs/tour/1-first-workflow.md")]
+    mod first_workflow {}
+    #[doc = include_str!("../docs/tour/2-crash-it.md")]
+    mod crash_it {}
+    #[doc = include_str!("../docs/tour/3-add-a-person.md")]
+    mod add_a_person {}
+    #[doc = include_str!("../docs/tour/4-add-an-agent.md")]
+    mod add_an_agent {}
+    #[doc = include_str!("../docs/guide/coming-from.md")]
+    mod coming_from {}
     #[doc = include_str!("../docs/guide/workflows.md")]
     mod workflows {}
     #[doc = include_str!("../docs/guide/testing.md")]
