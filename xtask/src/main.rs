@@ -6,10 +6,12 @@
 
 mod ag_ui;
 mod dist;
+mod docs;
 mod grpc;
 mod metrics;
 mod models;
 mod openapi;
+mod pages;
 mod python;
 mod repository;
 mod sdks;
@@ -30,10 +32,12 @@ const USAGE: &str = "\
 usage: cargo xtask <command>
 
 commands:
-  test [PART..]         run all checks, or only these parts: format, lints, tidy, supply, tests, 'doc tests', examples, sdks,
-                        ag-ui (the official client), models (foreign packages and servers), grpc (foreign clients), metrics,
-                        openapi (a fuzzer over HTTP)
-  tidy [--write]        check the rules that no compiler checks; --write updates docs/invariants.md
+  test [PART..]         run all checks, or only these parts: format, lints, tidy, docs, supply, tests, 'doc tests', examples,
+                        pages (the commands of docs/http.md, and a worker written from docs/protocol.md), sdks, ag-ui (the official
+                        client), models (foreign packages and servers), grpc (foreign clients), metrics, openapi (a fuzzer over HTTP)
+  tidy [--write]        check the rules that no compiler checks; --write updates docs/invariants.md, docs/protocol-types.md
+                        and the counts in xtask/src/tidy/prose.txt
+  docs                  build the book of docs/ in target/book; fails on broken links and on pages that are not in SUMMARY.md
   supply                check licenses, sources and duplicate versions of third-party crates against deny.toml, without a network
   dist [FOLDER]         build the release binary with a list of its contents (CycloneDX) and checksums, in target/dist or FOLDER
   torture --minutes N [--store postgres] [--seed S]
@@ -60,11 +64,14 @@ fn chore(arguments: &[&str]) -> Result<()> {
     let repository = Repository::find()?;
     match arguments {
         ["test", parts @ ..] => test::run_parts(&repository, parts),
+        // Cargo starts test binaries this way.
+        ["time-tests", binary @ ..] => test::times::run_binary(binary),
         ["tidy"] => tidy::check(&repository),
         ["tidy", "--write"] => {
             tidy::write(&repository)?;
             tidy::check(&repository)
         }
+        ["docs"] => docs::build(&repository),
         ["supply"] => supply::check(&repository),
         ["dist"] => dist::build(&repository, &repository.target().join("dist")),
         ["dist", folder] => dist::build(&repository, std::path::Path::new(folder)),

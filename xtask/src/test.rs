@@ -1,11 +1,14 @@
 //! `cargo xtask test`: all checks, one heading per part, continuing after a failed part; or the named parts only.
 
+pub mod times;
+
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
 use crate::repository::{Repository, cargo, run};
-use crate::{ag_ui, grpc, metrics, models, openapi, sdks, setup, supply, tidy};
+use crate::{ag_ui, docs, grpc, metrics, models, openapi, pages, sdks, setup, supply, tidy};
+use times::timed_cargo;
 
 type Part = (&'static str, fn(&Repository) -> Result<()>);
 
@@ -21,17 +24,19 @@ const PARTS: &[Part] = &[
         run(cargo(repository).args(["test", "--quiet", "--workspace", "--no-run"]).args(tests_of_examples(repository)?))
     }),
     ("tidy", tidy::check),
+    ("docs", docs::build),
     ("supply", supply::check),
     ("tests", |repository| {
-        run(cargo(repository).args(["test", "--workspace", "--exclude", "examples", "--no-fail-fast"]).args(TARGETS))
+        run(timed_cargo(repository)?.args(["test", "--workspace", "--exclude", "examples", "--no-fail-fast"]).args(TARGETS))
     }),
     ("doc tests", |repository| run(cargo(repository).args(["test", "--quiet", "--workspace", "--no-fail-fast", "--doc"]))),
     // Runs every example once and compares its output, that of the README included. Names the whole workspace: a part of it would
     // be built again with other features.
     ("examples", |repository| {
         run(cargo(repository).args(["build", "--workspace", "--examples"]))?;
-        run(cargo(repository).args(["test", "--workspace", "--no-fail-fast"]).args(tests_of_examples(repository)?))
+        run(timed_cargo(repository)?.args(["test", "--workspace", "--no-fail-fast"]).args(tests_of_examples(repository)?))
     }),
+    ("pages", pages::test),
     ("sdks", sdks::test),
     ("ag-ui", ag_ui::test),
     ("models", models::test),
@@ -70,11 +75,15 @@ pub fn run_parts(repository: &Repository, wanted: &[&str]) -> Result<()> {
     setup::check(repository)?;
     let repository = &repository.with_lints()?;
     let mut failed = Vec::new();
+    let mut cpu_times = Vec::new();
+    drop(std::fs::remove_file(times::file(repository))); // of an earlier run
     for (name, part) in parts {
         println!("\n== {name}");
-        let part_started = Instant::now();
+        let (part_started, cpu_before) = (Instant::now(), times::cpu_of_children());
         let outcome = part(repository);
         let took = seconds(part_started.elapsed());
+        let cpu = times::cpu_of_children().zip(cpu_before).map(|(after, before)| after.saturating_sub(before));
+        cpu_times.extend(cpu.map(|cpu| format!("{:>9}  {name}", seconds(cpu))));
         match outcome {
             Ok(()) => println!("== {name}: passed in {took}"),
             Err(error) => {
@@ -83,12 +92,21 @@ pub fn run_parts(repository: &Repository, wanted: &[&str]) -> Result<()> {
             }
         }
     }
+    let slowest = times::slowest(&std::fs::read_to_string(times::file(repository)).unwrap_or_default());
+    print_list("slowest tests", &slowest);
+    print_list("CPU time", &cpu_times);
     let took = seconds(started.elapsed());
     if !failed.is_empty() {
         bail!("{} of {} parts failed in {took}: {}", failed.len(), count, failed.join(", "));
     }
     println!("\nall {count} parts passed in {took}");
     Ok(())
+}
+
+fn print_list(heading: &str, lines: &[String]) {
+    if !lines.is_empty() {
+        println!("\n== {heading}\n{}", lines.join("\n"));
+    }
 }
 
 fn seconds(span: Duration) -> String {

@@ -1,11 +1,14 @@
 //! Rules of this repository that no compiler checks. Each check adds one line per problem.
 
 mod citations;
+mod code_map;
 mod edges;
 mod error_pages;
 mod files;
 mod invariants;
 mod proofs;
+mod prose;
+mod protocol;
 mod unsafe_code;
 mod words;
 
@@ -28,6 +31,11 @@ impl Sources {
             }
         }
         Ok(Sources { files })
+    }
+
+    #[cfg(test)]
+    fn of(files: &[(&str, &str)]) -> Sources {
+        Sources { files: files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect() }
     }
 
     /// Returns path and text of every file whose path `chosen` accepts.
@@ -60,6 +68,9 @@ pub fn check(repository: &Repository) -> Result<()> {
     invariants::check(&sources, &mut problems);
     proofs::check(&sources, &mut problems);
     unsafe_code::check(&sources, &mut problems);
+    code_map::check(&sources, &mut problems);
+    prose::check(&sources, &mut problems);
+    protocol::check(&sources, &mut problems);
     for problem in &problems {
         println!("tidy: {problem}");
     }
@@ -76,6 +87,9 @@ pub fn check(repository: &Repository) -> Result<()> {
 /// Updates generated files.
 pub fn write(repository: &Repository) -> Result<()> {
     let sources = Sources::load(repository)?;
-    std::fs::write(repository.root.join(invariants::PAGE), invariants::page(&sources))?;
+    let write = |path: &str, text: String| std::fs::write(repository.root.join(path), text);
+    write(invariants::PAGE, invariants::page(&sources))?;
+    write(protocol::PAGE, protocol::page(&sources)?)?;
+    write(prose::BASELINE, prose::lowered(&sources))?;
     Ok(())
 }

@@ -1,0 +1,420 @@
+//! `docs/protocol-types.md`, made from the declarations in onward-core and onward-wire: every field of every frame and event in
+//! JSON, as TypeScript types.
+//!
+//! Reads the macros `message!`, `choice!`, `numbered!` and `events!`. Types with a hand-written JSON form are in [`HEAD`]; a field
+//! of any other type is an error, so the page cannot be incomplete.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use anyhow::{Context, Result, bail};
+
+use super::Sources;
+
+pub const PAGE: &str = "docs/protocol-types.md";
+
+const HEAD: &str = r#"# Worker protocol: types
+
+Every field of every frame and event in JSON, as TypeScript types; [the protocol](protocol.md) has their meaning.
+`cargo xtask tidy --write` makes this page from the code.
+
+A field with `?` may be absent or `null`; all others are required.
+Unknown fields are ignored.
+
+## Basic types
+
+```ts
+/** The position of a call in the code: "7", "2.1.0". */
+type CallId = string
+/** RFC 3339 in UTC, with milliseconds: "2026-11-15T08:00:00.000Z". */
+type Time = string
+/** 32 hexadecimal digits. */
+type Hash = string
+/** A decimal number: "0.0125". */
+type Dollars = string
+/** User data. JSON, or bytes with a content type. */
+type Payload = { json: any } | { base64: string, type?: string }
+type Result = { Ok: Payload } | { Err: Failure }
+type AttributeValue = { text: string } | { int: number } | { bool: boolean } | { time: Time }
+/** The outcome of an attempt, or `heartbeat`; `spent` adds its cost to another report. */
+type TaskReport =
+  | { completed: Payload }
+  | { failed: Failure }
+  | "interrupted"
+  | "not_started"
+  | { heartbeat: { progress: Payload | null } }
+  | { spent: { report: TaskReport, spend: AttemptSpend } }
+/** One append to a log: a commit, or an input without one. */
+interface Record {
+  /** The index of the first event. */
+  index: number
+  at: Time
+  commit?: CommitHeader
+  events: Event[]
+}
+```
+"#;
+
+/// Types with a JSON form that is not declared with a macro.
+const BASIC: &[(&str, &str)] = &[
+    ("AttributeValue", "AttributeValue"),
+    ("CallId", "CallId"),
+    ("CommitId", "number"),
+    ("Epoch", "number"),
+    ("Hash", "Hash"),
+    ("Index", "number"),
+    ("Name", "string"),
+    ("Namespace", "string"),
+    ("PicoDollars", "Dollars"),
+    ("Payload", "Payload"),
+    ("Record", "Record"),
+    ("RunId", "string"),
+    ("String", "string"),
+    ("TaskReport", "TaskReport"),
+    ("Timestamp", "Time"),
+    ("WorkerId", "string"),
+    ("bool", "boolean"),
+    ("i32", "number"),
+    ("u32", "number"),
+    ("u64", "number"),
+];
+
+/// Types that [`HEAD`] uses.
+const USED_IN_HEAD: &[&str] = &["AttemptSpend", "CommitHeader", "Failure"];
+
+/// Events with a lower number are inputs.
+const FIRST_OF_COMMITS: u32 = 32;
+
+/// A declaration in the code.
+#[derive(Debug, PartialEq)]
+struct Declaration<'a> {
+    path: &'a str,
+    docs: Vec<&'a str>,
+    content: Content<'a>,
+}
+
+#[derive(Debug, PartialEq)]
+enum Content<'a> {
+    Message(Vec<Field<'a>>),
+    /// Variants with their names in JSON.
+    Choice(Vec<Field<'a>>),
+    /// Names in the code.
+    Numbered(Vec<&'a str>),
+}
+
+#[derive(Debug, PartialEq)]
+struct Field<'a> {
+    docs: Vec<&'a str>,
+    name: &'a str,
+    /// The type in the code.
+    type_of: &'a str,
+    has_default: bool,
+}
+
+/// An event: number, type in the code, name in JSON.
+type EventLine<'a> = (u32, &'a str, &'a str);
+
+pub fn check(sources: &Sources, problems: &mut Vec<String>) {
+    match page(sources) {
+        Ok(page) if sources.text(PAGE) == Some(&page) => {}
+        Ok(_) => problems.push(format!("{PAGE} does not have the types of the code: cargo xtask tidy --write")),
+        Err(error) => problems.push(format!("{PAGE} cannot be made: {error:#}")),
+    }
+}
+
+pub fn page(sources: &Sources) -> Result<String> {
+    let code = Code::read(sources);
+    let mut page = HEAD.to_owned();
+    let mut done = BTreeSet::new();
+    for (heading, root) in [("Frames of a worker", "WorkerFrame"), ("Frames of a server", "ServerFrame")] {
+        let frames = code.find(root, "")?;
+        let Content::Choice(variants) = &frames.content else { bail!("{root} is not a choice") };
+        let types: Vec<&str> = variants.iter().map(|variant| variant.type_of).collect();
+        let types: Vec<&str> = std::iter::once(root).chain(types).collect();
+        page += &code.section(heading, &types, frames.path, &mut done)?;
+    }
+    let (inputs, calls): (Vec<_>, Vec<_>) = code.events.iter().partition(|(number, ..)| *number < FIRST_OF_COMMITS);
+    for (heading, events) in [("Events of commits", calls), ("Inputs", inputs)] {
+        let types: Vec<&str> = events.iter().map(|(_, type_of, _)| *type_of).collect();
+        page += &code.section(heading, &types, "", &mut done)?;
+    }
+    let union: Vec<String> =
+        code.events.iter().map(|(_, type_of, name)| format!("  | ({{ type: \"{name}\" }} & {type_of})\n")).collect();
+    let _ = write!(page, "\n## All events\n\n```ts\ntype Event =\n{}```\n", union.concat());
+    let mut others: BTreeSet<(&str, &str)> = USED_IN_HEAD.iter().map(|name| (*name, "")).collect();
+    let mut written = done.clone();
+    loop {
+        others.extend(written.iter().flat_map(|name| code.uses(name)));
+        let fresh: Vec<(&str, &str)> = others.iter().copied().filter(|(name, _)| !written.contains(*name)).collect();
+        if fresh.is_empty() {
+            break;
+        }
+        written.extend(fresh.iter().map(|(name, _)| (*name).to_owned()));
+    }
+    let rest: Vec<&str> = others.iter().map(|(name, _)| *name).filter(|name| !done.contains(*name)).collect();
+    page += &code.section("Other types", &rest, "", &mut done)?;
+    Ok(page)
+}
+
+/// The declarations of both crates.
+struct Code<'a> {
+    declarations: BTreeMap<&'a str, Vec<Declaration<'a>>>,
+    events: Vec<EventLine<'a>>,
+}
+
+impl<'a> Code<'a> {
+    fn read(sources: &'a Sources) -> Code<'a> {
+        let mut code = Code { declarations: BTreeMap::new(), events: Vec::new() };
+        let is_ours =
+            |path: &str| ["crates/onward-core/src/", "crates/onward-wire/src/"].iter().any(|start| path.starts_with(start));
+        for (path, text) in sources.crate_sources().filter(|(path, _)| is_ours(path)) {
+            for (name, declaration) in blocks(text).filter_map(|(keyword, block)| declaration(path, keyword, block)) {
+                code.declarations.entry(name).or_default().push(declaration);
+            }
+            let events = text.split_once("\nevents! {\n").and_then(|(_, rest)| rest.split_once("\n}\n"));
+            code.events.extend(events.into_iter().flat_map(|(lines, _)| lines.lines().filter_map(event)));
+        }
+        code
+    }
+
+    /// Returns the declaration of a type; of several with the name, the one in the file that uses it.
+    fn find(&self, name: &str, path: &str) -> Result<&Declaration<'a>> {
+        let found = self.declarations.get(name).with_context(|| format!("the type {name} is declared nowhere"))?;
+        match &found[..] {
+            [one] => Ok(one),
+            several => several.iter().find(|one| one.path == path).with_context(|| format!("the type {name} is declared twice")),
+        }
+    }
+
+    /// Returns the declared types in the fields of a type.
+    fn uses(&self, name: &str) -> Vec<(&'a str, &'a str)> {
+        let Some([declaration, ..]) = self.declarations.get(name).map(Vec::as_slice) else { return Vec::new() };
+        let (Content::Message(fields) | Content::Choice(fields)) = &declaration.content else { return Vec::new() };
+        let words = fields.iter().flat_map(|field| field.type_of.split(|c: char| !c.is_alphanumeric()));
+        words.filter(|word| self.declarations.contains_key(word)).map(|word| (word, declaration.path)).collect()
+    }
+
+    fn section(&self, heading: &str, types: &[&str], path: &str, done: &mut BTreeSet<String>) -> Result<String> {
+        let mut declarations = Vec::new();
+        for name in types {
+            if done.insert((*name).to_owned()) {
+                declarations.push(self.typescript(name, self.find(name, path)?)?);
+            }
+        }
+        Ok(format!("\n## {heading}\n\n```ts\n{}```\n", declarations.join("\n")))
+    }
+
+    fn typescript(&self, name: &str, declaration: &Declaration<'a>) -> Result<String> {
+        let mut text = comment("", &declaration.docs);
+        // Writing to a String cannot fail.
+        match &declaration.content {
+            Content::Message(fields) if fields.is_empty() => text += &format!("interface {name} {{}}\n"),
+            Content::Message(fields) => {
+                let _ = writeln!(text, "interface {name} {{");
+                for field in fields {
+                    let of = self.type_in_json(field.type_of).with_context(|| format!("{name}.{}", field.name))?;
+                    let is_optional = field.has_default || field.type_of.starts_with("Option<");
+                    let mark = if is_optional { "?" } else { "" };
+                    let _ = writeln!(text, "{}  {}{mark}: {of}", comment("  ", &field.docs), field.name);
+                }
+                text += "}\n";
+            }
+            Content::Choice(variants) => {
+                let _ = writeln!(text, "type {name} =");
+                for variant in variants {
+                    let of = self.type_in_json(variant.type_of).with_context(|| format!("{name}.{}", variant.name))?;
+                    let _ = writeln!(text, "{}  | {{ {}: {of} }}", comment("  ", &variant.docs), variant.name);
+                }
+            }
+            Content::Numbered(values) => {
+                let values: Vec<String> = values.iter().map(|value| format!("\"{}\"", snake_case(value))).collect();
+                let _ = writeln!(text, "type {name} = {}", values.join(" | "));
+            }
+        }
+        Ok(text)
+    }
+
+    fn type_in_json(&self, type_of: &str) -> Result<String> {
+        if type_of == "Result<Payload, Failure>" {
+            return Ok("Result".to_owned());
+        }
+        for (wrapper, suffix) in [("Option<", ""), ("Box<", ""), ("Vec<", "[]")] {
+            if let Some(inner) = type_of.strip_prefix(wrapper).and_then(|rest| rest.strip_suffix('>')) {
+                return Ok(self.type_in_json(inner)? + suffix);
+            }
+        }
+        let name = type_of.rsplit("::").next().unwrap_or(type_of);
+        if let Some((_, json)) = BASIC.iter().find(|(basic, _)| *basic == name) {
+            return Ok((*json).to_owned());
+        }
+        let is_known = self.declarations.contains_key(name) || name == "Event";
+        if !is_known {
+            bail!("the type {type_of} has no JSON form in xtask/src/tidy/protocol.rs");
+        }
+        Ok(name.to_owned())
+    }
+}
+
+/// Returns the macro calls of a file, each with its name.
+fn blocks(text: &str) -> impl Iterator<Item = (&'static str, &str)> {
+    ["message", "choice", "numbered"].into_iter().flat_map(move |keyword| {
+        let start = format!("\n{keyword}! {{\n");
+        let blocks = text.split(start.as_str()).skip(1).filter_map(|rest| Some((keyword, rest.split_once("\n}\n")?.0)));
+        blocks.collect::<Vec<_>>()
+    })
+}
+
+fn declaration<'a>(path: &'a str, keyword: &str, block: &'a str) -> Option<(&'a str, Declaration<'a>)> {
+    let (mut name, mut docs, mut own_docs, mut has_default) = (None, Vec::new(), Vec::new(), false);
+    let (mut fields, mut values) = (Vec::new(), Vec::new());
+    for line in block.lines().map(str::trim) {
+        if let Some(doc) = line.strip_prefix("///") {
+            docs.push(doc.trim());
+        } else if line.starts_with("#[serde(default") {
+            has_default = true;
+        } else if let Some(rest) = line.split_once("struct ").or(line.split_once("enum ")).map(|(_, rest)| rest) {
+            name = rest.split(' ').next();
+            own_docs = std::mem::take(&mut docs);
+        } else if let Some((_, rest)) = line.split_once(" => ") {
+            let rest = rest.strip_suffix(',')?;
+            match rest.split_once(": ") {
+                None => values.push(rest),
+                Some((field, type_of)) => {
+                    // A variant has its name in JSON after a slash.
+                    let name = field.split_once(" / ").map_or(field, |(_, json)| json.trim_matches('"'));
+                    fields.push(Field { docs: std::mem::take(&mut docs), name, type_of, has_default });
+                }
+            }
+            (docs, has_default) = (Vec::new(), false);
+        }
+    }
+    let content = match keyword {
+        "message" => Content::Message(fields),
+        "choice" => Content::Choice(fields),
+        _ => Content::Numbered(values),
+    };
+    Some((name?, Declaration { path, docs: own_docs, content }))
+}
+
+/// Reads a line of `events!`: `8 => TimerFired | "timer_fired",`.
+fn event(line: &str) -> Option<EventLine<'_>> {
+    let (number, rest) = line.trim().split_once(" => ")?;
+    let type_of = rest.split(|c: char| !c.is_alphanumeric()).next()?;
+    Some((number.parse().ok()?, type_of, rest.split('"').nth(1)?))
+}
+
+fn comment(indent: &str, docs: &[&str]) -> String {
+    if docs.is_empty() {
+        return String::new();
+    }
+    let text = docs.join(" ").replace("[`", "`").replace("`]", "`");
+    format!("{indent}/** {text} */\n")
+}
+
+/// Converts `AtMostOnce` to `at_most_once`.
+fn snake_case(name: &str) -> String {
+    let mut text = String::new();
+    for (position, letter) in name.char_indices() {
+        if letter.is_uppercase() && position > 0 {
+            text.push('_');
+        }
+        text.extend(letter.to_lowercase());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WIRE: &str = r#"
+choice! {
+    pub enum WorkerFrame {
+        /// First.
+        1 => Hello / "hello": Hello,
+    }
+}
+
+choice! {
+    pub enum ServerFrame {
+        1 => Done / "done": Done,
+    }
+}
+
+message! {
+    pub struct Done {}
+}
+
+message! {
+    /// A greeting.
+    pub struct Hello {
+        1 => worker: WorkerId,
+        /// See [`Done`].
+        #[serde(default)]
+        2 => runs: Vec<Held>,
+        3 => state: Option<State>,
+    }
+}
+"#;
+
+    const CORE: &str = r#"
+message! {
+    pub struct Held {
+        1 => at: Timestamp,
+    }
+}
+
+numbered! {
+    pub enum State {
+        0 => AtRest,
+        1 => Moving,
+    }
+}
+
+events! {
+    1 => Held in Box<Held> | "held",
+    32 => Done | "done",
+}
+
+message! {
+    pub struct AttemptSpend {}
+}
+
+message! {
+    pub struct CommitHeader {}
+}
+
+message! {
+    pub struct Failure {}
+}
+"#;
+
+    fn sources(wire: &str) -> Sources {
+        Sources::of(&[("crates/onward-wire/src/worker.rs", wire), ("crates/onward-core/src/event.rs", CORE)])
+    }
+
+    #[test]
+    fn types_are_those_of_the_code() {
+        let page = page(&sources(WIRE)).unwrap();
+        for part in [
+            "type WorkerFrame =\n  /** First. */\n  | { hello: Hello }\n",
+            "/** A greeting. */\ninterface Hello {\n  worker: string\n  /** See `Done`. */\n  runs?: Held[]\n  state?: State\n}\n",
+            "type State = \"at_rest\" | \"moving\"\n",
+            "  | ({ type: \"held\" } & Held)\n",
+            "## Inputs\n\n```ts\ninterface Held {\n  at: Time\n}\n```\n",
+        ] {
+            assert!(page.contains(part), "{part} is not in\n{page}");
+        }
+        assert_eq!(page.matches("interface Done").count(), 1);
+    }
+
+    #[test]
+    fn a_page_that_differs_and_a_type_without_a_json_form_are_refused() {
+        let mut problems = Vec::new();
+        check(&sources(WIRE), &mut problems);
+        check(&sources(&WIRE.replace("WorkerId", "Instant")), &mut problems);
+        assert_eq!(problems.len(), 2);
+        assert!(problems[0].ends_with("cargo xtask tidy --write"), "{}", problems[0]);
+        assert!(problems[1].contains("Hello.worker: the type Instant has no JSON form"), "{}", problems[1]);
+    }
+}
