@@ -25,7 +25,7 @@ URL = os.environ["ONWARD_URL"].rstrip("/")
 PATIENCE = 15  # seconds for a command that does not succeed at once
 PRELUDE = """
 URL=%s
-curl() { command curl -sS --fail-with-body "$@"; }
+curl() { command curl -s --fail-with-body "$@"; }
 """ % URL
 MARK = "\x01"
 
@@ -81,7 +81,7 @@ def commands(block):
 
 def execute(shell, command):
     """Runs a command until it ends as the page shows. Returns its output."""
-    expected = re.search(r"#\s+([45]\d\d) (\w+)", command)
+    expected = re.search(r"#.*?\b([45]\d\d) (\w+)", command)
     # A stream does not end while the run is open.
     is_stream = re.search(r"\bcurl -N\b", command) is not None
     text = command.replace("curl -N", "curl -N --max-time 2") if is_stream else command
@@ -154,7 +154,8 @@ class Conversation:
             self.exchange()
 
     def exchange(self):
-        frames, self.sent = self.sent, []
+        # Every frame is a sign of life; a request without frames is none.
+        frames, self.sent = self.sent or [{"heartbeat": {"request": 0}}], []
         url = f"{URL}/v1/workers/{self.worker}/frames?wait_ms=1000"
         request = urllib.request.Request(url, json.dumps({"frames": frames}).encode(), {"Content-Type": "application/json"})
         try:

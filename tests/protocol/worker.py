@@ -213,12 +213,12 @@ class Worker:
         self.out = [{"hello": hello}]
         wait_ms = 0
         while True:
-            frames, self.out = self.out, []
+            frames, self.out = self.out or [{"heartbeat": {"request": 0}}], []
             received = post(frames, wait_ms)
             for frame in received:
                 (name, content), = frame.items()
                 getattr(self, "on_" + name)(content)
-            # At least three requests per lease: each is a sign of life.
+            # At least three frames per lease: each is a sign of life.
             wait_ms = 0 if self.out else self.lease_ms // 4
 
     def on_welcome(self, welcome):
