@@ -1,8 +1,9 @@
 //! `cargo xtask docs`: the book of `docs/`, as HTML without scripts, in `target/book`.
 //!
 //! Owns the layout of the book. The page `docs/x/y.md` becomes `x/y.html`, with its source beside it for `llms.txt`. A file outside
-//! of `docs/` that a page links to becomes part of the book below `repository/`. Fails on a broken link, a missing file and a page
-//! that is not in `docs/SUMMARY.md`, and writes nothing then.
+//! of `docs/` that a page links to becomes part of the book below `repository/`. `docs/SUMMARY.md` lists the pages in their order;
+//! pages that the index of their folder (`README.md`) links to follow it. Fails on a broken link, a missing file and a page that is
+//! in neither list, and writes nothing then.
 
 mod html;
 mod page;
@@ -18,11 +19,11 @@ use anyhow::{Context, Result, bail};
 
 use crate::repository::Repository;
 use page::Page;
-use summary::Summary;
+use summary::{Entry, Summary};
 
 const FOLDER: &str = "docs/";
 const SUMMARY: &str = "docs/SUMMARY.md";
-const SETTINGS: &str = "docs/book.toml";
+const TITLE: &str = "Onward";
 /// The first page.
 const FRONT: &str = "README.md";
 /// The page for language models, at the root of the book.
@@ -61,17 +62,15 @@ impl Book {
     fn load(repository: &Repository) -> Result<Book> {
         let read =
             |path: &str| std::fs::read_to_string(repository.root.join(path)).with_context(|| format!("cannot read {path}"));
-        let settings: toml::Table = read(SETTINGS)?.parse().with_context(|| format!("{SETTINGS} is not TOML"))?;
-        let title = settings.get("book").and_then(|book| book.get("title")).and_then(toml::Value::as_str);
         let files = repository.files()?;
         let pages = files.iter().filter(|path| path.starts_with(FOLDER) && path.ends_with(".md") && *path != SUMMARY);
         let pages: Result<Vec<(String, String)>> =
             pages.map(String::as_str).chain([FRONT, LLMS]).map(|path| Ok((path.to_owned(), read(path)?))).collect();
-        Book::new(title.context("the book has no title")?, &read(SUMMARY)?, pages?, &|path| read(path).ok())
+        Ok(Book::new(TITLE, &read(SUMMARY)?, pages?, &|path| read(path).ok()))
     }
 
     /// Makes a book of pages, and of the Markdown files outside of `docs/` that they link to.
-    fn new(title: &str, summary: &str, pages: Vec<(String, String)>, read: &dyn Fn(&str) -> Option<String>) -> Result<Book> {
+    fn new(title: &str, summary: &str, pages: Vec<(String, String)>, read: &dyn Fn(&str) -> Option<String>) -> Book {
         let mut book = Book { title: title.to_owned(), summary: Summary::parse(summary), pages: BTreeMap::new() };
         let mut open = pages;
         while let Some((path, text)) = open.pop() {
@@ -85,7 +84,21 @@ impl Book {
             }
             book.pages.insert(path, page);
         }
-        Ok(book)
+        book.add_children();
+        book
+    }
+
+    /// Adds the pages of a folder to the entry of its index, if the index links to them.
+    fn add_children(&mut self) {
+        for entry in self.summary.sections.iter_mut().flat_map(|section| &mut section.entries) {
+            let index = format!("{FOLDER}{}", entry.path);
+            let (Some(page), Some(folder)) = (self.pages.get(&index), index.strip_suffix("README.md")) else { continue };
+            let mut linked: Vec<&String> = page.links.iter().filter_map(|link| link.path.as_ref()).collect();
+            linked.retain(|path| path.starts_with(folder) && **path != index && self.pages.contains_key(*path));
+            linked.sort();
+            linked.dedup();
+            entry.children = linked.into_iter().map(|path| Entry::new(self.pages[path].title(), &path[FOLDER.len()..])).collect();
+        }
     }
 
     /// Returns one line for each broken link, missing file, and page that is not in the summary.
@@ -102,7 +115,7 @@ impl Book {
         }
         for (path, page) in &self.pages {
             if path.starts_with(FOLDER) && path != LLMS && !listed.contains(path) {
-                problems.push(format!("{path} is not in {SUMMARY}"));
+                problems.push(format!("{path} is neither in {SUMMARY} nor in the index of its folder"));
             }
             problems.extend(page.links.iter().filter_map(|link| {
                 let why = self.fault(path, link, exists)?;

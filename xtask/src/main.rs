@@ -37,7 +37,7 @@ commands:
                         client), models (foreign packages and servers), grpc (foreign clients), metrics, openapi (a fuzzer over HTTP)
   tidy [--write]        check the rules that no compiler checks; --write updates docs/invariants.md, docs/protocol-types.md
                         and the counts in xtask/src/tidy/prose.txt
-  docs                  build the book of docs/ in target/book; fails on broken links and on pages that are not in SUMMARY.md
+  docs                  build the book of docs/ in target/book; fails on broken links and on pages that no list names
   supply                check licenses, sources and duplicate versions of third-party crates against deny.toml, without a network
   dist [FOLDER]         build the release binary with a list of its contents (CycloneDX) and checksums, in target/dist or FOLDER
   torture --minutes N [--store postgres] [--seed S]

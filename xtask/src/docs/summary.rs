@@ -19,23 +19,27 @@ pub struct Entry {
     pub title: String,
     /// Path below `docs/`.
     pub path: String,
+    /// The pages of its folder, if it is an index.
     pub children: Vec<Entry>,
 }
 
+impl Entry {
+    pub fn new(title: &str, path: &str) -> Entry {
+        Entry { title: title.to_owned(), path: path.to_owned(), children: Vec::new() }
+    }
+}
+
 impl Summary {
-    /// Reads headings (`# Guides`) and entries (`- [Title](path.md)`), indented below another entry or not.
+    /// Reads headings (`# Guides`) and entries (`- [Title](path.md)`).
     pub fn parse(text: &str) -> Summary {
         let mut sections: Vec<Section> = Vec::new();
         for line in text.lines() {
             if let Some(title) = line.strip_prefix("# ").filter(|title| *title != "Summary") {
                 sections.push(Section { title: title.to_owned(), entries: Vec::new() });
             }
-            let link = line.trim_start().strip_prefix("- [").and_then(|rest| rest.strip_suffix(')')?.rsplit_once("]("));
-            let (Some((title, path)), Some(section)) = (link, sections.last_mut()) else { continue };
-            let entry = Entry { title: title.to_owned(), path: path.to_owned(), children: Vec::new() };
-            match section.entries.last_mut().filter(|_| line.starts_with(' ')) {
-                Some(parent) => parent.children.push(entry),
-                None => section.entries.push(entry),
+            let link = line.strip_prefix("- [").and_then(|rest| rest.strip_suffix(')')?.rsplit_once("]("));
+            if let (Some((title, path)), Some(section)) = (link, sections.last_mut()) {
+                section.entries.push(Entry::new(title, path));
             }
         }
         Summary { sections }

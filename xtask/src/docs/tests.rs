@@ -2,13 +2,19 @@
 
 use super::*;
 
-const SUMMARY_TEXT: &str = "# Summary\n\n# Guides\n\n- [One](one.md)\n  - [`two`](deep/two.md)\n";
+const SUMMARY_TEXT: &str = "# Summary\n\n# Guides\n\n- [One](one.md)\n- [Deep](deep/README.md)\n";
 
 fn book(one: &str, two: &str) -> Book {
     let page = |path: &str, text: &str| (path.to_owned(), text.to_owned());
-    let pages = vec![page("docs/one.md", one), page("docs/deep/two.md", two), page(FRONT, "# Front\n"), page(LLMS, "# Front\n")];
+    let pages = vec![
+        page("docs/one.md", one),
+        page("docs/deep/two.md", two),
+        page("docs/deep/README.md", "# Deep\n[two](two.md)\n"),
+        page(FRONT, "# Front\n"),
+        page(LLMS, "# Front\n"),
+    ];
     let read = |path: &str| (path == "ARCHITECTURE.md").then(|| "# Architecture\n\n## Code map\n".to_owned());
-    Book::new("Onward", SUMMARY_TEXT, pages, &read).unwrap()
+    Book::new("Onward", SUMMARY_TEXT, pages, &read)
 }
 
 fn problems(one: &str, two: &str) -> Vec<String> {
@@ -41,9 +47,13 @@ fn pages_and_summary_must_agree() {
     let mut book = book("# One\n", "# Two\n");
     book.pages.insert("docs/three.md".to_owned(), Page::parse("docs/three.md", "# Three\n".to_owned()));
     book.pages.remove("docs/one.md");
-    let expected = ["docs/SUMMARY.md lists docs/one.md, which does not exist", "docs/three.md is not in docs/SUMMARY.md"];
+    let expected = [
+        "docs/SUMMARY.md lists docs/one.md, which does not exist",
+        "docs/three.md is neither in docs/SUMMARY.md nor in the index of its folder",
+    ];
     assert_eq!(book.problems(&|_| false), expected);
-    book.summary = Summary::parse("# A\n- [Three](three.md)\n- [Three](three.md)\n- [Two](deep/two.md)\n");
+    book.summary =
+        Summary::parse("# A\n- [Three](three.md)\n- [Three](three.md)\n- [Two](deep/two.md)\n- [Deep](deep/README.md)\n");
     assert_eq!(book.problems(&|_| false), ["docs/SUMMARY.md lists docs/three.md twice"]);
 }
 
@@ -60,9 +70,9 @@ fn a_page_has_its_navigation_and_links_to_other_pages() {
         "<a href=\"../repository/ARCHITECTURE.html\">out</a>",
         "<h1 id=\"two\">Two</h1>",
         "<pre><code class=\"language-rust\">shown(\"&lt;\");\n</code></pre>",
-        "<a href=\"../deep/two.html\" aria-current=\"page\">two</a>",
+        "<a href=\"../deep/two.html\" aria-current=\"page\">Two</a>",
         "<details open>",
-        "<span class=\"before\"><a href=\"../one.html\">One</a></span>",
+        "<span class=\"before\"><a href=\"../deep/README.html\">Deep</a></span>",
     ] {
         assert!(html.contains(part), "{part} is not in\n{html}");
     }

@@ -49,7 +49,7 @@ pub fn page(sources: &Sources) -> String {
             last_crate = crate_name;
         }
         let file = path.split_once("/src/").map_or(path, |(_, file)| file);
-        let _ = writeln!(page, "| [`{file}`](../{path}) | {} |", found.join(", "));
+        let _ = writeln!(page, "| `{file}` | {} |", found.join(", "));
     }
     page
 }
