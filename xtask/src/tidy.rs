@@ -12,6 +12,9 @@ mod protocol;
 mod unsafe_code;
 mod words;
 
+#[cfg(test)]
+mod tests;
+
 use anyhow::{Result, bail};
 
 use crate::repository::Repository;

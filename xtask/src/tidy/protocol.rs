@@ -18,7 +18,7 @@ const HEAD: &str = r#"# Worker protocol: types
 Every field of every frame and event in JSON, as TypeScript types; [the protocol](protocol.md) has their meaning.
 `cargo xtask tidy --write` makes this page from the code.
 
-A field with `?` may be absent or `null`; all others are required.
+A field with `?` may be absent; all others are required.
 Unknown fields are ignored.
 
 ## Basic types
@@ -213,9 +213,10 @@ impl<'a> Code<'a> {
                 let _ = writeln!(text, "interface {name} {{");
                 for field in fields {
                     let of = self.type_in_json(field.type_of).with_context(|| format!("{name}.{}", field.name))?;
-                    let is_optional = field.has_default || field.type_of.starts_with("Option<");
-                    let mark = if is_optional { "?" } else { "" };
-                    let _ = writeln!(text, "{}  {}{mark}: {of}", comment("  ", &field.docs), field.name);
+                    let is_nullable = field.type_of.starts_with("Option<");
+                    let mark = if is_nullable || field.has_default { "?" } else { "" };
+                    let null = if is_nullable { " | null" } else { "" };
+                    let _ = writeln!(text, "{}  {}{mark}: {of}{null}", comment("  ", &field.docs), field.name);
                 }
                 text += "}\n";
             }
@@ -398,7 +399,7 @@ message! {
         let page = page(&sources(WIRE)).unwrap();
         for part in [
             "type WorkerFrame =\n  /** First. */\n  | { hello: Hello }\n",
-            "/** A greeting. */\ninterface Hello {\n  worker: string\n  /** See `Done`. */\n  runs?: Held[]\n  state?: State\n}\n",
+            "/** A greeting. */\ninterface Hello {\n  worker: string\n  /** See `Done`. */\n  runs?: Held[]\n  state?: State | null\n}\n",
             "type State = \"at_rest\" | \"moving\"\n",
             "  | ({ type: \"held\" } & Held)\n",
             "## Inputs\n\n```ts\ninterface Held {\n  at: Time\n}\n```\n",
