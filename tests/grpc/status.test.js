@@ -45,14 +45,14 @@ test("a run is started, listed, signaled and described", async () => {
   assert.equal(started.signal, undefined);
   assert.equal((await start(id, { amount: 12 })).created, false);
 
-  const listed = await reader.listRuns({ namespace: "default", kind: "order", status: [Status.PENDING], createdFrom: 0n, limit: 500 });
+  const listed = await reader.listRuns({ namespace: "default", kind: "order", statuses: [Status.PENDING], createdFrom: 0n, limit: 500 });
   assert.ok(listed.runs.some((head) => head.key.id === id));
 
   const signal = { name: "paid", payload: payload(null), signalId: "s-1" };
   assert.equal((await owner.signalRun({ run: runKey(id), signal })).repeated, false);
   assert.equal((await owner.signalRun({ run: runKey(id), signal })).repeated, true);
 
-  const { head } = await reader.readRun({ run: runKey(id) });
+  const head = await reader.readRun({ run: runKey(id) });
   assert.deepEqual([head.kind, head.status, head.version], ["order", Status.PENDING, undefined]);
   const log = await reader.readLog({ run: runKey(id), limit: 100 });
   const events = log.records.flatMap((record) => record.body.events.map(({ event }) => event));

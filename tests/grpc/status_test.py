@@ -75,10 +75,10 @@ class Story(unittest.TestCase):
         wanted = pb.AttributeMatch(name="customer", values=[pb.AttributeValue(text=run)])
         statuses = [pb.STATUS_PENDING, pb.STATUS_RUNNING, pb.STATUS_WAITING]
         listed = self.reader.ListRuns(
-            pb.ListRequest(namespace="default", kind="order", status=statuses, attributes=[wanted], created_from=0)
+            pb.RunQuery(namespace="default", kind="order", statuses=statuses, attributes=[wanted], created_from=0)
         )
         self.assertEqual([head.key.id for head in listed.runs], [run])
-        closed = pb.ListRequest(namespace="default", status=[pb.STATUS_COMPLETED], attributes=[wanted])
+        closed = pb.RunQuery(namespace="default", statuses=[pb.STATUS_COMPLETED], attributes=[wanted])
         self.assertEqual(len(self.reader.ListRuns(closed).runs), 0)
 
         signal = pb.Signal(name="paid", payload=payload(None), signal_id="s-1")

@@ -424,23 +424,24 @@ impl Field for u32 {
     }
 }
 
+/// A count, such as a page size: a `uint32`, so that every language has a plain number for it.
 impl Field for usize {
     const SHAPE: Shape = Shape::Varint;
 
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
-        (*self as u64).encode(number, out);
+        u32::try_from(*self).unwrap_or(u32::MAX).encode(number, out);
     }
     fn encode_present(&self, number: u32, out: &mut Vec<u8>) {
-        (*self as u64).encode_present(number, out);
+        u32::try_from(*self).unwrap_or(u32::MAX).encode_present(number, out);
     }
     fn decode(raw: Raw<'_>) -> Result<usize, DecodeError> {
-        usize::try_from(raw.varint("number")?).map_err(|_| DecodeError::Invalid { what: "number" })
+        u32::decode(raw).map(|count| count as usize)
     }
     fn absent() -> Option<usize> {
         Some(0)
     }
     fn proto(_: &mut Schema) -> Proto {
-        Proto::scalar("uint64")
+        Proto::scalar("uint32")
     }
 }
 

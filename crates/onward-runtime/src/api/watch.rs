@@ -30,12 +30,12 @@ pub(crate) struct Watches {
 
 struct Bell {
     curious: bool,
-    heard: Mutex<Heard>,
+    heard: Mutex<WatchState>,
     rung: Notify,
 }
 
 #[derive(Default)]
-struct Heard {
+struct WatchState {
     position: Option<Position>,
     outcome: Option<Result<Payload, Failure>>,
     /// The run changed in a way that is not known here: the owner has to read it.
@@ -126,7 +126,7 @@ impl Hung {
     }
 
     /// Returns the first result of `heard`, or `None` when it is time to read the run without a ring.
-    async fn hear<T>(&self, patience: &mut u32, mut heard: impl FnMut(&Heard) -> Option<T>) -> Option<T> {
+    async fn hear<T>(&self, patience: &mut u32, mut heard: impl FnMut(&WatchState) -> Option<T>) -> Option<T> {
         let until = tokio::time::Instant::now() + self.runtime.options().fallback * *patience;
         loop {
             let mut rung = pin!(self.bell.rung.notified());
@@ -169,7 +169,7 @@ impl RunWatch {
     pub async fn changed(&mut self) -> Result<(), RuntimeError> {
         loop {
             let seen = self.seen;
-            let news = |heard: &Heard| heard.position.filter(|position| *position > seen);
+            let news = |heard: &WatchState| heard.position.filter(|position| *position > seen);
             if let Some(position) = self.hung.hear(&mut self.patience, news).await {
                 self.seen = position;
                 return Ok(());
@@ -198,7 +198,7 @@ pub struct OutcomeWatch {
 impl OutcomeWatch {
     /// Waits until the run is closed, through all its generations, and returns its result.
     pub async fn outcome(&self) -> Result<Result<Payload, Failure>, RuntimeError> {
-        let heard = |heard: &Heard| heard.outcome.clone();
+        let heard = |heard: &WatchState| heard.outcome.clone();
         let (mut look, mut patience) = (!self.older, 1);
         loop {
             if look && let Some(outcome) = self.hung.runtime.read_outcome(&self.hung.key).await? {

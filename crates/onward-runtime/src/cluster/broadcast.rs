@@ -41,7 +41,7 @@ message! {
     /// A message of one runtime to the others.
     struct BroadcastMessage {
         1 => from: u64,
-        2 => asked: Option<Asked>,
+        2 => asked: Option<RemoteQuery>,
         3 => answered: Option<Answered>,
         /// Runs that have listeners at the sender.
         4 => listening: Vec<RunKey>,
@@ -64,7 +64,7 @@ message! {
 }
 
 message! {
-    struct Asked {
+    struct RemoteQuery {
         1 => number: u64,
         2 => run: RunKey,
         3 => name: Name,
@@ -107,7 +107,7 @@ pub(crate) struct Broadcast {
     id: u64,
     next_number: AtomicU64,
     open: Mutex<HashMap<u64, mpsc::UnboundedSender<Answered>>>,
-    incoming: Mutex<Vec<(u64, Asked)>>,
+    incoming: Mutex<Vec<(u64, RemoteQuery)>>,
     outgoing: Mutex<Vec<EmittedElsewhere>>,
     /// Runs that have listeners elsewhere, and until when that counts.
     wanted: Mutex<HashMap<RunKey, Instant>>,
@@ -201,12 +201,12 @@ impl Broadcast {
 }
 
 /// An open query, removed on drop.
-struct Open<'a> {
+struct OpenQuery<'a> {
     broadcast: &'a Broadcast,
     number: u64,
 }
 
-impl Drop for Open<'_> {
+impl Drop for OpenQuery<'_> {
     fn drop(&mut self) {
         lock(&self.broadcast.open).remove(&self.number);
     }
@@ -240,8 +240,8 @@ impl Runtime {
         let number = broadcast.next_number.fetch_add(1, Ordering::SeqCst);
         let (asker, mut answers) = mpsc::unbounded_channel();
         lock(&broadcast.open).insert(number, asker);
-        let _open = Open { broadcast, number };
-        let asked = Asked { number, run: run.clone(), name, input };
+        let _open = OpenQuery { broadcast, number };
+        let asked = RemoteQuery { number, run: run.clone(), name, input };
         self.broadcast(BroadcastMessage { asked: Some(asked), ..broadcast.message() }).await;
         let mut until = Instant::now() + TAKEN_UP_MAX;
         loop {
@@ -271,7 +271,7 @@ impl Runtime {
 }
 
 /// Answers a query of another runtime if a local worker has the code.
-async fn answer(runtime: Runtime, to: u64, Asked { number, run, name, input }: Asked) {
+async fn answer(runtime: Runtime, to: u64, RemoteQuery { number, run, name, input }: RemoteQuery) {
     let message = |is_taken_up, result| {
         let answered = Some(Answered { to, number, is_taken_up, result });
         BroadcastMessage { answered, ..runtime.hub().broadcast.message() }

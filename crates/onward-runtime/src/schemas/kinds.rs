@@ -69,17 +69,17 @@ type CallId = (bool, Name, Option<Name>);
 /// Cache of kinds, by namespace.
 #[derive(Default)]
 pub(crate) struct Kinds {
-    known: Mutex<BTreeMap<Namespace, Arc<Known>>>,
+    known: Mutex<BTreeMap<Namespace, Arc<NamespaceKinds>>>,
 }
 
-struct Known {
+struct NamespaceKinds {
     read_at: Timestamp,
-    kinds: BTreeMap<CallId, Arc<Entry>>,
+    kinds: BTreeMap<CallId, Arc<KindEntry>>,
     /// Kinds of tasks and of workflows with an internal version.
     internal: BTreeSet<(bool, Name)>,
 }
 
-struct Entry {
+struct KindEntry {
     said: KindSchemas,
     #[cfg(feature = "schema")]
     compiled: OnceLock<Result<Compiled, String>>,
@@ -88,9 +88,9 @@ struct Entry {
     compiled: OnceLock<()>,
 }
 
-impl Entry {
-    fn new(said: KindSchemas) -> Entry {
-        Entry { said, compiled: OnceLock::new() }
+impl KindEntry {
+    fn new(said: KindSchemas) -> KindEntry {
+        KindEntry { said, compiled: OnceLock::new() }
     }
 }
 
@@ -185,7 +185,7 @@ impl Runtime {
     }
 
     /// Returns the stored kinds, at most one fallback old: another process may register some.
-    async fn known_kinds(&self, namespace: &Namespace) -> Result<Arc<Known>, StoreError> {
+    async fn known_kinds(&self, namespace: &Namespace) -> Result<Arc<NamespaceKinds>, StoreError> {
         let now = self.clock().now();
         let known = lock(&self.shared.kinds.known).get(namespace).cloned();
         let known = match known {
@@ -198,9 +198,9 @@ impl Runtime {
     async fn read_kinds(
         &self,
         namespace: &Namespace,
-        stale: Option<Arc<Known>>,
+        stale: Option<Arc<NamespaceKinds>>,
         now: Timestamp,
-    ) -> Result<Arc<Known>, StoreError> {
+    ) -> Result<Arc<NamespaceKinds>, StoreError> {
         let (mut kinds, mut internal) = (BTreeMap::new(), BTreeSet::new());
         for said in self.store().list_kinds(namespace.clone()).await? {
             let call_id = (said.is_task, said.kind.clone(), said.version.clone());
@@ -209,9 +209,9 @@ impl Runtime {
             }
             // Compiled schemas are reused.
             let same = stale.as_ref().and_then(|stale| stale.kinds.get(&call_id)).filter(|entry| entry.said.agrees(&said));
-            kinds.insert(call_id, same.cloned().unwrap_or_else(|| Arc::new(Entry::new(said))));
+            kinds.insert(call_id, same.cloned().unwrap_or_else(|| Arc::new(KindEntry::new(said))));
         }
-        let known = Arc::new(Known { read_at: now, kinds, internal });
+        let known = Arc::new(NamespaceKinds { read_at: now, kinds, internal });
         let mut all = lock(&self.shared.kinds.known);
         if all.len() >= NAMESPACES_MAX {
             all.clear();
@@ -227,8 +227,8 @@ async fn check_usable(_: &KindSchemas) -> Result<(), RuntimeError> {
 }
 
 #[cfg(not(feature = "schema"))]
-impl Entry {
-    async fn violations(self: &Arc<Entry>, _: &Payload) -> Result<Vec<Violation>, RuntimeError> {
+impl KindEntry {
+    async fn violations(self: &Arc<KindEntry>, _: &Payload) -> Result<Vec<Violation>, RuntimeError> {
         Ok(Vec::new())
     }
 }
@@ -245,7 +245,7 @@ mod checking {
     use tokio::sync::Semaphore;
 
     use super::compiled::{Checked, Compiled};
-    use super::{Entry, Violation, budget};
+    use super::{KindEntry, Violation, budget};
     use crate::RuntimeError;
 
     /// Bound on concurrent long checks, so that they do not take all cores.
@@ -266,8 +266,8 @@ mod checking {
         Ok(())
     }
 
-    impl Entry {
-        pub(crate) async fn violations(self: &Arc<Entry>, input: &Payload) -> Result<Vec<Violation>, RuntimeError> {
+    impl KindEntry {
+        pub(crate) async fn violations(self: &Arc<KindEntry>, input: &Payload) -> Result<Vec<Violation>, RuntimeError> {
             let Some(schema) = &self.said.input else { return Ok(Vec::new()) };
             // A payload that is not JSON may be encrypted, so it is not checked.
             if !input.is_json() {

@@ -51,7 +51,7 @@ impl Drop for Reading<'_> {
 }
 
 /// The result of a read of a buffer.
-enum Found {
+enum BufferLookup {
     Frames(StreamPage),
     /// No frame yet; the `Notify` reports the next one.
     Nothing(Arc<Notify>),
@@ -60,20 +60,20 @@ enum Found {
 }
 
 impl Streams {
-    fn find(&self, run: &RunKey, from: Offset, now: Timestamp) -> Found {
+    fn find(&self, run: &RunKey, from: Offset, now: Timestamp) -> BufferLookup {
         let found = self.update(run, |buffer| {
             buffer.read_at = now;
             buffer.trim(now);
             if !buffer.has(from) {
-                return Found::Unknown;
+                return BufferLookup::Unknown;
             }
             let frames = buffer.read(from, PAGE);
             match frames.last() {
-                Some(last) => Found::Frames(StreamPage { next: last.offset.clone(), frames }),
-                None => Found::Nothing(buffer.news().clone()),
+                Some(last) => BufferLookup::Frames(StreamPage { next: last.offset.clone(), frames }),
+                None => BufferLookup::Nothing(buffer.news().clone()),
             }
         });
-        found.unwrap_or(Found::Unknown)
+        found.unwrap_or(BufferLookup::Unknown)
     }
 }
 
@@ -88,22 +88,22 @@ impl Runtime {
         let Some(from) = from.and_then(Offset::parse) else { return self.begin_stream(run).await };
         loop {
             let news = match streams.find(run, from, self.clock().now()) {
-                Found::Frames(page) => return Ok(page),
-                Found::Unknown => return self.begin_stream(run).await,
-                Found::Nothing(news) => news,
+                BufferLookup::Frames(page) => return Ok(page),
+                BufferLookup::Unknown => return self.begin_stream(run).await,
+                BufferLookup::Nothing(news) => news,
             };
             let mut told = pin!(news.notified());
             // Enable the notification before checking the buffer, so that no frame is missed in between.
             told.as_mut().enable();
             let _reading = Reading::new(streams, run, &news);
-            if !matches!(streams.find(run, from, self.clock().now()), Found::Nothing(_)) {
+            if !matches!(streams.find(run, from, self.clock().now()), BufferLookup::Nothing(_)) {
                 continue;
             }
             self.hub().broadcast.reading(run);
             if tokio::time::timeout_at(until, told).await.is_err() {
                 self.look_for_end(run).await?;
                 return Ok(match streams.find(run, from, self.clock().now()) {
-                    Found::Frames(page) => page,
+                    BufferLookup::Frames(page) => page,
                     _ => StreamPage { frames: Vec::new(), next: from.to_string() },
                 });
             }

@@ -38,12 +38,12 @@ pub trait Inbox: Send + Sync {
 
 #[derive(Default)]
 pub(crate) struct Inboxes {
-    slots: ByRun<Slot>,
+    slots: ByRun<InboxSlot>,
     window: Window,
     tickets: AtomicU64,
 }
 
-struct Slot {
+struct InboxSlot {
     permit: Permit,
     ticket: Ticket,
     generation: u32,
@@ -53,10 +53,10 @@ struct Slot {
     next: Index,
     /// Records of any process below this index have been delivered.
     read_to: Index,
-    to: To,
+    to: SlotTarget,
 }
 
-enum To {
+enum SlotTarget {
     /// Buffered by index until the inbox is opened.
     Kept(BTreeMap<Index, Record>),
     Inbox(Arc<dyn Inbox>),
@@ -66,7 +66,7 @@ enum To {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ticket(u64);
 
-enum Taken {
+enum Acceptance {
     Yes,
     /// Another worker has claimed the run.
     Lost,
@@ -81,9 +81,9 @@ impl Inboxes {
             if slot.is_some() {
                 return None;
             }
-            let to = To::Kept(BTreeMap::new());
+            let to = SlotTarget::Kept(BTreeMap::new());
             // The worker gets `run_started` with the claim.
-            *slot = Some(Slot { permit, ticket, generation: 0, epoch: None, next: Index(1), read_to: Index(1), to });
+            *slot = Some(InboxSlot { permit, ticket, generation: 0, epoch: None, next: Index(1), read_to: Index(1), to });
             Some(ticket)
         })
     }
@@ -117,10 +117,10 @@ impl Inboxes {
             if slot.epoch != Some(epoch) {
                 return false;
             }
-            if let To::Kept(records) = &mut slot.to {
+            if let SlotTarget::Kept(records) = &mut slot.to {
                 std::mem::take(records).into_values().for_each(|record| inbox.push(record));
             }
-            slot.to = To::Inbox(inbox.clone());
+            slot.to = SlotTarget::Inbox(inbox.clone());
             true
         });
         if opened != Some(true) {
@@ -132,8 +132,8 @@ impl Inboxes {
     pub fn ask(&self, question: Question) -> Result<(), Question> {
         let key = question.run.clone();
         let inbox = self.slots.update(&key, |slot| match &slot.to {
-            To::Inbox(inbox) => Some(inbox.clone()),
-            To::Kept(_) => None,
+            SlotTarget::Inbox(inbox) => Some(inbox.clone()),
+            SlotTarget::Kept(_) => None,
         });
         match inbox.flatten() {
             Some(inbox) => inbox.ask(question),
@@ -155,14 +155,14 @@ impl Inboxes {
     pub fn appended(&self, head: &RunHead, record: &Record) {
         // First the window, then the slot: a claim that ends in between has created its slot before it closes the window (B1).
         self.window.keep(head, record);
-        if let Some(Taken::Lost) = self.slots.update(&head.key, |slot| slot.take(head, record)) {
+        if let Some(Acceptance::Lost) = self.slots.update(&head.key, |slot| slot.take(head, record)) {
             self.remove(&head.key, |slot| slot.epoch.is_some_and(|epoch| head.epoch > epoch));
         }
     }
 
     /// Returns up to where the runs that are held here are known; of the given runs only, if there are any.
     pub fn known(&self, of: Option<&BTreeSet<RunKey>>) -> Vec<Known> {
-        let known = |run: &RunKey, slot: &Slot| Known { run: run.clone(), generation: slot.generation, next: slot.read_to };
+        let known = |run: &RunKey, slot: &InboxSlot| Known { run: run.clone(), generation: slot.generation, next: slot.read_to };
         let mut found = Vec::new();
         match of {
             Some(runs) => runs.iter().for_each(|run| found.extend(self.slots.update(run, |slot| known(run, slot)))),
@@ -178,7 +178,7 @@ impl Inboxes {
 
     /// Delivers records that were read from the store, of any process.
     pub fn caught_up(&self, since: &Since) {
-        if let Some(Taken::Lost) = self.slots.update(&since.head.key, |slot| slot.catch_up(since)) {
+        if let Some(Acceptance::Lost) = self.slots.update(&since.head.key, |slot| slot.catch_up(since)) {
             self.remove(&since.head.key, |slot| slot.epoch.is_some_and(|epoch| since.head.epoch > epoch));
         }
     }
@@ -200,8 +200,9 @@ impl Inboxes {
         }
         let (head, next) = (&run.head, end_of(run));
         let ticket = Ticket(self.tickets.fetch_add(1, Ordering::SeqCst));
-        let to = To::Kept(BTreeMap::new());
-        let mut fresh = Slot { permit, ticket, generation: head.generation, epoch: Some(head.epoch), next, read_to: next, to };
+        let to = SlotTarget::Kept(BTreeMap::new());
+        let mut fresh =
+            InboxSlot { permit, ticket, generation: head.generation, epoch: Some(head.epoch), next, read_to: next, to };
         let own = seen.records.iter().filter(|(seen, _)| seen.key == head.key);
         for (seen, record) in own {
             fresh.take(seen, record);
@@ -212,7 +213,7 @@ impl Inboxes {
         }
     }
 
-    fn remove(&self, key: &RunKey, chosen: impl FnOnce(&Slot) -> bool) {
+    fn remove(&self, key: &RunKey, chosen: impl FnOnce(&InboxSlot) -> bool) {
         if self.slots.is_empty() {
             return;
         }
@@ -221,22 +222,22 @@ impl Inboxes {
     }
 }
 
-impl Slot {
-    fn take(&mut self, head: &RunHead, record: &Record) -> Taken {
+impl InboxSlot {
+    fn take(&mut self, head: &RunHead, record: &Record) -> Acceptance {
         if self.epoch.is_some_and(|epoch| head.epoch > epoch) {
             self.tell_lost();
-            return Taken::Lost; // B2
+            return Acceptance::Lost; // B2
         }
         if head.generation != self.generation || record.index < self.next {
-            return Taken::Yes;
+            return Acceptance::Yes;
         }
         self.next = record.next_index();
         match &mut self.to {
-            To::Inbox(inbox) => inbox.push(record.clone()),
-            To::Kept(records) => drop(records.insert(record.index, record.clone())),
+            SlotTarget::Inbox(inbox) => inbox.push(record.clone()),
+            SlotTarget::Kept(records) => drop(records.insert(record.index, record.clone())),
         }
         self.pass(head, record);
-        Taken::Yes
+        Acceptance::Yes
     }
 
     /// Advances `read_to` if nothing is missing before the record. After a gap, and after a record of a later claim, the store
@@ -249,33 +250,33 @@ impl Slot {
     }
 
     /// Delivers what was read from the store. Records of this process may come again.
-    fn catch_up(&mut self, Since { generation, head, records }: &Since) -> Taken {
+    fn catch_up(&mut self, Since { generation, head, records }: &Since) -> Acceptance {
         if self.epoch.is_some_and(|epoch| head.epoch > epoch) {
             self.tell_lost();
-            return Taken::Lost; // B2
+            return Acceptance::Lost; // B2
         }
         if *generation != self.generation {
-            return Taken::Yes; // read for an earlier claim (B2)
+            return Acceptance::Yes; // read for an earlier claim (B2)
         }
         let inputs = records.iter().filter(|record| record.commit.is_none() && record.index >= self.read_to);
         match &mut self.to {
-            To::Inbox(inbox) => inputs.for_each(|record| inbox.push(record.clone())),
-            To::Kept(kept) => kept.extend(inputs.map(|record| (record.index, record.clone()))),
+            SlotTarget::Inbox(inbox) => inputs.for_each(|record| inbox.push(record.clone())),
+            SlotTarget::Kept(kept) => kept.extend(inputs.map(|record| (record.index, record.clone()))),
         }
         self.read_to = records.last().map_or(self.read_to, |last| self.read_to.max(last.next_index()));
-        Taken::Yes
+        Acceptance::Yes
     }
 
     fn skip_to(&mut self, next: Index) {
         self.next = self.next.max(next);
         self.read_to = self.read_to.max(next);
-        if let To::Kept(records) = &mut self.to {
+        if let SlotTarget::Kept(records) = &mut self.to {
             *records = records.split_off(&next);
         }
     }
 
     fn tell_lost(&self) {
-        if let To::Inbox(inbox) = &self.to {
+        if let SlotTarget::Inbox(inbox) = &self.to {
             inbox.lost();
         }
     }

@@ -49,17 +49,17 @@ pub(crate) struct Refusal {
 
 /// The scope of a limit.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum What {
+enum RateLimitKey {
     Limit(Name),
     /// For workers that declare no key.
     Kind(Namespace, Name),
 }
 
-impl What {
-    fn of(namespace: &Namespace, kind: &Name, limit: Option<&Name>) -> What {
+impl RateLimitKey {
+    fn of(namespace: &Namespace, kind: &Name, limit: Option<&Name>) -> RateLimitKey {
         match limit {
-            Some(limit) => What::Limit(limit.clone()),
-            None => What::Kind(namespace.clone(), kind.clone()),
+            Some(limit) => RateLimitKey::Limit(limit.clone()),
+            None => RateLimitKey::Kind(namespace.clone(), kind.clone()),
         }
     }
 }
@@ -91,11 +91,11 @@ pub(crate) struct Portion {
     pub kinds: Arc<Vec<Name>>,
     pub limit: usize,
     /// The scope that these kinds share, if its limit ended a moment ago.
-    opening: Option<What>,
+    opening: Option<RateLimitKey>,
 }
 
 #[derive(Default)]
-pub(crate) struct ClosedLimits(Mutex<BTreeMap<What, Closed>>);
+pub(crate) struct ClosedLimits(Mutex<BTreeMap<RateLimitKey, Closed>>);
 
 impl ClosedLimits {
     pub fn close(&self, refusal: &Refusal) {
@@ -104,8 +104,8 @@ impl ClosedLimits {
         let until = now + (*span).min(CLOSED_MAX); // CL1
         let mut limits = lock(&self.0);
         limits.retain(|_, closed| !closed.is_over(now));
-        let for_all = limit.clone().map(What::Limit);
-        for what in for_all.into_iter().chain([What::Kind(namespace.clone(), kind.clone())]) {
+        let for_all = limit.clone().map(RateLimitKey::Limit);
+        for what in for_all.into_iter().chain([RateLimitKey::Kind(namespace.clone(), kind.clone())]) {
             let known = limits.entry(what).or_insert(Closed { until, given: 0 }); // CL2
             if known.until < until {
                 *known = Closed { until, given: 0 };
@@ -122,12 +122,12 @@ impl ClosedLimits {
         }
         let now = Instant::now();
         limits.retain(|_, closed| !closed.is_over(now));
-        let mut by_what: BTreeMap<Option<What>, Vec<Name>> = BTreeMap::new();
+        let mut by_what: BTreeMap<Option<RateLimitKey>, Vec<Name>> = BTreeMap::new();
         for kind in worker.task_kinds.iter() {
-            let what = What::of(&worker.namespace, kind, worker.task_limits.get(kind));
+            let what = RateLimitKey::of(&worker.namespace, kind, worker.task_limits.get(kind));
             by_what.entry(limits.contains_key(&what).then_some(what)).or_default().push(kind.clone());
         }
-        let mut portion = |(what, kinds): (Option<What>, Vec<Name>)| {
+        let mut portion = |(what, kinds): (Option<RateLimitKey>, Vec<Name>)| {
             let closed = what.as_ref().and_then(|what| limits.get_mut(what));
             let limit = closed.map_or(limit, |closed| {
                 let room = closed.room(now).0.min(limit);
@@ -149,7 +149,7 @@ impl ClosedLimits {
 
     /// Returns for how long a kind is rate-limited for workers that declare this key.
     pub fn closed_for(&self, namespace: &Namespace, kind: &Name, limit: Option<&Name>) -> Option<Duration> {
-        let until = lock(&self.0).get(&What::of(namespace, kind, limit))?.until;
+        let until = lock(&self.0).get(&RateLimitKey::of(namespace, kind, limit))?.until;
         Some(until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
     }
 
@@ -172,133 +172,4 @@ pub(crate) fn closes_for(report: &TaskReport) -> Option<Duration> {
 }
 
 #[cfg(test)]
-mod tests {
-    use onward_core::{Failure, WorkerId};
-
-    use super::*;
-
-    fn name(name: &str) -> Name {
-        Name::new(name).unwrap()
-    }
-
-    /// Returns a worker with these kinds and their keys.
-    fn worker(namespace: &str, kinds: &[(&str, Option<&str>)]) -> WorkerProfile {
-        let limits = kinds.iter().filter_map(|(kind, limit)| Some((name(kind), name((*limit)?))));
-        WorkerProfile {
-            id: WorkerId::new("w").unwrap(),
-            namespace: Namespace::new(namespace).unwrap(),
-            knows: Arc::default(),
-            current: Arc::default(),
-            task_kinds: Arc::new(kinds.iter().map(|(kind, _)| name(kind)).collect()),
-            task_limits: Arc::new(limits.collect()),
-            queues: vec![None],
-            runs_max: 1,
-            is_remote: false,
-        }
-    }
-
-    fn refusal(worker: &WorkerProfile, kind: &str, span: Duration) -> Refusal {
-        let (namespace, limit) = (worker.namespace.clone(), worker.task_limits.get(&name(kind)).cloned());
-        Refusal { namespace, kind: name(kind), limit, span }
-    }
-
-    /// Returns the kinds of which the worker may claim a task.
-    fn open(closed: &ClosedLimits, worker: &WorkerProfile) -> Vec<String> {
-        let portions = closed.portions(worker, 1);
-        portions.iter().for_each(|portion| closed.used(portion, 0));
-        let mut kinds: Vec<String> = portions.iter().flat_map(|portion| portion.kinds.iter().map(ToString::to_string)).collect();
-        kinds.sort();
-        kinds
-    }
-
-    /// Returns how many tasks a worker gets that claims all it may.
-    fn take(closed: &ClosedLimits, worker: &WorkerProfile) -> usize {
-        closed.portions(worker, 1_000_000).iter().map(|portion| portion.limit).sum()
-    }
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    /// CL2.
-    #[tokio::test(start_paused = true)]
-    async fn a_limit_is_closed_for_all_who_share_it_and_for_nobody_else() {
-        let closed = ClosedLimits::default();
-        let one = worker("here", &[("llm.a", Some("key 1")), ("llm.b", Some("key 1")), ("llm.c", Some("key 2"))]);
-        let there = worker("there", &[("llm.x", Some("key 1")), ("llm.a", Some("key 3"))]);
-        let (older, elsewhere) = (worker("here", &[("llm.a", None), ("llm.b", None)]), worker("there", &[("llm.a", None)]));
-        closed.close(&refusal(&one, "llm.a", 5 * SECOND));
-        assert_eq!(open(&closed, &one), ["llm.c"]);
-        assert_eq!(open(&closed, &there), ["llm.a"], "the same key for another kind, and another key for the same kind");
-        assert_eq!(open(&closed, &older), ["llm.b"], "a worker without a key is limited by kind");
-        assert_eq!(open(&closed, &elsewhere), ["llm.a"], "and in the namespace alone");
-        tokio::time::advance(5 * SECOND).await;
-        assert_eq!(open(&closed, &one).len(), 3);
-        assert_eq!(open(&closed, &older).len(), 2);
-    }
-
-    /// CL2.
-    #[tokio::test(start_paused = true)]
-    async fn a_worker_that_says_no_limit_closes_the_kind_for_its_like() {
-        let closed = ClosedLimits::default();
-        let (older, newer) = (worker("here", &[("llm.a", None), ("llm.b", None)]), worker("here", &[("llm.a", Some("key"))]));
-        closed.close(&refusal(&older, "llm.a", SECOND));
-        assert_eq!((open(&closed, &older), open(&closed, &newer).len()), (vec!["llm.b".to_owned()], 1));
-    }
-
-    /// CL1.
-    #[tokio::test(start_paused = true)]
-    async fn a_limit_is_closed_for_as_long_as_was_said_and_no_longer_than_it_may() {
-        let closed = ClosedLimits::default();
-        let worker = worker("here", &[("llm.a", Some("key"))]);
-        closed.close(&refusal(&worker, "llm.a", 5 * SECOND));
-        closed.close(&refusal(&worker, "llm.a", SECOND)); // the later time counts
-        assert_eq!(closed.opens_in(), Some(5 * SECOND));
-        tokio::time::advance(4 * SECOND).await;
-        assert_eq!((open(&closed, &worker).len(), closed.opens_in()), (0, Some(SECOND)));
-        tokio::time::advance(SECOND).await;
-        assert_eq!((open(&closed, &worker).len(), closed.opens_in()), (1, None));
-        closed.close(&refusal(&worker, "llm.a", Duration::MAX));
-        assert_eq!(closed.opens_in(), Some(CLOSED_MAX));
-        tokio::time::advance(CLOSED_MAX).await;
-        assert_eq!(open(&closed, &worker).len(), 1);
-    }
-
-    /// CL3.
-    #[tokio::test(start_paused = true)]
-    async fn a_limit_opens_to_one_first_and_then_to_twice_as_many_a_beat() {
-        let closed = ClosedLimits::default();
-        let (one, two) = (worker("here", &[("llm.a", Some("key"))]), worker("there", &[("llm.b", Some("key")), ("llm.c", None)]));
-        closed.close(&refusal(&one, "llm.a", SECOND));
-        assert_eq!(take(&closed, &one), 0);
-        tokio::time::advance(SECOND).await;
-        assert_eq!(closed.opens_in(), None, "one may go now");
-        assert_eq!((take(&closed, &one), take(&closed, &one)), (1, 0));
-        assert_eq!((take(&closed, &two), closed.opens_in()), (1_000_000, Some(BEAT)), "the other kind is not limited");
-        tokio::time::advance(BEAT).await;
-        let first = closed.portions(&two, 2).remove(0);
-        assert_eq!((first.limit, take(&closed, &one)), (2, 0));
-        closed.used(&first, 1);
-        assert_eq!(take(&closed, &one), 1, "an unused rest is available to others");
-        tokio::time::advance(BEAT).await;
-        assert_eq!((take(&closed, &one), closed.opens_in()), (4, Some(BEAT)));
-        closed.close(&refusal(&one, "llm.a", SECOND));
-        assert_eq!((take(&closed, &one), closed.opens_in()), (0, Some(SECOND)), "refused again");
-        tokio::time::advance(SECOND).await;
-        assert_eq!(take(&closed, &one), 1, "the release starts again with one");
-        tokio::time::advance(BEAT * BEATS).await;
-        assert_eq!((take(&closed, &one), closed.opens_in()), (1_000_000, None));
-    }
-
-    #[test]
-    fn only_a_refusal_with_a_time_closes_anything() {
-        let said = |failure: Failure| closes_for(&TaskReport::Failed(failure));
-        let limited = || Failure::new(RATE_LIMITED, "");
-        assert_eq!(said(limited().with_retry_after(9 * SECOND).with_limited(3 * SECOND)), Some(3 * SECOND));
-        assert_eq!(said(Failure::fatal("").with_limited(3 * SECOND)), Some(3 * SECOND), "a final failure has a wait too");
-        assert_eq!(said(limited().with_retry_after(3 * SECOND)), Some(3 * SECOND), "as reported by workers without keys");
-        assert_eq!(said(limited()), None);
-        assert_eq!(said(Failure::fatal("").with_code(RATE_LIMITED).with_retry_after(SECOND)), None);
-        assert_eq!(said(Failure::new("model_overloaded", "").with_retry_after(SECOND)), None);
-        assert_eq!(said(Failure::fatal("").with_code("model_key_refused")), None);
-        assert_eq!(closes_for(&TaskReport::Interrupted), None);
-    }
-}
+mod tests;

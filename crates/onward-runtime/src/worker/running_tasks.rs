@@ -19,10 +19,10 @@ use crate::by_run::lock;
 #[derive(Default)]
 pub(crate) struct HeldTasks {
     count: AtomicUsize,
-    tasks: Mutex<BTreeMap<TaskId, Held>>,
+    tasks: Mutex<BTreeMap<TaskId, RunningTask>>,
 }
 
-struct Held {
+struct RunningTask {
     claim: u64,
     kind: Name,
     attempt: u32,
@@ -37,7 +37,7 @@ struct Held {
     is_being_adopted: bool,
 }
 
-impl Held {
+impl RunningTask {
     fn tell_over(&self) {
         self.over.notify_waiters();
         self.over.notify_one(); // for a waiter that is not registered yet
@@ -48,7 +48,7 @@ impl HeldTasks {
     pub fn add(&self, task: &Task) {
         let heartbeat_timeout = task.options.heartbeat_timeout_ms.map(Duration::from_millis);
         let about = task.attempt_spend(Vec::new());
-        let held = Held {
+        let held = RunningTask {
             claim: task.claim,
             kind: task.kind.clone(),
             attempt: task.attempt,
@@ -118,7 +118,7 @@ impl HeldTasks {
     /// Returns the attempts whose lease the runtime extends: those without a heartbeat timeout.
     pub fn kept_alive(&self) -> Vec<(TaskId, u64)> {
         let tasks = lock(&self.tasks);
-        let is_kept = |held: &Held| held.heartbeat_timeout.is_none() && !held.is_being_adopted;
+        let is_kept = |held: &RunningTask| held.heartbeat_timeout.is_none() && !held.is_being_adopted;
         tasks.iter().filter(|(_, held)| is_kept(held)).map(|(id, held)| (id.clone(), held.claim)).collect()
     }
 
@@ -145,7 +145,7 @@ impl HeldTasks {
         }
     }
 
-    fn end_where(&self, chosen: impl Fn(&TaskId, &Held) -> bool) {
+    fn end_where(&self, chosen: impl Fn(&TaskId, &RunningTask) -> bool) {
         let mut tasks = lock(&self.tasks);
         tasks.retain(|id, held| {
             let over = chosen(id, held);

@@ -17,7 +17,7 @@ use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Status, Streaming};
 
-use super::line::Line;
+use super::line::CallLog;
 use super::problem::{of_problem, of_runtime_error, status_of};
 use super::{MESSAGE_BYTES_MAX, admit, refuse};
 use crate::Server;
@@ -39,7 +39,7 @@ type Outcome = Result<Result<Payload, Failure>, RuntimeError>;
 type Sent = Result<EndsFrame, Status>;
 
 pub(super) async fn await_ends(server: Server, scope: Scope, request: HttpRequest) -> Response {
-    let line = Line::begin(AWAIT_ENDS, scope);
+    let line = CallLog::begin(AWAIT_ENDS, scope);
     let (principal, pass) = match admit(&server, scope, request.headers()).await {
         Ok(admitted) => admitted,
         Err(status) => return line.end(&server, None, refuse(status)),

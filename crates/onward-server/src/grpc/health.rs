@@ -16,7 +16,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
-use super::public::{ConnectionLimit, Incarnation, method};
+use super::public::{ConnectionLimit, TimeLimit, method};
 use crate::Server;
 use crate::handlers::operations::readiness;
 
@@ -31,8 +31,8 @@ const SERVICES: [&str; 3] = ["", "onward.v1.Runs", "onward.v1.Workers"];
 
 pub(super) fn routes(server: &Server, limit: &ConnectionLimit) -> Router {
     let service = HealthServer::new(Readiness { server: server.clone(), seen: Arc::default() });
-    let check = method(server, limit, CHECK, Incarnation::AtMost(server.limits().body_timeout), service.clone());
-    Router::new().route(CHECK, check).route(WATCH, method(server, limit, WATCH, Incarnation::Open, service))
+    let check = method(server, limit, CHECK, TimeLimit::AtMost(server.limits().body_timeout), service.clone());
+    Router::new().route(CHECK, check).route(WATCH, method(server, limit, WATCH, TimeLimit::Open, service))
 }
 
 #[derive(Clone)]

@@ -11,15 +11,15 @@ use crate::auth::Scope;
 use crate::trace::Level;
 
 /// Call in progress.
-pub(super) struct Line {
+pub(super) struct CallLog {
     path: &'static str,
     scope: Scope,
     begun: Instant,
 }
 
-impl Line {
-    pub fn begin(path: &'static str, scope: Scope) -> Line {
-        Line { path, scope, begun: Instant::now() }
+impl CallLog {
+    pub fn begin(path: &'static str, scope: Scope) -> CallLog {
+        CallLog { path, scope, begun: Instant::now() }
     }
 
     /// Records the end of a call; for a stream, its beginning.

@@ -27,7 +27,7 @@ use crate::auth::{Pass, Scope};
 use crate::http::problem::RequestError;
 use crate::verbs::{self, Principal};
 use crate::{Problem, Server, http::request};
-use line::Line;
+use line::CallLog;
 use problem::{of_verb, status_of};
 
 /// Maximum size of a message: some payloads of the largest size and their envelope.
@@ -77,7 +77,7 @@ pub fn grpc(server: &Server) -> Router {
 /// Serves the method of a verb; checks the credential first.
 fn unary(server: Server, method: &'static Method) -> MethodRouter {
     post(move |request: HttpRequest| async move {
-        let line = Line::begin(method.path, method.scope);
+        let line = CallLog::begin(method.path, method.scope);
         let (principal, pass) = match admit(&server, method.scope, request.headers()).await {
             Ok(admitted) => admitted,
             Err(status) => return line.end(&server, None, refuse(status)),

@@ -29,7 +29,7 @@ const OPEN_MAX: usize = 64;
 
 /// Maximum duration of a call.
 #[derive(Clone, Copy)]
-pub(super) enum Incarnation {
+pub(super) enum TimeLimit {
     /// No time limit; only the number of calls is limited.
     Open,
     AtMost(Duration),
@@ -50,7 +50,7 @@ pub(super) fn method<S>(
     server: &Server,
     limit: &ConnectionLimit,
     path: &'static str,
-    incarnation: Incarnation,
+    time_limit: TimeLimit,
     service: S,
 ) -> MethodRouter
 where
@@ -59,22 +59,22 @@ where
 {
     let (server, limit) = (server.clone(), limit.clone());
     post(move |request: Request| async move {
-        let response = answer(&limit, incarnation, service, request).await;
+        let response = answer(&limit, time_limit, service, request).await;
         server.metrics().call(path, refusal(&response).map_or(Code::Ok, |status| status.code()));
         response
     })
 }
 
-async fn answer<S>(limit: &ConnectionLimit, incarnation: Incarnation, mut service: S, request: Request) -> Response
+async fn answer<S>(limit: &ConnectionLimit, time_limit: TimeLimit, mut service: S, request: Request) -> Response
 where
     S: Service<Request, Response = axum::http::Response<tonic::body::Body>, Error = Infallible>,
 {
     let Ok(call_id) = limit.0.clone().try_acquire_owned() else {
         return refuse(Status::resource_exhausted("too many calls of public services are open"));
     };
-    let end = match incarnation {
-        Incarnation::Open => None,
-        Incarnation::AtMost(span) => Some(Instant::now() + span),
+    let end = match time_limit {
+        TimeLimit::Open => None,
+        TimeLimit::AtMost(span) => Some(Instant::now() + span),
     };
     let answered = service.call(request);
     let answered = match end {
@@ -86,17 +86,17 @@ where
     };
     let Ok(response) = answered;
     let end = end.map(|end| Box::pin(tokio::time::sleep_until(end)));
-    response.map(|body| Body::new(Held { body: Body::new(body), end, _call_id: call_id })).into_response()
+    response.map(|body| Body::new(LimitedBody { body: Body::new(body), end, _call_id: call_id })).into_response()
 }
 
 /// Response body that keeps its permit until it is sent, dropped or timed out.
-struct Held {
+struct LimitedBody {
     body: Body,
     end: Option<Pin<Box<Sleep>>>,
     _call_id: OwnedSemaphorePermit,
 }
 
-impl http_body::Body for Held {
+impl http_body::Body for LimitedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -119,45 +119,4 @@ impl http_body::Body for Held {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use axum::body::Body;
-    use axum::extract::Request;
-    use http_body_util::BodyExt;
-
-    use super::{ConnectionLimit, Incarnation, OPEN_MAX, answer};
-
-    /// Service that sends headers at once and then nothing.
-    #[derive(Clone)]
-    struct Silent;
-
-    impl tonic::codegen::Service<Request> for Silent {
-        type Response = axum::http::Response<tonic::body::Body>;
-        type Error = std::convert::Infallible;
-        type Future = std::future::Ready<Result<Self::Response, Self::Error>>;
-
-        fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Self::Error>> {
-            std::task::Poll::Ready(Ok(()))
-        }
-
-        fn call(&mut self, _: Request) -> Self::Future {
-            let (sender, receiver) = tokio::sync::mpsc::channel::<Result<_, std::convert::Infallible>>(1);
-            std::mem::forget(sender);
-            let body = Body::from_stream(tokio_stream::wrappers::ReceiverStream::<Result<Vec<u8>, _>>::new(receiver));
-            std::future::ready(Ok(axum::http::Response::new(tonic::body::Body::new(body))))
-        }
-    }
-
-    #[tokio::test]
-    async fn a_stream_that_need_not_last_ends_in_time_and_leaves_its_place() {
-        let limit = ConnectionLimit::new();
-        let incarnation = Incarnation::AtMost(Duration::from_millis(20));
-        let mut response = answer(&limit, incarnation, Silent, Request::new(Body::empty())).await;
-        assert_eq!(limit.0.available_permits(), OPEN_MAX - 1);
-        let last = response.body_mut().frame().await.unwrap().unwrap().into_trailers().unwrap();
-        assert_eq!(last["grpc-status"], "4");
-        drop(response);
-        assert_eq!(limit.0.available_permits(), OPEN_MAX);
-    }
-}
+mod tests;

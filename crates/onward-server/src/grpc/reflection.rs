@@ -5,7 +5,7 @@
 use axum::Router;
 use tonic_reflection::server::Builder;
 
-use super::public::{ConnectionLimit, Incarnation, method};
+use super::public::{ConnectionLimit, TimeLimit, method};
 use crate::{Server, WAIT_MAX};
 
 const V1: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
@@ -20,8 +20,8 @@ fn builder() -> Builder<'static> {
 pub(super) fn routes(server: &Server, limit: &ConnectionLimit) -> Router {
     const SOUND: &str = "the built-in descriptors are valid";
     let (v1, v1_alpha) = (builder().build_v1().expect(SOUND), builder().build_v1alpha().expect(SOUND));
-    let incarnation = Incarnation::AtMost(WAIT_MAX);
+    let time_limit = TimeLimit::AtMost(WAIT_MAX);
     Router::new()
-        .route(V1, method(server, limit, V1, incarnation, v1))
-        .route(V1_ALPHA, method(server, limit, V1_ALPHA, incarnation, v1_alpha))
+        .route(V1, method(server, limit, V1, time_limit, v1))
+        .route(V1_ALPHA, method(server, limit, V1_ALPHA, time_limit, v1_alpha))
 }

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Status, Streaming};
 
-use super::line::Line;
+use super::line::CallLog;
 use super::problem::{of_runtime, status_of};
 use super::{MESSAGE_BYTES_MAX, admit, refuse};
 use crate::Server;
@@ -33,7 +33,7 @@ fn invalid(why: &str) -> Status {
 type Sent<T> = ReceiverStream<Result<T, Status>>;
 
 pub(super) async fn connect(server: Server, scope: Scope, request: HttpRequest) -> Response {
-    let line = Line::begin(CONNECT, scope);
+    let line = CallLog::begin(CONNECT, scope);
     let (principal, pass) = match admit(&server, scope, request.headers()).await {
         Ok(admitted) => admitted,
         Err(status) => return line.end(&server, None, refuse(status)),

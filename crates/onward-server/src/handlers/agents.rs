@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::handlers::drive::{new_worker, scope_of};
 use crate::handlers::runs::SignalBody;
-use crate::http::documents::Answer;
+use crate::http::documents::Receipt;
 use crate::http::problem::Problem;
 use crate::http::request::Request;
 use crate::http::response::json;
@@ -32,7 +32,7 @@ struct ResumedAgent<'a> {
     worker: Option<&'a WorkerId>,
     /// First frames of a worker session that was created for this request; an existing worker gets the run with its next request.
     frames: &'a [ServerFrame],
-    delivered: Option<Answer<'a>>,
+    delivered: Option<Receipt<'a>>,
 }
 
 pub(crate) async fn resume(mut request: Request) -> Result<Response, Problem> {
@@ -64,7 +64,7 @@ pub(crate) async fn resume(mut request: Request) -> Result<Response, Problem> {
         status: driven.head.status.as_str(),
         worker: driven.is_given.then_some(&worker),
         frames: &frames,
-        delivered: driven.appended.as_ref().map(|appended| Answer::new(&key.id, appended)),
+        delivered: driven.appended.as_ref().map(|appended| Receipt::new(&key.id, appended)),
     };
     Ok(json(StatusCode::OK, &document))
 }

@@ -7,7 +7,7 @@ use onward_core::{RunId, RunKey};
 use onward_store::PAGE_DEFAULT;
 use serde::Deserialize;
 
-use crate::http::documents::{Answer, Approval, Approvals, Partly};
+use crate::http::documents::{Approval, Approvals, Partly, Receipt};
 use crate::http::limits::LIMIT_MAX;
 use crate::http::problem::Problem;
 use crate::http::request::Request;
@@ -45,5 +45,5 @@ pub(crate) async fn decide(mut request: Request) -> Result<Response, Problem> {
     let decide = Decide { approved, feedback, decided_by, decision_id };
     let decided = DecideRequest { namespace, approval: call.to_string(), decide };
     let appended = request.execute::<verb::DecideApproval>(decided).await?;
-    Ok(json(StatusCode::OK, &Answer::new(&call.run.id, &appended)))
+    Ok(json(StatusCode::OK, &Receipt::new(&call.run.id, &appended)))
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::auth::Scope;
 use crate::auth::bounds;
 use crate::handlers::runs::SignalBody;
-use crate::http::documents::{Answer, Outcome};
+use crate::http::documents::{Outcome, Receipt};
 use crate::http::problem::{Problem, RequestError};
 use crate::http::request::Request;
 use crate::http::response::json;
@@ -40,7 +40,7 @@ struct ApprovalBody {
 }
 
 #[derive(Serialize)]
-struct Driven<'a> {
+struct DriveDocument<'a> {
     run: &'a RunId,
     status: &'static str,
     /// Id of the worker session of the caller; `None` if there is nothing to do.
@@ -48,7 +48,7 @@ struct Driven<'a> {
     /// First frames of the session: `welcome` and `run`.
     frames: &'a [ServerFrame],
     /// Receipt of the delivered signal or decision.
-    delivered: Option<Answer<'a>>,
+    delivered: Option<Receipt<'a>>,
     awaiting: &'a [Awaited],
     pause: Option<&'a RunPaused>,
     outcome: Option<Outcome<'a>>,
@@ -78,10 +78,10 @@ pub(crate) async fn drive(mut request: Request) -> Result<Response, Problem> {
     let worker = new_worker()?;
     let (server, pass) = (&request.server, (request.pass.as_ref(), &request.caller));
     let (driven, frames) = sessions.drive_polled(server, pass, worker.clone(), &key, (ClaimPurpose::ToDrive, delivery)).await?;
-    let delivered = driven.appended.as_ref().map(|appended| Answer::new(&key.id, appended));
+    let delivered = driven.appended.as_ref().map(|appended| Receipt::new(&key.id, appended));
     let given = !frames.is_empty();
     let view = if given { None } else { Some(runtime.read_run(&key).await?) };
-    let document = Driven {
+    let document = DriveDocument {
         run: &key.id,
         status: view.as_ref().map_or(driven.head.status, |view| view.head.status).as_str(),
         worker: given.then_some(&worker),

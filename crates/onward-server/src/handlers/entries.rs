@@ -12,7 +12,7 @@ use onward_store::StoreError;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::http::documents::{Answer, Entries, EntryAnswer};
+use crate::http::documents::{Entries, EntryAnswer, Receipt};
 use crate::http::problem::{Problem, RequestError};
 use crate::http::request::{Request, payload};
 use crate::http::response::json;
@@ -92,7 +92,7 @@ pub(crate) async fn branch(mut request: Request) -> Result<Response, Problem> {
     });
     let branch = BranchRun { from, entry: entry.transpose()?, idempotency_key };
     let appended = request.execute::<verb::BranchRun>(BranchRequest { run: key.clone(), branch }).await?;
-    Ok(json(StatusCode::ACCEPTED, &Answer::new(&key.id, &appended)))
+    Ok(json(StatusCode::ACCEPTED, &Receipt::new(&key.id, &appended)))
 }
 
 /// Handles `POST /v1/runs/{id}/messages`.
@@ -107,5 +107,5 @@ pub(crate) async fn message(mut request: Request) -> Result<Response, Problem> {
     let signal = signal.map(Name::new).transpose()?;
     let message = MessageRequest { run: key.clone(), content, message_id, signal };
     let appended = request.execute::<verb::SendMessage>(message).await?;
-    Ok(json(StatusCode::ACCEPTED, &Answer::new(&key.id, &appended)))
+    Ok(json(StatusCode::ACCEPTED, &Receipt::new(&key.id, &appended)))
 }

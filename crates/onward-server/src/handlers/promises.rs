@@ -7,7 +7,7 @@ use onward_core::{Failure, Payload};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::http::documents::Answer;
+use crate::http::documents::Receipt;
 use crate::http::problem::{Problem, RequestError};
 use crate::http::request::{Request, payload};
 use crate::http::response::json;
@@ -67,5 +67,5 @@ pub(crate) async fn resolve(mut request: Request) -> Result<Response, Problem> {
     let (namespace, promise) = (request.namespace.clone(), call.to_string());
     let resolved = ResolveRequest { namespace, promise, result, resolution_id };
     let appended = request.execute::<verb::ResolvePromise>(resolved).await?;
-    Ok(json(StatusCode::OK, &Answer::new(&call.run.id, &appended)))
+    Ok(json(StatusCode::OK, &Receipt::new(&call.run.id, &appended)))
 }

@@ -28,14 +28,14 @@ const PAGE_BYTES: usize = 8 * 1024 * 1024;
 const RUNS_DEFAULT: usize = 100;
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct ImportDocument<'a> {
     created: &'a [RunId],
     unchanged: &'a [RunId],
-    refused: Vec<Refused<'a>>,
+    refused: Vec<RefusedImport<'a>>,
 }
 
 #[derive(Serialize)]
-struct Refused<'a> {
+struct RefusedImport<'a> {
     run: &'a RunId,
     code: &'a str,
 }
@@ -89,6 +89,6 @@ pub(crate) async fn import(mut request: Request) -> Result<Response, Problem> {
         return Err(RequestError::ImportForeign { run: run.key.to_string(), namespace: request.namespace.to_string() }.into());
     }
     let imported = request.server.runtime().import_runs(runs).await?;
-    let refused = imported.refused.iter().map(|(run, code)| Refused { run, code }).collect();
-    Ok(json(StatusCode::OK, &Document { created: &imported.created, unchanged: &imported.unchanged, refused }))
+    let refused = imported.refused.iter().map(|(run, code)| RefusedImport { run, code }).collect();
+    Ok(json(StatusCode::OK, &ImportDocument { created: &imported.created, unchanged: &imported.unchanged, refused }))
 }

@@ -243,7 +243,7 @@ impl<'a> From<&'a Result<Payload, Failure>> for Outcome<'a> {
 
 /// Response to a request that appended to a run's log.
 #[derive(Serialize)]
-pub struct Answer<'a> {
+pub struct Receipt<'a> {
     run: &'a RunId,
     index: Index,
     at: Timestamp,
@@ -251,9 +251,9 @@ pub struct Answer<'a> {
     woke: bool,
 }
 
-impl<'a> Answer<'a> {
-    pub fn new(run: &'a RunId, appended: &Appended) -> Answer<'a> {
-        Answer { run, index: appended.index, at: appended.at, repeated: appended.repeated, woke: appended.woke }
+impl<'a> Receipt<'a> {
+    pub fn new(run: &'a RunId, appended: &Appended) -> Receipt<'a> {
+        Receipt { run, index: appended.index, at: appended.at, repeated: appended.repeated, woke: appended.woke }
     }
 }
 
@@ -302,7 +302,7 @@ pub struct StartedRun<'a> {
     pub run: Run<'a>,
     pub created: bool,
     /// Receipt of the signal that was sent with the start.
-    pub signal: Option<Answer<'a>>,
+    pub signal: Option<Receipt<'a>>,
 }
 
 /// One event of a log.

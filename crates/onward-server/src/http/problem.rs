@@ -158,7 +158,7 @@ pub struct Problem {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct ProblemDocument<'a> {
     r#type: String,
     title: String,
     status: u16,
@@ -200,7 +200,7 @@ fn document(code: &str, detail: &str, hint: Option<&str>, next_index: Option<u64
     let violations = violations.iter().map(|Violation { path, keyword, message }| ViolationDocument { path, keyword, message });
     let status = status_of(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR).as_u16();
     let (r#type, title) = (format!("urn:onward:error:{code}"), code.replace('_', " "));
-    let document = Document { r#type, title, status, detail, code, hint, next_index, violations: violations.collect() };
+    let document = ProblemDocument { r#type, title, status, detail, code, hint, next_index, violations: violations.collect() };
     serde_json::to_string(&document).expect("a problem serializes")
 }
 
@@ -246,14 +246,14 @@ impl IntoResponse for Problem {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         // For metrics and the log.
-        response.extensions_mut().insert(Told(self.code));
+        response.extensions_mut().insert(ResponseCode(self.code));
         response
     }
 }
 
 /// Error code of a response.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Told(pub &'static str);
+pub(crate) struct ResponseCode(pub &'static str);
 
 #[cfg(test)]
 mod tests {

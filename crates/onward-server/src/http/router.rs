@@ -17,7 +17,7 @@ use onward_store::StoreError;
 use crate::auth::bounds;
 use crate::auth::{self, AuthRefusal, Caller, Pass, Scope};
 use crate::http::middleware;
-use crate::http::problem::{Problem, RequestError, Told};
+use crate::http::problem::{Problem, RequestError, ResponseCode};
 use crate::http::request::{self, Query, Request};
 use crate::http::routes::{ROUTES, Route};
 use crate::serve::RequestTrust;
@@ -106,7 +106,7 @@ async fn answer(server: Server, route: &'static Route, request: HttpRequest) -> 
         _ if method.is_safe() => Level::Debug,
         _ => Level::Info,
     };
-    let code = response.extensions().get::<Told>().map_or("-", |told| told.0);
+    let code = response.extensions().get::<ResponseCode>().map_or("-", |told| told.0);
     let (id, took) =
         (shown.or_else(|| made(&response)).unwrap_or_default(), format!("{:.1}", begun.elapsed().as_secs_f64() * 1_000.0));
     let by = by.unwrap_or_else(|| "-".to_owned());

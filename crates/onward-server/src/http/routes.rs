@@ -33,7 +33,7 @@ pub struct Route {
     pub summary: &'static str,
     pub query: &'static [Parameter],
     pub body: Option<BodyShape>,
-    pub answers: &'static [Answer],
+    pub answers: &'static [ResponseShape],
     pub(crate) handler: Handler,
 }
 
@@ -103,15 +103,15 @@ pub struct BodyShape {
 
 /// Response that is not a problem.
 #[derive(Debug, Clone, Copy)]
-pub struct Answer {
+pub struct ResponseShape {
     pub status: u16,
     pub text: &'static str,
     /// Content type and schema of the body, if there is one.
     pub content: &'static [(&'static str, &'static str)],
 }
 
-const fn answer(status: u16, text: &'static str, content: &'static [(&'static str, &'static str)]) -> Answer {
-    Answer { status, text, content }
+const fn answer(status: u16, text: &'static str, content: &'static [(&'static str, &'static str)]) -> ResponseShape {
+    ResponseShape { status, text, content }
 }
 
 const JSON: &str = "application/json";
@@ -145,29 +145,29 @@ impl Route {
         Route { body: Some(BodyShape { content_type: JSON, schema, required: false }), ..self }
     }
 
-    const fn answers(self, answers: &'static [Answer]) -> Route {
+    const fn answers(self, answers: &'static [ResponseShape]) -> Route {
         Route { answers, ..self }
     }
 }
 
 const PROBLEM: &str = "application/problem+json";
 /// Response to an input that does not fit its schema; other invalid requests have the same status.
-const UNFIT: Answer = answer(400, "The input does not match the schema of its kind", &[(PROBLEM, "InputProblem")]);
-const APPENDED: &[Answer] = &[answer(202, "Recorded in the run's log", &[(JSON, "Appended")])];
-const FORKED: &[Answer] = &[
+const UNFIT: ResponseShape = answer(400, "The input does not match the schema of its kind", &[(PROBLEM, "InputProblem")]);
+const APPENDED: &[ResponseShape] = &[answer(202, "Recorded in the run's log", &[(JSON, "Appended")])];
+const FORKED: &[ResponseShape] = &[
     answer(201, "The new run", &[(JSON, "StartedRun")]),
     answer(200, "The same fork was requested before", &[(JSON, "StartedRun")]),
 ];
-const ANSWERED: &[Answer] = &[answer(200, "Recorded, now or earlier", &[(JSON, "Appended")])];
+const ANSWERED: &[ResponseShape] = &[answer(200, "Recorded, now or earlier", &[(JSON, "Appended")])];
 const WAIT: Parameter = Parameter::new("wait_ms", "WaitMs", "Time to wait in milliseconds, at most 60000");
-const KEPT: &[Answer] = &[
+const KEPT: &[ResponseShape] = &[
     answer(200, "Stored, now or earlier", &[(JSON, "ExternalAnswer")]),
     answer(201, "Stored; the run was created", &[(JSON, "ExternalAnswer")]),
     answer(409, "Nothing was stored: another client appended first", &[("application/problem+json", "LogConflict")]),
 ];
 
-const BULK: &[Answer] = &[answer(200, "Result of the batch, or the runs that the filter matches", &[(JSON, "BulkDone")])];
-const EXPORT: &[Answer] = &[answer(200, "The exported lines", &[("application/x-ndjson", "Lines")])];
+const BULK: &[ResponseShape] = &[answer(200, "Result of the batch, or the runs that the filter matches", &[(JSON, "BulkDone")])];
+const EXPORT: &[ResponseShape] = &[answer(200, "The exported lines", &[("application/x-ndjson", "Lines")])];
 const KIND: Parameter = Parameter::new("kind", "string", "Only runs of this kind");
 const VERSION: Parameter =
     Parameter::new("version", "string", "Only runs of this version, or without a version if empty; may be repeated").repeated();

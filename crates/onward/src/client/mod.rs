@@ -40,7 +40,7 @@ use crate::names::{SignalName, WorkflowName};
 use crate::worker::{Worker, random_u64};
 use crate::{Error, Result};
 
-use open::Open;
+use open::OpenState;
 
 pub use drive::{Bring, Driven};
 pub use entries::{Branch, Entries, EntryPages};
@@ -70,7 +70,7 @@ struct Inner {
     runtime: Option<Runtime>,
     namespace: Namespace,
     worker: Arc<Worker>,
-    open: Arc<Open>,
+    open: Arc<OpenState>,
     background: Mutex<Option<Background>>,
     loops: Vec<JoinHandle<()>>,
     /// The store, if it was opened here and must be closed here.
@@ -96,7 +96,7 @@ impl Onward {
         loops: Vec<JoinHandle<()>>,
         opened: Option<Arc<dyn Store>>,
     ) -> Onward {
-        let (background, open) = (Mutex::new(background), Arc::new(Open::new()));
+        let (background, open) = (Mutex::new(background), Arc::new(OpenState::new()));
         Onward { inner: Arc::new(Inner { client, runtime: Some(runtime), namespace, worker, open, background, loops, opened }) }
     }
 
@@ -108,7 +108,7 @@ impl Onward {
         worker: Arc<Worker>,
         loops: Vec<JoinHandle<()>>,
     ) -> Onward {
-        let (background, open) = (Mutex::new(None), Arc::new(Open::new()));
+        let (background, open) = (Mutex::new(None), Arc::new(OpenState::new()));
         Onward { inner: Arc::new(Inner { client, runtime: None, namespace, worker, open, background, loops, opened: None }) }
     }
 
@@ -623,7 +623,7 @@ impl<O> RunHandle<O> {
 /// A run's log as it grows; see [`RunHandle::attach`].
 pub struct Attached {
     client: Arc<dyn Client>,
-    open: Arc<Open>,
+    open: Arc<OpenState>,
     key: RunKey,
     watch: Box<dyn Changes>,
     generation: u32,

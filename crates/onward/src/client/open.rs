@@ -10,13 +10,13 @@ use tokio::sync::watch;
 use crate::Error;
 
 /// The state that an engine shares with all its handles.
-pub(crate) struct Open {
+pub(crate) struct OpenState {
     is_closed: watch::Sender<bool>,
 }
 
-impl Open {
-    pub fn new() -> Open {
-        Open { is_closed: watch::Sender::new(false) }
+impl OpenState {
+    pub fn new() -> OpenState {
+        OpenState { is_closed: watch::Sender::new(false) }
     }
 
     pub fn close(&self) {

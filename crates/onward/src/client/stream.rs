@@ -9,7 +9,7 @@ use onward_core::stream::{StreamFrame, StreamSaid};
 use onward_runtime::Client;
 use onward_store::Consequence;
 
-use super::open::Open;
+use super::open::OpenState;
 use crate::Error;
 
 /// Long-poll timeout of one read.
@@ -22,7 +22,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// If the server no longer knows the offset, the reader gets [`StreamSaid::StreamReset`].
 pub struct RunStream {
     client: Arc<dyn Client>,
-    open: Arc<Open>,
+    open: Arc<OpenState>,
     key: RunKey,
     /// The offset of the last frame returned.
     offset: Option<String>,
@@ -33,7 +33,7 @@ pub struct RunStream {
 }
 
 impl RunStream {
-    pub(super) fn new(client: Arc<dyn Client>, open: Arc<Open>, key: RunKey, offset: Option<String>) -> RunStream {
+    pub(super) fn new(client: Arc<dyn Client>, open: Arc<OpenState>, key: RunKey, offset: Option<String>) -> RunStream {
         let next = offset.clone();
         RunStream { client, open, key, offset, next, ready: Vec::new().into_iter(), has_ended: false }
     }

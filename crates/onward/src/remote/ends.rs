@@ -55,7 +55,7 @@ impl Ends {
             tokio::spawn(attendant.attend());
         }
         let (tell, told) = oneshot::channel();
-        let mut wait = Wait { ends: self, key, over: false };
+        let mut wait = OutcomeWait { ends: self, key, over: false };
         wait.ask(Ask::Await(key.clone(), tell));
         let outcome = told.await;
         wait.over = true;
@@ -64,19 +64,19 @@ impl Ends {
 }
 
 /// A pending wait, which is unregistered when it is dropped before the end.
-struct Wait<'a> {
+struct OutcomeWait<'a> {
     ends: &'a Ends,
     key: &'a RunKey,
     over: bool,
 }
 
-impl Wait<'_> {
+impl OutcomeWait<'_> {
     fn ask(&self, ask: Ask) {
         drop(self.ends.asks.send(ask)); // fails only if the background task has ended
     }
 }
 
-impl Drop for Wait<'_> {
+impl Drop for OutcomeWait<'_> {
     fn drop(&mut self) {
         if !self.over {
             self.ask(Ask::Forget(self.key.clone()));
@@ -85,7 +85,7 @@ impl Drop for Wait<'_> {
 }
 
 /// The reason why a stream ended.
-enum Over {
+enum StreamEnd {
     /// All handles are dropped.
     Left,
     /// There are no waits now.
@@ -109,10 +109,10 @@ impl Attendant {
                 self.note(ask, &mut AwaitFrame::default());
             }
             match self.follow().await {
-                Over::Left => return,
-                Over::Idle => {}
-                Over::Broken(error) if error.consequence() == Consequence::Retry => tokio::time::sleep(RETRY_DELAY).await,
-                Over::Broken(error) => {
+                StreamEnd::Left => return,
+                StreamEnd::Idle => {}
+                StreamEnd::Broken(error) if error.consequence() == Consequence::Retry => tokio::time::sleep(RETRY_DELAY).await,
+                StreamEnd::Broken(error) => {
                     for tell in std::mem::take(&mut self.waiting).into_values().flatten() {
                         drop(tell.send(Err(again(&error))));
                     }
@@ -122,7 +122,7 @@ impl Attendant {
     }
 
     /// Handles requests and ends over one stream for as long as it lasts.
-    async fn follow(&mut self) -> Over {
+    async fn follow(&mut self) -> StreamEnd {
         let (frames, outgoing) = mpsc::unbounded_channel();
         let runs: Vec<RunKey> = self.waiting.keys().cloned().collect();
         for runs in runs.chunks(RUNS_IN_FRAME) {
@@ -130,20 +130,20 @@ impl Attendant {
         }
         let mut ends: Streaming<EndsFrame> = match self.channel.await_ends(UnboundedReceiverStream::new(outgoing)).await {
             Ok(ends) => ends,
-            Err(error) => return Over::Broken(error),
+            Err(error) => return StreamEnd::Broken(error),
         };
         loop {
             tokio::select! {
                 ask = self.asks.recv() => match ask {
-                    None => return Over::Left,
+                    None => return StreamEnd::Left,
                     Some(ask) => drop(frames.send(self.frame(ask))),
                 },
                 message = ends.message() => match message {
                     Ok(Some(frame)) => frame.ends.into_iter().for_each(|end| self.tell(end)),
-                    Ok(None) => return Over::Broken(gone()),
-                    Err(status) => return Over::Broken(from_status(&status)),
+                    Ok(None) => return StreamEnd::Broken(gone()),
+                    Err(status) => return StreamEnd::Broken(from_status(&status)),
                 },
-                () = tokio::time::sleep(IDLE), if self.waiting.is_empty() => return Over::Idle,
+                () = tokio::time::sleep(IDLE), if self.waiting.is_empty() => return StreamEnd::Idle,
             }
         }
     }

@@ -10,7 +10,7 @@ use onward_core::api::{Appended, ReasonRequest, ResumeRequest};
 use crate::args::Global;
 use crate::budget;
 use crate::connection::Connection;
-use crate::output::document::Answer;
+use crate::output::document::Receipt;
 use crate::output::{escape, print, print_json};
 
 #[derive(Debug, Args)]
@@ -63,7 +63,7 @@ pub async fn resume(args: ResumeArgs, global: &Global) -> Result<ExitCode> {
 /// Prints the appended input: its index, whether it is a repeat, and whether the run continues.
 pub fn answer(global: &Global, key: &RunKey, what: &str, appended: &Appended) -> Result<ExitCode> {
     if global.json {
-        print_json(&Answer::new(&key.id, appended))?;
+        print_json(&Receipt::new(&key.id, appended))?;
         return Ok(ExitCode::SUCCESS);
     }
     let note = match (appended.repeated, appended.woke) {

@@ -16,7 +16,7 @@ use crate::budget;
 use crate::connection::Connection;
 use crate::error::Mistake;
 use crate::new_id;
-use crate::output::document::{Answer, Run, StartedRun};
+use crate::output::document::{Receipt, Run, StartedRun};
 use crate::output::{escape, print, print_json, say};
 
 #[derive(Debug, Args)]
@@ -82,7 +82,7 @@ fn read_signal(text: &str) -> Result<Signal> {
 fn tell(started: &StartReply, key: &RunKey, global: &Global) -> Result<()> {
     if global.json {
         let (run, created) = (Run::from(&started.head), started.created);
-        let signal = started.signal.as_ref().map(|signal| Answer::new(&key.id, signal));
+        let signal = started.signal.as_ref().map(|signal| Receipt::new(&key.id, signal));
         return print_json(&StartedRun { run, created, signal });
     }
     let note = if started.created { "" } else { " by an earlier request; nothing changed" };

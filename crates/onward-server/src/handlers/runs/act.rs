@@ -6,7 +6,7 @@ use onward_core::api::{Appended, ReasonRequest, ResumeRequest, Verb, verb};
 use onward_core::budget::{Budget, WrittenBudget};
 use serde::Deserialize;
 
-use crate::http::documents::Answer;
+use crate::http::documents::Receipt;
 use crate::http::problem::Problem;
 use crate::http::request::Request;
 use crate::http::response::json;
@@ -40,7 +40,7 @@ pub(crate) async fn resume(mut request: Request) -> Result<Response, Problem> {
     let body: ResumeBody = request.json_or_default().await?;
     let resume = ResumeRequest { run: run.clone(), budget: body.budget.map(Budget::from) };
     let appended = request.execute::<verb::ResumeRun>(resume).await?;
-    Ok(json(StatusCode::ACCEPTED, &Answer::new(&run.id, &appended)))
+    Ok(json(StatusCode::ACCEPTED, &Receipt::new(&run.id, &appended)))
 }
 
 /// Executes a verb that has a run, a reason and a receipt.
@@ -49,5 +49,5 @@ pub(crate) async fn act<V: Verb<Request = ReasonRequest, Reply = Appended>>(mut 
     let body: ReasonBody = request.json_or_default().await?;
     let reason = body.reason.unwrap_or_default();
     let appended = request.execute::<V>(ReasonRequest { run: run.clone(), reason }).await?;
-    Ok(json(StatusCode::ACCEPTED, &Answer::new(&run.id, &appended)))
+    Ok(json(StatusCode::ACCEPTED, &Receipt::new(&run.id, &appended)))
 }

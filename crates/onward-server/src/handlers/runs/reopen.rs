@@ -23,7 +23,7 @@ struct RetryBody {
 
 #[derive(Deserialize, Default, Clone, Copy, PartialEq)]
 #[serde(rename_all = "snake_case")]
-enum Signals {
+enum LaterSignals {
     #[default]
     Keep,
     Drop,
@@ -31,7 +31,7 @@ enum Signals {
 
 #[derive(Deserialize, Clone, Copy, PartialEq)]
 #[serde(rename_all = "snake_case")]
-enum Children {
+enum OpenChildren {
     Await,
     Restart,
 }
@@ -46,8 +46,8 @@ struct CopyBody {
     id: Option<String>,
     generation: Option<u32>,
     #[serde(default)]
-    signals: Signals,
-    children: Option<Children>,
+    signals: LaterSignals,
+    children: Option<OpenChildren>,
     version: Option<String>,
     reason: Option<String>,
     #[serde(default)]
@@ -91,8 +91,8 @@ impl CopyBody {
             id: self.id.map(RunId::new).transpose()?,
             generation: self.generation,
             index: index.map(Index),
-            drop_signals: self.signals == Signals::Drop,
-            restart_children: self.children.map_or(is_reset, |children| children == Children::Restart),
+            drop_signals: self.signals == LaterSignals::Drop,
+            restart_children: self.children.map_or(is_reset, |children| children == OpenChildren::Restart),
             version: self.version.map(Name::new).transpose()?,
             reason: self.reason.unwrap_or_default(),
             include_outcome_unknown: self.include_outcome_unknown,

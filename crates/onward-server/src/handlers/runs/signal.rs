@@ -7,7 +7,7 @@ use onward_core::api::{Signal, SignalRequest, verb};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::http::documents::Answer;
+use crate::http::documents::Receipt;
 use crate::http::problem::Problem;
 use crate::http::request::{Request, payload};
 use crate::http::response::json;
@@ -30,5 +30,5 @@ pub(crate) async fn signal(mut request: Request) -> Result<Response, Problem> {
     let run = request.key()?;
     let signal = request.json::<SignalBody>().await?.read()?;
     let appended = request.execute::<verb::SignalRun>(SignalRequest { run: run.clone(), signal }).await?;
-    Ok(json(StatusCode::ACCEPTED, &Answer::new(&run.id, &appended)))
+    Ok(json(StatusCode::ACCEPTED, &Receipt::new(&run.id, &appended)))
 }

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use super::signal::SignalBody;
 use crate::handlers::attributes::{GivenValue, attributes};
-use crate::http::documents::{Answer, Run, StartedRun};
+use crate::http::documents::{Receipt, Run, StartedRun};
 use crate::http::problem::Problem;
 use crate::http::request::{Request, payload};
 use crate::http::response::json;
@@ -48,7 +48,7 @@ pub(crate) async fn start(mut request: Request) -> Result<Response, Problem> {
     };
     let started = request.execute::<verb::StartRun>(start).await?;
     let id = &started.head.key.id;
-    let signal = started.signal.as_ref().map(|appended| Answer::new(id, appended));
+    let signal = started.signal.as_ref().map(|appended| Receipt::new(id, appended));
     let status = if started.created { StatusCode::CREATED } else { StatusCode::OK };
     let document = StartedRun { run: Run::from(&started.head), created: started.created, signal };
     let mut response = json(status, &document);
