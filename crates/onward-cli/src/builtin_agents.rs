@@ -94,7 +94,7 @@ impl BuiltinAgents {
     pub async fn equip(&self, builder: Builder) -> Result<Builder> {
         let mut builder = self.equip_plain(builder);
         for (name, settings) in self.agents.iter().filter(|(_, settings)| !settings.mcp.is_empty()) {
-            builder = builder.register_agent(agent(name, settings).tools(&self.tools_of(settings).await?));
+            builder = builder.register(agent(name, settings).tools(&self.tools_of(settings).await?));
         }
         Ok(builder)
     }
@@ -103,7 +103,7 @@ impl BuiltinAgents {
     fn equip_plain(&self, builder: Builder) -> Builder {
         let builder = self.attachments.iter().cloned().fold(builder, Builder::attachments);
         let plain = self.agents.iter().filter(|(_, settings)| settings.mcp.is_empty());
-        plain.fold(builder.models(&self.models), |builder, (name, settings)| builder.register_agent(agent(name, settings)))
+        plain.fold(builder.models(&self.models), |builder, (name, settings)| builder.register(agent(name, settings)))
     }
 
     async fn tools_of(&self, settings: &AgentSettings) -> Result<Tools> {

@@ -67,7 +67,7 @@ async fn bring(
     loop {
         let begun = async {
             let agent = agent(&name, settings).tools(&house.tools_of(settings).await?);
-            let builder = Onward::within(runtime.clone()).namespace(namespace.as_str()).register_agent(agent);
+            let builder = Onward::within(runtime.clone()).namespace(namespace.as_str()).register(agent);
             anyhow::Ok(builder.start().await?)
         };
         match begun.await {
