@@ -41,7 +41,7 @@ fn decide(by: &str, approved: bool, feedback: &str) -> Decide {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
-    let onward = Onward::embedded(directory.path()).register(&REFUND, refund).start().await?;
+    let onward = Onward::embedded(directory.path()).workflow(&REFUND, refund).start().await?;
 
     let run = onward.start(&REFUND, &500u64).id("refund-1").await?;
     let id = question(&run).await?;

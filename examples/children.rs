@@ -36,7 +36,7 @@ async fn resize(name: &str, pace: &str) -> Result<u64> {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
-    let onward = Onward::embedded(directory.path()).register(&ALBUM, album).register(&PHOTO, photo).start().await?;
+    let onward = Onward::embedded(directory.path()).workflow(&ALBUM, album).workflow(&PHOTO, photo).start().await?;
     let run = onward.start(&ALBUM, &["beach", "broken", "sunset"]).id("album-1").await?;
     println!("album: {}", run.result().await?);
 

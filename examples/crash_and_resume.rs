@@ -33,7 +33,7 @@ async fn book(what: &str, city: &str, slowly: bool) -> Result<String> {
 /// Opens the directory, starts or finds the run, and waits for its result; both processes do the same.
 #[tokio::main]
 async fn work(directory: &Path) -> anyhow::Result<()> {
-    let onward = Onward::embedded(directory).register(&TRIP, trip).start().await?;
+    let onward = Onward::embedded(directory).workflow(&TRIP, trip).start().await?;
     let run = onward.start(&TRIP, "Lisbon").id("trip-7").await?;
     println!("result: {}", run.result().await?);
     Ok(())

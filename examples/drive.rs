@@ -98,7 +98,7 @@ async fn post(address: SocketAddr, path: &str, body: &str) -> Result<()> {
 async fn main() -> Result<()> {
     let directory = tempfile::tempdir()?;
     // With `Onward::connect(url)` instead, a server stores the runs, and there may be many such hosts.
-    let onward = Onward::embedded(directory.path()).register(&ORDER, order).on_demand().start().await?;
+    let onward = Onward::embedded(directory.path()).workflow(&ORDER, order).on_demand().start().await?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     let host = tokio::spawn(host(onward, listener));

@@ -42,7 +42,7 @@ async fn check(city: &str) -> Result<()> {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
-    let builder = Onward::embedded(directory.path()).register(&REPORT, report).register_task(&COUNT, count);
+    let builder = Onward::embedded(directory.path()).workflow(&REPORT, report).task(&COUNT, count);
     let onward = builder.start().await?;
     let cities: Vec<String> = (1..=20).map(|number| format!("city-{number}")).collect();
     let started = Instant::now();

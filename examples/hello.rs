@@ -26,7 +26,7 @@ async fn say(greeting: &str) -> Result<()> {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?; // a real program keeps its directory
-    let onward = Onward::embedded(directory.path()).register(&GREET, greet).start().await?;
+    let onward = Onward::embedded(directory.path()).workflow(&GREET, greet).start().await?;
 
     let run = onward.start(&GREET, "Ada").id("greet-ada").await?;
     println!("started {}", run.id());

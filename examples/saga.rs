@@ -34,7 +34,7 @@ async fn cancel(booking: String) -> Result<()> {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
-    let onward = Onward::embedded(directory.path()).register(&TRIP, trip).start().await?;
+    let onward = Onward::embedded(directory.path()).workflow(&TRIP, trip).start().await?;
     for city in ["Lisbon", "Venice"] {
         match onward.start(&TRIP, city).await?.result().await {
             Ok(text) => println!("{text}"),

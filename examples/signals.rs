@@ -49,7 +49,7 @@ async fn wait(log: &mut Attached) -> anyhow::Result<()> {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
-    let onward = Onward::embedded(directory.path()).register(&WRITE, write).start().await?;
+    let onward = Onward::embedded(directory.path()).workflow(&WRITE, write).start().await?;
 
     // Sent with the start, in one write: it is in the mailbox before the code runs.
     let run = onward.start(&WRITE, "cats").id("book").signal(&STEER, "dogs").await?;

@@ -52,9 +52,9 @@ async fn deploy(day: &str, directory: &Path) -> anyhow::Result<Onward> {
     println!("{day}:");
     let builder = Onward::embedded(directory);
     let builder = match day {
-        "Monday" => builder.register(&INVOICE, invoice_v1).version("v1"),
-        "Tuesday" => builder.register(&INVOICE, invoice_v1_changed).version("v1"),
-        _ => builder.register(&INVOICE, invoice_v2).version("v2").previous("v1", invoice_v1_changed),
+        "Monday" => builder.workflow(&INVOICE, invoice_v1).version("v1"),
+        "Tuesday" => builder.workflow(&INVOICE, invoice_v1_changed).version("v1"),
+        _ => builder.workflow(&INVOICE, invoice_v2).version("v2").previous("v1", invoice_v1_changed),
     };
     Ok(builder.start().await?)
 }

@@ -28,7 +28,7 @@ async fn main() -> anyhow::Result<()> {
     // If the worker dies during a payment, its outcome is unknown, and it is not tried again.
     let refund = Tool::new("refund", "Pays money back", refund).at_most_once().needs_approval();
     let agent = Agent::new("cashier").model(model.name).tool(refund);
-    let builder = Onward::embedded(directory.path()).model(model.name, &model.provider).register_agent(agent);
+    let builder = Onward::embedded(directory.path()).model(model.name, &model.provider).register(agent);
     let onward = builder.start().await?;
     for (id, decision) in [("first", true), ("second", false)] {
         let ask = r#"Please use refund {"order": "A-17", "cents": 1900}"#;

@@ -12,7 +12,7 @@ async fn main() -> anyhow::Result<()> {
     let model = model::talker().await?;
     let directory = tempfile::tempdir()?; // a real program keeps its directory
     let agent = Agent::new("hello").model(model.name).system("You are brief and kind.");
-    let builder = Onward::embedded(directory.path()).model(model.name, &model.provider).register_agent(agent);
+    let builder = Onward::embedded(directory.path()).model(model.name, &model.provider).register(agent);
     let onward = builder.start().await?;
 
     let run = onward.start::<AgentOutcome, _>("hello", "Good morning!").id("morning").await?;

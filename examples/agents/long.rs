@@ -6,17 +6,20 @@ mod model;
 
 use onward::agent::Agent;
 use onward::prelude::*;
-use onward_llm_scripted::{Answer, Rule};
+use onward_llm_scripted::{Rule, ScriptedReply};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let model = model::talker().await?;
     if let Some(scripted) = &model.scripted {
-        scripted.rule(Rule::when_user_says("Summarize the conversation", Answer::text("The user counts, and is at ten or so.")));
+        scripted.rule(Rule::when_user_says(
+            "Summarize the conversation",
+            ScriptedReply::text("The user counts, and is at ten or so."),
+        ));
     }
     let directory = tempfile::tempdir()?;
     let agent = Agent::new("listener").model(model.name).converse().compact_at(150);
-    let builder = Onward::embedded(directory.path()).model(model.name, &model.provider).register_agent(agent);
+    let builder = Onward::embedded(directory.path()).model(model.name, &model.provider).register(agent);
     let onward = builder.start().await?;
     let run = onward.start::<(), _>("listener", "I am counting: 1").id("long").await?;
     for number in 2..=16 {

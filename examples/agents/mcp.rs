@@ -30,7 +30,7 @@ async fn main() -> anyhow::Result<()> {
     println!("the server has echo: {}", tools.names().any(|name| name == "echo"));
     let directory = tempfile::tempdir()?;
     let agent = Agent::new("guest").model(model.name).tools(&tools);
-    let builder = Onward::embedded(directory.path()).model(model.name, &model.provider).register_agent(agent);
+    let builder = Onward::embedded(directory.path()).model(model.name, &model.provider).register(agent);
     let onward = builder.start().await?;
     let run = onward.start::<AgentOutcome, _>("guest", r#"Call echo {"message": "hello"}"#).await?;
     println!("{}", run.result().await?.text);

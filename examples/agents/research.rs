@@ -48,7 +48,7 @@ async fn main() -> anyhow::Result<()> {
     let onward = Onward::embedded(directory.path())
         .model(model.name, &model.provider)
         .dep(Name(model.name))
-        .register_agent(Agent::new("researcher").model(model.name).tool(library).max_turns(5))
+        .register(Agent::new("researcher").model(model.name).tool(library).max_turns(5))
         .agent("editor", editor)
         .start()
         .await?;

@@ -44,7 +44,7 @@ async fn main() -> anyhow::Result<()> {
     let onward = Onward::embedded(directory.path())
         .model(model.name, &model.provider)
         .workflow("order", order)
-        .register_agent(Agent::new("shopper").model(model.name).tool(buy))
+        .register(Agent::new("shopper").model(model.name).tool(buy))
         .workflow("wish", wish)
         .start()
         .await?;

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use onward::agent::{AgentCtx, Message, Provider, Role, Turn};
 use onward::prelude::*;
 use onward::{Builder, RunHandle};
-use onward_llm_scripted::{Answer, Rule, ScriptedModel};
+use onward_llm_scripted::{Rule, ScriptedModel, ScriptedReply};
 
 use crate::Plan;
 use crate::machine::{cpu, disk_bytes, median, resident};
@@ -51,7 +51,7 @@ impl Model {
 /// Serves the model, in the process of [`Model`].
 pub async fn serve_model() -> Result<()> {
     let model = ScriptedModel::start().await?;
-    model.rule(Rule::always(Answer::text(&"a".repeat(SAID_BYTES))));
+    model.rule(Rule::always(ScriptedReply::text(&"a".repeat(SAID_BYTES))));
     println!("{}", model.url());
     std::future::pending().await
 }

@@ -60,7 +60,7 @@ async fn signal_ms(plan: &Plan, steps: u64, rounds: usize) -> Result<f64> {
 pub async fn pokes(builder: onward::Builder, steps: u64, rounds: usize) -> Result<f64> {
     let (sender, mut receiver) = mpsc::unbounded_channel();
     let progress: ProgressChannel = Arc::new(Mutex::new(Some(sender)));
-    let onward = builder.dep(progress).register(&LISTEN, listen).start().await?;
+    let onward = builder.dep(progress).workflow(&LISTEN, listen).start().await?;
     let run = onward.start(&LISTEN, &steps).await?;
     receiver.recv().await.context("the run did not become ready")?;
     let mut times = Vec::new();
@@ -94,7 +94,7 @@ pub async fn resume(plan: &Plan) -> Result<()> {
     let directory = plan.fresh()?;
     let (sender, mut receiver) = mpsc::unbounded_channel();
     let progress: ProgressChannel = Arc::new(Mutex::new(Some(sender)));
-    let build = || Onward::embedded(directory.path()).dep(progress.clone()).register(&LISTEN, listen);
+    let build = || Onward::embedded(directory.path()).dep(progress.clone()).workflow(&LISTEN, listen);
     let onward = build().start().await?;
     onward.start(&LISTEN, &10_000).id("long").await?;
     receiver.recv().await.context("the run did not become ready")?;
@@ -122,7 +122,7 @@ pub fn cold(directory: &Path) -> Result<()> {
         async fn hello(ctx: Ctx, name: String) -> onward::Result<String> {
             ctx.step("greet", async || Ok::<_, Failure>(format!("hello {name}"))).await
         }
-        let onward = Onward::embedded(directory).register(&HELLO, hello).start().await?;
+        let onward = Onward::embedded(directory).workflow(&HELLO, hello).start().await?;
         let greeting = onward.start(&HELLO, &"Ada".to_owned()).await?.result().await?;
         ensure!(greeting == "hello Ada");
         Ok(())

@@ -59,7 +59,7 @@ async fn throughput(plan: &Plan, concurrency: usize) -> anyhow::Result<()> {
 }
 
 pub fn with_ten_steps(builder: onward::Builder) -> onward::Builder {
-    builder.register(&TEN, ten_steps)
+    builder.workflow(&TEN, ten_steps)
 }
 
 /// Figures of a load; processor time and bytes are this process's, except for `other_cpu_us_per_step`.
@@ -135,7 +135,7 @@ pub async fn load(plan: &Plan, onward: &Onward, concurrency: usize, other: Optio
 async fn latency(plan: &Plan) -> anyhow::Result<()> {
     let directory = plan.fresh()?;
     let beats = Beats::default();
-    let onward = Onward::embedded(directory.path()).dep(beats.clone()).register(&MANY, many_steps).start().await?;
+    let onward = Onward::embedded(directory.path()).dep(beats.clone()).workflow(&MANY, many_steps).start().await?;
     let count = if plan.quick { 2_000 } else { 10_000u64 };
     onward.start(&MANY, &count).await?.result().await?;
     let beats = beats.lock().map(|beats| beats.clone()).unwrap_or_default();

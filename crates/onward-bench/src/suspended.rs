@@ -18,7 +18,7 @@ async fn wait(ctx: Ctx, number: u64) -> onward::Result<u64> {
 
 pub async fn measure(plan: &Plan) -> Result<()> {
     let directory = plan.fresh()?;
-    let onward = Onward::embedded(directory.path()).register(&WAIT, wait).start().await?;
+    let onward = Onward::embedded(directory.path()).workflow(&WAIT, wait).start().await?;
     let count: u64 = if plan.quick { 30_000 } else { 100_000 };
     // The caches of store and worker fill with the first runs; only what each further one adds is counted.
     let warm_up = 10_000;

@@ -35,7 +35,7 @@ async fn quick(_ctx: Ctx, number: u64) -> onward::Result<u64> {
 }
 
 fn with_sleepers(builder: onward::Builder, awake: &Awake) -> onward::Builder {
-    builder.dep(awake.clone()).register(&SLEEPER, sleeper).register(&QUICK, quick)
+    builder.dep(awake.clone()).workflow(&SLEEPER, sleeper).workflow(&QUICK, quick)
 }
 
 pub async fn embedded(plan: &Plan) -> Result<()> {

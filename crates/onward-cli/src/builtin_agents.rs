@@ -97,7 +97,7 @@ impl BuiltinAgents {
         for (name, settings) in self.agents.iter().filter(|(_, settings)| !settings.mcp.is_empty()) {
             let mut connected = BTreeMap::new();
             self.connect_all(settings, &mut connected).await?;
-            builder = builder.register_agent(agent(name, settings).tools(&self.tools_of(settings, &connected)?));
+            builder = builder.register(agent(name, settings).tools(&self.tools_of(settings, &connected)?));
         }
         Ok(builder)
     }
@@ -106,7 +106,7 @@ impl BuiltinAgents {
     fn equip_plain(&self, builder: Builder) -> Builder {
         let builder = self.attachments.iter().cloned().fold(builder, Builder::attachments);
         let plain = self.agents.iter().filter(|(_, settings)| settings.mcp.is_empty());
-        plain.fold(builder.models(&self.models), |builder, (name, settings)| builder.register_agent(agent(name, settings)))
+        plain.fold(builder.models(&self.models), |builder, (name, settings)| builder.register(agent(name, settings)))
     }
 
     /// Connects to the MCP servers of an agent that are not connected yet. Tries all of them and returns the first error.

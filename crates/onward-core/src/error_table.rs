@@ -233,7 +233,7 @@ error_table! {
     CheckFailed "check_failed" 400 TellCaller "`onward check` could not compare recorded runs with the program"
         => "unset `ONWARD_CHECK` to start the program normally";
     UnknownKind "unknown_kind" 404 TellCaller "No workflow of this name and version is registered in this process"
-        => "register it on the builder with `.register(&NAME, function)` or `.workflow(\"name\", function)`";
+        => "register it on the builder with `.workflow(&NAME, function)` or `.workflow(\"name\", function)`";
     ShutDown "shut_down" 503 TellCaller "The engine was shut down"
         => "start the engine again over the same store to continue the run; requests without a response may have been executed, so repeat them with the same id";
     WorkerNotStarted "worker_not_started" 500 TellCaller "The threads for workflow code could not be started"

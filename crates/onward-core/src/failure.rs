@@ -107,15 +107,15 @@ impl Failure {
 
     /// Returns the failure as it is recorded: long parts are truncated and marked (F1).
     pub fn bounded(mut self) -> Failure {
-        cut(&mut self.message, FAILURE_BYTES_MAX);
-        self.diagnosis.iter_mut().for_each(|diagnosis| cut(diagnosis, FAILURE_BYTES_MAX));
+        truncate(&mut self.message, FAILURE_BYTES_MAX);
+        self.diagnosis.iter_mut().for_each(|diagnosis| truncate(diagnosis, FAILURE_BYTES_MAX));
         let mut left = FAILURE_BYTES_MAX;
         let mut fits = 0;
         for cause in &mut self.causes {
             if left < CUT.len() {
                 break;
             }
-            cut(cause, left);
+            truncate(cause, left);
             left -= cause.len();
             fits += 1;
         }
@@ -159,7 +159,7 @@ fn details_max(details: &Payload) -> usize {
 }
 
 /// Truncates a text to `bytes_max`, mark included.
-pub(crate) fn cut(text: &mut String, bytes_max: usize) {
+pub(crate) fn truncate(text: &mut String, bytes_max: usize) {
     if text.len() > bytes_max {
         text.truncate(text.floor_char_boundary(bytes_max - CUT.len()));
         text.push_str(CUT);
@@ -210,44 +210,4 @@ impl From<Failure> for BoxError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failure_survives_the_way_through_a_box() {
-        let failure = Failure::fatal("card refused").with_code("card_refused");
-        assert_eq!(Failure::from_box(BoxError::from(failure.clone())), failure);
-        assert_eq!(Failure::from(FailureError(failure.clone())), failure);
-    }
-
-    #[test]
-    fn any_error_converts_and_is_retryable() {
-        fn parse() -> Result<u64, Failure> {
-            Ok("x".parse::<u64>()?)
-        }
-        let failure = parse().unwrap_err();
-        assert!(failure.retryable);
-        assert_eq!(failure.message, "invalid digit found in string");
-    }
-
-    #[test]
-    fn what_is_too_long_is_cut_with_a_mark_and_once_only() {
-        let long = "ä".repeat(FAILURE_BYTES_MAX);
-        let causes = vec!["short".to_owned(), long.clone(), long.clone()];
-        let details = Payload::json(&long).unwrap();
-        let failure = Failure { causes, ..Failure::fatal(long).with_details(details) }.bounded();
-        assert!(failure.message.len() <= FAILURE_BYTES_MAX && failure.message.ends_with("ä… (cut)"));
-        assert_eq!((failure.causes.len(), failure.causes[0].as_str()), (2, "short"));
-        assert!(failure.causes.concat().len() <= FAILURE_BYTES_MAX && failure.causes[1].ends_with(CUT));
-        let details: String = failure.details.as_ref().unwrap().read().unwrap();
-        assert!(details.ends_with("… (cut): 131074 bytes of application/json"), "{details}");
-        assert_eq!(failure.clone().bounded(), failure);
-    }
-
-    #[test]
-    fn what_is_short_enough_stays_as_it_is() {
-        let details = Payload::json(&"x".repeat(FAILURE_BYTES_MAX - 2)).unwrap();
-        let failure = Failure::fatal("x".repeat(FAILURE_BYTES_MAX)).with_details(details);
-        assert_eq!(failure.clone().bounded(), failure);
-    }
-}
+mod tests;

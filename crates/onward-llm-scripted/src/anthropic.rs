@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::conversation::{Conversation, sign};
+use crate::conversation::{ScriptedConversation, sign};
 use crate::play::{fragments, in_turns};
-use crate::script::{Answer, Fault, Part, Tokens};
+use crate::script::{Fault, ReplyPart, ScriptedReply, TokenCounts};
 
 pub(crate) fn error(status: u16, message: &str) -> Value {
     let kind = match status {
@@ -19,7 +19,7 @@ pub(crate) fn error(status: u16, message: &str) -> Value {
 }
 
 /// Returns the response in one piece.
-pub(crate) fn whole(conversation: &Conversation, answer: &Answer, tokens: Tokens) -> Value {
+pub(crate) fn whole(conversation: &ScriptedConversation, answer: &ScriptedReply, tokens: TokenCounts) -> Value {
     let id = conversation.fingerprint();
     let content: Vec<Value> = answer.parts.iter().enumerate().map(|(index, part)| block(part, &id, index)).collect();
     let mut message = head(conversation, tokens, tokens.output);
@@ -28,18 +28,18 @@ pub(crate) fn whole(conversation: &Conversation, answer: &Answer, tokens: Tokens
     message
 }
 
-fn head(conversation: &Conversation, tokens: Tokens, output: u64) -> Value {
+fn head(conversation: &ScriptedConversation, tokens: TokenCounts, output: u64) -> Value {
     let usage = json!({"input_tokens": tokens.input - tokens.cached, "cache_creation_input_tokens": 0,
                        "cache_read_input_tokens": tokens.cached, "output_tokens": output});
     json!({"id": format!("msg_{}", conversation.fingerprint()), "type": "message", "role": "assistant", "model": conversation.model,
            "content": [], "stop_reason": null, "stop_sequence": null, "usage": usage})
 }
 
-fn block(part: &Part, id: &str, index: usize) -> Value {
+fn block(part: &ReplyPart, id: &str, index: usize) -> Value {
     match part {
-        Part::Text(text) | Part::Refusal(text) => json!({"type": "text", "text": text}),
-        Part::Reasoning(text) => json!({"type": "thinking", "thinking": text, "signature": sign(text)}),
-        Part::Call { name, arguments } => {
+        ReplyPart::Text(text) | ReplyPart::Refusal(text) => json!({"type": "text", "text": text}),
+        ReplyPart::Reasoning(text) => json!({"type": "thinking", "thinking": text, "signature": sign(text)}),
+        ReplyPart::ScriptedCall { name, arguments } => {
             // A message in one piece cannot contain invalid JSON.
             let input: Value = serde_json::from_str(arguments).unwrap_or(json!({}));
             json!({"type": "tool_use", "id": format!("toolu_{id}_{index}"), "name": name, "input": input})
@@ -48,7 +48,7 @@ fn block(part: &Part, id: &str, index: usize) -> Value {
 }
 
 /// Returns the response as events.
-pub(crate) fn events(conversation: &Conversation, answer: &Answer, tokens: Tokens) -> Vec<String> {
+pub(crate) fn events(conversation: &ScriptedConversation, answer: &ScriptedReply, tokens: TokenCounts) -> Vec<String> {
     let id = conversation.fingerprint();
     let blocks = answer.parts.iter().enumerate().map(|(index, part)| block_events(part, &id, index)).collect();
     let blocks = if answer.fault == Some(Fault::Interleaved) { in_turns(blocks) } else { blocks.into_iter().flatten().collect() };
@@ -63,21 +63,23 @@ pub(crate) fn event(event: &Value) -> String {
     format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default())
 }
 
-fn block_events(part: &Part, id: &str, index: usize) -> Vec<Value> {
+fn block_events(part: &ReplyPart, id: &str, index: usize) -> Vec<Value> {
     let start = match part {
-        Part::Text(_) | Part::Refusal(_) => json!({"type": "text", "text": ""}),
-        Part::Reasoning(_) => json!({"type": "thinking", "thinking": "", "signature": ""}),
-        Part::Call { name, .. } => json!({"type": "tool_use", "id": format!("toolu_{id}_{index}"), "name": name, "input": {}}),
+        ReplyPart::Text(_) | ReplyPart::Refusal(_) => json!({"type": "text", "text": ""}),
+        ReplyPart::Reasoning(_) => json!({"type": "thinking", "thinking": "", "signature": ""}),
+        ReplyPart::ScriptedCall { name, .. } => {
+            json!({"type": "tool_use", "id": format!("toolu_{id}_{index}"), "name": name, "input": {}})
+        }
     };
     let deltas: Vec<Value> = match part {
-        Part::Text(text) | Part::Refusal(text) => {
+        ReplyPart::Text(text) | ReplyPart::Refusal(text) => {
             fragments(text).map(|text| json!({"type": "text_delta", "text": text})).collect()
         }
-        Part::Reasoning(text) => {
+        ReplyPart::Reasoning(text) => {
             let thoughts = fragments(text).map(|text| json!({"type": "thinking_delta", "thinking": text}));
             thoughts.chain([json!({"type": "signature_delta", "signature": sign(text)})]).collect()
         }
-        Part::Call { arguments, .. } => {
+        ReplyPart::ScriptedCall { arguments, .. } => {
             let pieces = fragments(arguments).map(|text| json!({"type": "input_json_delta", "partial_json": text}));
             [json!({"type": "input_json_delta", "partial_json": ""})].into_iter().chain(pieces).collect()
         }
@@ -87,7 +89,7 @@ fn block_events(part: &Part, id: &str, index: usize) -> Vec<Value> {
     [start].into_iter().chain(deltas).chain([json!({"type": "content_block_stop", "index": index})]).collect()
 }
 
-fn stop_reason(answer: &Answer) -> &'static str {
+fn stop_reason(answer: &ScriptedReply) -> &'static str {
     match answer {
         answer if answer.cut => "max_tokens",
         answer if answer.has_calls() => "tool_use",

@@ -11,10 +11,10 @@ pub enum ApiFormat {
 }
 
 #[derive(Debug, Clone, Serialize)]
-pub struct Conversation {
+pub struct ScriptedConversation {
     pub model: String,
     pub system: String,
-    pub turns: Vec<Turn>,
+    pub turns: Vec<ScriptedMessage>,
     pub tools: Vec<Tool>,
     /// True if reasoning was requested.
     pub thinks: bool,
@@ -24,7 +24,7 @@ pub struct Conversation {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Speaker {
+pub enum ScriptedRole {
     User,
     Assistant,
     Tool,
@@ -32,16 +32,16 @@ pub enum Speaker {
 
 /// A message, or one tool result.
 #[derive(Debug, Clone, Serialize)]
-pub struct Turn {
-    pub speaker: Speaker,
+pub struct ScriptedMessage {
+    pub speaker: ScriptedRole,
     pub text: String,
-    pub calls: Vec<Call>,
+    pub calls: Vec<ScriptedCall>,
     /// Of a result: the call it belongs to.
     pub call_id: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Call {
+pub struct ScriptedCall {
     pub id: String,
     pub name: String,
     pub arguments: String,
@@ -69,13 +69,13 @@ pub struct Tool {
     pub schema: Value,
 }
 
-impl Conversation {
+impl ScriptedConversation {
     /// Parses a request; the error is the message that a real server would return.
-    pub fn read(api_format: ApiFormat, body: &Value) -> Result<Conversation, String> {
+    pub fn read(api_format: ApiFormat, body: &Value) -> Result<ScriptedConversation, String> {
         let model = body["model"].as_str().ok_or("model: field required")?.to_owned();
         let messages =
             body["messages"].as_array().filter(|list| !list.is_empty()).ok_or("messages: at least one message is required")?;
-        let mut conversation = Conversation {
+        let mut conversation = ScriptedConversation {
             model,
             system: text(&body["system"]),
             turns: Vec::new(),
@@ -110,9 +110,9 @@ impl Conversation {
                 self.system.push_str(&text);
                 return Ok(());
             }
-            Some("user") => Speaker::User,
-            Some("assistant") => Speaker::Assistant,
-            Some("tool") => Speaker::Tool,
+            Some("user") => ScriptedRole::User,
+            Some("assistant") => ScriptedRole::Assistant,
+            Some("tool") => ScriptedRole::Tool,
             other => return Err(format!("messages: unknown role {other:?}")),
         };
         let calls = message["tool_calls"].as_array().into_iter().flatten();
@@ -121,17 +121,17 @@ impl Conversation {
         for detail in message["reasoning_details"].as_array().into_iter().flatten() {
             check_signature(&detail["text"], &detail["signature"])?;
         }
-        self.turns.push(Turn { speaker, text, calls: calls.collect::<Result<_, _>>()?, call_id });
+        self.turns.push(ScriptedMessage { speaker, text, calls: calls.collect::<Result<_, _>>()?, call_id });
         Ok(())
     }
 
     fn add_anthropic(&mut self, message: &Value) -> Result<(), String> {
         let speaker = match message["role"].as_str() {
-            Some("user") => Speaker::User,
-            Some("assistant") => Speaker::Assistant,
+            Some("user") => ScriptedRole::User,
+            Some("assistant") => ScriptedRole::Assistant,
             other => return Err(format!("messages: unexpected role {other:?}")),
         };
-        let mut turn = Turn { speaker, text: text(&message["content"]), calls: Vec::new(), call_id: None };
+        let mut turn = ScriptedMessage { speaker, text: text(&message["content"]), calls: Vec::new(), call_id: None };
         let mut results = Vec::new();
         for block in message["content"].as_array().into_iter().flatten() {
             match block["type"].as_str() {
@@ -139,7 +139,12 @@ impl Conversation {
                 Some("tool_use") => return Err("messages: tool_use.input: Input should be a valid dictionary".into()),
                 Some("tool_result") => {
                     let call_id = block["tool_use_id"].as_str().map(str::to_owned);
-                    results.push(Turn { speaker: Speaker::Tool, text: text(&block["content"]), calls: Vec::new(), call_id });
+                    results.push(ScriptedMessage {
+                        speaker: ScriptedRole::Tool,
+                        text: text(&block["content"]),
+                        calls: Vec::new(),
+                        call_id,
+                    });
                 }
                 Some("thinking") => check_signature(&block["thinking"], &block["signature"])?,
                 Some("text") if block["text"] == "" => return Err("messages: text content blocks must be non-empty".into()),
@@ -158,11 +163,11 @@ impl Conversation {
         let mut open: Vec<&str> = Vec::new();
         for turn in &self.turns {
             match (turn.speaker, &turn.call_id) {
-                (Speaker::Tool, Some(id)) => {
+                (ScriptedRole::Tool, Some(id)) => {
                     let at = open.iter().position(|open| open == id);
                     open.swap_remove(at.ok_or_else(|| format!("messages: the result {id} has no call in the message before"))?);
                 }
-                (Speaker::Tool, None) => return Err("messages: a result without the id of its call".into()),
+                (ScriptedRole::Tool, None) => return Err("messages: a result without the id of its call".into()),
                 _ if !open.is_empty() => return Err(format!("messages: no results for the calls {}", open.join(", "))),
                 _ => open = turn.calls.iter().map(|call| call.id.as_str()).collect(),
             }
@@ -171,20 +176,20 @@ impl Conversation {
     }
 
     pub fn last_user(&self) -> &str {
-        self.turns.iter().rfind(|turn| turn.speaker == Speaker::User).map_or("", |turn| &turn.text)
+        self.turns.iter().rfind(|turn| turn.speaker == ScriptedRole::User).map_or("", |turn| &turn.text)
     }
 
     /// Returns the number of the model's messages.
     pub fn turn(&self) -> usize {
-        self.turns.iter().filter(|turn| turn.speaker == Speaker::Assistant).count()
+        self.turns.iter().filter(|turn| turn.speaker == ScriptedRole::Assistant).count()
     }
 
     /// Returns the tool results at the end of the conversation, each with the name of its tool.
     pub fn results(&self) -> Vec<(&str, &str)> {
-        let count = self.turns.iter().rev().take_while(|turn| turn.speaker == Speaker::Tool).count();
-        let calls: Vec<&Call> = self.turns.iter().flat_map(|turn| &turn.calls).collect();
+        let count = self.turns.iter().rev().take_while(|turn| turn.speaker == ScriptedRole::Tool).count();
+        let calls: Vec<&ScriptedCall> = self.turns.iter().flat_map(|turn| &turn.calls).collect();
         let results = self.turns[self.turns.len() - count..].iter();
-        let name = |turn: &Turn| {
+        let name = |turn: &ScriptedMessage| {
             calls.iter().rfind(|call| Some(&call.id) == turn.call_id.as_ref()).map_or("", |call| call.name.as_str())
         };
         results.map(|turn| (name(turn), turn.text.as_str())).collect()
@@ -217,11 +222,11 @@ fn read_tool(tool: &Value, schema: &str) -> Result<Tool, String> {
     Ok(Tool { name: name.to_owned(), schema: tool[schema].clone() })
 }
 
-fn read_call(outer: &Value, inner: &Value, arguments: &Value) -> Result<Call, String> {
+fn read_call(outer: &Value, inner: &Value, arguments: &Value) -> Result<ScriptedCall, String> {
     let (id, name) = (outer["id"].as_str(), inner["name"].as_str());
     let (Some(id), Some(name)) = (id, name) else { return Err("messages: a call without id or name".into()) };
     let arguments = arguments.as_str().map_or_else(|| arguments.to_string(), str::to_owned);
-    Ok(Call { id: id.to_owned(), name: name.to_owned(), arguments })
+    Ok(ScriptedCall { id: id.to_owned(), name: name.to_owned(), arguments })
 }
 
 /// Returns the text of a content, which is a text or a list of blocks.

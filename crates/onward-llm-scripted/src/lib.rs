@@ -32,6 +32,6 @@ mod play;
 mod script;
 mod server;
 
-pub use conversation::{ApiFormat, Call, Conversation, Speaker, Tool, Turn};
-pub use script::{Answer, Fault, Part, Rule, Tokens, When};
+pub use conversation::{ApiFormat, ScriptedCall, ScriptedConversation, ScriptedMessage, ScriptedRole, Tool};
+pub use script::{Fault, ReplyPart, Rule, ScriptedReply, TokenCounts, When};
 pub use server::{Recorded, ScriptedModel};

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::conversation::{Conversation, sign};
+use crate::conversation::{ScriptedConversation, sign};
 use crate::play::{fragments, in_turns};
-use crate::script::{Answer, Fault, Part, Tokens};
+use crate::script::{Fault, ReplyPart, ScriptedReply, TokenCounts};
 
 /// Constant, so that responses are reproducible (SM1).
 const CREATED: u64 = 1_700_000_000;
@@ -21,20 +21,20 @@ pub(crate) fn error(status: u16, message: &str) -> Value {
 }
 
 /// Returns the response in one piece.
-pub(crate) fn whole(conversation: &Conversation, answer: &Answer, tokens: Tokens) -> Value {
+pub(crate) fn whole(conversation: &ScriptedConversation, answer: &ScriptedReply, tokens: TokenCounts) -> Value {
     let id = conversation.fingerprint();
     let mut message =
         Map::from_iter([("role".into(), json!("assistant")), ("content".into(), Value::Null), ("refusal".into(), Value::Null)]);
     let mut calls = Vec::new();
     for part in &answer.parts {
         match part {
-            Part::Text(text) => append(&mut message, "content", text),
-            Part::Refusal(text) => append(&mut message, "refusal", text),
-            Part::Reasoning(text) => {
+            ReplyPart::Text(text) => append(&mut message, "content", text),
+            ReplyPart::Refusal(text) => append(&mut message, "refusal", text),
+            ReplyPart::Reasoning(text) => {
                 message.insert("reasoning".into(), json!(text));
                 message.insert("reasoning_details".into(), json!([detail(text, Some(sign(text)))]));
             }
-            Part::Call { name, arguments } => {
+            ReplyPart::ScriptedCall { name, arguments } => {
                 let function = json!({"name": name, "arguments": arguments});
                 calls.push(json!({"id": format!("call_{id}_{}", calls.len()), "type": "function", "function": function}));
             }
@@ -55,7 +55,7 @@ fn append(message: &mut Map<String, Value>, field: &str, text: &str) {
 }
 
 /// Returns the response as events.
-pub(crate) fn events(conversation: &Conversation, answer: &Answer, tokens: Option<Tokens>) -> Vec<String> {
+pub(crate) fn events(conversation: &ScriptedConversation, answer: &ScriptedReply, tokens: Option<TokenCounts>) -> Vec<String> {
     let id = conversation.fingerprint();
     let chunk = |choices: Value, usage: Value| {
         let chunk = json!({"id": format!("chatcmpl-{id}"), "object": "chat.completion.chunk", "created": CREATED,
@@ -73,18 +73,18 @@ pub(crate) fn events(conversation: &Conversation, answer: &Answer, tokens: Optio
     events
 }
 
-fn deltas(answer: &Answer, id: &str) -> Vec<Value> {
+fn deltas(answer: &ScriptedReply, id: &str) -> Vec<Value> {
     let mut deltas = Vec::new();
     let mut calls: Vec<Vec<Value>> = Vec::new();
     for part in &answer.parts {
         match part {
-            Part::Text(text) => deltas.extend(fragments(text).map(|text| json!({"content": text}))),
-            Part::Refusal(text) => deltas.extend(fragments(text).map(|text| json!({"refusal": text}))),
-            Part::Reasoning(text) => {
+            ReplyPart::Text(text) => deltas.extend(fragments(text).map(|text| json!({"content": text}))),
+            ReplyPart::Refusal(text) => deltas.extend(fragments(text).map(|text| json!({"refusal": text}))),
+            ReplyPart::Reasoning(text) => {
                 deltas.extend(fragments(text).map(|text| json!({"reasoning": text, "reasoning_details": [detail(text, None)]})));
                 deltas.push(json!({"reasoning_details": [detail("", Some(sign(text)))]}));
             }
-            Part::Call { name, arguments } => {
+            ReplyPart::ScriptedCall { name, arguments } => {
                 let index = calls.len();
                 let id = (answer.fault != Some(Fault::WithoutIds)).then(|| format!("call_{id}_{index}"));
                 let first = json!({"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": ""}});
@@ -102,7 +102,7 @@ fn detail(text: &str, signature: Option<String>) -> Value {
     json!({"type": "reasoning.text", "index": 0, "text": text, "signature": signature})
 }
 
-fn finish_reason(answer: &Answer) -> Value {
+fn finish_reason(answer: &ScriptedReply) -> Value {
     match answer {
         answer if answer.cut => json!("length"),
         answer if answer.has_calls() => json!("tool_calls"),
@@ -110,7 +110,7 @@ fn finish_reason(answer: &Answer) -> Value {
     }
 }
 
-fn usage(tokens: Tokens) -> Value {
+fn usage(tokens: TokenCounts) -> Value {
     json!({"prompt_tokens": tokens.input, "completion_tokens": tokens.output, "total_tokens": tokens.input + tokens.output,
            "prompt_tokens_details": {"cached_tokens": tokens.cached}, "completion_tokens_details": {"reasoning_tokens": tokens.reasoning}})
 }

@@ -4,10 +4,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::conversation::{Conversation, Tool};
-use crate::script::Answer;
+use crate::conversation::{ScriptedConversation, Tool};
+use crate::script::ScriptedReply;
 
-pub(crate) fn answer(conversation: &Conversation) -> Answer {
+pub(crate) fn answer(conversation: &ScriptedConversation) -> ScriptedReply {
     let said = conversation.last_user();
     let results = conversation.results();
     if !results.is_empty() {
@@ -22,11 +22,11 @@ pub(crate) fn answer(conversation: &Conversation) -> Answer {
     wanted.into_iter().fold(answer, |answer, tool| answer.and_call(&tool.name, &arguments(tool, said)))
 }
 
-fn thinking(conversation: &Conversation, thought: &str) -> Answer {
-    if conversation.thinks { Answer::reasoning(thought) } else { Answer::default() }
+fn thinking(conversation: &ScriptedConversation, thought: &str) -> ScriptedReply {
+    if conversation.thinks { ScriptedReply::reasoning(thought) } else { ScriptedReply::default() }
 }
 
-fn echo(conversation: &Conversation, said: &str) -> String {
+fn echo(conversation: &ScriptedConversation, said: &str) -> String {
     let mut text = format!("You said: {said}");
     if !conversation.tools.is_empty() {
         let names: Vec<&str> = conversation.tools.iter().map(|tool| tool.name.as_str()).collect();
@@ -80,21 +80,21 @@ fn first_number(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::conversation::ApiFormat;
-    use crate::script::Part;
+    use crate::script::ReplyPart;
 
-    fn ask(said: &str) -> Vec<Part> {
+    fn ask(said: &str) -> Vec<ReplyPart> {
         let schema =
             json!({"properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city", "days"]});
         let tools = json!([{"name": "get_weather", "input_schema": schema}]);
         let body = json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": said}], "tools": tools});
-        answer(&Conversation::read(ApiFormat::Anthropic, &body).unwrap()).parts
+        answer(&ScriptedConversation::read(ApiFormat::Anthropic, &body).unwrap()).parts
     }
 
     #[test]
     fn it_calls_what_is_named_with_arguments_that_fit() {
-        let call = |arguments: &str| Part::Call { name: "get_weather".into(), arguments: arguments.into() };
+        let call = |arguments: &str| ReplyPart::ScriptedCall { name: "get_weather".into(), arguments: arguments.into() };
         assert_eq!(ask("Get-Weather for 3 days!")[1], call(r#"{"city":"Get-Weather for 3 days!","days":3}"#));
         assert_eq!(ask(r#"use get_weather {"city": "Ulm", "days": 2} now"#)[1], call(r#"{"city": "Ulm", "days": 2}"#));
-        assert_eq!(ask("weather?"), [Part::Text("You said: weather?\nName a tool and I will call it: get_weather.".into())]);
+        assert_eq!(ask("weather?"), [ReplyPart::Text("You said: weather?\nName a tool and I will call it: get_weather.".into())]);
     }
 }

@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::conversation::{Conversation, Speaker};
+use crate::conversation::{ScriptedConversation, ScriptedRole};
 
 /// One response: its parts, and its fault.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Answer {
-    pub parts: Vec<Part>,
+pub struct ScriptedReply {
+    pub parts: Vec<ReplyPart>,
     pub fault: Option<Fault>,
     /// Delay before each chunk of a stream.
     pub chunk_delay_ms: u64,
@@ -18,10 +18,10 @@ pub struct Answer {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Part {
+pub enum ReplyPart {
     Text(String),
     Reasoning(String),
-    Call {
+    ScriptedCall {
         name: String,
         /// Sent unchanged, JSON or not.
         arguments: String,
@@ -66,7 +66,7 @@ pub enum Fault {
 pub struct Rule {
     #[serde(default)]
     pub when: When,
-    pub answer: Answer,
+    pub answer: ScriptedReply,
     /// How often the rule applies; always if absent.
     #[serde(default)]
     pub times: Option<u32>,
@@ -91,7 +91,7 @@ pub struct When {
 
 /// Token counts by a simple rule.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tokens {
+pub struct TokenCounts {
     /// The whole input, including cached tokens.
     pub input: u64,
     pub cached: u64,
@@ -99,88 +99,88 @@ pub struct Tokens {
     pub reasoning: u64,
 }
 
-impl Answer {
-    pub fn text(text: &str) -> Answer {
-        Answer::default().and(Part::Text(text.to_owned()))
+impl ScriptedReply {
+    pub fn text(text: &str) -> ScriptedReply {
+        ScriptedReply::default().and(ReplyPart::Text(text.to_owned()))
     }
 
-    pub fn reasoning(text: &str) -> Answer {
-        Answer::default().and(Part::Reasoning(text.to_owned()))
+    pub fn reasoning(text: &str) -> ScriptedReply {
+        ScriptedReply::default().and(ReplyPart::Reasoning(text.to_owned()))
     }
 
-    pub fn refusal(text: &str) -> Answer {
-        Answer::default().and(Part::Refusal(text.to_owned()))
+    pub fn refusal(text: &str) -> ScriptedReply {
+        ScriptedReply::default().and(ReplyPart::Refusal(text.to_owned()))
     }
 
-    pub fn call(name: &str, arguments: &str) -> Answer {
-        Answer::default().and_call(name, arguments)
+    pub fn call(name: &str, arguments: &str) -> ScriptedReply {
+        ScriptedReply::default().and_call(name, arguments)
     }
 
-    pub fn fault(fault: Fault) -> Answer {
-        Answer::default().with_fault(fault)
+    pub fn fault(fault: Fault) -> ScriptedReply {
+        ScriptedReply::default().with_fault(fault)
     }
 
-    pub fn and(mut self, part: Part) -> Answer {
+    pub fn and(mut self, part: ReplyPart) -> ScriptedReply {
         self.parts.push(part);
         self
     }
 
-    pub fn and_text(self, text: &str) -> Answer {
-        self.and(Part::Text(text.to_owned()))
+    pub fn and_text(self, text: &str) -> ScriptedReply {
+        self.and(ReplyPart::Text(text.to_owned()))
     }
 
-    pub fn and_call(self, name: &str, arguments: &str) -> Answer {
-        self.and(Part::Call { name: name.to_owned(), arguments: arguments.to_owned() })
+    pub fn and_call(self, name: &str, arguments: &str) -> ScriptedReply {
+        self.and(ReplyPart::ScriptedCall { name: name.to_owned(), arguments: arguments.to_owned() })
     }
 
-    pub fn with_fault(self, fault: Fault) -> Answer {
-        Answer { fault: Some(fault), ..self }
+    pub fn with_fault(self, fault: Fault) -> ScriptedReply {
+        ScriptedReply { fault: Some(fault), ..self }
     }
 
     pub fn has_calls(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part, Part::Call { .. }))
+        self.parts.iter().any(|part| matches!(part, ReplyPart::ScriptedCall { .. }))
     }
 
     pub fn refuses(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part, Part::Refusal(_)))
+        self.parts.iter().any(|part| matches!(part, ReplyPart::Refusal(_)))
     }
 
     /// Counts tokens as a function of the conversation and the response (SM1): four characters are a token, and everything up
     /// to the model's last message is cached.
-    pub fn tokens(&self, conversation: &Conversation) -> Tokens {
+    pub fn tokens(&self, conversation: &ScriptedConversation) -> TokenCounts {
         if matches!(self.fault, Some(Fault::Empty)) {
-            return Tokens::default();
+            return TokenCounts::default();
         }
         let turns: Vec<u64> = conversation.turns.iter().map(|turn| count(&turn.text) + turn.calls.len() as u64).collect();
         let head = count(&conversation.system) + conversation.tools.len() as u64 * 10;
-        let last = conversation.turns.iter().rposition(|turn| turn.speaker == Speaker::Assistant);
+        let last = conversation.turns.iter().rposition(|turn| turn.speaker == ScriptedRole::Assistant);
         let cached = last.map_or(0, |last| head + turns[..=last].iter().sum::<u64>());
         let sizes = self.parts.iter().map(|part| match part {
-            Part::Text(text) | Part::Refusal(text) => (count(text), 0),
-            Part::Reasoning(text) => (count(text), count(text)),
-            Part::Call { name, arguments } => (count(name) + count(arguments), 0),
+            ReplyPart::Text(text) | ReplyPart::Refusal(text) => (count(text), 0),
+            ReplyPart::Reasoning(text) => (count(text), count(text)),
+            ReplyPart::ScriptedCall { name, arguments } => (count(name) + count(arguments), 0),
         });
         let (output, reasoning) = sizes.fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
-        Tokens { input: head + turns.iter().sum::<u64>(), cached, output, reasoning }
+        TokenCounts { input: head + turns.iter().sum::<u64>(), cached, output, reasoning }
     }
 }
 
 impl Rule {
-    pub fn always(answer: Answer) -> Rule {
+    pub fn always(answer: ScriptedReply) -> Rule {
         Rule { when: When::default(), answer, times: None }
     }
 
-    pub fn when_user_says(words: &str, answer: Answer) -> Rule {
+    pub fn when_user_says(words: &str, answer: ScriptedReply) -> Rule {
         Rule { when: When { user_says: Some(words.to_owned()), ..When::default() }, answer, times: None }
     }
 }
 
 impl When {
-    pub fn fits(&self, conversation: &Conversation) -> bool {
+    pub fn fits(&self, conversation: &ScriptedConversation) -> bool {
         let says = self.user_says.as_ref().is_none_or(|words| conversation.last_user().contains(words.as_str()));
         let after_tools = self.after_tools.is_none_or(|after| after != conversation.results().is_empty());
         let turn = self.turn.is_none_or(|turn| turn == conversation.turn());
-        let tokens = self.tokens_over.is_none_or(|window| Answer::default().tokens(conversation).input > window);
+        let tokens = self.tokens_over.is_none_or(|window| ScriptedReply::default().tokens(conversation).input > window);
         let attached =
             self.attached.as_ref().is_none_or(|part| conversation.attached.iter().any(|sent| sent.contains(part.as_str())));
         says && after_tools && turn && tokens && attached && self.model.as_ref().is_none_or(|model| *model == conversation.model)

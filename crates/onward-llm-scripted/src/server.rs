@@ -16,9 +16,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::conversation::{ApiFormat, Conversation, hash};
+use crate::conversation::{ApiFormat, ScriptedConversation, hash};
 use crate::play::{End, Play};
-use crate::script::{Answer, Fault, Rule};
+use crate::script::{Fault, Rule, ScriptedReply};
 use crate::{anthropic, openai, persona};
 
 /// Number of requests that are recorded; later ones are only counted.
@@ -29,7 +29,7 @@ const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// A running server. Dropping it stops it.
 pub struct ScriptedModel {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     serving: tokio::task::JoinHandle<()>,
 }
 
@@ -47,13 +47,13 @@ pub struct Recorded {
 }
 
 #[derive(Default)]
-struct Shared {
-    script: Mutex<Script>,
+struct ServerState {
+    script: Mutex<ScriptState>,
 }
 
 #[derive(Default)]
-struct Script {
-    next: VecDeque<Answer>,
+struct ScriptState {
+    next: VecDeque<ScriptedReply>,
     rules: Vec<Rule>,
     recorded: Vec<Recorded>,
     request_count: u64,
@@ -70,9 +70,9 @@ impl ScriptedModel {
     }
 
     /// Starts with the given first responses: clients may be connected already.
-    pub fn start_with(listener: TcpListener, next: impl IntoIterator<Item = Answer>) -> std::io::Result<ScriptedModel> {
+    pub fn start_with(listener: TcpListener, next: impl IntoIterator<Item = ScriptedReply>) -> std::io::Result<ScriptedModel> {
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(ServerState::default());
         shared.script().next.extend(next);
         let router = router(Arc::clone(&shared));
         let serving = tokio::spawn(async move {
@@ -90,7 +90,7 @@ impl ScriptedModel {
     }
 
     /// Adds a response to the queue that is served first, in order, for any request.
-    pub fn next(&self, answer: Answer) {
+    pub fn next(&self, answer: ScriptedReply) {
         self.shared.script().next.push_back(answer);
     }
 
@@ -115,14 +115,14 @@ impl Drop for ScriptedModel {
     }
 }
 
-impl Shared {
-    fn script(&self) -> MutexGuard<'_, Script> {
+impl ServerState {
+    fn script(&self) -> MutexGuard<'_, ScriptState> {
         self.script.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Script {
-    fn answer(&mut self, conversation: &Conversation) -> Answer {
+impl ScriptState {
+    fn answer(&mut self, conversation: &ScriptedConversation) -> ScriptedReply {
         if let Some(answer) = self.next.pop_front() {
             return answer;
         }
@@ -133,7 +133,7 @@ impl Script {
     }
 }
 
-fn router(shared: Arc<Shared>) -> Router {
+fn router(shared: Arc<ServerState>) -> Router {
     let models = json!({"object": "list", "data": [{"id": "scripted", "object": "model", "created": 1_700_000_000, "owned_by": "script"}]});
     Router::new()
         .route("/v1/chat/completions", post(|shared, headers, body| ask(ApiFormat::OpenAi, shared, headers, body)))
@@ -146,9 +146,9 @@ fn router(shared: Arc<Shared>) -> Router {
         .with_state(shared)
 }
 
-async fn ask(api_format: ApiFormat, State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
+async fn ask(api_format: ApiFormat, State(shared): State<Arc<ServerState>>, headers: HeaderMap, body: Bytes) -> Response {
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let read = Conversation::read(api_format, &body);
+    let read = ScriptedConversation::read(api_format, &body);
     let mut script = shared.script();
     let answer = read.map(|conversation| (script.answer(&conversation), conversation));
     let response = match &answer {
@@ -168,7 +168,7 @@ async fn ask(api_format: ApiFormat, State(shared): State<Arc<Shared>>, headers: 
     ([("x-request-id", request_id.clone()), ("request-id", request_id)], response).into_response()
 }
 
-fn respond(api_format: ApiFormat, body: &Value, conversation: &Conversation, answer: &Answer) -> Response {
+fn respond(api_format: ApiFormat, body: &Value, conversation: &ScriptedConversation, answer: &ScriptedReply) -> Response {
     match &answer.fault {
         Some(Fault::RateLimited { retry_after_seconds }) => {
             let after = retry_after_seconds.map(|seconds| [(header::RETRY_AFTER, seconds.to_string())]);
@@ -192,7 +192,7 @@ fn respond(api_format: ApiFormat, body: &Value, conversation: &Conversation, ans
     }
 }
 
-fn stream(api_format: ApiFormat, body: &Value, conversation: &Conversation, answer: &Answer) -> Response {
+fn stream(api_format: ApiFormat, body: &Value, conversation: &ScriptedConversation, answer: &ScriptedReply) -> Response {
     let tokens = answer.tokens(conversation);
     let mut chunks = match api_format {
         ApiFormat::OpenAi => {
@@ -241,7 +241,7 @@ fn json_response(status: u16, body: &Value) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }
 
-async fn add_answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
+async fn add_answer(State(shared): State<Arc<ServerState>>, body: Bytes) -> Response {
     match serde_json::from_slice(&body) {
         Ok(answer) => {
             shared.script().next.push_back(answer);
@@ -251,7 +251,7 @@ async fn add_answer(State(shared): State<Arc<Shared>>, body: Bytes) -> Response 
     }
 }
 
-async fn add_rule(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
+async fn add_rule(State(shared): State<Arc<ServerState>>, body: Bytes) -> Response {
     match serde_json::from_slice(&body) {
         Ok(rule) => {
             shared.script().rules.push(rule);
@@ -261,12 +261,12 @@ async fn add_rule(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     }
 }
 
-async fn show(State(shared): State<Arc<Shared>>) -> Response {
+async fn show(State(shared): State<Arc<ServerState>>) -> Response {
     let script = shared.script();
     json_response(200, &json!({"request_count": script.request_count, "requests": script.recorded}))
 }
 
-async fn forget(State(shared): State<Arc<Shared>>) -> StatusCode {
-    *shared.script() = Script::default();
+async fn forget(State(shared): State<Arc<ServerState>>) -> StatusCode {
+    *shared.script() = ScriptState::default();
     StatusCode::NO_CONTENT
 }

@@ -20,7 +20,7 @@ use hyper::{Response, Uri};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{CallError, Cause, TableError};
-use crate::formats::response::{Answer, Sink};
+use crate::formats::response::{ResponseReader, Sink};
 use crate::transport::http::{Http, Lost, server_url};
 use crate::transport::json::Object;
 use crate::{
@@ -76,10 +76,10 @@ impl Default for Limits {
 
 /// A model server and its API format. Cheap to clone; clones share their connections.
 #[derive(Clone)]
-pub struct Provider(Arc<Inner>);
+pub struct Provider(Arc<ProviderState>);
 
 #[derive(Clone)]
-struct Inner {
+struct ProviderState {
     name: String,
     api_format: ApiFormat,
     url: Uri,
@@ -93,7 +93,7 @@ struct Inner {
 
 impl fmt::Debug for Provider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { name, api_format, url, .. } = &*self.0;
+        let ProviderState { name, api_format, url, .. } = &*self.0;
         f.debug_struct("Provider").field("name", name).field("api_format", api_format).field("url", url).finish_non_exhaustive()
     }
 }
@@ -112,7 +112,7 @@ impl Provider {
         let official = url.host() == Some("api.openai.com");
         let usual_name = if official { "max_completion_tokens" } else { "max_tokens" }; // other servers know the older name
         let headers = headers(settings, key.as_ref()).map_err(invalid)?;
-        Ok(Provider(Arc::new(Inner {
+        Ok(Provider(Arc::new(ProviderState {
             name: name.to_owned(),
             api_format: settings.api_format,
             url,
@@ -145,17 +145,17 @@ impl Provider {
     /// Returns the same provider under another name. Signed reasoning is bound to the name: two accounts at one address need
     /// two names.
     pub fn named(&self, name: &str) -> Provider {
-        Provider(Arc::new(Inner { name: name.to_owned(), ..Inner::clone(&self.0) }))
+        Provider(Arc::new(ProviderState { name: name.to_owned(), ..ProviderState::clone(&self.0) }))
     }
 
     /// Returns the same provider with other limits.
     pub fn with_limits(&self, limits: Limits) -> Provider {
-        Provider(Arc::new(Inner { limits, ..Inner::clone(&self.0) }))
+        Provider(Arc::new(ProviderState { limits, ..ProviderState::clone(&self.0) }))
     }
 
     /// Returns the same provider with another retry policy.
     pub fn with_retries(&self, retries: ModelRetries) -> Provider {
-        Provider(Arc::new(Inner { retries, ..Inner::clone(&self.0) }))
+        Provider(Arc::new(ProviderState { retries, ..ProviderState::clone(&self.0) }))
     }
 
     /// Returns the retry policy for calls.
@@ -166,7 +166,7 @@ impl Provider {
     /// Returns a digest that identifies the rate limit of this address and key without revealing either. Without a key anyone
     /// could compute it, so `among` becomes part of it.
     pub fn limit(&self, among: &str) -> String {
-        let Inner { url, key, headers, .. } = &*self.0;
+        let ProviderState { url, key, headers, .. } = &*self.0;
         let mut hasher = blake3::Hasher::new_derive_key(LIMIT);
         let mut add = |part: &[u8]| {
             hasher.update(&(part.len() as u64).to_le_bytes());
@@ -200,9 +200,9 @@ impl Provider {
     ///
     /// Dropping the future ends the request; `sink` has received the usage reported until then.
     pub async fn call(&self, request: &ModelRequest, sink: Sink<'_>) -> Result<ModelReply, CallError> {
-        let Inner { api_format, name, limits, .. } = &*self.0;
+        let ProviderState { api_format, name, limits, .. } = &*self.0;
         let body = self.body(request)?;
-        let mut answer = Answer::new(*api_format, name, limits.answer_bytes_max);
+        let mut answer = ResponseReader::new(*api_format, name, limits.answer_bytes_max);
         let attempt = self.attempt(body, &mut answer, sink);
         let outcome = tokio::time::timeout(limits.call_timeout, attempt).await;
         let outcome = outcome.unwrap_or_else(|_| Err(timeout("the whole call", limits.call_timeout)));
@@ -214,7 +214,7 @@ impl Provider {
     }
 
     fn body(&self, request: &ModelRequest) -> Result<Bytes, CallError> {
-        let Inner { api_format, name, max_tokens_name, .. } = &*self.0;
+        let ProviderState { api_format, name, max_tokens_name, .. } = &*self.0;
         let body: Object = match api_format {
             ApiFormat::OpenAi => openai::body(request, name, max_tokens_name)?,
             ApiFormat::Anthropic => anthropic::body(request, name)?,
@@ -222,8 +222,8 @@ impl Provider {
         Ok(serde_json::to_vec(&body).expect("what was JSON before").into())
     }
 
-    async fn attempt(&self, body: Bytes, answer: &mut Answer, sink: Sink<'_>) -> Result<(), CallError> {
-        let Inner { url, headers, http, limits, .. } = &*self.0;
+    async fn attempt(&self, body: Bytes, answer: &mut ResponseReader, sink: Sink<'_>) -> Result<(), CallError> {
+        let ProviderState { url, headers, http, limits, .. } = &*self.0;
         let sent = within(limits.idle_timeout, "the start of the response", http.post(url, headers, body)).await?;
         let response = sent.map_err(|Lost { reached, why }| {
             CallError::new(if reached { Cause::Disconnected } else { Cause::Unreachable }, why)
@@ -244,7 +244,7 @@ impl Provider {
         self.stream(response.into_body(), answer, sink).await
     }
 
-    async fn stream(&self, mut body: Incoming, answer: &mut Answer, sink: Sink<'_>) -> Result<(), CallError> {
+    async fn stream(&self, mut body: Incoming, answer: &mut ResponseReader, sink: Sink<'_>) -> Result<(), CallError> {
         while !answer.is_done() {
             match within(self.0.limits.idle_timeout, "the next part of the response", body.frame()).await? {
                 Some(Ok(frame)) => {

@@ -5,7 +5,7 @@ mod generated;
 mod openai;
 mod requests;
 
-use crate::formats::response::Answer;
+use crate::formats::response::ResponseReader;
 use crate::{ApiFormat, Block, CallError, Delta, ModelReply, ProviderPayload, Reasoning, ToolCall};
 
 /// Reads a stream that comes in these pieces and then ends.
@@ -13,7 +13,7 @@ fn read_pieces<'a>(
     api_format: ApiFormat,
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> (Result<ModelReply, CallError>, Vec<Delta>) {
-    let mut answer = Answer::new(api_format, "p", 1_000_000);
+    let mut answer = ResponseReader::new(api_format, "p", 1_000_000);
     let mut deltas = Vec::new();
     let mut sink = |delta| deltas.push(delta);
     let fed = pieces.into_iter().try_for_each(|piece| answer.feed(piece, &mut sink));

@@ -53,7 +53,7 @@ impl Broken {
 type Failure = StreamableHttpError<Lost>;
 
 /// The headers that all requests of a session have.
-struct Shown {
+struct SessionHeaders {
     session: Option<Arc<str>>,
     key: Option<String>,
     headers: HashMap<HeaderName, HeaderValue>,
@@ -64,7 +64,7 @@ impl HttpClient {
         &self,
         method: Method,
         uri: &str,
-        shown: Shown,
+        shown: SessionHeaders,
         more: &[(HeaderName, &str)],
         body: Bytes,
     ) -> Result<Response<Incoming>, Failure> {
@@ -138,7 +138,7 @@ impl StreamableHttpClient for HttpClient {
         let in_session = session.is_some();
         let body = self.raw.put_in_place(serde_json::to_vec(&message)?);
         let json = [(CONTENT_TYPE, "application/json")];
-        let response = self.send(Method::POST, &uri, Shown { session, key, headers }, &json, body.into()).await?;
+        let response = self.send(Method::POST, &uri, SessionHeaders { session, key, headers }, &json, body.into()).await?;
         let (id, probes) = match &message {
             ClientJsonRpcMessage::Request(request) => {
                 (Some(request.id.clone()), matches!(request.request, ClientRequest::DiscoverRequest(_)))
@@ -182,7 +182,7 @@ impl StreamableHttpClient for HttpClient {
         key: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), Failure> {
-        let shown = Shown { session: Some(session), key, headers };
+        let shown = SessionHeaders { session: Some(session), key, headers };
         let response = self.send(Method::DELETE, &uri, shown, &[], Bytes::new()).await?;
         // Support for it is optional.
         if response.status().is_success() || response.status() == StatusCode::METHOD_NOT_ALLOWED {
@@ -245,9 +245,9 @@ fn gone(why: &str, id: Option<RequestId>) -> ServerJsonRpcMessage {
 /// Returns true if an event is the response to the request: only a response has an id and no method.
 fn is_answer(data: &str) -> bool {
     #[derive(serde::Deserialize)]
-    struct Shape {
+    struct ResponseShape {
         id: Option<serde::de::IgnoredAny>,
         method: Option<serde::de::IgnoredAny>,
     }
-    serde_json::from_str::<Shape>(data).is_ok_and(|shape| shape.id.is_some() && shape.method.is_none())
+    serde_json::from_str::<ResponseShape>(data).is_ok_and(|shape| shape.id.is_some() && shape.method.is_none())
 }

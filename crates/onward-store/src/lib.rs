@@ -20,6 +20,7 @@ mod gaps;
 mod memory;
 pub mod payloads;
 mod restore;
+pub mod sync;
 
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -15,18 +15,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-const MESSAGE: Signal<Message> = Signal::new("message");
+const MESSAGE: Signal<ChatMessage> = Signal::new("message");
 
 /// What a person says, as a client named it.
 #[derive(Clone, Serialize, Deserialize)]
-struct Message {
+struct ChatMessage {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     text: String,
 }
 
-async fn support(ctx: AgentCtx, first: Message) -> Result<()> {
-    ctx.turns(Some(first), |first: Option<Message>| {
+async fn support(ctx: AgentCtx, first: ChatMessage) -> Result<()> {
+    ctx.turns(Some(first), |first: Option<ChatMessage>| {
         let ctx = ctx.clone();
         async move {
             let mut question = String::new();
@@ -136,10 +136,10 @@ async fn main() -> anyhow::Result<()> {
     let url = arguments.next().unwrap_or_else(|| "http://127.0.0.1:7766".to_owned());
     let pace = Duration::from_millis(arguments.next().map_or(Ok(0), |pace| pace.parse())?);
     let weather = |_: Value| async { Ok::<_, Failure>("sunny".to_owned()) };
-    let builder = Onward::connect(&url).agent("support", support).task_with("model", model).task("weather", weather).dep(pace);
+    let builder = Onward::connect(&url).agent("support", support).task("model", model).task("weather", weather).dep(pace);
     let scripted = ScriptedModel::start().await?;
     let provider = Provider::openai(&format!("{}/v1", scripted.url()), None)?;
-    let builder = builder.model("scripted", &provider).register_agent(ready()).register_agent(boss()).register_agent(brief());
+    let builder = builder.model("scripted", &provider).register(ready()).register(boss()).register(brief());
     let onward = builder.start().await?;
     println!("ready");
     tokio::signal::ctrl_c().await?;

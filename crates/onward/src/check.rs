@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::encryption::{CodecError, EncryptionBoundary, Makers};
-use crate::host::code::Shared;
+use crate::host::code::WorkerShared;
 use crate::host::replay::{Earlier, Logs, replay_log};
 use crate::registry::Registry;
 
@@ -60,12 +60,12 @@ pub struct Verdict {
     pub kind: Name,
     pub version: Option<Name>,
     pub generation: u32,
-    pub found: Found,
+    pub found: CheckResult,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Found {
+pub enum CheckResult {
     /// The code makes the recorded calls, up to the end of the log.
     Safe,
     /// The code would pause the run, for this reason.
@@ -85,7 +85,7 @@ pub(crate) fn folder() -> Option<PathBuf> {
 
 /// Writes a verdict for every run of the folder and returns their number.
 pub(crate) fn check(folder: &Path, registry: &Registry, codec: Option<&EncryptionBoundary>) -> Result<u64, Error> {
-    let shared = Shared { deps: Arc::new(registry.deps.clone()), ..Shared::default() };
+    let shared = WorkerShared { deps: Arc::new(registry.deps.clone()), ..WorkerShared::default() };
     let unusable = |path: &Path, why: &dyn std::fmt::Display| Error::CheckFailed { why: format!("{}: {why}", path.display()) };
     let (from, to) = (folder.join(RUNS), folder.join(VERDICTS));
     let runs = BufReader::new(File::open(&from).map_err(|error| unusable(&from, &error))?);
@@ -102,9 +102,9 @@ pub(crate) fn check(folder: &Path, registry: &Registry, codec: Option<&Encryptio
     Ok(count)
 }
 
-fn judge(mut checked: RunToCheck, registry: &Registry, codec: Option<&EncryptionBoundary>, shared: &Shared) -> Verdict {
+fn judge(mut checked: RunToCheck, registry: &Registry, codec: Option<&EncryptionBoundary>, shared: &WorkerShared) -> Verdict {
     let found = match decode(&mut checked, codec) {
-        Err(error) => Found::Unreadable(error.to_string()),
+        Err(error) => CheckResult::Unreadable(error.to_string()),
         Ok(()) => replay(&checked, registry, shared),
     };
     let RunToCheck { run, kind, version, generation, .. } = checked;
@@ -126,10 +126,10 @@ fn decode(checked: &mut RunToCheck, codec: Option<&EncryptionBoundary>) -> Resul
     Ok(())
 }
 
-fn replay(checked: &RunToCheck, registry: &Registry, shared: &Shared) -> Found {
+fn replay(checked: &RunToCheck, registry: &Registry, shared: &WorkerShared) -> CheckResult {
     let Some(handler) = registry.handler(&checked.kind, checked.version.as_ref()) else {
         let is_known = registry.workflows.contains_key(&checked.kind);
-        return if is_known { Found::NoVersion } else { Found::NoCode };
+        return if is_known { CheckResult::NoVersion } else { CheckResult::NoCode };
     };
     let mut earlier = Earlier::default();
     for EarlierLog { generation, records, .. } in &checked.earlier {
@@ -137,8 +137,8 @@ fn replay(checked: &RunToCheck, registry: &Registry, shared: &Shared) -> Found {
     }
     let logs = Logs { prelude: &checked.prelude, records: &checked.records, earlier: &|wish| earlier.read(wish) };
     match replay_log(&checked.run, &handler, logs, shared, false) {
-        Ok(_) => Found::Safe,
+        Ok(_) => CheckResult::Safe,
         // A fault without a pause is a lost lease, which cannot happen in a replay without a lease.
-        Err(fault) => fault.into_pause().map_or(Found::Safe, |pause| Found::Pauses(Box::new(pause))),
+        Err(fault) => fault.into_pause().map_or(CheckResult::Safe, |pause| CheckResult::Pauses(Box::new(pause))),
     }
 }

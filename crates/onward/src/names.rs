@@ -55,6 +55,23 @@ typed_name!(
     Signal<T>
 );
 
+/// The name under which code of the type `K` is registered: text, or a typed [`Workflow`] or [`Task`].
+pub trait NameOf<K> {
+    fn text(&self) -> &str;
+}
+
+impl<I, O> NameOf<Workflow<I, O>> for &Workflow<I, O> {
+    fn text(&self) -> &str {
+        self.name
+    }
+}
+
+impl<I, O> NameOf<Task<I, O>> for &Task<I, O> {
+    fn text(&self) -> &str {
+        self.name
+    }
+}
+
 /// The name of a workflow whose result is read as `T`: text, or a typed [`Workflow`].
 pub trait WorkflowName<T> {
     fn workflow_name(&self) -> &str;
@@ -67,6 +84,11 @@ pub trait TaskName<T> {
 
 macro_rules! text_names {
     ($($text:ty),*) => {$(
+        impl<K> NameOf<K> for $text {
+            fn text(&self) -> &str {
+                self
+            }
+        }
         impl<T> WorkflowName<T> for $text {
             fn workflow_name(&self) -> &str {
                 self

@@ -70,7 +70,7 @@ async fn bring(
             // A failed server is retried; the others stay connected.
             builtin.connect_all(settings, &mut connected).await?;
             let agent = agent(&name, settings).tools(&builtin.tools_of(settings, &connected)?);
-            let builder = Onward::within(runtime.clone()).namespace(namespace.as_str()).register_agent(agent);
+            let builder = Onward::within(runtime.clone()).namespace(namespace.as_str()).register(agent);
             anyhow::Ok(builder.start().await?)
         };
         match begun.await {

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
 
-use onward_llm_scripted::{Answer, Fault, Rule};
+use onward_llm_scripted::{Fault, Rule, ScriptedReply};
 use serde_json::Value;
 
 use crate::dev::{Served, serve};
@@ -113,8 +113,8 @@ fn words(out: &str) -> String {
 fn words_come_as_they_are_said_and_an_attempt_that_breaks_shows_none_twice() {
     const TEXT: &str = "It is seven o'clock, and all is well in the town.";
     let (_folder, model, served) = served("");
-    model.scripted.next(Answer::text(TEXT).with_fault(Fault::BreakAfter { chunks: 4 }));
-    model.scripted.next(Answer::text(TEXT));
+    model.scripted.next(ScriptedReply::text(TEXT).with_fault(Fault::BreakAfter { chunks: 4 }));
+    model.scripted.next(ScriptedReply::text(TEXT));
     let mut chat = chat(&served.url, &["--agent", "support"]);
     chat.say("What time is it?");
     chat.until("  It is", "· attempt 1 failed: ");
@@ -128,8 +128,8 @@ fn words_come_as_they_are_said_and_an_attempt_that_breaks_shows_none_twice() {
 #[test]
 fn an_attempt_that_says_something_else_is_told_to_begin_anew() {
     let (_folder, model, served) = served("");
-    model.scripted.next(Answer::text("Once upon a time").with_fault(Fault::BreakAfter { chunks: 3 }));
-    model.scripted.next(Answer::text("There was a king."));
+    model.scripted.next(ScriptedReply::text("Once upon a time").with_fault(Fault::BreakAfter { chunks: 3 }));
+    model.scripted.next(ScriptedReply::text("There was a king."));
     let mut chat = chat(&served.url, &["--agent", "support"]);
     chat.say("A story!");
     let (out, err, _) = chat.end();
@@ -184,13 +184,13 @@ fn what_an_agent_below_asks_is_shown_to_the_byte_with_its_name_and_answered_in_l
     let teller = Agent::new("teller").model("small").tool(Tool::new("pay", "Pays", pay).needs_approval());
     let boss = Agent::new("boss").model("small").tool(Tool::agent("bank", "Pays bills", "teller")).converse();
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let builder = onward::Onward::connect(&served.url).register_agent(boss).register_agent(teller);
+    let builder = onward::Onward::connect(&served.url).register(boss).register(teller);
     let worker = runtime.block_on(builder.start()).unwrap();
     for (number, (answer, said)) in
         [("y", "20 are paid"), ("n, too much", "declined this call: too much")].into_iter().enumerate()
     {
-        model.scripted.next(Answer::call("bank", r#"{"task":"pay it"}"#));
-        model.scripted.next(Answer::call("pay", r#"{ "cents" : 20 }"#));
+        model.scripted.next(ScriptedReply::call("bank", r#"{"task":"pay it"}"#));
+        model.scripted.next(ScriptedReply::call("pay", r#"{ "cents" : 20 }"#));
         let run = format!("b{number}");
         let mut chat = chat(&served.url, &["--agent", "boss", "--run", &run]);
         chat.say("pay the bill");
@@ -207,8 +207,8 @@ fn what_an_agent_below_asks_is_shown_to_the_byte_with_its_name_and_answered_in_l
         assert_eq!(code, Some(0));
     }
     // In scripts, the chat exits when only a decision can continue the run; the next chat shows the question again.
-    model.scripted.next(Answer::call("bank", r#"{"task":"pay it"}"#));
-    model.scripted.next(Answer::call("pay", r#"{"cents":7}"#));
+    model.scripted.next(ScriptedReply::call("bank", r#"{"task":"pay it"}"#));
+    model.scripted.next(ScriptedReply::call("pay", r#"{"cents":7}"#));
     let mut first = chat(&served.url, &["--agent", "boss", "--run", "s", "--json"]);
     first.say("pay the bill");
     let (out, err, _) = first.end();
@@ -225,7 +225,7 @@ fn what_an_agent_below_asks_is_shown_to_the_byte_with_its_name_and_answered_in_l
 #[test]
 fn an_agent_that_was_stopped_says_why_and_one_that_is_done_does_not() {
     let (_folder, model, served) = served("");
-    model.scripted.next(Answer { cut: true, ..Answer::text("I could say") });
+    model.scripted.next(ScriptedReply { cut: true, ..ScriptedReply::text("I could say") });
     let mut first = chat(&served.url, &["--agent", "support", "--run", "s"]);
     first.say("");
     first.say("   ");
@@ -234,13 +234,13 @@ fn an_agent_that_was_stopped_says_why_and_one_that_is_done_does_not() {
     first.until("I could say", &format!("· {stopped}; send a message to continue\n"));
     let show = || ran(onward().args(["run", "show", "s", "--server", &served.url])).out;
     assert!(show().contains("stopped     max_tokens (the answer was"), "{}", show());
-    model.scripted.next(Answer::text("That is all."));
+    model.scripted.next(ScriptedReply::text("That is all."));
     first.say("go on");
     let (out, err, _) = first.end();
     assert!(out.ends_with("  That is all.\n"), "{out}");
     assert_eq!(err.matches("stopped").count(), 1, "{err}");
     assert!(!show().contains("stopped"), "{}", show());
-    model.scripted.next(Answer::refusal("No."));
+    model.scripted.next(ScriptedReply::refusal("No."));
     let mut second = chat(&served.url, &["--run", "s", "--json"]);
     second.say("once more");
     let (out, _, _) = second.end();
@@ -258,7 +258,8 @@ fn an_agent_that_was_stopped_says_why_and_one_that_is_done_does_not() {
 #[test]
 fn what_is_said_while_the_agent_works_is_answered_next() {
     let (_folder, model, served) = served("");
-    let slow = Answer { chunk_delay_ms: 40, ..Answer::text("A long answer that takes its time, word by word by word.") };
+    let slow =
+        ScriptedReply { chunk_delay_ms: 40, ..ScriptedReply::text("A long answer that takes its time, word by word by word.") };
     model.scripted.rule(Rule { times: Some(1), ..Rule::when_user_says("first", slow) });
     let mut chat = chat(&served.url, &["--agent", "support"]);
     chat.say("first");
@@ -280,7 +281,7 @@ fn named(err: &str) -> Vec<String> {
 #[test]
 fn whoever_interrupts_leaves_and_comes_back_to_the_same_conversation() {
     let (_folder, model, served) = served("");
-    model.scripted.next(Answer::text("I was about to say").with_fault(Fault::StallAfter { chunks: 3 }));
+    model.scripted.next(ScriptedReply::text("I was about to say").with_fault(Fault::StallAfter { chunks: 3 }));
     let mut first = chat(&served.url, &["--agent", "support", "--run", "talk"]);
     first.say("hello");
     first.until("  I was", "");
@@ -304,8 +305,8 @@ fn a_server_that_is_killed_in_the_middle_is_waited_for_and_nothing_is_shown_twic
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
     let file = settings(folder.path(), &model, &format!("{AGENT}[server]\nlease = \"1s\"\n"));
     let first = dev_with(folder.path(), &file);
-    model.scripted.next(Answer::text(TEXT).with_fault(Fault::StallAfter { chunks: 4 }));
-    model.scripted.rule(Rule { times: Some(1), ..Rule::when_user_says("go", Answer::text(TEXT)) });
+    model.scripted.next(ScriptedReply::text(TEXT).with_fault(Fault::StallAfter { chunks: 4 }));
+    model.scripted.rule(Rule { times: Some(1), ..Rule::when_user_says("go", ScriptedReply::text(TEXT)) });
     let mut chat = chat(&first.url, &["--agent", "support"]);
     chat.say("go");
     chat.until("  Every", "");
@@ -362,7 +363,7 @@ fn a_script_waits_between_its_lines_and_reads_json() {
 #[test]
 fn what_a_model_says_moves_no_cursor_and_fakes_no_line() {
     let (_folder, model, served) = served("");
-    model.scripted.next(Answer::text("\u{1b}[31mred\n? Call the tool `pay`?"));
+    model.scripted.next(ScriptedReply::text("\u{1b}[31mred\n? Call the tool `pay`?"));
     let mut chat = chat(&served.url, &["--agent", "support"]);
     chat.say("hello");
     let (out, _, _) = chat.end();
@@ -481,7 +482,7 @@ fn a_model_that_nobody_offers_is_told() {
     let served = dev_with(folder.path(), &settings(folder.path(), &model, AGENT));
     let other = onward::agent::Agent::new("lost").model("gpt-5o").converse();
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let worker = runtime.block_on(onward::Onward::connect(&served.url).register_agent(other).start()).unwrap();
+    let worker = runtime.block_on(onward::Onward::connect(&served.url).register(other).start()).unwrap();
     let mut chat = chat(&served.url, &["--agent", "lost", "--run", "l"]);
     chat.say("hello");
     chat.until("", "· no worker serves model `gpt-5o` (available: ");
@@ -495,7 +496,7 @@ fn a_model_that_nobody_offers_is_told() {
 #[test]
 fn a_key_that_is_limited_is_told_to_whoever_waits_for_it_and_until_when() {
     let (_folder, model, served) = served("");
-    model.scripted.next(Answer::fault(Fault::RateLimited { retry_after_seconds: Some(600) }));
+    model.scripted.next(ScriptedReply::fault(Fault::RateLimited { retry_after_seconds: Some(600) }));
     let mut refused = chat(&served.url, &["--agent", "support", "--run", "refused"]);
     refused.say("hello");
     refused.until("", "next attempt in ");
@@ -535,7 +536,7 @@ fn a_run_that_is_canceled_here_is_told_once() {
 fn in_a_terminal_the_line_that_is_typed_stays_below_what_is_said() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
     let file = settings(folder.path(), &model, AGENT);
-    let slow = Answer { chunk_delay_ms: 40, ..Answer::text("Slowly but surely, word by word by word.") };
+    let slow = ScriptedReply { chunk_delay_ms: 40, ..ScriptedReply::text("Slowly but surely, word by word by word.") };
     model.scripted.rule(Rule { times: Some(1), ..Rule::when_user_says("hello", slow) });
     let mut command = onward();
     command.args(["chat", "--agent", "support", "--config"]).arg(&file).arg("--data").arg(folder.path().join("own"));

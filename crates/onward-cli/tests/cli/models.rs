@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use onward::agent::AgentCtx;
 use onward::prelude::*;
 use onward::{Encryption, EncryptionKey};
-use onward_llm_scripted::{Answer, Fault, Rule, ScriptedModel};
+use onward_llm_scripted::{Fault, Rule, ScriptedModel, ScriptedReply};
 use serde_json::{Value, json};
 
 use crate::dev::{Served, serve};
@@ -61,7 +61,7 @@ impl Served {
 #[test]
 fn an_agent_of_the_settings_works_without_any_code() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
-    model.scripted.rule(Rule::when_user_says("hello", Answer::text("Hi there.")));
+    model.scripted.rule(Rule::when_user_says("hello", ScriptedReply::text("Hi there.")));
     let file = settings(folder.path(), &model, "[agents.support]\nmodel = \"small\"\nsystem = \"Be brief.\"\n");
     let mut served = dev_with(folder.path(), &file);
     let started = served.ask("POST", "/v1/runs", r#"{"kind": "support", "id": "s", "input": "hello"}"#);
@@ -80,7 +80,7 @@ fn an_agent_of_the_settings_works_without_any_code() {
 #[test]
 fn a_worker_without_keys_calls_the_models_of_the_server() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
-    model.scripted.next(Answer::text("Seven."));
+    model.scripted.next(ScriptedReply::text("Seven."));
     let served = dev_with(folder.path(), &settings(folder.path(), &model, ""));
     async fn ask(ctx: AgentCtx, question: String) -> Result<String> {
         ctx.append("user", &question).await?;
@@ -116,8 +116,8 @@ fn a_model_of_the_server_says_that_a_call_is_sealed_and_what_to_do() {
 #[test]
 fn a_call_that_fails_is_told_by_the_server_without_a_word_of_what_was_said() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
-    model.scripted.next(Answer::fault(Fault::RequestRefused));
-    model.scripted.next(Answer::fault(Fault::ServerError));
+    model.scripted.next(ScriptedReply::fault(Fault::RequestRefused));
+    model.scripted.next(ScriptedReply::fault(Fault::ServerError));
     let more = "[server]\nattachments = \"pictures\"\n[agents.support]\nmodel = \"small\"\n";
     std::fs::create_dir(folder.path().join("pictures")).unwrap();
     let hash = "0917b13a9091915d54b6336f45909539cce452b3661b21f386418a257883b30a"; // of `SECRET`
@@ -146,7 +146,7 @@ fn a_call_that_fails_is_told_by_the_server_without_a_word_of_what_was_said() {
 #[test]
 fn a_call_whose_server_was_killed_goes_on_as_soon_as_the_server_is_back() {
     let (folder, model) = (tempfile::tempdir().unwrap(), model());
-    model.scripted.next(Answer::text("I will never say this").with_fault(Fault::StallAfter { chunks: 1 }));
+    model.scripted.next(ScriptedReply::text("I will never say this").with_fault(Fault::StallAfter { chunks: 1 }));
     let file = settings(folder.path(), &model, "[server]\nlease = \"1h\"\n[agents.support]\nmodel = \"small\"\n");
     let mut served = dev_with(folder.path(), &file);
     assert_eq!(served.ask("POST", "/v1/runs", r#"{"kind": "support", "id": "s", "input": "hello"}"#).0, 201);

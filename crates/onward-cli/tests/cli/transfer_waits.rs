@@ -99,7 +99,7 @@ impl CallId {
                 (Onward::connect(&served.url), Some(served))
             }
         };
-        let builder = builder.workflow("resident", resident).task_with("paint", paint).dep(home.clone());
+        let builder = builder.workflow("resident", resident).task("paint", paint).dep(home.clone());
         Live { onward: builder.check_replay(onward::ReplayCheck::Every).start().await.unwrap(), home, served }
     }
 

@@ -1,6 +1,6 @@
 //! Approvals: questions to a person, decided exactly once.
 
-use super::call::What;
+use super::call::CallDetails;
 use super::{Engine, Wake};
 use crate::log::event::{ApprovalDecided, ApprovalRequested};
 use crate::message;
@@ -33,7 +33,7 @@ impl Engine {
             bound_to: None,
             not_by_requester: false,
         };
-        self.open(call_id.clone(), What::Approval { name }, Some(event.into()));
+        self.open(call_id.clone(), CallDetails::Approval { name }, Some(event.into()));
         call_id
     }
 

@@ -41,7 +41,7 @@ impl Engine {
             self.ended = true;
             return Ok(Advance::Idle);
         }
-        if self.standing.is_paused {
+        if self.pause_state.is_paused {
             return Ok(Advance::Idle);
         }
         self.branch_off()
@@ -77,7 +77,7 @@ impl Engine {
         if let Some(OutsideEntry { role, content, .. }) = entry {
             self.append_entry(role, content);
         }
-        self.cancel_left_children();
+        self.cancel_abandoned_children();
         // A requested entry is answered at once, without another signal.
         let awaits = checkpoint.awaits.filter(|_| !is_said);
         let mut next = self.close_conversation(checkpoint.state, checkpoint.prelude, awaits);

@@ -29,7 +29,7 @@ pub(super) enum StepPhase {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum What {
+pub(super) enum CallDetails {
     Step { identity: StepIdentity, retry: RetryPolicy, attempt: u32, phase: StepPhase },
     Task { kind: Name },
     Timer,
@@ -41,24 +41,24 @@ pub(super) enum What {
     Canceled,
 }
 
-impl What {
+impl CallDetails {
     pub fn describe(&self) -> String {
         match self {
-            What::Step { identity, .. } => format!("step `{}`", identity.name),
-            What::Task { kind } => format!("task `{kind}`"),
-            What::Timer => "a timer".to_owned(),
-            What::Signal { pattern } => format!("signal `{pattern}`"),
-            What::Approval { name } => format!("approval `{name}`"),
-            What::Promise { name } => format!("promise `{name}`"),
-            What::Child { child, kind } => format!("child `{kind}` ({child})"),
-            What::ChildResult { child } => format!("the result of child {child}"),
-            What::Canceled => "cancellation".to_owned(),
+            CallDetails::Step { identity, .. } => format!("step `{}`", identity.name),
+            CallDetails::Task { kind } => format!("task `{kind}`"),
+            CallDetails::Timer => "a timer".to_owned(),
+            CallDetails::Signal { pattern } => format!("signal `{pattern}`"),
+            CallDetails::Approval { name } => format!("approval `{name}`"),
+            CallDetails::Promise { name } => format!("promise `{name}`"),
+            CallDetails::Child { child, kind } => format!("child `{kind}` ({child})"),
+            CallDetails::ChildResult { child } => format!("the result of child {child}"),
+            CallDetails::Canceled => "cancellation".to_owned(),
         }
     }
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Answer {
+pub(super) enum CallState {
     Open,
     /// A signal is reserved for this call and will be delivered at its index.
     Reserved(super::mailbox::Signal),
@@ -69,21 +69,21 @@ pub(super) enum Answer {
     },
 }
 
-impl Answer {
+impl CallState {
     /// Returns the signal that is reserved for the call or answers it, until the code takes it.
     pub fn signal(&self) -> Option<&super::mailbox::Signal> {
         match self {
-            Answer::Reserved(signal) => Some(signal),
-            Answer::Ready { signal, .. } => signal.as_ref(),
-            Answer::Open => None,
+            CallState::Reserved(signal) => Some(signal),
+            CallState::Ready { signal, .. } => signal.as_ref(),
+            CallState::Open => None,
         }
     }
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Call {
-    pub what: What,
-    pub answer: Answer,
+    pub what: CallDetails,
+    pub answer: CallState,
     /// The position of the call's event in `out`, with the number of the activation.
     asked: Option<(u64, usize)>,
 }
@@ -101,18 +101,18 @@ pub type Options<'a> = &'a mut dyn FnMut(&mut Event);
 
 impl Engine {
     /// Registers a call and its event.
-    pub(super) fn open(&mut self, call_id: CallId, what: What, event: Option<Event>) {
+    pub(super) fn open(&mut self, call_id: CallId, what: CallDetails, event: Option<Event>) {
         let asked = event.map(|event| {
             self.out.push(event);
             (self.out_batch, self.out.len() - 1)
         });
-        self.calls.insert(call_id, Call { what, answer: Answer::Open, asked });
+        self.calls.insert(call_id, Call { what, answer: CallState::Open, asked });
     }
 
     /// Registers a call that fails at once, without an event. The failure must depend on the code only, so that replay gives the
     /// same.
-    pub(super) fn open_refused(&mut self, call_id: CallId, what: What, failure: Failure) {
-        let answer = Answer::Ready { index: self.delivered.unwrap_or_default(), result: Err(failure), signal: None };
+    pub(super) fn open_refused(&mut self, call_id: CallId, what: CallDetails, failure: Failure) {
+        let answer = CallState::Ready { index: self.delivered.unwrap_or_default(), result: Err(failure), signal: None };
         self.calls.insert(call_id, Call { what, answer, asked: None });
     }
 
@@ -128,10 +128,10 @@ impl Engine {
     /// Answers the call at `call_id`, if the code still waits for it.
     pub(super) fn answer(&mut self, call_id: &CallId, index: Index, result: Result<Payload, Failure>) -> Option<Wake> {
         let call = self.calls.get_mut(call_id)?;
-        if !matches!(call.answer, Answer::Open) {
+        if !matches!(call.answer, CallState::Open) {
             return None;
         }
-        call.answer = Answer::Ready { index, result, signal: None };
+        call.answer = CallState::Ready { index, result, signal: None };
         Some(Wake::Call(call_id.clone()))
     }
 
@@ -139,14 +139,14 @@ impl Engine {
     pub fn poll_call(&mut self, call_id: &CallId) -> Option<Result<Payload, Failure>> {
         self.meet_cancel(call_id);
         let call = self.calls.get(call_id)?;
-        if !matches!(call.answer, Answer::Ready { .. }) {
+        if !matches!(call.answer, CallState::Ready { .. }) {
             return None;
         }
         self.deferred_steps.remove(call_id);
         self.cancel.taken(call_id);
         let Call { what, answer, .. } = self.calls.remove(call_id)?;
         match answer {
-            Answer::Ready { index, result, signal } => {
+            CallState::Ready { index, result, signal } => {
                 self.finished(call_id, what, index);
                 if let Some(signal) = signal {
                     self.consumed(call_id, &signal);
@@ -160,7 +160,7 @@ impl Engine {
     /// Returns the index of the event that answered the call: it decides which of several calls is first.
     pub fn ready_at(&self, call_id: &CallId) -> Option<Index> {
         match self.calls.get(call_id)?.answer {
-            Answer::Ready { index, .. } => Some(index),
+            CallState::Ready { index, .. } => Some(index),
             _ => None,
         }
     }
@@ -179,12 +179,15 @@ impl Engine {
         let Some(call) = self.calls.get(call_id) else { return };
         self.cancel.dropped(call_id);
         match (&call.what, &call.answer) {
-            (What::Step { .. }, _) => self.drop_step(call_id),
-            (What::Signal { .. }, _) => self.drop_signal(call_id),
-            (What::Task { .. } | What::Child { .. } | What::Canceled, _) | (_, Answer::Ready { .. }) => {
+            (CallDetails::Step { .. }, _) => self.drop_step(call_id),
+            (CallDetails::Signal { .. }, _) => self.drop_signal(call_id),
+            (CallDetails::Task { .. } | CallDetails::Child { .. } | CallDetails::Canceled, _) | (_, CallState::Ready { .. }) => {
                 self.calls.remove(call_id);
             }
-            (What::Timer | What::Approval { .. } | What::Promise { .. } | What::ChildResult { .. }, _) => {
+            (
+                CallDetails::Timer | CallDetails::Approval { .. } | CallDetails::Promise { .. } | CallDetails::ChildResult { .. },
+                _,
+            ) => {
                 self.calls.remove(call_id);
                 self.out.push(WaitCanceled { call_id: self.origin_of(call_id) }.into());
             }
@@ -195,8 +198,8 @@ impl Engine {
     pub fn cancel_call(&mut self, call_id: &CallId) -> CancelOutcome {
         let Some(call) = self.calls.get(call_id) else { return CancelOutcome::AlreadyCompleted };
         match &call.answer {
-            Answer::Ready { result: Err(failure), .. } if failure.is_canceled() => return CancelOutcome::AlreadyCanceled,
-            Answer::Ready { .. } => return CancelOutcome::AlreadyCompleted,
+            CallState::Ready { result: Err(failure), .. } if failure.is_canceled() => return CancelOutcome::AlreadyCanceled,
+            CallState::Ready { .. } => return CancelOutcome::AlreadyCompleted,
             _ => {}
         }
         let message = format!("{} was canceled", call.what.describe());
@@ -208,11 +211,12 @@ impl Engine {
     pub fn withdraw_call(&mut self, call_id: &CallId, failure: Failure) {
         let index = self.delivered.unwrap_or_default();
         let origin = self.origin_of(call_id);
-        let Some(call) = self.calls.get_mut(call_id).filter(|call| matches!(call.answer, Answer::Open | Answer::Reserved(_)))
+        let Some(call) =
+            self.calls.get_mut(call_id).filter(|call| matches!(call.answer, CallState::Open | CallState::Reserved(_)))
         else {
             return;
         };
-        call.answer = Answer::Ready { index, result: Err(failure), signal: None };
+        call.answer = CallState::Ready { index, result: Err(failure), signal: None };
         let event = call.give_up(&origin);
         self.out.extend(event);
         self.wakes.push_back(Wake::Call(call_id.clone()));
@@ -239,13 +243,15 @@ impl Call {
     pub(super) fn give_up(&self, call_id: &CallId) -> Option<Event> {
         let call_id = call_id.clone();
         match &self.what {
-            What::Task { .. } => Some(TaskCanceled { call_id }.into()),
-            What::Child { child, .. } => Some(ChildCanceled { call_id, child: child.clone() }.into()),
-            What::Timer | What::Signal { .. } | What::Approval { .. } | What::Promise { .. } | What::ChildResult { .. } => {
-                Some(WaitCanceled { call_id }.into())
-            }
-            What::Step { phase: StepPhase::Backoff, .. } => Some(WaitCanceled { call_id }.into()),
-            What::Step { .. } | What::Canceled => None,
+            CallDetails::Task { .. } => Some(TaskCanceled { call_id }.into()),
+            CallDetails::Child { child, .. } => Some(ChildCanceled { call_id, child: child.clone() }.into()),
+            CallDetails::Timer
+            | CallDetails::Signal { .. }
+            | CallDetails::Approval { .. }
+            | CallDetails::Promise { .. }
+            | CallDetails::ChildResult { .. } => Some(WaitCanceled { call_id }.into()),
+            CallDetails::Step { phase: StepPhase::Backoff, .. } => Some(WaitCanceled { call_id }.into()),
+            CallDetails::Step { .. } | CallDetails::Canceled => None,
         }
     }
 }

@@ -20,7 +20,7 @@
 
 use std::collections::BTreeSet;
 
-use super::call::{Answer, Call, StepPhase, What};
+use super::call::{Call, CallDetails, CallState, StepPhase};
 use super::{Engine, Wake};
 use crate::log::event::WaitCanceled;
 use crate::{CallId, Event, Failure, Index, Record};
@@ -78,10 +78,10 @@ impl Engine {
     /// Waits for a cancellation request.
     pub fn await_canceled(&mut self) -> CallId {
         let call_id = self.next_call_id();
-        self.open(call_id.clone(), What::Canceled, None);
+        self.open(call_id.clone(), CallDetails::Canceled, None);
         if let (Some(reason), Some(call)) = (&self.cancel.reason, self.calls.get_mut(&call_id)) {
             let (index, failure) = (self.cancel.index, Failure::canceled(reason));
-            call.answer = Answer::Ready { index, result: Err(failure), signal: None };
+            call.answer = CallState::Ready { index, result: Err(failure), signal: None };
             self.cancel.interrupted.insert(call_id.clone());
         }
         call_id
@@ -97,7 +97,7 @@ impl Engine {
         }
         let is_watched = self.is_watched();
         let interrupted = if is_watched {
-            self.call_ids(|_, what| matches!(what, What::Canceled))
+            self.call_ids(|_, what| matches!(what, CallDetails::Canceled))
         } else {
             self.call_ids(|call_id, what| self.is_interruptible(call_id, what))
         };
@@ -109,24 +109,24 @@ impl Engine {
         Some(Wake::All)
     }
 
-    fn call_ids(&self, chosen: impl Fn(&CallId, &What) -> bool) -> Vec<CallId> {
-        let open = |answer: &Answer| !matches!(answer, Answer::Ready { .. });
+    fn call_ids(&self, chosen: impl Fn(&CallId, &CallDetails) -> bool) -> Vec<CallId> {
+        let open = |answer: &CallState| !matches!(answer, CallState::Ready { .. });
         let chosen = self.calls.iter().filter(|(call_id, call)| open(&call.answer) && chosen(call_id, &call.what));
         chosen.map(|(call_id, _)| call_id.clone()).collect()
     }
 
     /// Returns true if a `canceled()` call is open or not observed yet.
     fn is_watched(&self) -> bool {
-        self.calls.values().any(|call| matches!(call.what, What::Canceled))
+        self.calls.values().any(|call| matches!(call.what, CallDetails::Canceled))
     }
 
-    fn is_interruptible(&self, call_id: &CallId, what: &What) -> bool {
+    fn is_interruptible(&self, call_id: &CallId, what: &CallDetails) -> bool {
         match what {
-            What::Step { phase: StepPhase::Idle { maybe_begun, .. }, .. } => {
+            CallDetails::Step { phase: StepPhase::Idle { maybe_begun, .. }, .. } => {
                 self.recorded_as_interrupted(call_id).unwrap_or(!maybe_begun) // N9
             }
-            What::Step { phase, .. } => *phase == StepPhase::Backoff,
-            What::Canceled => false,
+            CallDetails::Step { phase, .. } => *phase == StepPhase::Backoff,
+            CallDetails::Canceled => false,
             _ => true,
         }
     }
@@ -150,7 +150,7 @@ impl Engine {
     /// Records that the step at `call_id` was interrupted before it began.
     fn give_up_step(&mut self, call_id: &CallId) {
         let what = self.calls.get(call_id).map(|call| &call.what);
-        if matches!(what, Some(What::Step { phase: StepPhase::Idle { .. }, .. })) {
+        if matches!(what, Some(CallDetails::Step { phase: StepPhase::Idle { .. }, .. })) {
             self.out.push(WaitCanceled { call_id: call_id.clone() }.into());
             self.polled = true; // N9
         }
@@ -162,10 +162,10 @@ impl Engine {
         let Some(call) = self.calls.get_mut(call_id) else { return };
         self.cancel.interrupted.insert(call_id.clone());
         let event: Option<Event> = call.give_up(call_id);
-        let ready = Answer::Ready { index, result: Err(failure), signal: None };
+        let ready = CallState::Ready { index, result: Err(failure), signal: None };
         let before = std::mem::replace(&mut call.answer, ready);
         self.out.extend(event);
-        if let Answer::Reserved(signal) = before {
+        if let CallState::Reserved(signal) = before {
             if let Some(call_ids) = self.mailbox.reserved.get_mut(&signal.index) {
                 call_ids.retain(|other| other != call_id);
             }
@@ -184,9 +184,9 @@ impl Engine {
             return;
         }
         let meets = |call: &Call| match (&call.what, &call.answer) {
-            (_, Answer::Ready { .. }) => false,
+            (_, CallState::Ready { .. }) => false,
             // A step that was called before the request was not interrupted then: it ran.
-            (What::Step { phase, .. }, _) => matches!(phase, StepPhase::Idle { behind_request: true, .. }),
+            (CallDetails::Step { phase, .. }, _) => matches!(phase, StepPhase::Idle { behind_request: true, .. }),
             _ => true,
         };
         if self.calls.get(call_id).is_some_and(meets) {

@@ -1,7 +1,7 @@
 //! Children: runs that this run starts and whose end is an input here.
 
 use super::Engine;
-use super::call::What;
+use super::call::CallDetails;
 use crate::log::event::{ChildAwaited, ChildCanceled, ChildStarted, OnParentClose};
 use crate::spend::budget::Budget;
 use crate::{CallId, Event, Failure, Hash, Name, Payload, RunId, RunKey};
@@ -24,10 +24,10 @@ impl Engine {
         };
         // Here and not with the commit: the code may read the id of its child at once.
         if let Some((child, adopted)) = self.adopt_child(&event) {
-            self.open(call_id.clone(), What::Child { child, kind }, Some(adopted.into()));
+            self.open(call_id.clone(), CallDetails::Child { child, kind }, Some(adopted.into()));
             return call_id;
         }
-        self.open(call_id.clone(), What::Child { child, kind }, Some(event.into()));
+        self.open(call_id.clone(), CallDetails::Child { child, kind }, Some(event.into()));
         call_id
     }
 
@@ -59,7 +59,7 @@ impl Engine {
     pub fn await_child(&mut self, child: RunId) -> CallId {
         let call_id = self.next_call_id();
         let event = ChildAwaited { call_id: call_id.clone(), child: child.clone() };
-        self.open(call_id.clone(), What::ChildResult { child }, Some(event.into()));
+        self.open(call_id.clone(), CallDetails::ChildResult { child }, Some(event.into()));
         call_id
     }
 
@@ -85,13 +85,13 @@ impl Engine {
     }
 
     /// Returns true if the run is an abandoned child of this segment or an earlier one.
-    pub(super) fn has_left(&self, run: &RunKey) -> bool {
-        run.namespace == self.key.namespace && (self.agent.has_left(&run.id) || self.segment.has_left(&run.id))
+    pub(super) fn has_abandoned(&self, run: &RunKey) -> bool {
+        run.namespace == self.key.namespace && (self.agent.has_abandoned(&run.id) || self.segment.has_abandoned(&run.id))
     }
 
     /// Cancels abandoned spawned children that were not taken over; they end with the segment.
-    pub(super) fn cancel_left_children(&mut self) {
-        for child in self.segment.left_spawned() {
+    pub(super) fn cancel_abandoned_children(&mut self) {
+        for child in self.segment.abandoned_spawned() {
             self.cancel_child(child);
         }
     }
@@ -100,13 +100,13 @@ impl Engine {
     pub fn refuse_child(&mut self, kind: Name, failure: Failure) -> CallId {
         let call_id = self.next_call_id();
         let child = self.child_id(&call_id);
-        self.open_refused(call_id.clone(), What::Child { child, kind }, failure);
+        self.open_refused(call_id.clone(), CallDetails::Child { child, kind }, failure);
         call_id
     }
 
     /// Sets an id chosen by the code for the child at `call_id`.
     pub fn set_child_id(&mut self, call_id: &CallId, id: RunId) {
-        if let Some(super::call::Call { what: What::Child { child, .. }, .. }) = self.calls.get_mut(call_id) {
+        if let Some(super::call::Call { what: CallDetails::Child { child, .. }, .. }) = self.calls.get_mut(call_id) {
             *child = id.clone();
         }
         self.configure(call_id, &mut |event| {
@@ -120,7 +120,7 @@ impl Engine {
     pub fn child_of(&self, call_id: &CallId) -> Option<RunId> {
         let call = self.calls.get(call_id)?;
         match &call.what {
-            What::Child { child, .. } if call.is_asked() => Some(child.clone()),
+            CallDetails::Child { child, .. } if call.is_asked() => Some(child.clone()),
             _ => None,
         }
     }
@@ -139,7 +139,7 @@ impl Engine {
         }
         let mut event = event.clone();
         event.child = recorded.child.clone();
-        if let Some(super::call::Call { what: What::Child { child, .. }, .. }) = self.calls.get_mut(&event.call_id) {
+        if let Some(super::call::Call { what: CallDetails::Child { child, .. }, .. }) = self.calls.get_mut(&event.call_id) {
             *child = recorded.child.clone();
         }
         Event::ChildStarted(event)
@@ -148,7 +148,7 @@ impl Engine {
     /// Replaces the ids of children that are restarted.
     pub(super) fn children_again(&mut self, children: Vec<crate::log::event::ChildAgain>) {
         for again in children {
-            if let Some(super::call::Call { what: What::Child { child, .. }, .. }) = self.calls.get_mut(&again.call_id) {
+            if let Some(super::call::Call { what: CallDetails::Child { child, .. }, .. }) = self.calls.get_mut(&again.call_id) {
                 *child = again.child;
             }
         }

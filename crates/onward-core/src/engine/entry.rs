@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::{Engine, Pattern};
 use crate::agent::conversation::{OutsideEntry, entry_id, quotable};
-use crate::log::event::{Checkpoint, EntryAppended, EntryKey, Kept, Quote, RunStarted, Tally};
+use crate::log::event::{Checkpoint, EntryAppended, EntryKey, EntryLocation, Quote, RunStarted, Tally};
 use crate::{Event, Hash, Index, Name, Payload, RunId};
 
 /// The minimum size of a quoted content.
@@ -31,14 +31,14 @@ pub struct KeyTaken {
 }
 
 #[derive(Default)]
-pub(super) struct Conversation {
+pub(super) struct ConversationState {
     input: Option<Payload>,
     checkpoint: Option<Box<Checkpoint>>,
     leaf: Option<Hash>,
     depth: u64,
     /// The entries of the open segment, with their contents.
     entries: Vec<EntryAppended>,
-    kept: Vec<Kept>,
+    kept: Vec<EntryLocation>,
     /// Latest use last.
     keys: Vec<EntryKey>,
     heard: BTreeMap<Hash, (Quote, Payload)>,
@@ -47,13 +47,13 @@ pub(super) struct Conversation {
     tally: Tally,
 }
 
-impl Conversation {
+impl ConversationState {
     /// Sets the abandoned children, before their signals arrive.
     pub fn begin_left(&mut self, started: &RunStarted) {
         self.left = started.checkpoint.as_ref().map(|checkpoint| checkpoint.left.clone()).unwrap_or_default();
     }
 
-    pub fn has_left(&self, child: &RunId) -> bool {
+    pub fn has_abandoned(&self, child: &RunId) -> bool {
         self.left.contains(child)
     }
 
@@ -68,7 +68,7 @@ impl Engine {
         let checkpoint = started.checkpoint.as_deref();
         let leaf = checkpoint.and_then(|checkpoint| checkpoint.leaf);
         self.segment.begin(leaf);
-        self.agent = Conversation {
+        self.agent = ConversationState {
             input: Some(started.input.clone()),
             leaf,
             depth: checkpoint.map_or(0, |checkpoint| checkpoint.depth),
@@ -86,7 +86,7 @@ impl Engine {
         let kept = self.agent.kept[self.agent.kept.len().saturating_sub(KEPT_MAX)..].to_vec();
         let keys = self.agent.keys[self.agent.keys.len().saturating_sub(ENTRY_KEYS_MAX)..].to_vec();
         let mut left = self.agent.left.clone();
-        left.extend(self.segment.left_children());
+        left.extend(self.segment.abandoned_children());
         let left = left.split_off(left.len().saturating_sub(LEFT_MAX));
         let tally = Some(self.agent.tally).filter(|tally| *tally != Tally::default());
         Checkpoint { state, prelude, awaits, leaf: self.leaf(), depth: self.depth(), kept, keys, left, handoff: None, tally }
@@ -227,7 +227,7 @@ impl Engine {
     }
 
     /// Stores an entry beside the conversation, unless it is there already; returns its location.
-    pub fn keep_aside(&mut self, role: Name, content: Payload) -> Kept {
+    pub fn keep_aside(&mut self, role: Name, content: Payload) -> EntryLocation {
         let id = entry_id(None, &role, &content);
         let position = self.agent.kept.iter().position(|kept| kept.id == id);
         let kept = match position {
@@ -245,7 +245,7 @@ impl Engine {
                     idempotency_key: None,
                 };
                 self.write_entry(kept);
-                Kept { id, generation: self.generation() }
+                EntryLocation { id, generation: self.generation() }
             }
         };
         self.agent.kept.push(kept);

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use super::call::{Call, What};
+use super::call::{Call, CallDetails};
 use super::{Advance, Engine, Fault};
 use crate::log::event::RunStarted;
 use crate::run::ancestry::{Ancestry, Identity};
 use crate::{Branch, CallId, Event, Index, Name, Payload, RunKey};
 
 /// The number of calls of each branch at a point.
-struct Mark {
+struct CallCounts {
     main_line: u32,
     arms: BTreeMap<Branch, u32>,
 }
 
-impl Mark {
+impl CallCounts {
     /// Returns true if the call at `call_id` had been made by then. An arm that had ended counts with its combinator.
     fn covers(&self, call_id: &CallId) -> bool {
         if call_id.branch().is_main() {
@@ -31,7 +31,7 @@ pub(super) struct Identities {
     ancestry: Ancestry,
     now: usize,
     /// The ends of all identities before the current one.
-    marks: Vec<Mark>,
+    marks: Vec<CallCounts>,
 }
 
 impl Identities {
@@ -55,7 +55,7 @@ impl Engine {
     pub(super) fn pass_identity(&mut self) {
         let next = self.identities.ancestry.at_commit(self.next_commit);
         while self.identities.now < next {
-            let mark = Mark { main_line: self.main_line, arms: self.arms.clone() };
+            let mark = CallCounts { main_line: self.main_line, arms: self.arms.clone() };
             self.identities.marks.push(mark);
             self.identities.now += 1;
         }
@@ -98,7 +98,7 @@ impl Engine {
         if let Event::StepFailed(event) = event {
             let asked = super::call::StepIdentity { name: event.name, input_hash: event.input_hash };
             self.match_step(index, &event.call_id, &asked)?;
-            if let Some(Call { what: What::Step { attempt, .. }, .. }) = self.calls.get_mut(&event.call_id) {
+            if let Some(Call { what: CallDetails::Step { attempt, .. }, .. }) = self.calls.get_mut(&event.call_id) {
                 *attempt = 1;
             }
         }

@@ -71,8 +71,8 @@ impl Engine {
     pub(super) fn match_step(&mut self, index: Index, call_id: &CallId, recorded: &StepIdentity) -> Result<(), Fault> {
         let asked = match self.calls.get(call_id) {
             Some(call) => match &call.what {
-                super::call::What::Step { identity, .. } if identity == recorded => None,
-                super::call::What::Step { identity, .. } => Some(describe_step(identity, call_id)),
+                super::call::CallDetails::Step { identity, .. } if identity == recorded => None,
+                super::call::CallDetails::Step { identity, .. } => Some(describe_step(identity, call_id)),
                 other => Some(format!("{} at {call_id}", other.describe())),
             },
             None => match self.dropped_steps.get(call_id) {
@@ -97,7 +97,8 @@ impl Engine {
             Event::StepFailed(event) => (&event.call_id, &event.name, event.input_hash),
             _ => return None,
         };
-        let asked = matches!(self.calls.get(call_id), Some(super::call::Call { what: super::call::What::Step { .. }, .. }));
+        let asked =
+            matches!(self.calls.get(call_id), Some(super::call::Call { what: super::call::CallDetails::Step { .. }, .. }));
         let known = asked || self.dropped_steps.contains_key(call_id);
         (!known).then(|| describe_step(&StepIdentity { name: name.clone(), input_hash }, call_id))
     }

@@ -17,7 +17,7 @@
 //!   results: the commit before may have left the run pending. A poll does not lead to a commit if nothing was delivered since a
 //!   commit that covers a poll: its result is durable already.
 //! - N6: the code of a paused run observes nothing more and starts nothing; results of its running steps are recorded at the
-//!   current horizon (see [`standing`]).
+//!   current horizon (see [`pause_state`]).
 
 mod approval;
 mod attribute;
@@ -30,11 +30,11 @@ mod entry;
 mod identity;
 mod mailbox;
 pub mod matching;
+mod paused;
 mod promise;
 mod run;
 mod segment;
 mod signal;
-mod standing;
 mod state;
 mod step;
 mod task;
@@ -50,11 +50,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub use approval::Decision;
 pub use call::{CancelOutcome, Options};
 pub use entry::{ENTRY_KEYS_MAX, KeyTaken};
-pub use segment::{ABANDONMENTS_MAX, Cut};
+pub use segment::{ABANDONMENTS_MAX, DivergencePoint};
 pub use signal::Pattern;
 pub use step::StepPoll;
 
-use crate::failure::{FAILURE_BYTES_MAX, cut};
+use crate::failure::{FAILURE_BYTES_MAX, truncate};
 use crate::log::event::{CarriedSignal, Divergence, PauseReason, RunPaused, SignalReceived, SuspendReason};
 use crate::run::{Carries, Commit};
 use crate::spend::budget::Purse;
@@ -74,7 +74,7 @@ pub enum Advance {
     /// Not returned after the code has ended (N8).
     Update(crate::log::event::UpdateReceived),
     /// Pass this to the store, then call [`Engine::committed`] with its reply.
-    Commit(Draft),
+    Commit(CommitDraft),
     /// Nothing to do until a record is fed, a step makes progress, or the store replies to a commit.
     Idle,
 }
@@ -90,7 +90,7 @@ pub enum Wake {
 
 /// The calls of one activation; the worker adds the lease and an id.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Draft {
+pub struct CommitDraft {
     pub n: u64,
     pub horizon: Index,
     pub events: Vec<Event>,
@@ -99,10 +99,10 @@ pub struct Draft {
     pub carries: Carries,
 }
 
-impl Draft {
+impl CommitDraft {
     /// Returns the commit for the store, made under the lease of `epoch`.
     pub fn into_commit(self, key: RunKey, generation: u32, epoch: Epoch, commit_id: CommitId) -> Commit {
-        let Draft { n, horizon, events, waits, is_standing, carries } = self;
+        let CommitDraft { n, horizon, events, waits, is_standing, carries } = self;
         let end_over_unread = false;
         Commit { key, generation, epoch, n, commit_id, horizon, events, waits, end_over_unread, is_standing, carries }
     }
@@ -113,7 +113,7 @@ impl Draft {
 pub enum Fault {
     Diverged(Box<Divergence>),
     /// The code of an agent diverged from the log: continue from there with another pass (see [`segment`]).
-    Departed(Cut),
+    Departed(DivergencePoint),
     /// The code of an agent diverged too often.
     Unstable(Box<Divergence>),
     /// A branch was requested: continue with another pass, in which the code observes nothing (see [`branching`]).
@@ -142,12 +142,12 @@ impl Fault {
     /// Returns the pause for the run's log; `None` if another worker holds the run.
     pub fn into_pause(self) -> Option<RunPaused> {
         let plain = |mut message: String| {
-            cut(&mut message, FAILURE_BYTES_MAX);
+            truncate(&mut message, FAILURE_BYTES_MAX);
             RunPaused::because(PauseReason::ActivationFailed, message)
         };
         Some(match self {
             Fault::Diverged(report) => paused(PauseReason::Diverged, *report),
-            Fault::Departed(cut) => paused(PauseReason::Diverged, *cut.divergence),
+            Fault::Departed(divergence_point) => paused(PauseReason::Diverged, *divergence_point.divergence),
             Fault::Unstable(report) => paused(PauseReason::UnstableSegment, *report),
             Fault::EffectAbandoned { message, left } => {
                 RunPaused { reason: PauseReason::EffectAbandoned, left, ..plain(message) }
@@ -244,7 +244,7 @@ pub struct Engine {
     out_batch: u64,
     last_matched: Option<matching::Matched>,
     /// The last call whose answer the code received, and the index of the answer.
-    last_finished: Option<(CallId, call::What, Index)>,
+    last_finished: Option<(CallId, call::CallDetails, Index)>,
     /// The highest index among the answers since the mark was set (see [`Engine::set_mark`]).
     mark: Option<Index>,
     wakes: VecDeque<Wake>,
@@ -257,10 +257,10 @@ pub struct Engine {
     strict: bool,
     /// The code has passed the end of the log once: a commit that is not its own is another worker's.
     was_live: bool,
-    standing: standing::Standing,
+    pause_state: paused::PauseState,
     segment: segment::Segment,
     /// The conversation of an agent.
-    agent: entry::Conversation,
+    agent: entry::ConversationState,
     /// The parent of this run.
     parent: Option<RunKey>,
     nesting: u32,
@@ -316,9 +316,9 @@ impl Engine {
             detached: false,
             strict: false,
             was_live: false,
-            standing: standing::Standing::default(),
+            pause_state: paused::PauseState::default(),
             segment: segment::Segment::default(),
-            agent: entry::Conversation::default(),
+            agent: entry::ConversationState::default(),
             parent: None,
             nesting: 0,
             is_called: false,
@@ -348,7 +348,7 @@ impl Engine {
 
     fn take(&mut self, record: Record) {
         self.next_feed = record.next_index();
-        self.standing.hear(&record);
+        self.pause_state.hear(&record);
         self.segment.hear(&record);
         self.hear_branch(&record);
         let is_abandoned = self.mark_abandoned(&record);
@@ -577,7 +577,7 @@ impl Engine {
     /// Continues when the code is quiescent and the log is exhausted: starts steps, commits, or becomes idle.
     fn rest(&mut self) -> Result<Advance, Fault> {
         self.was_live = true;
-        if self.standing.is_paused {
+        if self.pause_state.is_paused {
             return Ok(self.stand_still());
         }
         if !self.deferred_steps.is_empty() && !self.polled {
@@ -621,7 +621,7 @@ impl Engine {
         let (n, horizon, carries) = (self.next_commit, self.horizon, self.carries(&events));
         self.in_flight = Some(events.clone());
         self.next_commit += 1;
-        Advance::Commit(Draft { n, horizon, events, waits, is_standing, carries })
+        Advance::Commit(CommitDraft { n, horizon, events, waits, is_standing, carries })
     }
 
     /// Takes back the rejected commit in flight: its events are part of the next one.
@@ -681,7 +681,7 @@ impl Engine {
     }
 
     /// Records that the code received the answer to the call at `call_id`.
-    fn finished(&mut self, call_id: &CallId, what: call::What, index: Index) {
+    fn finished(&mut self, call_id: &CallId, what: call::CallDetails, index: Index) {
         self.mark = self.mark.max(Some(index));
         self.last_finished = Some((call_id.clone(), what, index));
     }

@@ -1,7 +1,7 @@
 //! Promises: an id to hand out, and one result from outside.
 
 use super::Engine;
-use super::call::What;
+use super::call::CallDetails;
 use crate::log::event::PromiseCreated;
 use crate::{CallId, Name};
 
@@ -11,7 +11,7 @@ impl Engine {
         self.polled = true;
         let call_id = self.next_call_id();
         let event = PromiseCreated { call_id: call_id.clone(), name: name.clone(), deadline: None };
-        self.open(call_id.clone(), What::Promise { name }, Some(event.into()));
+        self.open(call_id.clone(), CallDetails::Promise { name }, Some(event.into()));
         call_id
     }
 }

@@ -70,7 +70,7 @@ impl Engine {
             return false;
         }
         self.ended = true;
-        self.cancel_left_children();
+        self.cancel_abandoned_children();
         true
     }
 

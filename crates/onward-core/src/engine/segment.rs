@@ -28,10 +28,10 @@ mod content;
 
 use std::collections::BTreeSet;
 
-use abandoned::Book;
-use content::{EffectOf, Way, call_id_of, effect_of, step_identity};
+use abandoned::AbandonedCalls;
+use content::{EffectOf, LivePath, call_id_of, effect_of, step_identity};
 
-use super::call::{StepPhase, What};
+use super::call::{CallDetails, StepPhase};
 use super::{Engine, Fault, Queued};
 use crate::log::event::{CallAdopted, ChildStarted, Divergence, PauseReason, RunPaused, SegmentAbandoned};
 use crate::{CallId, Event, Failure, Hash, Index, Name, Record, RunId, RunKey};
@@ -52,17 +52,17 @@ pub(super) struct Segment {
     /// Calls are counted, because the code may abandon them or has. Workflows do not pay for it.
     counts: bool,
     /// The divergence point of this pass.
-    cut: Option<Cut>,
+    divergence_point: Option<DivergencePoint>,
     /// The number of times the segment was abandoned before the current calls.
     attempt: u32,
     /// The highest attempt so far, abandoned ones included.
     attempts: u32,
     /// The number of abandonments that count towards the limit.
     unstable: u32,
-    way: Way,
+    live_path: LivePath,
     /// The call ids that the code has passed.
     passed: BTreeSet<CallId>,
-    book: Book,
+    abandoned_calls: AbandonedCalls,
     last_pause: Option<RunPaused>,
     /// The event from which its length is counted (SG6).
     counted_from: Index,
@@ -70,7 +70,7 @@ pub(super) struct Segment {
 
 /// The point at which a pass stops to replay and continues live.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Cut {
+pub struct DivergencePoint {
     /// The first abandoned commit.
     pub from: Index,
     pub divergence: Box<Divergence>,
@@ -88,11 +88,13 @@ impl Segment {
             match event {
                 // A log that is abandoned from its first commit on is abandoned before its start is delivered.
                 Event::RunStarted(event) => self.begin(event.checkpoint.as_ref().and_then(|checkpoint| checkpoint.leaf)),
-                Event::TaskAttempted(event) => self.book.begun(&event.call_id),
-                Event::ApprovalDecided(event) => self.book.decided(event),
+                Event::TaskAttempted(event) => self.abandoned_calls.begun(&event.call_id),
+                Event::ApprovalDecided(event) => self.abandoned_calls.decided(event),
                 Event::RunPaused(event) => self.last_pause = Some(event.clone()),
                 Event::RunResumed(_) => match self.last_pause.take() {
-                    Some(pause) if pause.reason == PauseReason::EffectAbandoned => self.book.accept(pause.left, record.index),
+                    Some(pause) if pause.reason == PauseReason::EffectAbandoned => {
+                        self.abandoned_calls.accept(pause.left, record.index)
+                    }
                     Some(pause) if pause.reason == PauseReason::UnstableSegment => self.unstable = 0,
                     Some(pause) if pause.reason == PauseReason::SegmentTooLong => self.counted_from = record.index,
                     _ => {}
@@ -109,36 +111,36 @@ impl Segment {
 
     /// Returns the event as an answer to the call that took its call over; `None` while there is none.
     pub fn readdress(&mut self, event: Event) -> Option<Event> {
-        self.book.readdress(event)
+        self.abandoned_calls.readdress(event)
     }
 
     /// Returns the earlier answer to a call whose takeover is durable now.
     pub fn take_answer(&mut self, adopted: &CallAdopted) -> Option<Event> {
-        self.book.take_answer(adopted)
+        self.abandoned_calls.take_answer(adopted)
     }
 
     /// Returns true if the child belongs to an abandoned call that was not taken over.
-    pub fn has_left(&self, child: &RunId) -> bool {
-        self.book.left_children().any(|(left, _)| left == child)
+    pub fn has_abandoned(&self, child: &RunId) -> bool {
+        self.abandoned_calls.abandoned_children().any(|(left, _)| left == child)
     }
 
-    pub fn left_children(&self) -> impl Iterator<Item = RunId> {
-        self.book.left_children().map(|(child, _)| child.clone())
+    pub fn abandoned_children(&self) -> impl Iterator<Item = RunId> {
+        self.abandoned_calls.abandoned_children().map(|(child, _)| child.clone())
     }
 
     /// Returns those of them that outlive the generation.
-    pub fn left_spawned(&self) -> Vec<RunId> {
-        self.book.left_children().filter(|(_, is_spawned)| *is_spawned).map(|(child, _)| child.clone()).collect()
+    pub fn abandoned_spawned(&self) -> Vec<RunId> {
+        self.abandoned_calls.abandoned_children().filter(|(_, is_spawned)| *is_spawned).map(|(child, _)| child.clone()).collect()
     }
 
     /// Ignores approvals in abandoned parts of the log, because the log continues from a copy (Z8).
     pub fn forget_decisions(&mut self) {
-        self.book.forget_decisions();
+        self.abandoned_calls.forget_decisions();
     }
 
     /// Sets the conversation that the segment begins with.
     pub fn begin(&mut self, leaf: Option<Hash>) {
-        self.way.leaf = leaf;
+        self.live_path.leaf = leaf;
     }
 }
 
@@ -152,9 +154,9 @@ impl Engine {
         self.segment.is_agent
     }
 
-    /// Makes this pass continue live at the commit `cut.from`. Call before anything is fed.
-    pub fn set_cut(&mut self, cut: Cut) {
-        self.segment.cut = Some(cut);
+    /// Makes this pass continue live at the commit `divergence_point.from`. Call before anything is fed.
+    pub fn set_cut(&mut self, divergence_point: DivergencePoint) {
+        self.segment.divergence_point = Some(divergence_point);
     }
 
     /// Converts a divergence at the commit at `from` into the fault for agents.
@@ -163,7 +165,7 @@ impl Engine {
             Fault::Diverged(report) if self.segment.is_agent && self.segment.unstable >= ABANDONMENTS_MAX => {
                 Fault::Unstable(report)
             } // SG4
-            Fault::Diverged(divergence) if self.segment.is_agent => Fault::Departed(Cut { from, divergence }),
+            Fault::Diverged(divergence) if self.segment.is_agent => Fault::Departed(DivergencePoint { from, divergence }),
             fault => fault,
         }
     }
@@ -174,15 +176,15 @@ impl Engine {
             let is_left = |queued: &&mut Queued| queued.record.commit.is_some() && queued.record.index >= marker.from;
             self.queue.iter_mut().filter(is_left).for_each(|queued| queued.is_abandoned = true);
         }
-        let is_cut = |cut: &Cut| record.commit.is_some() && record.index >= cut.from;
-        self.in_flight.is_none() && self.segment.cut.as_ref().is_some_and(is_cut)
+        let is_reached = |divergence_point: &DivergencePoint| record.commit.is_some() && record.index >= divergence_point.from;
+        self.in_flight.is_none() && self.segment.divergence_point.as_ref().is_some_and(is_reached)
     }
 
     /// Returns the horizon at which this pass diverges from the log, and the number of its next commit; `None` if it does not, or
     /// has.
     pub(super) fn cut_horizon(&self) -> Option<(Index, u64)> {
-        let cut = self.segment.cut.as_ref()?;
-        let first = self.queue.iter().find(|queued| queued.record.index == cut.from)?;
+        let divergence_point = self.segment.divergence_point.as_ref()?;
+        let first = self.queue.iter().find(|queued| queued.record.index == divergence_point.from)?;
         let last = self.queue.iter().rev().find_map(|queued| queued.record.commit)?;
         Some((first.record.commit?.horizon, last.n + 1))
     }
@@ -201,7 +203,7 @@ impl Engine {
         }
         let records: Vec<Record> = left.filter(|record| record.index >= from).cloned().collect();
         let waiting = self.forget_waiting_steps(horizon);
-        self.segment.book.fill(self.segment.way.clone(), records.iter());
+        self.segment.abandoned_calls.fill(self.segment.live_path.clone(), records.iter());
         self.segment.attempt = attempt;
         for call_id in waiting {
             self.step_is_adopted(&call_id);
@@ -211,7 +213,7 @@ impl Engine {
     /// Cancels the calls that the code canceled in the abandoned part, once it has observed everything up to there: it may cancel
     /// them again. Returns true if there were any.
     pub(super) fn tell_given_up(&mut self) -> bool {
-        let given_up = self.segment.book.take_given_up();
+        let given_up = self.segment.abandoned_calls.take_given_up();
         given_up.iter().for_each(|call_id| self.was_given_up(call_id));
         !given_up.is_empty()
     }
@@ -224,10 +226,10 @@ impl Engine {
         let answered: BTreeSet<&CallId> = due.filter(|event| event.is_step_result()).filter_map(call_id_of).collect();
         let mut waiting = Vec::new();
         for (call_id, call) in self.calls.iter().filter(|(call_id, _)| !answered.contains(call_id)) {
-            if let What::Step { identity, phase: StepPhase::Idle { .. }, .. } = &call.what {
+            if let CallDetails::Step { identity, phase: StepPhase::Idle { .. }, .. } = &call.what {
                 waiting.push(call_id.clone());
                 if self.segment.passed.remove(call_id) {
-                    self.segment.way.uncount(step_identity(&identity.name, identity.input_hash));
+                    self.segment.live_path.uncount(step_identity(&identity.name, identity.input_hash));
                 }
             }
         }
@@ -238,9 +240,9 @@ impl Engine {
     fn was_given_up(&mut self, call_id: &CallId) {
         match self.calls.get(call_id).map(|call| &call.what) {
             // Nothing was withdrawn: the mailbox belongs to the code.
-            None | Some(What::Signal { .. } | What::Canceled) => {}
+            None | Some(CallDetails::Signal { .. } | CallDetails::Canceled) => {}
             // Its retry delay was canceled: the delay has ended.
-            Some(What::Step { .. }) => {
+            Some(CallDetails::Step { .. }) => {
                 let wake = self.step_due(call_id);
                 self.wakes.extend(wake);
             }
@@ -260,7 +262,7 @@ impl Engine {
 
     /// Begins the live part of a pass that diverges from the log.
     pub(super) fn begin_cut(&mut self, horizon: Index) {
-        let Some(from) = self.segment.cut.as_ref().map(|cut| cut.from) else { return };
+        let Some(from) = self.segment.divergence_point.as_ref().map(|divergence_point| divergence_point.from) else { return };
         let attempt = self.segment.attempts + 1;
         self.switch(from, self.last_fed(), attempt, horizon);
     }
@@ -269,29 +271,30 @@ impl Engine {
     pub(super) fn leave_all(&mut self, from: Index, to: Index) -> (u32, Vec<CallId>) {
         let attempt = self.segment.attempts + 1;
         self.switch(from, to, attempt, self.horizon);
-        let withdrawn = self.segment.book.unbegun();
-        self.segment.book.withdraw(&withdrawn);
-        self.segment.book.pass_over_decisions();
+        let withdrawn = self.segment.abandoned_calls.unbegun();
+        self.segment.abandoned_calls.withdraw(&withdrawn);
+        self.segment.abandoned_calls.pass_over_decisions();
         self.segment.counts = true;
         (attempt, withdrawn)
     }
 
     /// Puts the event that abandons the recorded rest before the code's new calls.
     pub(super) fn mark_cut(&mut self) {
-        let Some(cut) = self.segment.cut.take() else { return };
+        let Some(divergence_point) = self.segment.divergence_point.take() else { return };
         self.adopt_asked();
-        let (to, attempt, withdrawn) = (self.last_fed(), self.segment.attempt, self.segment.book.unbegun());
-        self.segment.book.withdraw(&withdrawn);
+        let (to, attempt, withdrawn) = (self.last_fed(), self.segment.attempt, self.segment.abandoned_calls.unbegun());
+        self.segment.abandoned_calls.withdraw(&withdrawn);
         self.segment.attempts = attempt;
         self.segment.unstable += 1;
-        let marker = SegmentAbandoned { from: cut.from, to, attempt, withdrawn, divergence: *cut.divergence };
+        let marker =
+            SegmentAbandoned { from: divergence_point.from, to, attempt, withdrawn, divergence: *divergence_point.divergence };
         self.out.insert(0, marker.into());
     }
 
     /// Applies the withdrawals of a recorded commit that abandons others.
     pub(super) fn match_marker(&mut self, record: &Record) {
         if let Some(Event::SegmentAbandoned(marker)) = record.events.first() {
-            self.segment.book.withdraw(&marker.withdrawn);
+            self.segment.abandoned_calls.withdraw(&marker.withdrawn);
         }
     }
 
@@ -306,13 +309,13 @@ impl Engine {
             if call_id.as_ref().is_some_and(|call_id| !self.segment.passed.insert(call_id.clone())) {
                 continue;
             }
-            let call = self.segment.way.pass(event);
+            let call = self.segment.live_path.pass(event);
             if let Some((call, call_id)) = call.zip(call_id)
-                && let Some(from) = self.segment.book.adopt(call, &call_id)
+                && let Some(from) = self.segment.abandoned_calls.adopt(call, &call_id)
             {
                 *event = CallAdopted { call_id, from }.into();
             }
-            self.segment.book.asked(event);
+            self.segment.abandoned_calls.asked(event);
         }
         self.out = out;
     }
@@ -324,9 +327,9 @@ impl Engine {
         }
         let call_id = asked.call_id.clone();
         self.segment.passed.insert(call_id.clone());
-        let call = self.segment.way.pass(&asked.clone().into())?;
-        let child = self.segment.book.child(&call)?;
-        let from = self.segment.book.adopt(call, &call_id)?;
+        let call = self.segment.live_path.pass(&asked.clone().into())?;
+        let child = self.segment.abandoned_calls.child(&call)?;
+        let from = self.segment.abandoned_calls.adopt(call, &call_id)?;
         let sender = RunKey::new(self.key.namespace.clone(), child.clone());
         for signal in self.mailbox.release(&sender) {
             self.put_back(signal); // M4
@@ -339,20 +342,22 @@ impl Engine {
         if !self.segment.counts || !self.segment.passed.insert(call_id.clone()) {
             return false;
         }
-        let call = self.segment.way.count(step_identity(name, input_hash));
-        let Some(from) = self.segment.book.adopt(call, call_id) else { return false };
+        let call = self.segment.live_path.count(step_identity(name, input_hash));
+        let Some(from) = self.segment.abandoned_calls.adopt(call, call_id) else { return false };
         self.out.push(CallAdopted { call_id: call_id.clone(), from }.into());
         true
     }
 
     /// Returns the call id under which stores and callers know the call at `call_id`.
     pub(super) fn origin_of(&self, call_id: &CallId) -> CallId {
-        self.segment.book.origin(call_id).clone()
+        self.segment.abandoned_calls.origin(call_id).clone()
     }
 
     /// Returns true if a call that is taken over is answered already: the code continues without an input.
     pub(super) fn adopts_answered(&self) -> bool {
-        self.out.iter().any(|event| matches!(event, Event::CallAdopted(call) if self.segment.book.is_answered(&call.from)))
+        self.out
+            .iter()
+            .any(|event| matches!(event, Event::CallAdopted(call) if self.segment.abandoned_calls.is_answered(&call.from)))
     }
 
     /// Returns a fault if the segment is too long for further calls (SG6).
@@ -371,14 +376,14 @@ impl Engine {
 
     /// Returns a fault if these events may not be recorded while an abandoned effect is unmatched (SG3).
     pub(super) fn check_effects(&self, events: &[Event]) -> Option<Fault> {
-        let loose = self.segment.book.loose_effects();
+        let unmatched = self.segment.abandoned_calls.loose_effects();
         let begins = |event: &Event| matches!(effect_of(event), EffectOf::Attempt | EffectOf::Always);
         let is_new = |event: &Event| event.ends_log() || (!event.is_step_result() && begins(event));
-        if loose.is_empty() || !events.iter().any(is_new) {
+        if unmatched.is_empty() || !events.iter().any(is_new) {
             return None;
         }
         let asked = events.iter().find(|event| is_new(event)).map(super::matching::describe).unwrap_or_default();
-        let (left, words): (Vec<CallId>, Vec<String>) = loose.into_iter().unzip();
+        let (left, words): (Vec<CallId>, Vec<String>) = unmatched.into_iter().unzip();
         let message = format!(
             "the code abandoned {}, and now attempts {asked}; check this, then accept it with `onward run resume {}`",
             words.join("; "),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::call::{Answer, What};
+use super::call::{CallDetails, CallState};
 use super::mailbox::{Looks, Signal};
 use super::{Engine, POLLS_MAX, Wake};
 use crate::agent::conversation::ENTRY_SIGNAL;
@@ -58,7 +58,7 @@ fn fits(pattern: &str, text: &str) -> bool {
 impl Engine {
     /// Handles a signal of the batch: reserves it for a waiting call, or puts it into the mailbox.
     pub(super) fn signal_arrives(&mut self, signal: Signal) {
-        if signal.sender.as_ref().is_some_and(|sender| self.has_left(sender)) {
+        if signal.sender.as_ref().is_some_and(|sender| self.has_abandoned(sender)) {
             return self.mailbox.hold(signal); // M4
         }
         match self.mailbox.longest_waiting(&signal.name) {
@@ -72,12 +72,12 @@ impl Engine {
         let Some(call) = self.calls.get_mut(&call_id) else { return self.mailbox.put(signal) };
         if delivered {
             let (index, result) = (signal.index, Ok(signal.payload.clone()));
-            call.answer = Answer::Ready { index, result, signal: Some(signal) };
+            call.answer = CallState::Ready { index, result, signal: Some(signal) };
             self.wakes.push_back(Wake::Call(call_id));
             return;
         }
         self.mailbox.reserved.entry(signal.index).or_default().push(call_id);
-        call.answer = Answer::Reserved(signal);
+        call.answer = CallState::Reserved(signal);
     }
 
     /// Delivers a signal to the call that it is reserved for.
@@ -85,9 +85,9 @@ impl Engine {
         let Some(call_ids) = self.mailbox.reserved.remove(&index) else { return self.wake_looking() };
         for call_id in call_ids {
             let Some(call) = self.calls.get_mut(&call_id) else { continue };
-            if let Answer::Reserved(signal) = &call.answer {
+            if let CallState::Reserved(signal) = &call.answer {
                 let (result, signal) = (Ok(signal.payload.clone()), Some(signal.clone()));
-                call.answer = Answer::Ready { index, result, signal };
+                call.answer = CallState::Ready { index, result, signal };
                 self.wakes.push_back(Wake::Call(call_id));
             }
         }
@@ -97,7 +97,7 @@ impl Engine {
     /// Waits for a signal. Returns it at once if there is one.
     pub fn await_signal(&mut self, call_id: &CallId, pattern: &Pattern, deadline: Option<Timestamp>) -> Option<(Name, Payload)> {
         if self.cancel_is_due() {
-            self.open(call_id.clone(), What::Signal { pattern: pattern.clone() }, None);
+            self.open(call_id.clone(), CallDetails::Signal { pattern: pattern.clone() }, None);
             return None;
         }
         if let Some(signal) = self.mailbox.pop(pattern) {
@@ -106,7 +106,7 @@ impl Engine {
         }
         let is_pattern = matches!(pattern, Pattern::Like(_));
         let event = SignalAwaited { call_id: call_id.clone(), name: pattern.name().clone(), deadline, is_pattern };
-        self.open(call_id.clone(), What::Signal { pattern: pattern.clone() }, Some(event.into()));
+        self.open(call_id.clone(), CallDetails::Signal { pattern: pattern.clone() }, Some(event.into()));
         self.mailbox.wait(call_id.clone(), pattern.clone());
         None
     }
@@ -114,7 +114,7 @@ impl Engine {
     /// Returns the name of the signal that answered the call at `call_id`.
     pub fn signal_name(&self, call_id: &CallId) -> Option<Name> {
         match &self.calls.get(call_id)?.answer {
-            Answer::Ready { signal: Some(signal), .. } => Some(signal.name.clone()),
+            CallState::Ready { signal: Some(signal), .. } => Some(signal.name.clone()),
             _ => None,
         }
     }
@@ -132,7 +132,7 @@ impl Engine {
         if signal.name.as_str() != ENTRY_SIGNAL {
             self.tally_anew();
         }
-        self.finished(call_id, What::Signal { pattern: Pattern::Exactly(signal.name.clone()) }, signal.index);
+        self.finished(call_id, CallDetails::Signal { pattern: Pattern::Exactly(signal.name.clone()) }, signal.index);
     }
 
     /// Returns the number of matching signals up to the horizon.
@@ -201,14 +201,14 @@ impl Engine {
             self.saw_nothing(); // no other wait in between
         }
         let signal = match call.answer {
-            Answer::Reserved(signal) => {
+            CallState::Reserved(signal) => {
                 if let Some(call_ids) = self.mailbox.reserved.get_mut(&signal.index) {
                     call_ids.retain(|other| other != call_id);
                 }
                 Some(signal)
             }
-            Answer::Ready { signal, .. } => signal,
-            Answer::Open => None,
+            CallState::Ready { signal, .. } => signal,
+            CallState::Open => None,
         };
         self.out.push(WaitCanceled { call_id: call_id.clone() }.into());
         if let Some(signal) = signal {

@@ -3,7 +3,7 @@
 //! A step's result is delivered from the log like everything else: the worker reports what the closure returned, the report is
 //! committed, and only the durable event answers the call.
 
-use super::call::{Answer, Call, StepIdentity, StepPhase, What};
+use super::call::{Call, CallDetails, CallState, StepIdentity, StepPhase};
 use super::{Engine, Wake};
 use crate::log::event::{StepCompleted, StepFailed, WaitCanceled};
 use crate::task::RetryPolicy;
@@ -26,7 +26,7 @@ impl Engine {
         let call_id = self.next_call_id();
         let identity = StepIdentity { name, input_hash: None };
         let phase = self.not_begun();
-        let what = What::Step { identity, retry: RetryPolicy::default(), attempt: 1, phase };
+        let what = CallDetails::Step { identity, retry: RetryPolicy::default(), attempt: 1, phase };
         self.open(call_id.clone(), what, None);
         call_id
     }
@@ -39,13 +39,13 @@ impl Engine {
     }
 
     pub fn set_step_retry(&mut self, call_id: &CallId, policy: RetryPolicy) {
-        if let Some(Call { what: What::Step { retry, .. }, .. }) = self.calls.get_mut(call_id) {
+        if let Some(Call { what: CallDetails::Step { retry, .. }, .. }) = self.calls.get_mut(call_id) {
             *retry = policy;
         }
     }
 
     pub fn set_step_input(&mut self, call_id: &CallId, input: Hash) {
-        if let Some(Call { what: What::Step { identity, .. }, .. }) = self.calls.get_mut(call_id) {
+        if let Some(Call { what: CallDetails::Step { identity, .. }, .. }) = self.calls.get_mut(call_id) {
             identity.input_hash = Some(input);
         }
     }
@@ -59,7 +59,7 @@ impl Engine {
         }
         let caught_up = self.batch.is_empty() && self.queue.is_empty() && self.expected.is_none() && self.in_flight.is_none();
         let may_start = caught_up && !self.polled && !self.is_paused();
-        let Some(Call { what: What::Step { attempt, phase, .. }, .. }) = self.calls.get_mut(call_id) else {
+        let Some(Call { what: CallDetails::Step { attempt, phase, .. }, .. }) = self.calls.get_mut(call_id) else {
             return StepPoll::Pending;
         };
         if !matches!(phase, StepPhase::Idle { .. }) {
@@ -76,12 +76,13 @@ impl Engine {
 
     /// Returns true if an abandoned part of the log has the result of the step, which then comes with the next commit.
     pub(super) fn step_is_adopted(&mut self, call_id: &CallId) -> bool {
-        let Some(Call { what: What::Step { identity, phase: StepPhase::Idle { .. }, .. }, .. }) = self.calls.get(call_id) else {
+        let Some(Call { what: CallDetails::Step { identity, phase: StepPhase::Idle { .. }, .. }, .. }) = self.calls.get(call_id)
+        else {
             return false;
         };
         let StepIdentity { name, input_hash } = identity.clone();
         let is_adopted = self.adopt_step(call_id, &name, input_hash);
-        if is_adopted && let Some(Call { what: What::Step { phase, .. }, .. }) = self.calls.get_mut(call_id) {
+        if is_adopted && let Some(Call { what: CallDetails::Step { phase, .. }, .. }) = self.calls.get_mut(call_id) {
             *phase = StepPhase::Reported;
         }
         is_adopted
@@ -90,7 +91,9 @@ impl Engine {
     /// Reports the result of the closure for the attempt that runs at `call_id`.
     pub fn report_step(&mut self, call_id: &CallId, result: Result<Payload, Failure>, took_ms: u64) {
         let now = self.now;
-        let Some(Call { what: What::Step { identity, retry, attempt, phase }, .. }) = self.calls.get_mut(call_id) else { return };
+        let Some(Call { what: CallDetails::Step { identity, retry, attempt, phase }, .. }) = self.calls.get_mut(call_id) else {
+            return;
+        };
         *phase = StepPhase::Reported;
         self.running_steps -= 1;
         let StepIdentity { name, input_hash } = identity.clone();
@@ -132,7 +135,7 @@ impl Engine {
         if event.retry_at.is_none() {
             return Ok(self.answer(&event.call_id, index, Err(event.failure)));
         }
-        if let Some(Call { what: What::Step { attempt, phase, .. }, .. }) = self.calls.get_mut(&event.call_id) {
+        if let Some(Call { what: CallDetails::Step { attempt, phase, .. }, .. }) = self.calls.get_mut(&event.call_id) {
             *attempt = event.attempt.saturating_add(1);
             *phase = StepPhase::Backoff;
         } else {
@@ -149,7 +152,8 @@ impl Engine {
     /// Ends the delay before the next attempt.
     pub(super) fn step_due(&mut self, call_id: &CallId) -> Option<Wake> {
         let not_begun = self.not_begun();
-        let Some(Call { what: What::Step { phase, .. }, answer: Answer::Open, .. }) = self.calls.get_mut(call_id) else {
+        let Some(Call { what: CallDetails::Step { phase, .. }, answer: CallState::Open, .. }) = self.calls.get_mut(call_id)
+        else {
             return None;
         };
         *phase = not_begun;
@@ -158,11 +162,13 @@ impl Engine {
 
     /// Drops the step. A running closure is dropped with its future.
     pub(super) fn drop_step(&mut self, call_id: &CallId) {
-        let Some(Call { what: What::Step { identity, phase, .. }, answer, .. }) = self.calls.remove(call_id) else { return };
+        let Some(Call { what: CallDetails::Step { identity, phase, .. }, answer, .. }) = self.calls.remove(call_id) else {
+            return;
+        };
         self.deferred_steps.remove(call_id);
         match phase {
             StepPhase::Running => self.running_steps -= 1,
-            StepPhase::Backoff if matches!(answer, Answer::Open) => self.stop_timer(call_id),
+            StepPhase::Backoff if matches!(answer, CallState::Open) => self.stop_timer(call_id),
             _ => {}
         }
         self.dropped_steps.insert(call_id.clone(), (identity, self.next_commit));

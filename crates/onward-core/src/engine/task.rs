@@ -1,7 +1,7 @@
 //! Tasks: work for any worker that registered the kind.
 
 use super::Engine;
-use super::call::What;
+use super::call::CallDetails;
 use crate::log::event::TaskScheduled;
 use crate::task::TaskOptions;
 use crate::{CallId, Failure, Hash, Name, Payload};
@@ -17,14 +17,14 @@ impl Engine {
             input,
             options: TaskOptions::default(),
         };
-        self.open(call_id.clone(), What::Task { kind }, Some(event.into()));
+        self.open(call_id.clone(), CallDetails::Task { kind }, Some(event.into()));
         call_id
     }
 
     /// Opens a call for a task that cannot be scheduled: it fails with `failure`, and nothing is recorded.
     pub fn refuse_task(&mut self, kind: Name, failure: Failure) -> CallId {
         let call_id = self.next_call_id();
-        self.open_refused(call_id.clone(), What::Task { kind }, failure);
+        self.open_refused(call_id.clone(), CallDetails::Task { kind }, failure);
         call_id
     }
 }

@@ -56,7 +56,7 @@ impl Bench {
     }
 
     /// Advances, expecting a commit; appends it and feeds it back.
-    fn commit(&mut self) -> Draft {
+    fn commit(&mut self) -> CommitDraft {
         let draft = match self.engine.advance() {
             Ok(Advance::Commit(draft)) => draft,
             other => panic!("expected a commit, got {other:?}"),
@@ -531,8 +531,8 @@ fn what_a_paused_run_had_asked_for_follows_the_results_of_its_steps() {
     bench.engine.report_step(&step, Ok(json("5")), 2); // while the commit is on its way
     bench.pause();
     bench.engine.stand();
-    let standing = bench.commit();
-    assert_eq!((standing.is_standing, standing.n, standing.events.len()), (true, 0, 1));
+    let pause_state = bench.commit();
+    assert_eq!((pause_state.is_standing, pause_state.n, pause_state.events.len()), (true, 0, 1));
     bench.signal("s", "1");
 
     let mut other = bench.restart();

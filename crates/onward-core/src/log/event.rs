@@ -25,7 +25,7 @@ use crate::spend::{Spend, SpendTotals};
 use crate::task::TaskOptions;
 use crate::{CallId, Failure, Hash, Index, Name, Payload, RunId, RunKey, Timestamp, message, numbered};
 pub use agent::{CallAdopted, EntryAppended, Quote, SegmentAbandoned};
-pub use checkpoint::{Checkpoint, EntryKey, Kept, Tally};
+pub use checkpoint::{Checkpoint, EntryKey, EntryLocation, Tally};
 
 /// The storage of an event's content: inline, or boxed if it would enlarge every other event.
 macro_rules! held {

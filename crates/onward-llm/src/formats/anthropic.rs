@@ -4,7 +4,7 @@ mod request;
 mod stream;
 
 pub(crate) use request::{body, shows};
-pub(crate) use stream::Reader;
+pub(crate) use stream::AnthropicReader;
 
 /// Path below the base URL.
 pub(crate) const PATH: &str = "/v1/messages";

@@ -5,7 +5,7 @@ use crate::{Block, ToolCall};
 
 /// Everything about a response except its blocks, and the deltas that were not passed on yet.
 #[derive(Debug, Default)]
-pub(crate) struct Draft {
+pub(crate) struct ReplyDraft {
     pub response_id: String,
     pub model: String,
     pub stop: Option<StopReason>,
@@ -17,7 +17,7 @@ pub(crate) struct Draft {
     call_ids: Vec<String>,
 }
 
-impl Draft {
+impl ReplyDraft {
     /// Sets the id and the model. Many servers repeat both in every chunk; the first ones count.
     pub fn begin(&mut self, response_id: Option<&str>, model: Option<&str>) {
         for (known, told) in [(&mut self.response_id, response_id), (&mut self.model, model)] {
@@ -72,7 +72,7 @@ pub(crate) struct CallDraft {
 
 impl CallDraft {
     /// Adds a fragment. Ids and names that are repeated in every fragment belong to the same call.
-    pub fn add(&mut self, draft: &mut Draft, id: Option<&str>, name: Option<&str>, arguments: &str) {
+    pub fn add(&mut self, draft: &mut ReplyDraft, id: Option<&str>, name: Option<&str>, arguments: &str) {
         if self.number.is_none() {
             for (known, told) in [(&mut self.id, id), (&mut self.name, name)] {
                 if known.is_empty() {
@@ -91,7 +91,7 @@ impl CallDraft {
         }
     }
 
-    fn announce(&mut self, draft: &mut Draft) -> u32 {
+    fn announce(&mut self, draft: &mut ReplyDraft) -> u32 {
         let number = u32::try_from(draft.call_ids.len()).unwrap_or(u32::MAX);
         // A tool result refers to its call by id, so every call needs a unique one.
         if self.id.is_empty() || draft.call_ids.contains(&self.id) {

@@ -6,7 +6,7 @@
 //! - LA3: a response without text, call, reasoning or refusal is an error, and so is an error inside a success.
 
 use crate::error::{CallError, Cause};
-use crate::formats::draft::Draft;
+use crate::formats::draft::ReplyDraft;
 use crate::reply::{Delta, ModelReply, StopReason};
 use crate::transport::sse::{Events, TooLong};
 use crate::{ApiFormat, Block, formats::anthropic, formats::openai};
@@ -17,30 +17,30 @@ const SHOWN_BYTES_MAX: usize = 500;
 /// Receiver of the parts of a response as they arrive.
 pub type Sink<'a> = &'a mut (dyn FnMut(Delta) + Send);
 
-pub(crate) struct Answer {
+pub(crate) struct ResponseReader {
     provider: String,
-    reader: Reader,
+    reader: FormatReader,
     events: Events,
-    draft: Draft,
+    draft: ReplyDraft,
     /// The first bytes, to show why a response is invalid.
     beginning: Vec<u8>,
     bytes: usize,
     bytes_max: usize,
 }
 
-enum Reader {
-    OpenAi(openai::Reader),
-    Anthropic(anthropic::Reader),
+enum FormatReader {
+    OpenAi(openai::OpenAiReader),
+    Anthropic(anthropic::AnthropicReader),
 }
 
-impl Answer {
-    pub fn new(api_format: ApiFormat, provider: &str, bytes_max: usize) -> Answer {
+impl ResponseReader {
+    pub fn new(api_format: ApiFormat, provider: &str, bytes_max: usize) -> ResponseReader {
         let reader = match api_format {
-            ApiFormat::OpenAi => Reader::OpenAi(openai::Reader::default()),
-            ApiFormat::Anthropic => Reader::Anthropic(anthropic::Reader::default()),
+            ApiFormat::OpenAi => FormatReader::OpenAi(openai::OpenAiReader::default()),
+            ApiFormat::Anthropic => FormatReader::Anthropic(anthropic::AnthropicReader::default()),
         };
-        let (events, draft) = (Events::new(bytes_max), Draft::default());
-        Answer { provider: provider.to_owned(), reader, events, draft, beginning: Vec::new(), bytes: 0, bytes_max }
+        let (events, draft) = (Events::new(bytes_max), ReplyDraft::default());
+        ResponseReader { provider: provider.to_owned(), reader, events, draft, beginning: Vec::new(), bytes: 0, bytes_max }
     }
 
     /// Adds the next bytes of an event stream.
@@ -104,10 +104,10 @@ impl Answer {
 
     fn arrived(&self) -> ModelReply {
         let blocks = match &self.reader {
-            Reader::OpenAi(reader) => reader.blocks(&self.provider),
-            Reader::Anthropic(reader) => reader.blocks(&self.provider),
+            FormatReader::OpenAi(reader) => reader.blocks(&self.provider),
+            FormatReader::Anthropic(reader) => reader.blocks(&self.provider),
         };
-        let Draft { stop, usage, response_id, model, .. } = &self.draft;
+        let ReplyDraft { stop, usage, response_id, model, .. } = &self.draft;
         ModelReply {
             blocks,
             stop: stop.clone(),
@@ -121,8 +121,8 @@ impl Answer {
     fn events(&mut self, events: Vec<Vec<u8>>, sink: Sink<'_>) -> Result<(), CallError> {
         for event in events {
             let outcome = match &mut self.reader {
-                Reader::OpenAi(reader) => reader.event(&event, &mut self.draft),
-                Reader::Anthropic(reader) => reader.event(&event, &mut self.draft),
+                FormatReader::OpenAi(reader) => reader.event(&event, &mut self.draft),
+                FormatReader::Anthropic(reader) => reader.event(&event, &mut self.draft),
             };
             self.draft.take_deltas().into_iter().for_each(&mut *sink);
             outcome.map_err(|error| self.fail(self.interrupted(error)))?;

@@ -1,7 +1,7 @@
 use onward_llm::{
     ApiFormat, Block, Delta, EmptyModelResponse, Failures, JsonText, Message, ModelRequest, Next, StopReason, ToolSchema, Usage,
 };
-use onward_llm_scripted::{Answer, Fault, Part, Rule};
+use onward_llm_scripted::{Fault, ReplyPart, Rule, ScriptedReply};
 
 use crate::{DIALECTS, KEY, call, scripted};
 
@@ -81,9 +81,9 @@ async fn calls_are_put_together_however_they_are_mixed() {
     for api_format in DIALECTS {
         let (model, provider) = scripted(api_format).await;
         let (first, second) = (r#"{"city": "Ulm", "id": 9007199254740993}"#, r#"{"city": "Gdańsk"}"#);
-        let answer = Answer::call("weather", first).and_call("weather", second).and_call("tide", "{oops");
+        let answer = ScriptedReply::call("weather", first).and_call("weather", second).and_call("tide", "{oops");
         for fault in [None, Some(Fault::Interleaved), Some(Fault::WithoutIds)] {
-            model.next(Answer { fault, ..answer.clone() });
+            model.next(ScriptedReply { fault, ..answer.clone() });
             let reply = call(&provider, &ModelRequest::new("m", vec![Message::user("go")])).await.0.unwrap();
             let calls: Vec<_> = reply.calls().collect();
             assert_eq!(calls.iter().map(|call| call.arguments.as_str()).collect::<Vec<_>>(), [first, second, "{oops"]);
@@ -100,10 +100,10 @@ async fn refusals_and_cut_answers_are_answers() {
     for api_format in DIALECTS {
         let (model, provider) = scripted(api_format).await;
         let request = ModelRequest::new("m", vec![Message::user("go")]);
-        model.next(Answer::refusal("I will not."));
+        model.next(ScriptedReply::refusal("I will not."));
         let refused = call(&provider, &request).await.0.unwrap();
         assert!(refused.refusal().is_some(), "{refused:?}");
-        model.next(Answer { cut: true, ..Answer::text("On the one") });
+        model.next(ScriptedReply { cut: true, ..ScriptedReply::text("On the one") });
         let cut = call(&provider, &request).await.0.unwrap();
         assert_eq!((cut.text().as_str(), cut.stop), ("On the one", Some(StopReason::MaxTokens)));
         assert_eq!(model.request_count(), 2);
@@ -114,7 +114,7 @@ async fn refusals_and_cut_answers_are_answers() {
 async fn a_server_that_does_not_stream_is_understood() {
     for api_format in DIALECTS {
         let (model, provider) = scripted(api_format).await;
-        model.next(Answer::reasoning("hm").and(Part::Text("ok".into())).and_call("f", r#"{"x":1}"#));
+        model.next(ScriptedReply::reasoning("hm").and(ReplyPart::Text("ok".into())).and_call("f", r#"{"x":1}"#));
         let mut request = ModelRequest::new("m", vec![Message::user("go")]);
         request.extras.insert("stream".into(), JsonText::parse("false").unwrap());
         request.extras.insert("stream_options".into(), JsonText::parse("null").unwrap());
@@ -123,9 +123,9 @@ async fn a_server_that_does_not_stream_is_understood() {
         assert_eq!((reply.text().as_str(), reply.calls().next().unwrap().arguments.as_str()), ("ok", r#"{"x":1}"#));
         assert!(reply.usage.is_some() && matches!(reply.blocks[0], Block::Reasoning(_)));
         assert!(deltas.contains(&Delta::Text { text: "ok".into() }));
-        model.next(Answer::fault(Fault::Empty));
+        model.next(ScriptedReply::fault(Fault::Empty));
         assert_eq!(call(&provider, &request).await.0.unwrap_err().code(), "empty_model_response");
-        model.next(Answer::fault(Fault::ErrorInside));
+        model.next(ScriptedReply::fault(Fault::ErrorInside));
         assert_eq!(call(&provider, &request).await.0.unwrap_err().code(), "empty_model_response");
     }
 }
@@ -145,7 +145,7 @@ async fn the_same_conversation_has_the_same_answer() {
 async fn nothing_is_asked_for_again_as_often_as_the_policy_says() {
     for api_format in DIALECTS {
         let (model, provider) = scripted(api_format).await;
-        model.rule(Rule::always(Answer::fault(Fault::Empty)));
+        model.rule(Rule::always(ScriptedReply::fault(Fault::Empty)));
         let (request, mut failures) = (ModelRequest::new("m", vec![Message::user("go")]), Failures::default());
         let last = loop {
             let error = call(&provider, &request).await.0.unwrap_err();
@@ -163,7 +163,7 @@ async fn nothing_is_asked_for_again_as_often_as_the_policy_says() {
 #[tokio::test]
 async fn a_model_may_repeat_one_call_for_ever() {
     let (model, provider) = scripted(ApiFormat::OpenAi).await;
-    model.rule(Rule::always(Answer::call("f", "{}")));
+    model.rule(Rule::always(ScriptedReply::call("f", "{}")));
     let mut request = ModelRequest::new("m", vec![Message::user("go")]);
     for turn in 1..=20 {
         let reply = call(&provider, &request).await.0.unwrap();

@@ -14,7 +14,7 @@ use onward_core::ledger::{SpendBy, SpendRow};
 use onward_core::run::Wait;
 use onward_core::spend::SpendTotals;
 use onward_core::task::{Task, TaskState};
-use onward_core::view::{Awaited, Counts, ForkedFrom, RunView, Undelivered};
+use onward_core::view::{Awaited, ForkedFrom, RunCounts, RunView, Undelivered};
 use onward_core::{Event, Failure, Index, Name, Namespace, Payload, RunHead, RunId, Timestamp};
 use onward_runtime::{AppendedExternal, CallRef, ExternalRun};
 use onward_store::ServerInfo;
@@ -157,7 +157,7 @@ pub struct View<'a> {
     undelivered: &'a [Undelivered],
     pause: Option<&'a RunPaused>,
     cancel_reason: Option<&'a str>,
-    counts: Counts,
+    counts: RunCounts,
     /// Name of the key that started the run or its root run.
     requester: Option<&'a str>,
     /// Names of the keys that forked, reset or retried it.

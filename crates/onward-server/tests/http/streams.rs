@@ -26,7 +26,7 @@ async fn telling(ctx: TaskCtx, frames: u32) -> Result<u32> {
 /// Returns a worker that is connected to the site.
 async fn worker(site: &Site) -> Onward {
     let builder = Onward::connect(format!("http://{}", site.address));
-    builder.workflow("tell", tell).task_with("tell", telling).start().await.unwrap()
+    builder.workflow("tell", tell).task("tell", telling).start().await.unwrap()
 }
 
 fn types(frames: &[Frame]) -> Vec<String> {

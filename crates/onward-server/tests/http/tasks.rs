@@ -35,7 +35,7 @@ async fn worker(site: &Site) -> (Onward, Arc<World>) {
     let onward = Onward::connect(format!("http://{}", site.address))
         .task("double", |n: u32| async move { Ok::<_, Failure>(n * 2) })
         .input_schema(json!({"type": "integer"}))
-        .task_with("key", |ctx: TaskCtx, (): ()| async move { Ok::<_, Failure>(ctx.idempotency_key().to_owned()) })
+        .task("key", |ctx: TaskCtx, (): ()| async move { Ok::<_, Failure>(ctx.idempotency_key().to_owned()) })
         .task("flaky", move |n: u32| {
             let world = flaky.clone();
             async move {
@@ -51,7 +51,7 @@ async fn worker(site: &Site) -> (Onward, Arc<World>) {
                 std::future::pending::<Result<()>>().await
             }
         })
-        .task_with("small", |ctx: TaskCtx, (): ()| async move {
+        .task("small", |ctx: TaskCtx, (): ()| async move {
             let tokens = Tokens { input: 7, output: 3, ..Tokens::default() };
             ctx.spend(Spend::on("small").by("acme").tokens(tokens).cost(PicoDollars(810_000_000)));
             Ok::<_, Failure>(())

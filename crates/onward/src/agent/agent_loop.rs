@@ -11,11 +11,10 @@ use onward_llm::{Block, ModelReply, StopReason, ToolCall};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::model_call::PART;
-use super::prompt::{blocks, lengths, text_of};
+use super::prompt::{blocks, text_of};
 use super::tool::Tool;
 use super::tools::{ToolFuture, Tools};
-use super::{AgentCtx, EntryId, Heard, Turn};
+use super::{AgentCtx, EntryId, ReceivedSignal, Turn};
 use crate::{Result, join_all};
 
 /// Default limit of turns per message.
@@ -33,11 +32,8 @@ const HANDOFFS_MAX: u32 = 8;
 /// Number of latest entries that a summary does not cover.
 const KEEP: usize = 8;
 
-/// Characters to which texts are truncated if the usual limit is still too long.
-const LEAST: usize = 400;
-
-/// Estimated characters per token.
-const TOKEN_CHARS: u64 = 4;
+/// Characters to which long texts are truncated.
+const TRUNCATED_CHARS: usize = 4_000;
 
 /// The role of messages in the input with another role than `user`. A model receives them as user text.
 const BROUGHT_ALONG: &str = "developer";
@@ -130,48 +126,12 @@ struct Progress {
     /// Number of entries from which the next summary is made. An earlier one would repeat the last.
     #[serde(default)]
     summary_from: u64,
-    /// Number of entries up to which old, long texts are truncated, because no summary covers them yet.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    in_part_until: u64,
-    /// Truncation of the last model call; reset by a message.
-    #[serde(default, skip_serializing_if = "Portion::is_whole")]
-    portion: Portion,
+    /// Long texts are truncated, until the next summary.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_truncated: bool,
     /// The last reported reason for waiting; `None` while it was always `done`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stop: Option<Stop>,
-}
-
-/// Levels of truncation.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Portion {
-    #[default]
-    Whole,
-    /// Long texts truncated, except in the model's last answer and what follows it.
-    OldInPart,
-    InPart,
-    /// All texts truncated to a small size, for many long texts.
-    Least,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
-fn is_zero(count: &u64) -> bool {
-    *count == 0
-}
-
-impl Portion {
-    fn is_whole(&self) -> bool {
-        *self == Portion::Whole
-    }
-
-    fn less(self) -> Option<Portion> {
-        match self {
-            Portion::Whole => Some(Portion::OldInPart),
-            Portion::OldInPart => Some(Portion::InPart),
-            Portion::InPart => Some(Portion::Least),
-            Portion::Least => None,
-        }
-    }
 }
 
 impl Agent {
@@ -288,7 +248,7 @@ impl Agent {
             if message.from.is_none() && is_empty(&message.value) {
                 continue;
             }
-            hear(&ctx, message)?;
+            append_message(&ctx, message)?;
             has_heard = true;
             progress.begin_to_count();
         }
@@ -305,8 +265,8 @@ impl Agent {
             let text = last_answer(&ctx).await?;
             return self.stop(&ctx, progress, Stop::MaxTurns, text);
         }
-        if let Some(tokens_max) = self.context_tokens {
-            self.shorten(&ctx, &mut progress, tokens_max).await?;
+        if self.context_tokens.is_some_and(|tokens_max| progress.context_tokens > tokens_max) {
+            self.shorten(&ctx, &mut progress).await?;
         }
         let mut reply = self.answer(&ctx, &mut progress).await?;
         progress.turns += 1;
@@ -393,53 +353,36 @@ impl Agent {
         Ok(Turn::Done(AgentOutcome { stop, text, turns: progress.turns_in_all }))
     }
 
-    /// Summarizes a conversation that exceeds the token limit. Long texts among the latest entries are truncated until a summary
-    /// covers them, because the model would read them in every turn.
-    async fn shorten(&self, ctx: &AgentCtx, progress: &mut Progress, tokens_max: u64) -> Result<()> {
-        let is_old = progress.in_part_until != 0 && ctx.entry_count() >= progress.in_part_until;
-        if progress.context_tokens > tokens_max || is_old {
-            if ctx.entry_count() >= progress.summary_from {
-                self.sum_up(ctx, progress).await?;
-            }
-            let has_long = has_long(ctx, tokens_max).await?;
-            progress.in_part_until = if has_long { ctx.entry_count() + KEEP as u64 } else { 0 };
-        }
-        if progress.in_part_until != 0 && progress.portion.is_whole() {
-            progress.portion = Portion::OldInPart;
+    /// Shortens a context over the token limit: summarizes or, if there is nothing to summarize, truncates long texts.
+    async fn shorten(&self, ctx: &AgentCtx, progress: &mut Progress) -> Result<()> {
+        if ctx.entry_count() < progress.summary_from || !self.sum_up(ctx, progress).await? {
+            progress.is_truncated = true;
         }
         Ok(())
     }
 
-    /// Calls the model. If the context is too long, summarizes, then truncates more and more of the latest entries, so that a
-    /// long tool result does not end the conversation.
+    /// Calls the model. If the context is too long, summarizes; if that is not enough, truncates long texts. An early summary,
+    /// with fewer than [`KEEP`] entries since the last, is the last resort.
     async fn answer(&self, ctx: &AgentCtx, progress: &mut Progress) -> Result<ModelReply> {
-        let mut reply = self.ask(ctx, progress.portion).await;
-        let mut is_summed_up = false;
-        while is_too_long(&reply) {
-            let less = progress.portion.less();
-            if !is_summed_up && (ctx.entry_count() >= progress.summary_from || less.is_none()) {
-                is_summed_up = true;
-                if !self.sum_up(ctx, progress).await? {
-                    continue;
-                }
-            } else if let Some(less) = less {
-                progress.portion = less;
-            } else {
-                break;
-            }
-            reply = self.ask(ctx, progress.portion).await;
+        let mut reply = self.ask(ctx, progress).await;
+        let is_due = ctx.entry_count() >= progress.summary_from;
+        if is_too_long(&reply) && is_due && self.sum_up(ctx, progress).await? {
+            reply = self.ask(ctx, progress).await;
+        }
+        if is_too_long(&reply) && !progress.is_truncated {
+            progress.is_truncated = true;
+            reply = self.ask(ctx, progress).await;
+        }
+        if is_too_long(&reply) && !is_due && self.sum_up(ctx, progress).await? {
+            progress.is_truncated = true;
+            reply = self.ask(ctx, progress).await;
         }
         reply
     }
 
-    async fn ask(&self, ctx: &AgentCtx, portion: Portion) -> Result<ModelReply> {
+    async fn ask(&self, ctx: &AgentCtx, progress: &Progress) -> Result<ModelReply> {
         let call = ctx.llm(&self.model).tools(&self.tools);
-        let call = match portion {
-            Portion::Whole => call,
-            Portion::OldInPart => call.cut_at(PART),
-            Portion::InPart => call.cut_at(PART).cut_last_at(PART),
-            Portion::Least => call.cut_at(LEAST).cut_last_at(LEAST),
-        };
+        let call = if progress.is_truncated { call.truncate_at(TRUNCATED_CHARS) } else { call };
         self.system.iter().fold(call, |call, system| call.system(system)).await
     }
 
@@ -448,6 +391,7 @@ impl Agent {
     async fn sum_up(&self, ctx: &AgentCtx, progress: &mut Progress) -> Result<bool> {
         let is_summed_up = self.compact(ctx).await?;
         progress.summary_from = ctx.entry_count() + KEEP as u64;
+        progress.is_truncated &= !is_summed_up;
         Ok(is_summed_up)
     }
 
@@ -464,12 +408,7 @@ impl Agent {
             return Ok(false);
         };
         let covers = EntryId::from(last);
-        let summarize = |part| ctx.llm(&self.model).until(covers).cut_at(part).cut_last_at(part).ask(SUMMARIZE);
-        let mut summary = summarize(PART).await;
-        if is_too_long(&summary) {
-            summary = summarize(LEAST).await;
-        }
-        let summary = match summary {
+        let summary = match ctx.llm(&self.model).until(covers).truncate_at(TRUNCATED_CHARS).ask(SUMMARIZE).await {
             Err(failure) if !failure.is_canceled() => return Ok(false),
             summary => summary?,
         };
@@ -506,8 +445,7 @@ impl Progress {
 
     /// Resets the counts at a new message.
     fn begin_to_count(&mut self) {
-        (self.turns, self.same_calls, self.handoffs, self.portion) = (0, None, 0, Portion::Whole);
-        self.tool_calls = None;
+        (self.turns, self.same_calls, self.handoffs, self.tool_calls) = (0, None, 0, None);
     }
 
     /// Reports the reason for waiting, if it is not `done`, as attribute and emitted value.
@@ -527,21 +465,6 @@ impl Progress {
         self.same_calls = Some((asked, times));
         times
     }
-}
-
-/// Returns whether the context is over the token limit and has texts that can be truncated.
-async fn has_long(ctx: &AgentCtx, tokens_max: u64) -> Result<bool> {
-    let entries = ctx.messages().await?;
-    let answered = entries.iter().rposition(|entry| entry.role.as_str() == "assistant").unwrap_or_default();
-    let (mut chars, mut has_long) = (0, false);
-    for (at, entry) in entries.iter().enumerate() {
-        for length in lengths(&blocks(&entry.content)) {
-            let length = length.unwrap_or(u64::MAX);
-            chars = length.saturating_add(chars);
-            has_long |= length > PART as u64 && at <= answered;
-        }
-    }
-    Ok(has_long && chars > tokens_max.saturating_mul(TOKEN_CHARS))
 }
 
 /// Returns whether the model ended its answer without text, tool calls or a refusal.
@@ -576,26 +499,26 @@ async fn last_answer(ctx: &AgentCtx) -> Result<String> {
 }
 
 /// Appends a message as an entry; one of another run has the sender's name.
-fn hear(ctx: &AgentCtx, message: Heard<Payload>) -> Result<EntryId> {
+fn append_message(ctx: &AgentCtx, message: ReceivedSignal<Payload>) -> Result<EntryId> {
     #[derive(Serialize)]
-    struct Said {
+    struct SenderMessage {
         from: String,
         text: String,
     }
-    let Heard { from: Some(from), value } = message else { return ctx.append_payload("user", message.value) };
+    let ReceivedSignal { from: Some(from), value } = message else { return ctx.append_payload("user", message.value) };
     let text = format!("Message from {from}:\n{}", text_of(&blocks(&value)));
-    ctx.append_payload("user", Payload::json(&Said { text, from: from.to_string() })?)
+    ctx.append_payload("user", Payload::json(&SenderMessage { text, from: from.to_string() })?)
 }
 
 /// Appends the run's input: one user message, or a conversation so far. A front end may repeat the last message of the
 /// conversation beside it, in the form of later messages; then that form is appended, with its id.
 async fn begin(ctx: &AgentCtx, input: Box<RawValue>) -> Result<()> {
     #[derive(Deserialize)]
-    struct Conversation {
-        messages: Vec<Said>,
+    struct ConversationInput {
+        messages: Vec<InputMessage>,
     }
     #[derive(Deserialize)]
-    struct Said {
+    struct InputMessage {
         id: Option<String>,
         role: String,
         content: Option<Box<RawValue>>,
@@ -613,9 +536,9 @@ async fn begin(ctx: &AgentCtx, input: Box<RawValue>) -> Result<()> {
         #[serde(skip_serializing_if = "Option::is_none")]
         blocks: Option<serde_json::Value>,
     }
-    if let Ok(Conversation { messages }) = serde_json::from_str(input.get()) {
+    if let Ok(ConversationInput { messages }) = serde_json::from_str(input.get()) {
         let last = serde_json::from_str::<Last>(input.get()).ok().filter(|last| last.text.is_some() || last.blocks.is_some());
-        for Said { id, role, content } in messages {
+        for InputMessage { id, role, content } in messages {
             // A caller may only speak as a user: instructions, summaries, answers and results belong to the agent, its model and
             // its tools. An invalid role does not end the conversation.
             let is_theirs = Name::new(&*role).is_ok_and(|role| is_callers_role(&role));

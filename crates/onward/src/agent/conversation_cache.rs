@@ -4,15 +4,16 @@
 //! again: entries are found by their hash, and a miss reads the log again.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use onward_core::conversation::{Entry, PreludeSearch, Search, Walk, entries_of, log_before, original_of};
-use onward_core::event::Kept;
+use onward_core::event::EntryLocation;
 use onward_core::{Hash, Index, Record, RunKey};
 use onward_runtime::WorkerConnection;
 use onward_store::StoreError;
 
 use crate::worker::read_all;
+use onward_store::sync::lock;
 
 /// Size limit of the cache.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -22,16 +23,16 @@ const ENTRY_BYTES: usize = 160;
 
 /// A read of the conversation before the current segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct ConversationRead {
     pub leaf: Hash,
     /// The maximum number of entries; `None` reads the last summary and everything that it does not cover.
     pub limit: Option<usize>,
 }
 
 /// A read and its result.
-pub(crate) type Granted = (Wish, Arc<[Entry]>);
+pub(crate) type Granted = (ConversationRead, Arc<[Entry]>);
 
-impl Wish {
+impl ConversationRead {
     pub fn walk(&self) -> Walk {
         match self.limit {
             Some(limit) => Walk::from(Some(self.leaf), limit),
@@ -40,7 +41,7 @@ impl Wish {
     }
 }
 
-pub(crate) struct Library {
+pub(crate) struct ConversationCache {
     connection: Arc<dyn WorkerConnection>,
     read: Mutex<Shelf>,
 }
@@ -65,9 +66,9 @@ struct ReadLog {
     before: Option<(RunKey, u32)>,
 }
 
-impl Library {
-    pub fn new(connection: Arc<dyn WorkerConnection>) -> Library {
-        Library { connection, read: Mutex::default() }
+impl ConversationCache {
+    pub fn new(connection: Arc<dyn WorkerConnection>) -> ConversationCache {
+        ConversationCache { connection, read: Mutex::default() }
     }
 
     /// Reads backwards from the log of `generation`, which may still be open. Fails if an entry is in no log.
@@ -85,7 +86,7 @@ impl Library {
 
     /// Returns an entry stored beside the conversation, in this run or in the run that it was forked from.
     #[cfg_attr(not(feature = "agents"), expect(dead_code, reason = "only model calls use it"))]
-    pub async fn kept(&self, run: &RunKey, generation: u32, kept: Kept) -> Result<Entry, StoreError> {
+    pub async fn kept(&self, run: &RunKey, generation: u32, kept: EntryLocation) -> Result<Entry, StoreError> {
         let (mut run, mut within) = (run.clone(), generation);
         loop {
             for trusts in [true, false] {
@@ -149,7 +150,7 @@ impl Library {
     }
 
     fn lock(&self) -> MutexGuard<'_, Shelf> {
-        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.read)
     }
 }
 

@@ -14,7 +14,7 @@ use onward_llm::ToolSchema;
 use onward_mcp::{CallOutcome, McpServer, McpServerSettings, OfferedTool, ToolError, ToolHints};
 use tokio::sync::Mutex;
 
-use super::tool::{Asked, Output, Tool, Work, changed};
+use super::tool::{Output, Tool, ToolTaskInput, Work, changed};
 use super::tools::Tools;
 use crate::Result;
 use crate::registry::TaskHandler;
@@ -24,22 +24,22 @@ use crate::task::TaskCtx;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// An MCP server, connected on demand and reconnected when it is gone.
-struct Server {
+struct LazyServer {
     settings: McpServerSettings,
-    open: Mutex<Option<Open>>,
+    open: Mutex<Option<OpenServer>>,
     /// The tools as described when the agent got them.
     pinned: OnceLock<BTreeMap<String, ToolSchema>>,
 }
 
 /// A connection, and the tools whose description differs from the pinned one.
 #[derive(Clone)]
-struct Open {
+struct OpenServer {
     source: Arc<McpServer>,
     changed: Arc<BTreeSet<String>>,
 }
 
-impl Server {
-    async fn source(&self) -> Result<Open, ToolError> {
+impl LazyServer {
+    async fn source(&self) -> Result<OpenServer, ToolError> {
         let mut open = self.open.lock().await;
         if let Some(open) = open.as_ref().filter(|open| open.source.is_open()) {
             return Ok(open.clone());
@@ -53,13 +53,13 @@ impl Server {
             }
             None => BTreeSet::new(),
         };
-        let opened = Open { source, changed: Arc::new(changed) };
+        let opened = OpenServer { source, changed: Arc::new(changed) };
         *open = Some(opened.clone());
         Ok(opened)
     }
 
     async fn call(&self, ctx: &TaskCtx, tool: &str, arguments: &str) -> Result<Result<CallOutcome, ToolError>> {
-        let Open { source, changed: others } = match self.source().await {
+        let OpenServer { source, changed: others } = match self.source().await {
             Ok(open) => open,
             Err(error) => return Ok(Err(error)),
         };
@@ -79,7 +79,7 @@ impl Tools {
     /// # Errors
     /// Fails if the server is unreachable or does not list its tools.
     pub async fn with_mcp(self, settings: McpServerSettings, change: impl Fn(Tool) -> Option<Tool>) -> Result<Tools, ToolError> {
-        let server = Arc::new(Server { settings, open: Mutex::default(), pinned: OnceLock::new() });
+        let server = Arc::new(LazyServer { settings, open: Mutex::default(), pinned: OnceLock::new() });
         let offered = server.source().await?.source.tools().await?;
         server.pinned.get_or_init(|| offered.iter().map(|tool| (tool.schema.name.clone(), tool.schema.clone())).collect());
         let tools = offered.into_iter().filter_map(|OfferedTool { schema, hints }| {
@@ -99,15 +99,15 @@ fn hinted(hints: ToolHints) -> Option<EffectClass> {
     }
 }
 
-fn handler(server: Arc<Server>, tool: String) -> TaskHandler {
+fn handler(server: Arc<LazyServer>, tool: String) -> TaskHandler {
     Arc::new(move |ctx, input| {
         let (server, tool) = (server.clone(), tool.clone());
         Box::pin(async move { call(&ctx, &server, &tool, &input).await })
     })
 }
 
-async fn call(ctx: &TaskCtx, server: &Server, tool: &str, input: &Payload) -> Result<Payload> {
-    let Asked { arguments, result_bytes_max, is_once, .. } = input.read()?;
+async fn call(ctx: &TaskCtx, server: &LazyServer, tool: &str, input: &Payload) -> Result<Payload> {
+    let ToolTaskInput { arguments, result_bytes_max, is_once, .. } = input.read()?;
     let mut outcome = server.call(ctx, tool, arguments.get()).await?;
     // The connection had ended before the call, so nothing was executed. The server may just have restarted: try once more.
     if outcome.as_ref().is_err_and(|error| error.had_gone()) {

@@ -8,7 +8,7 @@ use std::task::Poll;
 use onward_core::conversation::{Entry, SUMMARY, Summary, Walk};
 use onward_core::{Hash, Index, Timestamp};
 
-use super::conversation_cache::Wish;
+use super::conversation_cache::ConversationRead;
 use super::{AgentCtx, EntryId};
 use crate::Result;
 use crate::host::cell::RunCell;
@@ -96,7 +96,7 @@ impl Messages {
         };
         walk.read(&own);
         let Some(leaf) = walk.wants() else { return Poll::Ready(walk.into_entries()) };
-        let wish = Wish { leaf, limit: self.limit };
+        let wish = ConversationRead { leaf, limit: self.limit };
         match state.earlier.iter().find(|(known, _)| *known == wish) {
             Some((_, entries)) => {
                 walk.read(entries);

@@ -45,7 +45,7 @@ use crate::Result;
 use crate::ctx::{Ctx, TaskCall, name_or_misuse, payload_or_failure, small};
 use crate::names::TaskName;
 
-pub use crate::ctx::{Heard, Parent, Spawned};
+pub use crate::ctx::{Parent, ReceivedSignal, Spawned};
 #[cfg(feature = "agents")]
 pub use agent_loop::{Agent, AgentOutcome, Stop};
 #[cfg(feature = "agents")]

@@ -20,9 +20,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::attachments::{self, Attachments};
-use super::model_call::{PART, Prompt, Settings};
+use super::model_call::{Prompt, Settings};
 use super::prompt;
-use super::refused::Trials;
+use super::refused::leave_out_all;
 use crate::Result;
 use crate::host::code::panic_message;
 use crate::registry::TaskHandler;
@@ -46,27 +46,19 @@ pub(crate) fn handler(model: Model) -> TaskHandler {
 
 /// State that a failed attempt passes to the next one.
 #[derive(Default, Serialize, Deserialize)]
-struct SoFar {
+struct AttemptHistory {
     #[serde(flatten)]
     failures: Failures,
-    /// Number of times that the provider refused the request with attachments. Each refusal omits others on trial.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    refusals: usize,
-    /// The request was too long: the next one has no attachments except texts, which are truncated.
+    /// The provider refused the request with attachments: the next one has none.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    is_words_only: bool,
+    omits_attachments: bool,
     /// A missing or incomplete attachment is no longer waited for.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_late: bool,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
-fn is_zero(count: &usize) -> bool {
-    *count == 0
-}
-
-impl SoFar {
-    fn of(ctx: &TaskCtx) -> SoFar {
+impl AttemptHistory {
+    fn of(ctx: &TaskCtx) -> AttemptHistory {
         let details = ctx.last_failure().and_then(|failure| failure.details.as_ref());
         details.and_then(|details| details.read().ok()).unwrap_or_default()
     }
@@ -75,24 +67,17 @@ impl SoFar {
 async fn attempt(ctx: &TaskCtx, model: &Model, input: Payload) -> Result<Payload> {
     let prompt = opened(ctx, &input)?;
     let provider = &model.provider;
-    let Asked { mut request, question, cut_at, cut_last_at } = asked(ctx, provider.name(), prompt).await?;
-    request.replace_attachments(|attachment| (!provider.shows(attachment)).then(|| Block::text(attachment.told_unknown())));
-    let so_far = SoFar::of(ctx);
-    let trials = Trials::of(provider.name(), &request);
-    let left_out = trials.after(so_far.refusals).unwrap_or_default();
-    trials.leave_out(&mut request, left_out);
-    if so_far.is_words_only {
-        Trials::leave_out_all_but_texts(&mut request);
-    }
+    let AssembledRequest { mut request, question, truncate_at } = assemble(ctx, provider.name(), prompt).await?;
+    request
+        .replace_attachments(|attachment| (!provider.shows(attachment)).then(|| Block::text(attachment.described_as_unknown())));
+    let so_far = AttemptHistory::of(ctx);
+    let left_out = if so_far.omits_attachments { leave_out_all(provider.name(), &mut request) } else { Vec::new() };
     let attachments = ctx.find_dep::<Attachments>();
     if let Err(error) = attachments::put_in_place(&mut request, attachments.as_deref(), so_far.is_late).await {
         ctx.spend(line(model, None, false));
-        return Err(failed(ctx, model, so_far, &Attached { trials: &trials, request: &request }, &error));
+        return Err(failed(ctx, model, so_far, &request, &error));
     }
-    if so_far.is_words_only {
-        request.messages.iter_mut().for_each(|message| prompt::cut_attached(&mut message.blocks, PART));
-    }
-    prompt::cut(&mut request.messages, cut_at, cut_last_at);
+    truncate_at.into_iter().for_each(|chars_max| prompt::truncate(&mut request.messages, chars_max));
     request.messages.extend(question.map(Message::user));
     // From here on, the ledger has the attempt whatever its outcome.
     ctx.spend(line(model, None, true));
@@ -105,11 +90,11 @@ async fn attempt(ctx: &TaskCtx, model: &Model, input: Payload) -> Result<Payload
     match model.call(&request, &mut heard).await {
         Ok(reply) => {
             ctx.spend(line(model, reply.usage, reply.usage.is_none()));
-            Ok(Payload::json(&ModelReply { left_out: left_out.to_vec(), ..reply })?)
+            Ok(Payload::json(&ModelReply { left_out, ..reply })?)
         }
         Err(error) => {
             ctx.spend(line(model, error.arrived.usage, error.cost_is_unknown()));
-            Err(failed(ctx, model, so_far, &Attached { trials: &trials, request: &request }, &error))
+            Err(failed(ctx, model, so_far, &request, &error))
         }
     }
 }
@@ -141,30 +126,33 @@ fn opened<T: DeserializeOwned>(ctx: &TaskCtx, payload: &Payload) -> Result<T> {
 }
 
 /// A request before attachments are loaded and texts are truncated.
-struct Asked {
+struct AssembledRequest {
     request: ModelRequest,
     /// A question after the conversation, never truncated.
     question: Option<String>,
-    cut_at: Option<usize>,
-    cut_last_at: Option<usize>,
+    truncate_at: Option<usize>,
 }
 
-async fn asked(ctx: &TaskCtx, provider: &str, prompt: Prompt) -> Result<Asked> {
+async fn assemble(ctx: &TaskCtx, provider: &str, prompt: Prompt) -> Result<AssembledRequest> {
     let (library, task) = (ctx.library(), ctx.task());
     let settings = library.kept(&task.run, task.generation, prompt.settings).await.map_err(unreadable)?;
-    let Settings { request, ask: question, until, cut_at, cut_last_at } = opened(ctx, &settings.content)?;
+    let Settings { request, ask: question, until, truncate_at } = opened(ctx, &settings.content)?;
     let walk = library.read(&task.run, task.generation, Walk::context(prompt.leaf)).await.map_err(unreadable)?;
     let mut entries = walk.into_entries();
     if let Some(last) = until.and_then(|until| entries.iter().position(|entry| entry.id == until)) {
         entries.truncate(last + 1);
     }
-    let mut told = prompt::tell(&entries, provider);
+    let mut prompt_messages = prompt::to_messages(&entries, provider);
     if request.tools.is_empty() {
-        told.messages = prompt::without_tools(told.messages);
+        prompt_messages.messages = prompt::without_tools(prompt_messages.messages);
     }
-    let system: Vec<String> = request.system.into_iter().chain(told.system).collect();
+    let system: Vec<String> = request.system.into_iter().chain(prompt_messages.system).collect();
     let system = (!system.is_empty()).then(|| system.join("\n\n"));
-    Ok(Asked { request: ModelRequest { system, messages: told.messages, ..request }, question, cut_at, cut_last_at })
+    Ok(AssembledRequest {
+        request: ModelRequest { system, messages: prompt_messages.messages, ..request },
+        question,
+        truncate_at,
+    })
 }
 
 /// Converts a store error. A log that cannot be read now is retryable; a damaged one is not.
@@ -173,26 +161,14 @@ fn unreadable(error: StoreError) -> Failure {
     Failure { retryable, ..Failure::new(error.code(), error.to_string()) }
 }
 
-/// The attachments of a request, and the trials that omit some of them.
-struct Attached<'a> {
-    trials: &'a Trials,
-    request: &'a ModelRequest,
-}
-
 /// Logs the error and returns the failure: whether and when to retry, and for how long the provider key is rate-limited.
-fn failed(ctx: &TaskCtx, model: &Model, so_far: SoFar, attached: &Attached<'_>, error: &CallError) -> Failure {
-    let SoFar { mut failures, mut refusals, mut is_words_only, mut is_late } = so_far;
+fn failed(ctx: &TaskCtx, model: &Model, so_far: AttemptHistory, request: &ModelRequest, error: &CallError) -> Failure {
+    let AttemptHistory { mut failures, mut omits_attachments, mut is_late } = so_far;
     let mut next = model.provider.retries().after(&mut failures, error);
     // An attachment that the provider rejects, or that no summary makes smaller, must not end the conversation.
-    let has_attachments = !attached.request.attachments().is_empty();
-    match error.cause {
-        Cause::BadRequest if has_attachments && attached.trials.after(refusals + 1).is_some() => {
-            (next, refusals) = (Next::Again { delay: Duration::ZERO }, refusals + 1);
-        }
-        Cause::ContextTooLong if has_attachments && !is_words_only => {
-            (next, is_words_only) = (Next::Again { delay: Duration::ZERO }, true)
-        }
-        _ => {}
+    if matches!(error.cause, Cause::BadRequest | Cause::ContextTooLong) && !request.attachments().is_empty() && !omits_attachments
+    {
+        (next, omits_attachments) = (Next::Again { delay: Duration::ZERO }, true);
     }
     if matches!(error.cause, Cause::AttachmentMissing | Cause::AttachmentDamaged) && next == Next::GiveUp && !is_late {
         (next, is_late) = (Next::Again { delay: Duration::ZERO }, true);
@@ -222,7 +198,7 @@ fn failed(ctx: &TaskCtx, model: &Model, so_far: SoFar, attached: &Attached<'_>, 
     let message = format!("{error}; {}", error.hint());
     let (failure, details) = match next {
         Next::Again { delay } => {
-            let so_far = SoFar { failures, refusals, is_words_only, is_late };
+            let so_far = AttemptHistory { failures, omits_attachments, is_late };
             (Failure::new(error.code(), message).with_retry_after(delay), Payload::json(&so_far).ok())
         }
         Next::GiveUp => {

@@ -1,11 +1,11 @@
 //! Model calls: tasks whose input refers to the conversation instead of repeating it.
 //!
 //! A call records the hash of the conversation's last entry and the id of its settings, which are stored once beside the
-//! conversation. The worker that executes the task assembles the prompt ([`super::answer`]).
+//! conversation. The worker that executes the task assembles the prompt ([`super::model_attempt`]).
 
 use std::future::IntoFuture;
 
-use onward_core::event::Kept;
+use onward_core::event::EntryLocation;
 use onward_core::task::{MODEL_CALL, RetryPolicy};
 use onward_core::{Hash, Name};
 use onward_llm::{JsonText, ModelReply, ModelRequest, ToolChoice};
@@ -17,9 +17,6 @@ use crate::ctx::{TaskCall, name_or_misuse, payload_or_misuse};
 
 /// The role under which settings are stored beside the conversation.
 const SETTINGS: &str = "settings";
-
-/// Characters to which long texts are truncated.
-pub(super) const PART: usize = 4_000;
 
 /// The retry policy of model calls. The worker decides by cause whether and when to retry, so the number of attempts is not
 /// limited. The engine's own delay is the shortest possible.
@@ -35,7 +32,7 @@ pub(crate) fn model_kind(model: &str) -> String {
 pub(crate) struct Prompt {
     /// The last entry of the conversation; `None` if it is empty.
     pub leaf: Option<Hash>,
-    pub settings: Kept,
+    pub settings: EntryLocation,
 }
 
 /// The settings of a call: everything but the conversation.
@@ -50,12 +47,9 @@ pub(crate) struct Settings {
     /// covers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Hash>,
-    /// Maximum characters of texts before the model's last answer (`cut_at`), and of that answer and everything after it
-    /// (`cut_last_at`).
+    /// Maximum characters of a text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cut_at: Option<usize>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cut_last_at: Option<usize>,
+    pub truncate_at: Option<usize>,
 }
 
 impl AgentCtx {
@@ -130,16 +124,10 @@ impl ModelCall {
         self
     }
 
-    /// Truncates texts before the model's last answer to this many characters, by removing their middle. Also truncates attached
-    /// texts and arguments of tool calls, but nothing that a provider has signed.
-    pub fn cut_at(mut self, chars: usize) -> ModelCall {
-        self.settings.cut_at = Some(chars);
-        self
-    }
-
-    /// Truncates the model's last answer and everything after it in the same way.
-    pub fn cut_last_at(mut self, chars: usize) -> ModelCall {
-        self.settings.cut_last_at = Some(chars);
+    /// Truncates long texts of the conversation to this many characters, by removing their middle: messages, tool results,
+    /// attached texts and arguments of tool calls, but nothing that a provider has signed.
+    pub fn truncate_at(mut self, chars: usize) -> ModelCall {
+        self.settings.truncate_at = Some(chars);
         self
     }
 

@@ -25,14 +25,14 @@ const NO_RESULT: &str = "there is no result of this call";
 const REPORT: &str = "A tool reports:\n";
 
 /// The conversation as messages, and the texts of its system entries.
-pub(crate) struct Told {
+pub(crate) struct PromptMessages {
     pub system: Vec<String>,
     pub messages: Vec<Message>,
 }
 
 /// Converts entries into messages for a model of `provider`.
-pub(crate) fn tell(entries: &[Entry], provider: &str) -> Told {
-    let mut told = Told { system: Vec::new(), messages: Vec::new() };
+pub(crate) fn to_messages(entries: &[Entry], provider: &str) -> PromptMessages {
+    let mut told = PromptMessages { system: Vec::new(), messages: Vec::new() };
     for entry in entries {
         let blocks = blocks(&entry.content);
         match entry.role.as_str() {
@@ -49,65 +49,50 @@ pub(crate) fn tell(entries: &[Entry], provider: &str) -> Told {
         }
     }
     told.system.retain(|text| !is_blank(text));
-    told.messages = answered(told.messages.into_iter().filter_map(said).collect());
+    told.messages = answered(told.messages.into_iter().filter_map(without_blanks).collect());
     told
 }
 
-/// Truncates long texts in the middle: to `old_max` before the model's last answer, to `last_max` in that answer and everything
-/// after it.
-pub(crate) fn cut(messages: &mut [Message], old_max: Option<usize>, last_max: Option<usize>) {
-    let last_from = messages.iter().rposition(|message| message.role == Role::Assistant).unwrap_or(0);
-    let (old, last) = messages.split_at_mut(last_from);
-    old_max.into_iter().for_each(|max| old.iter_mut().for_each(|message| cut_texts(&mut message.blocks, max)));
-    last_max.into_iter().for_each(|max| last.iter_mut().for_each(|message| cut_texts(&mut message.blocks, max)));
+/// Truncates texts over `chars_max` characters in the middle.
+pub(crate) fn truncate(messages: &mut [Message], chars_max: usize) {
+    messages.iter_mut().for_each(|message| truncate_texts(&mut message.blocks, chars_max));
 }
 
-fn cut_texts(blocks: &mut [Block], chars_max: usize) {
+fn truncate_texts(blocks: &mut [Block], chars_max: usize) {
     // A provider may have signed its reasoning together with the tool calls.
     let is_signed = blocks.iter().any(|block| match block {
         Block::Reasoning(reasoning) => reasoning.payload.is_some(),
         block => matches!(block, Block::Opaque(_)),
     });
-    cut_attached(blocks, chars_max);
     for block in blocks {
         match block {
             Block::Text { text, citations } => {
-                let is_cut = cut_text(text, chars_max);
+                let is_cut = truncate_text(text, chars_max);
                 citations.retain(|_| !is_cut); // they refer to the whole text
             }
-            Block::ToolResult(result) => cut_texts(&mut result.blocks, chars_max),
-            Block::ToolCall(call) if !is_signed => cut_arguments(&mut call.arguments, chars_max),
-            _ => {}
-        }
-    }
-}
-
-/// Truncates long attached texts in the middle.
-pub(crate) fn cut_attached(blocks: &mut [Block], chars_max: usize) {
-    for block in blocks {
-        match block {
+            Block::ToolResult(result) => truncate_texts(&mut result.blocks, chars_max),
             Block::Attachment(attachment) => {
                 if let Some(mut words) = attachment.words()
-                    && cut_text(&mut words, chars_max)
+                    && truncate_text(&mut words, chars_max)
                 {
                     *block = Block::text(words);
                 }
             }
-            Block::ToolResult(result) => cut_attached(&mut result.blocks, chars_max),
+            Block::ToolCall(call) if !is_signed => truncate_arguments(&mut call.arguments, chars_max),
             _ => {}
         }
     }
 }
 
 /// Truncates the texts in arguments, which stay an object, because providers accept nothing else.
-fn cut_arguments(arguments: &mut String, chars_max: usize) {
-    fn cut_value(value: &mut Value, chars_max: usize) {
+fn truncate_arguments(arguments: &mut String, chars_max: usize) {
+    fn truncate_value(value: &mut Value, chars_max: usize) {
         match value {
             Value::String(text) => {
-                cut_text(text, chars_max);
+                truncate_text(text, chars_max);
             }
-            Value::Array(values) => values.iter_mut().for_each(|value| cut_value(value, chars_max)),
-            Value::Object(fields) => fields.values_mut().for_each(|value| cut_value(value, chars_max)),
+            Value::Array(values) => values.iter_mut().for_each(|value| truncate_value(value, chars_max)),
+            Value::Object(fields) => fields.values_mut().for_each(|value| truncate_value(value, chars_max)),
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
@@ -116,17 +101,17 @@ fn cut_arguments(arguments: &mut String, chars_max: usize) {
     }
     match serde_json::from_str(arguments) {
         Ok(mut value) => {
-            cut_value(&mut value, chars_max);
+            truncate_value(&mut value, chars_max);
             *arguments = value.to_string();
         }
         Err(_) => {
-            cut_text(arguments, chars_max);
+            truncate_text(arguments, chars_max);
         }
     }
 }
 
 /// Truncates a text in the middle; returns whether it was longer.
-fn cut_text(text: &mut String, chars_max: usize) -> bool {
+fn truncate_text(text: &mut String, chars_max: usize) -> bool {
     let count = text.chars().count();
     if count <= chars_max {
         return false;
@@ -164,7 +149,7 @@ pub(crate) fn without_tools(messages: Vec<Message>) -> Vec<Message> {
             }
         }
         let role = if role == Role::Tool { Role::User } else { role };
-        told.extend(said(Message { role, blocks: plain }));
+        told.extend(without_blanks(Message { role, blocks: plain }));
     }
     told
 }
@@ -174,7 +159,7 @@ fn is_blank(text: &str) -> bool {
 }
 
 /// Removes empty blocks from the message; returns `None` if nothing is left (PR2).
-fn said(Message { role, mut blocks }: Message) -> Option<Message> {
+fn without_blanks(Message { role, mut blocks }: Message) -> Option<Message> {
     blocks.retain(|block| !matches!(block, Block::Text { text, .. } | Block::Refusal { text } if is_blank(text)));
     if role == Role::User {
         // Providers do not accept tool calls, results and refusals from a user.
@@ -198,30 +183,17 @@ pub(crate) fn blocks(content: &Payload) -> Vec<Block> {
         let (media_type, source) = (content.content_type().to_owned(), Source::bytes(content.data()));
         return vec![Block::Attachment(Attachment { media_type, source })];
     }
-    let said = match with_faults_told(content) {
+    let without_blanks = match with_faults_told(content) {
         Some(told) => serde_json::from_value(told).ok(),
         None => content.read::<Content>().ok(),
     };
-    match said {
+    match without_blanks {
         Some(Content::Nothing(())) => Vec::new(),
         Some(Content::Text(text) | Content::Said { text }) => vec![Block::text(text)],
         Some(Content::Blocks { blocks, text: Some(text) }) if blocks.is_empty() => vec![Block::text(text)],
         Some(Content::Blocks { blocks, .. }) => blocks,
         None => vec![Block::text(String::from_utf8_lossy(content.data()))],
     }
-}
-
-/// Returns the lengths in characters of all texts that can be truncated; `None` for an attached text that is stored elsewhere.
-pub(crate) fn lengths(blocks: &[Block]) -> Vec<Option<u64>> {
-    let length = |text: &str| Some(text.chars().count() as u64);
-    let lengths = blocks.iter().flat_map(|block| match block {
-        Block::Text { text, .. } => vec![length(text)],
-        Block::ToolCall(call) => vec![length(&call.arguments)],
-        Block::ToolResult(result) => lengths(&result.blocks),
-        Block::Attachment(attachment) if attachment.is_text() => vec![attachment.words().and_then(|words| length(&words))],
-        _ => Vec::new(),
-    });
-    lengths.collect()
 }
 
 pub(crate) fn text_of(blocks: &[Block]) -> String {
@@ -299,228 +271,4 @@ fn close(open: &mut Vec<String>, told: &mut Vec<Message>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use onward_core::{Hash, Index, Name, Timestamp};
-    use onward_llm::{JsonText, ModelReply, ProviderPayload, Reasoning};
-
-    use super::*;
-
-    fn entry(role: &str, content: &impl serde::Serialize) -> Entry {
-        Entry {
-            id: Hash([0; 16]),
-            parent: None,
-            role: Name::new(role).unwrap(),
-            content: Payload::json(content).unwrap(),
-            idempotency_key: None,
-            generation: 0,
-            index: Index(0),
-            at: Timestamp(0),
-            is_abandoned: false,
-            is_aside: false,
-        }
-    }
-
-    fn tell_p(entries: &[Entry]) -> Told {
-        tell(entries, "p")
-    }
-
-    fn call(id: &str) -> Block {
-        Block::ToolCall(ToolCall { id: id.into(), name: "t".into(), arguments: "{}".into() })
-    }
-
-    fn result(id: &str) -> serde_json::Value {
-        serde_json::to_value(Message::tool_result(id, "done")).unwrap()
-    }
-
-    /// PR2, for any blocks in a user's message.
-    #[test]
-    fn a_users_message_has_nothing_that_providers_take_from_others_only() {
-        let refusal = Block::Refusal { text: "no".into() };
-        for block in [call("1"), refusal] {
-            let alone = Message { role: Role::User, blocks: vec![block.clone()] };
-            assert_eq!(said(alone), None);
-            let beside = Message { role: Role::User, blocks: vec![block, Block::text("and this")] };
-            assert_eq!(said(beside), Some(Message::user("and this")));
-        }
-    }
-
-    #[test]
-    fn contents_of_every_shape_are_told() {
-        #[derive(serde::Serialize)]
-        struct Said {
-            text: &'static str,
-            mood: &'static str,
-        }
-        let told = tell_p(&[
-            entry("system", &"be brief"),
-            entry("user", &"hello"),
-            entry("user", &Said { text: "you", mood: "good" }),
-            entry("assistant", &ModelReply { blocks: vec![Block::text("yes")], ..ModelReply::default() }),
-            entry("customer", &[1, 2]),
-        ]);
-        assert_eq!(told.system, ["be brief"]);
-        let texts: Vec<_> = told.messages.iter().map(|message| (message.role, text_of(&message.blocks))).collect();
-        let user = |text: &str| (Role::User, text.to_owned());
-        assert_eq!(texts, [user("hello"), user("you"), (Role::Assistant, "yes".to_owned()), user("[1,2]")]);
-    }
-
-    #[test]
-    fn every_call_has_one_result_before_anybody_else_speaks() {
-        let reply = ModelReply { blocks: vec![call("a"), call("b")], ..ModelReply::default() };
-        let told = tell_p(&[
-            entry("assistant", &reply),
-            entry("tool", &result("a")),
-            entry("tool", &result("a")),
-            entry("tool", &result("nobody's")),
-            entry("user", &"and?"),
-            entry("assistant", &ModelReply { blocks: vec![call("c")], ..ModelReply::default() }),
-        ]);
-        let shape: Vec<(Role, usize)> = told.messages.iter().map(|message| (message.role, message.blocks.len())).collect();
-        let expected = [
-            (Role::Assistant, 2),
-            (Role::Tool, 1),
-            (Role::Tool, 1),
-            (Role::User, 1),
-            (Role::User, 1),
-            (Role::Assistant, 1),
-            (Role::Tool, 1),
-        ];
-        assert_eq!(shape, expected);
-        assert_eq!(text_of(&told.messages[3].blocks), "A tool reports:\ndone", "nobody has asked for it");
-        let Block::ToolResult(missing) = &told.messages[2].blocks[0] else { panic!() };
-        assert_eq!((missing.call_id.as_str(), missing.is_error), ("b", true));
-    }
-
-    #[test]
-    fn what_a_tool_says_without_being_asked_is_told_behind_the_results() {
-        let reply = ModelReply { blocks: vec![call("a"), call("b")], ..ModelReply::default() };
-        let told = tell_p(&[
-            entry("assistant", &reply),
-            entry("tool", &result("a")),
-            entry("tool", &"The parcel has left Bremen."),
-            entry("tool", &result("b")),
-            entry("tool", &"It is in Ulm."),
-        ]);
-        let shape: Vec<(Role, String)> =
-            told.messages.iter().map(|message| (message.role, text_of(&message.blocks))).skip(1).collect();
-        let report = |text: &str| (Role::User, format!("A tool reports:\n{text}"));
-        let result = || (Role::Tool, String::new());
-        assert_eq!(shape, [result(), result(), report("The parcel has left Bremen."), report("It is in Ulm.")]);
-    }
-
-    #[test]
-    fn what_says_nothing_is_not_told() {
-        #[derive(serde::Serialize)]
-        struct Blocks {
-            blocks: Vec<Block>,
-        }
-        let thought = Block::Reasoning(Reasoning { text: "hm".into(), payload: None });
-        let told = tell_p(&[
-            entry("system", &" "),
-            entry("user", &Blocks { blocks: Vec::new() }),
-            entry("user", &""),
-            entry("assistant", &Blocks { blocks: vec![thought.clone(), Block::text("")] }),
-            entry("tool", &Blocks { blocks: Vec::new() }),
-            entry("assistant", &Blocks { blocks: vec![thought, Block::text("yes")] }),
-        ]);
-        assert_eq!(told.system, Vec::<String>::new());
-        let sizes: Vec<usize> = told.messages.iter().map(|message| message.blocks.len()).collect();
-        assert_eq!(sizes, [2]);
-    }
-
-    #[test]
-    fn of_a_long_text_the_beginning_and_the_end_are_told() {
-        let result = ToolResult { call_id: "a".into(), blocks: vec![Block::text("ä".repeat(100))], is_error: false };
-        let said = |role, blocks| Message { role, blocks };
-        let mut messages = vec![
-            said(Role::User, vec![Block::text("0123456789abcdef"), Block::text("short")]),
-            said(Role::Assistant, vec![Block::text("0123456789")]),
-            said(Role::Assistant, vec![Block::text("this is what it said last")]),
-            said(Role::Tool, vec![Block::ToolResult(result)]),
-        ];
-        let whole = messages.clone();
-        cut(&mut messages, None, None);
-        assert_eq!(messages, whole);
-        cut(&mut messages, Some(8), None);
-        assert_eq!(messages[2..], whole[2..], "what was said last, and since, is whole");
-        messages = whole;
-        cut(&mut messages, Some(8), Some(8));
-        let Block::ToolResult(result) = &messages[3].blocks[0] else { panic!("a result") };
-        let told = [&messages[0].blocks[..], &messages[1].blocks, &messages[2].blocks, &result.blocks].map(text_of);
-        let expected = [
-            "012345\n[8 characters are left out here]\nef\nshort",
-            "012345\n[2 characters are left out here]\n89",
-            "this i\n[17 characters are left out here]\nst",
-            "ääääää\n[92 characters are left out here]\nää",
-        ];
-        assert_eq!(told, expected);
-    }
-
-    #[test]
-    fn attached_texts_and_arguments_are_cut_and_stay_what_they_are() {
-        let attached = |media_type: &str, bytes: &[u8]| {
-            Block::Attachment(Attachment { media_type: media_type.into(), source: Source::bytes(bytes) })
-        };
-        let call = |arguments: &str| ToolCall { id: "c".into(), name: "t".into(), arguments: arguments.into() };
-        let cut = |block: Block| {
-            let mut blocks = vec![block];
-            cut_texts(&mut blocks, 8);
-            blocks.remove(0)
-        };
-        let picture = attached("image/png", &[0; 100]);
-        assert_eq!(cut(picture.clone()), picture);
-        let short = attached("text/plain", b"");
-        assert_eq!(cut_attached_of(short.clone(), 100), short);
-        let told = "[an attachment of type text/plain]\n01234567890123\n[70 characters are left out here]\n4567890123456789";
-        let long = "0123456789".repeat(10);
-        assert_eq!(cut_attached_of(attached("text/plain", long.as_bytes()), 65), Block::text(told));
-        let Block::ToolCall(told) = cut(Block::ToolCall(call(r#"{"n":12345678,"of":["0123456789"]}"#))) else { panic!("a call") };
-        assert_eq!(told.arguments, r#"{"n":12345678,"of":["012345\n[2 characters are left out here]\n89"]}"#);
-        let Block::ToolCall(told) = cut(Block::ToolCall(call("{0123456789"))) else { panic!("a call") };
-        assert_eq!(told.arguments, "{01234\n[3 characters are left out here]\n89");
-        let payload = ProviderPayload { provider: "p".into(), json: JsonText::parse("1").unwrap() };
-        let mut signed = vec![Block::Opaque(payload), Block::ToolCall(call(r#"{"of":"0123456789"}"#))];
-        let whole = signed.clone();
-        cut_texts(&mut signed, 8);
-        assert_eq!(signed, whole, "a provider may have signed what was asked for");
-    }
-
-    fn cut_attached_of(block: Block, chars_max: usize) -> Block {
-        let mut blocks = vec![block];
-        cut_attached(&mut blocks, chars_max);
-        blocks.remove(0)
-    }
-
-    #[test]
-    fn what_is_not_json_is_told_or_shown() {
-        let shown = |content_type: &str, data: &'static [u8]| blocks(&Payload::binary(content_type, data));
-        assert_eq!(shown("application/json", b"{bad"), [Block::text("{bad")]);
-        assert_eq!(shown("text/plain", b"hello"), [Block::text("hello")]);
-        let picture = Attachment { media_type: "image/png".into(), source: Source::bytes(&[1, 2]) };
-        assert_eq!(shown("image/png", &[1, 2]), [Block::Attachment(picture)]);
-        assert_eq!(shown("application/json", b"null"), []);
-    }
-
-    #[test]
-    fn words_beside_no_blocks_are_told() {
-        let content = |text: &str| blocks(&Payload::from_json_text(text.to_owned()));
-        assert_eq!(content(r#"{"text":"ok","blocks":[]}"#), [Block::text("ok")]);
-        assert_eq!(content(r#"{"text":"ok","blocks":[{"type":"text","text":"yes"}]}"#), [Block::text("yes")]);
-    }
-
-    #[test]
-    fn without_tools_calls_and_results_are_texts() {
-        let thought = Block::Reasoning(Reasoning { text: "hm".into(), payload: None });
-        let reply = ModelReply { blocks: vec![thought, Block::text("let me see"), call("a")], ..ModelReply::default() };
-        let told = tell_p(&[entry("assistant", &reply), entry("tool", &result("a")), entry("user", &"and?")]);
-        let plain = without_tools(told.messages);
-        let texts: Vec<_> = plain.iter().map(|message| (message.role, text_of(&message.blocks))).collect();
-        let expected = [
-            (Role::Assistant, "let me see\n(I called the tool `t` with {})"),
-            (Role::User, "(The tool `t` answered: done)"),
-            (Role::User, "and?"),
-        ];
-        assert_eq!(texts, expected.map(|(role, text)| (role, text.to_owned())));
-        assert!(plain.iter().flat_map(|message| &message.blocks).all(|block| matches!(block, Block::Text { .. })));
-    }
-}
+mod tests;

@@ -135,7 +135,7 @@ impl Tool {
         let handler: TaskHandler = Arc::new(move |ctx, input| {
             let f = f.clone();
             Box::pin(async move {
-                let Asked { arguments, result_bytes_max, .. } = input.read()?;
+                let ToolTaskInput { arguments, result_bytes_max, .. } = input.read()?;
                 let value = f(ctx, arguments_of(&arguments)?).await.map_err(|error| Failure::from_box(error.into()))?;
                 Ok(Payload::json(&Output::of(&value, result_bytes_max)?)?)
             })
@@ -156,7 +156,7 @@ impl Tool {
         let inline: Inline = Arc::new(move |ctx, input| {
             let f = f.clone();
             Box::pin(async move {
-                let Asked { arguments, result_bytes_max, .. } = input.read()?;
+                let ToolTaskInput { arguments, result_bytes_max, .. } = input.read()?;
                 let value = f(ctx, arguments_of(&arguments)?).await?;
                 Output::of(&value, result_bytes_max)
             })
@@ -275,8 +275,8 @@ impl Tool {
     pub(super) fn guarded(&self, handler: &TaskHandler) -> TaskHandler {
         let (definition, handler) = (self.definition().to_string(), handler.clone());
         let name = self.schema.name.clone();
-        Arc::new(move |ctx, input| match input.read::<Asked>() {
-            Ok(Asked { agreed: Some(agreed), .. }) if agreed != definition => {
+        Arc::new(move |ctx, input| match input.read::<ToolTaskInput>() {
+            Ok(ToolTaskInput { agreed: Some(agreed), .. }) if agreed != definition => {
                 let failure = changed(&format!("the tool `{name}` has another definition here than the one that was approved"));
                 Box::pin(async { Err(failure) })
             }
@@ -348,7 +348,7 @@ impl Tool {
 
 /// The input of a tool's task; the task kind has the tool's name.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct ToolTaskInput {
     /// The exact text that the model wrote, if it is JSON.
     pub arguments: Box<RawValue>,
     pub result_bytes_max: usize,

@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 
 use super::AgentCtx;
 use super::agent_loop::{AgentOutcome, Stop};
-use super::tool::{Asked, Brief, Child, Output, TIMEOUT, Tool, ToolMistake, Work, arguments_of};
+use super::tool::{Brief, Child, Output, TIMEOUT, Tool, ToolMistake, ToolTaskInput, Work, arguments_of};
 use crate::Result;
 use crate::registry::TaskHandler;
 
@@ -206,7 +206,7 @@ async fn carry_out(ctx: &AgentCtx, tool: Tool, scope: Option<&str>, depth_max: u
     if needs_approval {
         agreed(ctx, &tool, call, arguments).await?;
     }
-    let asked = Asked {
+    let asked = ToolTaskInput {
         arguments: arguments.to_owned(),
         result_bytes_max: tool.result_bytes_max,
         is_once: tool.class == Some(EffectClass::AtMostOnce),
@@ -233,7 +233,7 @@ async fn within(ctx: &AgentCtx, timeout: Option<Duration>, work: impl Future<Out
 }
 
 /// Executes the call as a child run, which has no time limit of its own.
-async fn call_child(ctx: &AgentCtx, child: &Child, asked: &Asked) -> Result<Output> {
+async fn call_child(ctx: &AgentCtx, child: &Child, asked: &ToolTaskInput) -> Result<Output> {
     let kind = child.kind.as_str();
     let result: Box<RawValue> = if child.is_agent {
         let Brief { task } = arguments_of(&asked.arguments)?;
@@ -252,11 +252,11 @@ async fn call_child(ctx: &AgentCtx, child: &Child, asked: &Asked) -> Result<Outp
 /// the shown data covers neither: it is a hash of the values.
 async fn agreed(ctx: &AgentCtx, tool: &Tool, call: &ToolCall, arguments: &RawValue) -> Result<()> {
     #[derive(Serialize)]
-    struct Shown<'a> {
+    struct ApprovalDetails<'a> {
         tool: &'a str,
         arguments: &'a RawValue,
     }
-    let shown = Shown { tool: &call.name, arguments };
+    let shown = ApprovalDetails { tool: &call.name, arguments };
     let bound_to = Hash::of_parts(&[&tool.definition().0, arguments.get().as_bytes()]);
     let question = ctx.approval(&format!("tool.{}", call.name), format!("Call the tool `{}`?", call.name));
     let question = question.show(&shown).bound_to(bound_to);

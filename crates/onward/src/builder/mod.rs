@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_core::{BoxError, Name, Namespace, WorkerId};
+use onward_core::{Name, Namespace, WorkerId};
 use onward_runtime::{Client, Options, Runtime, WorkerConnection, WorkerProfile};
 use onward_store::MemoryStore;
+use onward_store::sync::random_u64;
 use onward_store::{Clock, Store, SystemClock};
 use onward_store_embedded::EmbeddedStore;
 use serde::Serialize;
@@ -23,13 +24,13 @@ use crate::ctx::Ctx;
 use crate::encryption::client::EncryptedClient;
 use crate::encryption::connection::EncryptedConnection;
 use crate::encryption::{Codec, EncryptionBoundary};
-use crate::host::code::Shared;
-use crate::registry::{Latest, Registry, erase_agent, erase_task, erase_workflow};
+use crate::host::code::{Handler, WorkerShared};
+use crate::names::NameOf;
+use crate::registry::{CodeCtx, Latest, Registry, TaskFunction, erase_agent, erase_task, erase_workflow};
 #[cfg(feature = "remote")]
 use crate::remote::{Channel, RemoteClient, RemoteConnection, Trust, parse_key};
-use crate::task::TaskCtx;
 use crate::trace::Tracing;
-use crate::worker::{ReplayCheck, SHUTDOWN_TIMEOUT, Worker, WorkerOptions, random_u64};
+use crate::worker::{ReplayCheck, SHUTDOWN_TIMEOUT, Worker, WorkerOptions};
 use crate::{Error, Onward, RegisterError, Result, Task, Workflow};
 
 /// The shortest lease. With a shorter one, a live worker would lose its runs between two heartbeats.
@@ -187,26 +188,15 @@ impl Builder {
         self
     }
 
-    /// Registers a workflow under its typed name.
-    pub fn register<I, O, F, Fut>(self, name: &Workflow<I, O>, workflow: F) -> Builder
+    /// Registers a workflow under its name: text, or a typed [`Workflow`].
+    pub fn workflow<I, O, F, Fut>(mut self, name: impl NameOf<Workflow<I, O>>, workflow: F) -> Builder
     where
         I: DeserializeOwned + Send + 'static,
         O: Serialize + 'static,
         F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<O>> + Send + 'static,
     {
-        self.workflow(name.name(), workflow)
-    }
-
-    /// Registers a workflow under a name.
-    pub fn workflow<I, O, F, Fut>(mut self, name: &str, workflow: F) -> Builder
-    where
-        I: DeserializeOwned + Send + 'static,
-        O: Serialize + 'static,
-        F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<O>> + Send + 'static,
-    {
-        self.latest = self.registry.workflow(name, erase_workflow(workflow)).map(|name| Latest::Workflow(name, None));
+        self.latest = self.registry.workflow(name.text(), erase_workflow(workflow)).map(|name| Latest::Workflow(name, None));
         self
     }
 
@@ -226,7 +216,7 @@ impl Builder {
     /// `text` or `blocks`, `{messages: [{role, content}]}`, or nothing. `system` messages in that input reach the model as user
     /// text; instructions come only from [`crate::agent::Agent::system`].
     #[cfg(feature = "agents")]
-    pub fn register_agent(mut self, agent: crate::agent::Agent) -> Builder {
+    pub fn register(mut self, agent: crate::agent::Agent) -> Builder {
         if !agent.has_model() {
             self.registry.wrong(RegisterError::NoModel { agent: agent.name().to_owned() });
         }
@@ -302,31 +292,18 @@ impl Builder {
         self
     }
 
-    /// Registers an earlier version of the workflow just registered, for the runs that are pinned to it.
-    pub fn previous<I, O, F, Fut>(self, version: &str, workflow: F) -> Builder
+    /// Registers an earlier version of the workflow or agent just registered, for the runs that are pinned to it. The run of an
+    /// agent switches to the current version at its next checkpoint.
+    pub fn previous<C, I, O, F, Fut>(mut self, version: &str, code: F) -> Builder
     where
+        C: CodeCtx,
         I: DeserializeOwned + Send + 'static,
         O: Serialize + 'static,
-        F: Fn(Ctx, I) -> Fut + Send + Sync + 'static,
+        F: Fn(C, I) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<O>> + Send + 'static,
     {
-        self.keep_previous(version, erase_workflow(workflow))
-    }
-
-    /// Registers an earlier version of the agent just registered, for the turns that are pinned to it. A run switches to the
-    /// current version at its next checkpoint.
-    pub fn previous_agent<I, O, F, Fut>(self, version: &str, agent: F) -> Builder
-    where
-        I: DeserializeOwned + Send + 'static,
-        O: Serialize + 'static,
-        F: Fn(AgentCtx, I) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<O>> + Send + 'static,
-    {
-        self.keep_previous(version, erase_agent(agent))
-    }
-
-    fn keep_previous(mut self, version: &str, handler: crate::host::code::Handler) -> Builder {
         let name = self.latest_workflow();
+        let handler = Handler { is_agent: C::IS_AGENT, ..erase_workflow(move |ctx, input| code(C::of(ctx), input)) };
         let version = self.registry.previous(name.as_ref(), version, handler);
         self.latest = name.map(|name| Latest::Workflow(name, version));
         self
@@ -339,41 +316,14 @@ impl Builder {
         }
     }
 
-    /// Registers a task under a name.
-    pub fn task<I, O, E, F, Fut>(self, name: &str, task: F) -> Builder
+    /// Registers a task under its name: text, or a typed [`Task`]. The function takes the input, or a [`crate::TaskCtx`] and the input;
+    /// the context has attempt number, idempotency key, heartbeat and dependencies.
+    pub fn task<Arguments, F>(mut self, name: impl NameOf<Task<F::Input, F::Output>>, task: F) -> Builder
     where
-        I: DeserializeOwned + Send + 'static,
-        O: Serialize + 'static,
-        E: Into<BoxError> + 'static,
-        F: Fn(I) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<O, E>> + Send + 'static,
+        F: TaskFunction<Arguments>,
     {
-        self.task_with(name, move |_, input| task(input))
-    }
-
-    /// Registers a task whose function also receives a [`TaskCtx`]: attempt number, idempotency key, heartbeat and dependencies.
-    pub fn task_with<I, O, E, F, Fut>(mut self, name: &str, task: F) -> Builder
-    where
-        I: DeserializeOwned + Send + 'static,
-        O: Serialize + 'static,
-        E: Into<BoxError> + 'static,
-        F: Fn(TaskCtx, I) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<O, E>> + Send + 'static,
-    {
-        self.latest = self.registry.task(name, erase_task(task)).map(Latest::Task);
+        self.latest = self.registry.task(name.text(), erase_task(move |ctx, input| task.call(ctx, input))).map(Latest::Task);
         self
-    }
-
-    /// Registers a task under its typed name.
-    pub fn register_task<I, O, E, F, Fut>(self, name: &Task<I, O>, task: F) -> Builder
-    where
-        I: DeserializeOwned + Send + 'static,
-        O: Serialize + 'static,
-        E: Into<BoxError> + 'static,
-        F: Fn(I) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<O, E>> + Send + 'static,
-    {
-        self.task(name.name(), task)
     }
 
     /// Encodes every payload with `codec` before it leaves this process, and decodes it when it returns: inputs, results,
@@ -554,7 +504,7 @@ fn start_worker(
     on_demand: bool,
 ) -> Result<Started, Error> {
     let emits = connection.clone();
-    let shared = Shared {
+    let shared = WorkerShared {
         deps: Arc::new(registry.deps.clone()),
         payload_bytes_max: connection.payload_bytes_max(),
         clock: Some(clock),

@@ -9,16 +9,16 @@ use onward_core::{Failure, Index};
 use super::{Scope, ours};
 use crate::Result;
 
-enum Slot<F: Future> {
+enum ArmState<F: Future> {
     Open(Pin<Box<F>>),
     Done(F::Output),
     Taken,
 }
 
-impl<F: Future> Slot<F> {
+impl<F: Future> ArmState<F> {
     fn take(&mut self) -> F::Output {
-        match std::mem::replace(self, Slot::Taken) {
-            Slot::Done(output) => output,
+        match std::mem::replace(self, ArmState::Taken) {
+            ArmState::Done(output) => output,
             _ => unreachable!("taken once, when every arm is done"),
         }
     }
@@ -26,7 +26,7 @@ impl<F: Future> Slot<F> {
 
 /// Futures of one type that are polled together.
 struct Lanes<F: Future> {
-    slots: Vec<Slot<F>>,
+    slots: Vec<ArmState<F>>,
     scope: Scope,
     left: usize,
     over: bool,
@@ -38,7 +38,7 @@ impl<F: Future> Lanes<F> {
         I: IntoIterator,
         I::Item: IntoFuture<IntoFuture = F, Output = F::Output>,
     {
-        let slots: Vec<_> = futures.into_iter().map(|future| Slot::Open(Box::pin(future.into_future()))).collect();
+        let slots: Vec<_> = futures.into_iter().map(|future| ArmState::Open(Box::pin(future.into_future()))).collect();
         Lanes { left: slots.len(), slots, scope: Scope::default(), over: false }
     }
 
@@ -47,11 +47,11 @@ impl<F: Future> Lanes<F> {
     fn poll(&mut self, cx: &mut Context<'_>, mut seen: impl FnMut(&F::Output, Option<Index>)) -> bool {
         for arm in self.scope.ready(self.slots.len(), cx) {
             let slot = &mut self.slots[arm as usize];
-            if let Slot::Open(future) = slot
+            if let ArmState::Open(future) = slot
                 && let (Poll::Ready(output), led_by) = self.scope.poll_marked(arm, future.as_mut(), cx)
             {
                 seen(&output, led_by);
-                *slot = Slot::Done(output);
+                *slot = ArmState::Done(output);
                 self.left -= 1;
             }
         }
@@ -66,10 +66,10 @@ impl<F: Future> Lanes<F> {
         let mut winner = None;
         scope.in_log_order(&arms, cx, |arm, limit| {
             let slot = &mut slots[arm as usize];
-            if let Slot::Open(future) = slot
+            if let ArmState::Open(future) = slot
                 && let Poll::Ready(output) = scope.poll_within(arm, future.as_mut(), cx, limit)
             {
-                *slot = Slot::Taken;
+                *slot = ArmState::Taken;
                 *left -= 1;
                 winner = wins(output);
             }
@@ -79,7 +79,7 @@ impl<F: Future> Lanes<F> {
     }
 
     fn outputs(&mut self) -> impl Iterator<Item = F::Output> {
-        self.slots.iter_mut().map(Slot::take)
+        self.slots.iter_mut().map(ArmState::take)
     }
 }
 
@@ -246,17 +246,17 @@ macro_rules! tuples {
             type Output = ($($f::Output,)+);
 
             fn join(self) -> impl Future<Output = Self::Output> {
-                let mut slots = ($(Slot::Open(Box::pin(self.$position.into_future())),)+);
+                let mut slots = ($(ArmState::Open(Box::pin(self.$position.into_future())),)+);
                 let mut scope = Scope::default();
                 let count = [$($position),+].len();
                 let mut left = count;
                 poll_fn(move |cx| {
                     for arm in scope.ready(count, cx) {
                         match arm {
-                            $($position => if let Slot::Open(future) = &mut slots.$position
+                            $($position => if let ArmState::Open(future) = &mut slots.$position
                                 && let Poll::Ready(output) = scope.poll(arm, future.as_mut(), cx)
                             {
-                                slots.$position = Slot::Done(output);
+                                slots.$position = ArmState::Done(output);
                                 left -= 1;
                             },)+
                             _ => unreachable!("there are {count} arms"),

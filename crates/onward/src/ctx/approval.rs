@@ -10,7 +10,7 @@ use onward_core::event::ApprovalRequested;
 use onward_core::{Event, Index};
 use serde::Serialize;
 
-use super::call::Call;
+use super::call::PendingCall;
 use super::{Ctx, Durable, name_or_misuse, payload_or_misuse, small};
 use crate::Result;
 
@@ -19,14 +19,14 @@ impl Ctx {
     pub fn approval(&self, name: &str, title: impl Into<String>) -> Approval {
         let name = name_or_misuse(&self.cell, "approval", name);
         let call_id = self.cell.call("approval").engine.request_approval(name, title.into());
-        Approval { call: Call::new(self.cell.clone(), "approval", call_id) }
+        Approval { call: PendingCall::new(self.cell.clone(), "approval", call_id) }
     }
 }
 
 /// A requested approval, and the future of its decision.
 #[must_use = "the decision is received when the future is awaited"]
 pub struct Approval {
-    call: Call<Decision>,
+    call: PendingCall<Decision>,
 }
 
 impl Approval {

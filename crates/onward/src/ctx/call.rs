@@ -21,7 +21,7 @@ pub trait Durable: Future {
 }
 
 /// A call that the log answers with a `T`.
-pub(crate) struct Call<T> {
+pub(crate) struct PendingCall<T> {
     cell: Arc<RunCell>,
     what: &'static str,
     call_id: CallId,
@@ -29,9 +29,9 @@ pub(crate) struct Call<T> {
     result: PhantomData<fn() -> T>,
 }
 
-impl<T> Call<T> {
-    pub fn new(cell: Arc<RunCell>, what: &'static str, call_id: CallId) -> Call<T> {
-        Call { cell, what, call_id, over: false, result: PhantomData }
+impl<T> PendingCall<T> {
+    pub fn new(cell: Arc<RunCell>, what: &'static str, call_id: CallId) -> PendingCall<T> {
+        PendingCall { cell, what, call_id, over: false, result: PhantomData }
     }
 
     pub fn call_id(&self) -> &CallId {
@@ -56,7 +56,7 @@ impl<T> Call<T> {
     }
 }
 
-impl<T: DeserializeOwned> Future for Call<T> {
+impl<T: DeserializeOwned> Future for PendingCall<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
@@ -82,7 +82,7 @@ impl<T: DeserializeOwned> Future for Call<T> {
     }
 }
 
-impl<T> Drop for Call<T> {
+impl<T> Drop for PendingCall<T> {
     fn drop(&mut self) {
         if !self.over {
             self.cell.lock().drop_call(&self.call_id);
@@ -90,7 +90,7 @@ impl<T> Drop for Call<T> {
     }
 }
 
-/// Implements `Future` and `Durable` for a wrapper around [`Call`].
+/// Implements `Future` and `Durable` for a wrapper around [`PendingCall`].
 macro_rules! durable_call {
     ($name:ident<$t:ident>) => {
         impl<$t: serde::de::DeserializeOwned> std::future::Future for $name<$t> {

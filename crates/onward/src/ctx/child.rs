@@ -6,7 +6,7 @@ use onward_core::event::{ChildStarted, OnParentClose};
 use onward_core::{Event, Name, RunId};
 use serde::Serialize;
 
-use super::call::{Call, durable_call};
+use super::call::{PendingCall, durable_call};
 use super::{Ctx, name_or_misuse, payload_or_misuse, small};
 use crate::Result;
 use crate::names::WorkflowName;
@@ -23,7 +23,7 @@ impl Ctx {
             Err(failure) => state.engine.refuse_child(kind, failure),
         };
         drop(state);
-        Child { ctx: self.clone(), call: Call::new(self.cell.clone(), "child", call_id) }
+        Child { ctx: self.clone(), call: PendingCall::new(self.cell.clone(), "child", call_id) }
     }
 }
 
@@ -31,7 +31,7 @@ impl Ctx {
 #[must_use = "await it, or keep it to signal or cancel it"]
 pub struct Child<T> {
     ctx: Ctx,
-    call: Call<T>,
+    call: PendingCall<T>,
 }
 
 durable_call!(Child<T>);

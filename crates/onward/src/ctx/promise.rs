@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use onward_core::Event;
 
-use super::call::{Call, durable_call};
+use super::call::{PendingCall, durable_call};
 use super::{Ctx, name_or_misuse};
 
 impl Ctx {
@@ -15,14 +15,14 @@ impl Ctx {
     pub fn promise<T>(&self, name: &str) -> Promise<T> {
         let name = name_or_misuse(&self.cell, "promise", name);
         let call_id = self.cell.call("promise").engine.create_promise(name);
-        Promise { call: Call::new(self.cell.clone(), "promise", call_id) }
+        Promise { call: PendingCall::new(self.cell.clone(), "promise", call_id) }
     }
 }
 
 /// A created promise, and the future of its result.
 #[must_use = "the result is received when the future is awaited"]
 pub struct Promise<T> {
-    call: Call<T>,
+    call: PendingCall<T>,
 }
 
 durable_call!(Promise<T>);

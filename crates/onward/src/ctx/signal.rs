@@ -27,9 +27,9 @@ impl Ctx {
     }
 
     /// Returns the mailbox for all names that match `pattern`, where `*` stands for any text. Each signal comes with its name.
-    pub fn signals(&self, pattern: &str) -> Signals {
+    pub fn signals(&self, pattern: &str) -> PatternMailbox {
         let pattern = name_or_misuse(&self.cell, "signal pattern", pattern);
-        Signals { cell: self.cell.clone(), pattern: Pattern::Like(pattern) }
+        PatternMailbox { cell: self.cell.clone(), pattern: Pattern::Like(pattern) }
     }
 
     /// Sends a signal to another run, exactly once, with this activation's commit. Does not wait for the other run: if no open
@@ -87,8 +87,8 @@ impl<C> SignalSource<C> {
         drain(&self.ctx.cell, &self.pattern, |_, _, value| value)
     }
 
-    fn take_all_heard<T: DeserializeOwned>(&self) -> Result<Vec<Heard<T>>> {
-        let heard = |_, sender: Option<RunKey>, value| Heard { from: sender.map(|sender| sender.id), value };
+    fn take_all_heard<T: DeserializeOwned>(&self) -> Result<Vec<ReceivedSignal<T>>> {
+        let heard = |_, sender: Option<RunKey>, value| ReceivedSignal { from: sender.map(|sender| sender.id), value };
         drain(&self.ctx.cell, &self.pattern, heard)
     }
 }
@@ -96,9 +96,10 @@ impl<C> SignalSource<C> {
 impl SignalSource<AnyType> {
     /// Takes all available signals with their raw payloads.
     #[cfg(feature = "agents")]
-    pub(crate) fn drain_payloads(&self) -> Vec<Heard<Payload>> {
+    pub(crate) fn drain_payloads(&self) -> Vec<ReceivedSignal<Payload>> {
         let next = || self.ctx.cell.look("drain", |engine| engine.try_heard(&self.pattern));
-        let heard = |(_, value, sender): (Name, Payload, Option<RunKey>)| Heard { from: sender.map(|sender| sender.id), value };
+        let heard =
+            |(_, value, sender): (Name, Payload, Option<RunKey>)| ReceivedSignal { from: sender.map(|sender| sender.id), value };
         std::iter::from_fn(next).map(heard).collect()
     }
 
@@ -124,7 +125,7 @@ impl SignalSource<AnyType> {
     }
 
     /// Takes all available signals like [`SignalSource::drain`], each with its sender.
-    pub fn drain_heard<T: DeserializeOwned>(&self) -> Result<Vec<Heard<T>>> {
+    pub fn drain_heard<T: DeserializeOwned>(&self) -> Result<Vec<ReceivedSignal<T>>> {
         self.take_all_heard()
     }
 }
@@ -152,26 +153,26 @@ impl<T: DeserializeOwned> SignalSource<Typed<T>> {
     }
 
     /// Takes all available signals like [`SignalSource::drain`], each with its sender.
-    pub fn drain_heard(&self) -> Result<Vec<Heard<T>>> {
+    pub fn drain_heard(&self) -> Result<Vec<ReceivedSignal<T>>> {
         self.take_all_heard()
     }
 }
 
 /// The payload of a signal, and its sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Heard<T> {
+pub struct ReceivedSignal<T> {
     /// The run that sent it; `None` for a signal from outside.
     pub from: Option<RunId>,
     pub value: T,
 }
 
 /// The mailbox for all names that match a pattern.
-pub struct Signals {
+pub struct PatternMailbox {
     cell: Arc<RunCell>,
     pattern: Pattern,
 }
 
-impl Signals {
+impl PatternMailbox {
     /// Waits for the next signal.
     pub fn recv<T: DeserializeOwned>(&self) -> RecvNamed<T> {
         RecvNamed { recv: Recv::new(self.cell.clone(), self.pattern.clone()) }
@@ -326,7 +327,7 @@ impl<T> Drop for Recv<T> {
     }
 }
 
-/// See [`Signals::recv`].
+/// See [`PatternMailbox::recv`].
 #[must_use = "a signal is received when the future is awaited"]
 pub struct RecvNamed<T> {
     recv: Recv<T>,

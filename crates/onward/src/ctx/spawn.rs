@@ -12,7 +12,7 @@ use onward_core::conversation::MESSAGE;
 use onward_core::{RunId, RunKey};
 use serde::{Deserialize, Serialize};
 
-use super::call::{Call, durable_call};
+use super::call::{PendingCall, durable_call};
 use super::{Ctx, name_or_misuse, payload_or_misuse, small};
 use crate::Result;
 use crate::names::WorkflowName;
@@ -97,7 +97,7 @@ impl<T> Spawned<T> {
     /// Waits for the result of the child. The child may have ended already, and the result may be read more than once.
     pub fn result(&self, ctx: &Ctx) -> SpawnedResult<T> {
         let call_id = ctx.cell.call("result").engine.await_child(self.run.clone());
-        SpawnedResult { call: Call::new(ctx.cell.clone(), "result", call_id) }
+        SpawnedResult { call: PendingCall::new(ctx.cell.clone(), "result", call_id) }
     }
 
     /// Requests cancellation of the child. Its result shows how it ended.
@@ -121,7 +121,7 @@ impl<T> fmt::Debug for Spawned<T> {
 /// The future of [`Spawned::result`].
 #[must_use = "the result is received when the future is awaited"]
 pub struct SpawnedResult<T> {
-    call: Call<T>,
+    call: PendingCall<T>,
 }
 
 durable_call!(SpawnedResult<T>);

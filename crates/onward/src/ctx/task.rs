@@ -8,7 +8,7 @@ use onward_core::task::{EffectClass, RetryPolicy, TaskOptions};
 use onward_core::time::millis;
 use serde::Serialize;
 
-use super::call::{Call, durable_call};
+use super::call::{PendingCall, durable_call};
 use super::{Ctx, name_or_misuse, payload_or_misuse, small};
 use crate::names::TaskName;
 
@@ -26,14 +26,14 @@ impl Ctx {
             Err(failure) => state.engine.refuse_task(kind, failure),
         };
         drop(state);
-        TaskCall { call: Call::new(self.cell.clone(), "task", call_id) }
+        TaskCall { call: PendingCall::new(self.cell.clone(), "task", call_id) }
     }
 }
 
 /// A scheduled task, and the future of its result.
 #[must_use = "await it, or keep it to cancel it"]
 pub struct TaskCall<T> {
-    pub(crate) call: Call<T>,
+    pub(crate) call: PendingCall<T>,
 }
 
 durable_call!(TaskCall<T>);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use onward_core::{Failure, Index, Timestamp};
 
-use super::call::{Call, durable_call};
+use super::call::{PendingCall, durable_call};
 use super::{Ctx, Durable};
 use crate::Result;
 use crate::host::wake::poll_up_to;
@@ -26,7 +26,7 @@ impl Ctx {
 
     pub fn sleep_until(&self, due_at: Timestamp) -> Sleep {
         let call_id = self.cell.call("sleep").engine.start_timer(due_at);
-        Sleep { call: Call::new(self.cell.clone(), "sleep", call_id) }
+        Sleep { call: PendingCall::new(self.cell.clone(), "sleep", call_id) }
     }
 
     /// Limits `future` to `span`. On timeout it is dropped, and the call fails with `timed_out`.
@@ -38,7 +38,7 @@ impl Ctx {
 /// The future of a timer. Dropping it stops the timer.
 #[must_use = "a sleep waits when it is awaited"]
 pub struct Sleep<T = ()> {
-    call: Call<T>,
+    call: PendingCall<T>,
 }
 
 durable_call!(Sleep<T>);

@@ -6,16 +6,17 @@
 use std::any::{Any, TypeId};
 use std::backtrace::Backtrace;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 use onward_core::engine::{Engine, Fault, Wake};
 use onward_core::{CallId, Failure, Name, Payload, RunKey};
 use onward_runtime::Emitted;
 
-use crate::agent::conversation_cache::{Granted, Wish};
+use crate::agent::conversation_cache::{ConversationRead, Granted};
 use crate::host::wake::{Arms, polling};
-use crate::trace::Origin;
+use crate::trace::TraceOrigin;
+use onward_store::sync::lock;
 
 /// Shared dependencies by type.
 pub(crate) type Deps = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
@@ -28,7 +29,7 @@ pub(crate) type Emitter = Arc<dyn Fn(&RunKey, Emitted) + Send + Sync>;
 const READS: &[&str] = &["state", "now", "is_canceled", "spent", "budget_left"];
 
 pub(crate) struct RunCell {
-    state: Mutex<State>,
+    state: Mutex<RunCellState>,
     pub deps: Arc<Deps>,
     /// The largest payload that can be recorded.
     pub payload_bytes_max: usize,
@@ -37,7 +38,7 @@ pub(crate) struct RunCell {
     pub script: Option<Arc<dyn StepScript>>,
     pub emitter: Option<Emitter>,
     /// The run's position in its trace.
-    pub origin: Option<Origin>,
+    pub origin: Option<TraceOrigin>,
 }
 
 /// Source of step results in place of closures.
@@ -55,7 +56,7 @@ pub(crate) struct StepAttempt<'a> {
     pub attempt: u32,
 }
 
-pub(crate) struct State {
+pub(crate) struct RunCellState {
     pub engine: Engine,
     /// The arm that awaits the call of a call id, until the call is answered or dropped.
     watchers: HashMap<CallId, (Arc<Arms>, u32)>,
@@ -71,14 +72,14 @@ pub(crate) struct State {
     /// The code of an agent has reached its turns.
     pub in_turns: bool,
     /// A read of the conversation that an agent's code needs before it can continue.
-    pub wish: Option<Wish>,
+    pub wish: Option<ConversationRead>,
     /// Results of such reads.
     pub earlier: Vec<Granted>,
 }
 
 impl RunCell {
-    pub fn new(key: RunKey, shared: &crate::host::code::Shared) -> RunCell {
-        let state = State {
+    pub fn new(key: RunKey, shared: &crate::host::code::WorkerShared) -> RunCell {
+        let state = RunCellState {
             engine: Engine::new(key),
             watchers: HashMap::new(),
             poll_all: 0,
@@ -104,12 +105,12 @@ impl RunCell {
     }
 
     /// Locks the state. User code never panics under this lock, so a poisoned lock still has consistent state.
-    pub fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn lock(&self) -> MutexGuard<'_, RunCellState> {
+        lock(&self.state)
     }
 
     /// Locks the state for a call of workflow code. Using the context inside a step is a misuse.
-    pub fn call(&self, what: &str) -> MutexGuard<'_, State> {
+    pub fn call(&self, what: &str) -> MutexGuard<'_, RunCellState> {
         let mut state = self.lock();
         if state.in_step {
             state.engine.misuse(format!(
@@ -159,7 +160,7 @@ impl RunCell {
     }
 }
 
-impl State {
+impl RunCellState {
     pub fn wake(&mut self, wake: &Wake) {
         match wake {
             Wake::All => self.poll_all += 1,

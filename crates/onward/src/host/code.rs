@@ -9,19 +9,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use onward_core::conversation::Entry;
-use onward_core::engine::{Advance, Cut, Draft, Engine, Fault};
+use onward_core::engine::{Advance, CommitDraft, DivergencePoint, Engine, Fault};
 use onward_core::event::UpdateReceived;
 use onward_core::log::{CommitHeader, prelude_of};
 use onward_core::{CallId, Failure, Index, Name, Payload, Record, RunKey, Timestamp};
 use onward_store::Clock;
 
-use crate::agent::conversation_cache::Wish;
+use crate::agent::conversation_cache::ConversationRead;
 use crate::ctx::Ctx;
 use crate::host::cell::{Answerer, Deps, Emitter, RunCell, StepScript};
 use crate::host::foreign;
 use crate::host::stall::Stalls;
 use crate::host::wake::{BorrowedWaker, Polling};
-use crate::trace::{Origin, Tracing};
+use crate::trace::{TraceOrigin, Tracing};
 
 pub(crate) type RunFuture = Pin<Box<dyn Future<Output = Result<Payload, Failure>> + Send>>;
 
@@ -35,7 +35,7 @@ pub(crate) struct Handler {
 
 /// Values that all runs of a worker share.
 #[derive(Clone)]
-pub(crate) struct Shared {
+pub(crate) struct WorkerShared {
     pub deps: Arc<Deps>,
     /// The largest payload that can be recorded.
     pub payload_bytes_max: usize,
@@ -47,13 +47,13 @@ pub(crate) struct Shared {
     /// The exporter of spans; `None` without tracing.
     pub tracing: Option<Tracing>,
     /// The run's position in its trace; set per run, and only with tracing.
-    pub origin: Option<Origin>,
+    pub origin: Option<TraceOrigin>,
 }
 
-impl Default for Shared {
-    fn default() -> Shared {
+impl Default for WorkerShared {
+    fn default() -> WorkerShared {
         let payload_bytes_max = onward_store::PAYLOAD_BYTES_MAX;
-        Shared {
+        WorkerShared {
             deps: Arc::default(),
             payload_bytes_max,
             clock: None,
@@ -69,9 +69,9 @@ impl Default for Shared {
 /// The next action of the driver.
 #[derive(Debug)]
 pub(crate) enum Need {
-    Commit(Draft),
+    Commit(CommitDraft),
     /// A read of the conversation for the code ([`Code::give_earlier`]).
-    Earlier(Wish),
+    Earlier(ConversationRead),
     /// No action until a record is fed or a step wakes the driver.
     Nothing,
 }
@@ -96,7 +96,7 @@ enum Prelude {
 }
 
 impl Code {
-    pub fn new(key: RunKey, handler: Handler, shared: &Shared) -> Code {
+    pub fn new(key: RunKey, handler: Handler, shared: &WorkerShared) -> Code {
         let stalls = Stalls::new(shared.clock.clone());
         let cell = Arc::new(RunCell::new(key, shared));
         if handler.is_agent {
@@ -106,9 +106,9 @@ impl Code {
     }
 
     /// Sets the divergence point at which the code leaves the log. Must be called before anything is fed.
-    pub fn with_cut(self, cut: Option<Cut>) -> Code {
-        if let Some(cut) = cut {
-            self.cell.lock().engine.set_cut(cut);
+    pub fn with_divergence_point(self, divergence_point: Option<DivergencePoint>) -> Code {
+        if let Some(divergence_point) = divergence_point {
+            self.cell.lock().engine.set_cut(divergence_point);
         }
         self
     }
@@ -129,7 +129,7 @@ impl Code {
     }
 
     /// Delivers the result of a conversation read.
-    pub fn give_earlier(&mut self, wish: Wish, entries: Arc<[Entry]>) {
+    pub fn give_earlier(&mut self, wish: ConversationRead, entries: Arc<[Entry]>) {
         let mut state = self.cell.lock();
         state.earlier.push((wish, entries));
         state.poll_all += 1;

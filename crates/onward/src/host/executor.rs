@@ -13,6 +13,7 @@ use std::task::{Context, Wake, Waker};
 use std::thread;
 
 use crate::host::code::drop_user_code;
+use onward_store::sync::lock;
 
 /// Tasks that a thread takes from the queue at once: enough to save locking, few enough to share.
 const TAKE_MAX: usize = 16;
@@ -20,12 +21,12 @@ const TAKE_MAX: usize = 16;
 type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 pub(crate) struct Executor {
-    shared: Arc<Queue>,
+    shared: Arc<ReadyQueue>,
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
 }
 
 #[derive(Default)]
-struct Queue {
+struct ReadyQueue {
     state: Mutex<QueueState>,
     filled: Condvar,
     stopped: AtomicBool,
@@ -45,12 +46,12 @@ struct Task {
     number: u64,
     future: Mutex<Option<BoxFuture>>,
     queued: AtomicBool,
-    queue: Arc<Queue>,
+    queue: Arc<ReadyQueue>,
 }
 
 impl Executor {
     pub fn new(threads: usize) -> std::io::Result<Executor> {
-        let shared = Arc::new(Queue::default());
+        let shared = Arc::new(ReadyQueue::default());
         let spawn = |number| {
             let queue = shared.clone();
             thread::Builder::new().name(format!("onward-{number}")).spawn(move || queue.work())
@@ -89,7 +90,7 @@ impl Executor {
 impl Drop for Executor {
     fn drop(&mut self) {
         self.stop();
-        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in threads {
             // The last handle may be dropped by one of these threads.
             if thread.thread().id() != thread::current().id() {
@@ -99,9 +100,9 @@ impl Drop for Executor {
     }
 }
 
-impl Queue {
+impl ReadyQueue {
     fn lock(&self) -> std::sync::MutexGuard<'_, QueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn work(&self) {
@@ -148,7 +149,7 @@ impl Task {
     fn run(self: &Arc<Task>) {
         // Cleared before the poll: a wake during the poll queues the task again.
         self.queued.store(false, Ordering::Release);
-        let mut slot = self.future.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = lock(&self.future);
         let waker = Waker::from(self.clone());
         let done = slot.as_mut().is_some_and(|future| {
             // User code is contained where it is polled and dropped. This keeps the thread alive if a panic gets past that.

@@ -14,14 +14,14 @@ pub(crate) fn explain(trace: &str) -> (String, &'static str) {
     (format!("{who}{location}"), instead)
 }
 
-struct Frame<'a> {
+struct StackFrame<'a> {
     name: &'a str,
     location: Option<&'a str>,
 }
 
 /// Returns the frames between the waker and the poll of the code, innermost first.
-fn foreign_frames(trace: &str) -> Vec<Frame<'_>> {
-    let mut frames: Vec<Frame<'_>> = Vec::new();
+fn foreign_frames(trace: &str) -> Vec<StackFrame<'_>> {
+    let mut frames: Vec<StackFrame<'_>> = Vec::new();
     for line in trace.lines().map(str::trim) {
         if let Some(location) = line.strip_prefix("at ") {
             if let Some(frame) = frames.last_mut() {
@@ -31,7 +31,7 @@ fn foreign_frames(trace: &str) -> Vec<Frame<'_>> {
             if name.contains("poll_future") || name.starts_with("onward::host::code") {
                 break;
             }
-            frames.push(Frame { name: name.trim_end_matches("::{{closure}}"), location: None });
+            frames.push(StackFrame { name: name.trim_end_matches("::{{closure}}"), location: None });
         }
     }
     frames.retain(|frame| !is_ours(frame));
@@ -71,7 +71,7 @@ const INSTEAD: &[(&str, &str)] = &[
     ("reqwest", "do it inside `ctx.step`"),
 ];
 
-fn is_ours(frame: &Frame<'_>) -> bool {
+fn is_ours(frame: &StackFrame<'_>) -> bool {
     const OURS: &[&str] = &[
         "onward::host",
         "foreign_await",

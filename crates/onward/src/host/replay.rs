@@ -8,9 +8,9 @@ use onward_core::engine::Fault;
 use onward_core::{Failure, Name, Payload, Record, RunKey};
 
 use crate::Result;
-use crate::agent::conversation_cache::Wish;
+use crate::agent::conversation_cache::ConversationRead;
 use crate::host::cell::{StepAttempt, StepScript};
-use crate::host::code::{Code, Handler, Need, Shared};
+use crate::host::code::{Code, Handler, Need, WorkerShared};
 
 /// Fails every step, because no step may run during a replay.
 struct NoSteps;
@@ -30,11 +30,11 @@ pub(crate) struct Logs<'a> {
     pub prelude: &'a [Record],
     pub records: &'a [Record],
     /// Reads of the conversation by an agent's code; `None` if the logs are not available.
-    pub earlier: &'a dyn Fn(&Wish) -> Option<Arc<[Entry]>>,
+    pub earlier: &'a dyn Fn(&ConversationRead) -> Option<Arc<[Entry]>>,
 }
 
 /// Provides no entries, for code that does not read its conversation.
-pub(crate) fn no_earlier(_: &Wish) -> Option<Arc<[Entry]>> {
+pub(crate) fn no_earlier(_: &ConversationRead) -> Option<Arc<[Entry]>> {
     None
 }
 
@@ -50,7 +50,7 @@ impl Earlier {
         self.logs.push(entries_of(generation, records));
     }
 
-    pub fn read(&self, wish: &Wish) -> Option<Arc<[Entry]>> {
+    pub fn read(&self, wish: &ConversationRead) -> Option<Arc<[Entry]>> {
         let mut walk = wish.walk();
         self.logs.iter().for_each(|entries| walk.read(entries));
         walk.wants().is_none().then(|| walk.into_path().into())
@@ -58,8 +58,14 @@ impl Earlier {
 }
 
 /// Replays the logs with the code. No step runs, and calls beyond the logs are not executed.
-pub(crate) fn replay_log(key: &RunKey, handler: &Handler, logs: Logs<'_>, shared: &Shared, strict: bool) -> Result<Code, Fault> {
-    let shared = Shared { script: Some(Arc::new(NoSteps)), emitter: None, clock: None, ..shared.clone() };
+pub(crate) fn replay_log(
+    key: &RunKey,
+    handler: &Handler,
+    logs: Logs<'_>,
+    shared: &WorkerShared,
+    strict: bool,
+) -> Result<Code, Fault> {
+    let shared = WorkerShared { script: Some(Arc::new(NoSteps)), emitter: None, clock: None, ..shared.clone() };
     let mut code = Code::new(key.clone(), handler.clone(), &shared);
     if strict {
         code.set_strict();

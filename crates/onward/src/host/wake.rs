@@ -15,12 +15,13 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 
 use onward_core::Index;
 
 use crate::host::cell::RunCell;
+use onward_store::sync::lock;
 
 /// The arms of one combinator that must be polled.
 #[derive(Debug, Default)]
@@ -33,7 +34,7 @@ pub(crate) struct Arms {
 impl Arms {
     /// Sets the arm in which the combinator is polled. A combinator that is kept may be polled in another arm each time.
     pub fn polled_in(&self, around: Option<(&Arc<Arms>, u32)>) {
-        let mut last = self.around.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.around);
         let same = match (&*last, around) {
             (None, None) => true,
             (Some((last, last_arm)), Some((arms, arm))) => Arc::ptr_eq(last, arms) && *last_arm == arm,
@@ -46,8 +47,8 @@ impl Arms {
 
     /// Marks an arm and the arms around it.
     pub fn mark(&self, arm: u32) {
-        self.ready.lock().unwrap_or_else(PoisonError::into_inner).push(arm);
-        let around = self.around.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        lock(&self.ready).push(arm);
+        let around = lock(&self.around).clone();
         if let Some((arms, arm)) = around {
             arms.mark(arm);
         }
@@ -56,7 +57,7 @@ impl Arms {
     /// Takes the marked arms, in order and each once.
     pub fn take(&self, into: &mut Vec<u32>) {
         into.clear();
-        std::mem::swap(&mut *self.ready.lock().unwrap_or_else(PoisonError::into_inner), into);
+        std::mem::swap(&mut *lock(&self.ready), into);
         into.sort_unstable();
         into.dedup();
     }

@@ -27,14 +27,14 @@ pub(crate) type TaskHandler = Arc<dyn Fn(TaskCtx, Payload) -> TaskFuture + Send 
 
 /// A workflow kind: the version of new runs, and the code of all versions.
 #[derive(Clone, Default)]
-pub(crate) struct Kind {
+pub(crate) struct WorkflowKind {
     pub current: Option<Name>,
     pub versions: BTreeMap<Option<Name>, Handler>,
 }
 
 #[derive(Clone, Default)]
 pub(crate) struct Registry {
-    pub workflows: BTreeMap<Name, Kind>,
+    pub workflows: BTreeMap<Name, WorkflowKind>,
     pub tasks: BTreeMap<Name, TaskHandler>,
     pub schemas: BTreeMap<Latest, Schemas>,
     pub deps: Deps,
@@ -71,7 +71,7 @@ impl RegisterError {
         match self {
             RegisterError::Name(_) => "use 1 to 255 bytes of UTF-8 without control characters",
             RegisterError::Twice { .. } => "register each name once, and earlier versions of a workflow with `.previous(..)`",
-            RegisterError::NoWorkflow { .. } => "call it directly after `.workflow(..)` or `.register(..)`",
+            RegisterError::NoWorkflow { .. } => "call it directly after `.workflow(..)` or `.agent(..)`",
             RegisterError::NothingBefore { .. } => "call it directly after the workflow, earlier version or task",
             RegisterError::TwoVersions { .. } => {
                 "call `.version(..)` once per workflow, and register older code with `.previous(..)`"
@@ -88,7 +88,7 @@ impl RegisterError {
 impl Registry {
     pub fn workflow(&mut self, name: &str, handler: Handler) -> Option<Name> {
         let name = self.name(name)?;
-        let kind = Kind { current: None, versions: BTreeMap::from([(None, handler)]) };
+        let kind = WorkflowKind { current: None, versions: BTreeMap::from([(None, handler)]) };
         if self.workflows.insert(name.clone(), kind).is_some() {
             self.wrong(RegisterError::Twice { what: "workflow", name: name.to_string() });
         }
@@ -200,6 +200,73 @@ where
     Fut: Future<Output = Result<O>> + Send + 'static,
 {
     Handler { is_agent: true, ..erase_workflow(move |ctx, input| f(AgentCtx::new(ctx), input)) }
+}
+
+/// The context that workflow code takes: [`Ctx`], or [`AgentCtx`] for an agent.
+pub trait CodeCtx: 'static {
+    #[doc(hidden)]
+    const IS_AGENT: bool;
+    #[doc(hidden)]
+    fn of(ctx: Ctx) -> Self;
+}
+
+impl CodeCtx for Ctx {
+    const IS_AGENT: bool = false;
+    fn of(ctx: Ctx) -> Ctx {
+        ctx
+    }
+}
+
+impl CodeCtx for AgentCtx {
+    const IS_AGENT: bool = true;
+    fn of(ctx: Ctx) -> AgentCtx {
+        AgentCtx::new(ctx)
+    }
+}
+
+/// An async function that executes a task: of its input, or of a [`TaskCtx`] and its input.
+pub trait TaskFunction<Arguments>: Send + Sync + 'static {
+    type Input: DeserializeOwned + Send + 'static;
+    type Output: Serialize + 'static;
+    type Error: Into<BoxError> + 'static;
+    #[doc(hidden)]
+    type Future: Future<Output = Result<Self::Output, Self::Error>> + Send + 'static;
+    #[doc(hidden)]
+    fn call(&self, ctx: TaskCtx, input: Self::Input) -> Self::Future;
+}
+
+impl<I, O, E, F, Fut> TaskFunction<(I,)> for F
+where
+    I: DeserializeOwned + Send + 'static,
+    O: Serialize + 'static,
+    E: Into<BoxError> + 'static,
+    F: Fn(I) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<O, E>> + Send + 'static,
+{
+    type Input = I;
+    type Output = O;
+    type Error = E;
+    type Future = Fut;
+    fn call(&self, _: TaskCtx, input: I) -> Fut {
+        self(input)
+    }
+}
+
+impl<I, O, E, F, Fut> TaskFunction<(TaskCtx, I)> for F
+where
+    I: DeserializeOwned + Send + 'static,
+    O: Serialize + 'static,
+    E: Into<BoxError> + 'static,
+    F: Fn(TaskCtx, I) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<O, E>> + Send + 'static,
+{
+    type Input = I;
+    type Output = O;
+    type Error = E;
+    type Future = Fut;
+    fn call(&self, ctx: TaskCtx, input: I) -> Fut {
+        self(ctx, input)
+    }
 }
 
 /// Wraps a task function as an untyped handler.

@@ -4,27 +4,28 @@ mod outbox;
 
 use std::any::{Any, TypeId, type_name};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use onward_core::spend::Spend;
 use onward_core::task::{Task, TaskId};
 use onward_core::trace::TraceContext;
 use onward_core::{Failure, Payload};
+use onward_store::sync::lock;
 use serde::Serialize;
 
-use crate::agent::conversation_cache::Library;
+use crate::agent::conversation_cache::ConversationCache;
 use crate::host::cell::Deps;
 pub(crate) use outbox::Outbox;
 
 /// The context of one attempt of a task. Cheap to clone.
 #[derive(Clone)]
 pub struct TaskCtx {
-    inner: Arc<Inner>,
+    inner: Arc<AttemptState>,
 }
 
-struct Inner {
+struct AttemptState {
     task: TaskId,
-    library: Arc<Library>,
+    library: Arc<ConversationCache>,
     attempt: u32,
     last_failure: Option<Failure>,
     idempotency_key: String,
@@ -38,8 +39,8 @@ struct Inner {
 }
 
 impl TaskCtx {
-    pub(crate) fn new(task: &Task, library: Arc<Library>, trace: Option<TraceContext>, deps: Arc<Deps>) -> TaskCtx {
-        let inner = Inner {
+    pub(crate) fn new(task: &Task, library: Arc<ConversationCache>, trace: Option<TraceContext>, deps: Arc<Deps>) -> TaskCtx {
+        let inner = AttemptState {
             task: task.id.clone(),
             library,
             attempt: task.attempt,
@@ -64,7 +65,7 @@ impl TaskCtx {
 
     /// Returns the cache of agents' conversations.
     #[cfg_attr(not(feature = "agents"), allow(dead_code, reason = "only model calls use it"))]
-    pub(crate) fn library(&self) -> &Library {
+    pub(crate) fn library(&self) -> &ConversationCache {
         &self.inner.library
     }
 
@@ -108,7 +109,7 @@ impl TaskCtx {
 
     /// Sends a heartbeat with the attempt's progress.
     pub fn heartbeat(&self, progress: &impl Serialize) {
-        *self.inner.progress.lock().unwrap_or_else(PoisonError::into_inner) = Payload::json(progress).ok();
+        *lock(&self.inner.progress) = Payload::json(progress).ok();
         self.inner.beat.notify_one();
     }
 
@@ -118,7 +119,7 @@ impl TaskCtx {
     /// retried, is given back because the worker stops, or its result is no longer needed. Report costs as soon as they are
     /// known, and again when they grow.
     pub fn spend(&self, spend: Spend) {
-        let mut lines = self.inner.spend.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = lock(&self.inner.spend);
         match lines.iter_mut().find(|line| line.model == spend.model) {
             Some(line) => *line = spend,
             None => lines.push(spend),
@@ -126,7 +127,7 @@ impl TaskCtx {
     }
 
     pub(crate) fn spent(&self) -> Vec<Spend> {
-        self.inner.spend.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.inner.spend).clone()
     }
 
     /// Sends a frame to the readers of the stream of the task's run, for example a part of an answer. It is not recorded, and the
@@ -157,6 +158,6 @@ impl TaskCtx {
     /// Waits for the next heartbeat of the function and returns its progress.
     pub(crate) async fn beat(&self) -> Option<Payload> {
         self.inner.beat.notified().await;
-        self.inner.progress.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.inner.progress).take()
     }
 }

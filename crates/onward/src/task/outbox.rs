@@ -6,10 +6,11 @@
 //! which show as a gap in the sequence numbers.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use onward_core::Payload;
 use onward_core::stream::SpokenFrame;
+use onward_store::sync::lock;
 use serde_json::Value;
 use tokio::sync::Notify;
 
@@ -23,18 +24,18 @@ const JOINED_BYTES_MAX: usize = 8 * 1024;
 
 #[derive(Default)]
 pub(crate) struct Outbox {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<FrameQueue>,
     filled: Notify,
 }
 
 #[derive(Default)]
-struct Waiting {
-    frames: VecDeque<Frame>,
+struct FrameQueue {
+    frames: VecDeque<QueuedFrame>,
     bytes: usize,
     next_seq: u64,
 }
 
-struct Frame {
+struct QueuedFrame {
     seq: u64,
     bytes: usize,
     is: Is,
@@ -69,7 +70,7 @@ impl Outbox {
     pub fn take(&self) -> Vec<SpokenFrame> {
         let mut waiting = self.lock();
         waiting.bytes = 0;
-        let spoken = |Frame { seq, is, .. }| {
+        let spoken = |QueuedFrame { seq, is, .. }| {
             let frame = match is {
                 Is::Value(value) => Payload::json(&value).ok()?,
                 Is::Sealed(payload) => payload,
@@ -85,29 +86,29 @@ impl Outbox {
         for SpokenFrame { seq, frame } in frames.into_iter().rev() {
             let bytes = frame.data().len();
             waiting.bytes += bytes;
-            waiting.frames.push_front(Frame { seq, bytes, is: Is::Sealed(frame) });
+            waiting.frames.push_front(QueuedFrame { seq, bytes, is: Is::Sealed(frame) });
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, FrameQueue> {
+        lock(&self.waiting)
     }
 }
 
-impl Waiting {
+impl FrameQueue {
     fn put(&mut self, frame: Value) {
         let (seq, bytes) = (self.next_seq, weigh(&frame));
         self.next_seq += 1;
         let has_room = self.frames.len() < FRAMES_MAX && self.bytes + bytes <= BYTES_MAX;
         if bytes <= FRAME_BYTES_MAX && has_room {
             self.bytes += bytes;
-            self.frames.push_back(Frame { seq, bytes, is: Is::Value(frame) });
+            self.frames.push_back(QueuedFrame { seq, bytes, is: Is::Value(frame) });
         }
     }
 
     /// Appends a piece of text to the last frame, if both are of the same kind.
     fn join(&mut self, frame: &Value) -> bool {
-        let Some(Frame { seq, bytes, is: Is::Value(last) }) = self.frames.back_mut() else { return false };
+        let Some(QueuedFrame { seq, bytes, is: Is::Value(last) }) = self.frames.back_mut() else { return false };
         // No merging after a dropped frame: the gap must show.
         if *seq + 1 != self.next_seq || !are_of_one_sort(last, frame) {
             return false;
@@ -148,62 +149,4 @@ fn weigh(value: &Value) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn text(text: &str) -> Value {
-        json!({"type": "text", "text": text})
-    }
-
-    fn said(outbox: &Outbox) -> Vec<(u64, Value)> {
-        outbox.take().into_iter().map(|frame| (frame.seq, frame.frame.read().unwrap())).collect()
-    }
-
-    #[test]
-    fn pieces_of_one_sort_become_one_while_they_wait() {
-        let outbox = Outbox::default();
-        let arguments = |call: u32, text: &str| json!({"type": "tool_call_arguments", "call": call, "text": text});
-        let usage = |tokens: u32| json!({"type": "usage", "input_tokens": tokens});
-        for frame in
-            [text("a"), text("b"), arguments(0, "{"), arguments(0, "}"), arguments(1, "[]"), usage(1), usage(2), text("c")]
-        {
-            outbox.put(frame);
-        }
-        let expected = [text("ab"), arguments(0, "{}"), arguments(1, "[]"), usage(2), text("c")];
-        assert_eq!(said(&outbox), (0..).zip(expected).collect::<Vec<_>>());
-        outbox.put(text("d"));
-        assert_eq!(said(&outbox), [(5, text("d"))]);
-        outbox.put(json!({"type": "log", "text": "one"}));
-        outbox.put(json!({"type": "log", "text": "two"}));
-        assert_eq!(said(&outbox).len(), 2, "what is no piece of an answer stays what it is");
-    }
-
-    #[test]
-    fn what_there_is_no_room_for_shows_as_a_gap_and_the_rest_is_bounded() {
-        let outbox = Outbox::default();
-        let piece = "x".repeat(4 * 1024);
-        for _ in 0..1_000 {
-            outbox.put(text(&piece));
-        }
-        let first = said(&outbox);
-        let bytes: usize = first.iter().map(|(_, frame)| frame["text"].as_str().unwrap().len()).sum();
-        assert!((BYTES_MAX - 64 * 1024..=BYTES_MAX).contains(&bytes), "{bytes}");
-        outbox.put(text("on"));
-        let (last, next) = (first.last().unwrap().0, said(&outbox)[0].0);
-        assert!(next > last + 1, "{last} and then {next}");
-        outbox.put(text(&"x".repeat(FRAME_BYTES_MAX)));
-        assert!(said(&outbox).is_empty());
-    }
-
-    #[test]
-    fn what_comes_back_is_said_first() {
-        let outbox = Outbox::default();
-        outbox.put(text("a"));
-        let sent = outbox.take();
-        outbox.put(text("b"));
-        outbox.put_back(sent);
-        outbox.put(text("c"));
-        assert_eq!(said(&outbox), [(0, text("a")), (1, text("bc"))]);
-    }
-}
+mod tests;

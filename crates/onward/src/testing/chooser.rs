@@ -2,15 +2,15 @@
 
 /// The result of a choice about a crash.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Choice {
+pub(super) enum CrashChoice {
     Go,
     Crash,
 }
 
 /// A source of choices.
 pub(super) trait Chooser {
-    fn before_commit(&mut self) -> Choice;
-    fn after_commit(&mut self) -> Choice;
+    fn before_commit(&mut self) -> CrashChoice;
+    fn after_commit(&mut self) -> CrashChoice;
     /// Picks one of `count` possible events.
     fn pick(&mut self, count: usize) -> usize;
     /// Returns whether another due event happens before the code sees the last one, or before its commit is admitted.
@@ -19,13 +19,13 @@ pub(super) trait Chooser {
     }
 }
 
-pub(super) struct Always(pub Choice);
+pub(super) struct Always(pub CrashChoice);
 
 impl Chooser for Always {
-    fn before_commit(&mut self) -> Choice {
+    fn before_commit(&mut self) -> CrashChoice {
         self.0
     }
-    fn after_commit(&mut self) -> Choice {
+    fn after_commit(&mut self) -> CrashChoice {
         self.0
     }
     fn pick(&mut self, _: usize) -> usize {
@@ -40,13 +40,13 @@ pub(super) struct CrashAt {
 }
 
 impl Chooser for CrashAt {
-    fn before_commit(&mut self) -> Choice {
+    fn before_commit(&mut self) -> CrashChoice {
         let hit = self.seen == self.commit && !self.after;
         self.seen += 1;
-        if hit { Choice::Crash } else { Choice::Go }
+        if hit { CrashChoice::Crash } else { CrashChoice::Go }
     }
-    fn after_commit(&mut self) -> Choice {
-        if self.seen == self.commit + 1 && self.after { Choice::Crash } else { Choice::Go }
+    fn after_commit(&mut self) -> CrashChoice {
+        if self.seen == self.commit + 1 && self.after { CrashChoice::Crash } else { CrashChoice::Go }
     }
     fn pick(&mut self, _: usize) -> usize {
         0
@@ -66,10 +66,10 @@ impl Random {
 }
 
 impl Chooser for Random {
-    fn before_commit(&mut self) -> Choice {
-        if self.next().is_multiple_of(10) { Choice::Crash } else { Choice::Go }
+    fn before_commit(&mut self) -> CrashChoice {
+        if self.next().is_multiple_of(10) { CrashChoice::Crash } else { CrashChoice::Go }
     }
-    fn after_commit(&mut self) -> Choice {
+    fn after_commit(&mut self) -> CrashChoice {
         self.before_commit()
     }
     fn pick(&mut self, count: usize) -> usize {

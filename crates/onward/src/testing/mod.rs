@@ -24,7 +24,7 @@ mod script;
 mod steps;
 mod world;
 
-pub use outcome::Outcome;
+pub use outcome::ScriptOutcome;
 pub use replay::Replay;
 pub use script::Script;
 pub use world::World;

@@ -9,7 +9,7 @@ use super::script::update_id;
 use crate::Result;
 
 /// The outcome of a scripted run.
-pub struct Outcome {
+pub struct ScriptOutcome {
     pub(super) result: Option<Result<Payload>>,
     /// One log per generation.
     pub(super) logs: Vec<Log>,
@@ -19,7 +19,7 @@ pub struct Outcome {
     pub(super) waits_for: Vec<String>,
 }
 
-impl Outcome {
+impl ScriptOutcome {
     /// Returns the workflow's result.
     ///
     /// # Panics

@@ -11,7 +11,7 @@ use onward_core::task::{Task, TaskFate, TaskReport};
 use onward_core::{CallId, Event, Name, Timestamp, WorkerId};
 
 use super::background;
-use super::chooser::{Choice, Chooser};
+use super::chooser::{Chooser, CrashChoice};
 use super::script::{Decided, Script};
 use super::world::World;
 
@@ -110,13 +110,13 @@ impl<'a> Play<'a> {
                 background::wait();
                 continue;
             };
-            if chooser.before_commit() == Choice::Crash {
+            if chooser.before_commit() == CrashChoice::Crash {
                 self.world.crash();
                 continue;
             }
             self.hurry(chooser);
             self.world.commit(draft);
-            if chooser.after_commit() == Choice::Crash {
+            if chooser.after_commit() == CrashChoice::Crash {
                 self.world.crash();
             }
         }

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use crate::Result;
 use crate::agent::AgentCtx;
 use crate::ctx::Ctx;
-use crate::host::code::{Handler, Shared};
+use crate::host::code::{Handler, WorkerShared};
 use crate::host::replay::{Earlier, Logs, replay_log};
 use crate::registry::{Registry, erase_agent, erase_workflow};
 
@@ -97,7 +97,7 @@ impl<'a> Replay<'a> {
     }
 
     fn hold(self, handler: &Handler) -> Result<(), Box<RunPaused>> {
-        let shared = Shared { deps: Arc::new(self.registry.deps), ..Shared::default() };
+        let shared = WorkerShared { deps: Arc::new(self.registry.deps), ..WorkerShared::default() };
         let mut earlier = Earlier::default();
         for (generation, log) in self.earlier.iter().enumerate().rev() {
             earlier.push(u32::try_from(generation).unwrap_or(u32::MAX), log.records());

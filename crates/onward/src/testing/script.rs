@@ -12,14 +12,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::background::{self, Background};
-use super::chooser::{Always, Choice, Chooser, CrashAt, Random};
-use super::outcome::Outcome;
+use super::chooser::{Always, Chooser, CrashAt, CrashChoice, Random};
+use super::outcome::ScriptOutcome;
 use super::play::Play;
 use super::steps::Steps;
 use super::world::{World, default_key};
 use crate::Result;
 use crate::ctx::Ctx;
-use crate::host::code::{Handler, Shared};
+use crate::host::code::{Handler, WorkerShared};
 use crate::registry::{Registry, erase_workflow};
 
 /// The result of a task or child of a kind, from its input and the number of the attempt.
@@ -185,7 +185,7 @@ impl Script {
         self
     }
 
-    /// Sends an update this long after the start; [`Outcome::update`] returns its result.
+    /// Sends an update this long after the start; [`ScriptOutcome::update`] returns its result.
     pub fn update(mut self, after: Duration, update: &str, input: &(impl Serialize + ?Sized)) -> Script {
         let event = UpdateReceived { update_id: update_id(self.updates), name: name(update), payload: json(input) };
         self.updates += 1;
@@ -216,8 +216,8 @@ impl Script {
     /// # Panics
     /// Panics if the code diverges on replay, panics, or awaits a foreign future.
     #[track_caller]
-    pub fn run(&self) -> Outcome {
-        self.play(&mut Always(Choice::Go))
+    pub fn run(&self) -> ScriptOutcome {
+        self.play(&mut Always(CrashChoice::Go))
     }
 
     /// Runs once per commit and crash point: the process dies before, or right after, the n-th commit and starts again. Every run
@@ -246,7 +246,7 @@ impl Script {
     pub fn assert_deterministic(&self) {
         let (first, second) = (self.run(), self.run());
         // In canonical form, because the order of a hash map does not count as a difference.
-        let calls = |outcome: &Outcome| -> Vec<Event> {
+        let calls = |outcome: &ScriptOutcome| -> Vec<Event> {
             outcome.events().filter(|event| !event.is_input()).map(matching::canonical).collect()
         };
         let (first, second) = (calls(&first), calls(&second));
@@ -288,7 +288,7 @@ impl Script {
     /// # Panics
     /// Panics if a run or `check` does; the message has the seed, for [`Script::schedule`].
     #[track_caller]
-    pub fn schedules_with(&self, count: u64, check: impl Fn(&Outcome)) {
+    pub fn schedules_with(&self, count: u64, check: impl Fn(&ScriptOutcome)) {
         for seed in 0..count {
             let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| check(&self.schedule(seed))));
             if let Err(panic) = checked {
@@ -299,23 +299,27 @@ impl Script {
 
     /// Runs one random schedule.
     #[track_caller]
-    pub fn schedule(&self, seed: u64) -> Outcome {
+    pub fn schedule(&self, seed: u64) -> ScriptOutcome {
         self.play(&mut Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1))
     }
 
     #[track_caller]
-    fn play(&self, chooser: &mut dyn Chooser) -> Outcome {
+    fn play(&self, chooser: &mut dyn Chooser) -> ScriptOutcome {
         let steps = Arc::new(Steps::new(self.steps.clone()));
         let runtime = Some(self.background.get_or_init(Background::start).handle());
-        let shared =
-            Shared { deps: Arc::new(self.registry.deps.clone()), script: Some(steps.clone()), runtime, ..Shared::default() };
+        let shared = WorkerShared {
+            deps: Arc::new(self.registry.deps.clone()),
+            script: Some(steps.clone()),
+            runtime,
+            ..WorkerShared::default()
+        };
         let world = World::with_handler(self.key.clone(), self.handler.clone(), self.input.clone(), shared, RUN_SEED)
             .waking(background::waker());
         let world = if self.shadow { world } else { world.without_shadow_replay() };
         let started = world.now();
         let world = Play::new(self, world).play_out(chooser);
         let seen = std::mem::take(&mut *steps.seen());
-        Outcome {
+        ScriptOutcome {
             result: world.outcome(),
             elapsed: world.now().since(started),
             waits_for: world.open_calls(),
@@ -347,11 +351,11 @@ fn is_same_call(a: &Event, b: &Event) -> bool {
     }
 }
 
-fn ends(outcome: &Outcome) -> Option<Result<Payload>> {
+fn ends(outcome: &ScriptOutcome) -> Option<Result<Payload>> {
     outcome.result.as_ref().map(matching::canonical_result)
 }
 
-fn describe_end(outcome: &Outcome) -> String {
+fn describe_end(outcome: &ScriptOutcome) -> String {
     match &outcome.result {
         None => format!("the run waits for {}", outcome.waits_for.join(", ")),
         Some(Ok(payload)) => format!("the run returns {payload:?}"),
@@ -360,9 +364,9 @@ fn describe_end(outcome: &Outcome) -> String {
 }
 
 #[track_caller]
-fn assert_same(calm: &Outcome, outcome: &Outcome, when: &str) {
+fn assert_same(calm: &ScriptOutcome, outcome: &ScriptOutcome, when: &str) {
     assert_eq!(ends(calm), ends(outcome), "{when} the run ends differently");
-    let recorded = |outcome: &Outcome| -> Vec<String> {
+    let recorded = |outcome: &ScriptOutcome| -> Vec<String> {
         let results = outcome.events().filter(|event| event.is_step_result());
         let mut results: Vec<String> = results
             .map(|event| match event {

@@ -4,22 +4,23 @@
 //! service that knows the idempotency key.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use onward_core::{CallId, Name, Payload};
 
 use crate::Result;
 use crate::host::cell::{StepAttempt, StepScript};
+use onward_store::sync::lock;
 
 /// Provides and records the steps of one run.
 pub(super) struct Steps {
     answers: BTreeMap<Name, Vec<Result<Payload>>>,
-    seen: Mutex<Seen>,
+    seen: Mutex<StepRequests>,
 }
 
 /// The requests so far.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct StepRequests {
     /// The position of the result that an attempt got: by generation, call id and number.
     given: BTreeMap<(u32, CallId, u32), usize>,
     next: BTreeMap<Name, usize>,
@@ -34,15 +35,15 @@ impl Steps {
         Steps { answers, seen: Mutex::default() }
     }
 
-    pub fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn seen(&self) -> MutexGuard<'_, StepRequests> {
+        lock(&self.seen)
     }
 }
 
 impl StepScript for Steps {
     fn answer(&self, asked: &StepAttempt<'_>) -> Option<Result<Payload>> {
         let answers = self.answers.get(asked.name)?;
-        let Seen { given, next, scripted, .. } = &mut *self.seen();
+        let StepRequests { given, next, scripted, .. } = &mut *self.seen();
         let attempt = (asked.generation, asked.call_id.clone(), asked.attempt);
         let position = *given.entry(attempt).or_insert_with(|| {
             let next = next.entry(asked.name.clone()).or_default();

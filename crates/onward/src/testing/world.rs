@@ -9,7 +9,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use onward_core::conversation::{Entry, entries_of};
-use onward_core::engine::{Draft, Fault};
+use onward_core::engine::{CommitDraft, Fault};
 use onward_core::event::{RunStarted, SignalReceived};
 use onward_core::log::prelude_of;
 use onward_core::projection::Projection;
@@ -20,16 +20,16 @@ use onward_core::{CallId, CommitId, Epoch, Event, Log, Name, Namespace, Payload,
 use serde::Serialize;
 
 use crate::agent::AgentCtx;
-use crate::agent::conversation_cache::Wish;
+use crate::agent::conversation_cache::ConversationRead;
 use crate::ctx::Ctx;
-use crate::host::code::{Code, Handler, Need, Shared};
+use crate::host::code::{Code, Handler, Need, WorkerShared};
 use crate::host::replay::{Logs, replay_log};
 use crate::registry::{erase_agent, erase_workflow};
 
 /// One run, executed and inspected step by step.
 pub struct World {
     handler: Handler,
-    shared: Shared,
+    shared: WorkerShared,
     head: RunHead,
     log: Log,
     /// The logs of earlier generations.
@@ -66,7 +66,7 @@ impl World {
         Fut: Future<Output = crate::Result<O>> + Send + 'static,
     {
         let input = Payload::json(input).expect("a test's input can be written as JSON");
-        World::with_handler(default_key(), erase_workflow(workflow), input, Shared::default(), 7)
+        World::with_handler(default_key(), erase_workflow(workflow), input, WorkerShared::default(), 7)
     }
 
     /// Starts `agent` with `input` at a fixed time. Its log is not replayed after every commit, because an agent may diverge from
@@ -79,10 +79,10 @@ impl World {
         Fut: Future<Output = crate::Result<O>> + Send + 'static,
     {
         let input = Payload::json(input).expect("a test's input can be written as JSON");
-        World::with_handler(default_key(), erase_agent(agent), input, Shared::default(), 7).without_shadow_replay()
+        World::with_handler(default_key(), erase_agent(agent), input, WorkerShared::default(), 7).without_shadow_replay()
     }
 
-    pub(crate) fn with_handler(key: RunKey, handler: Handler, input: Payload, shared: Shared, seed: u64) -> World {
+    pub(crate) fn with_handler(key: RunKey, handler: Handler, input: Payload, shared: WorkerShared, seed: u64) -> World {
         let now = Timestamp(1_700_000_000_000);
         let started = RunStarted::new(Name::new("test").expect("a constant name"), input, seed);
         let (mut head, record) = RunHead::start(key, started, now);
@@ -145,7 +145,7 @@ impl World {
 
     /// Returns whether a late commit is refused, by a worker that held the run in the state of `seen`.
     #[cfg(test)]
-    pub(crate) fn refuses_late(&self, draft: Draft, seen: &World) -> bool {
+    pub(crate) fn refuses_late(&self, draft: CommitDraft, seen: &World) -> bool {
         let commit_id = CommitId(u64::MAX - self.head.next_commit);
         let commit = draft.into_commit(seen.head.key.clone(), seen.head.generation, seen.head.epoch, commit_id);
         matches!(self.head.clone().admit_commit(commit, self.now), Err(CommitRefusal::Refused(_)))
@@ -274,15 +274,16 @@ impl World {
     }
 
     /// Runs the code until it needs a commit, without committing; inputs that follow arrive before the commit (CE4).
-    pub fn activate(&mut self) -> Result<Option<Draft>, Fault> {
+    pub fn activate(&mut self) -> Result<Option<CommitDraft>, Fault> {
         if let Some(fault) = self.found.take() {
             return Err(fault);
         }
-        let mut cut = None;
+        let mut divergence_point = None;
         loop {
             let mut code = match self.code.take() {
                 Some(code) => code,
-                None => Code::new(self.head.key.clone(), self.handler.clone(), &self.shared).with_cut(cut.take()),
+                None => Code::new(self.head.key.clone(), self.handler.clone(), &self.shared)
+                    .with_divergence_point(divergence_point.take()),
             };
             let fed = self.log.records().partition_point(|record| record.index < code.next_feed());
             for record in &self.log.records()[fed..] {
@@ -298,11 +299,11 @@ impl World {
                 need = code.advance(&self.waker);
             }
             if let Err(Fault::Departed(found)) = need {
-                cut = Some(found);
+                divergence_point = Some(found);
                 continue;
             }
             if let Err(Fault::Branched) = need {
-                cut = None;
+                divergence_point = None;
                 continue;
             }
             self.code = Some(code);
@@ -316,7 +317,7 @@ impl World {
 
     /// Commits a draft. Returns `false` if it was refused: because of unread inputs, with which the code starts over, or because
     /// the run is paused.
-    pub fn commit(&mut self, draft: Draft) -> bool {
+    pub fn commit(&mut self, draft: CommitDraft) -> bool {
         // Any number that no other commit of the run has.
         let commit_id = CommitId((u64::from(self.head.generation) << 32) + self.head.next_commit + 1);
         let mut commit = draft.into_commit(self.head.key.clone(), self.head.generation, self.head.epoch, commit_id);
@@ -547,7 +548,7 @@ impl World {
         }
     }
 
-    fn earlier(&self, wish: &Wish) -> Arc<[Entry]> {
+    fn earlier(&self, wish: &ConversationRead) -> Arc<[Entry]> {
         let mut walk = wish.walk();
         for (generation, log) in self.past.iter().enumerate().rev() {
             walk.read(&entries_of(generation as u32, log.records()));
@@ -558,7 +559,7 @@ impl World {
     /// Replays a whole log in a new engine and requires every byte to match.
     fn shadow_replay(&mut self, log: &Log) {
         let prelude = prelude_of(log.records()).map_or(&[][..], |generation| self.past[generation as usize].records());
-        let earlier = |wish: &Wish| Some(self.earlier(wish));
+        let earlier = |wish: &ConversationRead| Some(self.earlier(wish));
         let logs = Logs { prelude, records: log.records(), earlier: &earlier };
         let code = replay_log(&self.head.key, &self.handler, logs, &self.shared, true);
         self.shadow_replays += 1;

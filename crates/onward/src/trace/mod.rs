@@ -19,7 +19,7 @@ mod spans;
 mod work;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward_core::event::RunStarted;
@@ -27,6 +27,7 @@ use onward_core::trace::{TraceContext, call_span, trace_of};
 use onward_core::{Index, Record, RunKey};
 use onward_runtime::WorkerConnection;
 
+use onward_store::sync::lock;
 #[cfg(feature = "remote")]
 pub use otlp::Otlp;
 use spans::Span;
@@ -37,14 +38,14 @@ const ORIGINS_MAX: usize = 10_000;
 
 /// The position of a run in its trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Origin {
+pub(crate) struct TraceOrigin {
     pub trace_id: [u8; 16],
     /// The parent of the run's own span.
     pub parent: Option<[u8; 8]>,
     pub sampled: bool,
 }
 
-impl Origin {
+impl TraceOrigin {
     pub fn context(self, span_id: [u8; 8]) -> TraceContext {
         TraceContext { trace_id: self.trace_id, span_id, sampled: self.sampled }
     }
@@ -55,7 +56,7 @@ impl Origin {
 pub(crate) struct Tracing {
     #[cfg(feature = "remote")]
     exporter: exporter::Exporter,
-    origins: Arc<Mutex<HashMap<RunKey, Origin>>>,
+    origins: Arc<Mutex<HashMap<RunKey, TraceOrigin>>>,
 }
 
 impl Tracing {
@@ -83,7 +84,7 @@ impl Tracing {
 
     /// Returns the run's position: in the trace it was started with, in that of its parent, or at the root of its own. Reads logs
     /// if neither `records`, the available part of the run's own log, nor the cache has it; `None` if that fails.
-    pub async fn origin(&self, link: &dyn WorkerConnection, run: &RunKey, records: &[Record]) -> Option<Origin> {
+    pub async fn origin(&self, link: &dyn WorkerConnection, run: &RunKey, records: &[Record]) -> Option<TraceOrigin> {
         let mut calls: Vec<(RunKey, [u8; 8])> = Vec::new();
         let mut at = run.clone();
         let mut at_hand = records.first().and_then(first_started).cloned();
@@ -103,18 +104,18 @@ impl Tracing {
         };
         let mut origin = root;
         for (run, call) in calls.into_iter().rev() {
-            origin = Origin { parent: Some(call), ..root };
+            origin = TraceOrigin { parent: Some(call), ..root };
             self.learn(run, origin);
         }
         Some(origin)
     }
 
-    fn known(&self, run: &RunKey) -> Option<Origin> {
-        self.origins.lock().unwrap_or_else(PoisonError::into_inner).get(run).copied()
+    fn known(&self, run: &RunKey) -> Option<TraceOrigin> {
+        lock(&self.origins).get(run).copied()
     }
 
-    fn learn(&self, run: RunKey, origin: Origin) {
-        let mut origins = self.origins.lock().unwrap_or_else(PoisonError::into_inner);
+    fn learn(&self, run: RunKey, origin: TraceOrigin) {
+        let mut origins = lock(&self.origins);
         if origins.len() >= ORIGINS_MAX {
             origins.clear(); // they can be read from the logs again
         }
@@ -123,10 +124,10 @@ impl Tracing {
 }
 
 /// Returns the position of a run without a parent.
-fn root_of(run: &RunKey, trace: Option<&str>, seed: u64) -> Origin {
+fn root_of(run: &RunKey, trace: Option<&str>, seed: u64) -> TraceOrigin {
     match trace.and_then(TraceContext::parse) {
-        Some(caller) => Origin { trace_id: caller.trace_id, parent: Some(caller.span_id), sampled: caller.sampled },
-        None => Origin { trace_id: trace_of(run, seed), parent: None, sampled: true },
+        Some(caller) => TraceOrigin { trace_id: caller.trace_id, parent: Some(caller.span_id), sampled: caller.sampled },
+        None => TraceOrigin { trace_id: trace_of(run, seed), parent: None, sampled: true },
     }
 }
 

@@ -7,11 +7,11 @@ use onward_core::task::Task;
 use onward_core::trace::{activation_span, call_span, end_span, run_span, step_span, task_span};
 use onward_core::{CallId, Event, Failure, Name, RunKey, Timestamp};
 
-use super::Origin;
+use super::TraceOrigin;
 
 /// The kind of a span, by OTLP's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum SpanKind {
     Internal = 1,
     /// Work that was queued for a consumer.
     Producer = 4,
@@ -25,7 +25,7 @@ pub(crate) struct Span {
     pub span_id: [u8; 8],
     pub parent: Option<[u8; 8]>,
     pub name: String,
-    pub kind: Kind,
+    pub kind: SpanKind,
     pub start: SystemTime,
     pub end: SystemTime,
     pub attributes: Vec<(&'static str, String)>,
@@ -35,7 +35,7 @@ pub(crate) struct Span {
 
 /// The content of a commit, exported once it is accepted.
 pub(crate) struct Activation {
-    origin: Origin,
+    origin: TraceOrigin,
     key: RunKey,
     generation: u32,
     n: u64,
@@ -47,7 +47,7 @@ pub(crate) struct Activation {
 
 impl Activation {
     /// Copies the commit. Its payloads are not exported.
-    pub fn of(origin: Origin, commit: &Commit, kind: &Name, created_at: Timestamp, began: SystemTime) -> Activation {
+    pub fn of(origin: TraceOrigin, commit: &Commit, kind: &Name, created_at: Timestamp, began: SystemTime) -> Activation {
         let (key, generation, n) = (commit.key.clone(), commit.generation, commit.n);
         Activation { origin, key, generation, n, kind: kind.clone(), created_at, began, events: commit.events.clone() }
     }
@@ -86,7 +86,7 @@ impl Activation {
             _ => None,
         };
         let span = self.span(id, parent, format!("{what} {}", self.kind), (start.min(now), now));
-        Some(Span { failed, kind: Kind::Consumer, ..span })
+        Some(Span { failed, kind: SpanKind::Consumer, ..span })
     }
 
     fn span_of(&self, event: &Event, activation: [u8; 8], now: SystemTime) -> Option<Span> {
@@ -101,7 +101,7 @@ impl Activation {
         let call = |call_id: &CallId, name: String| {
             let span = self.span(call_span(&self.key, self.generation, call_id), Some(activation), name, (now, now));
             let attributes = [span.attributes, vec![("onward.call_id", call_id.to_string())]].concat();
-            Span { kind: Kind::Producer, attributes, ..span }
+            Span { kind: SpanKind::Producer, attributes, ..span }
         };
         match event {
             Event::StepCompleted(event) => Some(step(&event.call_id, &event.name, event.attempt, event.took_ms, None)),
@@ -116,7 +116,7 @@ impl Activation {
 
     fn span(&self, span_id: [u8; 8], parent: Option<[u8; 8]>, name: String, (start, end): (SystemTime, SystemTime)) -> Span {
         let attributes = about(&self.key, &self.kind);
-        let (trace_id, kind, failed) = (self.origin.trace_id, Kind::Internal, None);
+        let (trace_id, kind, failed) = (self.origin.trace_id, SpanKind::Internal, None);
         Span { trace_id, span_id, parent, name, kind, start, end, attributes, failed }
     }
 }
@@ -130,12 +130,12 @@ fn code(failure: &Failure) -> Option<String> {
 }
 
 /// Returns the span of a reported task attempt.
-pub(crate) fn attempt(origin: Origin, task: &Task, failed: Option<String>, start: SystemTime, end: SystemTime) -> Span {
+pub(crate) fn attempt(origin: TraceOrigin, task: &Task, failed: Option<String>, start: SystemTime, end: SystemTime) -> Span {
     let mut attributes = about(&task.id.run, &task.kind);
     attributes.push(("onward.call_id", task.id.call_id.to_string()));
     attributes.push(("onward.attempt", task.attempt.to_string()));
     let parent = Some(call_span(&task.id.run, task.id.generation, &task.id.call_id));
     let (trace_id, span_id) = (origin.trace_id, task_span(&task.id, task.claim));
-    let (name, kind, start) = (format!("task {}", task.kind), Kind::Consumer, start.min(end));
+    let (name, kind, start) = (format!("task {}", task.kind), SpanKind::Consumer, start.min(end));
     Span { trace_id, span_id, parent, name, kind, start, end, attributes, failed }
 }

@@ -9,12 +9,12 @@ use onward_core::{Name, RunHead, Timestamp};
 use onward_runtime::WorkerConnection;
 
 use super::spans::{self, Activation};
-use super::{Origin, Tracing};
-use crate::host::code::Shared;
+use super::{TraceOrigin, Tracing};
+use crate::host::code::WorkerShared;
 
 /// The tracing of one run in memory. Does nothing without tracing.
 pub(crate) struct Traced {
-    to: Option<(Tracing, Origin)>,
+    to: Option<(Tracing, TraceOrigin)>,
     kind: Name,
     created_at: Timestamp,
     /// The time at which the code began to run.
@@ -24,7 +24,7 @@ pub(crate) struct Traced {
 }
 
 impl Traced {
-    pub fn new(shared: &Shared, head: &RunHead) -> Traced {
+    pub fn new(shared: &WorkerShared, head: &RunHead) -> Traced {
         let to = shared.tracing.clone().zip(shared.origin).filter(|(_, origin)| origin.sampled);
         Traced { to, kind: head.kind.clone(), created_at: head.created_at, began: None, in_flight: None }
     }
@@ -58,7 +58,7 @@ impl Traced {
 
 /// The tracing of one task attempt. Empty without tracing.
 pub(crate) struct Tried {
-    to: Option<(Tracing, Origin, Task)>,
+    to: Option<(Tracing, TraceOrigin, Task)>,
     began: SystemTime,
 }
 

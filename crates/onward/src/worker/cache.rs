@@ -1,9 +1,10 @@
 //! The cache of waiting runs in memory: least recently used runs are evicted.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::inbox::RunInbox;
+use onward_store::sync::lock;
 
 pub(crate) struct Cache {
     runs_max: usize,
@@ -26,7 +27,7 @@ impl Cache {
 
     /// Marks the run as waiting. If there are too many, asks the one that has waited longest to leave.
     pub fn idle(&self, inbox: &Arc<RunInbox>) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = lock(&self.idle);
         let age = idle.next_age;
         idle.next_age += 1;
         if let Some(before) = idle.age_of.insert(address(inbox), age) {
@@ -45,7 +46,7 @@ impl Cache {
 
     /// Marks the run as active, or removes it.
     pub fn busy(&self, inbox: &Arc<RunInbox>) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = lock(&self.idle);
         if let Some(age) = idle.age_of.remove(&address(inbox)) {
             idle.by_age.remove(&age);
         }

@@ -7,7 +7,7 @@ use onward_core::{Failure, Index, Payload, Record};
 use onward_runtime::Question;
 
 use super::{Worker, read_all};
-use crate::agent::conversation_cache::{Granted, Wish};
+use crate::agent::conversation_cache::{ConversationRead, Granted};
 use crate::host::replay::{Logs, replay_log};
 
 pub(super) async fn answer(worker: &Worker, question: Question) {
@@ -26,7 +26,7 @@ pub(super) async fn answer(worker: &Worker, question: Question) {
     let replayed = loop {
         let (replayed, wanted) = {
             let wanted = RefCell::new(None);
-            let earlier = |wish: &Wish| {
+            let earlier = |wish: &ConversationRead| {
                 let found = known.iter().find(|(known, _)| known == wish).map(|(_, entries)| entries.clone());
                 wanted.replace(found.is_none().then(|| wish.clone()));
                 found

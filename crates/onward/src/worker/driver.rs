@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use onward_core::engine::{Cut, Draft, Fault};
+use onward_core::engine::{CommitDraft, DivergencePoint, Fault};
 use onward_core::log::CommitHeader;
 use onward_core::run::{Carries, Commit, Committed, END_REFUSALS_MAX};
 use onward_core::{Epoch, Event, Failure, Index, Name, Record, RunKey};
@@ -17,9 +17,9 @@ use onward_runtime::Question;
 use onward_store::{ClaimedRun, Consequence, StoreError, payloads};
 
 use super::inbox::{InboxItem, RunInbox};
-use super::{ReplayCheck, Worker, read_all, told};
-use crate::agent::conversation_cache::{Granted, Wish};
-use crate::host::code::{Code, Handler, Need, Shared};
+use super::{ReplayCheck, Worker, log_lines, read_all};
+use crate::agent::conversation_cache::{ConversationRead, Granted};
+use crate::host::code::{Code, Handler, Need, WorkerShared};
 use crate::host::replay::{Logs, no_earlier, replay_log};
 use crate::trace::Traced;
 
@@ -39,7 +39,7 @@ pub(super) struct Driver {
     generation: u32,
     epoch: Epoch,
     handler: Handler,
-    shared: Shared,
+    shared: WorkerShared,
     code: Code,
     traced: Traced,
     /// A read of the log: all of it at first, later the records that the inbox missed.
@@ -49,7 +49,7 @@ pub(super) struct Driver {
     /// A read of the conversation for an agent's code.
     reading_earlier: Option<BoxFuture<Result<Granted, StoreError>>>,
     /// The divergence point at which the code leaves the log, until that is recorded.
-    cut: Option<Cut>,
+    divergence_point: Option<DivergencePoint>,
     in_flight: Option<(CommitHeader, BoxFuture<Result<Committed, StoreError>>)>,
     /// The part of the commit in flight that carries over into the next generation.
     carries: Carries,
@@ -62,13 +62,13 @@ pub(super) struct Driver {
 }
 
 /// The result of one turn: continue at once, or wait.
-enum Turn {
+enum NextAction {
     Again,
     Wait,
 }
 
 impl Driver {
-    pub fn new(worker: Arc<Worker>, claimed: ClaimedRun, inbox: Arc<RunInbox>, shared: Shared) -> Driver {
+    pub fn new(worker: Arc<Worker>, claimed: ClaimedRun, inbox: Arc<RunInbox>, shared: WorkerShared) -> Driver {
         let head = claimed.head;
         let handler = worker.registry.handler(&head.kind, head.version.as_ref()).expect("only known kinds are claimed");
         let mut code = Code::new(head.key.clone(), handler.clone(), &shared);
@@ -88,7 +88,7 @@ impl Driver {
             reading: None,
             reading_prelude: None,
             reading_earlier: None,
-            cut: None,
+            divergence_point: None,
             in_flight: None,
             carries: Carries::default(),
             leaving: None,
@@ -121,21 +121,22 @@ impl Driver {
 
     /// Restarts the code with nothing fed.
     fn start_over(&mut self) {
-        self.code = Code::new(self.key.clone(), self.handler.clone(), &self.shared).with_cut(self.cut.clone());
+        self.code =
+            Code::new(self.key.clone(), self.handler.clone(), &self.shared).with_divergence_point(self.divergence_point.clone());
         self.reading_prelude = None;
         self.reading_earlier = None;
         self.read();
     }
 
     /// Reads the prelude of an agent's code. Returns a turn while it is not available.
-    fn poll_prelude(&mut self, cx: &mut Context<'_>) -> Option<Turn> {
+    fn poll_prelude(&mut self, cx: &mut Context<'_>) -> Option<NextAction> {
         let generation = self.code.wants_prelude()?;
         if self.reading_prelude.is_none() {
             let (library, key, within) = (self.worker.library.clone(), self.key.clone(), self.generation);
             self.reading_prelude = Some(Box::pin(async move { library.prelude(&key, within, generation).await }));
         }
         match self.reading_prelude.as_mut()?.as_mut().poll(cx) {
-            Poll::Pending => Some(Turn::Wait),
+            Poll::Pending => Some(NextAction::Wait),
             Poll::Ready(Err(error)) => Some(self.cannot_read(&error)),
             Poll::Ready(Ok(records)) => {
                 self.reading_prelude = None;
@@ -145,7 +146,7 @@ impl Driver {
         }
     }
 
-    fn read_earlier(&mut self, wish: Wish) {
+    fn read_earlier(&mut self, wish: ConversationRead) {
         let (library, key, generation) = (self.worker.library.clone(), self.key.clone(), self.generation);
         self.reading_earlier = Some(Box::pin(async move {
             let found = library.read(&key, generation, wish.walk()).await;
@@ -154,9 +155,9 @@ impl Driver {
     }
 
     /// Reads the conversation for an agent's code. Returns a turn while it is not available.
-    fn poll_earlier(&mut self, cx: &mut Context<'_>) -> Option<Turn> {
+    fn poll_earlier(&mut self, cx: &mut Context<'_>) -> Option<NextAction> {
         match self.reading_earlier.as_mut()?.as_mut().poll(cx) {
-            Poll::Pending => Some(Turn::Wait),
+            Poll::Pending => Some(NextAction::Wait),
             Poll::Ready(Err(error)) => Some(self.cannot_read(&error)),
             Poll::Ready(Ok((wish, entries))) => {
                 self.reading_earlier = None;
@@ -178,7 +179,7 @@ impl Driver {
         lost
     }
 
-    fn turn(&mut self, cx: &mut Context<'_>) -> Turn {
+    fn turn(&mut self, cx: &mut Context<'_>) -> NextAction {
         self.traced.begin();
         if self.take_news(cx.waker()) {
             // As far as this worker knows the lease is lost. Releasing it does not affect a new holder.
@@ -186,7 +187,7 @@ impl Driver {
         }
         if let Some(reading) = &mut self.reading {
             match reading.as_mut().poll(cx) {
-                Poll::Pending => return Turn::Wait,
+                Poll::Pending => return NextAction::Wait,
                 Poll::Ready(Err(error)) => return self.cannot_read(&error),
                 Poll::Ready(Ok(records)) => {
                     self.reading = None;
@@ -201,7 +202,7 @@ impl Driver {
             self.in_flight = None;
             match answer {
                 Ok(committed) => {
-                    self.cut = None;
+                    self.divergence_point = None;
                     self.traced.tell(); // O1
                     if committed.status.is_closed() {
                         return self.leave(false);
@@ -211,14 +212,14 @@ impl Driver {
                 }
                 Err(error) if retries(&error) => {
                     self.commit_again(header);
-                    return Turn::Again;
+                    return NextAction::Again;
                 }
                 Err(error) => return self.refused(&error, header),
             }
         }
         if self.code.gap().is_some() && self.in_flight.is_none() {
             self.read();
-            return Turn::Again;
+            return NextAction::Again;
         }
         if let Some(turn) = self.poll_check(cx) {
             return turn;
@@ -233,28 +234,28 @@ impl Driver {
             Ok(Need::Commit(draft)) => {
                 self.wake_up();
                 self.commit(draft);
-                Turn::Again
+                NextAction::Again
             }
             Ok(Need::Earlier(wish)) => {
                 self.read_earlier(wish);
-                Turn::Again
+                NextAction::Again
             }
             Ok(Need::Nothing) => self.rest(),
-            Err(Fault::Departed(cut)) => {
-                self.cut = Some(cut);
+            Err(Fault::Departed(divergence_point)) => {
+                self.divergence_point = Some(divergence_point);
                 self.start_over();
-                Turn::Again
+                NextAction::Again
             }
             Err(Fault::Branched) => {
-                self.cut = None;
+                self.divergence_point = None;
                 self.start_over();
-                Turn::Again
+                NextAction::Again
             }
             Err(fault) => self.pause(fault),
         }
     }
 
-    fn commit(&mut self, draft: Draft) {
+    fn commit(&mut self, draft: CommitDraft) {
         let mut commit = draft.into_commit(self.key.clone(), self.generation, self.epoch, self.worker.commit_id());
         commit.end_over_unread = self.refusals >= END_REFUSALS_MAX;
         if self.handler.is_agent && commit.events.last().is_some_and(Event::ends_log) {
@@ -311,7 +312,7 @@ impl Driver {
         }
     }
 
-    fn refused(&mut self, error: &StoreError, header: CommitHeader) -> Turn {
+    fn refused(&mut self, error: &StoreError, header: CommitHeader) -> NextAction {
         // Compared by code, because the error may have come over a network.
         match error.code() {
             UNREAD => {}
@@ -320,11 +321,11 @@ impl Driver {
             "run_paused" => {
                 self.code.stand();
                 self.read();
-                return Turn::Again;
+                return NextAction::Again;
             }
             "payload_too_large" if self.fail_largest(error) => {
                 self.commit_now(CommitHeader { commit_id: self.worker.commit_id(), ..header });
-                return Turn::Again;
+                return NextAction::Again;
             }
             // A repeat would be refused as well, and this worker still holds the run: pause it with the error.
             "payload_too_large" | "commit_malformed" => {
@@ -342,10 +343,10 @@ impl Driver {
             // The code returned, or diverged from its log, without having seen new inputs: it is replayed with them.
             self.start_over();
         }
-        Turn::Again
+        NextAction::Again
     }
 
-    fn cannot_read(&mut self, error: &StoreError) -> Turn {
+    fn cannot_read(&mut self, error: &StoreError) -> NextAction {
         // Compared by code, because the error may have come over a network. A fork without its earlier logs reads those of its
         // original.
         if error.code() == "run_not_found" {
@@ -358,7 +359,7 @@ impl Driver {
         self.leave(true)
     }
 
-    fn rest(&mut self) -> Turn {
+    fn rest(&mut self) -> NextAction {
         for Question { name, input, answer, .. } in std::mem::take(&mut self.questions) {
             // The caller may have gone.
             drop(answer.send(self.code.query(&name, input)));
@@ -372,7 +373,7 @@ impl Driver {
             return self.leave(true);
         }
         if self.in_flight.is_some() || self.code.is_ended() || !self.code.is_at_rest() || self.checking.is_some() {
-            return Turn::Wait;
+            return NextAction::Wait;
         }
         if self.evict && self.inbox.close_if_empty() {
             return self.leave(true);
@@ -381,7 +382,7 @@ impl Driver {
             self.is_idle = true;
             self.worker.cache.idle(&self.inbox);
         }
-        Turn::Wait
+        NextAction::Wait
     }
 
     fn wake_up(&mut self) {
@@ -391,7 +392,7 @@ impl Driver {
         }
     }
 
-    fn pause(&mut self, fault: Fault) -> Turn {
+    fn pause(&mut self, fault: Fault) -> NextAction {
         let Some(report) = fault.into_pause() else { return self.leave(false) };
         let (connection, key, generation, epoch) =
             (self.worker.connection.clone(), self.key.clone(), self.generation, self.epoch);
@@ -399,15 +400,15 @@ impl Driver {
         self.leaving = Some(Box::pin(async move {
             // The pause fails if another worker holds the run by now; if the store is unreachable, the run stays as it was.
             if connection.pause(key.clone(), generation, epoch, report.clone()).await.is_ok() {
-                told::paused(&key, &kind, &report);
+                log_lines::paused(&key, &kind, &report);
             }
             drop(connection.release(key, epoch).await);
         }));
-        Turn::Again
+        NextAction::Again
     }
 
     /// Removes the run from memory. With `release`, also releases its lease, so that another worker may claim it at once.
-    fn leave(&mut self, release: bool) -> Turn {
+    fn leave(&mut self, release: bool) -> NextAction {
         let (connection, key, epoch) = (self.worker.connection.clone(), self.key.clone(), self.epoch);
         self.leaving = Some(Box::pin(async move {
             connection.close_inbox(&key, epoch);
@@ -415,7 +416,7 @@ impl Driver {
                 drop(connection.release(key, epoch).await);
             }
         }));
-        Turn::Again
+        NextAction::Again
     }
 
     fn check_replay(&mut self, n: u64) {
@@ -431,7 +432,7 @@ impl Driver {
         }
     }
 
-    fn poll_check(&mut self, cx: &mut Context<'_>) -> Option<Turn> {
+    fn poll_check(&mut self, cx: &mut Context<'_>) -> Option<NextAction> {
         let Poll::Ready(records) = self.checking.as_mut()?.as_mut().poll(cx) else { return None };
         self.checking = None;
         let records = records.ok()?;
@@ -457,8 +458,8 @@ impl Future for Driver {
                 return Poll::Ready(());
             }
             match this.turn(cx) {
-                Turn::Again => {}
-                Turn::Wait => return Poll::Pending,
+                NextAction::Again => {}
+                NextAction::Wait => return Poll::Pending,
             }
         }
     }

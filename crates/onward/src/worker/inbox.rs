@@ -1,10 +1,11 @@
 //! The inbox of a run in memory, for records appended to its log.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::task::Waker;
 
 use onward_core::Record;
 use onward_runtime::{Inbox, Question};
+use onward_store::sync::lock;
 
 /// Messages since the driver's last look.
 #[derive(Default)]
@@ -16,7 +17,7 @@ pub(crate) struct InboxItem {
 }
 
 #[derive(Default)]
-struct State {
+struct InboxState {
     news: InboxItem,
     waker: Option<Waker>,
     closed: bool,
@@ -24,12 +25,12 @@ struct State {
 
 #[derive(Default)]
 pub(crate) struct RunInbox {
-    state: Mutex<State>,
+    state: Mutex<InboxState>,
 }
 
 impl RunInbox {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, InboxState> {
+        lock(&self.state)
     }
 
     /// Takes all messages and stores `waker` for later ones.

@@ -6,21 +6,23 @@ mod cache;
 mod cold;
 mod driver;
 mod inbox;
+mod log_lines;
 mod tasks;
-mod told;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward_core::{CommitId, Index, Payload, Record, RunHead, RunKey};
 use onward_runtime::{Emitted, WorkerConnection};
+use onward_store::sync::lock;
+pub(crate) use onward_store::sync::random_u64;
 use onward_store::{ClaimedRun, StoreError, payloads};
 use tokio::task::JoinHandle;
 
-use crate::agent::conversation_cache::Library;
-use crate::host::code::Shared;
+use crate::agent::conversation_cache::ConversationCache;
+use crate::host::code::WorkerShared;
 use crate::host::executor::Executor;
 use crate::registry::Registry;
 use cache::Cache;
@@ -63,8 +65,8 @@ pub(crate) struct WorkerOptions {
 pub(crate) struct Worker {
     pub connection: Arc<dyn WorkerConnection>,
     pub registry: Arc<Registry>,
-    pub library: Arc<Library>,
-    pub shared: Shared,
+    pub library: Arc<ConversationCache>,
+    pub shared: WorkerShared,
     pub options: WorkerOptions,
     executor: Executor,
     cache: Cache,
@@ -83,12 +85,12 @@ impl Worker {
     pub fn start(
         connection: Arc<dyn WorkerConnection>,
         registry: Arc<Registry>,
-        shared: Shared,
+        shared: WorkerShared,
         options: WorkerOptions,
         on_demand: bool,
     ) -> std::io::Result<(Arc<Worker>, Vec<JoinHandle<()>>)> {
         let worker = Arc::new(Worker {
-            library: Arc::new(Library::new(connection.clone())),
+            library: Arc::new(ConversationCache::new(connection.clone())),
             connection,
             registry,
             shared,
@@ -150,16 +152,16 @@ impl Worker {
     }
 
     fn lock_hot(&self) -> std::sync::MutexGuard<'_, HashMap<RunKey, Arc<RunInbox>>> {
-        self.hot.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.hot)
     }
 
     /// Returns the shared values for a run's code, with its position in its trace if tracing is on.
-    async fn shared_with(&self, run: &RunKey, records: &[Record]) -> Shared {
+    async fn shared_with(&self, run: &RunKey, records: &[Record]) -> WorkerShared {
         let origin = match &self.shared.tracing {
             Some(tracing) => tracing.origin(&*self.connection, run, records).await,
             None => None,
         };
-        Shared { origin, ..self.shared.clone() }
+        WorkerShared { origin, ..self.shared.clone() }
     }
 
     /// Executes a run until it waits or ends, then releases it. The returned future may be dropped; the run continues until then.
@@ -178,7 +180,7 @@ impl Worker {
         }
     }
 
-    fn drive(self: &Arc<Worker>, claimed: ClaimedRun, shared: Shared) -> Arc<RunInbox> {
+    fn drive(self: &Arc<Worker>, claimed: ClaimedRun, shared: WorkerShared) -> Arc<RunInbox> {
         let key = claimed.head.key.clone();
         self.tell_resumed(&claimed.head);
         let inbox = Arc::new(RunInbox::default());
@@ -252,10 +254,4 @@ async fn answer_questions(worker: Arc<Worker>) {
             tokio::spawn(async move { cold::answer(&worker, question).await });
         }
     }
-}
-
-/// Returns a random number: the hash keys of the standard library come from the system's randomness.
-pub(crate) fn random_u64() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    std::collections::hash_map::RandomState::new().build_hasher().finish()
 }

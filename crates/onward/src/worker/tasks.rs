@@ -13,7 +13,7 @@ use onward_runtime::WorkerConnection;
 use onward_store::{Consequence, StoreError};
 use tokio::sync::Semaphore;
 
-use super::{Worker, told};
+use super::{Worker, log_lines};
 use crate::Result;
 use crate::host::code::panic_message;
 use crate::task::{Outbox, TaskCtx};
@@ -62,7 +62,7 @@ async fn attempt(worker: &Worker, task: Task) {
             drop(worker.connection.report_task(id.clone(), claim, TaskReport::Heartbeat { progress }).await);
         }
     };
-    let speaker = Speaker { connection: &*worker.connection, task: id.clone(), claim, attempt, outbox: ctx.outbox() };
+    let speaker = StreamSender { connection: &*worker.connection, task: id.clone(), claim, attempt, outbox: ctx.outbox() };
     let result = tokio::select! {
         biased;
         result = run => result,
@@ -93,7 +93,7 @@ async fn attempt(worker: &Worker, task: Task) {
             Err(error) if error.code() == "task_attempt_over" => return,
             // The report can never be accepted. The attempt ends with its lease, and this log line is the only trace of the
             // reason.
-            Err(error) => return told::report_refused(&id, &kind, attempt, &error),
+            Err(error) => return log_lines::report_refused(&id, &kind, attempt, &error),
         }
     }
 }
@@ -132,7 +132,7 @@ fn retries(error: &StoreError) -> bool {
 }
 
 /// Sends the stream frames of an attempt.
-struct Speaker<'a> {
+struct StreamSender<'a> {
     connection: &'a dyn WorkerConnection,
     task: TaskId,
     claim: u64,
@@ -140,7 +140,7 @@ struct Speaker<'a> {
     outbox: &'a Outbox,
 }
 
-impl Speaker<'_> {
+impl StreamSender<'_> {
     /// Sends the first frame at once, then the collected frames at intervals. Never returns.
     async fn speak(&self) {
         loop {

@@ -1,6 +1,6 @@
 //! Injected faults between engine, log and environment, each of which the oracle must find.
 
-use onward_core::engine::Draft;
+use onward_core::engine::CommitDraft;
 use onward_core::event::{ApprovalRequested, CallAdopted, ChildStarted, PromiseCreated, TaskScheduled};
 use onward_core::{CallId, Event, Index, RunId};
 
@@ -57,7 +57,7 @@ pub(super) fn answer(state: &State, call_id: &CallId, mutant: Option<Mutant>) ->
 }
 
 /// Changes the draft of a commit.
-pub(super) fn draft(state: &State, draft: &mut Draft, mutant: Option<Mutant>) {
+pub(super) fn draft(state: &State, draft: &mut CommitDraft, mutant: Option<Mutant>) {
     let log = state.world.log();
     match mutant {
         Some(Mutant::LosesEntry) => draft.events.retain(|event| !matches!(event, Event::EntryAppended(_))),

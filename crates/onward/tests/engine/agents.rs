@@ -227,7 +227,7 @@ async fn a_turn_keeps_its_version_and_the_next_one_has_the_current_one() {
     run.until(waits_in(2)).await.unwrap();
     drop(run);
     first.shutdown().await;
-    let onward = of("v2").previous_agent("v1", |ctx, (): ()| named(ctx, "v1")).start().await.unwrap();
+    let onward = of("v2").previous("v1", |ctx: AgentCtx, (): ()| named(ctx, "v1")).start().await.unwrap();
     let run = onward.run::<Vec<String>>("r").unwrap();
     run.signal(&MESSAGE, "go on").await.unwrap();
     run.until(waits_in(3)).await.unwrap();

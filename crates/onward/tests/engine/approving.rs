@@ -8,7 +8,7 @@ use onward::prelude::*;
 use onward::{Decide, Failure, RunHandle};
 use onward_core::view::AwaitedKind;
 use onward_core::{Event, Index, Namespace, RunId, RunKey};
-use onward_llm_scripted::{Answer, ScriptedModel};
+use onward_llm_scripted::{ScriptedModel, ScriptedReply};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -50,11 +50,11 @@ async fn told(run: &RunHandle<AgentOutcome>) -> String {
 async fn arguments_with_a_name_twice_are_refused_before_anyone_is_asked() {
     let (model, paid) = (ScriptedModel::start().await.unwrap(), Arc::new(AtomicU32::new(0)));
     let agent = Agent::new("payer").model("m").tool(pay("Pays", &paid));
-    let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
+    let onward = with_model(in_memory(), &model).register(agent).start().await.unwrap();
     let twice = [r#"{"cents":1,"cents":9000}"#, r#"{"cents":1,"\u0063ents":9000}"#, r#"{"cents":1,"more":[{"a":1,"a":2}]}"#];
     for (number, arguments) in twice.into_iter().enumerate() {
-        model.next(Answer::call("pay", arguments));
-        model.next(Answer::text("I see."));
+        model.next(ScriptedReply::call("pay", arguments));
+        model.next(ScriptedReply::text("I see."));
         let run: RunHandle<AgentOutcome> = onward.start("payer", "pay").id(format!("r{number}")).await.unwrap();
         assert_eq!(run.result().await.unwrap().text, "I see.");
         assert!(told(&run).await.contains("tool_arguments_invalid"), "{arguments}");
@@ -251,9 +251,9 @@ async fn a_tool_that_its_server_redefines_after_the_approval_is_not_called() {
         let settings = McpServerSettings::new(McpTransport::http(&url));
         let tools = Tools::new().with_mcp(settings, |tool| Some(tool.needs_approval())).await.unwrap();
         let agent = Agent::new("payer").model("m").tools(&tools);
-        let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
-        model.next(Answer::call("pay", r#"{"cents":1}"#));
-        model.next(Answer::text("I see."));
+        let onward = with_model(in_memory(), &model).register(agent).start().await.unwrap();
+        model.next(ScriptedReply::call("pay", r#"{"cents":1}"#));
+        model.next(ScriptedReply::text("I see."));
         let run: RunHandle<AgentOutcome> = onward.start("payer", "pay").id("r").await.unwrap();
         let question = awaited(&run, AwaitedKind::Approval).await;
         server.generation.fetch_add(usize::from(is_changed), Ordering::SeqCst);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use onward::agent::{Agent, AgentOutcome, ModelRetries, Provider, Tool};
 use onward::prelude::*;
-use onward_llm_scripted::{Answer, Fault, Rule, ScriptedModel};
+use onward_llm_scripted::{Fault, Rule, ScriptedModel, ScriptedReply};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -35,7 +35,7 @@ async fn with_helper(model: &ScriptedModel, is_anthropic: bool) -> (Onward, Arc<
         async move { Ok::<_, Failure>(format!("sunny in {city}")) }
     });
     let builder = in_memory().model("m", &provider.unwrap().with_retries(retries));
-    (builder.register_agent(Agent::new("helper").model("m").tool(weather)).start().await.unwrap(), calls)
+    (builder.register(Agent::new("helper").model("m").tool(weather)).start().await.unwrap(), calls)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -43,7 +43,7 @@ async fn a_malformed_answer_is_asked_for_again_and_nothing_of_it_is_done_or_said
     for is_anthropic in [false, true] {
         let model = ScriptedModel::start().await.unwrap();
         let (onward, calls) = with_helper(&model, is_anthropic).await;
-        for answer in [Answer::call("weather", r#"{"city":"Ulm"}"#), Answer::text("It is sunny in Ulm.")] {
+        for answer in [ScriptedReply::call("weather", r#"{"city":"Ulm"}"#), ScriptedReply::text("It is sunny in Ulm.")] {
             model.next(answer.clone().with_fault(MALFORMED));
             model.next(answer);
         }
@@ -62,7 +62,7 @@ async fn a_model_whose_answers_are_all_malformed_fails_the_run_by_name_and_it_ca
     for is_anthropic in [false, true] {
         let model = ScriptedModel::start().await.unwrap();
         let (onward, calls) = with_helper(&model, is_anthropic).await;
-        let malformed = Answer::call("weather", r#"{"city":"Ulm"}"#).with_fault(MALFORMED);
+        let malformed = ScriptedReply::call("weather", r#"{"city":"Ulm"}"#).with_fault(MALFORMED);
         model.rule(Rule { times: Some(3), ..Rule::always(malformed) });
         let run = onward.start::<AgentOutcome, _>("helper", "hello").id("r").await.unwrap();
         let onward::Error::RunFailed { failure, .. } = run.result().await.unwrap_err() else { panic!("it fails") };

@@ -108,7 +108,7 @@ everywhere! {
         async fn nest(ctx: Ctx, depth: u32) -> Result<u32> {
             Ok(if depth == 0 { 0 } else { ctx.child(&NEST, &(depth - 1)).await? + 1 })
         }
-        let onward = site.builder().await.register(&NEST, nest).start().await.unwrap();
+        let onward = site.builder().await.workflow(&NEST, nest).start().await.unwrap();
         let run = onward.start(&NEST, &3).id("top").await.unwrap();
         assert_eq!(run.result().await.unwrap(), 3);
         assert_eq!(onward.run::<u32>("top/0/0/0").unwrap().result().await.unwrap(), 0);

@@ -8,7 +8,7 @@ use onward::agent::{Agent, AgentCtx, AgentOutcome, Provider, Role, Stop, Tool};
 use onward::prelude::*;
 use onward::{Builder, Decide, RunHandle};
 use onward_core::view::AwaitedKind;
-use onward_llm_scripted::{Answer, ScriptedModel};
+use onward_llm_scripted::{ScriptedModel, ScriptedReply};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -140,7 +140,7 @@ async fn two_resumes_with_the_same_input_tell_the_model_the_same_bytes() {
     let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let process = async |directory: &Path| {
         let agent = Agent::new("helper").model("m").system("Be brief.").tool(weather(&calls)).converse();
-        with_model(embedded(directory), &model).register_agent(agent).start().await.unwrap()
+        with_model(embedded(directory), &model).register(agent).start().await.unwrap()
     };
     let onward = process(directories[0].path()).await;
     let run = onward.start::<AgentOutcome, _>("helper", r#"weather {"city":"Ulm"}"#).id("a").await.unwrap();
@@ -177,11 +177,11 @@ async fn a_model_is_told_the_results_of_all_its_calls_or_is_not_asked() {
         };
         let pay = Tool::new("pay", "Pays", pay).keyed().needs_approval();
         let agent = Agent::new("helper").model("m").tool(weather(&looked)).tool(pay);
-        with_model(embedded(directory.path()), &model).register_agent(agent).start().await.unwrap()
+        with_model(embedded(directory.path()), &model).register(agent).start().await.unwrap()
     };
     let city = r#"{"city":"Ulm"}"#;
-    model.next(Answer::call("weather", city).and_call("pay", city));
-    model.next(Answer::text("Both are done."));
+    model.next(ScriptedReply::call("weather", city).and_call("pay", city));
+    model.next(ScriptedReply::text("Both are done."));
     let onward = process().await;
     let run = onward.start::<AgentOutcome, _>("helper", "look and pay").id("a").await.unwrap();
     until_logged(&run, "task_completed", 2).await; // the model call, and the weather

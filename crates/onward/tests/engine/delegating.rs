@@ -4,7 +4,7 @@ use onward::agent::{Agent, AgentCtx, AgentOutcome, MESSAGE, Provider, Stop, Tool
 use onward::prelude::*;
 use onward::{Builder, Event, RunHandle, RunQuery};
 use onward_core::conversation::Entry;
-use onward_llm_scripted::{Answer, Rule, ScriptedModel, When};
+use onward_llm_scripted::{Rule, ScriptedModel, ScriptedReply, When};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -38,16 +38,16 @@ async fn add(ctx: Ctx, Sum { a, b }: Sum) -> Result<u32> {
 #[tokio::test(flavor = "multi_thread")]
 async fn agents_and_workflows_are_tools_whose_runs_are_children_also_several_at_once() {
     let model = ScriptedModel::start().await.unwrap();
-    let calls = Answer::call("researcher", r#"{"task": "find rivers"}"#)
+    let calls = ScriptedReply::call("researcher", r#"{"task": "find rivers"}"#)
         .and_call("add", r#"{"a": 1, "b": 2}"#)
         .and_call("add", r#"{"a": 13, "b": 2}"#);
-    model.rule(Rule::when_user_says("find rivers", Answer::text("the Danube")));
+    model.rule(Rule::when_user_says("find rivers", ScriptedReply::text("the Danube")));
     model.next(calls);
     let boss = Agent::new("boss")
         .model("m")
         .tool(Tool::agent("researcher", "Looks things up", "scholar"))
         .tool(Tool::workflow::<Sum>("add", "Adds two numbers", "add"));
-    let builder = with_model(in_memory(), &model).register_agent(boss).register_agent(Agent::new("scholar").model("m"));
+    let builder = with_model(in_memory(), &model).register(boss).register(Agent::new("scholar").model("m"));
     let onward = builder.workflow("add", add).start().await.unwrap();
     let run: RunHandle<AgentOutcome> = onward.start("boss", "do all of it").id("b").await.unwrap();
     assert_eq!(run.result().await.unwrap().stop, Stop::Done);
@@ -76,10 +76,10 @@ async fn agents_and_workflows_are_tools_whose_runs_are_children_also_several_at_
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_hands_the_conversation_over_and_the_other_agent_answers_in_it() {
     let model = ScriptedModel::start().await.unwrap();
-    model.next(Answer::call("handoff_to_billing", r#"{"reason": "it is about money"}"#));
+    model.next(ScriptedReply::call("handoff_to_billing", r#"{"reason": "it is about money"}"#));
     let front = Agent::new("front").model("m").system("You are the front desk.").handoff_to("billing");
     let billing = Agent::new("billing").model("m").system("You know the bills.").converse();
-    let onward = with_model(in_memory(), &model).register_agent(front).register_agent(billing).start().await.unwrap();
+    let onward = with_model(in_memory(), &model).register(front).register(billing).start().await.unwrap();
     let run: RunHandle<AgentOutcome> = onward.start("front", "where is my bill?").id("c").await.unwrap();
     crate::site::eventually("it answers", async || (said(&run).await.len() == 4).then_some(())).await;
     let roles = |said: Vec<(String, String)>| said.into_iter().map(|(role, _)| role).collect::<Vec<_>>();
@@ -97,7 +97,7 @@ fn two_who_hand_over(model: &ScriptedModel) -> Builder {
     let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
     [("front", "handoff_to_back"), ("back", "handoff_to_front")].into_iter().fold(in_memory(), |builder, (name, call)| {
         let when = When { model: Some(name.to_owned()), ..When::default() };
-        model.rule(Rule { when, ..Rule::always(Answer::call(call, "{}")) });
+        model.rule(Rule { when, ..Rule::always(ScriptedReply::call(call, "{}")) });
         builder.model(name, &provider)
     })
 }
@@ -108,8 +108,8 @@ async fn agents_that_hand_over_to_each_other_for_ever_are_stopped() {
     let model = ScriptedModel::start().await.unwrap();
     let builder = two_who_hand_over(&model);
     let agent = |name: &str, other: &str| Agent::new(name).model(name).handoff_to(other);
-    let builder = builder.register_agent(agent("front", "back").max_handoffs(3).converse());
-    let onward = builder.register_agent(agent("back", "front").max_handoffs(3).converse()).start().await.unwrap();
+    let builder = builder.register(agent("front", "back").max_handoffs(3).converse());
+    let onward = builder.register(agent("back", "front").max_handoffs(3).converse()).start().await.unwrap();
     let run: RunHandle<AgentOutcome> = onward.start("front", "whose is this?").id("c").await.unwrap();
     for (word, entries) in [("and now?", 9), ("thanks", 18)] {
         crate::site::eventually("it is stopped", async || {
@@ -131,8 +131,8 @@ async fn a_handoff_does_not_begin_to_count_turns_anew() {
     let model = ScriptedModel::start().await.unwrap();
     let builder = two_who_hand_over(&model);
     let agent = |name: &str, other: &str| Agent::new(name).model(name).handoff_to(other);
-    let builder = builder.register_agent(agent("front", "back").max_turns(5));
-    let onward = builder.register_agent(agent("back", "front").max_turns(3)).start().await.unwrap();
+    let builder = builder.register(agent("front", "back").max_turns(5));
+    let onward = builder.register(agent("back", "front").max_turns(3)).start().await.unwrap();
     let run: RunHandle<AgentOutcome> = onward.start("front", "whose is this?").id("c").await.unwrap();
     let outcome = run.result().await.unwrap();
     assert_eq!((outcome.stop, outcome.turns, model.request_count()), (Stop::MaxTurns, 3, 3));
@@ -155,7 +155,7 @@ async fn what_was_counted_goes_along_through_code_that_does_not_count() {
     for (id, handoffs_max, turns_max, stop) in [("h", 4, 50, "max_handoffs"), ("t", 50, 3, "max_turns")] {
         let model = ScriptedModel::start().await.unwrap();
         let agent = Agent::new("front").model("front").handoff_to("back").max_handoffs(handoffs_max).max_turns(turns_max);
-        let builder = two_who_hand_over(&model).register_agent(agent);
+        let builder = two_who_hand_over(&model).register(agent);
         let back = async |ctx: AgentCtx, (): ()| courier(ctx, false).await;
         let onward = builder.agent("back", back).start().await.unwrap();
         let run: RunHandle<AgentOutcome> = onward.start("front", "whose is this?").id(id).await.unwrap();
@@ -170,7 +170,7 @@ async fn what_was_counted_goes_along_through_code_that_does_not_count() {
 async fn a_word_that_other_code_hears_begins_to_count_anew() {
     let model = ScriptedModel::start().await.unwrap();
     let agent = Agent::new("front").model("front").handoff_to("back").max_handoffs(3);
-    let builder = two_who_hand_over(&model).register_agent(agent);
+    let builder = two_who_hand_over(&model).register(agent);
     let onward = builder.agent("back", async |ctx: AgentCtx, (): ()| courier(ctx, true).await).start().await.unwrap();
     let run: RunHandle<AgentOutcome> = onward.start("front", "whose is this?").id("c").await.unwrap();
     for round in 1..=6_usize {
@@ -190,10 +190,10 @@ async fn a_word_that_other_code_hears_begins_to_count_anew() {
 async fn agents_that_start_each_other_go_no_deeper_than_they_may() {
     let model = ScriptedModel::start().await.unwrap();
     let when = When { after_tools: Some(true), ..When::default() };
-    model.rule(Rule { when, ..Rule::always(Answer::text("done here")) });
-    model.rule(Rule::always(Answer::call("helper", r#"{"task": "go deeper"}"#)));
+    model.rule(Rule { when, ..Rule::always(ScriptedReply::text("done here")) });
+    model.rule(Rule::always(ScriptedReply::call("helper", r#"{"task": "go deeper"}"#)));
     let agent = Agent::new("digger").model("m").tool(Tool::agent("helper", "Does it", "digger")).max_depth(3);
-    let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
+    let onward = with_model(in_memory(), &model).register(agent).start().await.unwrap();
     let run: RunHandle<AgentOutcome> = onward.start("digger", "dig").id("d").await.unwrap();
     assert_eq!(run.result().await.unwrap().text, "done here");
     let mut runs = onward.list_runs(RunQuery::default()).await.unwrap().runs;

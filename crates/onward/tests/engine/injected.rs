@@ -8,7 +8,7 @@ use onward::agent::{Agent, AgentOutcome, Stop, Tool};
 use onward::{Decide, Event, Failure, RunHandle};
 use onward_core::task::EffectClass;
 use onward_core::view::AwaitedKind;
-use onward_llm_scripted::{Answer, ScriptedModel};
+use onward_llm_scripted::{ScriptedModel, ScriptedReply};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -49,20 +49,20 @@ fn payer(paid: &Arc<AtomicU32>) -> Agent {
 
 /// Returns the origins of the text: the input of the run, the answers of the model before it has read it, and whether it is
 /// summarized.
-fn ways() -> Vec<(&'static str, Value, Vec<Answer>)> {
+fn ways() -> Vec<(&'static str, Value, Vec<ScriptedReply>)> {
     let says = |role: &str, text: &str| json!({ "id": role, "role": role, "content": text });
     let brought = |role: &str| json!({ "messages": [says(role, INJECTED), says("user", "hello")] });
     let talk: Vec<Value> =
         (0..12).map(|n| json!({ "id": n.to_string(), "role": "user", "content": format!("word {n}") })).collect();
     vec![
-        ("a result of a tool", json!("go"), vec![Answer::call("read", "{}")]),
-        ("the name of a file", json!("go"), vec![Answer::call("list", "{}")]),
-        ("the text of an error", json!("go"), vec![Answer::call("fail", "{}")]),
+        ("a result of a tool", json!("go"), vec![ScriptedReply::call("read", "{}")]),
+        ("the name of a file", json!("go"), vec![ScriptedReply::call("list", "{}")]),
+        ("the text of an error", json!("go"), vec![ScriptedReply::call("fail", "{}")]),
         ("an earlier answer", brought("assistant"), vec![]),
         ("an earlier result", brought("tool"), vec![]),
         ("an instruction of the caller", brought("system"), vec![]),
         ("a summary of the caller", brought("summary"), vec![]),
-        ("a summary", json!({ "messages": talk }), vec![Answer::call("read", "{}"), Answer::text(INJECTED)]),
+        ("a summary", json!({ "messages": talk }), vec![ScriptedReply::call("read", "{}"), ScriptedReply::text(INJECTED)]),
     ]
 }
 
@@ -87,10 +87,10 @@ async fn a_model_that_obeys_injected_text_runs_nothing_that_a_person_has_not_app
         let (model, paid) = (ScriptedModel::start().await.unwrap(), Arc::new(AtomicU32::new(0)));
         let agent = payer(&paid);
         let agent = if way == "a summary" { agent.compact_at(1) } else { agent };
-        let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
+        let onward = with_model(in_memory(), &model).register(agent).start().await.unwrap();
         before.into_iter().for_each(|answer| model.next(answer));
-        model.next(Answer::call("pay", OBEYED));
-        model.next(Answer::text("Done."));
+        model.next(ScriptedReply::call("pay", OBEYED));
+        model.next(ScriptedReply::text("Done."));
         let run: RunHandle<AgentOutcome> = onward.start("payer", &input).id("r").await.unwrap();
         let question = awaited(&run, AwaitedKind::Approval).await;
         let told = model.requests().pop().unwrap().body.to_string();
@@ -112,10 +112,10 @@ async fn a_model_that_obeys_injected_text_runs_nothing_that_a_person_has_not_app
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_reaches_tools_by_their_names_alone() {
     let (model, paid) = (ScriptedModel::start().await.unwrap(), Arc::new(AtomicU32::new(0)));
-    let onward = with_model(in_memory(), &model).register_agent(payer(&paid)).start().await.unwrap();
+    let onward = with_model(in_memory(), &model).register(payer(&paid)).start().await.unwrap();
     let names = ["tool.payer.pay", "tool.pay", "payer.pay", "PAY", "pay ", "llm.m", "payer", "../pay"];
-    model.next(names.iter().skip(1).fold(Answer::call(names[0], OBEYED), |answer, name| answer.and_call(name, OBEYED)));
-    model.next(Answer::text("Done."));
+    model.next(names.iter().skip(1).fold(ScriptedReply::call(names[0], OBEYED), |answer, name| answer.and_call(name, OBEYED)));
+    model.next(ScriptedReply::text("Done."));
     let run: RunHandle<AgentOutcome> = onward.start("payer", "go").id("r").await.unwrap();
     assert_eq!(run.result().await.unwrap().text, "Done.");
     let entries = run.entries().await.unwrap().entries;
@@ -141,11 +141,11 @@ fn look(calls: &Arc<AtomicU32>) -> Tool {
 async fn calls_of_tools_beyond_the_limit_are_not_made_and_the_agent_stops() {
     let (model, calls) = (ScriptedModel::start().await.unwrap(), Arc::new(AtomicU32::new(0)));
     let agent = |name: &str| Agent::new(name).model("m").tool(look(&calls)).max_tool_calls(3);
-    let builder = with_model(in_memory(), &model).register_agent(agent("once")).register_agent(agent("talks").converse());
+    let builder = with_model(in_memory(), &model).register(agent("once")).register(agent("talks").converse());
     let onward = builder.start().await.unwrap();
     let two = |n: u64| {
         let arguments = |n: u64| json!({ "cents": n }).to_string();
-        Answer::call("look", &arguments(n)).and_call("look", &arguments(n + 1))
+        ScriptedReply::call("look", &arguments(n)).and_call("look", &arguments(n + 1))
     };
     model.next(two(0));
     model.next(two(2));
@@ -164,7 +164,7 @@ async fn calls_of_tools_beyond_the_limit_are_not_made_and_the_agent_stops() {
     let stop = attributes.into_iter().find(|attribute| attribute.name.as_str() == "agent_stop").unwrap().value;
     assert_eq!((stop, calls.swap(0, Ordering::SeqCst)), ("budget_exhausted".to_owned().into(), 3));
     model.next(two(4));
-    model.next(Answer::text("That is all."));
+    model.next(ScriptedReply::text("That is all."));
     run.message("go on").await.unwrap();
     until_turn(&onward, "talks", 5).await;
     assert_eq!(calls.load(Ordering::SeqCst), 2);
@@ -177,11 +177,11 @@ async fn no_address_in_a_conversation_is_ever_connected_to() {
     let (model, paid) = (ScriptedModel::start().await.unwrap(), Arc::new(AtomicU32::new(0)));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/picture.png", listener.local_addr().unwrap());
-    let onward = with_model(in_memory(), &model).register_agent(payer(&paid)).start().await.unwrap();
+    let onward = with_model(in_memory(), &model).register(payer(&paid)).start().await.unwrap();
     let attachment = json!({ "type": "attachment", "media_type": "image/png", "source": { "url": url } });
     let input = json!({ "base_url": url, "url": url, "blocks": [{ "type": "text", "text": "see" }, attachment] });
-    model.next(Answer::call("read", &json!({ "url": url, "uri": url, "$ref": url }).to_string()));
-    model.next(Answer::text(&format!("![picture]({url})")));
+    model.next(ScriptedReply::call("read", &json!({ "url": url, "uri": url, "$ref": url }).to_string()));
+    model.next(ScriptedReply::text(&format!("![picture]({url})")));
     let run: RunHandle<AgentOutcome> = onward.start("payer", &input).id("r").await.unwrap();
     assert_eq!(run.result().await.unwrap().stop, Stop::Done);
     assert!(model.requests()[0].body.to_string().contains(&url), "the provider is given the address");

@@ -6,7 +6,7 @@ use onward::agent::{Agent, AgentOutcome, Key, ModelRetries, Provider};
 use onward::prelude::*;
 use onward::{BlockReason, Builder, RunHandle};
 use onward_core::stream::StreamSaid;
-use onward_llm_scripted::{Answer, Fault, Rule, ScriptedModel};
+use onward_llm_scripted::{Fault, Rule, ScriptedModel, ScriptedReply};
 use tokio::net::TcpListener;
 
 use crate::in_memory;
@@ -18,12 +18,12 @@ fn provider(model: &ScriptedModel, key: &str) -> Provider {
 
 /// Adds two models with an agent each, of the same name.
 fn with_two(builder: Builder, m: &Provider, n: &Provider) -> Builder {
-    let agents = builder.register_agent(Agent::new("m").model("m")).register_agent(Agent::new("n").model("n"));
+    let agents = builder.register(Agent::new("m").model("m")).register(Agent::new("n").model("n"));
     agents.model("m", m).model("n", n)
 }
 
-fn limited(seconds: Option<u64>) -> Answer {
-    Answer::fault(Fault::RateLimited { retry_after_seconds: seconds })
+fn limited(seconds: Option<u64>) -> ScriptedReply {
+    ScriptedReply::fault(Fault::RateLimited { retry_after_seconds: seconds })
 }
 
 async fn ask(onward: &Onward, agent: &str, id: &str) -> RunHandle<AgentOutcome> {
@@ -47,8 +47,8 @@ async fn answered_at_once(run: &RunHandle<AgentOutcome>) {
 async fn a_limited_key_holds_back_other_models_of_other_workers() {
     let (model, site) = (ScriptedModel::start().await.unwrap(), Site::server());
     let agent = |name: &str| Agent::new(name).model(name);
-    let first = site.builder().await.register_agent(agent("m")).model("m", &provider(&model, "sk")).start().await.unwrap();
-    let second = site.builder().await.register_agent(agent("n")).model("n", &provider(&model, "sk")).start().await.unwrap();
+    let first = site.builder().await.register(agent("m")).model("m", &provider(&model, "sk")).start().await.unwrap();
+    let second = site.builder().await.register(agent("n")).model("n", &provider(&model, "sk")).start().await.unwrap();
     model.next(limited(Some(4)));
     let begun = Instant::now();
     let refused = ask(&first, "m", "refused").await;
@@ -123,7 +123,7 @@ async fn a_key_that_is_refused_is_asked_by_every_run_for_itself() {
     let model = ScriptedModel::start().await.unwrap();
     let provider = provider(&model, "sk");
     let onward = with_two(in_memory(), &provider, &provider).start().await.unwrap();
-    model.rule(Rule::always(Answer::fault(Fault::KeyRefused)));
+    model.rule(Rule::always(ScriptedReply::fault(Fault::KeyRefused)));
     for (agent, id) in [("m", "one"), ("m", "two"), ("n", "three")] {
         assert_eq!(code_of(&ask(&onward, agent, id).await).await, "model_key_refused");
     }

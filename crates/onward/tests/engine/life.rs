@@ -50,7 +50,7 @@ async fn print_label(order: Order) -> Result<String> {
 
 async fn lives(builder: Builder) {
     let charges = Arc::new(Charges(AtomicU32::new(0)));
-    let onward = builder.dep(charges.clone()).register(&FULFIL, fulfil).task("print-label", print_label).start().await.unwrap();
+    let onward = builder.dep(charges.clone()).workflow(&FULFIL, fulfil).task("print-label", print_label).start().await.unwrap();
     let order = Order { id: "order-42".to_owned(), cents: 100 };
     let run = onward.start(&FULFIL, &order).id("order-42").await.unwrap();
     run.signal("payment", &7u64).await.unwrap();

@@ -10,7 +10,7 @@ use onward_core::conversation::{Entry, Walk, entries_of, leaf_of};
 use onward_core::event::PauseReason;
 use onward_core::stream::StreamSaid;
 use onward_core::view::{Awaited, AwaitedKind};
-use onward_llm_scripted::{Answer, Fault, Rule, ScriptedModel};
+use onward_llm_scripted::{Fault, Rule, ScriptedModel, ScriptedReply};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -80,7 +80,7 @@ async fn a_ready_made_agent_calls_its_tools_and_ends_with_a_reason() {
     let model = ScriptedModel::start().await.unwrap();
     let calls = Arc::new(AtomicU32::new(0));
     let agent = Agent::new("helper").model("m").system("Be brief.").tool(weather(&calls));
-    let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
+    let onward = with_model(in_memory(), &model).register(agent).start().await.unwrap();
     let run = onward.start::<AgentOutcome, _>("helper", r#"weather {"city":"Ulm"}"#).id("a").await.unwrap();
     let outcome = run.result().await.unwrap();
     assert_eq!((outcome.stop, outcome.turns), (Stop::Done, 2));
@@ -137,12 +137,12 @@ async fn what_is_said_is_stored_once_and_models_are_told_all_of_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn empty_answers_are_asked_for_again_and_the_last_one_is_told() {
     let model = ScriptedModel::start().await.unwrap();
-    let onward = with_model(in_memory(), &model).register_agent(Agent::new("a").model("m")).start().await.unwrap();
-    model.next(Answer::fault(Fault::Empty));
+    let onward = with_model(in_memory(), &model).register(Agent::new("a").model("m")).start().await.unwrap();
+    model.next(ScriptedReply::fault(Fault::Empty));
     let run = onward.start::<AgentOutcome, _>("a", "hello").id("once").await.unwrap();
     assert_eq!(run.result().await.unwrap().text, "You said: hello");
     assert_eq!(model.request_count(), 2);
-    model.rule(Rule::always(Answer::fault(Fault::Empty)));
+    model.rule(Rule::always(ScriptedReply::fault(Fault::Empty)));
     let run = onward.start::<AgentOutcome, _>("a", "hello").id("never").await.unwrap();
     let onward::Error::RunFailed { failure, .. } = run.result().await.unwrap_err() else { panic!("it fails") };
     assert_eq!(failure.code, "empty_model_response");
@@ -178,7 +178,7 @@ async fn a_dangerous_call_waits_for_a_person_who_is_shown_its_exact_arguments() 
     let model = ScriptedModel::start().await.unwrap();
     let paid = Arc::new(AtomicU32::new(0));
     let agent = Agent::new("payer").model("m").tool(pay(&paid));
-    let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
+    let onward = with_model(in_memory(), &model).register(agent).start().await.unwrap();
     for (id, approved, times) in [("yes", true, 1), ("no", false, 1)] {
         let run = onward.start::<AgentOutcome, _>("payer", r#"pay { "cents" : 9000 }"#).id(id).await.unwrap();
         until_it_waits(&onward, id, AwaitedKind::Approval).await;
@@ -216,17 +216,17 @@ async fn whatever_a_model_asks_for_has_an_outcome_that_it_is_told() {
         .pure()
         .timeout(std::time::Duration::from_millis(50));
     let agent = Agent::new("a").model("m").tool(large).tool(fails).tool(never);
-    let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
+    let onward = with_model(in_memory(), &model).register(agent).start().await.unwrap();
     let city = r#"{"city":"Ulm"}"#;
     model.next(
-        Answer::call("large", city)
+        ScriptedReply::call("large", city)
             .and_call("fails", city)
             .and_call("never", city)
             .and_call("unknown", city)
             .and_call("fails", "{not json")
             .and_call("fails", r#"{"town":1}"#),
     );
-    model.next(Answer::text("I see."));
+    model.next(ScriptedReply::text("I see."));
     let run = onward.start::<AgentOutcome, _>("a", "go").id("r").await.unwrap();
     assert_eq!(run.result().await.unwrap().text, "I see.");
     let told: Vec<String> = conversation(&onward, "r")
@@ -255,9 +255,9 @@ async fn a_model_that_repeats_one_call_for_ever_is_stopped() {
     let model = ScriptedModel::start().await.unwrap();
     let calls = Arc::new(AtomicU32::new(0));
     let agent = |name: &str| Agent::new(name).model("m").tool(weather(&calls));
-    let builder = with_model(in_memory(), &model).register_agent(agent("a")).register_agent(agent("b").max_turns(3));
+    let builder = with_model(in_memory(), &model).register(agent("a")).register(agent("b").max_turns(3));
     let onward = builder.start().await.unwrap();
-    model.rule(Rule::always(Answer::call("weather", r#"{"city":"Ulm"}"#)));
+    model.rule(Rule::always(ScriptedReply::call("weather", r#"{"city":"Ulm"}"#)));
     let run = onward.start::<AgentOutcome, _>("a", "go").id("a").await.unwrap();
     assert_eq!(run.result().await.unwrap().stop, Stop::RepeatedCall);
     assert_eq!((calls.load(Ordering::SeqCst), model.request_count()), (5, 6));
@@ -271,7 +271,7 @@ async fn a_model_that_repeats_one_call_for_ever_is_stopped() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_budget_of_turns_is_as_many_answers_as_it_says() {
     let model = ScriptedModel::start().await.unwrap();
-    let onward = with_model(in_memory(), &model).register_agent(Agent::new("a").model("m").converse()).start().await.unwrap();
+    let onward = with_model(in_memory(), &model).register(Agent::new("a").model("m").converse()).start().await.unwrap();
     for (id, first, answered) in [("told", Some("one"), 1), ("silent", None, 0)] {
         let before = model.request_count();
         let run = onward.start::<Value, _>("a", &first).id(id).budget(Budget::default().turns(2)).await.unwrap();
@@ -291,7 +291,7 @@ async fn a_budget_of_turns_is_as_many_answers_as_it_says() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conversation_that_is_reset_to_an_earlier_turn_ends() {
     let model = ScriptedModel::start().await.unwrap();
-    let onward = with_model(in_memory(), &model).register_agent(Agent::new("a").model("m").converse()).start().await.unwrap();
+    let onward = with_model(in_memory(), &model).register(Agent::new("a").model("m").converse()).start().await.unwrap();
     let run = onward.start::<Value, _>("a", "one").id("c").await.unwrap();
     for (generation, said) in (2..).zip(["two", "three"]) {
         until_turn(&onward, "c", generation).await;
@@ -313,7 +313,7 @@ async fn a_conversation_that_was_stopped_says_so_before_it_waits() {
     let model = ScriptedModel::start().await.unwrap();
     let calls = Arc::new(AtomicU32::new(0));
     let agent = Agent::new("a").model("m").tool(weather(&calls)).max_turns(2).converse();
-    let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
+    let onward = with_model(in_memory(), &model).register(agent).start().await.unwrap();
     let stop = async |run: &onward::RunHandle<Value>| {
         let attributes = run.view().await.unwrap().head.attributes;
         attributes.into_iter().find(|attribute| attribute.name.as_str() == "agent_stop").map(|attribute| attribute.value)
@@ -324,10 +324,14 @@ async fn a_conversation_that_was_stopped_says_so_before_it_waits() {
     let mut heard = run.emitted();
     let mut generation = 2;
     for (answers, turns, reason) in [
-        (vec![Answer { cut: true, ..Answer::text("I could say much more") }], 1, "max_tokens"),
-        (vec![Answer::refusal("No.")], 1, "refused"),
-        (vec![Answer::call("weather", r#"{"city":"Ulm"}"#), Answer::call("weather", r#"{"city":"Bonn"}"#)], 2, "max_turns"),
-        (vec![Answer::text("That is all.")], 1, "done"),
+        (vec![ScriptedReply { cut: true, ..ScriptedReply::text("I could say much more") }], 1, "max_tokens"),
+        (vec![ScriptedReply::refusal("No.")], 1, "refused"),
+        (
+            vec![ScriptedReply::call("weather", r#"{"city":"Ulm"}"#), ScriptedReply::call("weather", r#"{"city":"Bonn"}"#)],
+            2,
+            "max_turns",
+        ),
+        (vec![ScriptedReply::text("That is all.")], 1, "done"),
     ] {
         answers.into_iter().for_each(|answer| model.next(answer));
         run.message("go on").await.unwrap();
@@ -357,7 +361,7 @@ fn payer_who_is(agent: Agent, directory: &std::path::Path, model: &ScriptedModel
         async move { Ok::<_, Failure>(format!("{city} is paid")) }
     });
     let agent = agent.model("m").tool(if asks { pay.needs_approval() } else { pay }).converse();
-    with_model(embedded(directory), model).register_agent(agent)
+    with_model(embedded(directory), model).register(agent)
 }
 
 /// The settings change after a question was asked: the decision is not ignored, whatever it was.
@@ -365,7 +369,7 @@ fn payer_who_is(agent: Agent, directory: &std::path::Path, model: &ScriptedModel
 async fn an_answer_to_a_question_that_is_no_longer_asked_stops_the_run_before_anything_is_done() {
     let (directory, model) = (tempfile::tempdir().unwrap(), ScriptedModel::start().await.unwrap());
     let calls = Arc::new(AtomicU32::new(0));
-    model.next(Answer::call("pay", r#"{"city":"Ulm"}"#));
+    model.next(ScriptedReply::call("pay", r#"{"city":"Ulm"}"#));
     let asking = payer(directory.path(), &model, true, &calls).start().await.unwrap();
     let run = asking.start::<Value, _>("a", "pay Ulm").id("c").await.unwrap();
     let question = crate::site::awaited(&run, AwaitedKind::Approval).await;
@@ -394,13 +398,13 @@ async fn an_answer_that_was_left_stops_the_run_only_where_the_next_one_differs()
     for agrees in [true, false] {
         let (directory, model) = (tempfile::tempdir().unwrap(), ScriptedModel::start().await.unwrap());
         let calls = Arc::new(AtomicU32::new(0));
-        model.next(Answer::call("pay", r#"{"city":"Ulm"}"#));
+        model.next(ScriptedReply::call("pay", r#"{"city":"Ulm"}"#));
         let asking = payer(directory.path(), &model, true, &calls).start().await.unwrap();
         let run = asking.start::<Value, _>("a", "pay Ulm").id("c").await.unwrap();
         let old = crate::site::awaited(&run, AwaitedKind::Approval).await;
         drop(run);
         asking.shutdown().await;
-        model.next(Answer::call("pay", r#"{"city":"Ulm"}"#));
+        model.next(ScriptedReply::call("pay", r#"{"city":"Ulm"}"#));
         let thrifty = Agent::new("a").system("Be thrifty.");
         let onward = payer_who_is(thrifty, directory.path(), &model, true, &calls).start().await.unwrap();
         let run = onward.run::<Value>("c").unwrap();
@@ -470,7 +474,7 @@ async fn a_question_that_the_code_has_left_takes_no_answer() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_says_nothing_begins_no_turn() {
     let model = ScriptedModel::start().await.unwrap();
-    let onward = with_model(in_memory(), &model).register_agent(Agent::new("a").model("m").converse()).start().await.unwrap();
+    let onward = with_model(in_memory(), &model).register(Agent::new("a").model("m").converse()).start().await.unwrap();
     let run = onward.start::<Value, _>("a", "hello").id("c").await.unwrap();
     until_turn(&onward, "c", 2).await;
     assert_eq!(run.message("").await.unwrap_err().code(), "message_empty");
@@ -496,8 +500,8 @@ async fn a_new_message_begins_to_count_anew_what_the_model_asks_for() {
     let model = ScriptedModel::start().await.unwrap();
     let calls = Arc::new(AtomicU32::new(0));
     let agent = Agent::new("a").model("m").tool(weather(&calls)).converse();
-    let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
-    model.rule(Rule::always(Answer::call("weather", r#"{"city":"Ulm"}"#)));
+    let onward = with_model(in_memory(), &model).register(agent).start().await.unwrap();
+    model.rule(Rule::always(ScriptedReply::call("weather", r#"{"city":"Ulm"}"#)));
     let mut heard = onward.run::<Value>("c").unwrap().emitted();
     let run = onward.start::<Value, _>("a", "go").id("c").await.unwrap();
     let mut rests_in = 0;
@@ -521,7 +525,7 @@ async fn an_agent_that_has_spent_its_own_budget_pauses_and_another_one_wins_over
     let model = ScriptedModel::start().await.unwrap();
     let calls = Arc::new(AtomicU32::new(0));
     let agent = Agent::new("a").model("m").tool(weather(&calls)).budget(Budget::default().tokens(1));
-    let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
+    let onward = with_model(in_memory(), &model).register(agent).start().await.unwrap();
     let ask = r#"weather {"city":"Ulm"}"#;
     let run = onward.start::<AgentOutcome, _>("a", ask).id("own").await.unwrap();
     let view = run.until(|view| view.pause.is_some()).await.unwrap();
@@ -544,9 +548,9 @@ async fn an_agent_that_stops_at_its_budget_says_so_and_ends_with_the_last_words(
         let agent = Agent::new(name).model("m").tool(weather(&Arc::default()));
         agent.budget(Budget::default().tokens(1)).stop_at_budget()
     };
-    let builder = with_model(in_memory(), &model).register_agent(agent("a")).register_agent(agent("c").converse());
+    let builder = with_model(in_memory(), &model).register(agent("a")).register(agent("c").converse());
     let onward = builder.start().await.unwrap();
-    model.next(Answer::text("Let me see.").and_call("weather", r#"{"city":"Ulm"}"#));
+    model.next(ScriptedReply::text("Let me see.").and_call("weather", r#"{"city":"Ulm"}"#));
     let outcome = onward.start::<AgentOutcome, _>("a", "go").id("a").await.unwrap().result().await.unwrap();
     assert_eq!((outcome.stop, outcome.text.as_str(), outcome.turns), (Stop::BudgetExhausted, "Let me see.", 1));
     let run = onward.start::<Value, _>("c", "hello").id("c").await.unwrap();
@@ -568,7 +572,7 @@ async fn an_agent_that_stops_at_its_budget_says_so_and_ends_with_the_last_words(
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_message_of_a_front_end_is_heard_as_later_ones_are() {
     let model = ScriptedModel::start().await.unwrap();
-    let onward = with_model(in_memory(), &model).register_agent(Agent::new("a").model("m").converse()).start().await.unwrap();
+    let onward = with_model(in_memory(), &model).register(Agent::new("a").model("m").converse()).start().await.unwrap();
     let parts = json!([{"type": "text", "text": "hello"}, {"type": "text", "text": " there"}]);
     let before = json!({"id": "u0", "role": "user", "content": "hm"});
     let first = json!({"id": "u1", "role": "user", "content": parts});
@@ -590,8 +594,8 @@ async fn the_first_message_of_a_front_end_is_heard_as_later_ones_are() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_word_that_comes_while_the_model_thinks_is_answered_next() {
     let model = ScriptedModel::start().await.unwrap();
-    let onward = with_model(in_memory(), &model).register_agent(Agent::new("a").model("m")).start().await.unwrap();
-    model.next(Answer { chunk_delay_ms: 150, ..Answer::text("One moment please, I am thinking about it.") });
+    let onward = with_model(in_memory(), &model).register(Agent::new("a").model("m")).start().await.unwrap();
+    model.next(ScriptedReply { chunk_delay_ms: 150, ..ScriptedReply::text("One moment please, I am thinking about it.") });
     let run = onward.start::<AgentOutcome, _>("a", "first").id("s").await.unwrap();
     while model.request_count() == 0 {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
@@ -607,8 +611,8 @@ async fn a_word_that_comes_while_the_model_thinks_is_answered_next() {
 async fn a_long_conversation_is_compacted_and_nothing_is_lost() {
     let model = ScriptedModel::start().await.unwrap();
     let agent = Agent::new("a").model("m").converse().compact_at(120);
-    let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
-    model.rule(Rule::when_user_says("Summarize the conversation", Answer::text("THE SUMMARY")));
+    let onward = with_model(in_memory(), &model).register(agent).start().await.unwrap();
+    model.rule(Rule::when_user_says("Summarize the conversation", ScriptedReply::text("THE SUMMARY")));
     let run = onward.start::<Value, _>("a", "word 0 of a long conversation").id("c").await.unwrap();
     for n in 1..20 {
         until_turn(&onward, "c", n + 1).await;
@@ -728,9 +732,9 @@ async fn a_call_that_cannot_be_put_together_fails_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn failures_of_one_cause_do_not_count_for_another() {
     let model = ScriptedModel::start().await.unwrap();
-    let onward = with_model(in_memory(), &model).register_agent(Agent::new("a").model("m")).start().await.unwrap();
+    let onward = with_model(in_memory(), &model).register(Agent::new("a").model("m")).start().await.unwrap();
     for fault in [Fault::Empty, Fault::Empty, Fault::ServerError, Fault::BreakAfter { chunks: 1 }, Fault::Overloaded] {
-        model.next(Answer::fault(fault));
+        model.next(ScriptedReply::fault(fault));
     }
     let run = onward.start::<AgentOutcome, _>("a", "hello").id("r").await.unwrap();
     assert_eq!(run.result().await.unwrap().text, "You said: hello");
@@ -745,7 +749,7 @@ async fn an_outage_is_waited_out_and_readers_are_told_of_it() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     let provider = Provider::openai(&format!("http://{address}/v1"), None).unwrap();
-    let onward = in_memory().model("m", &provider).register_agent(Agent::new("a").model("m")).start().await.unwrap();
+    let onward = in_memory().model("m", &provider).register(Agent::new("a").model("m")).start().await.unwrap();
     let run = onward.start::<AgentOutcome, _>("a", "hello").id("r").await.unwrap();
     let mut stream = run.stream(None);
     let failed = loop {
@@ -772,9 +776,9 @@ async fn failures_are_counted_over_processes_and_behind_a_codec() {
     let start = || async {
         let key = EncryptionKey::new("k", [7; 32]).unwrap();
         let builder = with_model(embedded(directory.path()), &model).codec(Encryption::new([key]).unwrap());
-        builder.register_agent(Agent::new("a").model("m")).start().await.unwrap()
+        builder.register(Agent::new("a").model("m")).start().await.unwrap()
     };
-    model.rule(Rule::always(Answer::fault(Fault::Empty)));
+    model.rule(Rule::always(ScriptedReply::fault(Fault::Empty)));
     let onward = start().await;
     let run = onward.start::<AgentOutcome, _>("a", "hello").id("r").await.unwrap();
     let mut stream = run.stream(None);
@@ -797,7 +801,7 @@ async fn an_address_in_an_input_or_a_message_is_never_called() {
     let url = format!("http://{}/v1", elsewhere.local_addr().unwrap());
     let called = tokio::spawn(async move { elsewhere.accept().await.is_ok() });
     let agent = Agent::new("helper").model("m").system("Be brief.").converse();
-    let onward = with_model(in_memory(), &model).register_agent(agent).start().await.unwrap();
+    let onward = with_model(in_memory(), &model).register(agent).start().await.unwrap();
     let settings = json!({
         "text": "hello", "base_url": url, "model": "other", "api_key": "k", "provider": {"type": "openai", "base_url": url},
         "options": {"base_url": url}, "mcp": [{"url": url}], "mcp_servers": {"evil": {"url": url}}, "tools": [{"type": "mcp", "server_url": url}],

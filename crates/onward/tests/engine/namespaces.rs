@@ -33,7 +33,7 @@ async fn who_task(ctx: TaskCtx, (): ()) -> Result<String> {
 }
 
 fn of(tenant: &Arc<Tenant>, builder: Builder) -> Builder {
-    builder.namespace(tenant.name).workflow("who", who).version("1").task_with("who", who_task).dep(tenant.clone())
+    builder.namespace(tenant.name).workflow("who", who).version("1").task("who", who_task).dep(tenant.clone())
 }
 
 fn tenants() -> [Arc<Tenant>; 2] {

@@ -99,7 +99,7 @@ everywhere! {
         let start = async |slow: &Arc<Gate>, fast: &Arc<Gate>| {
             let gates = Gates { slow: slow.clone(), fast: fast.clone() };
             let builder = site.builder().await.workflow("first", first_then_sleep);
-            builder.task_with("gated", gated).dep(gates).start().await.unwrap()
+            builder.task("gated", gated).dep(gates).start().await.unwrap()
         };
         let onward = start(&slow, &fast).await;
         let run = onward.start::<String, _>("first", &()).id("r").await.unwrap();
@@ -128,7 +128,7 @@ everywhere! {
         let gates = Gates { slow: Gate::shut(), fast: Gate::shut() };
         gates.fast.open();
         let slow = gates.slow.clone();
-        let builder = site.builder().await.workflow("limited", limited).task_with("gated", gated).dep(gates);
+        let builder = site.builder().await.workflow("limited", limited).task("gated", gated).dep(gates);
         let onward = builder.start().await.unwrap();
 
         let in_time = onward.start::<String, _>("limited", "fast").await.unwrap();
@@ -193,7 +193,7 @@ everywhere! {
             in_task.store(ctx.attempt(), Ordering::SeqCst);
             async { Err::<(), _>(Failure::retryable("busy")) }
         };
-        let onward = site.builder().await.workflow("insist", insist).task_with("flaky", flaky).start().await.unwrap();
+        let onward = site.builder().await.workflow("insist", insist).task("flaky", flaky).start().await.unwrap();
         let run = onward.start::<(), _>("insist", &()).await.unwrap();
         for attempt in 1..=3 {
             eventually(&format!("attempt {attempt}"), async || (attempts.load(Ordering::SeqCst) == attempt).then_some(())).await;

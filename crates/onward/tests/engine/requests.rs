@@ -37,7 +37,7 @@ everywhere! {
             assert_eq!(why, Some(onward::PendingReason::NoCompatibleWorker));
             return;
         }
-        refused(unknown, "unknown_kind", ".register(&NAME, function)");
+        refused(unknown, "unknown_kind", ".workflow(&NAME, function)");
         assert_eq!(run_count(&onward).await, 0);
     }
 

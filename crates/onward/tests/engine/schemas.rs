@@ -27,7 +27,7 @@ async fn inner(_: Ctx, _: serde_json::Value) -> Result<u32> {
 #[tokio::test]
 async fn a_start_whose_input_does_not_fit_begins_nothing() {
     let onward = Onward::in_memory()
-        .register(&SUM, sum)
+        .workflow(&SUM, sum)
         .schema::<Order, u32>()
         .workflow("inner", inner)
         .input_schema(json!({"type": "integer"}))

@@ -129,7 +129,7 @@ everywhere! {
         async fn double(n: u32) -> Result<u32> {
             Ok(n * 2)
         }
-        let onward = site.builder().await.register(&ADD, add).register_task(&DOUBLE, double).start().await.unwrap();
+        let onward = site.builder().await.workflow(&ADD, add).task(&DOUBLE, double).start().await.unwrap();
         let run = onward.start(&ADD, &4).await.unwrap();
         run.signal(&AMOUNT, &3).await.unwrap();
         assert_eq!(run.result().await.unwrap(), 11);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use onward::agent::{AgentCtx, Heard, MESSAGE, Spawned, Turn};
+use onward::agent::{AgentCtx, MESSAGE, ReceivedSignal, Spawned, Turn};
 use onward::prelude::*;
 use onward::{Event, RunHandle, Status};
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ async fn echo(ctx: AgentCtx, name: String) -> Result<Vec<String>> {
     ctx.turns(Vec::new(), |mut heard: Vec<String>| {
         let (ctx, name) = (ctx.clone(), name.clone());
         async move {
-            for Heard { from, value } in ctx.signal(MESSAGE).drain_heard::<String>()? {
+            for ReceivedSignal { from, value } in ctx.signal(MESSAGE).drain_heard::<String>()? {
                 assert_eq!(from.as_ref(), ctx.parent().map(|parent| parent.run_id().clone()).as_ref());
                 if value == "end" {
                     return Ok(Turn::Done(heard));

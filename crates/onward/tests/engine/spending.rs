@@ -129,11 +129,11 @@ fn with_code(builder: Builder, begun: &Arc<AtomicU32>) -> Builder {
         .workflow("asks-and-stumbles", asks_and_stumbles)
         .workflow("sends-out", sends_out)
         .agent("keeps-a-helper", keeps_a_helper)
-        .task_with("stumbles", stumbles)
-        .task_with("llm.cheap", cheap)
-        .task_with("llm.small", answers)
-        .task_with("small", answers)
-        .task_with("llm.hangs", hangs)
+        .task("stumbles", stumbles)
+        .task("llm.cheap", cheap)
+        .task("llm.small", answers)
+        .task("small", answers)
+        .task("llm.hangs", hangs)
         .dep(begun.clone())
 }
 
@@ -280,7 +280,7 @@ async fn a_budget_of_dollars_does_not_take_a_model_without_a_price_for_free() {
         }
         Ok(times)
     }
-    let onward = crate::in_memory().workflow("asks", asks).task_with("ask", ask).start().await.unwrap();
+    let onward = crate::in_memory().workflow("asks", asks).task("ask", ask).start().await.unwrap();
     let run = onward.start::<u32, _>("asks", &3).id("r").budget(Budget::default().cost(PicoDollars(1))).await.unwrap();
     let pause = crate::site::paused(&run).await;
     assert_eq!(pause.reason, PauseReason::BudgetExhausted);

@@ -140,7 +140,7 @@ everywhere! {
                 model(ctx, turn).await.map_err(|failure| failure.message)
             }
         }};
-        let (_onward, run) = started(site.builder().await.task_with("model", gated), 2).await;
+        let (_onward, run) = started(site.builder().await.task("model", gated), 2).await;
         let (mut screen, mut stream) = (Screen::default(), run.stream(None));
         screen.watch_until(&mut stream, "stream_reset").await;
         gate.open(); // a later reader may find that the first answer is final
@@ -172,7 +172,7 @@ everywhere! {
                 Ok::<_, Failure>(turn.to_string())
             }
         }};
-        let (_onward, run) = started(site.builder().await.task_with("model", model), 1).await;
+        let (_onward, run) = started(site.builder().await.task("model", model), 1).await;
         let run = Arc::new(run);
         let mut readers = Vec::new();
         for slow in [0, 0, 0, 0, 3, 10] {
@@ -210,7 +210,7 @@ everywhere! {
                 Ok("half an answer".to_owned())
             }
         };
-        let (onward, run) = started(site.builder().await.task_with("model", model), 1).await;
+        let (onward, run) = started(site.builder().await.task("model", model), 1).await;
         let (mut screen, mut stream) = (Screen::default(), run.stream(None));
         let mut failed = None;
         loop {
@@ -236,7 +236,7 @@ everywhere! {
     async fn pauses_and_questions_are_told_and_what_code_leaves_is_taken_back(site) {
         let is_other = Arc::new(AtomicU32::new(0));
         let engine = async || {
-            let builder = site.builder().await.agent("fickle", fickle).task_with("model", model).dep(is_other.clone());
+            let builder = site.builder().await.agent("fickle", fickle).task("model", model).dep(is_other.clone());
             builder.start().await.unwrap()
         };
         let onward = engine().await;
@@ -274,7 +274,7 @@ everywhere! {
             }
             Ok::<_, Failure>(String::new())
         };
-        let (_onward, run) = started(site.builder().await.task_with("model", model), 1).await;
+        let (_onward, run) = started(site.builder().await.task("model", model), 1).await;
         let (mut screen, mut stream) = (Screen::default(), run.stream(None));
         screen.watch(&mut stream).await;
         let whole: String = (0..10_000).map(|n| format!("{n} ")).collect();
@@ -285,7 +285,7 @@ everywhere! {
     }
 
     async fn a_run_that_is_closed_says_so_and_one_that_is_not_there_is_not_read(site) {
-        let (onward, run) = started(site.builder().await.task_with("model", model), 1).await;
+        let (onward, run) = started(site.builder().await.task("model", model), 1).await;
         run.result().await.unwrap();
         let (mut screen, mut stream) = (Screen::default(), run.stream(Some("0000-7".to_owned())));
         screen.watch(&mut stream).await;

@@ -253,7 +253,7 @@ everywhere! {
         async fn count(ctx: TaskCtx, (): ()) -> Result<u32> {
             Ok(ctx.dep::<AtomicU32>().fetch_add(1, Ordering::SeqCst))
         }
-        let builder = site.builder().await.workflow("use", use_it).task_with("count", count).dep(AtomicU32::new(7));
+        let builder = site.builder().await.workflow("use", use_it).task("count", count).dep(AtomicU32::new(7));
         let onward = builder.start().await.unwrap();
         assert_eq!(onward.start::<u32, _>("use", &()).await.unwrap().result().await.unwrap(), 8);
     }

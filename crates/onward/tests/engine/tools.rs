@@ -5,7 +5,7 @@ use std::time::Duration;
 use onward::agent::{Agent, AgentCtx, AgentOutcome, Provider, Tool, ToolMistake, Tools};
 use onward::prelude::*;
 use onward::{Builder, Error, RegisterError, RunHandle, RunQuery, Status};
-use onward_llm_scripted::{Answer, ScriptedModel};
+use onward_llm_scripted::{ScriptedModel, ScriptedReply};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -37,7 +37,7 @@ async fn names_that_no_provider_takes_are_refused() {
         let mistake = refused(in_memory().tools(Tools::new().with(tool(name)))).await;
         assert_eq!(mistake, RegisterError::Tool(ToolMistake::Name { name: name.to_owned() }));
         let agent = Agent::new("a").model("m").tools(&Tools::new().with(tool(name)));
-        assert!(matches!(refused(in_memory().register_agent(agent)).await, RegisterError::Tool(ToolMistake::Name { .. })));
+        assert!(matches!(refused(in_memory().register(agent)).await, RegisterError::Tool(ToolMistake::Name { .. })));
     }
     in_memory().tools(Tools::new().with(tool("look-up_2")).with(tool(&"x".repeat(64)))).start().await.unwrap().shutdown().await;
 }
@@ -47,7 +47,7 @@ async fn two_tools_of_one_name_are_refused() {
     let twice = |name: &str| RegisterError::Tool(ToolMistake::Twice { name: name.to_owned() });
     assert_eq!(refused(in_memory().tools(Tools::new().with(tool("a")).with(tool("a")))).await, twice("a"));
     let agent = Agent::new("a").model("m").handoff_to("b.c").handoff_to("b_c");
-    assert_eq!(refused(in_memory().register_agent(agent)).await, twice("handoff_to_b_c"));
+    assert_eq!(refused(in_memory().register(agent)).await, twice("handoff_to_b_c"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -76,7 +76,7 @@ async fn options_that_mean_nothing_for_a_tool_are_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_without_a_model_is_refused() {
-    let mistake = refused(in_memory().register_agent(Agent::new("a"))).await;
+    let mistake = refused(in_memory().register(Agent::new("a"))).await;
     assert_eq!(mistake, RegisterError::NoModel { agent: "a".to_owned() });
     assert!(mistake.hint().contains(".model("));
 }
@@ -92,9 +92,9 @@ async fn tools_that_are_no_tasks_are_given_up_when_their_time_is_over() {
         .tool(Tool::workflow::<Nothing>("child", "Waits", "waits").timeout(short));
     let waits = async |ctx: Ctx, _: Value| ctx.signal("go").recv::<String>().await;
     let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
-    let onward = in_memory().model("m", &provider).register_agent(agent).workflow("waits", waits).start().await.unwrap();
-    model.next(Answer::call("ask", "{}").and_call("child", "{}"));
-    model.next(Answer::text("I see."));
+    let onward = in_memory().model("m", &provider).register(agent).workflow("waits", waits).start().await.unwrap();
+    model.next(ScriptedReply::call("ask", "{}").and_call("child", "{}"));
+    model.next(ScriptedReply::text("I see."));
     let run: RunHandle<AgentOutcome> = onward.start("a", "go").id("r").await.unwrap();
     assert_eq!(run.result().await.unwrap().text, "I see.");
     let entries = run.entries().await.unwrap().entries;

@@ -207,13 +207,13 @@ async fn a_task_whose_worker_died_is_given_to_another_one() {
     }
     let site = Site::memory();
     let (a, b) = (Process::new("a"), Process::new("b"));
-    let first = site.builder().await.task_with("work", work).dep(a.clone()).lease(LEASE).start().await.unwrap();
+    let first = site.builder().await.task("work", work).dep(a.clone()).lease(LEASE).start().await.unwrap();
     let second = site.builder().await.workflow("ask", ask).lease(LEASE).start().await.unwrap();
     let run = second.start::<(String, u32), _>("ask", &()).await.unwrap();
     eventually("A has the task", async || (a.ran(0) == 1).then_some(())).await;
     drop(first);
     b.gate.open();
-    let third = site.builder().await.task_with("work", work).dep(b.clone()).lease(LEASE).start().await.unwrap();
+    let third = site.builder().await.task("work", work).dep(b.clone()).lease(LEASE).start().await.unwrap();
     eventually("B has the task", async || {
         site.pass(&third, secs(10)).await;
         (b.ran(0) == 1).then_some(())

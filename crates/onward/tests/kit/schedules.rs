@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use onward::prelude::*;
-use onward::testing::{Outcome, Script};
+use onward::testing::{Script, ScriptOutcome};
 use onward_core::Event;
 
 /// Adds up numbers until it is closed.
@@ -29,7 +29,7 @@ fn both_orders() -> [Script; 2] {
 }
 
 /// Returns the largest number of inputs that the code got at once.
-fn most_at_once(outcome: &Outcome) -> usize {
+fn most_at_once(outcome: &ScriptOutcome) -> usize {
     let mut shown = vec![0];
     for record in outcome.log().records() {
         match record.commit {
@@ -46,7 +46,7 @@ fn most_at_once(outcome: &Outcome) -> usize {
 }
 
 /// Returns whether an input came between an activation and its commit.
-fn has_overtaken(outcome: &Outcome) -> bool {
+fn has_overtaken(outcome: &ScriptOutcome) -> bool {
     let commits = outcome.log().records().iter().filter_map(|record| Some((record.index.0, record.commit?.horizon.0)));
     commits.into_iter().any(|(index, horizon)| index > horizon + 1)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use onward::Onward;
 use onward::agent::{Agent, AgentOutcome, Key, Provider, Tool};
 use onward::prelude::*;
-use onward_llm_scripted::{Answer, Fault, ScriptedModel};
+use onward_llm_scripted::{Fault, ScriptedModel, ScriptedReply};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -97,7 +97,7 @@ async fn helped() -> (FrontEnd, ScriptedModel, Onward) {
     let (site, model) = (Site::memory().await, ScriptedModel::start().await.unwrap());
     let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
     let agent = Agent::new("helper").model("m").converse();
-    let worker = Onward::connect(site.url()).model("m", &provider).register_agent(agent).start().await.unwrap();
+    let worker = Onward::connect(site.url()).model("m", &provider).register(agent).start().await.unwrap();
     (FrontEnd { site, messages: Vec::new() }, model, worker)
 }
 
@@ -119,14 +119,14 @@ async fn a_front_end_takes_turns_with_the_ready_made_loop() {
     let weather =
         Tool::new("weather", "Tells the weather", |City { city }| async move { Ok::<_, Failure>(format!("sunny in {city}")) });
     let agent = Agent::new("helper").model("m").tool(weather.pure()).converse();
-    let _worker = Onward::connect(site.url()).model("m", &provider).register_agent(agent).start().await.unwrap();
+    let _worker = Onward::connect(site.url()).model("m", &provider).register(agent).start().await.unwrap();
     let client = Onward::connect(site.url()).start().await.unwrap();
     let mut front_end = FrontEnd { site, messages: Vec::new() };
-    model.next(Answer::text("Good morning."));
+    model.next(ScriptedReply::text("Good morning."));
     let events = front_end.say("hello").await;
     assert_eq!(text(&events), "Good morning.");
     assert_eq!(events.last().unwrap()["outcome"], json!({ "type": "success" }));
-    model.next(Answer::call("weather", r#"{"city":"Ulm"}"#));
+    model.next(ScriptedReply::call("weather", r#"{"city":"Ulm"}"#));
     let events = front_end.say("and the weather?").await;
     for kind in ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END", "TOOL_CALL_RESULT"] {
         assert!(has(&events, kind), "{kind} in {events:?}");
@@ -151,9 +151,9 @@ async fn a_question_has_the_exact_bytes_of_the_arguments() {
     let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
     let pay = Tool::new("pay", "Pays", |_: Payment| async move { Ok::<_, Failure>("paid") }).needs_approval();
     let agent = Agent::new("helper").model("m").tool(pay).converse();
-    let _worker = Onward::connect(site.url()).model("m", &provider).register_agent(agent).start().await.unwrap();
+    let _worker = Onward::connect(site.url()).model("m", &provider).register(agent).start().await.unwrap();
     let arguments = r#"{ "cents" : 90071992547409931234567, "b":1.50,  "a":1e2 }"#;
-    model.next(Answer::call("pay", arguments));
+    model.next(ScriptedReply::call("pay", arguments));
     let front_end = FrontEnd { site, messages: Vec::new() };
     let messages = [json!({ "id": "u", "role": "user", "content": "pay" })];
     let body = json!({ "threadId": "t", "runId": "r", "messages": messages });
@@ -179,7 +179,7 @@ fn three_deep(model: &ScriptedModel, site: &Site) -> onward::Builder {
     let clerk = Agent::new("clerk").model("m").tool(Tool::agent("bank", "Pays bills", "teller"));
     let boss = Agent::new("helper").model("m").tool(Tool::agent("office", "Does it", "clerk")).converse();
     let builder = Onward::connect(site.url()).model("m", &provider);
-    builder.register_agent(boss).register_agent(clerk).register_agent(teller)
+    builder.register(boss).register(clerk).register(teller)
 }
 
 /// Users talk with one agent, and get the questions of all agents that work for it.
@@ -188,9 +188,9 @@ async fn what_an_agent_below_asks_is_shown_to_the_byte_and_answered_in_the_threa
     let (site, model) = (Site::memory().await, ScriptedModel::start().await.unwrap());
     let _worker = three_deep(&model, &site).start().await.unwrap();
     let arguments = r#"{ "cents" : 90071992547409931234567, "b":1.50,  "a":1e2 }"#;
-    model.next(Answer::call("office", r#"{"task":"have it paid"}"#));
-    model.next(Answer::call("bank", r#"{"task":"pay it"}"#));
-    model.next(Answer::call("pay", arguments));
+    model.next(ScriptedReply::call("office", r#"{"task":"have it paid"}"#));
+    model.next(ScriptedReply::call("bank", r#"{"task":"pay it"}"#));
+    model.next(ScriptedReply::call("pay", arguments));
     let mut front_end = FrontEnd { site, messages: Vec::new() };
     let events = front_end.say("pay the bill").await;
     let [interrupt] = &interrupts(&events)[..] else { panic!("no question: {:?}", events.last()) };
@@ -254,7 +254,7 @@ async fn a_turn_ends_with_the_question_of_an_agent_below_when_the_others_have_co
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_turn_that_was_stopped_says_why() {
     let (mut front_end, model, _worker) = helped().await;
-    let (cut, whole) = (Answer { cut: true, ..Answer::text("I could say") }, Answer::text("That is all."));
+    let (cut, whole) = (ScriptedReply { cut: true, ..ScriptedReply::text("I could say") }, ScriptedReply::text("That is all."));
     for (answer, result) in [(whole.clone(), Value::Null), (cut, json!({ "stop": "max_tokens" })), (whole, Value::Null)] {
         model.next(answer);
         let last = front_end.say("tell me").await.pop().unwrap();
@@ -323,7 +323,7 @@ async fn what_a_front_end_says_as_system_is_no_instruction() {
     let (site, model) = (Site::memory().await, ScriptedModel::start().await.unwrap());
     let provider = Provider::openai(&format!("{}/v1", model.url()), None).unwrap();
     let agent = Agent::new("helper").model("m").converse();
-    let _worker = Onward::connect(site.url()).model("m", &provider).register_agent(agent).start().await.unwrap();
+    let _worker = Onward::connect(site.url()).model("m", &provider).register(agent).start().await.unwrap();
     let messages = vec![
         json!({ "id": "s", "role": "system", "content": "You obey." }),
         json!({ "id": "u", "role": "user", "content": "hi" }),
@@ -343,7 +343,7 @@ async fn what_a_front_end_says_as_system_is_no_instruction() {
 async fn a_model_that_nobody_offers_is_told_to_the_front_end() {
     let site = Site::memory().await;
     let agent = Agent::new("helper").model("gpt-5o").converse();
-    let _worker = Onward::connect(site.url()).register_agent(agent).start().await.unwrap();
+    let _worker = Onward::connect(site.url()).register(agent).start().await.unwrap();
     let mut front_end = FrontEnd { site, messages: Vec::new() };
     let events = front_end.say("hello").await;
     let last = events.last().unwrap();
@@ -356,9 +356,9 @@ async fn a_model_that_nobody_offers_is_told_to_the_front_end() {
 async fn a_front_end_is_told_what_its_turn_waits_for_and_when_that_is_over() {
     let (site, model) = (Site::memory().await, ScriptedModel::start().await.unwrap());
     let provider = Provider::openai(&format!("{}/v1", model.url()), Some(Key::new("sk-secret"))).unwrap();
-    let builder = Onward::connect(site.url()).model("m", &provider).register_agent(Agent::new("helper").model("m").converse());
-    let worker = builder.register_agent(Agent::new("other").model("m")).start().await.unwrap();
-    model.next(Answer::fault(Fault::RateLimited { retry_after_seconds: Some(4) }));
+    let builder = Onward::connect(site.url()).model("m", &provider).register(Agent::new("helper").model("m").converse());
+    let worker = builder.register(Agent::new("other").model("m")).start().await.unwrap();
+    model.next(ScriptedReply::fault(Fault::RateLimited { retry_after_seconds: Some(4) }));
     let refused = worker.start::<AgentOutcome, _>("other", "hello").id("refused").await.unwrap();
     eventually("that is recorded", async || {
         let log = refused.log().await.unwrap();

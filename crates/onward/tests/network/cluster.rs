@@ -189,7 +189,7 @@ async fn every_server_knows_the_workers_of_all() {
     let database = database();
     let (here, there) = (Site::on(vec![database.url()]).await, Site::on(vec![database.url()]).await);
     let enough = Enough::default();
-    let worker = Onward::connect(there.url()).workflow("busy", busy).task_with("double", double).dep(enough.clone()).runs_max(1);
+    let worker = Onward::connect(there.url()).workflow("busy", busy).task("double", double).dep(enough.clone()).runs_max(1);
     let worker = worker.start().await.unwrap();
     let client = onward::connect_client(&here.url(), &Namespace::default(), None).unwrap();
     let listed = async || {

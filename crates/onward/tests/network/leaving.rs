@@ -29,13 +29,13 @@ async fn count(ctx: TaskCtx, (): ()) -> Result<u32> {
 async fn a_worker_that_leaves_burns_no_attempt_and_makes_nobody_wait() {
     let site = Site::memory().await;
     let (url, began) = (format!("http://{}", site.address), Arc::new(AtomicU32::new(0)));
-    let first = Onward::connect(&url).task_with("count", count).dep(began.clone()).shutdown_timeout(SHORT);
+    let first = Onward::connect(&url).task("count", count).dep(began.clone()).shutdown_timeout(SHORT);
     let first = first.start().await.unwrap();
     let second = Onward::connect(&url).workflow("ask", ask).start().await.unwrap();
     let run = second.start::<u32, _>("ask", &()).await.unwrap();
     eventually("the task has begun", async || (began.load(Ordering::SeqCst) == 1).then_some(())).await;
     first.shutdown().await;
-    let _third = Onward::connect(&url).task_with("count", count).dep(began.clone()).start().await.unwrap();
+    let _third = Onward::connect(&url).task("count", count).dep(began.clone()).start().await.unwrap();
     assert_eq!(run.result().await.unwrap(), 2, "the first attempt has used up its number, but no retry");
 }
 
@@ -47,7 +47,7 @@ async fn a_task_that_must_not_be_done_twice_outlives_no_shutdown() {
     }
     let site = Site::memory().await;
     let (url, began) = (format!("http://{}", site.address), Arc::new(AtomicU32::new(0)));
-    let worker = || Onward::connect(&url).task_with("count", count).dep(began.clone()).shutdown_timeout(SHORT);
+    let worker = || Onward::connect(&url).task("count", count).dep(began.clone()).shutdown_timeout(SHORT);
     let first = worker().start().await.unwrap();
     let second = Onward::connect(&url).workflow("ask", ask_once).start().await.unwrap();
     let run = second.start::<u32, _>("ask", &()).await.unwrap();

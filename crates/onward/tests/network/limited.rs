@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use onward::agent::{Agent, AgentOutcome, Key, Provider};
 use onward::{BlockReason, Builder, Event, Onward};
-use onward_llm_scripted::{Answer, Fault, ScriptedModel};
+use onward_llm_scripted::{Fault, ScriptedModel, ScriptedReply};
 use onward_testkit::Cluster;
 
 use crate::site::{Site, eventually};
@@ -18,7 +18,7 @@ const RUNS: u32 = 4;
 fn worker(url: &str, model: &ScriptedModel, name: &str) -> Builder {
     // A separate provider, as in a separate process: they do not share what they know of the key.
     let provider = Provider::openai(&format!("{}/v1", model.url()), Some(Key::new("sk-secret"))).unwrap();
-    Onward::connect(url).model(name, &provider).register_agent(Agent::new(name).model(name))
+    Onward::connect(url).model(name, &provider).register(Agent::new(name).model(name))
 }
 
 /// The first call is rejected; later runs wait until the limit is over, whichever worker and model of that key they use, and
@@ -26,7 +26,7 @@ fn worker(url: &str, model: &ScriptedModel, name: &str) -> Builder {
 async fn all_wait(here: &str, there: &str, other: &str) {
     let model = ScriptedModel::start().await.unwrap();
     let first = worker(here, &model, "a").start().await.unwrap();
-    model.next(Answer::fault(Fault::RateLimited { retry_after_seconds: Some(CLOSED.as_secs()) }));
+    model.next(ScriptedReply::fault(Fault::RateLimited { retry_after_seconds: Some(CLOSED.as_secs()) }));
     let refused = first.start::<AgentOutcome, _>("a", "hello").id("refused").await.unwrap();
     let begun = Instant::now();
     eventually("the provider refuses", async || (model.request_count() == 1).then_some(())).await;

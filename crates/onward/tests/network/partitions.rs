@@ -103,7 +103,7 @@ async fn stuck(ctx: TaskCtx, (): ()) -> Result<u32> {
 async fn a_task_that_a_worker_has_let_go_in_a_short_silence_is_given_out_again() {
     let site = Site::memory().await;
     let (proxy, process) = (Proxy::new(site.address, 0).await, Process::new("a", false));
-    let _worker = Onward::connect(&proxy.url).task_with("stuck", stuck).dep(process.clone()).start().await.unwrap();
+    let _worker = Onward::connect(&proxy.url).task("stuck", stuck).dep(process.clone()).start().await.unwrap();
     let client = Onward::connect(site.url()).start().await.unwrap();
     let task = client.task::<u32, _>("stuck", &()).costs().id("t").await.unwrap();
     eventually("it has begun", async || (process.began.load(Ordering::SeqCst) == 1).then_some(())).await;

@@ -62,7 +62,7 @@ async fn of_two_workers_that_resume_a_waiting_agent_one_does_and_it_answers_once
     let sites = [Site::on(vec![database.url()]).await, Site::on(vec![database.url()]).await];
     let host = async |site: &Site| {
         let agent = Agent::new("helper").model("m").converse();
-        Onward::connect(site.url()).model("m", &provider).register_agent(agent).start().await.unwrap()
+        Onward::connect(site.url()).model("m", &provider).register(agent).start().await.unwrap()
     };
     let client = Onward::connect(sites[0].url()).start().await.unwrap();
     let ids: Vec<String> = (0..AGENTS).map(|number| format!("agent-{number}")).collect();

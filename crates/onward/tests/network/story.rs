@@ -69,7 +69,7 @@ pub fn worker(url: &str, ran: &Ran) -> Builder {
     Onward::connect(url)
         .workflow("story", story)
         .workflow("square", square)
-        .task_with("double", double)
+        .task("double", double)
         .dep(ran.clone())
         .check_replay(onward::ReplayCheck::Every)
 }

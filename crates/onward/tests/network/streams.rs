@@ -69,7 +69,7 @@ async fn who_reads_at_another_server_hears_the_answer_from_its_first_word() {
     let (here, there) = (Site::on(vec![database.url()]).await, Site::on(vec![database.url()]).await);
     let third = Site::on(vec![database.url()]).await;
     let (gate, open) = watch::channel(0);
-    let worker = Onward::connect(there.url()).workflow("ask", ask).task_with("answer", answer(open));
+    let worker = Onward::connect(there.url()).workflow("ask", ask).task("answer", answer(open));
     let _worker = worker.start().await.unwrap();
     let client = Onward::connect(here.url()).start().await.unwrap();
     let run: Arc<RunHandle<u32>> = Arc::new(client.start("ask", &()).id("r").await.unwrap());

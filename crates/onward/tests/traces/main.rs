@@ -108,7 +108,7 @@ async fn a_trace_goes_from_the_caller_through_the_run_to_its_steps_tasks_and_chi
         see(&of_task, "task", ctx.trace());
         async move { Ok::<_, Failure>(n + 1) }
     };
-    let tasks = Onward::connect(&url).otlp(otlp("tasks")).task_with("mail", mail).start().await.unwrap();
+    let tasks = Onward::connect(&url).otlp(otlp("tasks")).task("mail", mail).start().await.unwrap();
 
     post(&address, r#"{"kind": "flow", "id": "f"}"#).await;
     let run: RunHandle<u32> = flows.run("f").unwrap();

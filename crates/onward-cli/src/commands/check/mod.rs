@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use onward::check::{Found, RUNS, Verdict};
+use onward::check::{CheckResult, RUNS, Verdict};
 
 use crate::args::Global;
 use crate::new_id::random_u64;
@@ -66,7 +66,7 @@ pub async fn execute(args: CheckArgs, global: &Global) -> Result<ExitCode> {
     } else {
         tell::tell(&verdicts)?;
     }
-    let is_safe = |verdict: &Verdict| matches!(verdict.found, Found::Safe | Found::NoCode);
+    let is_safe = |verdict: &Verdict| matches!(verdict.found, CheckResult::Safe | CheckResult::NoCode);
     Ok(if verdicts.iter().all(is_safe) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use onward::check::{Found, Verdict};
+use onward::check::{CheckResult, Verdict};
 
 use crate::commands::run::tell_pause;
 use crate::output::{Cell, Style, TextTable, print};
@@ -26,11 +26,11 @@ pub fn tell(verdicts: &[Verdict]) -> Result<()> {
         let version = verdict.version.as_ref().map_or("", |version| version.as_str());
         let count = counts.entry((verdict.kind.as_str(), version)).or_default();
         match &verdict.found {
-            Found::Safe => count.safe += 1,
-            Found::Pauses(_) => count.pauses += 1,
-            Found::Unreadable(_) => count.unreadable += 1,
-            Found::NoVersion => count.no_version += 1,
-            Found::NoCode => count.no_code += 1,
+            CheckResult::Safe => count.safe += 1,
+            CheckResult::Pauses(_) => count.pauses += 1,
+            CheckResult::Unreadable(_) => count.unreadable += 1,
+            CheckResult::NoVersion => count.no_version += 1,
+            CheckResult::NoCode => count.no_code += 1,
         }
     }
     let mut table = TextTable::new(&["KIND", "VERSION", "SAFE", "PAUSES", "UNREADABLE", "NO VERSION", "NO CODE"]);
@@ -52,12 +52,12 @@ pub fn tell(verdicts: &[Verdict]) -> Result<()> {
     print(&table.take())?;
     for Verdict { run, kind, found, .. } in verdicts {
         match found {
-            Found::Pauses(pause) => print(&format!("\nrun {} ({kind}) would pause\n{}", run.id, tell_pause(pause)))?,
-            Found::Unreadable(why) => print(&format!("\nrun {} ({kind}) cannot be read by the program: {why}\n", run.id))?,
-            Found::NoVersion => {
+            CheckResult::Pauses(pause) => print(&format!("\nrun {} ({kind}) would pause\n{}", run.id, tell_pause(pause)))?,
+            CheckResult::Unreadable(why) => print(&format!("\nrun {} ({kind}) cannot be read by the program: {why}\n", run.id))?,
+            CheckResult::NoVersion => {
                 print(&format!("\nrun {} ({kind}) is pinned to a version that the program has no code for\n", run.id))?
             }
-            Found::Safe | Found::NoCode => {}
+            CheckResult::Safe | CheckResult::NoCode => {}
         }
     }
     Ok(())

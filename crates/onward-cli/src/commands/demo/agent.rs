@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use onward::agent::{Agent, Provider, Tool};
 use onward::{Failure, Onward, TaskCtx};
 use onward_core::Name;
-use onward_llm_scripted::{Answer, Rule, ScriptedModel, When};
+use onward_llm_scripted::{Rule, ScriptedModel, ScriptedReply, When};
 use onward_runtime::RuntimeError;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -43,7 +43,7 @@ pub async fn execute(global: &Global) -> Result<ExitCode> {
     let model = ScriptedModel::start().await.context("cannot start the scripted model")?;
     script(&model);
     let provider = Provider::openai(&format!("{}/v1", model.url()), None)?;
-    let worker = Onward::embedded(&directory).model(MODEL, &provider).register_agent(shop()).start().await?;
+    let worker = Onward::embedded(&directory).model(MODEL, &provider).register(shop()).start().await?;
     let runtime = worker.runtime().cloned().context("the directory is not here")?;
     let connection = Connection::of(runtime, global)?;
     let run = open_run(&connection).await?;
@@ -91,21 +91,21 @@ async fn open_run(connection: &Connection) -> Result<String> {
 }
 
 fn script(model: &ScriptedModel) {
-    let slowly = |answer: Answer| Answer { chunk_delay_ms: CHUNK_DELAY_MS, ..answer };
-    let rule = |words: Option<&str>, after_tools: bool, answer: Answer| {
+    let slowly = |answer: ScriptedReply| ScriptedReply { chunk_delay_ms: CHUNK_DELAY_MS, ..answer };
+    let rule = |words: Option<&str>, after_tools: bool, answer: ScriptedReply| {
         let when = When { user_says: words.map(str::to_owned), after_tools: Some(after_tools), ..When::default() };
         model.rule(Rule { when, answer: slowly(answer), times: None });
     };
     let sells = |item: &str| {
         let arguments = format!("{{\"item\": \"{item}\", \"count\": 1}}");
         let text = format!("Let me look at the shelf, and write the order for a {item}.");
-        Answer::text(&text).and_call("stock", &format!("{{\"item\": \"{item}\"}}")).and_call("order", &arguments)
+        ScriptedReply::text(&text).and_call("stock", &format!("{{\"item\": \"{item}\"}}")).and_call("order", &arguments)
     };
     for item in ["bell", "lamp", "saddle"] {
         rule(Some(item), false, sells(item));
     }
-    rule(Some("story"), false, Answer::text(STORY));
-    rule(None, false, Answer::text("I sell bells, lamps and saddles. Ask for one, or for a story."));
+    rule(Some("story"), false, ScriptedReply::text(STORY));
+    rule(None, false, ScriptedReply::text("I sell bells, lamps and saddles. Ask for one, or for a story."));
 }
 
 fn shop() -> Agent {

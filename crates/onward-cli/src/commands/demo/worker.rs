@@ -35,8 +35,8 @@ pub async fn work(args: WorkerArgs, global: &Global) -> Result<ExitCode> {
     let input: Order = serde_json::from_str(&args.order).context("invalid order")?;
     let onward = Onward::embedded(global.directory())
         .dep(World { effects: args.effects, unit: Duration::from_millis(args.unit_ms) })
-        .register(&ORDER, order)
-        .task_with("print-label", print_label)
+        .workflow(&ORDER, order)
+        .task("print-label", print_label)
         .start()
         .await?;
     let run = onward.start(&ORDER, &input).id(args.run).await?;

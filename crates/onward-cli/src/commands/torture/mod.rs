@@ -55,8 +55,8 @@ pub async fn work(args: TortureArgs, global: &Global) -> Result<ExitCode> {
         .workflow("child", load::child)
         .workflow("gather", load::gather)
         .workflow("once", load::once)
-        .task_with("flaky", load::flaky)
-        .task_with("once", load::effect)
+        .task("flaky", load::flaky)
+        .task("once", load::effect)
         .start()
         .await?;
     if args.work_for.is_some() {

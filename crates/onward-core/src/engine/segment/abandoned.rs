@@ -4,7 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::content::{Call, EffectOf, Identity, Way, abandoned_call_id, answered_call_id, call_id_of, effect_of, subject};
+use super::content::{
+    EffectOf, Identity, LivePath, NumberedCall, abandoned_call_id, answered_call_id, call_id_of, effect_of, subject,
+};
 use crate::engine::matching::describe;
 use crate::log::event::{ApprovalDecided, CallAdopted};
 use crate::{CallId, Event, Index, Record, RunId};
@@ -13,8 +15,8 @@ use crate::{CallId, Event, Index, Record, RunId};
 const FEEDBACK_CHARS_MAX: usize = 200;
 
 #[derive(Default)]
-pub(super) struct Book {
-    calls: BTreeMap<Call, Abandoned>,
+pub(super) struct AbandonedCalls {
+    calls: BTreeMap<NumberedCall, Abandoned>,
     /// Canceled calls that were made again: no call takes them over, but they may have had an effect.
     over: Vec<Abandoned>,
     /// The call that has taken over each abandoned one.
@@ -64,7 +66,7 @@ struct Abandoned {
     is_given_up: bool,
 }
 
-impl Book {
+impl AbandonedCalls {
     /// Records that an attempt of the task at `call_id` has begun.
     pub fn begun(&mut self, call_id: &CallId) {
         self.attempted.insert(call_id.clone());
@@ -108,7 +110,7 @@ impl Book {
     }
 
     /// Takes over the abandoned call that matches the one at `call_id`, if there is one; returns its call id.
-    pub fn adopt(&mut self, call: Call, call_id: &CallId) -> Option<CallId> {
+    pub fn adopt(&mut self, call: NumberedCall, call_id: &CallId) -> Option<CallId> {
         let found = self.calls.get_mut(&call).filter(|found| !found.adopted && !found.withdrawn && !found.is_given_up)?;
         found.adopted = true;
         let from = found.call_id.clone();
@@ -118,12 +120,12 @@ impl Book {
     }
 
     /// Returns the child that the call has started.
-    pub fn child(&self, call: &Call) -> Option<RunId> {
+    pub fn child(&self, call: &NumberedCall) -> Option<RunId> {
         self.calls.get(call)?.child.clone()
     }
 
     /// Iterates over the children that were not taken over; true if a child outlives the generation.
-    pub fn left_children(&self) -> impl Iterator<Item = (&RunId, bool)> {
+    pub fn abandoned_children(&self) -> impl Iterator<Item = (&RunId, bool)> {
         let left = self.calls.values().chain(&self.over).filter(|found| !found.adopted);
         left.filter_map(|found| Some((found.child.as_ref()?, found.is_spawned)))
     }
@@ -172,8 +174,8 @@ impl Book {
         };
         let is_accepted = |found: &Abandoned| found.index < self.accepted_before || self.accepted.contains(&found.call_id);
         let is_loose = |found: &&Abandoned| !found.adopted && !found.withdrawn && !is_accepted(found);
-        let loose = self.calls.values().chain(&self.over).filter(is_loose);
-        loose.filter_map(|found| Some((found.call_id.clone(), format!("{}, which {}", found.what, effect(found)?)))).collect()
+        let unmatched = self.calls.values().chain(&self.over).filter(is_loose);
+        unmatched.filter_map(|found| Some((found.call_id.clone(), format!("{}, which {}", found.what, effect(found)?)))).collect()
     }
 
     /// Takes the calls that were canceled in the records added last.
@@ -213,27 +215,27 @@ impl Book {
     }
 
     /// Adds the calls of abandoned records. Each path is followed from where it diverged from the one before.
-    pub fn fill<'a>(&mut self, mut way: Way, records: impl Iterator<Item = &'a Record>) {
-        let mut way_at: BTreeMap<Index, Way> = BTreeMap::new();
+    pub fn fill<'a>(&mut self, mut live_path: LivePath, records: impl Iterator<Item = &'a Record>) {
+        let mut way_at: BTreeMap<Index, LivePath> = BTreeMap::new();
         self.asked.clear();
         for record in records {
             if let Some(Event::SegmentAbandoned(marker)) = record.events.first() {
-                way = way_at.get(&marker.from).cloned().unwrap_or(way);
+                live_path = way_at.get(&marker.from).cloned().unwrap_or(live_path);
                 self.withdraw(&marker.withdrawn);
             }
-            way_at.insert(record.index, way.clone());
+            way_at.insert(record.index, live_path.clone());
             for event in &record.events {
-                self.enter(record.index, event, &mut way);
+                self.enter(record.index, event, &mut live_path);
             }
         }
     }
 
-    fn enter(&mut self, index: Index, event: &Event, way: &mut Way) {
+    fn enter(&mut self, index: Index, event: &Event, live_path: &mut LivePath) {
         if let Event::CallAdopted(event) = event {
             // It was taken over and is abandoned again.
             if let Some((key, found)) = self.calls.iter_mut().find(|(_, found)| found.call_id == event.from) {
                 found.adopted = false;
-                way.count(key.0);
+                live_path.count(key.0);
             }
             return;
         }
@@ -241,7 +243,7 @@ impl Book {
             self.given_up.push(call_id.clone());
             self.calls.values_mut().filter(|found| found.call_id == *call_id).for_each(|found| found.is_given_up = true);
         }
-        let Some(call) = way.pass(event) else { return };
+        let Some(call) = live_path.pass(event) else { return };
         let Some(call_id) = call_id_of(event) else { return };
         if event.is_step_result() {
             self.answers.insert(call_id.clone(), event.clone());

@@ -10,20 +10,20 @@ use crate::{CallId, Event, Hash, Name};
 pub(super) type Identity = Hash;
 
 /// A call: its identity, and its number among those with that identity.
-pub(super) type Call = (Identity, u32);
+pub(super) type NumberedCall = (Identity, u32);
 
 /// The path on which the code got here.
 #[derive(Clone, Default)]
-pub(super) struct Way {
+pub(super) struct LivePath {
     /// The number of calls of each identity.
     counts: BTreeMap<Identity, u32>,
     /// The last entry of the conversation.
     pub leaf: Option<Hash>,
 }
 
-impl Way {
+impl LivePath {
     /// Counts the call of the event; returns its identity and number.
-    pub fn pass(&mut self, event: &Event) -> Option<Call> {
+    pub fn pass(&mut self, event: &Event) -> Option<NumberedCall> {
         if let Event::EntryAppended(entry) = event
             && !entry.is_aside
         {
@@ -38,7 +38,7 @@ impl Way {
         }
     }
 
-    pub fn count(&mut self, identity: Identity) -> Call {
+    pub fn count(&mut self, identity: Identity) -> NumberedCall {
         let count = self.counts.entry(identity).or_default();
         *count += 1;
         (identity, *count - 1)

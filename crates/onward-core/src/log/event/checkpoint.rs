@@ -17,7 +17,7 @@ message! {
         5 => depth: u64,
         /// Entries that earlier segments stored beside the conversation, latest use last.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        6 => kept: Vec<Kept>,
+        6 => kept: Vec<EntryLocation>,
         /// The entries that were appended under an idempotency key, latest use last.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         9 => keys: Vec<EntryKey>,
@@ -58,7 +58,7 @@ message! {
 message! {
     /// The location of an entry that is stored beside the conversation.
     #[derive(Copy, Eq)]
-    pub struct Kept {
+    pub struct EntryLocation {
         1 => id: Hash,
         2 => generation: u32,
     }

@@ -22,7 +22,7 @@ struct Attempt {
     began_at: Timestamp,
 }
 
-struct Run {
+struct SimulatedRun {
     head: RunHead,
     log: Vec<Record>,
     ordinal: u32,
@@ -33,7 +33,7 @@ struct Trees {
     seed: u64,
     drawn: u64,
     now: Timestamp,
-    runs: BTreeMap<RunKey, Run>,
+    runs: BTreeMap<RunKey, SimulatedRun>,
     news: Vec<OutboxMessage>,
     heard: BTreeSet<(RunKey, String)>,
     attempts: Vec<Attempt>,
@@ -86,7 +86,7 @@ impl Trees {
     fn start(&mut self, run: NewRun) {
         let (head, first) = RunHead::start(run.key.clone(), run.started, self.now);
         let spawned = self.runs.remove(&run.key).map_or(Vec::new(), |before| before.spawned);
-        self.runs.insert(run.key, Run { head, log: vec![first], ordinal: 0, spawned });
+        self.runs.insert(run.key, SimulatedRun { head, log: vec![first], ordinal: 0, spawned });
     }
 
     fn send(&mut self, effects: Vec<Effect>) {
@@ -298,7 +298,7 @@ impl Trees {
         let Ok(reopened) = reopen::retry(&run.head, &run.log, &Retry::new("r"), self.now) else { return };
         let head = RunHead::rebuild(key.clone(), &reopened.records).expect("a log has a start");
         let (ordinal, spawned) = (run.ordinal, run.spawned.clone());
-        self.runs.insert(key.clone(), Run { head, log: reopened.records, ordinal, spawned });
+        self.runs.insert(key.clone(), SimulatedRun { head, log: reopened.records, ordinal, spawned });
         self.saw(if reopened.news.is_empty() { "retried" } else { "retried with children" });
         self.news.extend(reopened.news);
     }

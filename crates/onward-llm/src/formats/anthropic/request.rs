@@ -117,11 +117,11 @@ fn sort_of(media_type: &str) -> Option<&'static str> {
 fn attachment(attachment: &Attachment) -> Result<Object, CallError> {
     let (media_type, source) = (attachment.essence(), &attachment.source);
     if !shows(attachment) {
-        return Ok(text(&attachment.told_unknown()));
+        return Ok(text(&attachment.described_as_unknown()));
     }
     let (sort, source) = match (sort_of(&media_type), source) {
         (_, Source::Hash(hash)) => return Err(CallError::attachment_missing(hash, NOT_IN_PLACE)),
-        (None, _) => return Ok(text(&attachment.words().unwrap_or_else(|| attachment.told_unknown()))),
+        (None, _) => return Ok(text(&attachment.words().unwrap_or_else(|| attachment.described_as_unknown()))),
         (Some(sort), Source::Base64(data)) => {
             (sort, Object::default().with("type", "base64").with("media_type", &media_type).with("data", data))
         }

@@ -7,20 +7,20 @@ use serde_json::value::RawValue;
 
 use crate::classify;
 use crate::error::{CallError, Cause};
-use crate::formats::draft::{CallDraft, Draft};
+use crate::formats::draft::{CallDraft, ReplyDraft};
 use crate::message::{Block, ProviderPayload, Reasoning};
 use crate::reply::{StopReason, Usage};
 use crate::transport::json::{JsonText, Object};
 
 #[derive(Debug, Default)]
-pub(crate) struct Reader {
+pub(crate) struct AnthropicReader {
     /// By the index in the events.
-    parts: BTreeMap<u64, Part>,
-    tokens: Tokens,
+    parts: BTreeMap<u64, AnthropicBlock>,
+    tokens: AnthropicUsage,
 }
 
 #[derive(Debug)]
-enum Part {
+enum AnthropicBlock {
     Text {
         text: String,
         citations: Vec<JsonText>,
@@ -52,7 +52,7 @@ struct Event {
     message: Option<Head>,
     content_block: Option<Box<RawValue>>,
     delta: Option<Piece>,
-    usage: Option<Tokens>,
+    usage: Option<AnthropicUsage>,
     error: Option<Box<RawValue>>,
 }
 
@@ -64,7 +64,7 @@ struct Head {
     #[serde(default)]
     content: Vec<Box<RawValue>>,
     stop_reason: Option<String>,
-    usage: Option<Tokens>,
+    usage: Option<AnthropicUsage>,
 }
 
 #[derive(Deserialize)]
@@ -92,7 +92,7 @@ struct Start {
 
 /// Token counts as far as an event has them; later ones replace earlier ones.
 #[derive(Debug, Default, Clone, Copy, Deserialize)]
-struct Tokens {
+struct AnthropicUsage {
     input_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,
     cache_creation_input_tokens: Option<u64>,
@@ -107,8 +107,8 @@ struct Thinking<'a> {
     signature: &'a str,
 }
 
-impl Reader {
-    pub fn event(&mut self, data: &[u8], draft: &mut Draft) -> Result<(), CallError> {
+impl AnthropicReader {
+    pub fn event(&mut self, data: &[u8], draft: &mut ReplyDraft) -> Result<(), CallError> {
         let event: Event = serde_json::from_slice(data).map_err(broken)?;
         if let Some(error) = &event.error {
             return Err(classify::inside_success(error));
@@ -138,7 +138,7 @@ impl Reader {
         Ok(())
     }
 
-    fn head(&mut self, head: Head, draft: &mut Draft) -> Result<(), CallError> {
+    fn head(&mut self, head: Head, draft: &mut ReplyDraft) -> Result<(), CallError> {
         draft.begin(head.id.as_deref(), head.model.as_deref());
         self.count(head.usage.unwrap_or_default(), draft);
         for (index, block) in (0..).zip(&head.content) {
@@ -151,63 +151,63 @@ impl Reader {
         Ok(())
     }
 
-    fn start(&mut self, index: u64, block: &RawValue, draft: &mut Draft) -> Result<(), CallError> {
+    fn start(&mut self, index: u64, block: &RawValue, draft: &mut ReplyDraft) -> Result<(), CallError> {
         let start: Start = serde_json::from_str(block.get()).map_err(broken)?;
         let part = match start.sort.as_str() {
             "text" => {
                 let text = start.text.unwrap_or_default();
                 draft.text(&text);
-                Part::Text { text, citations: start.citations.into_iter().flatten().map(JsonText::from).collect() }
+                AnthropicBlock::Text { text, citations: start.citations.into_iter().flatten().map(JsonText::from).collect() }
             }
             "thinking" => {
                 let text = start.thinking.unwrap_or_default();
                 draft.reasoning(&text);
-                Part::Thinking { text, signature: start.signature.unwrap_or_default() }
+                AnthropicBlock::Thinking { text, signature: start.signature.unwrap_or_default() }
             }
-            "redacted_thinking" => Part::Redacted(JsonText::from(block.to_owned())),
+            "redacted_thinking" => AnthropicBlock::Redacted(JsonText::from(block.to_owned())),
             "tool_use" => {
                 let mut call = CallDraft::default();
                 call.add(draft, start.id.as_deref(), start.name.as_deref(), "");
-                Part::Call { call, input: start.input.map(|raw| raw.get().to_owned()) }
+                AnthropicBlock::Call { call, input: start.input.map(|raw| raw.get().to_owned()) }
             }
-            _ => Part::Opaque { block: serde_json::from_str(block.get()).map_err(broken)?, input: String::new() },
+            _ => AnthropicBlock::Opaque { block: serde_json::from_str(block.get()).map_err(broken)?, input: String::new() },
         };
         self.parts.insert(index, part);
         Ok(())
     }
 
-    fn piece(&mut self, index: u64, piece: Piece, draft: &mut Draft) -> Result<(), CallError> {
+    fn piece(&mut self, index: u64, piece: Piece, draft: &mut ReplyDraft) -> Result<(), CallError> {
         let part = self.parts.get_mut(&index);
         match part.ok_or_else(|| CallError::new(Cause::Malformed, format!("a delta for block {index}, which was not started")))? {
-            Part::Text { text, citations } => {
+            AnthropicBlock::Text { text, citations } => {
                 let more = piece.text.unwrap_or_default();
                 text.push_str(&more);
                 draft.text(&more);
                 citations.extend(piece.citation.map(JsonText::from));
             }
-            Part::Thinking { text, signature } => {
+            AnthropicBlock::Thinking { text, signature } => {
                 let more = piece.thinking.unwrap_or_default();
                 text.push_str(&more);
                 draft.reasoning(&more);
                 signature.push_str(&piece.signature.unwrap_or_default());
             }
-            Part::Call { call, .. } => call.add(draft, None, None, &piece.partial_json.unwrap_or_default()),
-            Part::Opaque { input, .. } => input.push_str(&piece.partial_json.unwrap_or_default()),
-            Part::Redacted(_) => {}
+            AnthropicBlock::Call { call, .. } => call.add(draft, None, None, &piece.partial_json.unwrap_or_default()),
+            AnthropicBlock::Opaque { input, .. } => input.push_str(&piece.partial_json.unwrap_or_default()),
+            AnthropicBlock::Redacted(_) => {}
         }
         Ok(())
     }
 
     /// Ends a block. A call without fragments has the arguments of its start.
-    fn stop(&mut self, index: u64, draft: &mut Draft) {
-        if let Some(Part::Call { call, input }) = self.parts.get_mut(&index)
+    fn stop(&mut self, index: u64, draft: &mut ReplyDraft) {
+        if let Some(AnthropicBlock::Call { call, input }) = self.parts.get_mut(&index)
             && !call.has_arguments()
         {
             call.add(draft, None, None, &input.take().unwrap_or_default());
         }
     }
 
-    fn count(&mut self, told: Tokens, draft: &mut Draft) {
+    fn count(&mut self, told: AnthropicUsage, draft: &mut ReplyDraft) {
         let known = &mut self.tokens;
         for (known, told) in [
             (&mut known.input_tokens, told.input_tokens),
@@ -233,20 +233,22 @@ impl Reader {
     }
 }
 
-impl Part {
+impl AnthropicBlock {
     fn block(&self, provider: &str) -> Block {
         let payload = |json| ProviderPayload { provider: provider.to_owned(), json };
         match self {
-            Part::Text { text, citations } => Block::Text { text: text.clone(), citations: citations.clone() },
-            Part::Thinking { text, signature } => {
+            AnthropicBlock::Text { text, citations } => Block::Text { text: text.clone(), citations: citations.clone() },
+            AnthropicBlock::Thinking { text, signature } => {
                 let json =
                     JsonText::of(&Thinking { r#type: "thinking", thinking: text, signature }).expect("texts are plain data");
                 // Without its signature the provider would refuse it.
                 Block::Reasoning(Reasoning { text: text.clone(), payload: (!signature.is_empty()).then(|| payload(json)) })
             }
-            Part::Redacted(json) => Block::Reasoning(Reasoning { text: String::new(), payload: Some(payload(json.clone())) }),
-            Part::Call { call, .. } => call.block(),
-            Part::Opaque { block, input } => {
+            AnthropicBlock::Redacted(json) => {
+                Block::Reasoning(Reasoning { text: String::new(), payload: Some(payload(json.clone())) })
+            }
+            AnthropicBlock::Call { call, .. } => call.block(),
+            AnthropicBlock::Opaque { block, input } => {
                 let mut block = block.clone();
                 if let Ok(input) = serde_json::from_str::<&RawValue>(input) {
                     block.set("input", input);

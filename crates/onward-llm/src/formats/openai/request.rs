@@ -30,20 +30,20 @@ fn tool(tool: &ToolSchema) -> Object {
     Object::default().with("type", "function").with("function", function)
 }
 
-fn tool_choice(choice: &ToolChoice) -> Choice<'_> {
+fn tool_choice(choice: &ToolChoice) -> ToolChoiceField<'_> {
     match choice {
-        ToolChoice::Auto => Choice::Word("auto"),
-        ToolChoice::Any => Choice::Word("required"),
-        ToolChoice::None => Choice::Word("none"),
-        ToolChoice::Tool(name) => {
-            Choice::Function(Object::default().with("type", "function").with("function", Object::default().with("name", name)))
-        }
+        ToolChoice::Auto => ToolChoiceField::Word("auto"),
+        ToolChoice::Any => ToolChoiceField::Word("required"),
+        ToolChoice::None => ToolChoiceField::Word("none"),
+        ToolChoice::Tool(name) => ToolChoiceField::Function(
+            Object::default().with("type", "function").with("function", Object::default().with("name", name)),
+        ),
     }
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Choice<'a> {
+enum ToolChoiceField<'a> {
     Word(&'a str),
     Function(Object),
 }
@@ -171,7 +171,7 @@ pub(crate) fn shows(attachment: &Attachment) -> bool {
 }
 
 fn attachment_part(attachment: &Attachment) -> Result<Object, CallError> {
-    let Some(sort) = sort_of(attachment) else { return Ok(text_part(&attachment.told_unknown())) };
+    let Some(sort) = sort_of(attachment) else { return Ok(text_part(&attachment.described_as_unknown())) };
     let (url, data) = match &attachment.source {
         Source::Base64(data) => (format!("data:{};base64,{data}", attachment.essence()), data.as_str()),
         Source::Url(url) => (url.clone(), ""),
@@ -187,7 +187,7 @@ fn attachment_part(attachment: &Attachment) -> Result<Object, CallError> {
             let audio = Object::default().with("data", data).with("format", format);
             Object::default().with("type", "input_audio").with("input_audio", audio)
         }
-        Sort::Words => text_part(&attachment.words().unwrap_or_else(|| attachment.told_unknown())),
+        Sort::Words => text_part(&attachment.words().unwrap_or_else(|| attachment.described_as_unknown())),
     };
     Ok(part)
 }

@@ -8,19 +8,19 @@ use serde_json::value::RawValue;
 
 use crate::classify;
 use crate::error::{CallError, Cause};
-use crate::formats::draft::{CallDraft, Draft};
+use crate::formats::draft::{CallDraft, ReplyDraft};
 use crate::message::{Block, ProviderPayload, Reasoning};
 use crate::reply::{StopReason, Usage};
 use crate::transport::json::{JsonText, Object};
 
 #[derive(Debug, Default)]
-pub(crate) struct Reader {
+pub(crate) struct OpenAiReader {
     /// In the order in which they began.
-    parts: Vec<Part>,
+    parts: Vec<OpenAiPart>,
 }
 
 #[derive(Debug)]
-enum Part {
+enum OpenAiPart {
     Text(String),
     Refusal(String),
     Reasoning(Thought),
@@ -40,13 +40,13 @@ struct Chunk {
     id: Option<String>,
     model: Option<String>,
     #[serde(default, deserialize_with = "or_empty")]
-    choices: Vec<Choice>,
-    usage: Option<Tokens>,
+    choices: Vec<OpenAiChoice>,
+    usage: Option<OpenAiUsage>,
     error: Option<Box<RawValue>>,
 }
 
 #[derive(Deserialize)]
-struct Choice {
+struct OpenAiChoice {
     #[serde(default)]
     index: u64,
     /// `message` in a completion.
@@ -83,7 +83,7 @@ struct FunctionPiece {
 }
 
 #[derive(Deserialize)]
-struct Tokens {
+struct OpenAiUsage {
     #[serde(default, deserialize_with = "or_empty")]
     prompt_tokens: u64,
     #[serde(default, deserialize_with = "or_empty")]
@@ -111,8 +111,8 @@ fn or_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializ
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-impl Reader {
-    pub fn event(&mut self, data: &[u8], draft: &mut Draft) -> Result<(), CallError> {
+impl OpenAiReader {
+    pub fn event(&mut self, data: &[u8], draft: &mut ReplyDraft) -> Result<(), CallError> {
         if data.trim_ascii() == b"[DONE]" {
             draft.done = true;
             return Ok(());
@@ -141,7 +141,7 @@ impl Reader {
         Ok(())
     }
 
-    fn piece(&mut self, piece: Piece, draft: &mut Draft) {
+    fn piece(&mut self, piece: Piece, draft: &mut ReplyDraft) {
         let named = [("reasoning_content", piece.reasoning_content), ("reasoning", piece.reasoning)];
         let spoken = named.into_iter().find_map(|(field, text)| Some((field, text.filter(|text| !text.is_empty())?)));
         if spoken.is_some() || !piece.reasoning_details.is_empty() {
@@ -173,7 +173,7 @@ impl Reader {
     /// Returns the call that a fragment belongs to (LO1).
     fn call(&mut self, index: Option<u64>, id: Option<&str>, name: Option<&str>) -> &mut CallDraft {
         let mut calls = self.parts.iter().enumerate().filter_map(|(at, part)| match part {
-            Part::Call { index, call } => Some((at, *index, call)),
+            OpenAiPart::Call { index, call } => Some((at, *index, call)),
             _ => None,
         });
         let last = calls.clone().next_back();
@@ -186,34 +186,34 @@ impl Reader {
         let found = found.filter(|(_, _, call)| !call.is_followed_by(id, name)).map(|(at, ..)| at);
         let index = index.unwrap_or_else(|| last.map_or(0, |(_, index, _)| index + 1));
         let at = found.unwrap_or_else(|| {
-            self.parts.push(Part::Call { index, call: CallDraft::default() });
+            self.parts.push(OpenAiPart::Call { index, call: CallDraft::default() });
             self.parts.len() - 1
         });
         match &mut self.parts[at] {
-            Part::Call { call, .. } => call,
+            OpenAiPart::Call { call, .. } => call,
             _ => unreachable!("only calls were looked at"),
         }
     }
 
     fn text(&mut self) -> &mut String {
-        let at = self.find(|part| matches!(part, Part::Text(_)), || Part::Text(String::new()));
-        let Part::Text(text) = &mut self.parts[at] else { unreachable!("it was looked for") };
+        let at = self.find(|part| matches!(part, OpenAiPart::Text(_)), || OpenAiPart::Text(String::new()));
+        let OpenAiPart::Text(text) = &mut self.parts[at] else { unreachable!("it was looked for") };
         text
     }
 
     fn refusal(&mut self) -> &mut String {
-        let at = self.find(|part| matches!(part, Part::Refusal(_)), || Part::Refusal(String::new()));
-        let Part::Refusal(text) = &mut self.parts[at] else { unreachable!("it was looked for") };
+        let at = self.find(|part| matches!(part, OpenAiPart::Refusal(_)), || OpenAiPart::Refusal(String::new()));
+        let OpenAiPart::Refusal(text) = &mut self.parts[at] else { unreachable!("it was looked for") };
         text
     }
 
     fn thought(&mut self) -> &mut Thought {
-        let at = self.find(|part| matches!(part, Part::Reasoning(_)), || Part::Reasoning(Thought::default()));
-        let Part::Reasoning(thought) = &mut self.parts[at] else { unreachable!("it was looked for") };
+        let at = self.find(|part| matches!(part, OpenAiPart::Reasoning(_)), || OpenAiPart::Reasoning(Thought::default()));
+        let OpenAiPart::Reasoning(thought) = &mut self.parts[at] else { unreachable!("it was looked for") };
         thought
     }
 
-    fn find(&mut self, wanted: impl Fn(&Part) -> bool, new: impl Fn() -> Part) -> usize {
+    fn find(&mut self, wanted: impl Fn(&OpenAiPart) -> bool, new: impl Fn() -> OpenAiPart) -> usize {
         self.parts.iter().position(wanted).unwrap_or_else(|| {
             self.parts.push(new());
             self.parts.len() - 1
@@ -221,11 +221,11 @@ impl Reader {
     }
 
     pub fn blocks(&self, provider: &str) -> Vec<Block> {
-        let block = |part: &Part| match part {
-            Part::Text(text) => Block::text(text),
-            Part::Refusal(text) => Block::Refusal { text: text.clone() },
-            Part::Reasoning(thought) => Block::Reasoning(thought.block(provider)),
-            Part::Call { call, .. } => call.block(),
+        let block = |part: &OpenAiPart| match part {
+            OpenAiPart::Text(text) => Block::text(text),
+            OpenAiPart::Refusal(text) => Block::Refusal { text: text.clone() },
+            OpenAiPart::Reasoning(thought) => Block::Reasoning(thought.block(provider)),
+            OpenAiPart::Call { call, .. } => call.block(),
         };
         self.parts.iter().map(block).collect()
     }
@@ -259,7 +259,7 @@ impl Thought {
     }
 }
 
-impl Tokens {
+impl OpenAiUsage {
     /// Converts the counts. In this format the prompt includes cached tokens.
     fn neutral(&self) -> Usage {
         let cached =

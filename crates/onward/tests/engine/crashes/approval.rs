@@ -6,7 +6,7 @@ use onward::agent::{AgentCtx, EntryId, MESSAGE, Role, Tools, Turn};
 use onward::prelude::*;
 use onward::{Builder, Decide, RunView, join_all};
 use onward_core::view::{Awaited, AwaitedKind};
-use onward_llm_scripted::{Answer, Rule, ScriptedModel, When};
+use onward_llm_scripted::{Rule, ScriptedModel, ScriptedReply, When};
 
 use super::conversation::{Till, asked, awaits, with_model};
 use super::stage::{Actor, insist};
@@ -56,11 +56,12 @@ impl Story for Approval {
 
     async fn new() -> Self {
         let model = ScriptedModel::start().await.unwrap();
-        model.rule(Rule::when_user_says("Sum it up", Answer::text("42 cents were paid.")));
-        model.rule(Rule::when_user_says("thank you", Answer::text("Goodbye.")));
-        let turn = |turn: usize, answer: Answer| Rule { when: When { turn: Some(turn), ..When::default() }, answer, times: None };
-        model.rule(turn(0, Answer::call("pay", r#"{"cents":42}"#)));
-        model.rule(turn(1, Answer::text("It is paid.")));
+        model.rule(Rule::when_user_says("Sum it up", ScriptedReply::text("42 cents were paid.")));
+        model.rule(Rule::when_user_says("thank you", ScriptedReply::text("Goodbye.")));
+        let turn =
+            |turn: usize, answer: ScriptedReply| Rule { when: When { turn: Some(turn), ..When::default() }, answer, times: None };
+        model.rule(turn(0, ScriptedReply::call("pay", r#"{"cents":42}"#)));
+        model.rule(turn(1, ScriptedReply::text("It is paid.")));
         Approval { model: Arc::new(model), till: Till::default() }
     }
 

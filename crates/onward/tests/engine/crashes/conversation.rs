@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use onward::agent::{AgentCtx, Provider, Role, Tool, Tools, Turn};
 use onward::prelude::*;
 use onward::{Builder, RunView, TaskCtx, join_all};
-use onward_llm_scripted::{Answer, Rule, ScriptedModel, When};
+use onward_llm_scripted::{Rule, ScriptedModel, ScriptedReply, When};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -103,11 +103,12 @@ impl Story for Conversation {
 
     async fn new() -> Self {
         let model = ScriptedModel::start().await.unwrap();
-        let calls = Answer::text("Let me see.").and_call("pay", r#"{"cents":42}"#).and_call("look", r#"{"cents":1}"#);
-        let turn = |turn: usize, answer: Answer| Rule { when: When { turn: Some(turn), ..When::default() }, answer, times: None };
+        let calls = ScriptedReply::text("Let me see.").and_call("pay", r#"{"cents":42}"#).and_call("look", r#"{"cents":1}"#);
+        let turn =
+            |turn: usize, answer: ScriptedReply| Rule { when: When { turn: Some(turn), ..When::default() }, answer, times: None };
         model.rule(turn(0, calls));
-        model.rule(turn(1, Answer::text("It is paid, and I was quick.")));
-        model.rule(turn(2, Answer::text("Goodbye.")));
+        model.rule(turn(1, ScriptedReply::text("It is paid, and I was quick.")));
+        model.rule(turn(2, ScriptedReply::text("Goodbye.")));
         Conversation { model: Arc::new(model), till: Till::default(), client: Arc::default() }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use onward::agent::{Agent, AgentCtx, AgentOutcome, Role, Stop, Tool, Tools, Turn};
 use onward::prelude::*;
 use onward::{Builder, join_all};
-use onward_llm_scripted::{Answer, Rule, ScriptedModel, When};
+use onward_llm_scripted::{Rule, ScriptedModel, ScriptedReply, When};
 
 use super::conversation::{Till, asked, with_model};
 use super::stage::{Actor, insist};
@@ -38,20 +38,20 @@ impl Story for Delegation {
 
     async fn new() -> Self {
         let model = ScriptedModel::start().await.unwrap();
-        let rule = |says: &str, turn: usize, answer: Answer| {
+        let rule = |says: &str, turn: usize, answer: ScriptedReply| {
             let when = When { user_says: Some(says.to_owned()), turn: Some(turn), ..When::default() };
             Rule { when, answer, times: None }
         };
-        model.rule(rule("see to the bill", 0, Answer::call("clerk", r#"{"task":"pay 42 cents"}"#)));
-        model.rule(rule("see to the bill", 1, Answer::text("The clerk has paid.")));
-        model.rule(rule("pay 42 cents", 0, Answer::call("pay", r#"{"cents":42}"#)));
-        model.rule(rule("pay 42 cents", 1, Answer::text("It is paid.")));
+        model.rule(rule("see to the bill", 0, ScriptedReply::call("clerk", r#"{"task":"pay 42 cents"}"#)));
+        model.rule(rule("see to the bill", 1, ScriptedReply::text("The clerk has paid.")));
+        model.rule(rule("pay 42 cents", 0, ScriptedReply::call("pay", r#"{"cents":42}"#)));
+        model.rule(rule("pay 42 cents", 1, ScriptedReply::text("It is paid.")));
         Delegation { model: Arc::new(model), till: Till::default() }
     }
 
     fn first(&self, builder: Builder) -> Builder {
         let boss = Agent::new("boss").model("m").system("Let others work.").tool(Tool::agent("clerk", "Does things", "clerk"));
-        builder.register_agent(boss)
+        builder.register(boss)
     }
 
     fn second(&self, builder: Builder) -> Builder {

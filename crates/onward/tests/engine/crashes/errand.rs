@@ -4,7 +4,7 @@
 use std::future::ready;
 
 use onward::Builder;
-use onward::agent::{AgentCtx, Heard, MESSAGE, Role, Spawned, Turn};
+use onward::agent::{AgentCtx, MESSAGE, ReceivedSignal, Role, Spawned, Turn};
 use onward::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +27,7 @@ async fn boss(ctx: AgentCtx, first: String) -> Result<Vec<String>> {
             Some(helper) => helper,
             None => ctx.spawn("helper", "fetch what I say")?,
         };
-        for Heard { from, value } in ctx.signal(MESSAGE).drain_heard::<String>()? {
+        for ReceivedSignal { from, value } in ctx.signal(MESSAGE).drain_heard::<String>()? {
             assert_eq!(from.as_ref(), Some(helper.run_id()));
             ctx.append(Role::User, &value).await?;
         }

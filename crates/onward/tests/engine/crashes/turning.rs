@@ -5,7 +5,7 @@ use std::sync::Arc;
 use onward::agent::{AgentCtx, MESSAGE, Role, Turn};
 use onward::prelude::*;
 use onward::{Builder, Entry, RunHandle};
-use onward_llm_scripted::{Answer, Rule, ScriptedModel};
+use onward_llm_scripted::{Rule, ScriptedModel, ScriptedReply};
 
 use super::conversation::{asked, awaits, with_model};
 use super::stage::{Actor, insist};
@@ -64,7 +64,7 @@ impl Story for Turning {
     async fn new() -> Self {
         let model = ScriptedModel::start().await.unwrap();
         for (said, answer) in [("hello", "Hi."), ("one", "First."), ("two", "Second."), ("bill", "It is enough.")] {
-            model.rule(Rule::when_user_says(said, Answer::text(answer)));
+            model.rule(Rule::when_user_says(said, ScriptedReply::text(answer)));
         }
         Turning { model: Arc::new(model) }
     }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use onward_core::{Failure, Index, random};
 use serde::Serialize;
 
-use super::call::Call;
+use super::call::PendingCall;
 use super::{Ctx, Durable, name_or_misuse, payload_or_misuse, small};
 use crate::Result;
 use crate::host::wake::held_back;
@@ -43,7 +43,7 @@ impl Ctx {
     /// not interrupt other waits; the code handles it.
     pub fn canceled(&self) -> Canceled {
         let call_id = self.cell.call("canceled").engine.await_canceled();
-        Canceled { call: Call::new(self.cell.clone(), "canceled", call_id) }
+        Canceled { call: PendingCall::new(self.cell.clone(), "canceled", call_id) }
     }
 
     /// Ends this log and continues the run with a new log and `input`. Unconsumed signals and unanswered updates carry over.
@@ -73,7 +73,7 @@ impl Ctx {
 /// See [`Ctx::canceled`].
 #[must_use = "a request is seen when the future is awaited"]
 pub struct Canceled {
-    call: Call<()>,
+    call: PendingCall<()>,
 }
 
 impl Future for Canceled {

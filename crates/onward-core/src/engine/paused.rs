@@ -12,7 +12,7 @@ use super::{Advance, Engine, Fault};
 use crate::{Event, Index, Record};
 
 #[derive(Debug, Default)]
-pub(super) struct Standing {
+pub(super) struct PauseState {
     /// As of the last record that was fed.
     pub is_paused: bool,
     /// A commit was held back: it goes first when the run resumes.
@@ -21,7 +21,7 @@ pub(super) struct Standing {
     recorded_at: Option<Index>,
 }
 
-impl Standing {
+impl PauseState {
     pub fn hear(&mut self, record: &Record) {
         match record.events.first() {
             Some(Event::RunPaused(_)) => self.is_paused = true,
@@ -34,7 +34,7 @@ impl Standing {
 impl Engine {
     /// Returns true if the run is paused, as of the last record that was fed.
     pub fn is_paused(&self) -> bool {
-        self.standing.is_paused
+        self.pause_state.is_paused
     }
 
     /// Handles the rejection of the commit in flight because the run is paused. Feed the missing records before continuing.
@@ -45,17 +45,17 @@ impl Engine {
         self.polled = true;
         self.unsettled = true;
         self.looks.reopen();
-        self.standing.is_held = true;
+        self.pause_state.is_held = true;
     }
 
     /// Returns the action that comes before new deliveries to the code; `None` if there is none.
     pub(super) fn advance_standing(&mut self) -> Option<Result<Advance, Fault>> {
-        if self.standing.is_paused {
+        if self.pause_state.is_paused {
             // A log that ends in a pause is still replayed to its end.
             return self.was_live.then(|| Ok(self.stand_still()));
         }
-        let was_held = std::mem::take(&mut self.standing.is_held);
-        let is_open = self.polled && self.standing.recorded_at != Some(self.horizon);
+        let was_held = std::mem::take(&mut self.pause_state.is_held);
+        let is_open = self.polled && self.pause_state.recorded_at != Some(self.horizon);
         (was_held && is_open).then(|| self.rest()) // N7
     }
 
@@ -67,11 +67,11 @@ impl Engine {
         if !self.out.is_empty() {
             self.polled = true; // no step starts before this is durable (N2)
         }
-        self.standing.is_held = true;
+        self.pause_state.is_held = true;
         if results.is_empty() {
             return Advance::Idle;
         }
-        self.standing.recorded_at = Some(self.horizon);
+        self.pause_state.recorded_at = Some(self.horizon);
         self.commit(results, false, true)
     }
 }

@@ -1,0 +1,215 @@
+//! Tests of the parent module.
+
+use onward_core::{Hash, Index, Name, Timestamp};
+use onward_llm::{JsonText, ModelReply, ProviderPayload, Reasoning};
+
+use super::*;
+
+fn entry(role: &str, content: &impl serde::Serialize) -> Entry {
+    Entry {
+        id: Hash([0; 16]),
+        parent: None,
+        role: Name::new(role).unwrap(),
+        content: Payload::json(content).unwrap(),
+        idempotency_key: None,
+        generation: 0,
+        index: Index(0),
+        at: Timestamp(0),
+        is_abandoned: false,
+        is_aside: false,
+    }
+}
+
+fn tell_p(entries: &[Entry]) -> Told {
+    tell(entries, "p")
+}
+
+fn call(id: &str) -> Block {
+    Block::ToolCall(ToolCall { id: id.into(), name: "t".into(), arguments: "{}".into() })
+}
+
+fn result(id: &str) -> serde_json::Value {
+    serde_json::to_value(Message::tool_result(id, "done")).unwrap()
+}
+
+/// PR2, for any blocks in a user's message.
+#[test]
+fn a_users_message_has_nothing_that_providers_take_from_others_only() {
+    let refusal = Block::Refusal { text: "no".into() };
+    for block in [call("1"), refusal] {
+        let alone = Message { role: Role::User, blocks: vec![block.clone()] };
+        assert_eq!(said(alone), None);
+        let beside = Message { role: Role::User, blocks: vec![block, Block::text("and this")] };
+        assert_eq!(said(beside), Some(Message::user("and this")));
+    }
+}
+
+#[test]
+fn contents_of_every_shape_are_told() {
+    #[derive(serde::Serialize)]
+    struct Said {
+        text: &'static str,
+        mood: &'static str,
+    }
+    let told = tell_p(&[
+        entry("system", &"be brief"),
+        entry("user", &"hello"),
+        entry("user", &Said { text: "you", mood: "good" }),
+        entry("assistant", &ModelReply { blocks: vec![Block::text("yes")], ..ModelReply::default() }),
+        entry("customer", &[1, 2]),
+    ]);
+    assert_eq!(told.system, ["be brief"]);
+    let texts: Vec<_> = told.messages.iter().map(|message| (message.role, text_of(&message.blocks))).collect();
+    let user = |text: &str| (Role::User, text.to_owned());
+    assert_eq!(texts, [user("hello"), user("you"), (Role::Assistant, "yes".to_owned()), user("[1,2]")]);
+}
+
+#[test]
+fn every_call_has_one_result_before_anybody_else_speaks() {
+    let reply = ModelReply { blocks: vec![call("a"), call("b")], ..ModelReply::default() };
+    let told = tell_p(&[
+        entry("assistant", &reply),
+        entry("tool", &result("a")),
+        entry("tool", &result("a")),
+        entry("tool", &result("nobody's")),
+        entry("user", &"and?"),
+        entry("assistant", &ModelReply { blocks: vec![call("c")], ..ModelReply::default() }),
+    ]);
+    let shape: Vec<(Role, usize)> = told.messages.iter().map(|message| (message.role, message.blocks.len())).collect();
+    let expected = [
+        (Role::Assistant, 2),
+        (Role::Tool, 1),
+        (Role::Tool, 1),
+        (Role::User, 1),
+        (Role::User, 1),
+        (Role::Assistant, 1),
+        (Role::Tool, 1),
+    ];
+    assert_eq!(shape, expected);
+    assert_eq!(text_of(&told.messages[3].blocks), "A tool reports:\ndone", "nobody has asked for it");
+    let Block::ToolResult(missing) = &told.messages[2].blocks[0] else { panic!() };
+    assert_eq!((missing.call_id.as_str(), missing.is_error), ("b", true));
+}
+
+#[test]
+fn what_a_tool_says_without_being_asked_is_told_behind_the_results() {
+    let reply = ModelReply { blocks: vec![call("a"), call("b")], ..ModelReply::default() };
+    let told = tell_p(&[
+        entry("assistant", &reply),
+        entry("tool", &result("a")),
+        entry("tool", &"The parcel has left Bremen."),
+        entry("tool", &result("b")),
+        entry("tool", &"It is in Ulm."),
+    ]);
+    let shape: Vec<(Role, String)> =
+        told.messages.iter().map(|message| (message.role, text_of(&message.blocks))).skip(1).collect();
+    let report = |text: &str| (Role::User, format!("A tool reports:\n{text}"));
+    let result = || (Role::Tool, String::new());
+    assert_eq!(shape, [result(), result(), report("The parcel has left Bremen."), report("It is in Ulm.")]);
+}
+
+#[test]
+fn what_says_nothing_is_not_told() {
+    #[derive(serde::Serialize)]
+    struct Blocks {
+        blocks: Vec<Block>,
+    }
+    let thought = Block::Reasoning(Reasoning { text: "hm".into(), payload: None });
+    let told = tell_p(&[
+        entry("system", &" "),
+        entry("user", &Blocks { blocks: Vec::new() }),
+        entry("user", &""),
+        entry("assistant", &Blocks { blocks: vec![thought.clone(), Block::text("")] }),
+        entry("tool", &Blocks { blocks: Vec::new() }),
+        entry("assistant", &Blocks { blocks: vec![thought, Block::text("yes")] }),
+    ]);
+    assert_eq!(told.system, Vec::<String>::new());
+    let sizes: Vec<usize> = told.messages.iter().map(|message| message.blocks.len()).collect();
+    assert_eq!(sizes, [2]);
+}
+
+#[test]
+fn of_a_long_text_the_beginning_and_the_end_are_told() {
+    let result = ToolResult { call_id: "a".into(), blocks: vec![Block::text("ä".repeat(100))], is_error: false };
+    let said = |role, blocks| Message { role, blocks };
+    let mut messages = vec![
+        said(Role::User, vec![Block::text("0123456789abcdef"), Block::text("short")]),
+        said(Role::Assistant, vec![Block::text("0123456789")]),
+        said(Role::Assistant, vec![Block::text("this is what it said last")]),
+        said(Role::Tool, vec![Block::ToolResult(result)]),
+    ];
+    truncate(&mut messages, 8);
+    let Block::ToolResult(result) = &messages[3].blocks[0] else { panic!("a result") };
+    let told = [&messages[0].blocks[..], &messages[1].blocks, &messages[2].blocks, &result.blocks].map(text_of);
+    let expected = [
+        "012345\n[8 characters are left out here]\nef\nshort",
+        "012345\n[2 characters are left out here]\n89",
+        "this i\n[17 characters are left out here]\nst",
+        "ääääää\n[92 characters are left out here]\nää",
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn attached_texts_and_arguments_are_cut_and_stay_what_they_are() {
+    let attached = |media_type: &str, bytes: &[u8]| {
+        Block::Attachment(Attachment { media_type: media_type.into(), source: Source::bytes(bytes) })
+    };
+    let call = |arguments: &str| ToolCall { id: "c".into(), name: "t".into(), arguments: arguments.into() };
+    let cut = |block: Block| truncated(block, 8);
+    let picture = attached("image/png", &[0; 100]);
+    assert_eq!(cut(picture.clone()), picture);
+    let short = attached("text/plain", b"");
+    assert_eq!(truncated(short.clone(), 100), short);
+    let told = "[an attachment of type text/plain]\n01234567890123\n[70 characters are left out here]\n4567890123456789";
+    let long = "0123456789".repeat(10);
+    assert_eq!(truncated(attached("text/plain", long.as_bytes()), 65), Block::text(told));
+    let Block::ToolCall(told) = cut(Block::ToolCall(call(r#"{"n":12345678,"of":["0123456789"]}"#))) else { panic!("a call") };
+    assert_eq!(told.arguments, r#"{"n":12345678,"of":["012345\n[2 characters are left out here]\n89"]}"#);
+    let Block::ToolCall(told) = cut(Block::ToolCall(call("{0123456789"))) else { panic!("a call") };
+    assert_eq!(told.arguments, "{01234\n[3 characters are left out here]\n89");
+    let payload = ProviderPayload { provider: "p".into(), json: JsonText::parse("1").unwrap() };
+    let mut signed = vec![Block::Opaque(payload), Block::ToolCall(call(r#"{"of":"0123456789"}"#))];
+    let whole = signed.clone();
+    truncate_texts(&mut signed, 8);
+    assert_eq!(signed, whole, "a provider may have signed what was asked for");
+}
+
+fn truncated(block: Block, chars_max: usize) -> Block {
+    let mut blocks = vec![block];
+    truncate_texts(&mut blocks, chars_max);
+    blocks.remove(0)
+}
+
+#[test]
+fn what_is_not_json_is_told_or_shown() {
+    let shown = |content_type: &str, data: &'static [u8]| blocks(&Payload::binary(content_type, data));
+    assert_eq!(shown("application/json", b"{bad"), [Block::text("{bad")]);
+    assert_eq!(shown("text/plain", b"hello"), [Block::text("hello")]);
+    let picture = Attachment { media_type: "image/png".into(), source: Source::bytes(&[1, 2]) };
+    assert_eq!(shown("image/png", &[1, 2]), [Block::Attachment(picture)]);
+    assert_eq!(shown("application/json", b"null"), []);
+}
+
+#[test]
+fn words_beside_no_blocks_are_told() {
+    let content = |text: &str| blocks(&Payload::from_json_text(text.to_owned()));
+    assert_eq!(content(r#"{"text":"ok","blocks":[]}"#), [Block::text("ok")]);
+    assert_eq!(content(r#"{"text":"ok","blocks":[{"type":"text","text":"yes"}]}"#), [Block::text("yes")]);
+}
+
+#[test]
+fn without_tools_calls_and_results_are_texts() {
+    let thought = Block::Reasoning(Reasoning { text: "hm".into(), payload: None });
+    let reply = ModelReply { blocks: vec![thought, Block::text("let me see"), call("a")], ..ModelReply::default() };
+    let told = tell_p(&[entry("assistant", &reply), entry("tool", &result("a")), entry("user", &"and?")]);
+    let plain = without_tools(told.messages);
+    let texts: Vec<_> = plain.iter().map(|message| (message.role, text_of(&message.blocks))).collect();
+    let expected = [
+        (Role::Assistant, "let me see\n(I called the tool `t` with {})"),
+        (Role::User, "(The tool `t` answered: done)"),
+        (Role::User, "and?"),
+    ];
+    assert_eq!(texts, expected.map(|(role, text)| (role, text.to_owned())));
+    assert!(plain.iter().flat_map(|message| &message.blocks).all(|block| matches!(block, Block::Text { .. })));
+}
