@@ -34,6 +34,7 @@ pub use api::client::{Changes, Client, ClientFuture, Outcome, find_prelude, read
 pub use api::decide::Decide;
 pub use api::drive::{DriveInput, NotResumed, Resumed};
 pub use api::external::{AppendExternal, AppendedExternal, ExternalPosition, ExternalRun};
+pub use api::rate_limits::RateLimit;
 pub use api::read::PendingReason;
 pub use api::reopen::ForkRun;
 pub use api::runs::{SendSignal, StartRun};
