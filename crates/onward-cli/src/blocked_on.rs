@@ -47,7 +47,8 @@ fn sentence(blocker: &Blocker, workers: &[WorkerInfo], now: Timestamp) -> String
                 Some(model) => format!("the provider rate-limits the key of model `{model}`"),
                 None => format!("calls of task `{kind}` are rate-limited"),
             };
-            format!("{what}; the run waits until {}", time::moment(until, now))
+            let release = format!("`onward queue reopen {}` ends the wait", shell_word(kind.as_str()));
+            format!("{what}; the run waits until {}; {release}", time::moment(until, now))
         }
         BlockReason::Quarantined => {
             let (since, id) =

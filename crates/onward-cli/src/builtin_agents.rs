@@ -64,9 +64,9 @@ impl BuiltinAgents {
             }
         }
         let table = ModelTable { providers, models: tables.models.clone() };
-        let models = Models::open(&table, http, env).map_err(told)?;
+        let models = Models::open(&table, http, env).map_err(invalid_table)?;
         for name in models.names() {
-            models.find(name).map_err(told)?; // fails if the key is missing
+            models.find(name).map_err(invalid_table)?; // fails if the key is missing
         }
         check_agents(tables)?;
         for (name, mcp) in &tables.mcp {
@@ -197,7 +197,7 @@ fn invalid(message: String, hint: &str) -> Mistake {
     Mistake::usage("config_invalid", message, hint)
 }
 
-fn told(error: TableError) -> Mistake {
+fn invalid_table(error: TableError) -> Mistake {
     Mistake { code: error.code(), message: error.to_string(), hint: Some(error.hint().to_owned()), exit: USAGE }
 }
 

@@ -314,20 +314,20 @@ const WATCH: Duration = Duration::from_secs(1);
 /// Logs when the store stops accepting writes and when it accepts them again.
 fn watch_store(probe: Arc<dyn Probe>, trace: Trace) -> JoinHandle<()> {
     tokio::spawn(async move {
-        let mut said = None;
+        let mut reported = None;
         loop {
             let why = match probe.stopped() {
                 Some(why) => Some(why),
                 None => probe.unwritable().await,
             };
             match &why {
-                Some(why) if said.as_ref() != Some(why) => {
+                Some(why) if reported.as_ref() != Some(why) => {
                     trace.say(Level::Error, "the store accepts no writes", &[("why", why)]);
                 }
-                None if said.is_some() => trace.say(Level::Info, "the store accepts writes again", &[]),
+                None if reported.is_some() => trace.say(Level::Info, "the store accepts writes again", &[]),
                 _ => {}
             }
-            said = why;
+            reported = why;
             tokio::time::sleep(WATCH).await;
         }
     })

@@ -33,6 +33,7 @@ pub use api::client::{Changes, Client, ClientFuture, Outcome, find_prelude, read
 pub use api::drive::{DriveInput, NotResumed, Resumed};
 pub use api::execute::CallContext;
 pub use api::external::{AppendExternal, AppendedExternal, ExternalPosition, ExternalRun};
+pub use api::rate_limits::RateLimit;
 pub use api::reopen::ForkRun;
 pub use api::runs::{SendSignal, StartRun};
 pub use api::transfer::{Imported, export_run, leaves_out};

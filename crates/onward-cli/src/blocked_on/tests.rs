@@ -17,7 +17,7 @@ fn worker(tasks: &[&str]) -> WorkerInfo {
     }
 }
 
-fn said(kind: &str, why: BlockReason, workers: &[WorkerInfo]) -> String {
+fn sentence_of(kind: &str, why: BlockReason, workers: &[WorkerInfo]) -> String {
     let now = Timestamp(1_800_000_000_000);
     let blocker = Blocker {
         task: CallRef::parse(&Namespace::default(), "r~0~3").unwrap().into(),
@@ -34,7 +34,7 @@ fn said(kind: &str, why: BlockReason, workers: &[WorkerInfo]) -> String {
 #[test]
 fn what_nobody_offers_is_told_with_what_there_is() {
     let workers = [worker(&["llm.gpt-4o", "llm.small"]), worker(&["llm.gpt-4o"])];
-    let no_worker = |kind, workers| said(kind, BlockReason::NoWorker, workers);
+    let no_worker = |kind, workers| sentence_of(kind, BlockReason::NoWorker, workers);
     assert_eq!(no_worker("charge", &workers), "no worker serves task `charge`; the run is waiting");
     assert_eq!(
         no_worker("llm.gpt-5o", &workers),
@@ -46,16 +46,17 @@ fn what_nobody_offers_is_told_with_what_there_is() {
 #[test]
 fn a_wait_is_told_with_its_end_or_with_what_ends_it() {
     assert_eq!(
-        said("llm.m", BlockReason::LimitClosed, &[]),
-        "the provider rate-limits the key of model `m`; the run waits until 2027-01-15T08:00:12.000Z (in 12.0 s)"
+        sentence_of("llm.m", BlockReason::LimitClosed, &[]),
+        "the provider rate-limits the key of model `m`; the run waits until 2027-01-15T08:00:12.000Z (in 12.0 s); \
+             `onward queue reopen llm.m` ends the wait"
     );
     assert_eq!(
-        said("llm.m", BlockReason::Quarantined, &[]),
+        sentence_of("llm.m", BlockReason::Quarantined, &[]),
         "task r~0~3 (`llm.m`) is in quarantine since 2027-01-15T07:58:00.000Z (2 min ago): it lost 6 workers in a row; \
          find out why, then run `onward queue retry r~0~3`"
     );
     assert_eq!(
-        said("llm.m", BlockReason::Retries, &[]),
+        sentence_of("llm.m", BlockReason::Retries, &[]),
         "model `m`: next attempt in 12.0 s; the last one failed with model_rate_limited"
     );
 }

@@ -64,7 +64,7 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
     let agent = builtin.as_ref().and_then(|builtin| builtin.agents().next()).map(str::to_owned);
     let serving = Serving::start(address, location.clone(), protection, limits(config)?, lease(config)?, builtin, trace).await?;
     let url = serving.url.clone();
-    let told = shutdown_signal();
+    let stopped = shutdown_signal();
     if global.json {
         print_json(&serde_json::json!({"url": url}))?;
     } else {
@@ -77,7 +77,7 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
         open(&url);
     }
     let Some(mut child) = spawn(&args.command, &url)? else {
-        serving.run(told).await;
+        serving.run(stopped).await;
         return Ok(ExitCode::SUCCESS);
     };
     let mut ended = None;
@@ -85,7 +85,7 @@ pub async fn execute(args: DevArgs, global: &Global) -> Result<ExitCode> {
         tokio::select! {
             status = child.wait() => ended = status.ok(),
             // The child stops first, because it may still need the server.
-            () = told => stop(&mut child).await,
+            () = stopped => stop(&mut child).await,
         }
     };
     serving.run(shutdown).await;

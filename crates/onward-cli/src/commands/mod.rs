@@ -59,7 +59,7 @@ pub enum Command {
     Replay(replay::ReplayArgs),
     /// Show the cost of model calls
     Spend(spend::SpendArgs),
-    /// Show task queues and retry quarantined tasks
+    /// Show task queues, retry quarantined tasks, reopen rate-limited keys
     #[command(subcommand)]
     Queue(queue::QueueCommand),
     /// List connected workers

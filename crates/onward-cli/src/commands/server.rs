@@ -81,12 +81,12 @@ pub async fn execute(args: ServerArgs, global: &Global) -> Result<ExitCode> {
         trace.clone(),
     )
     .await?;
-    let told = shutdown_signal();
+    let stopped = shutdown_signal();
     trace.say(Level::Info, "ready", &[("url", &serving.url), ("data", &location)]);
     if global.json {
         print_json(&serde_json::json!({"url": serving.url}))?;
     }
-    serving.run(told).await;
+    serving.run(stopped).await;
     trace.say(Level::Info, "stopped", &[]);
     Ok(ExitCode::SUCCESS)
 }

@@ -116,7 +116,7 @@ impl Export<'_> {
                 Ok(run) => {
                     put(&run.to_lines())?;
                     self.count += 1;
-                    tell_count(self.count, "exported");
+                    print_count(self.count, "exported");
                 }
                 // Deleted since it was listed.
                 Err(error) if error.code() == "run_not_found" => {}
@@ -142,7 +142,7 @@ fn put(lines: &str) -> Result<()> {
     Ok(std::io::stdout().lock().write_all(lines.as_bytes())?)
 }
 
-fn tell_count(count: u64, what: &str) {
+fn print_count(count: u64, what: &str) {
     if count.is_multiple_of(TELL_EVERY) {
         say(&format!("{count} runs {what} so far"));
     }
@@ -164,7 +164,7 @@ pub async fn import(args: ImportArgs, global: &Global) -> Result<ExitCode> {
         check_namespace(&run, &namespace)?;
         target.add(run, std::mem::take(&mut bytes)).await?;
         count += 1;
-        tell_count(count, "read");
+        print_count(count, "read");
     }
     importer.finish().map_err(|error| mistake(&error))?;
     let taken = target.finish().await?;

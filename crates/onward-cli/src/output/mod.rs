@@ -2,9 +2,9 @@
 //!
 //! Must never print run data to a terminal unescaped.
 
+pub mod entry_text;
 mod narrator;
 mod progress;
-pub mod said;
 mod style;
 mod table;
 pub mod time;

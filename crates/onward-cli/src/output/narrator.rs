@@ -22,7 +22,7 @@ impl Narrator {
     /// Formats an event that was recorded at `at`, without its name.
     pub fn tell(&mut self, at: Timestamp, event: &Event) -> String {
         self.remember(event);
-        if event.is_input() { self.tell_input(event) } else { self.tell_commit(at, event) }
+        if event.is_input() { self.format_input(event) } else { self.format_commit(at, event) }
     }
 
     fn remember(&mut self, event: &Event) {
@@ -45,38 +45,38 @@ impl Narrator {
         self.calls.get(call_id).map_or_else(|| format!("call {call_id}"), |name| shown(name))
     }
 
-    fn tell_input(&self, event: &Event) -> String {
+    fn format_input(&self, event: &Event) -> String {
         match event {
-            Event::RunStarted(event) => tell_start(event),
-            Event::SignalReceived(event) => tell_signal(event),
-            Event::ApprovalDecided(event) => tell_decision(&self.call(&event.call_id), event),
-            Event::PromiseResolved(event) => tell_result(&self.call(&event.call_id), &event.result),
+            Event::RunStarted(event) => format_start(event),
+            Event::SignalReceived(event) => format_signal(event),
+            Event::ApprovalDecided(event) => format_decision(&self.call(&event.call_id), event),
+            Event::PromiseResolved(event) => format_result(&self.call(&event.call_id), &event.result),
             Event::UpdateReceived(event) => format!("{} {}", shown(event.name.as_str()), preview(&event.payload)),
             Event::TaskCompleted(event) => {
                 format!("{} -> {}{}", self.call(&event.call_id), preview(&event.output), attempts(event.attempts))
             }
             Event::TaskFailed(event) => {
-                format!("{}: {}{}", self.call(&event.call_id), tell_failure(&event.failure), attempts(event.attempts))
+                format!("{}: {}{}", self.call(&event.call_id), format_failure(&event.failure), attempts(event.attempts))
             }
             Event::TimerFired(event) => self.call(&event.call_id),
             Event::ChildCompleted(event) => format!("{} -> {}", self.call(&event.call_id), preview(&event.output)),
-            Event::ChildFailed(event) => format!("{}: {}", self.call(&event.call_id), tell_failure(&event.failure)),
+            Event::ChildFailed(event) => format!("{}: {}", self.call(&event.call_id), format_failure(&event.failure)),
             Event::BranchRequested(event) => {
                 event.from.map_or_else(|| "from the beginning".to_owned(), |from| format!("from {from}"))
             }
             Event::CancelRequested(event) => shown(&event.reason),
             Event::TerminateRequested(event) => shown(&event.reason),
-            Event::RunPaused(event) => tell_pause(event),
+            Event::RunPaused(event) => format_pause(event),
             Event::RunResumed(event) => event.budget.map(|budget| format!("with {budget}")).unwrap_or_default(),
-            Event::ExternalAppended(event) => tell_external(event),
+            Event::ExternalAppended(event) => format_external(event),
             _ => String::new(),
         }
     }
 
-    fn tell_commit(&self, at: Timestamp, event: &Event) -> String {
+    fn format_commit(&self, at: Timestamp, event: &Event) -> String {
         match event {
-            Event::StepCompleted(event) => tell_step(event),
-            Event::StepFailed(event) => tell_failed_step(at, event),
+            Event::StepCompleted(event) => format_step(event),
+            Event::StepFailed(event) => format_failed_step(at, event),
             Event::TaskScheduled(event) => format!("{} {}", shown(event.kind.as_str()), preview(&event.input)),
             Event::TaskCanceled(event) => self.call(&event.call_id),
             Event::TimerStarted(event) => format!("due {}", time::until(event.due_at, at)),
@@ -88,7 +88,7 @@ impl Narrator {
             Event::PromiseCreated(event) => format!("{}{}", shown(event.name.as_str()), deadline(event.deadline, at)),
             Event::WaitCanceled(event) => self.call(&event.call_id),
             Event::StateSet(event) => format!("{} = {}", shown(event.key.as_str()), preview(&event.value)),
-            Event::AttributeSet(event) => tell_attribute(event),
+            Event::AttributeSet(event) => format_attribute(event),
             Event::BudgetSet(event) => event.budget.to_string(),
             Event::StateCleared(event) => shown(event.key.as_str()),
             Event::ChildStarted(event) => {
@@ -100,11 +100,11 @@ impl Narrator {
                 format!("{} to {} {}", shown(event.name.as_str()), shown(event.to.as_str()), preview(&event.payload))
             }
             Event::VersionChosen(event) => format!("{} = {}", shown(event.change.as_str()), event.version),
-            Event::UpdateAnswered(event) => tell_result(&shown(&event.update_id), &event.result),
+            Event::UpdateAnswered(event) => format_result(&shown(&event.update_id), &event.result),
             Event::RunSuspended(event) => format!("{:?}", event.reason).to_lowercase(),
             Event::RunCompleted(event) => preview(&event.output),
-            Event::RunFailed(event) => tell_failure(&event.failure),
-            Event::RunCanceled(event) => tell_failure(&event.failure),
+            Event::RunFailed(event) => format_failure(&event.failure),
+            Event::RunCanceled(event) => format_failure(&event.failure),
             Event::RunContinued(event) => preview(&event.input),
             _ => String::new(),
         }
@@ -128,62 +128,62 @@ fn attempts(count: u32) -> String {
     if count > 1 { format!(" (attempt {count})") } else { String::new() }
 }
 
-fn tell_start(event: &RunStarted) -> String {
+fn format_start(event: &RunStarted) -> String {
     let version = event.version.as_ref().map(|version| format!(" {}", shown(version.as_str()))).unwrap_or_default();
     let carried = |count: usize, what: &str| if count == 0 { String::new() } else { format!(", {count} {what} carried over") };
     let (signals, updates) = (carried(event.mailbox.len(), "signals"), carried(event.updates.len(), "updates"));
     format!("{}{version} {}{signals}{updates}", shown(event.kind.as_str()), preview(&event.input))
 }
 
-fn tell_signal(event: &SignalReceived) -> String {
+fn format_signal(event: &SignalReceived) -> String {
     let sender = event.sender.as_ref().map(|key| format!(" from {}", shown(&key.to_string()))).unwrap_or_default();
     format!("{} {}{sender}", shown(event.name.as_str()), preview(&event.payload))
 }
 
-fn tell_decision(call: &str, event: &ApprovalDecided) -> String {
+fn format_decision(call: &str, event: &ApprovalDecided) -> String {
     let verdict = if event.approved { "approved" } else { "rejected" };
     let by = event.decided_by.as_ref().map(|by| format!(" by {}", shown(by))).unwrap_or_default();
     let feedback = event.feedback.as_ref().map(|text| format!(": {}", shown(text))).unwrap_or_default();
     format!("{call} {verdict}{by}{feedback}")
 }
 
-fn tell_result(call: &str, result: &Result<Payload, Failure>) -> String {
+fn format_result(call: &str, result: &Result<Payload, Failure>) -> String {
     match result {
         Ok(payload) => format!("{call} -> {}", preview(payload)),
-        Err(failure) => format!("{call}: {}", tell_failure(failure)),
+        Err(failure) => format!("{call}: {}", format_failure(failure)),
     }
 }
 
-fn tell_pause(event: &RunPaused) -> String {
+fn format_pause(event: &RunPaused) -> String {
     let reason = format!("{:?}", event.reason).to_lowercase();
     if event.message.is_empty() { reason } else { format!("{reason}: {}", shown(&event.message)) }
 }
 
 /// Formats the events of an external run with their indexes, and its state.
-fn tell_external(event: &ExternalAppended) -> String {
+fn format_external(event: &ExternalAppended) -> String {
     let events = event.indexed().map(|(index, event)| format!("{index} {}", preview(event)));
     let state = event.state.iter().map(|state| format!("{} is {}", name(&state.kind), state.status));
     events.chain(state).collect::<Vec<_>>().join(", ")
 }
 
 /// Formats an attribute like the option `--attr`.
-fn tell_attribute(event: &AttributeSet) -> String {
+fn format_attribute(event: &AttributeSet) -> String {
     match &event.value {
         Some(value) => format!("{} = {}", name(&event.name), clip(&shown(&value.to_string()), PREVIEW_MAX)),
         None => format!("{} removed", name(&event.name)),
     }
 }
 
-fn tell_step(event: &StepCompleted) -> String {
+fn format_step(event: &StepCompleted) -> String {
     format!("{} -> {}{}", name(&event.name), preview(&event.output), attempts(event.attempt))
 }
 
-fn tell_failed_step(at: Timestamp, event: &StepFailed) -> String {
+fn format_failed_step(at: Timestamp, event: &StepFailed) -> String {
     let next = event.retry_at.map_or(", no retry".to_owned(), |due| format!(", next attempt {}", time::until(due, at)));
-    format!("{} attempt {}: {}{next}", name(&event.name), event.attempt, tell_failure(&event.failure))
+    format!("{} attempt {}: {}{next}", name(&event.name), event.attempt, format_failure(&event.failure))
 }
 
-fn tell_failure(failure: &Failure) -> String {
+fn format_failure(failure: &Failure) -> String {
     format!("[{}] {}", shown(&failure.code), shown(&failure.to_string()))
 }
 

@@ -503,6 +503,7 @@ fn a_key_that_is_limited_is_told_to_whoever_waits_for_it_and_until_when() {
     let mut waits = chat(&served.url, &["--agent", "support", "--run", "waits"]);
     waits.say("hello");
     waits.until("", "· the provider rate-limits the key of model `small`; the run waits until 2");
+    waits.until("", "; `onward queue reopen llm.small` ends the wait");
     let show = |id: &str| ran(onward().args(["run", "show", id, "--server", &served.url])).out;
     assert!(
         show("waits").contains("  the provider rate-limits the key of model `small`; the run waits until 2"),
@@ -513,12 +514,19 @@ fn a_key_that_is_limited_is_told_to_whoever_waits_for_it_and_until_when() {
     assert!(own.contains("  model `small`: next attempt in ") && own.contains("failed with model_rate_limited"), "{own}");
     let shown = ran(onward().args(["run", "show", "waits", "--json", "--server", &served.url])).json();
     assert_eq!((&shown["blocked_on"][0]["why"], &shown["blocked_on"][0]["kind"]), (&"limit_closed".into(), &"llm.small".into()));
+    let queue = |args: &[&str]| run_over(&served.url, [&["queue"][..], args].concat());
+    assert!(queue(&["limits"]).out.contains("llm.small"), "{}", queue(&["limits"]).out);
+    assert_eq!(model.scripted.request_count(), 1);
+    queue(&["reopen", "llm.other"]).says(0, "! llm.other was not rate-limited");
+    queue(&["reopen", "llm.small"]).says(0, "! llm.small is released");
+    waits.until("  You said: hello\n", "");
+    queue(&["limits"]).says(0, "! no kind is rate-limited");
     for chat in [&mut refused, &mut waits] {
         chat.say("/quit");
     }
     assert_eq!(waits.end().1.matches("`small`; the run waits until").count(), 1, "it is printed once");
     assert_eq!(refused.end().2, Some(0));
-    assert_eq!(model.scripted.request_count(), 1);
+    assert_eq!(model.scripted.request_count(), 2);
 }
 
 #[test]
@@ -678,11 +686,9 @@ fn pasted_lines_are_one_message_and_alt_enter_adds_a_line() {
     command.args(["chat", "--agent", "support", "--server", &served.url]);
     let (mut child, mut keys, shown) = in_terminal(&mut command);
     until_shown(&shown, "\u{1b}[?2004h");
-    until_shown(&shown, "> ");
-    keys.write_all(b"\x1b[200~/one\r\ntwo\x1b[201~\x1b\rthree").unwrap();
+    keys.write_all(b"\x1b[200~/one\rtwo\x1b[201~\x1b\rthree").unwrap();
     until_shown(&shown, "> /one\r\n  two\r\n  three\r");
     keys.write_all(b"\r").unwrap();
-    until_shown(&shown, "> /one\r\n  two\r\n  three\r\n");
     until_shown(&shown, "  You said: /one\r\n  two\r\n  three\r\n");
     keys.write_all(b"/help\r").unwrap();
     until_shown(&shown, "Alt-Enter, or a backslash before Enter, adds a line to the message.");
@@ -706,7 +712,6 @@ fn a_chat_that_returns_to_an_open_question_prompts_for_the_decision() {
     let mut command = onward();
     command.args(["chat", "--run", "c", "--server", &served.url]);
     let (mut child, mut keys, shown) = in_terminal(&mut command);
-    until_shown(&shown, "? y or n, with an optional reason");
     until_shown(&shown, "y/n> ");
     keys.write_all(b"y").unwrap();
     until_shown(&shown, "y/n> y\r");

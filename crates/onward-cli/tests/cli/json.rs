@@ -53,6 +53,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("queue list --server http://127.0.0.1:1", "server_unreachable"),
     ("queue quarantined --server http://127.0.0.1:1", "server_unreachable"),
     ("queue retry order-1~0~9", "task_not_quarantined"),
+    ("queue limits --server http://127.0.0.1:1", "server_unreachable"),
+    ("queue reopen llm.x --server http://127.0.0.1:1", "server_unreachable"),
     ("worker list --server http://127.0.0.1:1", "server_unreachable"),
     ("api GET /v1/runs --server http://127.0.0.1:1", "server_unreachable"),
     ("doctor --nonsense", "usage"),

@@ -10,6 +10,7 @@ pub(crate) mod drive;
 pub(crate) mod execute;
 pub(crate) mod external;
 pub(crate) mod query;
+pub(crate) mod rate_limits;
 pub(crate) mod read;
 pub(crate) mod reopen;
 pub(crate) mod runs;

@@ -58,6 +58,7 @@ message! {
     struct ClosedElsewhere {
         1 => namespace: Namespace,
         2 => kind: Name,
+        /// Zero if the limit was ended by an operator.
         3 => span_ms: u64,
         4 => limit: Option<Name>,
     }
@@ -154,7 +155,12 @@ impl Hub {
             self.heard(spoken);
         }
         for ClosedElsewhere { namespace, kind, span_ms, limit } in message.closed {
-            self.closed.close(&Refusal { namespace, kind, limit, span: Duration::from_millis(span_ms) });
+            if span_ms == 0 {
+                self.closed.reopen(&namespace, &kind, limit.as_ref());
+                self.workers.look(None);
+            } else {
+                self.closed.close(&Refusal { namespace, kind, limit, span: Duration::from_millis(span_ms) });
+            }
         }
         if let Some(asked) = message.asked {
             lock(&self.broadcast.incoming).push((message.from, asked));
@@ -223,6 +229,18 @@ impl Runtime {
     /// Marks a key as rate-limited, here and elsewhere.
     pub(crate) async fn close_limit(&self, refusal: Refusal) {
         self.hub().closed.close(&refusal);
+        self.broadcast_limit(refusal).await;
+    }
+
+    /// Ends the limit of a kind and of its key, here and elsewhere. Returns whether it was limited here.
+    pub(crate) async fn reopen_limit(&self, reopened: Refusal) -> bool {
+        let was_limited = self.hub().closed.reopen(&reopened.namespace, &reopened.kind, reopened.limit.as_ref());
+        self.hub().workers.look(None);
+        self.broadcast_limit(reopened).await;
+        was_limited
+    }
+
+    async fn broadcast_limit(&self, refusal: Refusal) {
         let Refusal { namespace, kind, limit, span } = refusal;
         let span_ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         let closed = vec![ClosedElsewhere { namespace, kind, span_ms, limit }];

@@ -109,7 +109,7 @@ impl UserMessage {
     }
 
     /// Returns the content in the client's format.
-    pub fn told(&self) -> Value {
+    pub fn sent(&self) -> Value {
         let blocks = self.content["blocks"].as_array();
         blocks.map_or_else(|| Value::String(self.text.clone()), |blocks| parts::content(blocks, &mut Room::endless()))
     }

@@ -227,8 +227,8 @@ pub(super) mod tests {
         let words = json!({"type": "text", "text": "here"});
         let mut said = of_user(&json!({"blocks": [result("c1", &[&words]), result("c2", &[&words, &picture])]}));
         said.role = Name::new("tool").unwrap();
-        let told: Vec<Value> = messages(vec![said], &BTreeMap::new()).iter().map(|message| message["content"].clone()).collect();
+        let sent: Vec<Value> = messages(vec![said], &BTreeMap::new()).iter().map(|message| message["content"].clone()).collect();
         let image = json!({"type": "image", "source": {"type": "data", "value": "aGV5", "mimeType": "image/png"}});
-        assert_eq!(told, [json!("here"), json!([words, image])]);
+        assert_eq!(sent, [json!("here"), json!([words, image])]);
     }
 }

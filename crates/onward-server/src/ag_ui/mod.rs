@@ -40,20 +40,20 @@ pub(crate) async fn run(mut request: Request) -> Result<Response, Problem> {
     let request = AgUiRequest { server, by: caller, pass, trace: request::trace(&headers), key, input };
     request.also(Scope::Read).await?;
     request.input.check()?;
-    let mut told = Vec::new();
+    let mut sent = Vec::new();
     let mut is_there = request.is_there(&kind).await?;
     if !is_there && let Some(last) = request.input.new_messages().last() {
         is_there = !request.start(kind, last).await?;
-        told = request.input.new_messages();
+        sent = request.input.new_messages();
     }
     if is_there {
         let not_told = request.not_told().await?;
         request.decide().await?;
         request.tell(&not_told).await?;
-        told = request.input.new_messages();
+        sent = request.input.new_messages();
     }
     let (events, sink) = sse::channel(&request.server);
-    let turn = AgUiTurn::new(request.server, request.key, &request.input, told, sink);
+    let turn = AgUiTurn::new(request.server, request.key, &request.input, sent, sink);
     tokio::spawn(turn.run(request.pass));
     Ok(events.into_response())
 }

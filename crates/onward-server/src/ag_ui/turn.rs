@@ -103,8 +103,8 @@ impl From<RuntimeError> for TurnError {
 }
 
 impl AgUiTurn {
-    pub fn new(server: Server, key: RunKey, input: &RunAgentInput, told: Vec<UserMessage>, sink: Sink) -> AgUiTurn {
-        let translator = Translator::new(&key.id, told);
+    pub fn new(server: Server, key: RunKey, input: &RunAgentInput, sent: Vec<UserMessage>, sink: Sink) -> AgUiTurn {
+        let translator = Translator::new(&key.id, sent);
         let (thread_id, run_id) = (input.thread_id.clone(), input.run_id.clone());
         let client = KnownMessages::new(&input.messages);
         AgUiTurn {
@@ -130,7 +130,7 @@ impl AgUiTurn {
     pub async fn run(mut self, pass: Option<Pass>) {
         let server = self.server.clone();
         let failed = tokio::select! {
-            told = self.tell() => match told {
+            sent = self.tell() => match sent {
                 Ok(()) | Err(TurnError::Over) => return,
                 Err(TurnError::Problem(problem)) => problem,
             },
@@ -351,7 +351,7 @@ impl AgUiTurn {
         self.translator.pending.retain(|message| !conversation.iter().any(|said| names.get(&said.entry) == Some(&message.id)));
         let mut shown = messages(conversation, &self.translator.names);
         let pending = self.translator.pending.iter();
-        shown.extend(pending.map(|message| json!({"id": message.id, "role": "user", "content": message.told()})));
+        shown.extend(pending.map(|message| json!({"id": message.id, "role": "user", "content": message.sent()})));
         self.out.extend(self.client.replace(&shown));
         Ok(())
     }

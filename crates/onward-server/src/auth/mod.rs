@@ -7,7 +7,7 @@
 pub(crate) mod bounds;
 pub(crate) mod ceilings;
 pub mod keys;
-pub(crate) mod whole_file;
+pub mod secret_file;
 
 use std::fmt;
 use std::future::Future;

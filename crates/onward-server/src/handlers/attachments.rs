@@ -13,7 +13,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::Server;
-use crate::auth::whole_file::{make_directory, write_whole};
+use crate::auth::secret_file::{make_directory, write_whole};
 use crate::http::problem::{Problem, RequestError};
 use crate::http::request::{Request, Rules};
 use crate::http::response::json;

@@ -12,6 +12,7 @@ pub(crate) mod external;
 pub(crate) mod kinds;
 pub(crate) mod operations;
 pub(crate) mod promises;
+pub(crate) mod rate_limits;
 pub(crate) mod runs;
 pub(crate) mod servers;
 pub(crate) mod spend;

@@ -10,8 +10,8 @@ use axum::routing::MethodFilter;
 
 use crate::auth::Scope;
 use crate::handlers::{
-    agents, approvals, attachments, bulk, drive, entries, external, kinds, operations, promises, runs, servers, spend, tasks,
-    transfer, worker_list,
+    agents, approvals, attachments, bulk, drive, entries, external, kinds, operations, promises, rate_limits, runs, servers,
+    spend, tasks, transfer, worker_list,
 };
 use crate::http::diagnosis;
 use crate::http::problem::Problem;
@@ -421,6 +421,19 @@ pub static ROUTES: &[Route] = &[
         Box::pin(worker_list::queues(request))
     })
     .answers(&[answer(200, "Every queue with tasks or workers, by kind", &[(JSON, "Queues")])]),
+    route(Verb::Get, "/v1/rate-limits", Some(Scope::Read), "List kinds of tasks that are rate-limited", |request| {
+        Box::pin(rate_limits::list(request))
+    })
+    .answers(&[answer(200, "The rate-limited kinds of the namespace, with the end of each limit", &[(JSON, "RateLimits")])]),
+    route(
+        Verb::Post,
+        "/v1/rate-limits/reopen",
+        Some(Scope::Operate),
+        "Release the tasks of a rate-limited kind before the end of its limit",
+        |request| Box::pin(rate_limits::reopen(request)),
+    )
+    .body("ReopenRateLimit")
+    .answers(&[answer(200, "Whether the kind was rate-limited", &[(JSON, "ReopenedRateLimit")])]),
     route(Verb::Get, "/v1/workers", Some(Scope::Read), "List connected workers", |request| {
         Box::pin(worker_list::workers(request))
     })

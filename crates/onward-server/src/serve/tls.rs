@@ -110,11 +110,11 @@ impl Files {
 }
 
 fn pem<T>(file: &Path, read: impl FnOnce(&[u8]) -> Result<T, pki_types::pem::Error>) -> Result<T, TlsError> {
-    let told = |error: std::io::Error| TlsError::new(file, error);
-    if std::fs::metadata(file).map_err(told)?.len() > FILE_BYTES_MAX {
+    let unreadable = |error: std::io::Error| TlsError::new(file, error);
+    if std::fs::metadata(file).map_err(unreadable)?.len() > FILE_BYTES_MAX {
         return Err(TlsError::new(file, "it is too large"));
     }
-    let text = std::fs::read(file).map_err(told)?;
+    let text = std::fs::read(file).map_err(unreadable)?;
     read(&text).map_err(|error| match error {
         pki_types::pem::Error::NoItemsFound => TlsError::new(file, "it contains no private key in PEM format"),
         error => TlsError::new(file, error),

@@ -122,15 +122,15 @@ impl Drop for TraceSink {
 fn write_lines(mut out: Out, format: Format, queue: &Receiver<String>, lost: &AtomicU64, _done: &Sender<()>) {
     // Write errors are ignored: there is no other place to report them.
     let mut write = |line: String| drop(out.write_all(line.as_bytes()).and_then(|()| out.flush()));
-    let told = || match lost.swap(0, Ordering::Relaxed) {
+    let lost_line = || match lost.swap(0, Ordering::Relaxed) {
         0 => None,
         lines => Some(line(format, Level::Warn, "log lines lost: the reader of the log is too slow", &[("lines", &lines)])),
     };
     while let Ok(line) = queue.recv() {
         write(line);
-        told().into_iter().for_each(&mut write);
+        lost_line().into_iter().for_each(&mut write);
     }
-    told().into_iter().for_each(write);
+    lost_line().into_iter().for_each(write);
 }
 
 fn line(format: Format, level: Level, message: &str, fields: &[(&str, &dyn Display)]) -> String {

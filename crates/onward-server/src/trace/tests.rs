@@ -40,9 +40,9 @@ fn a_reader_that_does_not_read_makes_nobody_wait_and_is_told_what_it_missed() {
     let said = String::from_utf8(said.lock().unwrap().clone()).unwrap();
     let lines: Vec<serde_json::Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let lost: u64 = lines.iter().filter_map(|line| line["lines"].as_str()).map(|lines| lines.parse::<u64>().unwrap()).sum();
-    let told = lines.iter().filter(|line| line["message"] == "x").count();
-    assert!(lost > 0 && told >= LINES_MAX, "{lost} lost, {told} told");
-    assert_eq!(told + lost as usize, 2 * LINES_MAX, "every line is told or counted");
+    let lost_line = lines.iter().filter(|line| line["message"] == "x").count();
+    assert!(lost > 0 && lost_line >= LINES_MAX, "{lost} lost, {lost_line} told");
+    assert_eq!(lost_line + lost as usize, 2 * LINES_MAX, "every line is told or counted");
 }
 
 #[test]

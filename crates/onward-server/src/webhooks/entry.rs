@@ -6,6 +6,7 @@ use onward_core::{Name, Namespace, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::format::Format;
+use crate::auth::secret_file::SecretEntry;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -19,6 +20,14 @@ pub struct WebhookEntry {
     /// Secrets; all that have not expired are valid, so that a sender can switch to the new one during the overlap.
     pub secrets: Vec<WebhookSecret>,
     pub created_at: Timestamp,
+}
+
+impl SecretEntry for WebhookEntry {
+    const NOUN: &'static str = "webhook";
+
+    fn id(&self) -> &str {
+        self.name.as_str()
+    }
 }
 
 impl WebhookEntry {

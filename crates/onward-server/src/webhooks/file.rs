@@ -1,30 +1,23 @@
 //! The webhook file: beside the key file, read and replaced in the same way.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use onward_core::{ErrorCode, Name, Namespace, Timestamp};
-use serde::{Deserialize, Serialize};
 
 use super::entry::{Secret, WebhookEntry, WebhookSecret, WebhookTarget};
 use super::format::Format;
 use super::signature;
-use crate::auth::whole_file::{FileTrouble, Stamp, WholeFile};
+use crate::auth::secret_file::{SecretFile, SecretFileError};
 
 /// Name of the file in a data directory.
 pub const WEBHOOKS_FILE: &str = "onward.webhooks.json";
 
-/// Version of the file format; there is only one.
-const VERSION: u32 = 1;
-
 /// Reason why webhooks cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum WebhookFileError {
-    #[error("the webhook file {} is not usable: {why}", path.display())]
-    Unusable { path: PathBuf, why: String, missing: bool },
-    #[error("the webhook file {} cannot be written", path.display())]
-    NotWritten { path: PathBuf, source: std::io::Error },
+    #[error(transparent)]
+    File(#[from] SecretFileError),
     #[error("webhook `{name}` not found")]
     NotFound { name: Name },
     #[error("webhook `{name}` exists already")]
@@ -37,8 +30,8 @@ impl WebhookFileError {
     /// Returns the row of the error table.
     fn row(&self) -> ErrorCode {
         match self {
-            WebhookFileError::Unusable { .. } => ErrorCode::WebhookFileUnusable,
-            WebhookFileError::NotWritten { .. } => ErrorCode::WebhookFileNotWritten,
+            WebhookFileError::File(SecretFileError::Unusable { .. }) => ErrorCode::WebhookFileUnusable,
+            WebhookFileError::File(SecretFileError::NotWritten { .. }) => ErrorCode::WebhookFileNotWritten,
             WebhookFileError::NotFound { .. } => ErrorCode::WebhookNotFound,
             WebhookFileError::Exists { .. } => ErrorCode::WebhookExists,
             WebhookFileError::SecretInvalid { .. } => ErrorCode::WebhookSecretInvalid,
@@ -52,14 +45,14 @@ impl WebhookFileError {
 
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            WebhookFileError::Unusable { missing: true, .. } => Some("create it with `onward webhook create`"),
+            WebhookFileError::File(error) if error.is_missing() => Some("create it with `onward webhook create`"),
             _ => self.row().hint(),
         }
     }
 
     /// Returns whether the file does not exist.
     pub fn is_missing(&self) -> bool {
-        matches!(self, WebhookFileError::Unusable { missing: true, .. })
+        matches!(self, WebhookFileError::File(error) if error.is_missing())
     }
 }
 
@@ -74,22 +67,15 @@ pub struct NewWebhook {
     pub secret: Option<Secret>,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Document {
-    version: u32,
-    webhooks: Vec<WebhookEntry>,
-}
-
 /// Reader and writer of the webhook file.
 #[derive(Debug, Clone)]
 pub struct WebhookFile {
-    file: WholeFile,
+    pub(super) file: SecretFile<WebhookEntry>,
 }
 
 impl WebhookFile {
     pub fn at(path: impl Into<PathBuf>) -> WebhookFile {
-        WebhookFile { file: WholeFile::at(path) }
+        WebhookFile { file: SecretFile::at(path) }
     }
 
     pub fn path(&self) -> &Path {
@@ -97,22 +83,12 @@ impl WebhookFile {
     }
 
     pub fn read(&self) -> Result<Vec<WebhookEntry>, WebhookFileError> {
-        self.read_with_stamp().map(|(webhooks, _)| webhooks)
-    }
-
-    pub(super) fn stamp(&self) -> Result<Stamp, WebhookFileError> {
-        self.file.stamp().map_err(|trouble| self.told(trouble))
-    }
-
-    pub(super) fn read_with_stamp(&self) -> Result<(Vec<WebhookEntry>, Stamp), WebhookFileError> {
-        let (bytes, stamp) = self.file.read().map_err(|trouble| self.told(trouble))?;
-        let webhooks = parse(&bytes).map_err(|why| self.told(FileTrouble::unusable(why)))?;
-        Ok((webhooks, stamp))
+        Ok(self.file.read()?)
     }
 
     /// Creates a webhook, and the file with its directory if they do not exist.
     pub fn create(&self, wanted: NewWebhook, now: Timestamp) -> Result<WebhookEntry, WebhookFileError> {
-        self.change(true, |webhooks| {
+        self.file.change(true, |webhooks| {
             let NewWebhook { name, namespace, format, target, secret } = wanted;
             if webhooks.iter().any(|webhook| webhook.name == name) {
                 return Err(WebhookFileError::Exists { name });
@@ -132,7 +108,7 @@ impl WebhookFile {
         overlap: Duration,
         now: Timestamp,
     ) -> Result<WebhookEntry, WebhookFileError> {
-        self.change(false, |webhooks| {
+        self.file.change(false, |webhooks| {
             let webhook = find(webhooks, name)?;
             let made = secret_for(&webhook.format, secret, now)?;
             let end = now.after(overlap);
@@ -146,51 +122,12 @@ impl WebhookFile {
     }
 
     pub fn delete(&self, name: &Name) -> Result<(), WebhookFileError> {
-        self.change(false, |webhooks| {
+        self.file.change(false, |webhooks| {
             find(webhooks, name)?;
             webhooks.retain(|webhook| webhook.name != *name);
             Ok(())
         })
     }
-
-    fn change<T>(
-        &self,
-        may_make: bool,
-        change: impl FnOnce(&mut Vec<WebhookEntry>) -> Result<T, WebhookFileError>,
-    ) -> Result<T, WebhookFileError> {
-        let _lock = self.file.lock(may_make).map_err(|trouble| self.told(trouble))?;
-        let mut webhooks = match self.read() {
-            Ok(webhooks) => webhooks,
-            Err(error) if may_make && error.is_missing() => Vec::new(),
-            Err(error) => return Err(error),
-        };
-        let changed = change(&mut webhooks)?;
-        let text = serde_json::to_string_pretty(&Document { version: VERSION, webhooks }).expect("webhooks serialize") + "\n";
-        self.file.write(text.as_bytes()).map_err(|trouble| self.told(trouble))?;
-        Ok(changed)
-    }
-
-    fn told(&self, trouble: FileTrouble) -> WebhookFileError {
-        let path = self.path().to_owned();
-        match trouble {
-            FileTrouble::Unusable { why, missing } => WebhookFileError::Unusable { path, why, missing },
-            FileTrouble::NotWritten(source) => WebhookFileError::NotWritten { path, source },
-        }
-    }
-}
-
-/// Parses the file. Errors contain a position and never the text, which may be a secret (HK4).
-fn parse(bytes: &[u8]) -> Result<Vec<WebhookEntry>, String> {
-    let wrong = |error: serde_json::Error| format!("line {} column {} does not match the format", error.line(), error.column());
-    let document: Document = serde_json::from_slice(bytes).map_err(wrong)?;
-    if document.version != VERSION {
-        return Err(format!("it has version {}; this program supports version {VERSION}", document.version));
-    }
-    let names: BTreeSet<&Name> = document.webhooks.iter().map(|webhook| &webhook.name).collect();
-    if names.len() != document.webhooks.len() {
-        return Err("two webhooks have the same name".to_owned());
-    }
-    Ok(document.webhooks)
 }
 
 fn find<'a>(webhooks: &'a mut [WebhookEntry], name: &Name) -> Result<&'a mut WebhookEntry, WebhookFileError> {

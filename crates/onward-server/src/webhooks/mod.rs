@@ -19,102 +19,42 @@ mod file;
 mod format;
 mod signature;
 
-use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use axum::response::Response;
 use hmac::{Hmac, KeyInit, Mac};
-use onward_core::Name;
 use sha2::Sha256;
-use tokio::time::Instant;
 
-use crate::auth::whole_file::Stamp;
+use crate::auth::secret_file::{FileState, FollowedFile};
 use crate::http::problem::{Problem, RequestError};
 use crate::http::request::{Request, Rules};
 use crate::serve::RequestTrust;
-use crate::trace::{Level, Trace};
+use crate::trace::Trace;
 
 pub use entry::{Named, Pointer, Secret, WebhookEntry, WebhookSecret, WebhookTarget};
 pub use file::{NewWebhook, WEBHOOKS_FILE, WebhookFile, WebhookFileError};
 pub use format::{Custom, Encoding, Format, IdAt, TimestampAt};
 
-/// Maximum age of the webhooks in memory when a request arrives.
-const LOOK_PAUSE: Duration = Duration::from_secs(1);
-
 /// Webhooks of one server.
 pub struct Webhooks {
-    file: WebhookFile,
-    trace: Trace,
-    known: Mutex<Known>,
+    webhooks: FollowedFile<WebhookEntry>,
     /// Key for the HMAC of requests to unknown webhooks.
     decoy: Hmac<Sha256>,
-}
-
-struct Known {
-    webhooks: Arc<Found>,
-    stamp: Option<Stamp>,
-    looked: Option<Instant>,
-}
-
-enum Found {
-    Webhooks(HashMap<Name, WebhookEntry>),
-    Broken(String),
 }
 
 impl Webhooks {
     /// Opens the webhook file, which may be missing: then there are no webhooks. Fails if it exists and is not usable.
     pub fn open(path: &Path, trace: Trace) -> Result<Webhooks, WebhookFileError> {
-        let file = WebhookFile::at(path);
-        match file.read() {
-            Err(error) if !error.is_missing() => return Err(error),
-            _ => {}
-        }
-        let known = Known { webhooks: Arc::new(Found::Webhooks(HashMap::new())), stamp: None, looked: None };
-        Ok(Webhooks { file, trace, known: Mutex::new(known), decoy: decoy() })
-    }
-
-    /// Returns the webhooks as of at most a second ago.
-    fn look(&self) -> Arc<Found> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.looked.is_none_or(|looked| looked.elapsed() >= LOOK_PAUSE) {
-            known.looked = Some(Instant::now());
-            self.look_again(&mut known);
-        }
-        known.webhooks.clone()
-    }
-
-    fn look_again(&self, known: &mut Known) {
-        let stamp = self.file.stamp().ok();
-        if stamp.is_some() && stamp == known.stamp && matches!(*known.webhooks, Found::Webhooks(_)) {
-            return;
-        }
-        match self.file.read_with_stamp() {
-            Ok((webhooks, stamp)) => {
-                self.trace.say(Level::Info, "webhooks read", &[("webhooks", &webhooks.len())]);
-                let webhooks = webhooks.into_iter().map(|webhook| (webhook.name.clone(), webhook)).collect();
-                (known.webhooks, known.stamp) = (Arc::new(Found::Webhooks(webhooks)), Some(stamp));
-            }
-            // A missing file means no webhooks, so no request is accepted.
-            Err(error) if error.is_missing() => {
-                (known.webhooks, known.stamp) = (Arc::new(Found::Webhooks(HashMap::new())), None);
-            }
-            Err(error) => {
-                let why = error.to_string();
-                if !matches!(&*known.webhooks, Found::Broken(before) if *before == why) {
-                    self.trace.say(Level::Error, "the webhook file is not usable; all webhooks are refused", &[("error", &why)]);
-                }
-                (known.webhooks, known.stamp) = (Arc::new(Found::Broken(why)), None);
-            }
-        }
+        let webhooks = FollowedFile::open(WebhookFile::at(path).file, true, true, trace)?;
+        Ok(Webhooks { webhooks, decoy: decoy() })
     }
 
     /// Returns the webhook with this name.
     fn find(&self, name: &str) -> Result<Option<WebhookEntry>, Problem> {
-        match &*self.look() {
-            Found::Webhooks(webhooks) => Ok(Name::new(name).ok().and_then(|name| webhooks.get(&name)).cloned()),
-            Found::Broken(_) => Err(RequestError::NotReady { why: "the webhooks cannot be read".to_owned() }.into()),
+        match &*self.webhooks.look() {
+            FileState::Absent => Ok(None),
+            FileState::Entries(webhooks) => Ok(webhooks.get(name).cloned()),
+            FileState::Broken(_) => Err(RequestError::NotReady { why: "the webhooks cannot be read".to_owned() }.into()),
         }
     }
 }

@@ -104,7 +104,7 @@ impl Session {
 
     /// Gives the worker an agent that no worker holds.
     async fn resume(self: &Arc<Session>, run: &RunKey, delivery: DriveInput) -> Result<ClaimResult, RuntimeError> {
-        let Resumed { head, appended, claimed } = self.port().resume_agent(run, delivery).await?;
+        let Resumed { head, appended, claimed } = self.local().resume_agent(run, delivery).await?;
         let why = match claimed {
             Ok(claimed) => {
                 self.give_asked(claimed).await;
@@ -117,7 +117,7 @@ impl Session {
 
     /// Gives the worker this run, if it has something to do; no credit is needed for it (Q1).
     async fn drive(self: &Arc<Session>, run: &RunKey, delivery: DriveInput) -> Result<ClaimResult, RuntimeError> {
-        let ClaimedOne { appended, head, claimed } = self.port().claim_run(run, delivery).await?;
+        let ClaimedOne { appended, head, claimed } = self.local().claim_run(run, delivery).await?;
         let is_given = claimed.is_some();
         if let Some(claimed) = claimed {
             self.give_asked(claimed).await;

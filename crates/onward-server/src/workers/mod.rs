@@ -110,7 +110,7 @@ impl Sessions {
     /// Returns the id that each worker chose, by its id in the store.
     pub fn names(&self) -> HashMap<WorkerId, WorkerId> {
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        all.iter().map(|(key, session)| (session.port().id().clone(), key.worker.clone())).collect()
+        all.iter().map(|(key, session)| (session.local().id().clone(), key.worker.clone())).collect()
     }
 
     fn session(&self, runtime: &Runtime, namespace: &Namespace, caller: &Caller, hello: &Hello) -> Result<Arc<Session>, Problem> {

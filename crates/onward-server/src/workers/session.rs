@@ -51,7 +51,7 @@ const PAGE: usize = 1_000;
 pub(crate) struct Session {
     /// Distinguishes sessions of the same worker.
     id: u64,
-    port: LocalConnection,
+    local: LocalConnection,
     /// For tasks that are started from the store's own thread.
     tokio: tokio::runtime::Handle,
     namespace: Namespace,
@@ -143,7 +143,7 @@ impl Session {
         };
         let session = Arc::new(Session {
             id,
-            port: runtime.join_worker(profile),
+            local: runtime.join_worker(profile),
             tokio: tokio::runtime::Handle::current(),
             namespace,
             credential: caller.credential.clone(),
@@ -158,7 +158,7 @@ impl Session {
         tokio::spawn(give_runs(weak.clone()));
         tokio::spawn(give_tasks(weak.clone()));
         tokio::spawn(give_questions(weak.clone()));
-        let watching = tokio::spawn(watch(weak, session.port.clone()));
+        let watching = tokio::spawn(watch(weak, session.local.clone()));
         drop(session.watching.set(watching.abort_handle()));
         Ok(session)
     }
@@ -176,8 +176,8 @@ impl Session {
         self.lock().served.is_some()
     }
 
-    pub fn port(&self) -> &LocalConnection {
-        &self.port
+    pub fn local(&self) -> &LocalConnection {
+        &self.local
     }
 
     /// Stops the session because the server ends. The worker's runs and tasks are lost when their leases expire.
@@ -188,7 +188,7 @@ impl Session {
     }
 
     fn runtime(&self) -> &Runtime {
-        self.port.runtime()
+        self.local.runtime()
     }
 
     pub fn push(&self, frame: ServerFrame) {
@@ -201,7 +201,7 @@ impl Session {
         if too_many {
             // The connection ends; after reconnecting the worker reads the log.
             state.cut_off();
-            self.port.set_present(false);
+            self.local.set_present(false);
         }
         drop(state);
         if too_many {
@@ -224,7 +224,7 @@ impl Session {
         self.forget(run, epoch);
         let (session, run) = (self.clone(), run.clone());
         self.push(ServerFrame::RunLost(wire::RunLost { run: run.clone(), epoch }));
-        self.tokio.spawn(async move { session.port.release(&run, epoch).await });
+        self.tokio.spawn(async move { session.local.release(&run, epoch).await });
     }
 
     fn forget_task(&self, task: &TaskId, claim: u64) -> bool {
@@ -268,16 +268,16 @@ impl Session {
         };
         self.credit_came.notify_waiters();
         for (run, epoch) in &runs {
-            drop(self.port.release(run, *epoch).await);
+            drop(self.local.release(run, *epoch).await);
         }
         for (task, GivenTask { claim, .. }) in tasks {
             drop(match ending {
-                _ if not_started.contains(&(task.clone(), claim)) => self.port.give_back_task(task, claim).await,
-                Ending::Silent => self.port.report_for_worker(task, claim, TaskReport::WorkerLost).await,
-                Ending::Left(_) | Ending::Stopped => self.port.report_for_worker(task, claim, TaskReport::Interrupted).await,
+                _ if not_started.contains(&(task.clone(), claim)) => self.local.give_back_task(task, claim).await,
+                Ending::Silent => self.local.report_for_worker(task, claim, TaskReport::WorkerLost).await,
+                Ending::Left(_) | Ending::Stopped => self.local.report_for_worker(task, claim, TaskReport::Interrupted).await,
             });
         }
-        self.port.leave().await;
+        self.local.leave().await;
         runs
     }
 
@@ -332,8 +332,8 @@ pub(super) fn is_same_owner(one: &WorkerId, other: &WorkerId) -> bool {
 }
 
 /// Ends the session of a worker that was silent for its lease (Q4).
-async fn watch(session: Weak<Session>, port: LocalConnection) {
-    port.fell_silent().await;
+async fn watch(session: Weak<Session>, local: LocalConnection) {
+    local.fell_silent().await;
     let Some(session) = session.upgrade() else { return };
     for (run, epoch) in session.end(Ending::Silent).await {
         session.push(ServerFrame::RunLost(wire::RunLost { run, epoch })); // it may still be connected

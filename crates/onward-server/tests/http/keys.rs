@@ -433,8 +433,8 @@ async fn a_broken_key_file_lets_nobody_in() {
         locked.until(&root, 200).await;
         assert_eq!(locked.site.get("/readyz").await.status, 200);
     }
-    let said = locked.said.once("all requests are refused", 3).await;
-    let lines: Vec<&str> = said.lines().filter(|line| line.contains("all requests are refused")).collect();
+    let said = locked.said.once("all requests that need it are refused", 3).await;
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains("all requests that need it are refused")).collect();
     assert_eq!(lines.len(), 3, "once per reason: {lines:?}");
 }
 

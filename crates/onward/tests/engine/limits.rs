@@ -238,8 +238,8 @@ async fn an_answer_over_the_payload_limit_fails_without_a_second_call() {
     use onward_llm_scripted::{Answer, ScriptedModel};
     let (site, model) = (Site::memory(), ScriptedModel::start().await.unwrap());
     let provider = Provider::openai(&format!("{}/v1", model.url()), Some(Key::new("sk"))).unwrap();
-    model.next(Answer::text(&"x".repeat(20_000)));
-    let builder = Onward::with_store(Arc::new(TightStore::new(site.clock.clone(), 10_000)), site.clock.clone());
+    model.next(Answer::text(&large()));
+    let builder = site.builder().await;
     let onward = builder.register_agent(Agent::new("a").model("m")).model("m", &provider).start().await.unwrap();
     let run = onward.start::<AgentOutcome, _>("a", "hello").await.unwrap();
     let error = run.result().await.unwrap_err();

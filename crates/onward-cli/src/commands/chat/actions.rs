@@ -82,7 +82,7 @@ impl Drop for ActionQueue {
 impl ActionQueue {
     pub fn begin(connection: Connection, key: RunKey) -> ActionQueue {
         let (queue, mut actions) = mpsc::unbounded_channel::<Action>();
-        let (tell, done) = mpsc::unbounded_channel();
+        let (sender, done) = mpsc::unbounded_channel();
         let task = tokio::spawn(async move {
             while let Some(action) = actions.recv().await {
                 let outcome = loop {
@@ -91,7 +91,7 @@ impl ActionQueue {
                         outcome => break outcome,
                     }
                 };
-                if tell.send((action, outcome)).is_err() {
+                if sender.send((action, outcome)).is_err() {
                     return;
                 }
             }

@@ -14,25 +14,25 @@ const SAME: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub struct PrintedBlockers {
     /// Tasks and reasons, with the end that was printed.
-    told: BTreeMap<(String, &'static str), Option<Timestamp>>,
+    printed: BTreeMap<(String, &'static str), Option<Timestamp>>,
 }
 
 impl PrintedBlockers {
     /// Records a reason of the run itself and returns whether it must be printed.
     pub fn is_news(&mut self, why: &'static str) -> bool {
-        self.told.insert((String::new(), why), None).is_none()
+        self.printed.insert((String::new(), why), None).is_none()
     }
 
     /// Records a reason of a task and returns whether it must be printed.
     pub fn is_news_of(&mut self, blocker: &Blocker, now: Timestamp) -> bool {
         let key = (blocker.task.to_string(), blocker.why.as_str());
-        let is_news = match (self.told.get(&key), blocker.until) {
+        let is_news = match (self.printed.get(&key), blocker.until) {
             (None, _) => true,
-            (Some(Some(told)), Some(until)) => *told <= now && until.since(*told) > SAME,
+            (Some(Some(printed)), Some(until)) => *printed <= now && until.since(*printed) > SAME,
             (Some(_), _) => false,
         };
         if is_news {
-            self.told.insert(key, blocker.until);
+            self.printed.insert(key, blocker.until);
         }
         is_news
     }

@@ -26,7 +26,7 @@ type TaskAt = (u32, CallId);
 struct AnswerDraft {
     task: TaskAt,
     /// Text of this attempt.
-    said: String,
+    text: String,
     shown: String,
     seq: u64,
     /// Every frame of this attempt since its first was received.
@@ -56,15 +56,15 @@ impl Drafts {
         if !matches!(kind, "text" | "refusal") || !draft.is_followed {
             return NewText::Nothing;
         }
-        draft.said.push_str(frame.get("text").and_then(Value::as_str).unwrap_or_default());
-        let shows_another = self.drafts[..at].iter().any(|other| !other.has_ended && !other.said.is_empty());
+        draft.text.push_str(frame.get("text").and_then(Value::as_str).unwrap_or_default());
+        let shows_another = self.drafts[..at].iter().any(|other| !other.has_ended && !other.text.is_empty());
         if shows_another { NewText::Nothing } else { self.drafts[at].advance() }
     }
 
     fn add(&mut self, task: TaskAt) -> usize {
         self.drafts.push(AnswerDraft {
             task,
-            said: String::new(),
+            text: String::new(),
             shown: String::new(),
             seq: 0,
             is_followed: true,
@@ -116,7 +116,7 @@ impl Drafts {
 
 impl AnswerDraft {
     fn begin_again(&mut self) {
-        self.said.clear();
+        self.text.clear();
         self.seq = 0;
         self.is_followed = false;
         self.has_ended = false;
@@ -124,14 +124,14 @@ impl AnswerDraft {
 
     /// Returns the text that was not printed yet (CH1).
     fn advance(&mut self) -> NewText {
-        if self.shown.starts_with(&self.said) {
+        if self.shown.starts_with(&self.text) {
             return NewText::Nothing;
         }
-        let words = match self.said.strip_prefix(&self.shown) {
+        let words = match self.text.strip_prefix(&self.shown) {
             Some(more) => NewText::More(more.to_owned()),
-            None => NewText::Anew(self.said.clone()),
+            None => NewText::Anew(self.text.clone()),
         };
-        self.shown.clone_from(&self.said);
+        self.shown.clone_from(&self.text);
         words
     }
 }

@@ -116,12 +116,12 @@ pub async fn execute(args: ChatArgs, global: &Global) -> Result<ExitCode> {
 
 /// Shuts down the worker of this process. A second Ctrl-C exits without waiting for it.
 pub async fn leave(worker: Onward) {
-    let (told, mut shutdown) = (shutdown_signal(), std::pin::pin!(worker.shutdown()));
+    let (stopped, mut shutdown) = (shutdown_signal(), std::pin::pin!(worker.shutdown()));
     if tokio::time::timeout(AT_ONCE, &mut shutdown).await.is_err() {
         say("waiting for running work to finish; press Ctrl-C to exit at once");
         tokio::select! {
             () = shutdown => {}
-            () = told => {}
+            () = stopped => {}
         }
     }
 }
@@ -225,11 +225,11 @@ impl Chat {
 
     /// Runs the chat until the user leaves or the run is closed, and prints how to continue it.
     pub async fn hold(self, screen: Screen) -> Result<ExitCode> {
-        let mut told = std::pin::pin!(shutdown_signal());
+        let mut stopped = std::pin::pin!(shutdown_signal());
         let key = self.connection.key(&self.run.clone().unwrap_or_else(new_id::run))?;
         let head = tokio::select! {
             head = self.reach(&key) => head,
-            () = &mut told => return Ok(ExitCode::from(INTERRUPTED)),
+            () = &mut stopped => return Ok(ExitCode::from(INTERRUPTED)),
         };
         let is_there = match head {
             Ok(head) => {
@@ -260,7 +260,7 @@ impl Chat {
         };
         let (over, code) = tokio::select! {
             biased;
-            () = &mut told => (Ok(ChatEnd::Left), INTERRUPTED),
+            () = &mut stopped => (Ok(ChatEnd::Left), INTERRUPTED),
             over = held => (over, 0),
         };
         if let Screen::Terminal(terminal) = &mut session.screen {

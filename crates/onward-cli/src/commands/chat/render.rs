@@ -4,7 +4,7 @@ use onward_core::Payload;
 use onward_core::conversation::Entry;
 use serde_json::Value;
 
-use crate::output::said;
+use crate::output::entry_text;
 
 /// Maximum length of printed arguments and results.
 const SHORT: usize = 160;
@@ -24,7 +24,7 @@ pub enum EntryPart {
 pub fn parts(entry: &Entry) -> Vec<EntryPart> {
     let value = entry.content.read::<Value>().unwrap_or_default();
     let Some(blocks) = value.get("blocks").and_then(Value::as_array) else {
-        return vec![EntryPart::Text(said::words(&entry.content))];
+        return vec![EntryPart::Text(entry_text::words(&entry.content))];
     };
     let mut parts = vec![EntryPart::Text(String::new())];
     for block in blocks {
@@ -40,7 +40,7 @@ pub fn parts(entry: &Entry) -> Vec<EntryPart> {
             }
             Some("tool_result") => {
                 let is_error = block.get("is_error").and_then(Value::as_bool) == Some(true);
-                let inner = Payload::json(block).map(|block| said::words(&block)).unwrap_or_default();
+                let inner = Payload::json(block).map(|block| entry_text::words(&block)).unwrap_or_default();
                 parts.push(EntryPart::Result { call_id: text("call_id"), text: short(&inner), is_error });
             }
             _ => {}

@@ -101,7 +101,7 @@ impl Screen {
     }
 
     /// Prints a complete text.
-    pub fn said(&mut self, text: &str) -> io::Result<()> {
+    pub fn complete_text(&mut self, text: &str) -> io::Result<()> {
         self.end_words()?;
         self.words(text)?;
         self.end_words()
@@ -112,7 +112,7 @@ impl Screen {
         self.end_words()?;
         match self {
             Screen::Terminal(terminal) => terminal.exact(text),
-            _ => self.said(text),
+            _ => self.complete_text(text),
         }
     }
 

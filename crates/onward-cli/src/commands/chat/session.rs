@@ -148,7 +148,7 @@ impl ChatSession {
         self.show_page(&page)?;
         self.look_for_questions().await?;
         let view = patiently(|| self.connection.read_run(self.key.clone())).await?;
-        self.tell_stop(&view)?;
+        self.print_stop(&view)?;
         if let Some(pause) = &view.pause {
             let advice = self.after_pause(pause).await?;
             self.screen.note(&format!("paused: {}; {advice}", pause.message))?;
@@ -196,7 +196,7 @@ impl ChatSession {
                     let expects = self.is_expecting && self.stream.is_some();
                     if silent_since.elapsed() > SILENCE && expects {
                         silent_since = tokio::time::Instant::now();
-                        self.tell_alone().await?;
+                        self.print_blockers().await?;
                     }
                 }
             }
@@ -272,13 +272,13 @@ impl ChatSession {
             "wait" => self.waits = self.has_begun(),
             _ if !self.has_begun() => self.screen.note("the run has not started; send a message first")?,
             "cancel" => self.actions.add(Action::Cancel),
-            "spend" => self.tell_spend().await?,
+            "spend" => self.print_spend().await?,
             other => self.screen.note(&format!("unknown command `/{other}`; `/help` lists commands"))?,
         }
         Ok(None)
     }
 
-    async fn tell_spend(&mut self) -> Result<()> {
+    async fn print_spend(&mut self) -> Result<()> {
         let head = self.connection.read_head(self.key.clone()).await?;
         let spend = head.spend.map(|spend| *spend).unwrap_or_default();
         self.screen.document(&json!({"type": "spend", "spend": spend}))?;
@@ -351,7 +351,7 @@ impl ChatSession {
                 self.show_words(words)?;
             }
             StreamSaid::AttemptReset(reset) => self.drafts.reset(reset.generation, &reset.task),
-            StreamSaid::AttemptFailed(failed) => self.tell_failed(&failed)?,
+            StreamSaid::AttemptFailed(failed) => self.print_failed_attempt(&failed)?,
             StreamSaid::TaskEnd(end) => {
                 self.drafts.end(end.generation, &end.task, end.outcome == TaskOutcome::Completed);
                 self.screen.end_words()?;
@@ -385,7 +385,7 @@ impl ChatSession {
                 self.look_for_questions().await?;
             }
             StreamSaid::End(end) => {
-                self.tell_end(end.status).await?;
+                self.print_end(end.status).await?;
                 return Ok(Some(ChatEnd::Closed(end.status)));
             }
         }
@@ -415,7 +415,7 @@ impl ChatSession {
         Ok(self.screen.words(&text)?)
     }
 
-    fn tell_failed(&mut self, failed: &AttemptFailed) -> Result<()> {
+    fn print_failed_attempt(&mut self, failed: &AttemptFailed) -> Result<()> {
         let AttemptFailed { attempt, failure, next_delay_ms, .. } = failed;
         let then = match next_delay_ms {
             Some(delay) => format!("; next attempt in {}", time::span(Duration::from_millis(*delay))),
@@ -464,7 +464,7 @@ impl ChatSession {
                 }
                 EntryPart::Text(text) => {
                     self.screen.line(&format!("{}:", escape::text(role)))?;
-                    self.screen.said(&text)?;
+                    self.screen.complete_text(&text)?;
                 }
                 EntryPart::Call { id, name, arguments } => {
                     self.screen.end_words()?;
@@ -507,7 +507,7 @@ impl ChatSession {
         self.screen.document(&question.document())?;
         self.screen.painted(&format!("? {}", escape::text(&question.headline())), Style::yellow)?;
         if let Some(description) = &question.description {
-            self.screen.said(description)?;
+            self.screen.complete_text(description)?;
         }
         if let Some(bytes) = question.bytes() {
             self.screen.exact(&bytes)?;
@@ -593,13 +593,13 @@ impl ChatSession {
         let page = self.entries(EntryQuery { limit: 1, ..EntryQuery::default() }).await?;
         let has_shown = page.leaf.is_none_or(|leaf| self.shown.contains(&leaf));
         if has_shown && std::mem::take(&mut self.is_expecting) {
-            self.tell_stop(&view)?;
+            self.print_stop(&view)?;
         }
         Ok(has_shown)
     }
 
     /// Prints why the agent stopped, unless its model was done.
-    fn tell_stop(&mut self, view: &RunView) -> Result<()> {
+    fn print_stop(&mut self, view: &RunView) -> Result<()> {
         let Some(stop) = view.agent_stop() else { return Ok(()) };
         self.screen.document(&json!({"type": "stopped", "stop": stop}))?;
         let what = match stop {
@@ -613,7 +613,7 @@ impl ChatSession {
 
     /// Prints once that no worker serves the run, and for each task why it is blocked: once, and again if that lasts longer than
     /// announced.
-    async fn tell_alone(&mut self) -> Result<()> {
+    async fn print_blockers(&mut self) -> Result<()> {
         let reply = self.connection.read_pending_reason(self.key.clone()).await;
         if reply.is_ok_and(|reply| reply.why == Some(PendingReason::NoCompatibleWorker)) {
             if !self.printed_blockers.is_news(PendingReason::NoCompatibleWorker.as_str()) {
@@ -636,7 +636,7 @@ impl ChatSession {
         Ok(())
     }
 
-    async fn tell_end(&mut self, status: Status) -> Result<()> {
+    async fn print_end(&mut self, status: Status) -> Result<()> {
         self.screen.document(&json!({"type": "end", "status": status}))?;
         let view = patiently(|| self.connection.read_run(self.key.clone())).await?;
         let why = match view.outcome {

@@ -50,15 +50,15 @@ impl Listener {
 }
 
 pub fn listen(connection: Connection, key: RunKey) -> Listener {
-    let (tell, stream) = mpsc::channel(PAGES_MAX);
+    let (sender, stream) = mpsc::channel(PAGES_MAX);
     let task = tokio::spawn(async move {
         let (mut next, mut is_away) = (None, false);
         loop {
             let request = StreamRequest { run: key.clone(), offset: next.clone(), wait_ms: WAIT_MS };
-            let said = match connection.read_stream(request).await {
+            let event = match connection.read_stream(request).await {
                 Ok(StreamPage { frames, next: behind }) => {
                     next = Some(behind);
-                    if std::mem::take(&mut is_away) && tell.send(StreamEvent::Back).await.is_err() {
+                    if std::mem::take(&mut is_away) && sender.send(StreamEvent::Back).await.is_err() {
                         return;
                     }
                     StreamEvent::Frames(frames)
@@ -72,12 +72,12 @@ pub fn listen(connection: Connection, key: RunKey) -> Listener {
                 }
                 Err(error) => StreamEvent::Failed(error),
             };
-            let is_last = match &said {
+            let is_last = match &event {
                 StreamEvent::Frames(frames) => frames.iter().any(|frame| matches!(frame.said, StreamSaid::End(_))),
                 StreamEvent::Failed(_) => true,
                 StreamEvent::Away | StreamEvent::Back => false,
             };
-            if tell.send(said).await.is_err() || is_last {
+            if sender.send(event).await.is_err() || is_last {
                 return;
             }
         }

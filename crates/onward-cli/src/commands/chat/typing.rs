@@ -19,16 +19,16 @@ pub enum TerminalInput {
 
 /// Reads stdin on its own thread, because a blocking read cannot be canceled and must not delay the exit.
 pub fn begin(screen: &Screen) -> mpsc::UnboundedReceiver<TerminalInput> {
-    let (tell, input) = mpsc::unbounded_channel();
+    let (sender, input) = mpsc::unbounded_channel();
     let is_terminal = screen.is_terminal();
     std::thread::spawn(move || {
         while let Ok(input) = if is_terminal { read_keys() } else { read_message() } {
             let is_end = matches!(input, TerminalInput::End);
-            if tell.send(input).is_err() || is_end {
+            if sender.send(input).is_err() || is_end {
                 return;
             }
         }
-        drop(tell.send(TerminalInput::End));
+        drop(sender.send(TerminalInput::End));
     });
     input
 }

@@ -69,8 +69,8 @@ fn read(path: &Path) -> Result<Vec<Verdict>> {
 
 /// Prints the end of the program's output and returns an error that explains the missing verdicts.
 fn ended(status: &std::process::ExitStatus, found: &[Verdict], folder: &Path) -> anyhow::Error {
-    if let Ok(said) = last_said(&folder.join("output.txt")) {
-        said.lines().for_each(|line| say(&format!("| {line}")));
+    if let Ok(output) = last_output(&folder.join("output.txt")) {
+        output.lines().for_each(|line| say(&format!("| {line}")));
     }
     // The program creates the file when it starts to check.
     match unjudged(folder, found.len()).filter(|_| folder.join(VERDICTS).exists()) {
@@ -91,11 +91,11 @@ fn unjudged(folder: &Path, judged: usize) -> Option<RunToCheck> {
     serde_json::from_str(&line).ok()
 }
 
-fn last_said(path: &Path) -> std::io::Result<String> {
+fn last_output(path: &Path) -> std::io::Result<String> {
     let mut file = File::open(path)?;
     let from = file.metadata()?.len().cast_signed().saturating_sub(SAID_BYTES).max(0);
     file.seek(SeekFrom::Start(from.unsigned_abs()))?;
-    let mut said = Vec::new();
-    file.read_to_end(&mut said)?;
-    Ok(String::from_utf8_lossy(&said).trim().to_owned())
+    let mut output = Vec::new();
+    file.read_to_end(&mut output)?;
+    Ok(String::from_utf8_lossy(&output).trim().to_owned())
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use onward::check::{CheckResult, Verdict};
 
-use crate::commands::run::tell_pause;
+use crate::commands::run::format_pause;
 use crate::output::{Cell, Style, TextTable, print};
 
 #[derive(Default)]
@@ -52,7 +52,7 @@ pub fn tell(verdicts: &[Verdict]) -> Result<()> {
     print(&table.take())?;
     for Verdict { run, kind, found, .. } in verdicts {
         match found {
-            CheckResult::Pauses(pause) => print(&format!("\nrun {} ({kind}) would pause\n{}", run.id, tell_pause(pause)))?,
+            CheckResult::Pauses(pause) => print(&format!("\nrun {} ({kind}) would pause\n{}", run.id, format_pause(pause)))?,
             CheckResult::Unreadable(why) => print(&format!("\nrun {} ({kind}) cannot be read by the program: {why}\n", run.id))?,
             CheckResult::NoVersion => {
                 print(&format!("\nrun {} ({kind}) is pinned to a version that the program has no code for\n", run.id))?

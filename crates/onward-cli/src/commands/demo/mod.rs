@@ -131,10 +131,10 @@ impl Demo {
         self.killed_while_a_timer_runs().await?;
         self.waits_for_a_person().await?;
         self.finishes().await?;
-        let told = summary::tell(&self.stage);
-        print(&told.text)?;
+        let result = summary::tell(&self.stage);
+        print(&result.text)?;
         self.what_next()?;
-        if !told.holds {
+        if !result.holds {
             bail!("a step ran more or less often than expected");
         }
         Ok(())
@@ -171,7 +171,7 @@ impl Demo {
         self.watch(&mut worker, |stage| stage.has(|event| matches!(event, Event::TimerStarted(_)))).await?;
         tokio::time::sleep(self.pace.into_hold).await;
         self.kill(worker, "the timer is running").await?;
-        self.tell_kept()?;
+        self.print_durable_state()?;
         self.read().await;
         Ok(())
     }
@@ -184,7 +184,7 @@ impl Demo {
             bail!("the worker exited before the order requested its approval");
         }
         self.stage.process("worker 3", "is idle and exits")?;
-        self.tell_kept()?;
+        self.print_durable_state()?;
         self.stage.note("No worker is running now. The waiting run is a row on disk, for weeks if needed.")?;
         self.decide().await
     }
@@ -210,7 +210,7 @@ impl Demo {
         if !self.stage.events.last().is_some_and(|(_, _, event)| event.ends_log()) {
             bail!("the worker exited before the order was completed");
         }
-        self.tell_kept()?;
+        self.print_durable_state()?;
         Ok(())
     }
 
@@ -261,7 +261,7 @@ impl Demo {
     }
 
     /// Shows which recorded steps this worker did not run again.
-    fn tell_kept(&self) -> Result<()> {
+    fn print_durable_state(&self) -> Result<()> {
         let recorded = self.stage.recorded();
         let mut kept: Vec<_> = recorded.iter().filter(|(name, _)| self.kept.contains(*name)).collect();
         kept.sort_by_key(|(_, (index, _))| *index);

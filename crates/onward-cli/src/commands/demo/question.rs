@@ -34,10 +34,10 @@ pub async fn open_approval(data: &Path, key: &RunKey) -> Result<OpenApproval> {
 pub async fn ask(title: &str) -> Result<ApprovalReply> {
     if std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
         // On its own thread: a blocking read cannot be canceled and must not delay Ctrl-C.
-        let (tell, told) = tokio::sync::oneshot::channel();
+        let (sender, decision) = tokio::sync::oneshot::channel();
         let title = title.to_owned();
-        std::thread::spawn(move || drop(tell.send(ask_terminal(&title))));
-        if let Some(approved) = told.await?? {
+        std::thread::spawn(move || drop(sender.send(ask_terminal(&title))));
+        if let Some(approved) = decision.await?? {
             let note =
                 if approved { "Approved. The same decision as a command:" } else { "Rejected. The same decision as a command:" };
             return Ok(ApprovalReply { approved, note: format!("\n{note}") });

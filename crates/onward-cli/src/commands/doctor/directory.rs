@@ -121,8 +121,8 @@ fn pages(path: &Path, findings: &mut Findings) {
     match EmbeddedStore::damaged_pages(path) {
         Ok(damaged) if damaged.is_empty() => findings.ok("pages", "all checksums match"),
         Ok(damaged) => {
-            let told: Vec<String> = damaged.iter().take(NAMED_MAX).map(u64::to_string).collect();
-            let detail = format!("{} with a wrong checksum: {}", count(damaged.len() as u64, "page"), told.join(", "));
+            let listed: Vec<String> = damaged.iter().take(NAMED_MAX).map(u64::to_string).collect();
+            let detail = format!("{} with a wrong checksum: {}", count(damaged.len() as u64, "page"), listed.join(", "));
             findings.fail("pages", detail, REPAIR);
         }
         Err(error) => findings.fail_with("pages", &error.into()),
@@ -158,14 +158,14 @@ fn space(path: &Path, findings: &mut Findings) {
         Ok(disk) => disk.f_bavail.saturating_mul(disk.f_frsize),
         Err(error) => return findings.warn("space", format!("cannot read the free space: {error}"), "check it with `df`"),
     };
-    let told = format!("{:.1} GiB free", free as f64 / (1u64 << 30) as f64);
+    let listed = format!("{:.1} GiB free", free as f64 / (1u64 << 30) as f64);
     let advice = "free disk space: writes fail while the disk is full";
     if free < SPACE_NONE {
-        findings.fail("space", told, advice);
+        findings.fail("space", listed, advice);
     } else if free < SPACE_LOW {
-        findings.warn("space", told, advice);
+        findings.warn("space", listed, advice);
     } else {
-        findings.ok("space", told);
+        findings.ok("space", listed);
     }
 }
 
@@ -176,17 +176,17 @@ fn syncs(path: &Path, findings: &mut Findings) {
     drop(std::fs::remove_file(&file)); // it may not exist
     match timed {
         Ok(median) => {
-            let told = format!("{} µs each (median of {SYNCS})", median.as_micros());
+            let listed = format!("{} µs each (median of {SYNCS})", median.as_micros());
             if median > SYNC_SLOW {
-                findings.warn("syncs", told, "use a faster disk, or more concurrent runs: every commit waits for a sync");
+                findings.warn("syncs", listed, "use a faster disk, or more concurrent runs: every commit waits for a sync");
             } else if median < SYNC_UNREAL {
                 findings.warn(
                     "syncs",
-                    told,
+                    listed,
                     "check that syncs reach the disk: otherwise a power failure loses acknowledged writes",
                 );
             } else {
-                findings.ok("syncs", told);
+                findings.ok("syncs", listed);
             }
         }
         Err(error) => findings.warn("syncs", format!("cannot measure: {error}"), "check the directory's permissions"),

@@ -31,15 +31,15 @@ pub struct FindingsDocument<'a> {
     failed: usize,
 }
 
-/// All findings; printed as they are added if `told` is set.
+/// All findings; printed as they are added if `prints` is set.
 pub struct Findings {
     all: Vec<Finding>,
-    told: bool,
+    prints: bool,
 }
 
 impl Findings {
-    pub fn new(told: bool) -> Findings {
-        Findings { all: Vec::new(), told }
+    pub fn new(prints: bool) -> Findings {
+        Findings { all: Vec::new(), prints }
     }
 
     pub fn ok(&mut self, check: &'static str, detail: impl Into<String>) {
@@ -62,7 +62,7 @@ impl Findings {
     }
 
     fn add(&mut self, finding: Finding) {
-        if self.told {
+        if self.prints {
             drop(print(&finding.line())); // with a closed stdout the exit code still reports failures
         }
         self.all.push(finding);

@@ -107,9 +107,9 @@ async fn quarantined(connection: &Connection, findings: &mut Findings) {
 
 /// Joins the first names and counts the others.
 fn some(all: &[String]) -> String {
-    let told = all.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
+    let listed = all.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
     match all.len().saturating_sub(NAMED_MAX) {
-        0 => told,
-        more => format!("{told} and {more} more"),
+        0 => listed,
+        more => format!("{listed} and {more} more"),
     }
 }

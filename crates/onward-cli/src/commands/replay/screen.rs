@@ -91,7 +91,7 @@ fn log(story: &Story, at: usize, width: usize, height: usize) -> Vec<Row> {
 fn detail(story: &Story, at: usize, moment: &super::story::Moment, width: usize) -> Vec<Row> {
     let mut rows = vec![row(story.lines[at].name, Paint::Title)];
     rows.extend(wrapped(&escape::text(&moment.record), width, Paint::Dim));
-    let asked: Vec<String> = moment.asked.iter().map(|at| told(story, *at)).collect();
+    let asked: Vec<String> = moment.asked.iter().map(|at| line_text(story, *at)).collect();
     section(&mut rows, "calls of the code", &asked, width);
     section(&mut rows, "waits for", &awaiting(&moment.view), width);
     section(&mut rows, "state", &state(&moment.view), width);
@@ -110,7 +110,7 @@ fn detail(story: &Story, at: usize, moment: &super::story::Moment, width: usize)
     rows
 }
 
-fn told(story: &Story, at: usize) -> String {
+fn line_text(story: &Story, at: usize) -> String {
     let line = &story.lines[at];
     format!("{} {}", line.name, line.what)
 }

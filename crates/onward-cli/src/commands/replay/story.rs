@@ -77,7 +77,7 @@ impl Story {
         }
         let first = at - line.offset;
         let asked = if record.commit.is_some() { (first..=at).collect() } else { Vec::new() };
-        Moment { view: RunView::fold(head, &known), record: tell_record(record, line.offset), asked }
+        Moment { view: RunView::fold(head, &known), record: format_record(record, line.offset), asked }
     }
 
     /// Returns the first event of the next record, or the last event of the log.
@@ -94,7 +94,7 @@ impl Story {
     }
 }
 
-fn tell_record(record: &Record, offset: usize) -> String {
+fn format_record(record: &Record, offset: usize) -> String {
     let Some(commit) = &record.commit else { return "an input from outside the code".to_owned() };
     let which = match record.events.len() {
         1 => format!("commit {}", commit.n),

@@ -61,7 +61,7 @@ pub async fn update(args: UpdateArgs, global: &Global) -> Result<ExitCode> {
         args.patience.or_none(answered).await
     };
     match answer.transpose()? {
-        Some(AskReply { answer: Some(answer) }) => tell_answer(&key, &update_id, &answer, global),
+        Some(AskReply { answer: Some(answer) }) => format_answer(&key, &update_id, &answer, global),
         _ if connection.is_directory => tell_recorded(&key, &update_id, global),
         _ => {
             let message = format!("run {key} did not answer update `{update_id}` in time");
@@ -82,7 +82,7 @@ fn tell_recorded(key: &RunKey, update_id: &str, global: &Global) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell_answer(key: &RunKey, update_id: &str, answer: &Result<Payload, Failure>, global: &Global) -> Result<ExitCode> {
+fn format_answer(key: &RunKey, update_id: &str, answer: &Result<Payload, Failure>, global: &Global) -> Result<ExitCode> {
     if global.json {
         print_json(&UpdateAnswer { run: &key.id, update_id, outcome: Some(Outcome::from(answer)) })?;
         return Ok(ExitCode::from(if answer.is_ok() { 0 } else { FAILURE }));

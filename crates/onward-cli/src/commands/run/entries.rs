@@ -12,7 +12,7 @@ use onward_store::StoreError;
 use crate::args::Global;
 use crate::connection::Connection;
 use crate::output::document::Entries;
-use crate::output::{Style, escape, print, print_json, said, say, time};
+use crate::output::{Style, entry_text, escape, print, print_json, say, time};
 
 #[derive(Debug, Args)]
 pub struct EntriesArgs {
@@ -46,7 +46,7 @@ pub async fn execute(args: EntriesArgs, global: &Global) -> Result<ExitCode> {
         say("no entries");
         return Ok(ExitCode::SUCCESS);
     }
-    print(&told(&page))?;
+    print(&page_text(&page))?;
     if let Some(before) = page.before {
         say(&format!("for older entries: --before {before}"));
     }
@@ -57,17 +57,19 @@ pub async fn execute(args: EntriesArgs, global: &Global) -> Result<ExitCode> {
 }
 
 /// Formats the entries with their roles, oldest first.
-fn told(page: &EntryPage) -> String {
+fn page_text(page: &EntryPage) -> String {
     let style = Style::stdout();
     let mut text = String::new();
     for entry in &page.entries {
         let mark = if entry.is_abandoned { " (abandoned)" } else { "" };
         let beside = style.dim(&format!("{}  {}{mark}", entry.id, time::ago(entry.at, time::now())));
-        text += &format!("{}  {beside}\n{}", style.bold(&escape::text(entry.role.as_str())), said::indented(&entry.content));
+        text +=
+            &format!("{}  {beside}\n{}", style.bold(&escape::text(entry.role.as_str())), entry_text::indented(&entry.content));
     }
     for entry in &page.pending {
         let beside = style.dim(&format!("waits for the next turn  {}", time::ago(entry.at, time::now())));
-        text += &format!("{}  {beside}\n{}", style.bold(&escape::text(entry.role.as_str())), said::indented(&entry.content));
+        text +=
+            &format!("{}  {beside}\n{}", style.bold(&escape::text(entry.role.as_str())), entry_text::indented(&entry.content));
     }
     text
 }

@@ -29,7 +29,7 @@ pub use act::answer;
 pub use filter::FilterArgs;
 pub use list::Pages;
 pub use payload::read_payload;
-pub use show::tell_pause;
+pub use show::format_pause;
 
 use crate::args::Global;
 

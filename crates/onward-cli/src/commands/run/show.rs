@@ -53,25 +53,25 @@ async fn tree_of(connection: &Connection, view: &RunView) -> Result<Option<Spend
 }
 
 fn tell(view: &RunView, tree: Option<&SpendTotals>, why: Option<PendingReason>, blocked: &[String], now: Timestamp) -> String {
-    let mut out = tell_head(view, tree, why, now);
+    let mut out = format_head(view, tree, why, now);
     if let Some(pause) = &view.pause {
-        section(&mut out, "paused", &tell_pause(pause));
+        section(&mut out, "paused", &format_pause(pause));
         if pause.reason == PauseReason::BudgetExhausted {
             out.push_str(&format!("  resume with: {}\n", budget::resume_command(&view.head, now)));
         }
     }
     if !view.awaiting.is_empty() {
-        section(&mut out, "awaiting", &tell_awaiting(&view.awaiting, now));
+        section(&mut out, "awaiting", &format_awaiting(&view.awaiting, now));
         blocked.iter().for_each(|sentence| out.push_str(&format!("  {}\n", escape::text(sentence))));
     }
     if !view.state.is_empty() {
-        section(&mut out, "state", &tell_state(view));
+        section(&mut out, "state", &format_state(view));
     }
     if !view.undelivered.is_empty() {
-        section(&mut out, "never consumed", &tell_undelivered(view));
+        section(&mut out, "never consumed", &format_undelivered(view));
     }
     if let Some(outcome) = &view.outcome {
-        section(&mut out, "outcome", &tell_outcome(outcome));
+        section(&mut out, "outcome", &format_outcome(outcome));
     }
     out
 }
@@ -80,7 +80,7 @@ fn section(out: &mut String, title: &str, text: &str) {
     out.push_str(&format!("\n{}\n{text}", Style::stdout().bold(title)));
 }
 
-fn tell_head(view: &RunView, tree: Option<&SpendTotals>, why: Option<PendingReason>, now: Timestamp) -> String {
+fn format_head(view: &RunView, tree: Option<&SpendTotals>, why: Option<PendingReason>, now: Timestamp) -> String {
     let head = &view.head;
     let mut table = TextTable::bare(2).wraps();
     let mut add = |name: &str, value: Cell| table.row(vec![Cell::new(name).paint(Style::dim), value]);
@@ -125,11 +125,11 @@ fn tell_head(view: &RunView, tree: Option<&SpendTotals>, why: Option<PendingReas
         let left = budget.left(head.spend.as_deref(), head.ended_at.unwrap_or(now));
         add("budget", format!("{}; left: {left}", budget.limit).into());
     }
-    add("log", tell_counts(view).into());
+    add("log", format_counts(view).into());
     table.take()
 }
 
-fn tell_counts(view: &RunView) -> String {
+fn format_counts(view: &RunView) -> String {
     let counts = &view.counts;
     let mut parts = vec![count(view.head.next_index.0, "event"), count(counts.steps_completed, "step")];
     for (number, noun) in
@@ -145,7 +145,7 @@ fn tell_counts(view: &RunView) -> String {
     parts.join(", ")
 }
 
-fn tell_awaiting(awaiting: &[Awaited], now: Timestamp) -> String {
+fn format_awaiting(awaiting: &[Awaited], now: Timestamp) -> String {
     let mut table = TextTable::new(&["KIND", "NAME", "SINCE", "DEADLINE", "ID"]).indent("  ");
     for awaited in awaiting {
         let child = awaited.child.as_ref().map(|child| format!(" ({child})")).unwrap_or_default();
@@ -178,7 +178,7 @@ fn kind(kind: AwaitedKind) -> &'static str {
     }
 }
 
-fn tell_state(view: &RunView) -> String {
+fn format_state(view: &RunView) -> String {
     let mut table = TextTable::bare(2).indent("  ").wraps();
     for (key, value) in &view.state {
         table.row(vec![key.as_str().into(), preview(value).into()]);
@@ -186,7 +186,7 @@ fn tell_state(view: &RunView) -> String {
     table.take()
 }
 
-fn tell_undelivered(view: &RunView) -> String {
+fn format_undelivered(view: &RunView) -> String {
     let mut table = TextTable::new(&["EVENT", "SIGNAL", "PAYLOAD"]).indent("  ");
     for signal in &view.undelivered {
         table.row(vec![signal.index.to_string().into(), signal.name.as_str().into(), preview(&signal.payload).into()]);
@@ -194,16 +194,16 @@ fn tell_undelivered(view: &RunView) -> String {
     table.take()
 }
 
-fn tell_outcome(outcome: &Result<onward_core::Payload, Failure>) -> String {
+fn format_outcome(outcome: &Result<onward_core::Payload, Failure>) -> String {
     let mut table = TextTable::bare(2).indent("  ").wraps();
     match outcome {
         Ok(output) => table.row(vec!["output".into(), whole(output).into()]),
-        Err(failure) => tell_failure(&mut table, failure),
+        Err(failure) => format_failure(&mut table, failure),
     }
     table.take()
 }
 
-fn tell_failure(table: &mut TextTable, failure: &Failure) {
+fn format_failure(table: &mut TextTable, failure: &Failure) {
     table.row(vec!["code".into(), failure.code.as_str().into()]);
     table.row(vec!["message".into(), failure.message.as_str().into()]);
     for cause in &failure.causes {
@@ -222,7 +222,7 @@ fn whole(payload: &onward_core::Payload) -> String {
 }
 
 /// Formats why the run is paused. A divergence shows the recorded and the attempted call.
-pub fn tell_pause(pause: &RunPaused) -> String {
+pub fn format_pause(pause: &RunPaused) -> String {
     let mut table = TextTable::bare(2).indent("  ").wraps();
     table.row(vec!["why".into(), reason(pause).into()]);
     // The message of a divergence only summarizes its report.

@@ -1,6 +1,6 @@
 use super::*;
 
-fn said(text: &str) -> (usize, String, Option<String>) {
+fn error_of(text: &str) -> (usize, String, Option<String>) {
     let (at, why, hint) = parse(text).unwrap_err();
     (line_of(text, at), why, hint)
 }
@@ -36,14 +36,14 @@ fn values_have_names_and_lines() {
 #[test]
 fn what_nobody_understands_is_told_with_its_line() {
     let hint = |text: &str| Some(format!("did you mean `{text}`?"));
-    assert_eq!(said("\nurll = \"x\""), (2, "unknown setting `urll`".to_owned(), hint("url")));
-    assert_eq!(said("[server]\nlisten_ = 1").2, hint("server.listen"));
-    assert_eq!(said("listen = \"x\"").2, hint("server.listen"), "in the wrong table");
-    assert_eq!(said("something_else_altogether = 1").2, None);
-    assert_eq!(said("[limits]\nstreams_max = [1]").1, "`limits.streams_max` must be a string or an integer");
-    assert!(said("key = \"onw_secret\"").1.contains("secret"));
-    assert_eq!(said("url = \n").0, 1);
-    assert_eq!(said("[model.fast]\nprovider = \"x\"").2, hint("[models.fast]"));
+    assert_eq!(error_of("\nurll = \"x\""), (2, "unknown setting `urll`".to_owned(), hint("url")));
+    assert_eq!(error_of("[server]\nlisten_ = 1").2, hint("server.listen"));
+    assert_eq!(error_of("listen = \"x\"").2, hint("server.listen"), "in the wrong table");
+    assert_eq!(error_of("something_else_altogether = 1").2, None);
+    assert_eq!(error_of("[limits]\nstreams_max = [1]").1, "`limits.streams_max` must be a string or an integer");
+    assert!(error_of("key = \"onw_secret\"").1.contains("secret"));
+    assert_eq!(error_of("url = \n").0, 1);
+    assert_eq!(error_of("[model.fast]\nprovider = \"x\"").2, hint("[models.fast]"));
 }
 
 #[test]

@@ -4,19 +4,19 @@ use super::*;
 
 #[test]
 fn what_is_not_understood_is_told_without_what_was_written() {
-    let said = |text: &str| read(text).unwrap_err();
+    let error_of = |text: &str| read(text).unwrap_err();
     let text = "\n[providers.p]\napi_format = \"openai\"\nbase_url = \"http://x\"\nkey = \"sk-1\"\n";
-    let (at, why, hint) = said(text);
+    let (at, why, hint) = error_of(text);
     assert!(why.starts_with("unknown field `key`") && hint.unwrap().contains("`key_env`"), "{why}");
     assert!(text[at..].starts_with("key"));
-    let (_, why, _) = said("[providers.p]\napi_format = \"openai\"\nbase_url = \"http://x\"\nheaders = \"sk-1\"\n");
+    let (_, why, _) = error_of("[providers.p]\napi_format = \"openai\"\nbase_url = \"http://x\"\nheaders = \"sk-1\"\n");
     assert_eq!(why, "invalid type: a string, expected a map");
-    assert!(said("[agents.a]\nmodel = \"m\"\nmodell = 1\n").1.starts_with("unknown field `modell`"));
-    assert_eq!(said("[agents.a]\nsystem = \"s\"\n").1, "missing field `model`");
-    assert_eq!(said("[mcp.x]\nneeds_approval = 7\n").1, "`needs_approval` must be true, false or a list of tools");
+    assert!(error_of("[agents.a]\nmodel = \"m\"\nmodell = 1\n").1.starts_with("unknown field `modell`"));
+    assert_eq!(error_of("[agents.a]\nsystem = \"s\"\n").1, "missing field `model`");
+    assert_eq!(error_of("[mcp.x]\nneeds_approval = 7\n").1, "`needs_approval` must be true, false or a list of tools");
     let classes = "expected one of `at_least_once`, `pure`, `keyed`, `at_most_once`";
-    assert_eq!(said("[mcp.x]\nclass = \"once\"\n").1, format!("unknown variant `once`, {classes}"));
-    assert_eq!(said("[mcp.x]\nclasses = { f = \"pur\" }\n").1, format!("unknown variant `pur`, {classes}"));
+    assert_eq!(error_of("[mcp.x]\nclass = \"once\"\n").1, format!("unknown variant `once`, {classes}"));
+    assert_eq!(error_of("[mcp.x]\nclasses = { f = \"pur\" }\n").1, format!("unknown variant `pur`, {classes}"));
 }
 
 #[test]

@@ -23,8 +23,8 @@ fn of(ids: &[&str]) -> Vec<Value> {
 fn a_client_gets_the_order_of_the_conversation_whatever_it_has() {
     for has in [&["1", "3"][..], &["3", "1"], &["x", "2", "1"], &[], &["1", "2", "3", "4", "5"], &["4", "2"]] {
         let mut client = KnownMessages::new(&of(has));
-        let told = client.replace(&of(&["1", "2", "3", "4"]));
-        assert_eq!(apply(has, &told), ["1", "2", "3", "4"], "{has:?}");
+        let sent = client.replace(&of(&["1", "2", "3", "4"]));
+        assert_eq!(apply(has, &sent), ["1", "2", "3", "4"], "{has:?}");
         assert_eq!(client.replace(&of(&["1", "2", "3", "4"])).len(), 1, "once it has it, it is told once");
     }
 }

@@ -10,6 +10,7 @@ use sha2::Digest as _;
 
 use crate::auth::Scope;
 use crate::auth::bounds::Bounds;
+use crate::auth::secret_file::SecretEntry;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,6 +33,14 @@ pub struct KeyEntry {
     /// Id of the first key in the chain of rotations; `None` for a key that replaces no other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
+}
+
+impl SecretEntry for KeyEntry {
+    const NOUN: &'static str = "key";
+
+    fn id(&self) -> &str {
+        &self.id
+    }
 }
 
 impl KeyEntry {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use onward_core::Timestamp;
 
 use super::file::KeyFile;
-use crate::auth::whole_file::write_whole;
+use crate::auth::secret_file::write_whole;
 
 /// Resolution of the times, and so the shortest time between two writes for one key.
 const COARSE_MS: u64 = 60_000;

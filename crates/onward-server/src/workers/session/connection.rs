@@ -27,7 +27,7 @@ impl Connection {
         if state.served != Some(self.number) {
             return;
         }
-        session.port.heard();
+        session.local.heard();
         if let WorkerFrame::Credit(wire::Credit { runs, tasks }) = frame {
             state.run_credit = state.run_credit.saturating_add(runs);
             state.task_credit = state.task_credit.saturating_add(tasks);
@@ -92,7 +92,7 @@ impl Drop for Connection {
         let mut state = self.session.lock();
         if state.served == Some(self.number) {
             state.cut_off();
-            self.session.port.set_present(false);
+            self.session.local.set_present(false);
         }
     }
 }

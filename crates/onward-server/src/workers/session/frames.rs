@@ -39,7 +39,7 @@ impl Session {
                 if self.check(&run, epoch).is_err() {
                     return self.reply(request, Ok(Said::Done(wire::Done {}))); // lost already, which is not an error
                 }
-                let released = WorkerConnection::release(&self.port, run.clone(), epoch);
+                let released = WorkerConnection::release(&self.local, run.clone(), epoch);
                 self.answer(request, async move {
                     released.await?;
                     Ok((Said::Done(wire::Done {}), Some((run, epoch))))
@@ -49,12 +49,12 @@ impl Session {
                 if let Err(problem) = self.check(&run, epoch) {
                     return self.reply(request, Err(problem));
                 }
-                let paused = WorkerConnection::pause(&self.port, run, generation, epoch, report);
+                let paused = WorkerConnection::pause(&self.local, run, generation, epoch, report);
                 self.answer(request, async move { paused.await.map(|()| (Said::Done(wire::Done {}), None)) });
             }
             WorkerFrame::ReadLog(wire::ReadLog { request, run, generation, from, limit }) => {
                 let limit = (limit as usize).clamp(1, PAGE);
-                let records = WorkerConnection::read_log(&self.port, run, generation, from, limit);
+                let records = WorkerConnection::read_log(&self.local, run, generation, from, limit);
                 self.answer(request, async move {
                     let mut records = records.await?;
                     let more = payloads::is_long(&records) | payloads::fit(&mut records, PAGE_BYTES);
@@ -70,13 +70,13 @@ impl Session {
                         match session.adopt(&task, claim).await? {
                             Adoption::Adopted => {}
                             Adoption::Over => {
-                                session.port.report_late(&task, claim, &report).await?;
+                                session.local.report_late(&task, claim, &report).await?;
                                 return Err(onward_core::task::StaleReport.into());
                             }
                             Adoption::OfAnother => return Err(onward_core::task::StaleReport.into()), // Q9
                         }
                     }
-                    let answer = session.port.report_task(task.clone(), claim, report).await;
+                    let answer = session.local.report_task(task.clone(), claim, report).await;
                     if (ends && answer.is_ok()) || matches!(answer, Err(StoreError::TaskAttemptOver(_))) {
                         session.forget_task(&task, claim);
                     }
@@ -91,19 +91,19 @@ impl Session {
             }
             WorkerFrame::Emit(wire::Emit { run, name, value }) => {
                 if self.lock().runs.contains_key(&run) {
-                    WorkerConnection::emit(&self.port, &run, Emitted { name, value }); // Q2
+                    WorkerConnection::emit(&self.local, &run, Emitted { name, value }); // Q2
                 }
             }
             // The stream decides which attempt of a task is shown.
             WorkerFrame::Speak(speech) if self.lock().holds_task(&speech.task, speech.claim) => {
-                drop(WorkerConnection::speak(&self.port, speech));
+                drop(WorkerConnection::speak(&self.local, speech));
             }
             WorkerFrame::Speak(speech) => {
                 let session = self.clone();
                 tokio::spawn(async move {
                     // The task may be part of a hello that is still being processed.
                     if session.adopt(&speech.task, speech.claim).await.is_ok_and(|adoption| adoption == Adoption::Adopted) {
-                        drop(WorkerConnection::speak(&session.port, speech));
+                        drop(WorkerConnection::speak(&session.local, speech));
                     }
                 });
             }
@@ -121,7 +121,7 @@ impl Session {
     fn commit(self: &Arc<Session>, request: u64, commit: Commit) {
         let (key, generation, epoch) = (commit.key.clone(), commit.generation, commit.epoch);
         if self.holds(&key, epoch) {
-            let committed = self.port.commit(commit);
+            let committed = self.local.commit(commit);
             return self.answer(request, async move {
                 let committed = committed.await?;
                 Ok((Said::Committed(committed), committed.status.is_closed().then_some((key, epoch))))
@@ -135,7 +135,7 @@ impl Session {
             if !head.is_some_and(|head| head.status.is_closed()) {
                 return Err(fenced(key, epoch));
             }
-            Ok((Said::Committed(session.port.commit(commit).await?), None))
+            Ok((Said::Committed(session.local.commit(commit).await?), None))
         });
     }
 
@@ -163,7 +163,7 @@ impl Session {
                 Ok((said, gone)) => {
                     if let Some((run, epoch)) = gone {
                         session.forget(&run, epoch);
-                        session.port.close_inbox(&run, epoch); // Q6
+                        session.local.close_inbox(&run, epoch); // Q6
                     }
                     Ok(said)
                 }

@@ -52,14 +52,14 @@ impl Session {
         if hello.connection < state.counted {
             return Err(NotServed::Overtaken);
         }
-        self.port.heard();
+        self.local.heard();
         state.connections += 1;
         let number = state.connections;
         // Frames for an earlier connection may or may not have arrived; the hello shows it. Questions that were sent to it are
         // sent again.
         state.cut_off();
         (state.served, state.counted) = (Some(number), hello.connection);
-        self.port.set_present(true);
+        self.local.set_present(true);
         state.enqueue(ServerFrame::Welcome(self.welcome()));
         let received = hello.received.as_ref();
         let before =
@@ -98,7 +98,7 @@ impl Session {
         }
         for (run, epoch) in compared.unheard_runs {
             self.forget(&run, epoch);
-            drop(self.port.release(&run, epoch).await);
+            drop(self.local.release(&run, epoch).await);
         }
         for (task, claim) in compared.unheard_tasks {
             // A task of an earlier session is reported only if it was this worker's (Q9).
@@ -111,8 +111,8 @@ impl Session {
             // A task that has arrived may have begun. The worker stopped it without a report, so its cost is recorded as unknown
             // (LG1).
             drop(match compared.not_started.contains(&(task.clone(), claim)) {
-                true => self.port.give_back_task(task, claim).await,
-                false => self.port.report_for_worker(task, claim, TaskReport::Interrupted).await,
+                true => self.local.give_back_task(task, claim).await,
+                false => self.local.report_for_worker(task, claim, TaskReport::Interrupted).await,
             });
         }
     }
@@ -143,7 +143,7 @@ impl Session {
 
     /// Adopts a task that an earlier server gave to this worker, if the store still has it so (Q7).
     pub(super) async fn adopt(self: &Arc<Session>, task: &TaskId, claim: u64) -> Result<Adoption, StoreError> {
-        let adoption = self.port.adopt_task(task, claim, |holder| is_same_owner(holder, self.port.id())).await?;
+        let adoption = self.local.adopt_task(task, claim, |holder| is_same_owner(holder, self.local.id())).await?;
         // A task that this session offered is certainly with the worker now, too.
         let given = GivenTask { claim, offer: 0 };
         if adoption == Adoption::Adopted
@@ -160,7 +160,7 @@ impl Session {
         if self.send_missed(&held).await.is_err() {
             let wire::HeldRun { run, epoch, .. } = held;
             self.forget(&run, epoch);
-            drop(self.port.release(&run, epoch).await);
+            drop(self.local.release(&run, epoch).await);
             self.push(ServerFrame::RunLost(wire::RunLost { run, epoch }));
         }
     }

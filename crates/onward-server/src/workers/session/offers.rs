@@ -26,7 +26,7 @@ pub(super) async fn give_runs(session: Weak<Session>) {
         if credit == 0 {
             continue;
         }
-        let next = session.port.next_runs((credit as usize).min(CLAIM_MAX));
+        let next = session.local.next_runs((credit as usize).min(CLAIM_MAX));
         let Ok(claimed) = tokio::time::timeout(Duration::from_secs(1), next).await else { continue };
         for run in claimed {
             session.give_run(run).await;
@@ -40,7 +40,7 @@ pub(super) async fn give_tasks(session: Weak<Session>) {
         if credit == 0 {
             continue;
         }
-        let next = session.port.next_tasks((credit as usize).min(CLAIM_MAX));
+        let next = session.local.next_tasks((credit as usize).min(CLAIM_MAX));
         let Ok(tasks) = tokio::time::timeout(Duration::from_secs(1), next).await else { continue };
         for task in tasks {
             session.give_task(task).await;
@@ -50,7 +50,7 @@ pub(super) async fn give_tasks(session: Weak<Session>) {
 
 pub(super) async fn give_questions(session: Weak<Session>) {
     while let Some(session) = session.upgrade().filter(|session| !session.is_over()) {
-        let Ok(questions) = tokio::time::timeout(Duration::from_secs(1), session.port.next_questions()).await else { continue };
+        let Ok(questions) = tokio::time::timeout(Duration::from_secs(1), session.local.next_questions()).await else { continue };
         for question in questions {
             drop(session.ask(question));
         }
@@ -94,12 +94,12 @@ impl Session {
             ServerFrame::Run(wire::Run { head, log })
         });
         if !given {
-            drop(self.port.release(&run, epoch).await);
+            drop(self.local.release(&run, epoch).await);
             return;
         }
         // The inbox is opened after the run is queued, so that inputs follow it.
         let inbox = RemoteInbox { session: Arc::downgrade(self), run: run.clone(), epoch };
-        self.port.open_inbox(&run, epoch, Arc::new(inbox));
+        self.local.open_inbox(&run, epoch, Arc::new(inbox));
     }
 
     async fn give_task(self: &Arc<Session>, task: Task) {
@@ -117,7 +117,7 @@ impl Session {
             self.push(ServerFrame::TaskOver(wire::TaskOver { task: id.clone(), claim: before.claim }));
         }
         if !given {
-            drop(self.port.give_back_task(id, claim).await);
+            drop(self.local.give_back_task(id, claim).await);
             return;
         }
         self.watch_task(id, claim);
@@ -127,7 +127,7 @@ impl Session {
     pub(super) fn watch_task(self: &Arc<Session>, task: TaskId, claim: u64) {
         let session = self.clone();
         tokio::spawn(async move {
-            session.port.task_over(&task, claim).await;
+            session.local.task_over(&task, claim).await;
             // A task that is being adopted again was with another session meanwhile; the adoption decides whether it is over
             // (K10).
             let is_doubtful = session.lock().doubtful.contains(&(task.clone(), claim));

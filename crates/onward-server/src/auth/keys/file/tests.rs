@@ -3,6 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 
 use super::*;
+use crate::auth::secret_file::format;
 
 const NOW: Timestamp = Timestamp(1_800_000_000_000);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -76,9 +77,8 @@ fn mutated_key_files_are_refused_or_read_back_and_never_panic() {
     file.create(wanted("ada"), NOW).unwrap();
     let whole = std::fs::read(file.path()).unwrap();
     let counts = onward_testkit::mutate("key files", &[whole], |bytes| {
-        let Ok(keys) = file.parse(bytes) else { return false };
-        let again = serde_json::to_vec(&Document { version: VERSION, keys: keys.clone() }).unwrap();
-        assert_eq!(file.parse(&again).unwrap(), keys);
+        let Ok(keys) = file.file.parse(bytes) else { return false };
+        assert_eq!(file.file.parse(format(&keys).as_bytes()).unwrap(), keys);
         true
     });
     counts.assert_refuses();
@@ -93,7 +93,7 @@ fn what_is_not_a_key_file_is_refused_without_telling_what_is_in_it() {
     assert_eq!(file.revoke("x", NOW).unwrap_err().code(), "key_file_unusable");
     let entry = file.create(wanted("ada"), NOW).unwrap().entry;
     let whole = std::fs::read_to_string(file.path()).unwrap();
-    let twice = serde_json::to_string(&Document { version: 1, keys: vec![entry.clone(), entry] }).unwrap();
+    let twice = format(&[entry.clone(), entry]);
     let newer = whole.replace("\"version\": 1", "\"version\": 2");
     let unknown = whole.replace("\"version\": 1", "\"version\": 1, \"onw_SECRET\": 1");
     for text in ["", "{}", "[]", "\0", &whole[..whole.len() / 2], &twice, &newer, &unknown, &whole.replace("read", "onw_SECRET")]
