@@ -69,12 +69,12 @@ pub(crate) fn unseal_any_head(sealed: &[u8]) -> Result<(RunHead, Hash), StoreErr
     Ok((RunHead::decode_fields(head).map_err(|error| damaged("a run's row", error))?, Hash(*hash)))
 }
 
-pub(crate) fn seal_delivery(delivery: &OutboxMessage) -> Vec<u8> {
-    seal_bytes(delivery.to_bytes())
+pub(crate) fn seal_message(message: &OutboxMessage) -> Vec<u8> {
+    seal_bytes(message.to_bytes())
 }
 
-pub(crate) fn unseal_delivery(sealed: &[u8]) -> Result<OutboxMessage, StoreError> {
-    OutboxMessage::from_bytes(unseal_bytes("a delivery", sealed)?).map_err(|error| damaged("a delivery", error))
+pub(crate) fn unseal_message(sealed: &[u8]) -> Result<OutboxMessage, StoreError> {
+    OutboxMessage::from_bytes(unseal_bytes("a message", sealed)?).map_err(|error| damaged("a message", error))
 }
 
 #[cfg(test)]
@@ -117,8 +117,8 @@ mod tests {
         let started = RunStarted::new(Name::new("order").expect("a name"), Payload::null(), 3);
         let delivery = OutboxMessage::Start(onward_core::run::NewRun { key, started, signal: None });
         let counts = onward_testkit::mutate("deliveries", &[delivery.to_bytes()], |bytes| {
-            let Ok(read) = unseal_delivery(&seal_bytes(bytes.to_vec())) else { return false };
-            assert_eq!(unseal_delivery(&seal_delivery(&read)).expect("it reads back"), read);
+            let Ok(read) = unseal_message(&seal_bytes(bytes.to_vec())) else { return false };
+            assert_eq!(unseal_message(&seal_message(&read)).expect("it reads back"), read);
             true
         });
         counts.assert_refuses();

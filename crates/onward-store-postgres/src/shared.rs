@@ -81,18 +81,18 @@ impl Shared {
 
     /// Publishes what is durable now to the listeners of this process, and queues notifications for other servers.
     pub fn tell(&self, after: Aftermath) {
-        self.hints.add(&after.news, after.due);
-        self.tell_here(after.news, after.due);
+        self.hints.add(&after.changes, after.due);
+        self.tell_here(after.changes, after.due);
     }
 
-    pub fn tell_here(&self, mut news: Vec<OwnedChange>, due: Option<Timestamp>) {
+    pub fn tell_here(&self, mut changes: Vec<OwnedChange>, due: Option<Timestamp>) {
         if let Some(due) = due {
             self.due_since_look.fetch_min(due.0, Ordering::SeqCst);
             if self.announced_due.fetch_min(due.0, Ordering::SeqCst) > due.0 {
-                news.push(OwnedChange::DueAt(due));
+                changes.push(OwnedChange::DueAt(due));
             }
         }
-        for item in &news {
+        for item in &changes {
             self.tell_change(item.as_change());
         }
     }

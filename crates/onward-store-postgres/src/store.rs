@@ -313,7 +313,7 @@ impl Store for PostgresStore {
     }
 
     fn broadcast(&self, message: Vec<u8>) -> StoreFuture<'_, ()> {
-        let written = self.ask(|to| Job::TellOthers(message.clone(), to));
+        let written = self.ask(|to| Job::Broadcast(message.clone(), to));
         Box::pin(async move {
             self.shared.hints.add_letter(written.await?);
             self.shared.tell_change(Change::Told { message: &message });
@@ -329,12 +329,12 @@ impl Store for PostgresStore {
         self.ask(Job::ListServers)
     }
 
-    fn read_share(&self) -> StoreFuture<'_, Option<Shard>> {
-        self.ask(Job::ReadShare)
+    fn read_shard(&self) -> StoreFuture<'_, Option<Shard>> {
+        self.ask(Job::ReadShard)
     }
 
-    fn take_share(&self, share: Shard) -> StoreFuture<'_, Shard> {
-        self.ask(|to| Job::TakeShare(share, to))
+    fn record_shard(&self, shard: Shard) -> StoreFuture<'_, Shard> {
+        self.ask(|to| Job::RecordShard(shard, to))
     }
 
     fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage> {

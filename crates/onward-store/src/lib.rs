@@ -20,6 +20,8 @@ mod gaps;
 mod memory;
 pub mod payloads;
 mod restore;
+pub mod sync;
+pub mod unit_of_work;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -199,16 +201,16 @@ pub trait Store: Send + Sync {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
-    /// Returns which shard of the runs the store keeps, if [`Store::take_share`] recorded one. A store with runs and no record
+    /// Returns which shard of the runs the store keeps, if [`Store::record_shard`] recorded one. A store with runs and no record
     /// keeps all of them.
-    fn read_share(&self) -> StoreFuture<'_, Option<Shard>> {
+    fn read_shard(&self) -> StoreFuture<'_, Option<Shard>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 
     /// Records permanently which shard the store keeps, unless one is recorded or there are runs; returns the shard that is in
     /// force. A volatile store need not record it.
-    fn take_share(&self, share: Shard) -> StoreFuture<'_, Shard> {
-        Box::pin(std::future::ready(Ok(share)))
+    fn record_shard(&self, shard: Shard) -> StoreFuture<'_, Shard> {
+        Box::pin(std::future::ready(Ok(shard)))
     }
 
     /// Returns runs in their current generation, newest first, then by id in descending order; `created_from` is inclusive,

@@ -234,7 +234,7 @@ impl Store for FaultyStore {
     }
     fn broadcast(&self, message: Vec<u8>) -> StoreFuture<'_, ()> {
         self.hint(Change::Told { message: &message });
-        self.through("tell_others", Box::pin(std::future::ready(Ok(()))))
+        self.through("broadcast", Box::pin(std::future::ready(Ok(()))))
     }
     fn is_shared(&self) -> bool {
         self.shared.load(Ordering::SeqCst)

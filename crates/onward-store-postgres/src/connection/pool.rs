@@ -12,6 +12,7 @@ use onward_core::run::{OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::durable::reply::{Pending, Slot};
+use onward_store::unit_of_work;
 use onward_store::{
     ClaimRuns, ClaimTasks, ClaimedRun, Delete, DeletedQuery, DeletedRun, Known, OutboxId, RunPage, RunQuery, ServerInfo, Shard,
     Since, TaskQuery, VersionCount, WaitQuery,
@@ -38,11 +39,11 @@ pub(crate) enum Job {
     FinishDeliveries(Vec<OutboxId>, To<()>),
     Delete(Delete, To<u64>),
     RegisterKinds(Vec<KindSchemas>, To<()>),
-    TellOthers(Vec<u8>, To<i64>),
+    Broadcast(Vec<u8>, To<i64>),
     Announce(ServerInfo, Option<Duration>, To<()>),
     ListServers(To<Vec<ServerInfo>>),
-    ReadShare(To<Option<Shard>>),
-    TakeShare(Shard, To<Shard>),
+    ReadShard(To<Option<Shard>>),
+    RecordShard(Shard, To<Shard>),
     ReadSince(Vec<Known>, To<Vec<Since>>),
     Check(To<()>),
     Mend(RunKey, To<()>),
@@ -94,7 +95,7 @@ impl Jobs {
             let mut state = self.lock();
             // A busy store must not look like a silent worker (F20), or like a database that is down.
             match job {
-                Job::Heartbeat(..) | Job::Check(_) | Job::ReadShare(_) => state.jobs.push_front(job),
+                Job::Heartbeat(..) | Job::Check(_) | Job::ReadShard(_) => state.jobs.push_front(job),
                 _ => state.jobs.push_back(job),
             }
         }
@@ -156,8 +157,12 @@ async fn serve(shared: &Shared, line: &mut Line, job: Job) {
         Job::ClaimRuns(_, to) if shared.is_quiet(Waiting::Runs) => answer(&to, Vec::new()),
         Job::ClaimTasks(_, to) if shared.is_quiet(Waiting::Tasks) => answer(&to, Vec::new()),
         Job::Deliveries(_, to) if shared.is_quiet(Waiting::Deliveries) => answer(&to, Vec::new()),
-        Job::ClaimRuns(request, to) => write(shared, line, &[], &to, async |unit| unit.claim_runs(&request).await).await,
-        Job::ClaimTasks(request, to) => write(shared, line, &[], &to, async |unit| unit.claim_tasks(&request).await).await,
+        Job::ClaimRuns(request, to) => {
+            write(shared, line, &[], &to, async |unit| unit_of_work::claim_runs(unit, &request).await).await
+        }
+        Job::ClaimTasks(request, to) => {
+            write(shared, line, &[], &to, async |unit| unit_of_work::claim_tasks(unit, &request).await).await
+        }
         Job::Heartbeat(worker, lease, to) => {
             write(shared, line, &[], &to, async |unit| unit.heartbeat(&worker, lease).await).await;
         }
@@ -177,15 +182,15 @@ async fn serve(shared: &Shared, line: &mut Line, job: Job) {
         Job::RegisterKinds(kinds, to) => {
             write(shared, line, &[], &to, async |unit| unit.register_kinds(&kinds).await).await;
         }
-        Job::TellOthers(message, to) => {
-            write(shared, line, &[], &to, async |unit| unit.put_letter(&message).await).await;
+        Job::Broadcast(message, to) => {
+            write(shared, line, &[], &to, async |unit| unit.put_broadcast(&message).await).await;
         }
         Job::Announce(server, lease, to) => {
             write(shared, line, &[], &to, async |unit| unit.announce_server(&server, lease).await).await;
         }
         Job::ListServers(to) => write(shared, line, &[], &to, async |unit| unit.list_servers().await).await,
-        Job::ReadShare(to) => write(shared, line, &[], &to, async |unit| unit.read_share().await).await,
-        Job::TakeShare(share, to) => write(shared, line, &[], &to, async |unit| unit.take_share(&share).await).await,
+        Job::ReadShard(to) => write(shared, line, &[], &to, async |unit| unit.read_shard().await).await,
+        Job::RecordShard(shard, to) => write(shared, line, &[], &to, async |unit| unit.record_shard(&shard).await).await,
         other => serve_read(line, other).await,
     }
 }
@@ -228,7 +233,7 @@ async fn write<T: Send>(
     let wants = Wants { keys: keys.to_vec(), ..Wants::default() };
     match transact(shared, line, &wants, work).await {
         Ok((answer, after)) => {
-            shared.pulse.stir_by(&after.news);
+            shared.pulse.stir_by(&after.changes);
             to.put(Ok(answer));
             to.release();
             shared.tell(after);

@@ -101,7 +101,7 @@ impl Line {
 
 /// Changes that are published after a transaction.
 pub(crate) struct Aftermath {
-    pub news: Vec<OwnedChange>,
+    pub changes: Vec<OwnedChange>,
     pub due: Option<Timestamp>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Owns the connection that listens and sends. Notifications are sent after the commit, in a separate transaction: they are
 //! optional, and a NOTIFY inside of transactions would serialize all their commits. While no other server is heard, none are
-//! sent. Cluster broadcasts (`onward.letters`) are rows with a notification; if notifications do not arrive, the rows are polled.
+//! sent. Cluster broadcasts (`onward.broadcasts`) are rows with a notification; if notifications do not arrive, the rows are polled.
 //!
 //! A server that does not receive its own notifications, because of a pooler or a lost connection, receives none of others.
 
@@ -29,7 +29,7 @@ const BELIEVED_FOR: Duration = Duration::from_secs(30);
 /// Interval of polling for broadcasts without notifications, and delay before a broken connection is replaced.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Lifetime of a broadcast; a server that has not read it by then was down.
-pub(crate) const LETTER_MILLIS: i64 = 30_000;
+pub(crate) const BROADCAST_MILLIS: i64 = 30_000;
 
 #[derive(Default)]
 pub(crate) struct Notifications {
@@ -72,7 +72,7 @@ impl Notifications {
     /// Queues the notification for a broadcast that was written here.
     pub fn add_letter(&self, number: i64) {
         let mut state = self.lock();
-        state.words.letters.insert(number);
+        state.words.broadcasts.insert(number);
         state.read.insert(number);
         drop(state);
         self.wake.notify_one();
@@ -121,7 +121,7 @@ async fn serve(shared: &Shared, db: &Db, heard: &mut UnboundedReceiver<String>) 
             _ = hello.tick() => send(shared, db, true).await?,
             _ = look.tick() => {
                 if !shared.hints.can_hear() {
-                    read_letters(shared, db, None).await?;
+                    read_broadcasts(shared, db, None).await?;
                 }
             }
             () = shared.hints.wake.notified() => {
@@ -160,8 +160,8 @@ async fn hear(shared: &Shared, db: &Db, payload: &str) -> Outcome<()> {
     }
     let words = heard.words;
     // Broadcasts, the output of a task for example, come before the end of the task.
-    if !words.letters.is_empty() {
-        read_letters(shared, db, Some(words.letters)).await?;
+    if !words.broadcasts.is_empty() {
+        read_broadcasts(shared, db, Some(words.broadcasts)).await?;
     }
     if words.has_deliveries || words.is_cut || !words.work.is_empty() {
         shared.pulse.stir();
@@ -180,13 +180,13 @@ async fn hear(shared: &Shared, db: &Db, payload: &str) -> Outcome<()> {
 
 /// Reads the broadcasts with these numbers, or all. Each is published once. No number is used as a cursor, because a broadcast
 /// with a lower number may be committed later.
-async fn read_letters(shared: &Shared, db: &Db, numbers: Option<BTreeSet<i64>>) -> Outcome<()> {
+async fn read_broadcasts(shared: &Shared, db: &Db, numbers: Option<BTreeSet<i64>>) -> Outcome<()> {
     let sql = match numbers {
         Some(numbers) => {
-            let text = "SELECT id, data FROM onward.letters WHERE id = ANY($1) ORDER BY id";
+            let text = "SELECT id, data FROM onward.broadcasts WHERE id = ANY($1) ORDER BY id";
             Sql::new(text).numbers(numbers.into_iter().collect())
         }
-        None => Sql::new("SELECT id, data FROM onward.letters ORDER BY id"),
+        None => Sql::new("SELECT id, data FROM onward.broadcasts ORDER BY id"),
     };
     let rows = db.query(&sql).await?;
     for row in &rows {

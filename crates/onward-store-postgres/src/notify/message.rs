@@ -19,7 +19,7 @@ pub(crate) struct Words {
     /// Runs that have grown, and whether they ended.
     pub grown: BTreeMap<RunKey, bool>,
     /// Cluster broadcasts, by number.
-    pub letters: BTreeSet<i64>,
+    pub broadcasts: BTreeSet<i64>,
     /// Something is left out.
     pub is_cut: bool,
 }
@@ -57,7 +57,7 @@ impl Words {
             false => is_cut = true,
         };
         self.due.iter().for_each(|due| say(format!("d{}", due.0)));
-        self.letters.iter().for_each(|number| say(format!("l{number}")));
+        self.broadcasts.iter().for_each(|number| say(format!("l{number}")));
         self.has_deliveries.then(|| say("o".to_owned()));
         self.work.iter().for_each(|namespace| say(format!("w{}", namespace.as_str())));
         for (run, ends) in &self.grown {
@@ -81,7 +81,7 @@ pub(crate) fn parse(payload: &str) -> Option<Heard> {
         let (Some(letter), Some(rest)) = (line.get(..1), line.get(1..)) else { continue };
         match letter {
             "d" => words.due = rest.parse().ok().map(Timestamp),
-            "l" => words.letters.extend(rest.parse::<i64>()),
+            "l" => words.broadcasts.extend(rest.parse::<i64>()),
             "o" => words.has_deliveries = true,
             "w" => words.work.extend(Namespace::new(rest)),
             "e" | "g" => words.grown.extend(parse_key(rest).map(|run| (run, letter == "e"))),
@@ -124,7 +124,7 @@ mod tests {
             has_deliveries: true,
             work: BTreeSet::from([Namespace::default()]),
             grown: BTreeMap::from([(run("a b"), true), (run("c/d"), false)]),
-            letters: BTreeSet::from([3, 4]),
+            broadcasts: BTreeSet::from([3, 4]),
             is_cut: false,
         };
         let heard = parse(&words.payload("me")).expect("it has a server");

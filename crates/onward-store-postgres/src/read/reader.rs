@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 
 use crate::connection::sql::{Db, Sql};
 use crate::error::{Outcome, Trouble};
-use crate::row::{EventRow, unseal_delivery, unseal_head};
+use crate::row::{EventRow, unseal_head, unseal_message};
 use crate::write::blobs;
 use crate::write::claim::limit_number;
 use crate::write::load::row_key;
@@ -218,7 +218,7 @@ pub(crate) async fn read_deliveries(db: &Db, limit: usize) -> Outcome<Vec<(Outbo
 }
 
 async fn read_delivery(db: &Db, rk: i64, data: &[u8]) -> Outcome<OutboxMessage> {
-    blobs::restore(db, rk, unseal_delivery(data)?).await
+    blobs::restore(db, rk, unseal_message(data)?).await
 }
 
 /// Adds the run whose outbox message is damaged to the error.

@@ -22,18 +22,18 @@ use crate::error::{Meaning, Outcome, Trouble, meaning};
 const SIGHT: &str =
     "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, l.floor, l.location = '', l.tableoid::bigint,
   (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::bigint, (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
-  FROM onward.lineage l WHERE l.only_one";
+  FROM onward.restore_guard l WHERE l.only_one";
 /// The same without these functions, for databases that lack them; only recreated tables are noticed then.
 const DIM_SIGHT: &str =
     "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, l.floor, l.location = '', l.tableoid::bigint,
-  0::bigint, 0::bigint FROM onward.lineage l WHERE l.only_one";
+  0::bigint, 0::bigint FROM onward.restore_guard l WHERE l.only_one";
 
 /// Identity of the cluster, its timeline, the database and the table: a dump, a base backup or a promoted standby changes at
 /// least one.
 const PLACE: &str = "SELECT (SELECT system_identifier FROM pg_control_system()) || '/' ||
   substr(pg_walfile_name(pg_current_wal_flush_lsn()), 1, 8) || '/' ||
-  (SELECT oid FROM pg_database WHERE datname = current_database()) || '/' || 'onward.lineage'::regclass::oid";
-const DIM_PLACE: &str = "SELECT '/' || 'onward.lineage'::regclass::oid";
+  (SELECT oid FROM pg_database WHERE datname = current_database()) || '/' || 'onward.restore_guard'::regclass::oid";
+const DIM_PLACE: &str = "SELECT '/' || 'onward.restore_guard'::regclass::oid";
 
 /// Revokes all leases of runs; those that were running become claimable.
 const TAKE_BACK: &str =
@@ -128,9 +128,10 @@ impl RestoreGuard {
 
     async fn look_closely(&self, db: &Db) -> Outcome<bool> {
         let State { known, is_dim } = *self.lock();
-        db.execute("BEGIN; SELECT 1 FROM onward.lineage FOR UPDATE").await?;
+        db.execute("BEGIN; SELECT 1 FROM onward.restore_guard FOR UPDATE").await?;
         let call_id = Sql::new(if is_dim { DIM_PLACE } else { PLACE });
-        let texts = [self.sight(), call_id, Sql::new("SELECT location, EXISTS (SELECT 1 FROM onward.runs) FROM onward.lineage")];
+        let texts =
+            [self.sight(), call_id, Sql::new("SELECT location, EXISTS (SELECT 1 FROM onward.runs) FROM onward.restore_guard")];
         let answers = db.pipeline(None, &texts, None).await?;
         let (mut sight, actual, said) = (read(&answers[0], 0)?, text(&answers[1]), text(&answers[2]));
         let is_used = answers[2].first().is_some_and(|row| row.get(1));
@@ -154,7 +155,7 @@ impl RestoreGuard {
 /// Records the new identity and floor, and revokes all leases.
 async fn move_in(db: &Db, call_id: &str, sight: Sight) -> Outcome<()> {
     let statements = [
-        Sql::new("UPDATE onward.lineage SET location = $1, floor = $2").text(call_id).number(sight.floor),
+        Sql::new("UPDATE onward.restore_guard SET location = $1, floor = $2").text(call_id).number(sight.floor),
         // Runs before sessions, the lock order of all transactions (DB4).
         Sql::new(TAKE_BACK).number(sight.micros * crate::write::unit::ORDERS_PER_MICROSECOND),
         Sql::new("DELETE FROM onward.sessions"),
@@ -166,7 +167,8 @@ async fn move_in(db: &Db, call_id: &str, sight: Sight) -> Outcome<()> {
 /// Decodes the result of [`SIGHT`], or the last columns of `onward.enter`.
 pub(crate) fn read(rows: &[Row], at: usize) -> Outcome<Sight> {
     let row = rows.first().filter(|row| row.get::<_, Option<i64>>(at + 1).is_some()).ok_or_else(|| {
-        let why = "onward.lineage has no row: run `INSERT INTO onward.lineage(location, floor) VALUES ('', 0)`".to_owned();
+        let why =
+            "onward.restore_guard has no row: run `INSERT INTO onward.restore_guard(location, floor) VALUES ('', 0)`".to_owned();
         Trouble::from(onward_store::StoreError::Corrupt { why })
     })?;
     Ok(Sight {

@@ -302,7 +302,7 @@ fn reason(error: &StoreError) -> String {
 /// Verifies the shard, and runs a query that needs a lookup in every store.
 fn small_question(store: Arc<dyn Store>, share: Option<Shard>) -> Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>> {
     Box::pin(async move {
-        let found = store.read_share().await?;
+        let found = store.read_shard().await?;
         if let Some(expected) = share {
             crate::sharded::open::check_share(&expected, found.as_ref())?; // SD5
         }

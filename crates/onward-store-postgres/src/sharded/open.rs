@@ -29,7 +29,7 @@ impl ShardedStore {
         clock: Arc<dyn Clock>,
         pace: Pace,
     ) -> Result<ShardedStore, StoreError> {
-        let asked = databases.iter().map(|database| -> Asked<'_, _> { database.store.read_share() }).collect();
+        let asked = databases.iter().map(|database| -> Asked<'_, _> { database.store.read_shard() }).collect();
         let answers: Vec<Result<Option<Shard>, StoreError>> = together(asked).await;
         let (count, common) = (databases.len(), Common { clock, time: Arc::new(Time::start()), pace });
         let known = answers.iter().filter_map(|answer| answer.as_ref().ok()).flatten().next();
@@ -56,7 +56,7 @@ impl ShardedStore {
         }
         for position in untold {
             let database = &shards[position];
-            let taken = database.noted(database.store().take_share(share(&cluster, position)).await)?;
+            let taken = database.noted(database.store().record_shard(share(&cluster, position)).await)?;
             // Of two concurrent first opens, the one counts that came first at the first database.
             if position == 0 {
                 cluster = taken.cluster.clone();

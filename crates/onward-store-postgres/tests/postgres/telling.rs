@@ -124,7 +124,7 @@ fn a_server_that_could_not_hear_for_a_while_says_so() {
     let listening = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
     let until = Instant::now() + PATIENCE;
     // Wait until it has announced itself or has polled for broadcasts.
-    let is_up = "AND (query LIKE '%COMMIT%' OR query LIKE '%onward.letters%')";
+    let is_up = "AND (query LIKE '%COMMIT%' OR query LIKE '%onward.broadcasts%')";
     while database.psql(&format!("SELECT count(*) {listening} {is_up}")).unwrap() == "0" {
         assert!(Instant::now() < until);
         std::thread::sleep(Duration::from_millis(20));

@@ -129,7 +129,7 @@ impl Store for Faulty {
         }))
     }
 
-    fn read_share(&self) -> StoreFuture<'_, Option<Shard>> {
+    fn read_shard(&self) -> StoreFuture<'_, Option<Shard>> {
         self.gate(Box::pin(async move {
             let told = self.share.lock().unwrap().clone();
             let is_used = !self.inner.list_runs(RunQuery::default()).await?.runs.is_empty();
@@ -137,9 +137,9 @@ impl Store for Faulty {
         }))
     }
 
-    fn take_share(&self, share: Shard) -> StoreFuture<'_, Shard> {
+    fn record_shard(&self, share: Shard) -> StoreFuture<'_, Shard> {
         self.gate(Box::pin(async move {
-            let counts = self.read_share().await?.unwrap_or(share);
+            let counts = self.read_shard().await?.unwrap_or(share);
             *self.share.lock().unwrap() = Some(counts.clone());
             Ok(counts)
         }))

@@ -7,6 +7,7 @@ use onward_core::{Hash, RunKey, WorkerId};
 use super::Body;
 use crate::RestoreRun;
 
+#[derive(Clone)]
 pub struct StartRun {
     pub run: NewRun,
     pub claim: Option<WorkerId>,
