@@ -65,8 +65,8 @@ impl Leases {
         self.read().by_run.contains_key(&rk)
     }
 
-    pub fn epoch(&self, rk: i64) -> Option<Epoch> {
-        self.read().by_run.get(&rk).map(|lease| lease.epoch)
+    pub fn get(&self, rk: i64) -> Option<Lease> {
+        self.read().by_run.get(&rk).cloned()
     }
 
     pub fn count(&self) -> usize {

@@ -178,16 +178,8 @@ impl EmbeddedStore {
     pub fn open_read_only(directory: impl AsRef<Path>) -> Result<EmbeddedStore, StoreError> {
         let directory = directory.as_ref();
         let path = directory.to_owned();
-        match directory::check(directory)? {
-            Found::Ours { format: schema::FORMAT } => {}
-            Found::Ours { format } => {
-                let why = format!(
-                    "it has format {format} and must be opened for writing once, which makes it format {}",
-                    schema::FORMAT
-                );
-                return Err(StoreError::DirectoryUnusable { path, why });
-            }
-            _ => return Err(StoreError::DirectoryForeign { path, why: "there is no database in it".to_owned() }),
+        if directory::check(directory)? == Found::Nothing {
+            return Err(StoreError::DirectoryForeign { path, why: "there is no database in it".to_owned() });
         }
         let options = Options::default();
         let damage = EmbeddedStore::examine(directory)?;

@@ -13,7 +13,6 @@ use onward_store::{DeletedQuery, DeletedRun, PAGE_DEFAULT, RunPage, RunQuery, St
 use rusqlite::{Connection, ToSql};
 
 use crate::error::{damaged, read_error};
-use crate::file::schema;
 use crate::leases::Leases;
 use crate::read::blobs;
 use crate::read::heads;
@@ -101,9 +100,6 @@ fn scan_one(
     before: Option<&Position>,
     wanted: usize,
 ) -> Result<Vec<Entry>, StoreError> {
-    if !query.attributes.is_empty() && !schema::has_table(db, "attributes").map_err(read_error)? {
-        return Ok(Vec::new());
-    }
     let (sql, params) = select(query, status, before, wanted);
     let read = |row: &rusqlite::Row<'_>| Ok(Entry { rk: row.get(0)?, created: row.get::<_, i64>(1)? as u64, id: row.get(2)? });
     db.prepare_cached(&sql)

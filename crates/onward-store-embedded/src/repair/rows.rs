@@ -27,8 +27,7 @@ use crate::read::past;
 use crate::read::reader::read_records;
 use crate::repair::salvage::{IndexedRun, Pages};
 use crate::row::{call_id_key, unseal};
-use crate::write::effects::{put_timer, put_wait};
-use crate::write::restore::{put_attributes, timer_number};
+use crate::write::save::{put_attributes, put_timer, put_wait, timer_number};
 use crate::write::tasks;
 
 /// Runs `work`; if damage prevents it, repairs and runs it again.

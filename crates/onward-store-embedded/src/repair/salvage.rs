@@ -617,7 +617,7 @@ fn classify(rowid: i64, mut values: Vec<Value>) -> Option<Row> {
         },
         6 if sealed(5).is_some_and(|data| unseal::<KindSchemas>("", data).is_ok()) => "kinds",
         7 if summed(1..6) => match columns[1] {
-            Value::Integer(_) => "slots",
+            Value::Integer(_) => "idempotency",
             _ => "deleted",
         },
         9 if is_event(columns) => "events",
