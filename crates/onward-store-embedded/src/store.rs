@@ -20,15 +20,15 @@ use onward_store::{
 
 use crate::error::read_error;
 use crate::file::directory::{self, Directory};
-use crate::file::schema::{self, Found};
-use crate::file::synced::{Mark, MarkFile};
+use crate::file::schema::{self, FileKind};
+use crate::file::synced::{MarkFile, SyncMark};
 use crate::file::wal::{self, LogDamage};
 use crate::file::{failpoint, pages};
 use crate::read::reader::{self, Readers};
 use crate::read::{kinds, ledger, list};
 use crate::repair::rebuild::{self, Repaired, Scratch};
 use crate::repair::rows;
-use crate::shared::{Shared, Stats};
+use crate::shared::{Stats, WriterShared};
 use crate::write::op::Op;
 use crate::write::takeover;
 use crate::write::upkeep::LogLength;
@@ -77,7 +77,7 @@ impl Default for Options {
 
 /// A store in a directory. Dropping it finishes the submitted writes, then releases the directory.
 pub struct EmbeddedStore {
-    shared: Arc<Shared>,
+    shared: Arc<WriterShared>,
     payload_bytes_max: usize,
     readers: Readers,
     /// `None` if the store is read-only.
@@ -115,7 +115,7 @@ impl EmbeddedStore {
                 .map_err(schema::open_error)?;
         }
         let beginning = rows::mending(&db, now, || Beginning::read(&db, boot, is_log_inherited)).map_err(read_error)?;
-        let shared = Arc::new(Shared::new(options.clock));
+        let shared = Arc::new(WriterShared::new(options.clock));
         let asked = shared.clone();
         let ask_to_mend = Arc::new(move || {
             let may_mend = asked.may_mend();
@@ -161,7 +161,7 @@ impl EmbeddedStore {
         let scratch = Some(Scratch::fill(&directory.path, options.clock.now())?);
         let path = scratch.as_ref().map_or(&directory.path, |scratch| &scratch.path);
         let readers = Readers::start(path, options.readers.max(1), Arc::new(|| false))?;
-        let shared = Arc::new(Shared::new(options.clock));
+        let shared = Arc::new(WriterShared::new(options.clock));
         let (payload_bytes_max, damage) = (options.payload_bytes_max, Some(damage));
         Ok(EmbeddedStore {
             shared,
@@ -178,7 +178,7 @@ impl EmbeddedStore {
     pub fn open_read_only(directory: impl AsRef<Path>) -> Result<EmbeddedStore, StoreError> {
         let directory = directory.as_ref();
         let path = directory.to_owned();
-        if directory::check(directory)? == Found::Nothing {
+        if directory::check(directory)? == FileKind::Nothing {
             return Err(StoreError::DirectoryForeign { path, why: "there is no database in it".to_owned() });
         }
         let options = Options::default();
@@ -186,7 +186,7 @@ impl EmbeddedStore {
         let scratch = damage.as_ref().map(|_| Scratch::fill(directory, options.clock.now())).transpose()?;
         let path = scratch.as_ref().map_or(directory, |scratch| &scratch.path);
         let readers = Readers::start(path, 1, Arc::new(|| false))?;
-        let shared = Arc::new(Shared::new(options.clock));
+        let shared = Arc::new(WriterShared::new(options.clock));
         let payload_bytes_max = options.payload_bytes_max;
         Ok(EmbeddedStore { shared, payload_bytes_max, readers, writer: None, damage, _scratch: scratch, _directory: None })
     }
@@ -214,7 +214,7 @@ impl EmbeddedStore {
     /// Returns whether `onward.synced`, the mark of the last synced commit, has a wrong checksum. Changes nothing.
     pub fn is_mark_damaged(directory: impl AsRef<Path>) -> bool {
         // Another process may be writing it.
-        (0..3).all(|_| Mark::is_damaged(directory.as_ref()))
+        (0..3).all(|_| SyncMark::is_damaged(directory.as_ref()))
     }
 
     /// Describes damaged rows of runs, logs without a row and rows without a log. Changes nothing.
@@ -380,7 +380,7 @@ impl Store for EmbeddedStore {
     }
 
     fn outbox_messages(&self, limit: usize) -> StoreFuture<'_, Vec<(OutboxId, OutboxMessage)>> {
-        self.readers.read(move |db| reader::read_deliveries(db, limit))
+        self.readers.read(move |db| reader::read_outbox(db, limit))
     }
 
     fn finish_deliveries(&self, done: Vec<OutboxId>) -> StoreFuture<'_, ()> {

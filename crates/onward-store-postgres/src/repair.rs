@@ -9,12 +9,13 @@
 //!   a damaged head is fenced; the holder of a run with an intact head keeps it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use onward_core::task::Task;
 use onward_core::{CallId, Hash, Index, Record, RunKey, Timestamp};
 use onward_store::durable::reply::Slot;
+use onward_store::sync;
 use onward_store::unit_of_work::{self, RunRef, Table};
 use onward_store::{Restore, RestoreRun, StoreError, check_restore};
 
@@ -22,7 +23,7 @@ use crate::connection::pool::Job;
 use crate::connection::sql::Sql;
 use crate::error::Outcome;
 use crate::read::reader::read_records;
-use crate::shared::Shared;
+use crate::shared::ServerShared;
 use crate::write::ledger;
 use crate::write::unit::{Stored, UnitOfWork, columns_of, stored_run};
 
@@ -44,13 +45,13 @@ impl Mends {
     }
 
     fn may_try(&self, key: &RunKey) -> bool {
-        let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tried = sync::lock(&self.tried);
         tried.retain(|_, at| at.elapsed() < PAUSE);
         self.is_wanted && tried.insert(key.clone(), Instant::now()).is_none()
     }
 }
 
-impl Shared {
+impl ServerShared {
     /// Queues the repair of a run of which a damaged row was reported, unless one was tried lately.
     pub fn mend_soon(&self, key: &RunKey) {
         if self.mends.may_try(key) {

@@ -10,9 +10,10 @@ use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Hash, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::durable::reply::{Slot, Waiting};
 use onward_store::durable::{Body, ClaimRun, RestoreWork, StartRun};
+use onward_store::sync::random_u64;
 use onward_store::{
-    Appended, Change, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, Known,
-    Listener, OutboxId, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Shard, Since, Started, Store,
+    Appended, Change, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, KnownRun,
+    Listener, OutboxId, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, ServerInfo, Shard, Started, Store,
     StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery, check_restore, payloads,
 };
 
@@ -22,7 +23,7 @@ use crate::connection::pool;
 use crate::connection::pool::Job;
 use crate::notify::listener;
 use crate::repair::Mends;
-use crate::shared::Shared;
+use crate::shared::ServerShared;
 use crate::stats::Stats;
 use crate::write::appender;
 use crate::write::op::{Op, Report};
@@ -71,7 +72,7 @@ impl Default for Options {
 
 /// A store in a PostgreSQL database, which any number of processes may use at once. Dropping it completes submitted operations.
 pub struct PostgresStore {
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
     payload_bytes_max: usize,
     thread: Option<JoinHandle<()>>,
 }
@@ -95,7 +96,7 @@ impl PostgresStore {
         is_patient: bool,
     ) -> Result<impl Future<Output = Result<PostgresStore, StoreError>>, StoreError> {
         let (clock, entrance) = (StoreClock::new(options.clock.clone()), Entrance::to(url, &options)?);
-        let shared = Arc::new(Shared::new(
+        let shared = Arc::new(ServerShared::new(
             clock,
             entrance,
             Mends::new(options.repair),
@@ -156,7 +157,7 @@ impl PostgresStore {
 }
 
 /// Runs the store's own thread: everything that uses the database runs there, whatever executor the callers have.
-fn run(shared: &Arc<Shared>, options: &Options, is_patient: bool, opened: &Arc<Slot<()>>) {
+fn run(shared: &Arc<ServerShared>, options: &Options, is_patient: bool, opened: &Arc<Slot<()>>) {
     use onward_store::durable::reply::Pending;
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -188,8 +189,7 @@ fn unavailable(why: &str) -> StoreError {
 
 /// Returns an id that is unique across machines.
 fn server_name() -> String {
-    let random = || std::hash::BuildHasher::hash_one(&std::collections::hash_map::RandomState::new(), std::process::id());
-    format!("{:016x}{:016x}", random(), random())
+    format!("{:016x}{:016x}", random_u64(), random_u64())
 }
 
 fn refuse<'a, T: Send + 'a>(error: StoreError) -> StoreFuture<'a, T> {
@@ -304,7 +304,7 @@ impl Store for PostgresStore {
         self.ask(|to| Job::ReadLog(run, generation, from, limit, to))
     }
 
-    fn read_since(&self, known: Vec<Known>) -> StoreFuture<'_, Vec<Since>> {
+    fn read_since(&self, known: Vec<KnownRun>) -> StoreFuture<'_, Vec<RunUpdate>> {
         self.ask(|to| Job::ReadSince(known, to))
     }
 

@@ -154,10 +154,10 @@ pub trait Store: Send + Sync {
 
     /// Returns what is new in followed runs: for each run with more than the caller knows, its current head and the further
     /// records of the known generation. Deleted runs are left out.
-    fn read_since(&self, known: Vec<Known>) -> StoreFuture<'_, Vec<Since>> {
+    fn read_since(&self, known: Vec<KnownRun>) -> StoreFuture<'_, Vec<RunUpdate>> {
         Box::pin(async move {
-            let mut news = Vec::new();
-            for Known { run, generation, next } in known {
+            let mut updates = Vec::new();
+            for KnownRun { run, generation, next } in known {
                 let Some(head) = self.read_run(run.clone(), None).await? else { continue };
                 if (head.generation, head.next_index) > (generation, next) {
                     let mut records = self.read_log(run.clone(), Some(generation), next, usize::MAX).await?;
@@ -169,10 +169,10 @@ pub trait Store: Send + Sync {
                         }
                         records.extend(more);
                     }
-                    news.push(Since { generation, head, records });
+                    updates.push(RunUpdate { generation, head, records });
                 }
             }
-            Ok(news)
+            Ok(updates)
         })
     }
 
@@ -375,7 +375,7 @@ impl Shard {
 
 /// Position up to which a caller knows a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownRun {
     pub run: RunKey,
     pub generation: u32,
     /// All events below it are known.
@@ -384,7 +384,7 @@ pub struct Known {
 
 /// New records of a run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Since {
+pub struct RunUpdate {
     /// The known generation; the run may have continued in a later one.
     pub generation: u32,
     pub head: RunHead,

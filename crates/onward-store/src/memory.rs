@@ -25,12 +25,12 @@ use crate::{
     VersionCount, WaitQuery, check_restore, payloads,
 };
 use rows::MemoryRows;
-use state::State;
+use state::MemoryState;
 
 pub struct MemoryStore {
     clock: Arc<dyn Clock>,
     payload_bytes_max: usize,
-    state: Mutex<State>,
+    state: Mutex<MemoryState>,
     /// Locked while listeners are called, so that they receive changes in the order of the writes.
     listeners: Mutex<Vec<Arc<dyn Listener>>>,
 }
@@ -45,7 +45,7 @@ impl MemoryStore {
     }
 
     /// Runs one operation under the lock at one time of the clock; notifies listeners after releasing it.
-    fn write<T>(&self, operation: impl FnOnce(&mut State, Timestamp) -> T) -> T {
+    fn write<T>(&self, operation: impl FnOnce(&mut MemoryState, Timestamp) -> T) -> T {
         let answer = {
             let mut state = lock(&self.state);
             operation(&mut state, self.clock.now())
@@ -65,10 +65,10 @@ impl MemoryStore {
 
     /// Runs one unit of work.
     fn run<T>(&self, unit: impl AsyncFnOnce(&mut MemoryRows<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        self.write(|state, now| block_on_ready(unit(&mut MemoryRows::new(state, now))))
+        self.write(|state, now| block_on_ready(unit(&mut MemoryRows::begin(state, now))))
     }
 
-    fn read<T>(&self, operation: impl FnOnce(&State) -> T) -> T {
+    fn read<T>(&self, operation: impl FnOnce(&MemoryState) -> T) -> T {
         operation(&lock(&self.state))
     }
 }
@@ -157,7 +157,7 @@ impl Store for MemoryStore {
     fn expire(&self, limit: usize) -> StoreFuture<'_, Expired> {
         Box::pin(async move {
             self.write(|state, now| {
-                let expired = block_on_ready(unit_of_work::expire(&mut MemoryRows::new(state, now), limit))?;
+                let expired = block_on_ready(unit_of_work::expire(&mut MemoryRows::begin(state, now), limit))?;
                 state.announced_due = state.earliest_due(now);
                 Ok(Expired { next_due: state.announced_due, ..expired })
             })

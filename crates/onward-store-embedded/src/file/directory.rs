@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use onward_store::StoreError;
 
 use crate::file::failpoint;
-use crate::file::schema::{self, DATABASE, FORMAT, Found, LOCK, UNFINISHED, io_error, unusable};
+use crate::file::schema::{self, DATABASE, FORMAT, FileKind, LOCK, UNFINISHED, io_error, unusable};
 use crate::file::synced::SYNCED;
 use crate::repair::rebuild;
 
@@ -44,7 +44,7 @@ impl Directory {
         make_directory(path)?;
         let lock = lock(path)?;
         // Another process may have written before the lock was acquired.
-        if check(path)? == Found::Nothing {
+        if check(path)? == FileKind::Nothing {
             make_database(path)?;
         }
         restrict_files(path);
@@ -53,7 +53,7 @@ impl Directory {
 }
 
 /// Returns whether there is a database that this program can read, without changing a byte.
-pub(crate) fn check(path: &Path) -> Result<Found, StoreError> {
+pub(crate) fn check(path: &Path) -> Result<FileKind, StoreError> {
     // Usually an unset setting, which does not mean the current directory.
     if path.as_os_str().is_empty() {
         let why = "a directory needs a name; use `.` for the current one".to_owned();
@@ -61,19 +61,19 @@ pub(crate) fn check(path: &Path) -> Result<Found, StoreError> {
     }
     let found = schema::inspect(&schema::database(path))?;
     match found {
-        Found::Ours { format } if format > FORMAT => {
+        FileKind::Ours { format } if format > FORMAT => {
             Err(StoreError::DirectoryNewer { path: path.to_owned(), found: format, supported: FORMAT })
         }
-        Found::Ours { format } if format < FORMAT => {
+        FileKind::Ours { format } if format < FORMAT => {
             let why = format!("it has format {format}, and this program reads format {FORMAT} only");
             Err(StoreError::DirectoryUnusable { path: path.to_owned(), why })
         }
-        Found::Ours { .. } => Ok(found),
-        Found::Foreign(why) => {
+        FileKind::Ours { .. } => Ok(found),
+        FileKind::Foreign(why) => {
             let why = format!("its {DATABASE} {why}");
             Err(StoreError::DirectoryForeign { path: path.to_owned(), why })
         }
-        Found::Nothing => {
+        FileKind::Nothing => {
             refuse_strangers(path)?;
             Ok(found)
         }

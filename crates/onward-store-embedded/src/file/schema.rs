@@ -144,7 +144,7 @@ pub(crate) fn make_tables() -> String {
 
 /// Content of the first bytes of a database file.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum FileKind {
     Nothing,
     Ours {
         format: u32,
@@ -157,11 +157,11 @@ pub(crate) enum Found {
 ///
 /// Format and application id are in the file itself, never only in its write-ahead log: [`create`] closes the file before its
 /// first use, and a change of format creates another file.
-pub(crate) fn inspect(path: &Path) -> Result<Found, StoreError> {
-    let foreign = |why: &str| Ok(Found::Foreign(why.to_owned()));
+pub(crate) fn inspect(path: &Path) -> Result<FileKind, StoreError> {
+    let foreign = |why: &str| Ok(FileKind::Foreign(why.to_owned()));
     let mut file = match File::open(path) {
         Ok(file) => file,
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(Found::Nothing),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(FileKind::Nothing),
         Err(error) => return Err(unusable(path, &error)),
     };
     let kind = file.metadata().map_err(|error| unusable(path, &error))?;
@@ -191,7 +191,7 @@ pub(crate) fn inspect(path: &Path) -> Result<Found, StoreError> {
     if page.len() == PAGE_BYTES && summed && pages::check(1, &page) == pages::Sum::Wrong && !wal::has_page(path, 1)? {
         return Err(damaged(&path.display().to_string(), "its first page has a wrong checksum"));
     }
-    Ok(Found::Ours { format: number(60) })
+    Ok(FileKind::Ours { format: number(60) })
 }
 
 /// Length of a database header, and offset of the number of bytes that SQLite leaves free in each page.

@@ -156,7 +156,7 @@ fn return_events(db: &Connection) -> rusqlite::Result<()> {
 }
 
 /// A row of a run with the columns derived from its head.
-struct Seen {
+struct CheckedRow {
     row: RunRow,
     current: Option<i64>,
     status: Option<i64>,
@@ -165,10 +165,10 @@ struct Seen {
     names: [Option<String>; 2],
 }
 
-fn read_seen(row: &Row<'_>) -> rusqlite::Result<Seen> {
+fn read_seen(row: &Row<'_>) -> rusqlite::Result<CheckedRow> {
     let number = |name: &str| Ok::<_, rusqlite::Error>(row.get_ref(name)?.as_i64().ok());
     let text = |name: &str| Ok::<_, rusqlite::Error>(row.get_ref(name)?.as_str().ok().map(str::to_owned));
-    Ok(Seen {
+    Ok(CheckedRow {
         current: number("current")?,
         status: number("status")?,
         ended: number("ended")?,
@@ -344,7 +344,7 @@ fn newest_generations(db: &Connection) -> rusqlite::Result<BTreeMap<RunKey, u32>
     Ok(newest)
 }
 
-impl Seen {
+impl CheckedRow {
     fn is_sound(&self, newest: &BTreeMap<RunKey, u32>) -> bool {
         let Some(named) = self.row.named.as_ref().filter(|_| self.row.is_consistent()) else { return false };
         let is_current = newest.get(&named.key).is_none_or(|newest| *newest == named.generation);

@@ -7,7 +7,7 @@ use onward_core::event::TaskAttemptEnded;
 use onward_core::run::Wait;
 use onward_core::task::Task;
 use onward_core::transfer::is_same_log;
-use onward_core::{CallId, Epoch, Hash, Index, Record, RunHead, RunKey, Status};
+use onward_core::{CallId, Epoch, Index, Record, RunHead, RunKey, Status};
 use onward_store::admission::TakenSlot;
 use onward_store::durable::Body;
 use onward_store::unit_of_work::{Due, LoadedRun, QueuedTask, RowError, Rows, RunRef, Timer, Wanted, WorkingSet};
@@ -35,8 +35,6 @@ pub(crate) struct EmbeddedRun {
     pub root: i64,
     /// The generation that has the number `rk`.
     pub generation: u32,
-    /// Hash of the first input, if the run was created by this operation.
-    pub input_hash: Option<Hash>,
     pub is_new: bool,
     /// The row of `rk` is the one of the current generation.
     pub has_current_row: bool,
@@ -70,7 +68,6 @@ impl Writer<'_> {
             rk,
             root,
             generation: head.generation,
-            input_hash: None,
             is_new: false,
             has_current_row: true,
             is_bare: false,
@@ -186,10 +183,6 @@ impl Rows for Writer<'_> {
         &mut self.set
     }
 
-    fn encode(record: &Record, encoded: Option<Body>) -> Body {
-        encoded.unwrap_or_else(|| Body::of_record(record))
-    }
-
     async fn load_run(&mut self, key: &RunKey) -> Outcome<Option<RunRef>> {
         self.cached(key)
     }
@@ -232,17 +225,16 @@ impl Rows for Writer<'_> {
                 }
             }
             Wanted::Ledger(row) if !loaded.ledger.knows(row) => loaded.ledger.learn(row.clone(), ledger::find(db, row)?),
-            Wanted::Wait(_) | Wanted::Task(_) | Wanted::Ledger(_) => {}
+            Wanted::InputHash => loaded.input_hash = Some(heads::input_hash(db, key)?),
+            Wanted::PastHead(generation) => {
+                loaded.past_head = heads::load(db, key, Some(generation))?.map(|past| past.head);
+            }
+            Wanted::Children(generation) if !loaded.own.is_bare => {
+                loaded.children = read_open_children(db, key, generation)?;
+            }
+            Wanted::Wait(_) | Wanted::Task(_) | Wanted::Ledger(_) | Wanted::Children(_) => {}
         }
         Ok(())
-    }
-
-    async fn input_hash(&mut self, run: RunRef) -> Outcome<Hash> {
-        Ok(heads::input_hash(self.db, &self.set.runs[run].head.key)?)
-    }
-
-    async fn past_head(&mut self, run: RunRef, generation: u32) -> Outcome<Option<RunHead>> {
-        Ok(heads::load(self.db, &self.set.runs[run].head.key, Some(generation))?.map(|loaded| loaded.head))
     }
 
     async fn has_logs(&mut self, run: RunRef, logs: &[Vec<Record>]) -> Outcome<bool> {
@@ -255,17 +247,12 @@ impl Rows for Writer<'_> {
         Ok(same)
     }
 
-    async fn open_children(&mut self, run: RunRef, generation: Option<u32>) -> Outcome<Vec<RunHead>> {
-        let CachedRun { own, head, .. } = &self.set.runs[run];
-        if own.is_bare { Ok(Vec::new()) } else { read_open_children(self.db, &head.key, generation) }
-    }
-
     async fn find_counted(&mut self, run: RunRef, attempt: &TaskAttemptEnded) -> Outcome<Option<Appended>> {
         let found = counted::find(self.db, &self.set.runs[run].head.key, attempt)?; // I5
         Ok(found.map(|Record { index, at, .. }| Appended { index, at, repeated: true, woke: false }))
     }
 
-    fn new_run(&mut self, input_hash: Hash, floor: Epoch) -> Outcome<(EmbeddedRun, Epoch)> {
+    fn new_run(&mut self, floor: Epoch) -> Outcome<(EmbeddedRun, Epoch)> {
         self.raise_epochs(floor)?;
         let rk = self.next_rk;
         self.next_rk += 1;
@@ -273,7 +260,6 @@ impl Rows for Writer<'_> {
             rk,
             root: rk,
             generation: 0,
-            input_hash: Some(input_hash),
             is_new: true,
             has_current_row: false,
             is_bare: true,
@@ -287,11 +273,6 @@ impl Rows for Writer<'_> {
     fn next_epoch(&mut self, _last: Epoch) -> Epoch {
         self.last_epoch = Epoch(self.last_epoch.0 + 1);
         self.last_epoch
-    }
-
-    /// Returns zero: rows are numbered when they are inserted.
-    fn next_order(&mut self) -> i64 {
-        0
     }
 
     async fn ready_runs(&mut self, request: &ClaimRuns) -> Outcome<Vec<RunRef>> {

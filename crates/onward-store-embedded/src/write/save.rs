@@ -8,8 +8,8 @@ use onward_core::projection::ProjectedTimer;
 use onward_core::run::{OutboxMessage, Wait};
 use onward_core::{Attribute, CallId, Hash, RunHead, Timestamp};
 use onward_store::admission::TakenSlot;
-use onward_store::durable::{Blobs, Body, OwnedChange};
-use onward_store::unit_of_work::{NewRecord, RunRef, Table, Timer};
+use onward_store::durable::{Blobs, Body, StoredChange};
+use onward_store::unit_of_work::{NewRecord, QueuedTask, RunRef, Table, Timer};
 use onward_store::{OutboxId, SESSION_DEFAULT};
 use rusqlite::{Connection, params};
 
@@ -151,7 +151,10 @@ impl Writer<'_> {
             has_rows = true;
             put_timer(db, rk, call_id, timer_column(*timer))?;
         }
-        for (_, queued) in put(&loaded.tasks) {
+        // New rows are numbered in the order in which their tasks were scheduled.
+        let mut tasks: Vec<&QueuedTask> = put(&loaded.tasks).map(|(_, queued)| queued).collect();
+        tasks.sort_by_key(|queued| queued.order);
+        for queued in tasks {
             has_rows = true;
             tasks::put_row(db, rk, queued.task.clone(), now)?;
         }
@@ -230,14 +233,14 @@ impl Writer<'_> {
         let (own, current) = (&loaded.own, &loaded.head);
         let head_of = |generation| past.iter().find(|head| head.generation == generation).unwrap_or(current);
         let (rk, input_hash) = if own.is_new {
-            (own.rk, own.input_hash)
+            (own.rk, loaded.input_hash)
         } else {
             let rk = self.next_rk;
             self.next_rk += 1;
             let keeps_row = own.rk == own.root || current.origin_incarnation().is_none();
             let input_hash = match own.has_current_row {
                 true => Some(retire(self.db, own.rk, own.root, head_of(own.generation), keeps_row)?),
-                false => own.input_hash,
+                false => loaded.input_hash,
             };
             (rk, input_hash)
         };
@@ -253,10 +256,12 @@ impl Writer<'_> {
             past::put(self.db, rk, root, generation)?;
         }
         let row_status = head.status;
-        let own = &mut self.set.runs[run].own;
+        let loaded = &mut self.set.runs[run];
+        loaded.input_hash = Some(input_hash);
+        let own = &mut loaded.own;
         // An earlier generation may have spawned children.
         (own.is_bare, own.is_new) = (own.is_new && generation == 0, false);
-        (own.rk, own.generation, own.input_hash) = (rk, generation, Some(input_hash));
+        (own.rk, own.generation) = (rk, generation);
         (own.has_current_row, own.row_status) = (is_current, row_status);
         Ok(())
     }
@@ -297,7 +302,7 @@ impl Writer<'_> {
     pub(crate) fn announce_due(&mut self, at: Timestamp) {
         if at.0 < self.shared.announced_due.load(Ordering::Relaxed) {
             self.shared.announced_due.store(at.0, Ordering::Relaxed);
-            self.set.notify(|_| OwnedChange::DueAt(at));
+            self.set.notify(|_| StoredChange::DueAt(at));
         }
     }
 }

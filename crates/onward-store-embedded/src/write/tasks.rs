@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use onward_core::task::{Task, TaskState};
 use onward_core::{CallId, Index, Name, Timestamp};
-use onward_store::durable::{Blobs, OwnedChange};
+use onward_store::durable::{Blobs, StoredChange};
 use onward_store::{ClaimTasks, StoreError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -56,7 +56,7 @@ impl Writer<'_> {
                 }
             };
             self.db.prepare_cached("UPDATE tasks SET state = 0 WHERE tk = ?1")?.execute(params![row.tk])?;
-            self.set.notify(|_| OwnedChange::TaskQueued { task: Box::new(task) });
+            self.set.notify(|_| StoredChange::TaskQueued { task: Box::new(task) });
         }
         Ok(is_cut)
     }

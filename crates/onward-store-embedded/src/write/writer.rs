@@ -30,14 +30,14 @@ use crate::file::synced::MarkFile;
 use crate::leases::Lease;
 use crate::read::past;
 use crate::ready::Ready;
-use crate::shared::{Counters, Shared};
+use crate::shared::{Counters, WriterShared};
 use crate::write::op::Op;
 use crate::write::rows::EmbeddedRun;
 use crate::write::upkeep::{LogLength, Upkeep};
 
 pub(crate) struct Writer<'c> {
     pub db: &'c Connection,
-    pub shared: Arc<Shared>,
+    pub shared: Arc<WriterShared>,
     /// The cached runs, and what the current operation changes.
     pub set: WorkingSet<EmbeddedRun, Body>,
     /// The epoch of a run that was not claimed since the store was opened: no worker has it.
@@ -109,7 +109,7 @@ impl Beginning {
 /// Runs until the queue is closed.
 pub(crate) fn run(
     db: &Connection,
-    shared: Arc<Shared>,
+    shared: Arc<WriterShared>,
     beginning: Beginning,
     log: &LogLength,
     mark: MarkFile,
@@ -146,7 +146,7 @@ pub(crate) fn run(
 impl<'c> Writer<'c> {
     fn new(
         db: &'c Connection,
-        shared: Arc<Shared>,
+        shared: Arc<WriterShared>,
         beginning: Beginning,
         log: &'c LogLength,
         mark: MarkFile,

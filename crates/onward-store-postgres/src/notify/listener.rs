@@ -7,19 +7,20 @@
 //! A server that does not receive its own notifications, because of a pooler or a lost connection, receives none of others.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use onward_core::Timestamp;
 use onward_store::Change;
-use onward_store::durable::OwnedChange;
+use onward_store::durable::StoredChange;
+use onward_store::sync;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::connection::sql::{Db, Sql};
 use crate::error::Outcome;
 use crate::notify::message::{Words, parse};
-use crate::shared::Shared;
+use crate::shared::ServerShared;
 
 /// Delay that lets notifications accumulate.
 const PACE: Duration = Duration::from_millis(5);
@@ -33,12 +34,12 @@ pub(crate) const BROADCAST_MILLIS: i64 = 30_000;
 
 #[derive(Default)]
 pub(crate) struct Notifications {
-    state: Mutex<State>,
+    state: Mutex<ListenerState>,
     wake: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct ListenerState {
     /// The notification to send next.
     words: Words,
     /// When another server was last heard, and when this one.
@@ -48,23 +49,23 @@ struct State {
     read: BTreeSet<i64>,
 }
 
-impl State {
+impl ListenerState {
     fn is_alone(&self) -> bool {
         self.others_at.is_none_or(|at| at.elapsed() > BELIEVED_FOR)
     }
 }
 
 impl Notifications {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, ListenerState> {
+        sync::lock(&self.state)
     }
 
-    pub fn add(&self, news: &[OwnedChange], due: Option<Timestamp>) {
+    pub fn add(&self, changes: &[StoredChange], due: Option<Timestamp>) {
         let mut state = self.lock();
         if state.is_alone() {
             return;
         }
-        state.words.add(news, due);
+        state.words.add(changes, due);
         drop(state);
         self.wake.notify_one();
     }
@@ -89,7 +90,7 @@ impl Notifications {
 }
 
 /// Listens and sends while the store is open; reconnects when the connection breaks.
-pub(crate) async fn run(shared: Arc<Shared>, listen: bool) {
+pub(crate) async fn run(shared: Arc<ServerShared>, listen: bool) {
     let mut is_first = true;
     loop {
         // Without listeners there is nothing to receive for.
@@ -108,7 +109,7 @@ pub(crate) async fn run(shared: Arc<Shared>, listen: bool) {
     }
 }
 
-async fn serve(shared: &Shared, db: &Db, heard: &mut UnboundedReceiver<String>) -> Outcome<()> {
+async fn serve(shared: &ServerShared, db: &Db, heard: &mut UnboundedReceiver<String>) -> Outcome<()> {
     let mut hello = tokio::time::interval(HELLO_EVERY);
     let mut look = tokio::time::interval(LOOK_EVERY);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -132,7 +133,7 @@ async fn serve(shared: &Shared, db: &Db, heard: &mut UnboundedReceiver<String>) 
     }
 }
 
-async fn send(shared: &Shared, db: &Db, hello: bool) -> Outcome<()> {
+async fn send(shared: &ServerShared, db: &Db, hello: bool) -> Outcome<()> {
     let words = std::mem::take(&mut shared.hints.lock().words);
     if words.is_empty() && !hello {
         return Ok(());
@@ -143,7 +144,7 @@ async fn send(shared: &Shared, db: &Db, hello: bool) -> Outcome<()> {
     Ok(())
 }
 
-async fn hear(shared: &Shared, db: &Db, payload: &str) -> Outcome<()> {
+async fn hear(shared: &ServerShared, db: &Db, payload: &str) -> Outcome<()> {
     let Some(heard) = parse(payload) else { return Ok(()) };
     let is_new = {
         let mut state = shared.hints.lock();
@@ -180,7 +181,7 @@ async fn hear(shared: &Shared, db: &Db, payload: &str) -> Outcome<()> {
 
 /// Reads the broadcasts with these numbers, or all. Each is published once. No number is used as a cursor, because a broadcast
 /// with a lower number may be committed later.
-async fn read_broadcasts(shared: &Shared, db: &Db, numbers: Option<BTreeSet<i64>>) -> Outcome<()> {
+async fn read_broadcasts(shared: &ServerShared, db: &Db, numbers: Option<BTreeSet<i64>>) -> Outcome<()> {
     let sql = match numbers {
         Some(numbers) => {
             let text = "SELECT id, data FROM onward.broadcasts WHERE id = ANY($1) ORDER BY id";

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::{Namespace, RunId, RunKey, Timestamp};
-use onward_store::durable::OwnedChange;
+use onward_store::durable::StoredChange;
 
 /// Below the limit of PostgreSQL, 8,000 bytes.
 const PAYLOAD_BYTES_MAX: usize = 7_900;
@@ -25,7 +25,7 @@ pub(crate) struct Words {
 }
 
 #[derive(Debug, PartialEq)]
-pub(crate) struct Heard {
+pub(crate) struct Notification {
     pub server: String,
     pub words: Words,
 }
@@ -35,15 +35,15 @@ impl Words {
         *self == Words::default()
     }
 
-    pub fn add(&mut self, news: &[OwnedChange], due: Option<Timestamp>) {
+    pub fn add(&mut self, changes: &[StoredChange], due: Option<Timestamp>) {
         self.due = [self.due, due].into_iter().flatten().min();
-        for item in news {
-            match item {
-                OwnedChange::Appended { head, record } => *self.grown.entry(head.key.clone()).or_default() |= record.ends_log(),
-                OwnedChange::RunPending { head } => drop(self.work.insert(head.key.namespace.clone())),
-                OwnedChange::TaskQueued { task } => drop(self.work.insert(task.id.run.namespace.clone())),
-                OwnedChange::DueAt(at) => self.due = Some(self.due.map_or(*at, |due| due.min(*at))),
-                OwnedChange::OutboxGrew => self.has_deliveries = true,
+        for change in changes {
+            match change {
+                StoredChange::Appended { head, record } => *self.grown.entry(head.key.clone()).or_default() |= record.ends_log(),
+                StoredChange::RunPending { head } => drop(self.work.insert(head.key.namespace.clone())),
+                StoredChange::TaskQueued { task } => drop(self.work.insert(task.id.run.namespace.clone())),
+                StoredChange::DueAt(at) => self.due = Some(self.due.map_or(*at, |due| due.min(*at))),
+                StoredChange::OutboxGrew => self.has_deliveries = true,
             }
         }
     }
@@ -73,7 +73,7 @@ impl Words {
 }
 
 /// Decodes a payload; unknown or invalid lines are skipped.
-pub(crate) fn parse(payload: &str) -> Option<Heard> {
+pub(crate) fn parse(payload: &str) -> Option<Notification> {
     let mut lines = payload.split('\n');
     let server = lines.next()?.to_owned();
     let mut words = Words::default();
@@ -89,7 +89,7 @@ pub(crate) fn parse(payload: &str) -> Option<Heard> {
             _ => {}
         }
     }
-    Some(Heard { server, words })
+    Some(Notification { server, words })
 }
 
 fn parse_key(text: &str) -> Option<RunKey> {
@@ -128,7 +128,7 @@ mod tests {
             is_cut: false,
         };
         let heard = parse(&words.payload("me")).expect("it has a server");
-        assert_eq!(heard, Heard { server: "me".to_owned(), words });
+        assert_eq!(heard, Notification { server: "me".to_owned(), words });
         assert_eq!(parse("me\n?\ng\n\u{e9}\nea\nd-1\nl").map(|heard| heard.words), Some(Words::default()));
     }
 

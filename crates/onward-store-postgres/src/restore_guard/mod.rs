@@ -9,7 +9,8 @@
 //! - DB9 (L7, F32): no epoch is assigned twice, and no lease counts that was granted before the database went back, however it
 //!   went back and whichever server notices first.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use onward_store::sync;
+use std::sync::{Mutex, MutexGuard};
 
 use tokio_postgres::Row;
 
@@ -54,11 +55,11 @@ pub(crate) struct Sight {
 /// What this store knows about the database it writes to.
 #[derive(Default)]
 pub(crate) struct RestoreGuard {
-    state: Mutex<State>,
+    state: Mutex<GuardState>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct State {
+struct GuardState {
     /// The last result that was accepted.
     known: Option<Sight>,
     is_dim: bool,
@@ -75,8 +76,8 @@ pub(crate) enum Verdict {
 }
 
 impl RestoreGuard {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, GuardState> {
+        sync::lock(&self.state)
     }
 
     fn sight(&self) -> Sql {
@@ -127,7 +128,7 @@ impl RestoreGuard {
     }
 
     async fn look_closely(&self, db: &Db) -> Outcome<bool> {
-        let State { known, is_dim } = *self.lock();
+        let GuardState { known, is_dim } = *self.lock();
         db.execute("BEGIN; SELECT 1 FROM onward.restore_guard FOR UPDATE").await?;
         let call_id = Sql::new(if is_dim { DIM_PLACE } else { PLACE });
         let texts =
@@ -192,7 +193,7 @@ mod tests {
     const SEEN: Sight = Sight { micros: 9, floor: 5, is_denied: false, table: 1, written: 100, running_since: 1 };
 
     fn knowing(known: Sight) -> RestoreGuard {
-        RestoreGuard { state: Mutex::new(State { known: Some(known), is_dim: false }) }
+        RestoreGuard { state: Mutex::new(GuardState { known: Some(known), is_dim: false }) }
     }
 
     #[test]

@@ -8,11 +8,12 @@
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use onward_core::Timestamp;
+use onward_store::sync::lock;
 use onward_store::{Clock, Expired, Shard, Store, StoreError, StoreFuture};
 use tokio::sync::Notify;
 
@@ -271,10 +272,6 @@ async fn question(database: Weak<ShardDatabase>, pace: Pace) {
 
 fn begin_expire(store: Arc<dyn Store>, limit: usize) -> StoreFuture<'static, Expired> {
     Box::pin(async move { store.expire(limit).await })
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns whether the error makes the database unusable. One that comes up late may belong to a newer program, or be another

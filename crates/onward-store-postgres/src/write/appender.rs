@@ -20,17 +20,17 @@ use onward_store::unit_of_work::{self, EncodedStart};
 use onward_store::{Expired, StoreError};
 
 use crate::connection::sql::Sql;
-use crate::connection::transaction::{Aftermath, Fate, Line, Wants, transact};
+use crate::connection::transaction::{Aftermath, Fate, LazyConnection, Wants, transact};
 use crate::error::{Outcome, Trouble};
-use crate::shared::Shared;
+use crate::shared::ServerShared;
 use crate::stats::Counters;
 use crate::write::expire::{Look, NEXT_DUE};
 use crate::write::op::{Op, Report};
 use crate::write::unit::UnitOfWork;
 
 /// Runs until the queue with this number is closed and empty.
-pub(crate) async fn run(shared: Arc<Shared>, number: usize) {
-    let mut line = Line::new(shared.clone());
+pub(crate) async fn run(shared: Arc<ServerShared>, number: usize) {
+    let mut line = LazyConnection::new(shared.clone());
     loop {
         let ops = shared.queues.get(number).take(shared.batch_max).await;
         match ops.as_slice() {
@@ -41,7 +41,7 @@ pub(crate) async fn run(shared: Arc<Shared>, number: usize) {
     }
 }
 
-async fn run_batch(shared: &Shared, line: &mut Line, ops: &[Op]) {
+async fn run_batch(shared: &ServerShared, line: &mut LazyConnection, ops: &[Op]) {
     let wants = Wants {
         keys: ops.iter().flat_map(Op::keys).collect(),
         parents: ops.iter().filter_map(ended_run).cloned().collect(),
@@ -193,7 +193,7 @@ fn settle<T: Send>(to: &Slot<T>, outcome: Outcome<T>, before: usize, unit: &mut 
 }
 
 /// Handles due work. One statement finds out whether there is any; mostly there is none.
-async fn expire(shared: &Shared, line: &mut Line, limit: usize, to: &Arc<Slot<Expired>>) {
+async fn expire(shared: &ServerShared, line: &mut LazyConnection, limit: usize, to: &Arc<Slot<Expired>>) {
     shared.begin_look();
     let mut answer = try_expire(shared, line, limit).await;
     if let Ok(expired) = &mut answer {
@@ -203,7 +203,7 @@ async fn expire(shared: &Shared, line: &mut Line, limit: usize, to: &Arc<Slot<Ex
     to.release();
 }
 
-async fn try_expire(shared: &Shared, line: &mut Line, limit: usize) -> Result<Expired, StoreError> {
+async fn try_expire(shared: &ServerShared, line: &mut LazyConnection, limit: usize) -> Result<Expired, StoreError> {
     let begun = shared.pulse.begin();
     if let Some(look) = look(line).await
         && look.next_due.is_none_or(|due| due > shared.clock.now(look.clock_micros))
@@ -227,7 +227,7 @@ async fn try_expire(shared: &Shared, line: &mut Line, limit: usize) -> Result<Ex
     Ok(expired)
 }
 
-async fn look(line: &mut Line) -> Option<Look> {
+async fn look(line: &mut LazyConnection) -> Option<Look> {
     let rows = line.get().await.ok()?.query(&Sql::new(NEXT_DUE)).await.ok()?;
     rows.first().map(Look::read)
 }

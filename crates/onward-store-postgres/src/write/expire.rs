@@ -7,7 +7,7 @@ use onward_store::unit_of_work::{Due, QueuedTask, RunRef, Timer};
 
 use crate::connection::sql::Sql;
 use crate::error::{Outcome, Trouble};
-use crate::notify::pulse::Found;
+use crate::notify::pulse::PendingWork;
 use crate::write::claim::limit_number;
 use crate::write::load::read_timer;
 use crate::write::unit::UnitOfWork;
@@ -172,13 +172,13 @@ impl UnitOfWork<'_> {
 pub(crate) struct Look {
     pub clock_micros: i64,
     pub next_due: Option<Timestamp>,
-    pub found: Found,
+    pub found: PendingWork,
 }
 
 impl Look {
     pub fn read(row: &tokio_postgres::Row) -> Look {
         let due = (1..5).filter_map(|at| row.get::<_, Option<i64>>(at)).min();
-        let found = Found { outbox_messages: row.get(5), runs: row.get(6), tasks: row.get(7) };
+        let found = PendingWork { outbox_messages: row.get(5), runs: row.get(6), tasks: row.get(7) };
         Look { clock_micros: row.get(0), next_due: due.map(|due| Timestamp(due as u64)), found }
     }
 }

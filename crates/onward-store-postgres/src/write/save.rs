@@ -141,7 +141,7 @@ fn save_runs(runs: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
     let heads: Vec<&LockedRun> = changed().filter(is_same).collect();
     if !heads.is_empty() {
         let numbers = heads.iter().map(|locked| locked.own.rk).collect();
-        let sealed = heads.iter().map(|locked| seal_head(&locked.head, &locked.own.input_hash)).collect();
+        let sealed = heads.iter().map(|locked| seal_head(&locked.head, locked.input_hash.as_ref())).collect();
         let next = heads.iter().map(|locked| locked.head.next_index.0 as i64).collect();
         calls.push(Sql::call("put_heads").numbers(numbers).byteses(sealed).numbers(next));
     }
@@ -167,7 +167,7 @@ fn save_runs(runs: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
             Sql::call("put_past")
                 .numbers(past.iter().map(|(locked, _)| locked.own.rk).collect())
                 .ints(past.iter().map(|(_, head)| head.generation as i32).collect())
-                .byteses(past.iter().map(|(locked, head)| seal_head(head, &locked.own.input_hash)).collect()),
+                .byteses(past.iter().map(|(locked, head)| seal_head(head, locked.input_hash.as_ref())).collect()),
         );
     }
 }
@@ -183,7 +183,7 @@ fn columns(sql: Sql, runs: &[&LockedRun]) -> Sql {
         .maybe_numbers(columns.iter().map(|own| own.4.map(at)).collect())
         .maybe_numbers(columns.iter().map(|own| own.5).collect())
         .maybe_texts(columns.iter().map(|own| own.6.as_ref().map(|worker| worker.as_str().to_owned())).collect())
-        .byteses(runs.iter().map(|locked| seal_head(&locked.head, &locked.own.input_hash)).collect())
+        .byteses(runs.iter().map(|locked| seal_head(&locked.head, locked.input_hash.as_ref())).collect())
         .ints(runs.iter().map(|locked| locked.head.generation as i32).collect())
         .numbers(runs.iter().map(|locked| locked.head.next_index.0 as i64).collect())
 }

@@ -11,12 +11,11 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
-use onward_core::event::TaskAttemptEnded;
 use onward_core::task::{Task, TaskState};
 use onward_core::{Attribute, CallId, Epoch, Hash, Index, Name, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
 use onward_store::durable::{Blobs, Body};
 use onward_store::unit_of_work::{Due, LoadedRun, QueuedTask, RowError, Rows, RunRef, Wanted, WorkingSet};
-use onward_store::{Appended, ClaimRuns, ClaimTasks, StoreError};
+use onward_store::{ClaimRuns, ClaimTasks, StoreError};
 
 use crate::connection::sql::{Db, Sql};
 use crate::connection::transaction::Aftermath;
@@ -30,8 +29,6 @@ pub(crate) struct UnitOfWork<'c> {
     pub set: WorkingSet<PgRun, Body>,
     /// The state of the restore guard, read after the locks.
     pub sight: Sight,
-    /// The next number for rows that must keep their order.
-    order: i64,
     /// Reserved numbers for new runs.
     pub fresh: VecDeque<i64>,
     /// Keys of the runs that were locked if they exist (DB1).
@@ -54,8 +51,6 @@ pub(crate) type LockedRun = LoadedRun<PgRun, Body>;
 /// The part of a locked run that only this store has.
 pub(crate) struct PgRun {
     pub rk: i64,
-    /// Hash of the input with which the run was first started.
-    pub input_hash: Hash,
     /// The stored columns; none if the run is new.
     pub stored: Option<Stored>,
     /// The open children as stored, once they were read.
@@ -102,16 +97,19 @@ pub(crate) fn stored_run(
     worker: Option<WorkerId>,
     ready: Option<i64>,
 ) -> Box<LockedRun> {
-    LoadedRun::stored(PgRun { rk, input_hash, stored: None, children: None }, head, worker, ready)
+    let mut run = LoadedRun::stored(PgRun { rk, stored: None, children: None }, head, worker, ready);
+    run.input_hash = Some(input_hash);
+    run
 }
 
 impl<'c> UnitOfWork<'c> {
     pub fn new(db: &'c Db, now: Timestamp, sight: Sight) -> UnitOfWork<'c> {
+        let mut set = WorkingSet::new(now);
+        set.order = sight.micros * ORDERS_PER_MICROSECOND;
         UnitOfWork {
             db,
-            set: WorkingSet::new(now),
+            set,
             sight,
-            order: sight.micros * ORDERS_PER_MICROSECOND,
             fresh: VecDeque::new(),
             locked_keys: HashSet::new(),
             numbers: HashMap::new(),
@@ -146,6 +144,28 @@ impl<'c> UnitOfWork<'c> {
         Epoch((last.0 + 1).max(self.sight.micros.max(self.sight.floor) as u64))
     }
 
+    async fn read_past_head(&mut self, run: RunRef, generation: u32) -> Outcome<()> {
+        let locked = &mut self.set.runs[run];
+        let text = "SELECT head FROM onward.past WHERE rk = $1 AND generation = $2";
+        let rows = self.db.query(&Sql::new(text).number(locked.own.rk).int(generation as i32)).await?;
+        let key = &locked.head.key;
+        locked.past_head = rows.first().map(|row| unseal_head(key, row.get(0))).transpose()?.map(|(head, _)| head);
+        Ok(())
+    }
+
+    /// Finds the open children of a run, including changes of this batch.
+    async fn find_children(&mut self, run: RunRef) -> Outcome<()> {
+        self.need_children(run).await?;
+        let (runs, parent) = (&self.set.runs, &self.set.runs[run].head.key);
+        let stored = self.set.runs[run].own.children.iter().flatten();
+        let mut heads: Vec<RunHead> = stored.filter(|head| runs.get(&head.key).is_none()).cloned().collect();
+        let is_child = |head: &&RunHead| head.parent.as_ref().is_some_and(|link| link.run == *parent);
+        heads.extend(runs.iter().map(|run| &run.head).filter(|head| !head.status.is_closed()).filter(is_child).cloned());
+        heads.sort_by(|a, b| a.key.cmp(&b.key));
+        self.set.runs[run].children = heads;
+        Ok(())
+    }
+
     /// Takes what is published once the transaction is durable.
     pub fn aftermath(&mut self) -> Aftermath {
         Aftermath { changes: std::mem::take(&mut self.set.changes), due: self.set.due }
@@ -172,10 +192,6 @@ impl Rows for UnitOfWork<'_> {
         &mut self.set
     }
 
-    fn encode(record: &Record, encoded: Option<Body>) -> Body {
-        encoded.unwrap_or_else(|| Body::of_record(record))
-    }
-
     async fn load_run(&mut self, key: &RunKey) -> Outcome<Option<RunRef>> {
         self.find(key)
     }
@@ -187,19 +203,10 @@ impl Rows for UnitOfWork<'_> {
             Wanted::Task(call_id) => self.need_tasks(vec![(run, call_id.clone())]).await,
             Wanted::TimersAndTasks => self.need_all(run).await,
             Wanted::Ledger(row) => self.need_ledger(run, row).await,
+            Wanted::InputHash => Ok(()),
+            Wanted::PastHead(generation) => self.read_past_head(run, generation).await,
+            Wanted::Children(_) => self.find_children(run).await,
         }
-    }
-
-    async fn input_hash(&mut self, run: RunRef) -> Outcome<Hash> {
-        Ok(self.set.runs[run].own.input_hash)
-    }
-
-    async fn past_head(&mut self, run: RunRef, generation: u32) -> Outcome<Option<RunHead>> {
-        let locked = &self.set.runs[run];
-        let text = "SELECT head FROM onward.past WHERE rk = $1 AND generation = $2";
-        let rows = self.db.query(&Sql::new(text).number(locked.own.rk).int(generation as i32)).await?;
-        let Some(row) = rows.first() else { return Ok(None) };
-        Ok(Some(unseal_head(&locked.head.key, row.get(0))?.0))
     }
 
     async fn has_logs(&mut self, run: RunRef, logs: &[Vec<Record>]) -> Outcome<bool> {
@@ -212,34 +219,13 @@ impl Rows for UnitOfWork<'_> {
         Ok(same)
     }
 
-    /// Includes changes of this batch.
-    async fn open_children(&mut self, run: RunRef, _generation: Option<u32>) -> Outcome<Vec<RunHead>> {
-        self.need_children(run).await?;
-        let (runs, parent) = (&self.set.runs, &self.set.runs[run].head.key);
-        let stored = self.set.runs[run].own.children.iter().flatten();
-        let mut heads: Vec<RunHead> = stored.filter(|head| runs.get(&head.key).is_none()).cloned().collect();
-        let is_child = |head: &&RunHead| head.parent.as_ref().is_some_and(|link| link.run == *parent);
-        heads.extend(runs.iter().map(|run| &run.head).filter(|head| !head.status.is_closed()).filter(is_child).cloned());
-        heads.sort_by(|a, b| a.key.cmp(&b.key));
-        Ok(heads)
-    }
-
-    async fn find_counted(&mut self, _run: RunRef, _attempt: &TaskAttemptEnded) -> Outcome<Option<Appended>> {
-        Ok(None)
-    }
-
-    fn new_run(&mut self, input_hash: Hash, floor: Epoch) -> Outcome<(PgRun, Epoch)> {
+    fn new_run(&mut self, floor: Epoch) -> Outcome<(PgRun, Epoch)> {
         let rk = self.fresh.pop_front().expect("a number was drawn for each run that may be made");
-        Ok((PgRun { rk, input_hash, stored: None, children: Some(Vec::new()) }, self.epoch_after(floor))) // L7
+        Ok((PgRun { rk, stored: None, children: Some(Vec::new()) }, self.epoch_after(floor))) // L7
     }
 
     fn next_epoch(&mut self, last: Epoch) -> Epoch {
         self.epoch_after(last)
-    }
-
-    fn next_order(&mut self) -> i64 {
-        self.order += 1;
-        self.order
     }
 
     /// Expiry reads the clock before it has the locks: times in a log must not go back because of that.

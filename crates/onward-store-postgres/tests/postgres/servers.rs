@@ -12,9 +12,9 @@ use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{CallId, Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
 use onward_store::conformance::{self, block_on};
 use onward_store::{
-    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, Known, Listener,
-    ManualClock, MemoryStore, OutboxId, RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Shard, Since, Started, Store,
-    StoreFuture, TaskQuery, VersionCount, WaitQuery,
+    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, KnownRun,
+    Listener, ManualClock, MemoryStore, OutboxId, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, ServerInfo, Shard, Started,
+    Store, StoreFuture, TaskQuery, VersionCount, WaitQuery,
 };
 use onward_store_postgres::{Options, PostgresStore};
 
@@ -64,7 +64,7 @@ in_turn! {
     fn finish_deliveries(&self, done: Vec<OutboxId>) -> StoreFuture<'_, ()>;
     fn read_run(&self, run: RunKey, generation: Option<u32>) -> StoreFuture<'_, Option<RunHead>>;
     fn read_log(&self, run: RunKey, generation: Option<u32>, from: Index, limit: usize) -> StoreFuture<'_, Vec<Record>>;
-    fn read_since(&self, known: Vec<Known>) -> StoreFuture<'_, Vec<Since>>;
+    fn read_since(&self, known: Vec<KnownRun>) -> StoreFuture<'_, Vec<RunUpdate>>;
     fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage>;
     fn count_versions(&self, namespace: Namespace) -> StoreFuture<'_, Vec<VersionCount>>;
     fn list_waits(&self, query: WaitQuery) -> StoreFuture<'_, Vec<Wait>>;

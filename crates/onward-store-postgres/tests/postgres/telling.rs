@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use onward_core::{Index, Namespace, RunKey};
 use onward_store::conformance::block_on;
-use onward_store::{Change, Known, Listener, Store};
+use onward_store::{Change, KnownRun, Listener, Store};
 use onward_store_postgres::Options;
 
 use crate::kit::{PATIENCE, connect, database, key, new_run, signal, start_held};
@@ -107,7 +107,7 @@ fn what_another_server_appended_is_found_without_any_hint() {
     let (here, there) = (deaf(), deaf());
     let held = start_held(&*here, "r", "w");
     start_held(&*here, "quiet", "w");
-    let known = |id: &str| Known { run: key(id), generation: 0, next: Index(1) };
+    let known = |id: &str| KnownRun { run: key(id), generation: 0, next: Index(1) };
     assert_eq!(block_on(here.read_since(vec![known("r"), known("quiet")])).unwrap(), []);
     block_on(there.append_input(key("r"), signal(None))).unwrap();
     let news = block_on(here.read_since(vec![known("r"), known("quiet")])).unwrap();

@@ -7,14 +7,14 @@ use onward_core::run::Wait;
 use onward_core::task::{Task, TaskCount, TaskState};
 use onward_core::{Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, Timestamp};
 
-use super::state::{Generation, Run, State};
+use super::state::{Generation, MemoryState, StoredRun};
 use crate::unit_of_work::QueuedTask;
 use crate::{
     Delete, DeletedQuery, DeletedRun, PAGE_DEFAULT, RunPage, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery,
     cursor_after, parse_cursor, payloads,
 };
 
-impl State {
+impl MemoryState {
     pub fn find_head(&self, key: &RunKey, generation: Option<u32>) -> Option<RunHead> {
         let run = self.runs.get(key)?;
         match generation {
@@ -35,7 +35,7 @@ impl State {
         let run = self.runs.get(key);
         let found: Option<&Generation> = match generation {
             Some(generation) => run.and_then(|run| run.generations.get(generation as usize)),
-            None => run.map(Run::current),
+            None => run.map(StoredRun::current),
         };
         let records = &found.ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?.records;
         let mut found = records.iter().filter(|record| record.next_index() > from).take(limit).cloned().collect();
@@ -48,7 +48,7 @@ impl State {
         let mut found: Vec<RunHead> = self
             .runs
             .values()
-            .map(Run::shown_head)
+            .map(StoredRun::shown_head)
             .filter(|head| query.matches(head))
             .filter(|head| before.is_none_or(|(at, id)| (head.created_at, head.key.id.as_str()) < (at, id)))
             .collect();
@@ -157,7 +157,7 @@ impl State {
     }
 
     /// Returns why a run cannot be deleted yet (L20).
-    fn hindrance(&self, run: &Run) -> Option<&'static str> {
+    fn hindrance(&self, run: &StoredRun) -> Option<&'static str> {
         let key = &run.head().key;
         if !run.head().may_be_deleted() {
             Some("it is not closed")

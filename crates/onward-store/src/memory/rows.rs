@@ -8,24 +8,26 @@ use onward_core::task::Task;
 use onward_core::transfer::is_same_log;
 use onward_core::{CallId, Epoch, Hash, Record, RunHead, RunKey, Timestamp};
 
-use super::state::{Generation, State};
-use crate::durable::{Body, OwnedChange};
+use super::state::{Generation, MemoryState};
+use crate::durable::StoredChange;
 use crate::unit_of_work::{Due, LoadedRun, QueuedTask, Rows, RunRef, Table, Wanted, WorkingSet};
 use crate::{ClaimRuns, ClaimTasks, OutboxId, StoreError};
 
 /// One operation on the maps.
 pub struct MemoryRows<'s> {
-    pub state: &'s mut State,
+    pub state: &'s mut MemoryState,
     set: WorkingSet<(), Record>,
 }
 
 impl<'s> MemoryRows<'s> {
-    pub fn new(state: &'s mut State, now: Timestamp) -> MemoryRows<'s> {
-        MemoryRows { state, set: WorkingSet::new(now) }
+    pub fn begin(state: &'s mut MemoryState, now: Timestamp) -> MemoryRows<'s> {
+        let mut set = WorkingSet::new(now);
+        set.order = state.last_number;
+        MemoryRows { state, set }
     }
 
     /// Returns the stored run of a loaded one.
-    fn stored(&self, run: RunRef) -> Option<&super::state::Run> {
+    fn stored(&self, run: RunRef) -> Option<&super::state::StoredRun> {
         self.state.runs.get(&self.set.runs[run].head.key)
     }
 
@@ -52,11 +54,11 @@ impl<'s> MemoryRows<'s> {
             run.generations[record.generation as usize].records.push(record.body);
         }
         (run.lease, run.ready) = (loaded.lease, loaded.ready);
-        write(&loaded.slots, &mut run.slots);
-        write(&loaded.waits, &mut run.waits);
-        write(&loaded.timers, &mut run.timers);
-        write(&loaded.tasks, &mut run.tasks);
-        write(&loaded.ledger, &mut self.state.ledger);
+        apply(&loaded.slots, &mut run.slots);
+        apply(&loaded.waits, &mut run.waits);
+        apply(&loaded.timers, &mut run.timers);
+        apply(&loaded.tasks, &mut run.tasks);
+        apply(&loaded.ledger, &mut self.state.ledger);
         for (call_id, queued) in loaded.tasks.changes() {
             if let Some(QueuedTask { task, .. }) = queued
                 && task.waits_its_turn()
@@ -75,7 +77,7 @@ impl<'s> MemoryRows<'s> {
 }
 
 /// Writes the changes of a table into a map.
-fn write<K: Ord + Clone, V: Clone>(table: &Table<K, V>, map: &mut std::collections::BTreeMap<K, V>) {
+fn apply<K: Ord + Clone, V: Clone>(table: &Table<K, V>, map: &mut std::collections::BTreeMap<K, V>) {
     if table.is_cleared() {
         map.clear();
     }
@@ -95,10 +97,6 @@ impl Rows for MemoryRows<'_> {
 
     fn set(&mut self) -> &mut WorkingSet<(), Record> {
         &mut self.set
-    }
-
-    fn encode(record: &Record, _encoded: Option<Body>) -> Record {
-        record.clone()
     }
 
     async fn load_run(&mut self, key: &RunKey) -> Result<Option<RunRef>, StoreError> {
@@ -125,19 +123,18 @@ impl Rows for MemoryRows<'_> {
                 stored.tasks.iter().for_each(|(call_id, task)| loaded.tasks.learn(call_id.clone(), Some(task.clone())));
                 loaded.tasks.learn_all();
             }
+            Wanted::InputHash => {
+                let started = stored.generations[0].records[0].started().expect("H2");
+                loaded.input_hash = Some(Hash::of(&started.input));
+            }
+            Wanted::PastHead(generation) => {
+                let past = stored.generations.get(generation as usize);
+                loaded.past_head = past.map(|past| past.head.clone());
+            }
+            Wanted::Children(_) => loaded.children = self.state.children(&loaded.head.key).cloned().collect(),
             Wanted::Ledger(_) => {}
         }
         Ok(())
-    }
-
-    async fn input_hash(&mut self, run: RunRef) -> Result<Hash, StoreError> {
-        let first = self.stored(run).and_then(|run| run.generations[0].records[0].started());
-        Ok(Hash::of(&first.expect("H2").input))
-    }
-
-    async fn past_head(&mut self, run: RunRef, generation: u32) -> Result<Option<RunHead>, StoreError> {
-        let past = self.stored(run).and_then(|run| run.generations.get(generation as usize));
-        Ok(past.map(|past| past.head.clone()))
     }
 
     async fn has_logs(&mut self, run: RunRef, logs: &[Vec<Record>]) -> Result<bool, StoreError> {
@@ -145,21 +142,13 @@ impl Rows for MemoryRows<'_> {
         Ok(own.len() == logs.len() && own.iter().zip(logs).all(|(own, log)| is_same_log(&own.records, log)))
     }
 
-    async fn open_children(&mut self, run: RunRef, _generation: Option<u32>) -> Result<Vec<RunHead>, StoreError> {
-        Ok(self.state.children(&self.set.runs[run].head.key).cloned().collect())
-    }
-
-    fn new_run(&mut self, _input_hash: Hash, floor: Epoch) -> Result<((), Epoch), StoreError> {
+    fn new_run(&mut self, floor: Epoch) -> Result<((), Epoch), StoreError> {
         Ok(((), floor))
     }
 
     fn next_epoch(&mut self, last: Epoch) -> Epoch {
         // The number is new, even for a run whose id a deleted run had before (L7).
-        Epoch(self.state.next_number().max(last.0 + 1))
-    }
-
-    fn next_order(&mut self) -> i64 {
-        self.state.next_number() as i64
+        Epoch((self.set.next_order() as u64).max(last.0 + 1))
     }
 
     async fn ready_runs(&mut self, request: &ClaimRuns) -> Result<Vec<RunRef>, StoreError> {
@@ -205,7 +194,7 @@ impl Rows for MemoryRows<'_> {
             self.state.delayed.pop_first();
             let queued = self.state.runs.get(&key).and_then(|run| run.tasks.get(&call_id));
             if let Some(queued) = queued.filter(|queued| queued.task.may_be_claimed(self.set.now)) {
-                self.state.changes.push(OwnedChange::TaskQueued { task: Box::new(queued.task.clone()) });
+                self.state.changes.push(StoredChange::TaskQueued { task: Box::new(queued.task.clone()) });
             }
         }
         Ok(false)
@@ -229,7 +218,7 @@ impl Rows for MemoryRows<'_> {
             Some((due, queued.order, queued.task.id.run.clone(), queued.task.id.call_id.clone()))
         });
         let (due, more) = first(limit, due.collect());
-        let task = |state: &State, key: &RunKey, call_id: &CallId| state.runs.get(key)?.tasks.get(call_id).cloned();
+        let task = |state: &MemoryState, key: &RunKey, call_id: &CallId| state.runs.get(key)?.tasks.get(call_id).cloned();
         let found =
             due.into_iter().filter_map(|(_, _, key, call_id)| Some((self.load_key(&key)?, task(self.state, &key, &call_id)?)));
         Ok(Due { found: found.collect(), more })
@@ -252,7 +241,7 @@ impl Rows for MemoryRows<'_> {
     async fn save(&mut self) -> Result<(), StoreError> {
         let senders: Vec<RunKey> = self.set.outbox.iter().map(|(from, _)| self.set.runs[*from].head.key.clone()).collect();
         for (from, (_, message)) in senders.into_iter().zip(std::mem::take(&mut self.set.outbox)) {
-            let id = OutboxId(self.state.next_number());
+            let id = OutboxId(self.set.next_order() as u64);
             self.state.outbox.insert(id, (from, message));
         }
         for run in std::mem::take(&mut self.set.touched) {
@@ -263,6 +252,7 @@ impl Rows for MemoryRows<'_> {
                 self.save_run(Box::new(loaded));
             }
         }
+        self.state.last_number = self.set.order;
         self.state.changes.append(&mut self.set.changes);
         for (worker, until) in std::mem::take(&mut self.set.sessions) {
             self.state.sessions.entry(worker).or_insert(until);

@@ -7,13 +7,13 @@ use onward_core::run::{OutboxMessage, Wait};
 use onward_core::{CallId, KindSchemas, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
 
 use crate::admission::TakenSlot;
-use crate::durable::OwnedChange;
+use crate::durable::StoredChange;
 use crate::unit_of_work::{QueuedTask, Timer};
 use crate::{DeletedRun, OutboxId};
 
 #[derive(Default)]
-pub struct State {
-    pub runs: BTreeMap<RunKey, Run>,
+pub struct MemoryState {
+    pub runs: BTreeMap<RunKey, StoredRun>,
     /// The runs that are not closed. Only these have timers, tasks and waits.
     pub open: BTreeSet<RunKey>,
     /// End of each worker's session.
@@ -26,17 +26,17 @@ pub struct State {
     pub kinds: Vec<KindSchemas>,
     pub ledger: BTreeMap<LedgerKey, LedgerSum>,
     /// Changes not yet delivered to listeners.
-    pub changes: Vec<OwnedChange>,
+    pub changes: Vec<StoredChange>,
     /// The earliest due time announced to listeners.
     pub announced_due: Option<Timestamp>,
     /// Tasks that become visible later and are not announced yet.
     pub delayed: BTreeSet<(Timestamp, RunKey, CallId)>,
-    /// Sequence number for everything that must keep its order of arrival.
-    counter: u64,
+    /// The last number given to something that must keep its order of arrival.
+    pub last_number: i64,
 }
 
 #[derive(Default)]
-pub struct Run {
+pub struct StoredRun {
     /// By generation number; the last one is current.
     pub generations: Vec<Generation>,
     /// Idempotency records, kept over all generations (L11).
@@ -54,7 +54,7 @@ pub struct Generation {
     pub records: Vec<Record>,
 }
 
-impl Run {
+impl StoredRun {
     pub fn current(&self) -> &Generation {
         self.generations.last().expect("a run has at least one generation")
     }
@@ -73,13 +73,13 @@ impl Run {
     }
 }
 
-impl State {
-    pub fn open_runs(&self) -> impl Iterator<Item = &Run> {
+impl MemoryState {
+    pub fn open_runs(&self) -> impl Iterator<Item = &StoredRun> {
         self.open.iter().filter_map(|key| self.runs.get(key))
     }
 
     pub fn open_heads(&self) -> impl Iterator<Item = &RunHead> {
-        self.open_runs().map(Run::head)
+        self.open_runs().map(StoredRun::head)
     }
 
     pub fn children<'a>(&'a self, parent: &'a RunKey) -> impl Iterator<Item = &'a RunHead> {
@@ -90,16 +90,11 @@ impl State {
         self.open_runs().flat_map(|run| run.tasks.values())
     }
 
-    pub fn next_number(&mut self) -> u64 {
-        self.counter += 1;
-        self.counter
-    }
-
     /// Notifies listeners if `at` is earlier than the announced due time.
     pub fn announce(&mut self, at: Timestamp) {
         if self.announced_due.is_none_or(|known| at < known) {
             self.announced_due = Some(at);
-            self.changes.push(OwnedChange::DueAt(at));
+            self.changes.push(StoredChange::DueAt(at));
         }
     }
 

@@ -6,9 +6,9 @@ use onward_core::{Event, Hash, Record, RunHead, RunKey, Timestamp, WorkerId};
 
 use super::claim::claim;
 use super::effects::carry_out;
-use super::{LoadedRun, RowError, Rows, RunRef, Wanted, require, settle};
+use super::{LoadedRun, RecordBody, RowError, Rows, RunRef, Wanted, require, settle};
 use crate::admission::{self, Admission, TakenSlot};
-use crate::durable::{Body, OwnedChange};
+use crate::durable::{Body, StoredChange};
 use crate::{Appended, ClaimedRun, Started, StoreError};
 
 /// Appends a worker's commit.
@@ -38,10 +38,11 @@ pub async fn commit<R: Rows>(rows: &mut R, commit: Commit, encoded: Option<Body>
 }
 
 async fn past_head<R: Rows>(rows: &mut R, run: RunRef, generation: u32) -> Result<Option<RunHead>, R::Error> {
-    match rows.set().runs[run].past.iter().find(|head| head.generation == generation) {
-        Some(head) => Ok(Some(head.clone())),
-        None => rows.past_head(run, generation).await,
+    if let Some(head) = rows.set().runs[run].past.iter().find(|head| head.generation == generation) {
+        return Ok(Some(head.clone()));
     }
+    rows.load(run, Wanted::PastHead(generation)).await?;
+    Ok(rows.set().runs[run].past_head.take())
 }
 
 /// Begins the next generation of a run, unleased.
@@ -58,10 +59,10 @@ fn continue_as_new<R: Rows>(rows: &mut R, run: RunRef, successor: NewRun) {
 
 /// Adds the first record of a generation and announces it.
 fn put_first<R: Rows>(rows: &mut R, run: RunRef, first: Record, encoded: Option<Body>) {
-    let body = R::encode(&first, encoded);
+    let body = R::Body::of(&first, encoded);
     let set = rows.set();
     set.put_record(run, &first, body);
-    set.notify(|set| OwnedChange::Appended { head: set.runs[run].head.clone(), record: first });
+    set.notify(|set| StoredChange::Appended { head: set.runs[run].head.clone(), record: first });
 }
 
 /// A start whose records were encoded before.
@@ -81,8 +82,9 @@ pub async fn start_run<R: Rows>(
 ) -> Result<Started, R::Error> {
     let NewRun { key, started, signal, .. } = run;
     if let Some(run) = rows.load_run(&key).await? {
-        let own_hash = rows.input_hash(run).await?;
-        let is_same = rows.set().runs[run].head.is_started_by(&started, || own_hash == input_hash);
+        rows.load(run, Wanted::InputHash).await?;
+        let loaded = &rows.set().runs[run];
+        let is_same = loaded.head.is_started_by(&started, || loaded.input_hash == Some(input_hash));
         if !is_same.map_err(StoreError::from)? {
             return Err(StoreError::RunExists { key }.into()); // L18
         }
@@ -100,12 +102,12 @@ pub async fn start_run<R: Rows>(
     // Decided before anything is changed: if the signal is refused, the whole call is.
     let admission = signal.map(|signal| admit_first(&head, *signal, rows.set().now)).transpose()?;
     let effects = head.start_effects(&first);
-    let (own, epoch) = rows.new_run(input_hash, head.epoch)?;
+    let (own, epoch) = rows.new_run(head.epoch)?;
     head.epoch = epoch;
     let signal = admission.as_ref().map(Admission::answer);
     let (index, at) = (first.index, first.at);
     let mut records = claimer.is_some().then(|| vec![first.clone()]);
-    let run = rows.set().runs.insert(LoadedRun::new(own, head));
+    let run = rows.set().runs.insert(LoadedRun::new(own, head, input_hash));
     put_first(rows, run, first, encoded.run);
     for effect in effects {
         carry_out(rows, run, effect, index, at).await?;
@@ -230,10 +232,10 @@ async fn take<R: Rows>(
 ) -> Result<Option<Box<NewRun>>, R::Error> {
     let Admitted { record, effects, successor } = admitted;
     let (index, at) = (record.index, record.at);
-    let body = R::encode(&record, encoded);
+    let body = R::Body::of(&record, encoded);
     let set = rows.set();
     set.put_record(run, &record, body);
-    set.notify(|set| OwnedChange::Appended { head: set.runs[run].shown(), record });
+    set.notify(|set| StoredChange::Appended { head: set.runs[run].shown(), record });
     for effect in effects {
         carry_out(rows, run, effect, index, at).await?;
     }

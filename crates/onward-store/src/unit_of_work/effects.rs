@@ -19,8 +19,8 @@ pub(super) async fn carry_out<R: Rows>(
         Effect::StartTimer { call_id, due_at } => set.put_timer(run, call_id, Timer { due_at, is_frozen: false }),
         Effect::StopTimer { call_id } => set.change(run).timers.remove(&call_id),
         Effect::AddTask(task) => {
-            let order = rows.next_order();
-            rows.set().put_task(run, QueuedTask { task: *task, order });
+            let order = set.next_order();
+            set.put_task(run, QueuedTask { task: *task, order });
         }
         Effect::CancelTask { call_id } => set.change(run).tasks.remove(&call_id),
         Effect::OpenWait(wait) => set.change(run).waits.put(wait.call_id.clone(), *wait),
@@ -91,8 +91,9 @@ async fn timers_and_tasks<R: Rows>(rows: &mut R, run: RunRef) -> Result<Frozen, 
 
 async fn end_run<R: Rows>(rows: &mut R, run: RunRef, goes_on: bool) -> Result<(), R::Error> {
     let generation = rows.set().runs[run].head.generation;
-    let children = rows.open_children(run, goes_on.then_some(generation)).await?;
+    rows.load(run, Wanted::Children(goes_on.then_some(generation))).await?;
     let set = rows.set();
+    let children = std::mem::take(&mut set.runs[run].children);
     for message in children.iter().filter_map(|child| child.parent_closed(generation, goes_on)) {
         set.send(run, message);
     }

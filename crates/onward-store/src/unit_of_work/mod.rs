@@ -22,7 +22,7 @@ use std::task::{Context, Poll, Waker};
 use onward_core::event::TaskAttemptEnded;
 use onward_core::ledger::LedgerKey;
 use onward_core::task::Task;
-use onward_core::{CallId, Epoch, Hash, Record, RunHead, RunKey, Status, Timestamp};
+use onward_core::{CallId, Epoch, Record, RunKey, Status, Timestamp};
 
 pub use append::{EncodedStart, append_input, commit, start_run};
 pub use claim::{claim_run, claim_runs, release_run};
@@ -30,9 +30,9 @@ pub use expire::expire;
 pub use restore::{put_rows, restore_run};
 pub use table::Table;
 pub use tasks::{claim_tasks, report_task, retry_task};
-pub use working_set::{LoadedRun, NewRecord, QueuedTask, RunRef, Runs, Timer, WorkingSet};
+pub use working_set::{LoadedRun, NewRecord, QueuedTask, RecordBody, RunRef, Runs, Timer, WorkingSet};
 
-use crate::durable::{Body, OwnedChange};
+use crate::durable::StoredChange;
 use crate::{Appended, ClaimRuns, ClaimTasks, StoreError};
 
 /// Access to the rows of a store, for one operation or one batch of operations.
@@ -45,7 +45,7 @@ pub trait Rows: Sized {
     /// What the store keeps with a loaded run.
     type Own;
     /// The stored form of a record.
-    type Body;
+    type Body: RecordBody;
     /// Where a task that may be claimed is stored.
     type TaskPlace;
 
@@ -55,26 +55,14 @@ pub trait Rows: Sized {
 
     fn set(&mut self) -> &mut WorkingSet<Self::Own, Self::Body>;
 
-    /// Encodes a record, unless it was encoded before.
-    fn encode(record: &Record, encoded: Option<Body>) -> Self::Body;
-
     /// Loads the current generation of a run.
     async fn load_run(&mut self, key: &RunKey) -> Result<Option<RunRef>, Self::Error>;
 
     /// Loads rows of a run into its tables.
     async fn load(&mut self, run: RunRef, wanted: Wanted<'_>) -> Result<(), Self::Error>;
 
-    /// Returns the hash of the input that the run was first started with.
-    async fn input_hash(&mut self, run: RunRef) -> Result<Hash, Self::Error>;
-
-    /// Returns the final head of an earlier generation.
-    async fn past_head(&mut self, run: RunRef, generation: u32) -> Result<Option<RunHead>, Self::Error>;
-
     /// Returns whether the stored generations of a run have exactly these logs.
     async fn has_logs(&mut self, run: RunRef, logs: &[Vec<Record>]) -> Result<bool, Self::Error>;
-
-    /// Returns the open children of a run in key order; with a generation, those of other generations may be left out.
-    async fn open_children(&mut self, run: RunRef, generation: Option<u32>) -> Result<Vec<RunHead>, Self::Error>;
 
     /// Returns the record of an attempt whose cost has no idempotency record ([`Rows::COST_NEEDS_SLOT`]).
     async fn find_counted(&mut self, run: RunRef, attempt: &TaskAttemptEnded) -> Result<Option<Appended>, Self::Error> {
@@ -83,13 +71,10 @@ pub trait Rows: Sized {
     }
 
     /// Returns what the store keeps with a new run, and the run's epoch, which is above `floor` if that is not zero.
-    fn new_run(&mut self, input_hash: Hash, floor: Epoch) -> Result<(Self::Own, Epoch), Self::Error>;
+    fn new_run(&mut self, floor: Epoch) -> Result<(Self::Own, Epoch), Self::Error>;
 
     /// Returns an epoch above `last` that was never used (L7).
     fn next_epoch(&mut self, last: Epoch) -> Epoch;
-
-    /// Returns a number for rows that must keep their order.
-    fn next_order(&mut self) -> i64;
 
     /// Returns the time at which an input is appended to a run.
     fn input_time(&mut self, run: RunRef) -> Timestamp {
@@ -141,6 +126,12 @@ pub enum Wanted<'a> {
     /// All timers and tasks of the run.
     TimersAndTasks,
     Ledger(&'a LedgerKey),
+    /// The hash of the input that the run was first started with.
+    InputHash,
+    /// The final head of an earlier generation.
+    PastHead(u32),
+    /// The open children in key order; with a generation, those of other generations may be left out. Read at each request.
+    Children(Option<u32>),
 }
 
 /// What is due, up to a limit.
@@ -177,10 +168,10 @@ pub fn settle<R: Rows>(rows: &mut R, run: RunRef) {
     if status != Status::Pending || loaded.lease.is_some() {
         loaded.ready = None;
     } else if loaded.ready.is_none() {
-        let order = rows.next_order();
         let set = rows.set();
+        let order = set.next_order();
         set.runs[run].ready = Some(order);
-        set.notify(|set| OwnedChange::RunPending { head: set.runs[run].head.clone() });
+        set.notify(|set| StoredChange::RunPending { head: set.runs[run].head.clone() });
     }
 }
 

@@ -4,9 +4,9 @@ use onward_core::projection::{Projection, retry_key};
 use onward_core::run::wait_key;
 use onward_core::{Hash, Index, Record, RunKey};
 
-use super::{LoadedRun, QueuedTask, Rows, RunRef, Timer, Wanted, require, settle};
+use super::{LoadedRun, QueuedTask, RecordBody, Rows, RunRef, Timer, Wanted, require, settle};
 use crate::admission::TakenSlot;
-use crate::durable::{OwnedChange, RestoreWork};
+use crate::durable::{RestoreWork, StoredChange};
 use crate::{Restore, Restored, StoreError};
 
 /// Writes the logs of a run, or of its next generation, unless they are there already.
@@ -40,7 +40,7 @@ pub async fn restore_run<R: Rows>(rows: &mut R, work: &RestoreWork) -> Result<Re
     let run = require(rows, key).await?;
     let set = rows.set();
     let record = logs.last().and_then(|log| log.last()).expect("a log has records");
-    set.notify(|set| OwnedChange::Appended { head: set.runs[run].head.clone(), record: record.clone() });
+    set.notify(|set| StoredChange::Appended { head: set.runs[run].head.clone(), record: record.clone() });
     work.restore.news.iter().for_each(|message| set.send(run, message.clone()));
     settle(rows, run);
     rows.save().await?;
@@ -59,9 +59,9 @@ async fn put_generation<R: Rows>(rows: &mut R, key: &RunKey, log: &[Record], pro
         }
         None => {
             let started = log.first().and_then(Record::started).expect("the log was checked before");
-            let (own, epoch) = rows.new_run(Hash::of(&started.input), head.epoch)?;
+            let (own, epoch) = rows.new_run(head.epoch)?;
             head.epoch = epoch; // L7
-            rows.set().runs.insert(LoadedRun::new(own, head))
+            rows.set().runs.insert(LoadedRun::new(own, head, Hash::of(&started.input)))
         }
     };
     let waits = projection.waits.values().map(|wait| wait_key(wait.generation, &wait.call_id));
@@ -71,7 +71,7 @@ async fn put_generation<R: Rows>(rows: &mut R, key: &RunKey, log: &[Record], pro
         if let Some(header) = &record.commit {
             (commit_count, last_commit) = (header.n + 1, Some(record.index));
         }
-        let body = R::encode(record, None);
+        let body = R::Body::of(record, None);
         rows.set().push_record(run, record, commit_count, last_commit, body);
     }
     put_rows(rows, run, projection);
@@ -103,8 +103,8 @@ pub fn put_rows<R: Rows>(rows: &mut R, run: RunRef, projection: Projection) {
         set.put_timer(run, call_id, Timer { due_at: timer.due_at, is_frozen: timer.is_frozen });
     }
     for mut task in tasks.into_values() {
-        task.claim_after(rows.set().now); // K8
-        let order = rows.next_order();
-        rows.set().put_task(run, QueuedTask { task, order });
+        task.claim_after(set.now); // K8
+        let order = set.next_order();
+        set.put_task(run, QueuedTask { task, order });
     }
 }

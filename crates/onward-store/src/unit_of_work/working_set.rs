@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, HashMap};
 use onward_core::ledger::{LedgerKey, LedgerSum};
 use onward_core::run::{OutboxMessage, Wait};
 use onward_core::task::Task;
-use onward_core::{CallId, Event, Index, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
+use onward_core::{CallId, Event, Hash, Index, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
 
 use super::table::Table;
 use crate::SESSION_DEFAULT;
 use crate::admission::TakenSlot;
-use crate::durable::OwnedChange;
+use crate::durable::{Body, StoredChange};
 
 /// The loaded runs of one operation or batch, and everything it adds. `X` is what the store keeps with a run, `B` the stored form
 /// of a record.
@@ -25,7 +25,7 @@ pub struct WorkingSet<X, B> {
     /// Messages to other runs, with their senders.
     pub outbox: Vec<(RunRef, OutboxMessage)>,
     /// Changes for listeners, in order.
-    pub changes: Vec<OwnedChange>,
+    pub changes: Vec<StoredChange>,
     /// False if there are no listeners: then no changes are collected.
     pub has_listeners: bool,
     /// The earliest time at which something becomes due.
@@ -34,6 +34,26 @@ pub struct WorkingSet<X, B> {
     pub sessions: BTreeMap<WorkerId, Timestamp>,
     /// Number of records added so far: an operation that is refused has added none (UW1).
     pub record_count: usize,
+    /// The last number given to rows that must keep their order.
+    pub order: i64,
+}
+
+/// The stored form of a record.
+pub trait RecordBody {
+    /// Encodes a record, unless it was encoded before.
+    fn of(record: &Record, encoded: Option<Body>) -> Self;
+}
+
+impl RecordBody for Body {
+    fn of(record: &Record, encoded: Option<Body>) -> Body {
+        encoded.unwrap_or_else(|| Body::of_record(record))
+    }
+}
+
+impl RecordBody for Record {
+    fn of(record: &Record, _encoded: Option<Body>) -> Record {
+        record.clone()
+    }
 }
 
 /// A run and those of its rows that were loaded.
@@ -49,6 +69,12 @@ pub struct LoadedRun<X, B> {
     pub records: Vec<NewRecord<B>>,
     /// The final heads of generations that ended since the last save.
     pub past: Vec<RunHead>,
+    /// Hash of the input that the run was first started with, once it was loaded.
+    pub input_hash: Option<Hash>,
+    /// The final head of the earlier generation that was loaded last, if it exists.
+    pub past_head: Option<RunHead>,
+    /// The open children that were loaded last.
+    pub children: Vec<RunHead>,
     pub slots: Table<String, TakenSlot>,
     pub waits: Table<CallId, Wait>,
     pub timers: Table<CallId, Timer>,
@@ -99,6 +125,9 @@ impl<X, B> LoadedRun<X, B> {
             is_touched: false,
             records: Vec::new(),
             past: Vec::new(),
+            input_hash: None,
+            past_head: None,
+            children: Vec::new(),
             slots: Table::default(),
             waits: Table::default(),
             timers: Table::default(),
@@ -108,8 +137,9 @@ impl<X, B> LoadedRun<X, B> {
     }
 
     /// Creates a new run, which has no stored rows except perhaps in the ledger.
-    pub fn new(own: X, head: RunHead) -> Box<LoadedRun<X, B>> {
+    pub fn new(own: X, head: RunHead, input_hash: Hash) -> Box<LoadedRun<X, B>> {
         let mut run = LoadedRun::stored(own, head, None, None);
+        run.input_hash = Some(input_hash);
         (run.slots, run.waits) = (Table::empty(), Table::empty());
         (run.timers, run.tasks) = (Table::empty(), Table::empty());
         run
@@ -137,7 +167,14 @@ impl<X, B> WorkingSet<X, B> {
             due: None,
             sessions: BTreeMap::new(),
             record_count: 0,
+            order: 0,
         }
+    }
+
+    /// Returns a number for a row that must keep its order.
+    pub fn next_order(&mut self) -> i64 {
+        self.order += 1;
+        self.order
     }
 
     /// Marks a run whose rows were loaded.
@@ -156,7 +193,7 @@ impl<X, B> WorkingSet<X, B> {
     }
 
     /// Adds a change for listeners, if there are any.
-    pub fn notify(&mut self, change: impl FnOnce(&Self) -> OwnedChange) {
+    pub fn notify(&mut self, change: impl FnOnce(&Self) -> StoredChange) {
         if self.has_listeners {
             let change = change(self);
             self.changes.push(change);
@@ -170,7 +207,7 @@ impl<X, B> WorkingSet<X, B> {
     /// Announces that a task is claimable, or when it becomes due.
     pub fn announce_task(&mut self, task: &Task) {
         if task.may_be_claimed(self.now) {
-            self.notify(|_| OwnedChange::TaskQueued { task: Box::new(task.clone()) });
+            self.notify(|_| StoredChange::TaskQueued { task: Box::new(task.clone()) });
         } else if task.waits_its_turn() {
             self.announce_due(task.visible_at);
         }
@@ -218,7 +255,7 @@ impl<X, B> WorkingSet<X, B> {
     pub fn send(&mut self, from: RunRef, message: OutboxMessage) {
         self.touch(from);
         self.outbox.push((from, message));
-        self.notify(|_| OwnedChange::OutboxGrew);
+        self.notify(|_| StoredChange::OutboxGrew);
     }
 
     /// Opens a session for a worker that got a run, unless it has one.
