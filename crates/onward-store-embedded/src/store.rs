@@ -9,13 +9,13 @@ use std::time::Duration;
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
-use onward_core::{Epoch, Hash, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
+use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::durable::reply::{Slot, Waiting};
-use onward_store::durable::{Body, ClaimRun, RestoreWork, StartRun};
+use onward_store::durable::{ClaimRun, RestoreWork, StartRun, encode_commit, encode_input};
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, Listener,
     OutboxId, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, SystemClock,
-    TaskQuery, VersionCount, WaitQuery, check_restore, payloads,
+    TaskQuery, VersionCount, WaitQuery, payloads,
 };
 
 use crate::error::read_error;
@@ -291,28 +291,18 @@ impl Drop for EmbeddedStore {
 
 impl Store for EmbeddedStore {
     fn start_run(&self, run: NewRun, claim: Option<WorkerId>) -> StoreFuture<'_, Started> {
-        if let Err(error) = payloads::check_new_run(&run, self.payload_bytes_max) {
-            return refuse(error);
-        }
-        let input_hash = Hash::of(&run.started.input);
-        let body = Body::of_start(&run.started);
-        let signal_body = run.signal.as_deref().map(Body::of_input).unwrap_or_default();
-        self.write(|to| Op::Start(Box::new(StartRun { run, claim, input_hash, body, signal_body }), to))
+        let start = StartRun::new(run, claim, self.payload_bytes_max);
+        start.map_or_else(refuse, |start| self.write(|to| Op::Start(start, to)))
     }
 
     fn restore_run(&self, restore: RestoreRun) -> StoreFuture<'_, Restored> {
-        match check_restore(&restore, self.payload_bytes_max) {
-            Ok(projections) => self.write(|to| Op::Restore(Box::new(RestoreWork { restore, projections }), to)),
-            Err(error) => refuse(error),
-        }
+        let work = RestoreWork::new(restore, self.payload_bytes_max);
+        work.map_or_else(refuse, |work| self.write(|to| Op::Restore(work, to)))
     }
 
     fn append_input(&self, run: RunKey, input: Input) -> StoreFuture<'_, Appended> {
-        if let Err(error) = payloads::check_input(&input, self.payload_bytes_max) {
-            return refuse(error);
-        }
-        let body = Body::of_input(&input);
-        self.write(|to| Op::Input(Box::new((run, input, body)), to))
+        let encoded = encode_input(input, self.payload_bytes_max);
+        encoded.map_or_else(refuse, |(input, body)| self.write(|to| Op::Input(Box::new((run, input, body)), to)))
     }
 
     fn claim_runs(&self, request: ClaimRuns) -> StoreFuture<'_, Vec<ClaimedRun>> {
@@ -320,22 +310,13 @@ impl Store for EmbeddedStore {
     }
 
     fn claim_run(&self, run: RunKey, worker: WorkerId, input: Option<Input>) -> StoreFuture<'_, ClaimedOne> {
-        if let Some(Err(error)) = input.as_ref().map(|input| payloads::check_input(input, self.payload_bytes_max)) {
-            return refuse(error);
-        }
-        let input = input.map(|input| {
-            let body = Body::of_input(&input);
-            (input, body)
-        });
-        self.write(|to| Op::ClaimRun(Box::new(ClaimRun { run, worker, input }), to))
+        let claim = ClaimRun::new(run, worker, input, self.payload_bytes_max);
+        claim.map_or_else(refuse, |claim| self.write(|to| Op::ClaimRun(claim, to)))
     }
 
-    fn commit(&self, mut commit: Commit) -> StoreFuture<'static, Committed> {
-        if let Err(error) = payloads::check_commit(&commit, self.payload_bytes_max) {
-            return refuse(error);
-        }
-        let body = Body::of_commit(&mut commit);
-        self.write(|to| Op::Commit(Box::new((commit, body)), to))
+    fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed> {
+        let encoded = encode_commit(commit, self.payload_bytes_max);
+        encoded.map_or_else(refuse, |encoded| self.write(|to| Op::Commit(encoded, to)))
     }
 
     fn release_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()> {

@@ -22,7 +22,7 @@ use crate::unit_of_work::{self, EncodedStart, block_on_ready};
 use crate::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, Listener,
     OutboxId, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery,
-    VersionCount, WaitQuery, check_restore, payloads,
+    VersionCount, WaitQuery, payloads,
 };
 use rows::MemoryRows;
 use state::MemoryState;
@@ -85,8 +85,7 @@ impl Store for MemoryStore {
 
     fn restore_run(&self, restore: RestoreRun) -> StoreFuture<'_, Restored> {
         Box::pin(async move {
-            let projections = check_restore(&restore, self.payload_bytes_max)?;
-            let work = RestoreWork { restore, projections };
+            let work = RestoreWork::new(restore, self.payload_bytes_max)?;
             self.run(async |rows| unit_of_work::restore_run(rows, &work).await)
         })
     }

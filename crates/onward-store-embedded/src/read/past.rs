@@ -166,12 +166,12 @@ pub(crate) fn logs_without_row(db: &Connection, of: Option<(i64, u64)>) -> rusql
 }
 
 /// The logs that undamaged rows of the table refer to, and the generations of roots that have such a row.
-type Known = (BTreeSet<i64>, BTreeSet<(i64, u32)>);
+type KnownLogs = (BTreeSet<i64>, BTreeSet<(i64, u32)>);
 
 /// Reads the undamaged rows of the table; empty if its pages are damaged.
-fn known_logs(db: &Connection) -> rusqlite::Result<Known> {
-    let read = || -> rusqlite::Result<Known> {
-        let mut known = Known::default();
+fn known_logs(db: &Connection) -> rusqlite::Result<KnownLogs> {
+    let read = || -> rusqlite::Result<KnownLogs> {
+        let mut known = KnownLogs::default();
         let mut statement =
             db.prepare("SELECT rk, root, generation FROM past NOT INDEXED WHERE crc IS row_crc(rk, root, generation)")?;
         let mut rows = statement.query([])?;
@@ -182,7 +182,7 @@ fn known_logs(db: &Connection) -> rusqlite::Result<Known> {
         Ok(known)
     };
     match read() {
-        Err(error) if is_malformed(&error) => Ok(Known::default()),
+        Err(error) if is_malformed(&error) => Ok(KnownLogs::default()),
         known => known,
     }
 }

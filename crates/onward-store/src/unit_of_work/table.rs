@@ -73,11 +73,6 @@ impl<K: Ord + Clone, V> Table<K, V> {
         self.is_cleared
     }
 
-    /// Returns whether nothing was read or changed.
-    pub fn is_untouched(&self) -> bool {
-        self.rows.is_empty() && !self.is_complete
-    }
-
     /// Returns the changes to write: a row, or none for a deleted one.
     pub fn changes(&self) -> impl Iterator<Item = (&K, Option<&V>)> {
         self.changed.iter().map(|key| (key, self.rows.get(key).and_then(Option::as_ref)))
