@@ -4,15 +4,16 @@
 //! boot counter in every epoch fences old holders (L7).
 //! Must never lease one run to two workers.
 
+use onward_store::sync;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use onward_core::{Epoch, RunHead, Status, Timestamp, WorkerId};
 
 #[derive(Default)]
 pub(crate) struct Leases {
-    held: RwLock<Held>,
+    held: RwLock<LeaseTable>,
     /// End of each session by the steady clock: setting the system clock neither ends nor extends a session.
     sessions: Mutex<HashMap<WorkerId, Timestamp>>,
 }
@@ -37,7 +38,7 @@ impl Hasher for ByNumber {
 }
 
 #[derive(Default)]
-struct Held {
+struct LeaseTable {
     by_run: HashMap<i64, Lease, BuildHasherDefault<ByNumber>>,
     by_worker: HashMap<WorkerId, HashSet<i64>>,
 }
@@ -49,24 +50,24 @@ pub(crate) struct Lease {
 }
 
 impl Leases {
-    fn read(&self) -> RwLockReadGuard<'_, Held> {
-        self.held.read().unwrap_or_else(PoisonError::into_inner)
+    fn read(&self) -> RwLockReadGuard<'_, LeaseTable> {
+        sync::read(&self.held)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Held> {
-        self.held.write().unwrap_or_else(PoisonError::into_inner)
+    fn write(&self) -> RwLockWriteGuard<'_, LeaseTable> {
+        sync::write(&self.held)
     }
 
     fn sessions(&self) -> MutexGuard<'_, HashMap<WorkerId, Timestamp>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        sync::lock(&self.sessions)
     }
 
     pub fn is_held(&self, rk: i64) -> bool {
         self.read().by_run.contains_key(&rk)
     }
 
-    pub fn epoch(&self, rk: i64) -> Option<Epoch> {
-        self.read().by_run.get(&rk).map(|lease| lease.epoch)
+    pub fn get(&self, rk: i64) -> Option<Lease> {
+        self.read().by_run.get(&rk).cloned()
     }
 
     pub fn count(&self) -> usize {

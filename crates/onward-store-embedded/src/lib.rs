@@ -5,13 +5,13 @@
 //! and the argument why a crash at any point is safe are in `docs/design/store.md`.
 //!
 //! Reading order: `file::schema` (format), `file::pages` and `row` (detection of damage), `repair`, `file::directory` (opening
-//! and locking), `file::wal` and `file::synced` (completeness of the write-ahead log), `file::migrate`, `write::writer` (the
+//! and locking), `file::wal` and `file::synced` (completeness of the write-ahead log), `write::writer` (the
 //! batch), `write` (the operations), `read::heads` (from rows to a run's head), `leases` and `ready` (state in memory),
 //! `read::reader` and `read::list`.
 
+mod clock_jumps;
 mod error;
 mod file;
-mod jumps;
 mod leases;
 mod read;
 mod ready;

@@ -30,11 +30,11 @@ pub(crate) struct Ready {
 }
 
 /// The queues of one namespace.
-type Kinds = HashMap<Name, HashMap<Option<Name>, Queue>>;
+type Kinds = HashMap<Name, HashMap<Option<Name>, ReadyQueue>>;
 
 #[derive(Default)]
-struct Queue {
-    entries: VecDeque<Entry>,
+struct ReadyQueue {
+    entries: VecDeque<ReadyEntry>,
     /// The run after which the scan continues; `None` if every run of the table is in `entries`.
     scan: Option<i64>,
     /// A run behind the scan was left out: the scan starts again when it reaches the end.
@@ -42,7 +42,7 @@ struct Queue {
 }
 
 #[derive(Clone, Copy)]
-struct Entry {
+struct ReadyEntry {
     order: u64,
     rk: i64,
 }
@@ -63,7 +63,7 @@ impl Ready {
             after = next;
             if let (Ok(namespace), Ok(kind)) = (Namespace::new(&after.0), Name::new(&after.1)) {
                 let versions = ready.queues.entry(namespace).or_default().entry(kind).or_default();
-                versions.insert(Name::new(&after.2).ok(), Queue { scan: Some(0), ..Queue::default() });
+                versions.insert(Name::new(&after.2).ok(), ReadyQueue { scan: Some(0), ..ReadyQueue::default() });
             }
         }
     }
@@ -79,14 +79,14 @@ impl Ready {
             queue.scan.get_or_insert(0);
             queue.again = true;
         } else {
-            queue.entries.push_back(Entry { order, rk });
+            queue.entries.push_back(ReadyEntry { order, rk });
         }
     }
 
     /// Takes the oldest entry that the worker can run. The caller checks whether it may be claimed, and calls again if not.
     pub fn pop(&mut self, db: &Connection, request: &ClaimRuns) -> rusqlite::Result<Option<i64>> {
         let Some(kinds) = self.queues.get_mut(&request.namespace) else { return Ok(None) };
-        let mut oldest: Option<(Entry, &Name, &Option<Name>)> = None;
+        let mut oldest: Option<(ReadyEntry, &Name, &Option<Name>)> = None;
         for (kind, versions) in request.knows.iter() {
             let Some(queues) = kinds.get_mut(kind) else { continue };
             for version in versions {
@@ -107,7 +107,7 @@ impl Ready {
     }
 }
 
-impl Queue {
+impl ReadyQueue {
     fn fill(&mut self, db: &Connection, namespace: &Namespace, kind: &Name, version: &Option<Name>) -> rusqlite::Result<()> {
         while self.entries.is_empty()
             && let Some(after) = self.scan
@@ -118,7 +118,7 @@ impl Queue {
             let found = statement.query_map(params, |row| row.get::<_, i64>(0))?;
             for rk in found {
                 let rk = rk?;
-                self.entries.push_back(Entry { order: rk as u64, rk });
+                self.entries.push_back(ReadyEntry { order: rk as u64, rk });
                 self.scan = Some(rk);
             }
             if self.entries.len() < SCAN_PAGE {

@@ -1,17 +1,18 @@
 //! State that the store's threads and its callers share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use onward_store::sync;
 use onward_store::{Clock, Listener};
 
 use crate::leases::Leases;
-use crate::write::op::Queue;
+use crate::write::op::OpQueue;
 
-pub(crate) struct Shared {
+pub(crate) struct WriterShared {
     pub clock: Arc<dyn Clock>,
-    pub queue: Queue,
+    pub queue: OpQueue,
     pub leases: Leases,
     pub counters: Counters,
     /// The earliest due time announced to listeners.
@@ -23,11 +24,11 @@ pub(crate) struct Shared {
     listeners: RwLock<Vec<Arc<dyn Listener>>>,
 }
 
-impl Shared {
-    pub fn new(clock: Arc<dyn Clock>) -> Shared {
-        Shared {
+impl WriterShared {
+    pub fn new(clock: Arc<dyn Clock>) -> WriterShared {
+        WriterShared {
             clock,
-            queue: Queue::default(),
+            queue: OpQueue::default(),
             leases: Leases::default(),
             counters: Counters::default(),
             announced_due: AtomicU64::new(u64::MAX),
@@ -43,12 +44,12 @@ impl Shared {
     }
 
     pub fn subscribe(&self, listener: Arc<dyn Listener>) {
-        self.listeners.write().unwrap_or_else(PoisonError::into_inner).push(listener);
+        sync::write(&self.listeners).push(listener);
     }
 
     /// Returns a copy, so that no listener is called under the lock.
     pub fn listeners(&self) -> Vec<Arc<dyn Listener>> {
-        self.listeners.read().unwrap_or_else(PoisonError::into_inner).clone()
+        sync::read(&self.listeners).clone()
     }
 }
 

@@ -9,19 +9,19 @@ use std::time::Duration;
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
-use onward_core::{Epoch, Hash, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
+use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::durable::reply::{Slot, Waiting};
-use onward_store::durable::{Body, ClaimRun, RestoreWork, StartRun};
+use onward_store::durable::{ClaimRun, RestoreWork, StartRun, encode_commit, encode_input};
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, Listener,
     OutboxId, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, SystemClock,
-    TaskQuery, VersionCount, WaitQuery, check_restore, payloads,
+    TaskQuery, VersionCount, WaitQuery, payloads,
 };
 
 use crate::error::read_error;
 use crate::file::directory::{self, Directory};
-use crate::file::schema::{self, Found};
-use crate::file::synced::{Mark, MarkFile};
+use crate::file::schema::{self, FileKind};
+use crate::file::synced::{MarkFile, SyncMark};
 use crate::file::wal::{self, LogDamage};
 use crate::file::{failpoint, pages};
 use crate::read::reader::{self, Readers};
@@ -29,7 +29,7 @@ use crate::read::{kinds, ledger, list};
 use crate::repair::rebuild::{self, Repaired, Scratch};
 use crate::repair::rows;
 use crate::repair::salvage::Pages;
-use crate::shared::{Shared, Stats};
+use crate::shared::{Stats, WriterShared};
 use crate::write::op::Op;
 use crate::write::takeover;
 use crate::write::upkeep::LogLength;
@@ -78,7 +78,7 @@ impl Default for Options {
 
 /// A store in a directory. Dropping it finishes the submitted writes, then releases the directory.
 pub struct EmbeddedStore {
-    shared: Arc<Shared>,
+    shared: Arc<WriterShared>,
     payload_bytes_max: usize,
     readers: Readers,
     /// `None` if the store is read-only.
@@ -116,7 +116,7 @@ impl EmbeddedStore {
                 .map_err(schema::open_error)?;
         }
         let beginning = rows::mending(&db, now, || Beginning::read(&db, boot, is_log_inherited)).map_err(read_error)?;
-        let shared = Arc::new(Shared::new(options.clock));
+        let shared = Arc::new(WriterShared::new(options.clock));
         let asked = shared.clone();
         let ask_to_mend = Arc::new(move || {
             let may_mend = asked.may_mend();
@@ -162,7 +162,7 @@ impl EmbeddedStore {
         let scratch = Some(Scratch::fill(&directory.path, options.clock.now())?);
         let path = scratch.as_ref().map_or(&directory.path, |scratch| &scratch.path);
         let readers = Readers::start(path, options.readers.max(1), Arc::new(|| false))?;
-        let shared = Arc::new(Shared::new(options.clock));
+        let shared = Arc::new(WriterShared::new(options.clock));
         let (payload_bytes_max, damage) = (options.payload_bytes_max, Some(damage));
         Ok(EmbeddedStore {
             shared,
@@ -179,23 +179,15 @@ impl EmbeddedStore {
     pub fn open_read_only(directory: impl AsRef<Path>) -> Result<EmbeddedStore, StoreError> {
         let directory = directory.as_ref();
         let path = directory.to_owned();
-        match directory::check(directory)? {
-            Found::Ours { format: schema::FORMAT } => {}
-            Found::Ours { format } => {
-                let why = format!(
-                    "it has format {format} and must be opened for writing once, which makes it format {}",
-                    schema::FORMAT
-                );
-                return Err(StoreError::DirectoryUnusable { path, why });
-            }
-            _ => return Err(StoreError::DirectoryForeign { path, why: "there is no database in it".to_owned() }),
+        if directory::check(directory)? == FileKind::Nothing {
+            return Err(StoreError::DirectoryForeign { path, why: "there is no database in it".to_owned() });
         }
         let options = Options::default();
         let damage = EmbeddedStore::examine(directory)?;
         let scratch = damage.as_ref().map(|_| Scratch::fill(directory, options.clock.now())).transpose()?;
         let path = scratch.as_ref().map_or(directory, |scratch| &scratch.path);
         let readers = Readers::start(path, 1, Arc::new(|| false))?;
-        let shared = Arc::new(Shared::new(options.clock));
+        let shared = Arc::new(WriterShared::new(options.clock));
         let payload_bytes_max = options.payload_bytes_max;
         Ok(EmbeddedStore { shared, payload_bytes_max, readers, writer: None, damage, _scratch: scratch, _directory: None })
     }
@@ -232,7 +224,7 @@ impl EmbeddedStore {
     /// Returns whether `onward.synced`, the mark of the last synced commit, has a wrong checksum. Changes nothing.
     pub fn is_mark_damaged(directory: impl AsRef<Path>) -> bool {
         // Another process may be writing it.
-        (0..3).all(|_| Mark::is_damaged(directory.as_ref()))
+        (0..3).all(|_| SyncMark::is_damaged(directory.as_ref()))
     }
 
     /// Describes damaged rows of runs, logs without a row and rows without a log. Changes nothing.
@@ -309,28 +301,18 @@ impl Drop for EmbeddedStore {
 
 impl Store for EmbeddedStore {
     fn start_run(&self, run: NewRun, claim: Option<WorkerId>) -> StoreFuture<'_, Started> {
-        if let Err(error) = payloads::check_new_run(&run, self.payload_bytes_max) {
-            return refuse(error);
-        }
-        let input_hash = Hash::of(&run.started.input);
-        let body = Body::of_start(&run.started);
-        let signal_body = run.signal.as_deref().map(Body::of_input).unwrap_or_default();
-        self.write(|to| Op::Start(Box::new(StartRun { run, claim, input_hash, body, signal_body }), to))
+        let start = StartRun::new(run, claim, self.payload_bytes_max);
+        start.map_or_else(refuse, |start| self.write(|to| Op::Start(start, to)))
     }
 
     fn restore_run(&self, restore: RestoreRun) -> StoreFuture<'_, Restored> {
-        match check_restore(&restore, self.payload_bytes_max) {
-            Ok(projections) => self.write(|to| Op::Restore(Box::new(RestoreWork { restore, projections }), to)),
-            Err(error) => refuse(error),
-        }
+        let work = RestoreWork::new(restore, self.payload_bytes_max);
+        work.map_or_else(refuse, |work| self.write(|to| Op::Restore(work, to)))
     }
 
     fn append_input(&self, run: RunKey, input: Input) -> StoreFuture<'_, Appended> {
-        if let Err(error) = payloads::check_input(&input, self.payload_bytes_max) {
-            return refuse(error);
-        }
-        let body = Body::of_input(&input);
-        self.write(|to| Op::Input(Box::new((run, input, body)), to))
+        let encoded = encode_input(input, self.payload_bytes_max);
+        encoded.map_or_else(refuse, |(input, body)| self.write(|to| Op::Input(Box::new((run, input, body)), to)))
     }
 
     fn claim_runs(&self, request: ClaimRuns) -> StoreFuture<'_, Vec<ClaimedRun>> {
@@ -338,22 +320,13 @@ impl Store for EmbeddedStore {
     }
 
     fn claim_run(&self, run: RunKey, worker: WorkerId, input: Option<Input>) -> StoreFuture<'_, ClaimedOne> {
-        if let Some(Err(error)) = input.as_ref().map(|input| payloads::check_input(input, self.payload_bytes_max)) {
-            return refuse(error);
-        }
-        let input = input.map(|input| {
-            let body = Body::of_input(&input);
-            (input, body)
-        });
-        self.write(|to| Op::ClaimRun(Box::new(ClaimRun { run, worker, input }), to))
+        let claim = ClaimRun::new(run, worker, input, self.payload_bytes_max);
+        claim.map_or_else(refuse, |claim| self.write(|to| Op::ClaimRun(claim, to)))
     }
 
-    fn commit(&self, mut commit: Commit) -> StoreFuture<'static, Committed> {
-        if let Err(error) = payloads::check_commit(&commit, self.payload_bytes_max) {
-            return refuse(error);
-        }
-        let body = Body::of_commit(&mut commit);
-        self.write(|to| Op::Commit(Box::new((commit, body)), to))
+    fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed> {
+        let encoded = encode_commit(commit, self.payload_bytes_max);
+        encoded.map_or_else(refuse, |encoded| self.write(|to| Op::Commit(encoded, to)))
     }
 
     fn release_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()> {
@@ -398,7 +371,7 @@ impl Store for EmbeddedStore {
     }
 
     fn outbox_messages(&self, limit: usize) -> StoreFuture<'_, Vec<(OutboxId, OutboxMessage)>> {
-        self.readers.read(move |db| reader::read_deliveries(db, limit))
+        self.readers.read(move |db| reader::read_outbox(db, limit))
     }
 
     fn finish_deliveries(&self, done: Vec<OutboxId>) -> StoreFuture<'_, ()> {

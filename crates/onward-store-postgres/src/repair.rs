@@ -9,25 +9,26 @@
 //!   a damaged head is fenced; the holder of a run with an intact head keeps it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use onward_core::task::Task;
 use onward_core::{CallId, Hash, Index, Record, RunKey, Timestamp};
 use onward_store::durable::reply::Slot;
+use onward_store::sync;
+use onward_store::unit_of_work::{self, RunRef, Table};
 use onward_store::{Restore, RestoreRun, StoreError, check_restore};
 
 use crate::connection::pool::Job;
 use crate::connection::sql::Sql;
 use crate::error::Outcome;
 use crate::read::reader::read_records;
-use crate::shared::Shared;
+use crate::shared::ServerShared;
 use crate::write::ledger;
-use crate::write::table::Table;
-use crate::write::unit::{LockedRun, Stored, UnitOfWork};
+use crate::write::unit::{Stored, UnitOfWork, columns_of, stored_run};
 
 /// Tables that are rebuilt; events, blobs and the outbox are not.
-const DERIVED: [&str; 6] = ["past", "slots", "timers", "tasks", "waits", "attributes"];
+const DERIVED: [&str; 6] = ["past", "idempotency", "timers", "tasks", "waits", "attributes"];
 
 /// Time until a run may be repaired again, whether or not the last repair succeeded.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -44,13 +45,13 @@ impl Mends {
     }
 
     fn may_try(&self, key: &RunKey) -> bool {
-        let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tried = sync::lock(&self.tried);
         tried.retain(|_, at| at.elapsed() < PAUSE);
         self.is_wanted && tried.insert(key.clone(), Instant::now()).is_none()
     }
 }
 
-impl Shared {
+impl ServerShared {
     /// Queues the repair of a run of which a damaged row was reported, unless one was tried lately.
     pub fn mend_soon(&self, key: &RunKey) {
         if self.mends.may_try(key) {
@@ -69,8 +70,8 @@ impl Shared {
 impl UnitOfWork<'_> {
     /// Rebuilds the derived rows of a run, which is locked if it exists.
     pub async fn repair(&mut self, key: &RunKey) -> Outcome<()> {
-        let sound = self.seats.get_mut(key).and_then(Option::take);
-        let Some(rk) = self.damaged.remove(key).or(sound.as_ref().map(|locked| locked.rk)) else { return Ok(()) };
+        let sound = self.set.runs.remove(key);
+        let Some(rk) = self.damaged.remove(key).or(sound.as_ref().map(|run| run.own.rk)) else { return Ok(()) };
         let logs = self.read_logs(key, rk).await?;
         let input_hash = Hash::of(&logs[0][0].started().ok_or_else(|| corrupt(key, "the log has no start event"))?.input);
         let what = Restore::Run { logs };
@@ -79,24 +80,24 @@ impl UnitOfWork<'_> {
         let (worker, ready) = match sound {
             Some(sound) => {
                 head.epoch = sound.head.epoch;
-                (sound.worker, sound.ready)
+                (sound.lease, sound.ready)
             }
             None => {
                 head.epoch = self.epoch_after(head.epoch); // the old epoch is lost; now is later, so its holder is fenced (L7)
                 (None, None)
             }
         };
-        let mut locked = LockedRun::found(rk, head, input_hash, worker, ready);
+        let mut locked = stored_run(rk, head, input_hash, worker, ready);
         locked.past = projections.iter().rev().skip(1).rev().map(|projection| projection.head.clone()).collect();
         (locked.slots, locked.waits, locked.timers) = (Table::empty(), Table::empty(), Table::empty());
         // A creation time that differs from the stored one, so that all columns are written.
-        let mut columns = locked.columns();
+        let mut columns = columns_of(&locked);
         columns.3 = Timestamp(u64::MAX);
-        locked.stored = Some(Stored { columns, attributes: Vec::new() });
-        self.add(locked);
+        locked.own.stored = Some(Stored { columns, attributes: Vec::new() });
+        let run = self.add(locked);
         // The log does not record how often a task was tried: readable tasks stay as they are.
-        let keeps_tasks = self.has_tasks(key, projections.last().map(|projection| &projection.tasks)).await;
-        let tasks = std::mem::replace(&mut self.locked(key).tasks, Table::empty());
+        let keeps_tasks = self.has_tasks(run, projections.last().map(|projection| &projection.tasks)).await;
+        let tasks = std::mem::replace(&mut self.set.runs[run].tasks, Table::empty());
         let derived = DERIVED.iter().filter(|table| !keeps_tasks || **table != "tasks");
         let remove = |table: &&str| Sql::new(format!("DELETE FROM onward.{table} WHERE rk = $1")).number(rk);
         let incarnations =
@@ -107,20 +108,19 @@ impl UnitOfWork<'_> {
             if keeps_tasks {
                 projection.tasks.clear();
             }
-            self.put_rows(key, projection);
+            unit_of_work::put_rows(self, run, projection);
         }
         if keeps_tasks {
-            self.locked(key).tasks = tasks;
+            self.set.runs[run].tasks = tasks;
         }
-        self.changes += 1;
-        self.settle(key);
+        unit_of_work::settle(self, run);
         Ok(())
     }
 
     /// Returns whether all tasks of the run are readable and match those of its log.
-    async fn has_tasks(&mut self, key: &RunKey, wanted: Option<&BTreeMap<CallId, Task>>) -> bool {
-        let is_read = self.need_all(key).await.is_ok();
-        is_read && wanted.is_some_and(|wanted| self.locked(key).tasks.all().map(|(call_id, _)| call_id).eq(wanted.keys()))
+    async fn has_tasks(&mut self, run: RunRef, wanted: Option<&BTreeMap<CallId, Task>>) -> bool {
+        let is_read = self.need_all(run).await.is_ok();
+        is_read && wanted.is_some_and(|wanted| self.set.runs[run].tasks.all().map(|(call_id, _)| call_id).eq(wanted.keys()))
     }
 
     /// Reads all logs of the run completely.

@@ -9,13 +9,7 @@ use crate::connection::timeout::Patience;
 use crate::error::{Meaning, meaning, refusal};
 
 /// Migrations in order, each as it was released.
-const MIGRATIONS: &[&str] = &[
-    include_str!("../migrations/0001.sql"),
-    include_str!("../migrations/0002.sql"),
-    include_str!("../migrations/0003.sql"),
-    include_str!("../migrations/0004.sql"),
-    include_str!("../migrations/0005.sql"),
-];
+const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001.sql")];
 
 /// The schema version of this program.
 pub(crate) const VERSION: i32 = MIGRATIONS.len() as i32;

@@ -1,10 +1,11 @@
 //! State that the store's tasks and its callers share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use onward_core::Timestamp;
-use onward_store::durable::OwnedChange;
+use onward_store::durable::StoredChange;
+use onward_store::sync;
 use onward_store::{Change, Listener};
 
 use crate::clock::StoreClock;
@@ -12,12 +13,12 @@ use crate::connection::open::Entrance;
 use crate::connection::pool::Jobs;
 use crate::connection::transaction::Aftermath;
 use crate::notify::listener::Notifications;
-use crate::notify::pulse::{Pulse, Waiting};
+use crate::notify::pulse::{Pulse, WorkKind};
 use crate::repair::Mends;
 use crate::stats::Counters;
 use crate::write::op::Queues;
 
-pub(crate) struct Shared {
+pub(crate) struct ServerShared {
     pub clock: StoreClock,
     pub entrance: Entrance,
     /// Identifies this store among those on the same database.
@@ -38,7 +39,7 @@ pub(crate) struct Shared {
     telling: Mutex<()>,
 }
 
-impl Shared {
+impl ServerShared {
     pub fn new(
         clock: StoreClock,
         entrance: Entrance,
@@ -46,8 +47,8 @@ impl Shared {
         server: String,
         appenders: usize,
         batch_max: usize,
-    ) -> Shared {
-        Shared {
+    ) -> ServerShared {
+        ServerShared {
             clock,
             entrance,
             server,
@@ -66,41 +67,41 @@ impl Shared {
     }
 
     pub fn subscribe(&self, listener: Arc<dyn Listener>) {
-        self.listeners.write().unwrap_or_else(PoisonError::into_inner).push(listener);
+        sync::write(&self.listeners).push(listener);
         self.hints.wake();
     }
 
     pub fn has_listeners(&self) -> bool {
-        !self.listeners.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+        !sync::read(&self.listeners).is_empty()
     }
 
     /// Returns whether a query can be skipped: the last look found nothing of this sort, and notifications arrive.
-    pub fn is_quiet(&self, what: Waiting) -> bool {
+    pub fn is_quiet(&self, what: WorkKind) -> bool {
         self.hints.can_hear() && self.pulse.is_quiet(what)
     }
 
     /// Publishes what is durable now to the listeners of this process, and queues notifications for other servers.
     pub fn tell(&self, after: Aftermath) {
-        self.hints.add(&after.news, after.due);
-        self.tell_here(after.news, after.due);
+        self.hints.add(&after.changes, after.due);
+        self.tell_here(after.changes, after.due);
     }
 
-    pub fn tell_here(&self, mut news: Vec<OwnedChange>, due: Option<Timestamp>) {
+    pub fn tell_here(&self, mut changes: Vec<StoredChange>, due: Option<Timestamp>) {
         if let Some(due) = due {
             self.due_since_look.fetch_min(due.0, Ordering::SeqCst);
             if self.announced_due.fetch_min(due.0, Ordering::SeqCst) > due.0 {
-                news.push(OwnedChange::DueAt(due));
+                changes.push(StoredChange::DueAt(due));
             }
         }
-        for item in &news {
+        for item in &changes {
             self.tell_change(item.as_change());
         }
     }
 
     pub fn tell_change(&self, change: Change<'_>) {
         // A copy, so that listeners are not called under the lock.
-        let listeners = self.listeners.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let _one_at_a_time = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        let listeners = sync::read(&self.listeners).clone();
+        let _one_at_a_time = sync::lock(&self.telling);
         listeners.iter().for_each(|listener| listener.changed(change));
     }
 

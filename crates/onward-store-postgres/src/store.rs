@@ -7,13 +7,14 @@ use std::time::Duration;
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
-use onward_core::{Epoch, Hash, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
+use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::durable::reply::{Slot, Waiting};
-use onward_store::durable::{Body, ClaimRun, RestoreWork, StartRun};
+use onward_store::durable::{ClaimRun, RestoreWork, StartRun, encode_commit, encode_input};
+use onward_store::sync::random_u64;
 use onward_store::{
-    Appended, Change, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, Known,
-    Listener, OutboxId, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Shard, Since, Started, Store,
-    StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery, check_restore, payloads,
+    Appended, Change, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, KnownRun,
+    Listener, OutboxId, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, ServerInfo, Shard, Started, Store,
+    StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery, payloads,
 };
 
 use crate::clock::StoreClock;
@@ -22,7 +23,7 @@ use crate::connection::pool;
 use crate::connection::pool::Job;
 use crate::notify::listener;
 use crate::repair::Mends;
-use crate::shared::Shared;
+use crate::shared::ServerShared;
 use crate::stats::Stats;
 use crate::write::appender;
 use crate::write::op::{Op, Report};
@@ -71,7 +72,7 @@ impl Default for Options {
 
 /// A store in a PostgreSQL database, which any number of processes may use at once. Dropping it completes submitted operations.
 pub struct PostgresStore {
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
     payload_bytes_max: usize,
     thread: Option<JoinHandle<()>>,
 }
@@ -95,7 +96,7 @@ impl PostgresStore {
         is_patient: bool,
     ) -> Result<impl Future<Output = Result<PostgresStore, StoreError>>, StoreError> {
         let (clock, entrance) = (StoreClock::new(options.clock.clone()), Entrance::to(url, &options)?);
-        let shared = Arc::new(Shared::new(
+        let shared = Arc::new(ServerShared::new(
             clock,
             entrance,
             Mends::new(options.repair),
@@ -156,7 +157,7 @@ impl PostgresStore {
 }
 
 /// Runs the store's own thread: everything that uses the database runs there, whatever executor the callers have.
-fn run(shared: &Arc<Shared>, options: &Options, is_patient: bool, opened: &Arc<Slot<()>>) {
+fn run(shared: &Arc<ServerShared>, options: &Options, is_patient: bool, opened: &Arc<Slot<()>>) {
     use onward_store::durable::reply::Pending;
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -188,8 +189,7 @@ fn unavailable(why: &str) -> StoreError {
 
 /// Returns an id that is unique across machines.
 fn server_name() -> String {
-    let random = || std::hash::BuildHasher::hash_one(&std::collections::hash_map::RandomState::new(), std::process::id());
-    format!("{:016x}{:016x}", random(), random())
+    format!("{:016x}{:016x}", random_u64(), random_u64())
 }
 
 fn refuse<'a, T: Send + 'a>(error: StoreError) -> StoreFuture<'a, T> {
@@ -210,28 +210,18 @@ impl Drop for PostgresStore {
 
 impl Store for PostgresStore {
     fn start_run(&self, run: NewRun, claim: Option<WorkerId>) -> StoreFuture<'_, Started> {
-        if let Err(error) = payloads::check_new_run(&run, self.payload_bytes_max) {
-            return refuse(error);
-        }
-        let input_hash = Hash::of(&run.started.input);
-        let body = Body::of_start(&run.started);
-        let signal_body = run.signal.as_deref().map(Body::of_input).unwrap_or_default();
-        self.append(|to| Op::Start(Box::new(StartRun { run, claim, input_hash, body, signal_body }), to))
+        let start = StartRun::new(run, claim, self.payload_bytes_max);
+        start.map_or_else(refuse, |start| self.append(|to| Op::Start(start, to)))
     }
 
     fn restore_run(&self, restore: RestoreRun) -> StoreFuture<'_, Restored> {
-        match check_restore(&restore, self.payload_bytes_max) {
-            Ok(projections) => self.append(|to| Op::Restore(Box::new(RestoreWork { restore, projections }), to)),
-            Err(error) => refuse(error),
-        }
+        let work = RestoreWork::new(restore, self.payload_bytes_max);
+        work.map_or_else(refuse, |work| self.append(|to| Op::Restore(work, to)))
     }
 
     fn append_input(&self, run: RunKey, input: Input) -> StoreFuture<'_, Appended> {
-        if let Err(error) = payloads::check_input(&input, self.payload_bytes_max) {
-            return refuse(error);
-        }
-        let body = Body::of_input(&input);
-        self.append(|to| Op::Input(Box::new((run, input, body)), to))
+        let encoded = encode_input(input, self.payload_bytes_max);
+        encoded.map_or_else(refuse, |(input, body)| self.append(|to| Op::Input(Box::new((run, input, body)), to)))
     }
 
     fn claim_runs(&self, request: ClaimRuns) -> StoreFuture<'_, Vec<ClaimedRun>> {
@@ -239,22 +229,13 @@ impl Store for PostgresStore {
     }
 
     fn claim_run(&self, run: RunKey, worker: WorkerId, input: Option<Input>) -> StoreFuture<'_, ClaimedOne> {
-        if let Some(Err(error)) = input.as_ref().map(|input| payloads::check_input(input, self.payload_bytes_max)) {
-            return refuse(error);
-        }
-        let input = input.map(|input| {
-            let body = Body::of_input(&input);
-            (input, body)
-        });
-        self.append(|to| Op::ClaimRun(Box::new(ClaimRun { run, worker, input }), to))
+        let claim = ClaimRun::new(run, worker, input, self.payload_bytes_max);
+        claim.map_or_else(refuse, |claim| self.append(|to| Op::ClaimRun(claim, to)))
     }
 
-    fn commit(&self, mut commit: Commit) -> StoreFuture<'static, Committed> {
-        if let Err(error) = payloads::check_commit(&commit, self.payload_bytes_max) {
-            return refuse(error);
-        }
-        let body = Body::of_commit(&mut commit);
-        self.append(|to| Op::Commit(Box::new((commit, body)), to))
+    fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed> {
+        let encoded = encode_commit(commit, self.payload_bytes_max);
+        encoded.map_or_else(refuse, |encoded| self.append(|to| Op::Commit(encoded, to)))
     }
 
     fn release_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()> {
@@ -304,7 +285,7 @@ impl Store for PostgresStore {
         self.ask(|to| Job::ReadLog(run, generation, from, limit, to))
     }
 
-    fn read_since(&self, known: Vec<Known>) -> StoreFuture<'_, Vec<Since>> {
+    fn read_since(&self, known: Vec<KnownRun>) -> StoreFuture<'_, Vec<RunUpdate>> {
         self.ask(|to| Job::ReadSince(known, to))
     }
 
@@ -313,7 +294,7 @@ impl Store for PostgresStore {
     }
 
     fn broadcast(&self, message: Vec<u8>) -> StoreFuture<'_, ()> {
-        let written = self.ask(|to| Job::TellOthers(message.clone(), to));
+        let written = self.ask(|to| Job::Broadcast(message.clone(), to));
         Box::pin(async move {
             self.shared.hints.add_letter(written.await?);
             self.shared.tell_change(Change::Told { message: &message });
@@ -329,12 +310,12 @@ impl Store for PostgresStore {
         self.ask(Job::ListServers)
     }
 
-    fn read_share(&self) -> StoreFuture<'_, Option<Shard>> {
-        self.ask(Job::ReadShare)
+    fn read_shard(&self) -> StoreFuture<'_, Option<Shard>> {
+        self.ask(Job::ReadShard)
     }
 
-    fn take_share(&self, share: Shard) -> StoreFuture<'_, Shard> {
-        self.ask(|to| Job::TakeShare(share, to))
+    fn record_shard(&self, shard: Shard) -> StoreFuture<'_, Shard> {
+        self.ask(|to| Job::RecordShard(shard, to))
     }
 
     fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage> {

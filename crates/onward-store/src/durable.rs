@@ -4,15 +4,15 @@
 //! Must never depend on a database: the layout of rows is each store's own.
 
 pub mod body;
+pub mod change;
 pub mod lanes;
 pub mod large;
-pub mod news;
 pub mod reply;
 pub mod seal;
 pub mod work;
 
 pub use body::Body;
+pub use change::StoredChange;
 pub use lanes::{Lanes, Waits};
 pub use large::Blobs;
-pub use news::OwnedChange;
-pub use work::{ClaimRun, RestoreWork, StartRun};
+pub use work::{ClaimRun, RestoreWork, StartRun, encode_commit, encode_input};

@@ -1,7 +1,8 @@
 //! Databases that a partial list left out.
 
+use crate::sync;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Collector for the names of databases that a list could not reach; clones share it. A caller that passes one accepts a list
 /// without their rows and must report the gap. Without one, an unreachable database fails the list.
@@ -10,12 +11,12 @@ pub struct Gaps(Arc<Mutex<BTreeSet<String>>>);
 
 impl Gaps {
     pub fn note(&self, database: impl Into<String>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(database.into());
+        sync::lock(&self.0).insert(database.into());
     }
 
     /// Returns the names of the databases, without passwords; empty if the list is complete.
     pub fn names(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        sync::lock(&self.0).iter().cloned().collect()
     }
 }
 

@@ -21,6 +21,7 @@ mod memory;
 pub mod payloads;
 mod restore;
 pub mod sync;
+pub mod unit_of_work;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -155,10 +156,10 @@ pub trait Store: Send + Sync {
 
     /// Returns what is new in followed runs: for each run with more than the caller knows, its current head and the further
     /// records of the known generation. Deleted runs are left out.
-    fn read_since(&self, known: Vec<Known>) -> StoreFuture<'_, Vec<Since>> {
+    fn read_since(&self, known: Vec<KnownRun>) -> StoreFuture<'_, Vec<RunUpdate>> {
         Box::pin(async move {
-            let mut news = Vec::new();
-            for Known { run, generation, next } in known {
+            let mut updates = Vec::new();
+            for KnownRun { run, generation, next } in known {
                 let Some(head) = self.read_run(run.clone(), None).await? else { continue };
                 if (head.generation, head.next_index) > (generation, next) {
                     let mut records = self.read_log(run.clone(), Some(generation), next, usize::MAX).await?;
@@ -170,10 +171,10 @@ pub trait Store: Send + Sync {
                         }
                         records.extend(more);
                     }
-                    news.push(Since { generation, head, records });
+                    updates.push(RunUpdate { generation, head, records });
                 }
             }
-            Ok(news)
+            Ok(updates)
         })
     }
 
@@ -202,16 +203,16 @@ pub trait Store: Send + Sync {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
-    /// Returns which shard of the runs the store keeps, if [`Store::take_share`] recorded one. A store with runs and no record
+    /// Returns which shard of the runs the store keeps, if [`Store::record_shard`] recorded one. A store with runs and no record
     /// keeps all of them.
-    fn read_share(&self) -> StoreFuture<'_, Option<Shard>> {
+    fn read_shard(&self) -> StoreFuture<'_, Option<Shard>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 
     /// Records permanently which shard the store keeps, unless one is recorded or there are runs; returns the shard that is in
     /// force. A volatile store need not record it.
-    fn take_share(&self, share: Shard) -> StoreFuture<'_, Shard> {
-        Box::pin(std::future::ready(Ok(share)))
+    fn record_shard(&self, shard: Shard) -> StoreFuture<'_, Shard> {
+        Box::pin(std::future::ready(Ok(shard)))
     }
 
     /// Returns runs in their current generation, newest first, then by id in descending order; `created_from` is inclusive,
@@ -359,7 +360,7 @@ impl Shard {
 
 /// Position up to which a caller knows a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownRun {
     pub run: RunKey,
     pub generation: u32,
     /// All events below it are known.
@@ -368,7 +369,7 @@ pub struct Known {
 
 /// New records of a run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Since {
+pub struct RunUpdate {
     /// The known generation; the run may have continued in a later one.
     pub generation: u32,
     pub head: RunHead,

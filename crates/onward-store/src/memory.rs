@@ -1,36 +1,36 @@
 //! The reference store: plain maps behind one mutex.
 //!
 //! It is the oracle that every other store is compared with: simple and obviously correct, not fast. Must never decide:
-//! `onward-core` decides what may be appended and what follows. Each operation decides on copies before it changes anything, so
-//! that a refusal or a panic leaves the state unchanged.
+//! `onward-core` decides what may be appended and what follows. Each operation works on copies ([`rows`]), so that a refusal or a
+//! panic leaves the state unchanged.
 
-mod due;
-mod kinds;
-mod lease;
 mod query;
-mod restore;
+mod rows;
 mod state;
-mod task;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
 use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
-use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
+use onward_core::{Epoch, Hash, Index, KindSchemas, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
 
+use crate::durable::RestoreWork;
+use crate::sync::lock;
+use crate::unit_of_work::{self, EncodedStart, block_on_ready};
 use crate::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, Listener,
     OutboxId, PAYLOAD_BYTES_MAX, RestoreRun, Restored, RunPage, RunQuery, Started, Store, StoreError, StoreFuture, TaskQuery,
-    VersionCount, WaitQuery, check_restore, payloads,
+    VersionCount, WaitQuery, payloads,
 };
-use state::State;
+use rows::MemoryRows;
+use state::MemoryState;
 
 pub struct MemoryStore {
     clock: Arc<dyn Clock>,
     payload_bytes_max: usize,
-    state: Mutex<State>,
+    state: Mutex<MemoryState>,
     /// Locked while listeners are called, so that they receive changes in the order of the writes.
     listeners: Mutex<Vec<Arc<dyn Listener>>>,
 }
@@ -45,7 +45,7 @@ impl MemoryStore {
     }
 
     /// Runs one operation under the lock at one time of the clock; notifies listeners after releasing it.
-    fn write<T>(&self, operation: impl FnOnce(&mut State, Timestamp) -> T) -> T {
+    fn write<T>(&self, operation: impl FnOnce(&mut MemoryState, Timestamp) -> T) -> T {
         let answer = {
             let mut state = lock(&self.state);
             operation(&mut state, self.clock.now())
@@ -53,163 +53,182 @@ impl MemoryStore {
         let listeners = lock(&self.listeners);
         loop {
             // Changes of other threads may be among these: the holder of the listener lock delivers all of them in order.
-            let news = std::mem::take(&mut lock(&self.state).news);
-            if news.is_empty() {
+            let changes = std::mem::take(&mut lock(&self.state).changes);
+            if changes.is_empty() {
                 return answer;
             }
-            for item in &news {
-                listeners.iter().for_each(|listener| listener.changed(item.as_change()));
+            for change in &changes {
+                listeners.iter().for_each(|listener| listener.changed(change.as_change()));
             }
         }
     }
 
-    fn read<T>(&self, operation: impl FnOnce(&State) -> T) -> T {
+    /// Runs one unit of work.
+    fn run<T>(&self, unit: impl AsyncFnOnce(&mut MemoryRows<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        self.write(|state, now| block_on_ready(unit(&mut MemoryRows::begin(state, now))))
+    }
+
+    fn read<T>(&self, operation: impl FnOnce(&MemoryState) -> T) -> T {
         operation(&lock(&self.state))
     }
-}
-
-/// Locks a mutex even if it is poisoned: a panic comes from a check before the first change (see the module), so the state is
-/// sound.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Store for MemoryStore {
     fn start_run(&self, run: NewRun, claim: Option<WorkerId>) -> StoreFuture<'_, Started> {
         Box::pin(async move {
             payloads::check_new_run(&run, self.payload_bytes_max)?;
-            self.write(|state, now| state.start_run(run, claim, now))
+            let input_hash = Hash::of(&run.started.input);
+            let encoded = EncodedStart::default();
+            self.run(async |rows| unit_of_work::start_run(rows, run, claim.as_ref(), input_hash, encoded).await)
         })
     }
 
     fn restore_run(&self, restore: RestoreRun) -> StoreFuture<'_, Restored> {
         Box::pin(async move {
-            let projections = check_restore(&restore, self.payload_bytes_max)?;
-            self.write(|state, now| state.restore_run(restore, projections, now))
+            let work = RestoreWork::new(restore, self.payload_bytes_max)?;
+            self.run(async |rows| unit_of_work::restore_run(rows, &work).await)
         })
     }
 
     fn append_input(&self, run: RunKey, input: Input) -> StoreFuture<'_, Appended> {
         Box::pin(async move {
             payloads::check_input(&input, self.payload_bytes_max)?;
-            self.write(|state, now| state.append_input(&run, input, now))
+            self.run(async |rows| unit_of_work::append_input(rows, &run, input, None).await)
         })
     }
 
     fn claim_runs(&self, request: ClaimRuns) -> StoreFuture<'_, Vec<ClaimedRun>> {
-        Box::pin(async move { Ok(self.write(|state, now| state.claim_runs(&request, now))) })
+        Box::pin(async move { self.run(async |rows| unit_of_work::claim_runs(rows, &request).await) })
     }
 
     fn claim_run(&self, run: RunKey, worker: WorkerId, input: Option<Input>) -> StoreFuture<'_, ClaimedOne> {
         Box::pin(async move {
             input.as_ref().map_or(Ok(()), |input| payloads::check_input(input, self.payload_bytes_max))?;
-            self.write(|state, now| state.claim_one(&run, &worker, input, now))
+            let input = input.map(|input| (input, None));
+            self.run(async |rows| unit_of_work::claim_run(rows, &run, &worker, input).await)
         })
     }
 
     fn commit(&self, commit: Commit) -> StoreFuture<'static, Committed> {
         let checked = payloads::check_commit(&commit, self.payload_bytes_max);
-        Box::pin(std::future::ready(checked.and_then(|()| self.write(|state, now| state.commit(commit, now)))))
+        let committed = checked.and_then(|()| self.run(async |rows| unit_of_work::commit(rows, commit, None).await));
+        Box::pin(std::future::ready(committed))
     }
 
     fn release_run(&self, run: RunKey, epoch: Epoch) -> StoreFuture<'_, ()> {
-        Box::pin(async move {
-            self.write(|state, _| state.release_run(&run, epoch));
-            Ok(())
-        })
+        Box::pin(async move { self.run(async |rows| unit_of_work::release_run(rows, &run, epoch).await) })
     }
 
     fn claim_tasks(&self, request: ClaimTasks) -> StoreFuture<'_, Vec<Task>> {
-        Box::pin(async move { Ok(self.write(|state, now| state.claim_tasks(&request, now))) })
+        Box::pin(async move { self.run(async |rows| unit_of_work::claim_tasks(rows, &request).await) })
     }
 
     fn report_task(&self, task: TaskId, claim: u64, report: TaskReport, lease: Duration) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             payloads::check_report(&report, self.payload_bytes_max)?;
-            self.write(|state, now| {
-                let task = state.held_task(&task)?;
-                state.report_task(task, claim, report, lease, now)
-            })
+            self.run(async |rows| unit_of_work::report_task(rows, &task, claim, report, lease).await)
         })
     }
 
     fn retry_task(&self, task: TaskId) -> StoreFuture<'_, ()> {
-        Box::pin(async move { self.write(|state, now| state.retry_task(&task, now)) })
+        Box::pin(async move { self.run(async |rows| unit_of_work::retry_task(rows, &task).await) })
     }
 
     fn heartbeat(&self, worker: WorkerId, lease: Duration) -> StoreFuture<'_, bool> {
-        Box::pin(async move { Ok(self.write(|state, now| state.heartbeat(worker, lease, now))) })
+        Box::pin(async move {
+            Ok(self.write(|state, now| {
+                let until = now.after(lease);
+                state.announce(until);
+                state.sessions.insert(worker, until).is_some()
+            }))
+        })
     }
 
     fn list_leases(&self, worker: WorkerId) -> StoreFuture<'_, Vec<(RunKey, Epoch)>> {
-        Box::pin(async move { Ok(self.read(|state| state.list_leases(&worker))) })
+        Box::pin(async move {
+            Ok(self.read(|state| {
+                let held = state.open_runs().filter(|run| run.lease.as_ref() == Some(&worker));
+                held.map(|run| (run.head().key.clone(), run.head().epoch)).collect()
+            }))
+        })
     }
 
     fn expire(&self, limit: usize) -> StoreFuture<'_, Expired> {
-        Box::pin(async move { Ok(self.write(|state, now| state.expire(limit, now))) })
+        Box::pin(async move {
+            self.write(|state, now| {
+                let expired = block_on_ready(unit_of_work::expire(&mut MemoryRows::begin(state, now), limit))?;
+                state.announced_due = state.earliest_due(now);
+                Ok(Expired { next_due: state.announced_due, ..expired })
+            })
+        })
     }
 
     fn outbox_messages(&self, limit: usize) -> StoreFuture<'_, Vec<(OutboxId, OutboxMessage)>> {
-        Box::pin(async move { Ok(self.read(|state| state.outbox_messages(limit))) })
+        Box::pin(async move {
+            let message = |(id, (_, message)): (&OutboxId, &(RunKey, OutboxMessage))| (*id, message.clone());
+            Ok(self.read(|state| state.outbox.iter().take(limit).map(message).collect()))
+        })
     }
 
     fn finish_deliveries(&self, done: Vec<OutboxId>) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            self.write(|state, _| state.finish_deliveries(&done));
+            self.write(|state, _| state.outbox.retain(|id, _| !done.contains(id)));
             Ok(())
         })
     }
 
     fn read_run(&self, run: RunKey, generation: Option<u32>) -> StoreFuture<'_, Option<RunHead>> {
-        Box::pin(async move { Ok(self.read(|state| state.read_run(&run, generation))) })
+        Box::pin(async move { Ok(self.read(|state| state.find_head(&run, generation))) })
     }
 
     fn read_log(&self, run: RunKey, generation: Option<u32>, from: Index, limit: usize) -> StoreFuture<'_, Vec<Record>> {
-        Box::pin(async move { self.read(|state| state.read_log(&run, generation, from, limit)) })
+        Box::pin(async move { self.read(|state| state.find_records(&run, generation, from, limit)) })
     }
 
     fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage> {
-        Box::pin(async move { self.read(|state| state.list_runs(&query)) })
+        Box::pin(async move { self.read(|state| state.find_runs(&query)) })
     }
 
     fn count_versions(&self, namespace: Namespace) -> StoreFuture<'_, Vec<VersionCount>> {
-        Box::pin(async move { Ok(self.read(|state| state.count_versions(&namespace))) })
+        Box::pin(async move { Ok(self.read(|state| state.open_versions(&namespace))) })
     }
 
     fn list_waits(&self, query: WaitQuery) -> StoreFuture<'_, Vec<Wait>> {
-        Box::pin(async move { Ok(self.read(|state| state.list_waits(&query))) })
+        Box::pin(async move { Ok(self.read(|state| state.find_waits(&query))) })
     }
 
     fn list_tasks(&self, query: TaskQuery) -> StoreFuture<'_, Vec<Task>> {
-        Box::pin(async move { Ok(self.read(|state| state.list_tasks(&query))) })
+        Box::pin(async move { Ok(self.read(|state| state.find_tasks(&query))) })
     }
 
     fn count_tasks(&self, namespace: Namespace) -> StoreFuture<'_, Vec<TaskCount>> {
-        Box::pin(async move { Ok(self.read(|state| state.count_tasks(&namespace))) })
+        Box::pin(async move { Ok(self.read(|state| state.open_task_counts(&namespace))) })
     }
 
     fn spend(&self, query: SpendQuery) -> StoreFuture<'_, Vec<SpendRow>> {
-        Box::pin(async move { Ok(self.read(|state| state.spend(&query))) })
+        Box::pin(async move { Ok(self.read(|state| state.sum_ledger(&query))) })
     }
 
     fn delete_runs(&self, delete: Delete) -> StoreFuture<'_, u64> {
-        Box::pin(async move { self.write(|state, now| state.delete_runs(&delete, now)) })
+        Box::pin(async move { self.write(|state, now| state.delete(&delete, now)) })
     }
 
     fn list_deleted(&self, query: DeletedQuery) -> StoreFuture<'_, Vec<DeletedRun>> {
-        Box::pin(async move { Ok(self.read(|state| state.list_deleted(&query))) })
+        Box::pin(async move { Ok(self.read(|state| state.find_deleted(&query))) })
     }
 
     fn register_kinds(&self, kinds: Vec<KindSchemas>) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             payloads::check_kinds(&kinds, self.payload_bytes_max)?;
-            self.write(|state, now| state.register_kinds(kinds, now));
+            self.write(|state, now| state.put_kinds(kinds, now));
             Ok(())
         })
     }
 
     fn list_kinds(&self, namespace: Namespace) -> StoreFuture<'_, Vec<KindSchemas>> {
-        Box::pin(async move { Ok(self.read(|state| state.list_kinds(&namespace))) })
+        Box::pin(async move {
+            Ok(self.read(|state| state.kinds.iter().filter(|kind| kind.namespace == namespace).cloned().collect()))
+        })
     }
 
     fn payload_bytes_max(&self) -> usize {
@@ -226,6 +245,3 @@ impl std::fmt::Debug for MemoryStore {
         f.debug_struct("MemoryStore").field("payload_bytes_max", &self.payload_bytes_max).finish_non_exhaustive()
     }
 }
-
-// The result of every fallible operation of the state.
-type Answer<T> = Result<T, StoreError>;

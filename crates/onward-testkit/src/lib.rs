@@ -10,5 +10,5 @@ mod proxy;
 
 pub use clock::WrongClock;
 pub use cluster::*;
-pub use mutate::{Counts, mutate, mutate_times};
+pub use mutate::{MutationCounts, mutate, mutate_times};
 pub use proxy::Proxy;

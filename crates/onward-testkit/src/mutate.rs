@@ -14,12 +14,12 @@ const BYTES_MAX: usize = 64 * 1024;
 
 /// Numbers of mutated inputs that a decoder accepted and refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counts {
+pub struct MutationCounts {
     pub accepted: u64,
     pub refused: u64,
 }
 
-impl Counts {
+impl MutationCounts {
     /// Panics if almost nothing was refused: such a decoder does not check its input.
     #[track_caller]
     pub fn assert_refuses(self) {
@@ -33,13 +33,13 @@ impl Counts {
 /// # Panics
 /// Panics if a sample is not accepted, or if the memory of the process grows by gigabytes.
 #[track_caller]
-pub fn mutate(what: &str, samples: &[Vec<u8>], read: impl FnMut(&[u8]) -> bool) -> Counts {
+pub fn mutate(what: &str, samples: &[Vec<u8>], read: impl FnMut(&[u8]) -> bool) -> MutationCounts {
     mutate_times(what, 3_000, samples, read)
 }
 
 /// Runs [`mutate`] with `times` cases, for slow decoders.
 #[track_caller]
-pub fn mutate_times(what: &str, times: u64, samples: &[Vec<u8>], mut read: impl FnMut(&[u8]) -> bool) -> Counts {
+pub fn mutate_times(what: &str, times: u64, samples: &[Vec<u8>], mut read: impl FnMut(&[u8]) -> bool) -> MutationCounts {
     assert!(!samples.is_empty(), "{what}: there is no sample");
     for sample in samples {
         assert!(read(sample), "{what}: this sample is refused: {}", sample.escape_ascii());
@@ -51,7 +51,7 @@ pub fn mutate_times(what: &str, times: u64, samples: &[Vec<u8>], mut read: impl 
     let cases = minutes.map_or(times, |minutes| minutes.max(1) * 30 * times);
     println!("{what}: reproduce with ONWARD_TORTURE_SEED={seed}");
     let before = address_space_peak();
-    let (mut random, mut counts) = (Random::new(seed), Counts { accepted: 0, refused: 0 });
+    let (mut random, mut counts) = (Random::new(seed), MutationCounts { accepted: 0, refused: 0 });
     for case in 0..cases {
         let mut bytes = samples[case as usize % samples.len()].clone();
         let other = &samples[random.below(samples.len())];
@@ -146,40 +146,4 @@ fn address_space_peak() -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn samples() -> Vec<Vec<u8>> {
-        vec![b"\x05hello".to_vec(), b"\x03abc".to_vec()]
-    }
-
-    /// Reads a length, and as many bytes.
-    fn read(bytes: &[u8]) -> bool {
-        bytes.split_first().is_some_and(|(length, rest)| rest.len() == usize::from(*length))
-    }
-
-    #[test]
-    fn a_decoder_that_looks_at_its_input_refuses_most_of_what_is_damaged() {
-        let counts = mutate("lengths", &samples(), read);
-        counts.assert_refuses();
-        assert!(counts.accepted > 0);
-    }
-
-    #[test]
-    #[should_panic(expected = "were accepted")]
-    fn a_decoder_that_takes_everything_is_found() {
-        mutate("everything", &samples(), |_| true).assert_refuses();
-    }
-
-    #[test]
-    #[should_panic(expected = "out of range")]
-    fn a_decoder_that_trusts_a_length_is_found() {
-        mutate("trusting", &samples(), |bytes| bytes.first().is_none_or(|length| bytes[1..1 + usize::from(*length)].len() < 300));
-    }
-
-    #[test]
-    #[should_panic(expected = "this sample is refused")]
-    fn a_sample_that_is_refused_is_found() {
-        mutate("samples", &[b"\x09hello".to_vec()], read);
-    }
-}
+mod tests;

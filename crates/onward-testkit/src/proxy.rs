@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Fault at a COMMIT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cut {
+enum ConnectionCut {
     Never,
     /// It is not sent.
     Before,
@@ -23,10 +23,10 @@ enum Cut {
 /// A proxy that ends on drop; open connections stay until either side closes them.
 pub struct Proxy {
     pub port: u16,
-    state: Arc<State>,
+    state: Arc<ProxyState>,
 }
 
-struct State {
+struct ProxyState {
     random: AtomicU64,
     /// One in so many COMMITs is cut; none if 0.
     one_in: AtomicU64,
@@ -44,20 +44,20 @@ struct State {
     opened: AtomicU64,
 }
 
-impl State {
-    fn choose(&self) -> Cut {
+impl ProxyState {
+    fn choose(&self) -> ConnectionCut {
         let one_in = self.one_in.load(Ordering::Relaxed);
         if one_in == 0 {
-            return Cut::Never;
+            return ConnectionCut::Never;
         }
         let seed = self.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         let mut mixed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^= mixed >> 31;
         match mixed % (2 * one_in) {
-            0 => Cut::Before,
-            1 => Cut::Behind,
-            _ => Cut::Never,
+            0 => ConnectionCut::Before,
+            1 => ConnectionCut::Behind,
+            _ => ConnectionCut::Never,
         }
     }
 
@@ -78,7 +78,7 @@ impl Proxy {
     pub fn start(to: u16, seed: u64, one_in: u64) -> io::Result<Proxy> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let port = listener.local_addr()?.port();
-        let state = Arc::new(State {
+        let state = Arc::new(ProxyState {
             random: AtomicU64::new(seed),
             one_in: AtomicU64::new(one_in),
             before: AtomicU64::new(0),
@@ -153,7 +153,7 @@ impl Drop for Proxy {
     }
 }
 
-fn serve(client: TcpStream, server: TcpStream, state: &Arc<State>) -> io::Result<()> {
+fn serve(client: TcpStream, server: TcpStream, state: &Arc<ProxyState>) -> io::Result<()> {
     for stream in [&client, &server] {
         stream.set_nodelay(true)?;
     }
@@ -180,7 +180,7 @@ fn serve(client: TcpStream, server: TcpStream, state: &Arc<State>) -> io::Result
 }
 
 /// Forwards what is sent to the database, until it is cut.
-fn carry(mut from_client: TcpStream, mut to_server: TcpStream, state: &State) {
+fn carry(mut from_client: TcpStream, mut to_server: TcpStream, state: &ProxyState) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(count) = from_client.read(&mut buffer) {
         let bytes = &buffer[..count];
@@ -190,12 +190,12 @@ fn carry(mut from_client: TcpStream, mut to_server: TcpStream, state: &State) {
         while is_commit && state.holds.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(5));
         }
-        match if is_commit { state.choose() } else { Cut::Never } {
-            Cut::Before => {
+        match if is_commit { state.choose() } else { ConnectionCut::Never } {
+            ConnectionCut::Before => {
                 state.before.fetch_add(1, Ordering::Relaxed);
                 break;
             }
-            Cut::Behind => {
+            ConnectionCut::Behind => {
                 // Cuts the reply first, then sends the COMMIT.
                 drop(from_client.shutdown(Shutdown::Both));
                 drop(to_server.write_all(bytes));
@@ -204,8 +204,8 @@ fn carry(mut from_client: TcpStream, mut to_server: TcpStream, state: &State) {
                 drop(to_server.shutdown(Shutdown::Write));
                 return;
             }
-            Cut::Never if count == 0 || to_server.write_all(bytes).is_err() => break,
-            Cut::Never => {}
+            ConnectionCut::Never if count == 0 || to_server.write_all(bytes).is_err() => break,
+            ConnectionCut::Never => {}
         }
     }
     drop(from_client.shutdown(Shutdown::Both));

@@ -96,7 +96,7 @@ async fn connect(urls: &[String], makes: bool) -> Result<Opened> {
         let name = without_password(url);
         let store = PostgresStore::connect(url, options()).await.with_context(|| name.clone())?;
         // A single database also records that it has all runs, so that it cannot become one of several later.
-        let share = if makes { Some(store.take_share(Shard::all(cluster)).await?) } else { store.read_share().await? };
+        let share = if makes { Some(store.record_shard(Shard::all(cluster)).await?) } else { store.read_shard().await? };
         if let Some(count) = share.map(|share| share.count).filter(|count| *count != 1) {
             let why = format!("{name} is one of {count} databases of a sharded store");
             return Err(StoreError::DatabasesDiffer { why }.into());

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use onward_core::{Epoch, Index, Record, RunHead, RunKey};
-use onward_store::{ClaimedRun, Known, Since};
+use onward_store::{ClaimedRun, KnownRun, RunUpdate};
 
 use crate::by_run::{ByRun, lock};
 use crate::worker::connection::Question;
@@ -161,8 +161,8 @@ impl Inboxes {
     }
 
     /// Returns up to where the runs that are held here are known; of the given runs only, if there are any.
-    pub fn known(&self, of: Option<&BTreeSet<RunKey>>) -> Vec<Known> {
-        let known = |run: &RunKey, slot: &InboxSlot| Known { run: run.clone(), generation: slot.generation, next: slot.read_to };
+    pub fn known(&self, of: Option<&BTreeSet<RunKey>>) -> Vec<KnownRun> {
+        let known = |run: &RunKey, slot: &InboxSlot| KnownRun { run: run.clone(), generation: slot.generation, next: slot.read_to };
         let mut found = Vec::new();
         match of {
             Some(runs) => runs.iter().for_each(|run| found.extend(self.slots.update(run, |slot| known(run, slot)))),
@@ -177,7 +177,7 @@ impl Inboxes {
     }
 
     /// Delivers records that were read from the store, of any process.
-    pub fn caught_up(&self, since: &Since) {
+    pub fn caught_up(&self, since: &RunUpdate) {
         if let Some(Acceptance::Lost) = self.slots.update(&since.head.key, |slot| slot.catch_up(since)) {
             self.remove(&since.head.key, |slot| slot.epoch.is_some_and(|epoch| since.head.epoch > epoch));
         }
@@ -250,7 +250,7 @@ impl InboxSlot {
     }
 
     /// Delivers what was read from the store. Records of this process may come again.
-    fn catch_up(&mut self, Since { generation, head, records }: &Since) -> Acceptance {
+    fn catch_up(&mut self, RunUpdate { generation, head, records }: &RunUpdate) -> Acceptance {
         if self.epoch.is_some_and(|epoch| head.epoch > epoch) {
             self.tell_lost();
             return Acceptance::Lost; // B2

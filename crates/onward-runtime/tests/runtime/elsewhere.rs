@@ -216,7 +216,7 @@ async fn what_a_run_emits_is_heard_in_another_process() {
     emit(0); // no listener yet
     let mut heard = other.listen(&key("r"));
     tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-    let letters = kit.store.calls("tell_others");
+    let letters = kit.store.calls("broadcast");
     for value in 1..=3 {
         emit(value);
     }
@@ -224,13 +224,13 @@ async fn what_a_run_emits_is_heard_in_another_process() {
         let emitted = heard.recv().await.unwrap();
         assert_eq!((emitted.name.as_str(), emitted.value), ("progress", Payload::from_json_text(value.to_string())));
     }
-    assert_eq!(kit.store.calls("tell_others"), letters + 1, "what comes together goes together");
+    assert_eq!(kit.store.calls("broadcast"), letters + 1, "what comes together goes together");
     drop(heard);
     tokio::time::sleep(seconds(16)).await;
-    let letters = kit.store.calls("tell_others");
+    let letters = kit.store.calls("broadcast");
     emit(4);
     tokio::time::sleep(seconds(1)).await;
-    assert_eq!(kit.store.calls("tell_others"), letters, "no listener is left");
+    assert_eq!(kit.store.calls("broadcast"), letters, "no listener is left");
     for background in backgrounds {
         background.stop().await;
     }

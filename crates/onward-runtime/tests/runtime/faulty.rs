@@ -10,9 +10,9 @@ use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
-    Appended, Change, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, Expired, Known, Listener,
-    MemoryStore, OutboxId, RestoreRun, Restored, RunPage, RunQuery, Since, Started, Store, StoreError, StoreFuture, TaskQuery,
-    VersionCount, WaitQuery,
+    Appended, Change, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, Expired, KnownRun,
+    Listener, MemoryStore, OutboxId, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, Started, Store, StoreError, StoreFuture,
+    TaskQuery, VersionCount, WaitQuery,
 };
 use tokio::sync::Notify;
 
@@ -229,12 +229,12 @@ impl Store for FaultyStore {
     fn list_kinds(&self, namespace: Namespace) -> StoreFuture<'_, Vec<KindSchemas>> {
         self.through("list_kinds", self.memory.list_kinds(namespace))
     }
-    fn read_since(&self, known: Vec<Known>) -> StoreFuture<'_, Vec<Since>> {
+    fn read_since(&self, known: Vec<KnownRun>) -> StoreFuture<'_, Vec<RunUpdate>> {
         self.through("read_since", self.memory.read_since(known))
     }
     fn broadcast(&self, message: Vec<u8>) -> StoreFuture<'_, ()> {
         self.hint(Change::Told { message: &message });
-        self.through("tell_others", Box::pin(std::future::ready(Ok(()))))
+        self.through("broadcast", Box::pin(std::future::ready(Ok(()))))
     }
     fn is_shared(&self) -> bool {
         self.shared.load(Ordering::SeqCst)

@@ -7,11 +7,10 @@ use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 
 use onward_store::StoreError;
-use rusqlite::Connection;
 
-use crate::file::schema::{self, DATABASE, FORMAT, Found, LOCK, UNFINISHED, io_error, unusable};
+use crate::file::failpoint;
+use crate::file::schema::{self, DATABASE, FORMAT, FileKind, LOCK, UNFINISHED, io_error, unusable};
 use crate::file::synced::SYNCED;
-use crate::file::{failpoint, migrate};
 use crate::repair::rebuild;
 
 /// Name prefixes of a server's key and webhook files and their companions, which may exist before the first run.
@@ -45,13 +44,8 @@ impl Directory {
         make_directory(path)?;
         let lock = lock(path)?;
         // Another process may have written before the lock was acquired.
-        match check(path)? {
-            Found::Nothing => make_database(path, schema::fill_empty)?,
-            Found::Ours { format: 1 } => {
-                let old = migrate::open_format_1(path)?;
-                make_database(path, move |new| migrate::copy_format_1(&old, new))?;
-            }
-            _ => {}
+        if check(path)? == FileKind::Nothing {
+            make_database(path)?;
         }
         restrict_files(path);
         Ok(Directory { path: path.to_owned(), _lock: lock })
@@ -59,7 +53,7 @@ impl Directory {
 }
 
 /// Returns whether there is a database that this program can read, without changing a byte.
-pub(crate) fn check(path: &Path) -> Result<Found, StoreError> {
+pub(crate) fn check(path: &Path) -> Result<FileKind, StoreError> {
     // Usually an unset setting, which does not mean the current directory.
     if path.as_os_str().is_empty() {
         let why = "a directory needs a name; use `.` for the current one".to_owned();
@@ -67,15 +61,19 @@ pub(crate) fn check(path: &Path) -> Result<Found, StoreError> {
     }
     let found = schema::inspect(&schema::database(path))?;
     match found {
-        Found::Ours { format } if format > FORMAT => {
+        FileKind::Ours { format } if format > FORMAT => {
             Err(StoreError::DirectoryNewer { path: path.to_owned(), found: format, supported: FORMAT })
         }
-        Found::Ours { .. } => Ok(found),
-        Found::Foreign(why) => {
+        FileKind::Ours { format } if format < FORMAT => {
+            let why = format!("it has format {format}, and this program reads format {FORMAT} only");
+            Err(StoreError::DirectoryUnusable { path: path.to_owned(), why })
+        }
+        FileKind::Ours { .. } => Ok(found),
+        FileKind::Foreign(why) => {
             let why = format!("its {DATABASE} {why}");
             Err(StoreError::DirectoryForeign { path: path.to_owned(), why })
         }
-        Found::Nothing => {
+        FileKind::Nothing => {
             refuse_strangers(path)?;
             Ok(found)
         }
@@ -148,10 +146,10 @@ pub(crate) fn lock(path: &Path) -> Result<Lock, StoreError> {
 }
 
 /// Creates the database under another name and renames it, so that it exists as a whole or not at all.
-fn make_database(path: &Path, fill: impl FnOnce(&Connection) -> Result<(), StoreError>) -> Result<(), StoreError> {
+fn make_database(path: &Path) -> Result<(), StoreError> {
     let unfinished = path.join(UNFINISHED);
     remove_unfinished(path)?;
-    schema::create(&unfinished, fill)?;
+    schema::create(&unfinished, schema::fill_empty)?;
     failpoint::hit("create_before_rename");
     std::fs::rename(&unfinished, schema::database(path)).map_err(|error| io_error(&unfinished, &error))?;
     sync_directory(path)?;

@@ -2,7 +2,6 @@
 
 pub(crate) mod directory;
 pub(crate) mod failpoint;
-pub(crate) mod migrate;
 pub(crate) mod pages;
 pub(crate) mod schema;
 pub(crate) mod synced;

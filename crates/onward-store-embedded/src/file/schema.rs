@@ -18,11 +18,8 @@ use crate::file::pages::{self, PAGE_BYTES};
 use crate::file::wal;
 use crate::row::row_crc;
 
-/// The format that this program writes. It reads this one and older ones.
-///
-/// - 1: no checksums of pages, nor of the rows of timers, idempotency records, deleted runs and reference counts.
-/// - 2: with them.
-pub const FORMAT: u32 = 2;
+/// The format that this program reads and writes.
+pub const FORMAT: u32 = 3;
 
 /// "Onwd": application id of the SQLite file.
 pub(crate) const APPLICATION_ID: u32 = 0x4f6e_7764;
@@ -44,6 +41,9 @@ const SQLITE_VERSION_MIN: i32 = 3_053_000;
 /// Every row has a checksum (I2): in `crc`, or in a checksummed blob that contains all that the columns contain (except
 /// `outbox.root`, which only delays the deletion of a run). All tables have row ids and all indexes have names, so that an index
 /// can be rebuilt from its table.
+///
+/// `attributes` repeats the attributes of heads for filters; `ledger` has the costs from logs and outlives them (LG4); `past`
+/// locates the logs of earlier generations.
 const TABLES: &str = "
 CREATE TABLE meta(seq INTEGER PRIMARY KEY, key TEXT NOT NULL, value INTEGER NOT NULL, crc INTEGER NOT NULL);
 CREATE TABLE runs(rk INTEGER PRIMARY KEY, root INTEGER NOT NULL, ns TEXT NOT NULL, id TEXT NOT NULL, generation INTEGER NOT NULL,
@@ -52,7 +52,7 @@ CREATE TABLE runs(rk INTEGER PRIMARY KEY, root INTEGER NOT NULL, ns TEXT NOT NUL
   crc INTEGER NOT NULL);
 CREATE TABLE events(seq INTEGER PRIMARY KEY, rk INTEGER NOT NULL, idx INTEGER NOT NULL, at INTEGER NOT NULL, n INTEGER NOT NULL,
   last INTEGER, crc INTEGER NOT NULL, body BLOB NOT NULL, blobs BLOB);
-CREATE TABLE slots(seq INTEGER PRIMARY KEY, root INTEGER NOT NULL, key TEXT NOT NULL, token TEXT NOT NULL, idx INTEGER NOT NULL,
+CREATE TABLE idempotency(seq INTEGER PRIMARY KEY, root INTEGER NOT NULL, key TEXT NOT NULL, token TEXT NOT NULL, idx INTEGER NOT NULL,
   at INTEGER NOT NULL, crc INTEGER NOT NULL);
 CREATE TABLE timers(seq INTEGER PRIMARY KEY, rk INTEGER NOT NULL, call_id BLOB NOT NULL, due INTEGER NOT NULL, crc INTEGER NOT NULL);
 CREATE TABLE tasks(tk INTEGER PRIMARY KEY, rk INTEGER NOT NULL, call_id BLOB NOT NULL, ns TEXT NOT NULL, queue TEXT NOT NULL,
@@ -65,24 +65,15 @@ CREATE TABLE deleted(seq INTEGER PRIMARY KEY, ns TEXT NOT NULL, id TEXT NOT NULL
   at INTEGER NOT NULL, crc INTEGER NOT NULL);
 CREATE TABLE blobs(seq INTEGER PRIMARY KEY, hash BLOB NOT NULL, refs INTEGER NOT NULL, crc INTEGER NOT NULL);
 CREATE TABLE payloads(seq INTEGER PRIMARY KEY, data BLOB NOT NULL);
-";
-
-/// Tables added later: an older directory gets them when it is opened for writing. `attributes` repeats the attributes of heads
-/// for filters; `ledger` has the costs from logs and outlives them (LG4); `past` locates the logs of earlier generations.
-const ADDED_TABLES: &str = "
-CREATE TABLE IF NOT EXISTS kinds(seq INTEGER PRIMARY KEY, ns TEXT NOT NULL, task INTEGER NOT NULL, kind TEXT NOT NULL,
+CREATE TABLE kinds(seq INTEGER PRIMARY KEY, ns TEXT NOT NULL, task INTEGER NOT NULL, kind TEXT NOT NULL,
   version TEXT NOT NULL, data BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS attributes(seq INTEGER PRIMARY KEY, rk INTEGER NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL,
+CREATE TABLE attributes(seq INTEGER PRIMARY KEY, rk INTEGER NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL,
   crc INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS ledger(seq INTEGER PRIMARY KEY, ns TEXT NOT NULL, id TEXT NOT NULL, tree TEXT NOT NULL,
-  generation INTEGER NOT NULL, life INTEGER NOT NULL, day INTEGER NOT NULL, model TEXT NOT NULL, sum BLOB NOT NULL, crc INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS past(rk INTEGER PRIMARY KEY, root INTEGER NOT NULL, generation INTEGER NOT NULL, crc INTEGER NOT NULL);
+CREATE TABLE ledger(seq INTEGER PRIMARY KEY, ns TEXT NOT NULL, id TEXT NOT NULL, tree TEXT NOT NULL,
+  generation INTEGER NOT NULL, incarnation INTEGER NOT NULL, day INTEGER NOT NULL, model TEXT NOT NULL, sum BLOB NOT NULL,
+  crc INTEGER NOT NULL);
+CREATE TABLE past(rk INTEGER PRIMARY KEY, root INTEGER NOT NULL, generation INTEGER NOT NULL, crc INTEGER NOT NULL);
 ";
-
-/// Returns whether a table that was added later exists: an older directory opened for reading may lack it.
-pub(crate) fn has_table(db: &Connection, name: &str) -> rusqlite::Result<bool> {
-    db.prepare_cached("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1")?.exists([name])
-}
 
 /// An index with its name, table, columns and row filter.
 pub(crate) struct Index {
@@ -111,7 +102,7 @@ pub(crate) const INDEXES: &[Index] = &[
     plain("runs_ended", "runs", "kind, ended", "current = 1 AND ended IS NOT NULL"),
     plain("runs_parent", "runs", "parent_id, parent_ns", "parent_id IS NOT NULL"),
     unique("events_run", "events", "rk, idx"),
-    unique("slots_key", "slots", "root, key"),
+    unique("idempotency_key", "idempotency", "root, key"),
     unique("timers_run", "timers", "rk, call_id"),
     plain("timers_due", "timers", "due, rk, call_id", ""),
     unique("tasks_run", "tasks", "rk, call_id"),
@@ -125,7 +116,7 @@ pub(crate) const INDEXES: &[Index] = &[
     unique("blobs_hash", "blobs", "hash"),
     unique("kinds_key", "kinds", "ns, task, kind, version"),
     unique("attributes_run", "attributes", "rk, name"),
-    unique("ledger_row", "ledger", "ns, day, id, generation, life, model"),
+    unique("ledger_row", "ledger", "ns, day, id, generation, incarnation, model"),
     plain("ledger_tree", "ledger", "ns, tree", ""),
     plain("attributes_value", "attributes", "name, value, rk", ""),
     unique("past_key", "past", "root, generation"),
@@ -148,12 +139,12 @@ impl Index {
 
 /// Returns the statements that create all tables and indexes.
 pub(crate) fn make_tables() -> String {
-    format!("{TABLES}{ADDED_TABLES}{}", INDEXES.iter().map(Index::create).collect::<String>())
+    format!("{TABLES}{}", INDEXES.iter().map(Index::create).collect::<String>())
 }
 
 /// Content of the first bytes of a database file.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum FileKind {
     Nothing,
     Ours {
         format: u32,
@@ -166,11 +157,11 @@ pub(crate) enum Found {
 ///
 /// Format and application id are in the file itself, never only in its write-ahead log: [`create`] closes the file before its
 /// first use, and a change of format creates another file.
-pub(crate) fn inspect(path: &Path) -> Result<Found, StoreError> {
-    let foreign = |why: &str| Ok(Found::Foreign(why.to_owned()));
+pub(crate) fn inspect(path: &Path) -> Result<FileKind, StoreError> {
+    let foreign = |why: &str| Ok(FileKind::Foreign(why.to_owned()));
     let mut file = match File::open(path) {
         Ok(file) => file,
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(Found::Nothing),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(FileKind::Nothing),
         Err(error) => return Err(unusable(path, &error)),
     };
     let kind = file.metadata().map_err(|error| unusable(path, &error))?;
@@ -200,7 +191,7 @@ pub(crate) fn inspect(path: &Path) -> Result<Found, StoreError> {
     if page.len() == PAGE_BYTES && summed && pages::check(1, &page) == pages::Sum::Wrong && !wal::has_page(path, 1)? {
         return Err(damaged(&path.display().to_string(), "its first page has a wrong checksum"));
     }
-    Ok(Found::Ours { format: number(60) })
+    Ok(FileKind::Ours { format: number(60) })
 }
 
 /// Length of a database header, and offset of the number of bytes that SQLite leaves free in each page.
@@ -358,9 +349,6 @@ fn prepare_sqlite() {
 ///
 /// Stored twice, since no log contains it: one valid row is enough; with neither, the directory cannot be opened.
 pub(crate) fn next_boot(db: &Connection) -> Result<u64, StoreError> {
-    let added = INDEXES.iter().filter(|index| ADDED_TABLES.contains(&format!("EXISTS {}(", index.table)));
-    let added: String = added.map(Index::create).collect();
-    db.execute_batch(&format!("{ADDED_TABLES}{added}")).map_err(open_error)?;
     let read = "SELECT max(value) FROM meta WHERE key = 'boot' AND crc = row_crc(key, value)";
     let last: Option<i64> = db.query_row(read, [], |row| row.get(0)).map_err(open_error)?;
     let boot = last.ok_or_else(|| damaged("the boot counter", "neither of its two rows is valid"))? + 1;

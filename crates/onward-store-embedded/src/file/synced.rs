@@ -20,15 +20,15 @@ const BYTES: usize = 64;
 
 /// The end of the write-ahead log at its last sync.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct SyncMark {
     pub salts: [u8; 8],
     pub frames: u64,
     /// The database has all of the log, synced.
     pub is_closed: bool,
 }
 
-impl Mark {
-    pub fn read(directory: &Path) -> Option<Mark> {
+impl SyncMark {
+    pub fn read(directory: &Path) -> Option<SyncMark> {
         let bytes = std::fs::read(directory.join(SYNCED)).ok()?;
         let (said, crc) = bytes.get(..BYTES)?.split_last_chunk::<4>()?;
         if !said.starts_with(MAGIC) || crc32fast::hash(said) != u32::from_le_bytes(*crc) {
@@ -38,13 +38,13 @@ impl Mark {
         let mut salts = [0; 8];
         salts.copy_from_slice(&said[8..16]);
         let frames = u64::from(word(16)) | u64::from(word(20)) << 32;
-        Some(Mark { salts, frames, is_closed: said[24] == 1 })
+        Some(SyncMark { salts, frames, is_closed: said[24] == 1 })
     }
 
     /// Returns whether a directory has a mark with a wrong checksum. A mark that was never written is all zeros.
     pub fn is_damaged(directory: &Path) -> bool {
         let bytes = std::fs::read(directory.join(SYNCED)).unwrap_or_default();
-        bytes.iter().any(|byte| *byte != 0) && Mark::read(directory).is_none()
+        bytes.iter().any(|byte| *byte != 0) && SyncMark::read(directory).is_none()
     }
 
     fn bytes(&self) -> [u8; BYTES] {
@@ -109,12 +109,12 @@ impl MarkFile {
         let Some(log) = &self.log else { return Ok(()) };
         let mut salts = [0; 8];
         log.read_exact_at(&mut salts, HEADER_BYTES + (frames - 1) * FRAME_BYTES + 8)?;
-        self.file.write_all_at(&Mark { salts, frames, is_closed: false }.bytes(), 0)
+        self.file.write_all_at(&SyncMark { salts, frames, is_closed: false }.bytes(), 0)
     }
 
     /// Records durably that the database has everything, so that the log may be removed. Returns whether that succeeded.
     pub fn close(&self) -> bool {
-        let closed = Mark { is_closed: true, ..Mark::default() };
+        let closed = SyncMark { is_closed: true, ..SyncMark::default() };
         self.file.write_all_at(&closed.bytes(), 0).and_then(|()| self.file.sync_all()).is_ok()
     }
 }
@@ -128,17 +128,17 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("onward-mark-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let file = directory.join(SYNCED);
-        assert!(!Mark::is_damaged(&directory), "there is none");
+        assert!(!SyncMark::is_damaged(&directory), "there is none");
         std::fs::write(&file, [0; BYTES]).unwrap();
-        assert!(!Mark::is_damaged(&directory), "never written");
-        let mark = Mark { salts: [1, 2, 3, 4, 5, 6, 7, 8], frames: 70_000, is_closed: false };
+        assert!(!SyncMark::is_damaged(&directory), "never written");
+        let mark = SyncMark { salts: [1, 2, 3, 4, 5, 6, 7, 8], frames: 70_000, is_closed: false };
         std::fs::write(&file, mark.bytes()).unwrap();
-        assert!(!Mark::is_damaged(&directory) && Mark::read(&directory) == Some(mark.clone()));
+        assert!(!SyncMark::is_damaged(&directory) && SyncMark::read(&directory) == Some(mark.clone()));
         for at in 0..BYTES {
             let mut bytes = mark.bytes();
             bytes[at] ^= 0x10;
             std::fs::write(&file, bytes).unwrap();
-            assert!(Mark::is_damaged(&directory), "byte {at}");
+            assert!(SyncMark::is_damaged(&directory), "byte {at}");
         }
         std::fs::remove_dir_all(&directory).unwrap();
     }

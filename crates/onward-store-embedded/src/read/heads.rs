@@ -1,38 +1,19 @@
-//! Run heads: read from rows, and cached for active runs.
+//! Run heads, read from rows.
 //!
 //! Owns the derivation of a [`RunHead`] from rows. A run's row is written when the run is created, when its status or attributes
 //! change and when it ends, not at each append; until then the last event rows show where its log ends. The row of an external
 //! run is also written with each state its engine sets.
-//! A cached head is a view: it may be dropped or marked stale at any time. Must never outlive a failed batch unmarked.
-
-use std::collections::HashMap;
 
 use onward_core::run::{LastCommit, LogKey};
-use onward_core::{Epoch, Hash, Index, Namespace, Record, RunHead, RunId, RunKey, Timestamp};
+use onward_core::{Hash, Index, Namespace, Record, RunHead, RunId, RunKey, Timestamp};
 use onward_store::StoreError;
 use rusqlite::{Connection, OptionalExtension, Row, Statement, params};
 
-use crate::error::{Outcome, damage_of_run, damaged, damaged_row, read_error};
-use crate::leases::Leases;
+use crate::error::{damage_of_run, damaged, damaged_row, read_error};
 use crate::read::past;
 use crate::read::reader::read_records;
 use crate::repair::rows;
 use crate::row::{EventRow, run_crc, seal, unseal};
-
-/// Number of heads of unleased runs that stay cached.
-const IDLE_MAX: usize = 8192;
-
-/// A cached run of the writer.
-pub(crate) struct Hot {
-    pub rk: i64,
-    /// The run's first generation, which owns everything kept over all generations.
-    pub root: i64,
-    pub head: RunHead,
-    /// The run was created by this process and never had a timer, task, wait or child, so that its end has no rows to look for.
-    pub is_bare: bool,
-    /// The head may contain changes that were rolled back: it must be read again, except for its epoch.
-    stale: bool,
-}
 
 pub(crate) struct Loaded {
     pub rk: i64,
@@ -40,102 +21,6 @@ pub(crate) struct Loaded {
     /// Hash of the input that the run was first started with.
     pub input_hash: Hash,
     pub head: RunHead,
-}
-
-/// Position of a cached head. Valid until the run is removed, which only a deletion and [`Heads::trim`] do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct CachedRun(usize);
-
-pub(crate) struct Heads {
-    seats: HashMap<RunKey, CachedRun>,
-    heads: Vec<Option<Hot>>,
-    empty: Vec<CachedRun>,
-    /// The epoch of a run that was not claimed since the store was opened: no worker has it.
-    unclaimed: Epoch,
-}
-
-impl std::ops::Index<CachedRun> for Heads {
-    type Output = Hot;
-    fn index(&self, cached: CachedRun) -> &Hot {
-        self.heads[cached.0].as_ref().expect("a cached run is not used after it is removed")
-    }
-}
-
-impl std::ops::IndexMut<CachedRun> for Heads {
-    fn index_mut(&mut self, cached: CachedRun) -> &mut Hot {
-        self.heads[cached.0].as_mut().expect("a cached run is not used after it is removed")
-    }
-}
-
-impl Heads {
-    pub fn new(unclaimed: Epoch) -> Heads {
-        Heads { seats: HashMap::new(), heads: Vec::new(), empty: Vec::new(), unclaimed }
-    }
-
-    /// Returns the current generation of a run.
-    pub fn get(&mut self, db: &Connection, leases: &Leases, key: &RunKey) -> Outcome<Option<CachedRun>> {
-        let cached = self.seats.get(key).copied();
-        if let Some(cached) = cached.filter(|cached| !self[*cached].stale) {
-            return Ok(Some(cached));
-        }
-        let Some(loaded) = load(db, key, None)? else {
-            self.remove(key);
-            return Ok(None);
-        };
-        let kept = cached.map(|cached| &self[cached]).filter(|hot| hot.rk == loaded.rk).map(|hot| hot.head.epoch);
-        // A closed run accepts nothing whatever the epoch; with its last epoch the refusal can report that it is closed.
-        let unclaimed = if loaded.head.status.is_closed() { loaded.head.epoch } else { self.unclaimed };
-        let epoch = leases.epoch(loaded.rk).or(kept).unwrap_or(unclaimed);
-        Ok(Some(self.insert(loaded.rk, loaded.root, RunHead { epoch, ..loaded.head })))
-    }
-
-    pub fn require(&mut self, db: &Connection, leases: &Leases, key: &RunKey) -> Outcome<CachedRun> {
-        self.get(db, leases, key)?.ok_or_else(|| StoreError::RunNotFound { key: key.clone() }.into())
-    }
-
-    /// Caches a head, replacing an earlier one.
-    pub fn insert(&mut self, rk: i64, root: i64, mut head: RunHead) -> CachedRun {
-        if head.epoch == Epoch(0) {
-            head.epoch = self.unclaimed;
-        }
-        let cached = match self.seats.get(&head.key) {
-            Some(cached) => *cached,
-            None => {
-                let cached = self.empty.pop().unwrap_or_else(|| {
-                    self.heads.push(None);
-                    CachedRun(self.heads.len() - 1)
-                });
-                self.seats.insert(head.key.clone(), cached);
-                cached
-            }
-        };
-        self.heads[cached.0] = Some(Hot { rk, root, head, is_bare: false, stale: false });
-        cached
-    }
-
-    pub fn cached(&self, key: &RunKey) -> Option<&Hot> {
-        self.seats.get(key).map(|cached| &self[*cached])
-    }
-
-    pub fn remove(&mut self, key: &RunKey) {
-        if let Some(cached) = self.seats.remove(key) {
-            self.heads[cached.0] = None;
-            self.empty.push(cached);
-        }
-    }
-
-    /// Marks all heads as stale, after a batch was rolled back.
-    pub fn mark_stale(&mut self) {
-        self.heads.iter_mut().flatten().for_each(|hot| hot.stale = true);
-    }
-
-    /// Drops unleased heads if there are too many of them; called between batches.
-    pub fn trim(&mut self, leases: &Leases) {
-        if self.seats.len() > leases.count() + IDLE_MAX {
-            let idle = self.heads.iter().flatten().filter(|hot| !leases.is_held(hot.rk)).map(|hot| hot.head.key.clone());
-            idle.collect::<Vec<_>>().iter().for_each(|key| self.remove(key));
-        }
-    }
 }
 
 /// The columns that [`read_row`] reads.
@@ -255,6 +140,12 @@ impl RunRow {
         let names = self.identity.as_ref().zip(self.named.as_ref());
         names.is_some_and(|(identity, named)| identity.key == named.key && identity.generation == named.generation)
     }
+}
+
+/// Returns the hash of the input that a run was first started with.
+pub(crate) fn input_hash(db: &Connection, key: &RunKey) -> Result<Hash, StoreError> {
+    let identity = read_run_row(db, key, None)?.and_then(|row| row.identity);
+    Ok(identity.ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?.input_hash)
 }
 
 /// Reads a run's current generation, or an earlier one.

@@ -5,13 +5,9 @@ use onward_store::StoreError;
 use rusqlite::Connection;
 
 use crate::error::read_error;
-use crate::file::schema;
 use crate::row::unseal;
 
 pub(crate) fn list(db: &Connection, namespace: &Namespace) -> Result<Vec<KindSchemas>, StoreError> {
-    if !schema::has_table(db, "kinds").map_err(read_error)? {
-        return Ok(Vec::new());
-    }
     let sql = "SELECT data FROM kinds WHERE ns = ?1 ORDER BY task, kind, version";
     let mut statement = db.prepare_cached(sql).map_err(read_error)?;
     let rows = statement.query_map([namespace.as_str()], |row| row.get::<_, Vec<u8>>(0));

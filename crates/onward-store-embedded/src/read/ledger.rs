@@ -11,42 +11,36 @@ use onward_store::{PAGE_DEFAULT, StoreError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::error::{Outcome, Trouble, damaged, damaged_row, read_error};
-use crate::file::schema;
 use crate::row::{seal, unseal};
 
-const COLUMNS: &str = "ns, id, generation, life, day, model, sum,
-  crc IS row_crc(ns, id, tree, generation, life, day, model, sum) AS is_sound";
+const COLUMNS: &str = "ns, id, generation, incarnation, day, model, sum,
+  crc IS row_crc(ns, id, tree, generation, incarnation, day, model, sum) AS is_sound";
 
-/// Adds to a row.
-pub(crate) fn charge(db: &Connection, row: &LedgerKey, sum: &LedgerSum) -> Outcome<()> {
+/// Returns the sum in a row.
+pub(crate) fn find(db: &Connection, row: &LedgerKey) -> Outcome<Option<LedgerSum>> {
     let mut statement = db.prepare_cached(&format!(
-        "SELECT {COLUMNS} FROM ledger WHERE ns = ?1 AND day = ?2 AND id = ?3 AND generation = ?4 AND life = ?5 AND model = ?6"
+        "SELECT {COLUMNS} FROM ledger
+           WHERE ns = ?1 AND day = ?2 AND id = ?3 AND generation = ?4 AND incarnation = ?5 AND model = ?6"
     ))?;
     let (namespace, id) = (row.run.namespace.as_str(), row.run.id.as_str());
     let key = params![namespace, row.day, id, row.generation, row.incarnation.cast_signed(), row.model];
-    let known = match statement.query_row(key, read_row).optional()? {
-        None => LedgerSum::default(),
-        Some(Some((_, known))) => known,
-        Some(None) => return Err(Trouble::Damaged(damaged_row(&row.run, "the ledger"))),
-    };
-    Ok(put(db, row, &known.plus(sum))?)
+    match statement.query_row(key, read_row).optional()? {
+        None => Ok(None),
+        Some(Some((_, sum))) => Ok(Some(sum)),
+        Some(None) => Err(Trouble::Damaged(damaged_row(&row.run, "the ledger"))),
+    }
 }
 
 /// Replaces the ledger rows of a run.
 pub(crate) fn restore(db: &Connection, rows: &BTreeMap<LedgerKey, LedgerSum>) -> rusqlite::Result<()> {
-    if let Some((row, _)) = rows.first_key_value() {
-        // Rows of a log whose head was written before incarnations were recorded: they are known now.
-        db.prepare_cached("DELETE FROM ledger WHERE ns = ?1 AND tree = ?2 AND id = ?3 AND generation = ?4 AND life = 0")?
-            .execute(params![row.run.namespace.as_str(), row.tree(), row.run.id.as_str(), row.generation])?;
-    }
     rows.iter().try_for_each(|(row, sum)| put(db, row, sum))
 }
 
-fn put(db: &Connection, row: &LedgerKey, sum: &LedgerSum) -> rusqlite::Result<()> {
+pub(crate) fn put(db: &Connection, row: &LedgerKey, sum: &LedgerSum) -> rusqlite::Result<()> {
     db.prepare_cached(
-        "INSERT INTO ledger(ns, id, tree, generation, life, day, model, sum, crc)
+        "INSERT INTO ledger(ns, id, tree, generation, incarnation, day, model, sum, crc)
            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, row_crc(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8))
-         ON CONFLICT(ns, day, id, generation, life, model) DO UPDATE SET tree = excluded.tree, sum = excluded.sum, crc = excluded.crc",
+         ON CONFLICT(ns, day, id, generation, incarnation, model) DO UPDATE SET tree = excluded.tree, sum = excluded.sum, crc = excluded.crc",
     )?
     .execute(params![
         row.run.namespace.as_str(),
@@ -68,7 +62,7 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<Option<(LedgerKey, LedgerSum)>> {
     }
     let Some(run) = read_run_of(row)? else { return Ok(None) };
     let Ok(sum) = unseal::<LedgerSum>("a row of the ledger", row.get_ref("sum")?.as_blob()?) else { return Ok(None) };
-    let (generation, incarnation) = (row.get("generation")?, row.get::<_, i64>("life")?.cast_unsigned());
+    let (generation, incarnation) = (row.get("generation")?, row.get::<_, i64>("incarnation")?.cast_unsigned());
     Ok(Some((LedgerKey { run, generation, incarnation, day: row.get("day")?, model: row.get("model")? }, sum)))
 }
 
@@ -105,9 +99,6 @@ pub(crate) fn sound_rows(db: &Connection, run: &RunKey) -> rusqlite::Result<BTre
 pub(crate) fn spend(db: &Connection, query: &SpendQuery) -> Result<Vec<SpendRow>, StoreError> {
     let mut tally = SpendTally::new(query.by);
     let Some((first, last)) = query.days() else { return Ok(Vec::new()) };
-    if !schema::has_table(db, "ledger").map_err(read_error)? {
-        return Ok(Vec::new());
-    }
     let tree = if query.tree.is_some() {
         " AND +day BETWEEN ?2 AND ?3 AND tree = ?4"
     } else {

@@ -15,7 +15,6 @@ use onward_store::{DeletedQuery, DeletedRun, PAGE_DEFAULT, RunPage, RunQuery, St
 use rusqlite::{Connection, ToSql};
 
 use crate::error::{damaged, read_error};
-use crate::file::schema;
 use crate::leases::Leases;
 use crate::read::blobs;
 use crate::read::heads;
@@ -97,7 +96,7 @@ fn children(
 }
 
 /// A run as an index has it, valid whatever the state of the run's row, since pages of an index have checksums (I9).
-struct Entry {
+struct IndexEntry {
     rk: i64,
     created: u64,
     id: String,
@@ -110,7 +109,7 @@ fn scan(
     statuses: &[Status],
     before: Option<&Position>,
     wanted: usize,
-) -> Result<Vec<Entry>, StoreError> {
+) -> Result<Vec<IndexEntry>, StoreError> {
     let mut stored: Vec<u8> = statuses.iter().map(|status| status.number()).collect();
     // A leased run is stored as pending.
     stored.extend(statuses.contains(&Status::Running).then_some(Status::Pending.number()));
@@ -135,12 +134,10 @@ fn scan_one(
     status: Option<u8>,
     before: Option<&Position>,
     wanted: usize,
-) -> Result<Vec<Entry>, StoreError> {
-    if !query.attributes.is_empty() && !schema::has_table(db, "attributes").map_err(read_error)? {
-        return Ok(Vec::new());
-    }
+) -> Result<Vec<IndexEntry>, StoreError> {
     let (sql, params) = select(query, status, before, wanted);
-    let read = |row: &rusqlite::Row<'_>| Ok(Entry { rk: row.get(0)?, created: row.get::<_, i64>(1)? as u64, id: row.get(2)? });
+    let read =
+        |row: &rusqlite::Row<'_>| Ok(IndexEntry { rk: row.get(0)?, created: row.get::<_, i64>(1)? as u64, id: row.get(2)? });
     db.prepare_cached(&sql)
         .and_then(|mut statement| statement.query_map(rusqlite::params_from_iter(params.iter()), read)?.collect())
         .map_err(read_error)
@@ -148,7 +145,7 @@ fn scan_one(
 
 /// Reads the run of an entry. A run with a damaged log is listed with the content of its row, and one with a damaged row with
 /// that of its log: it must be visible to be dealt with. If neither can be read, the list fails, so that no list is incomplete.
-fn read_entry(db: &Connection, query: &RunQuery, entry: &Entry) -> Result<RunHead, StoreError> {
+fn read_entry(db: &Connection, query: &RunQuery, entry: &IndexEntry) -> Result<RunHead, StoreError> {
     let row = heads::row_by_number(db, entry.rk).ok().flatten().filter(|row| row.key().is_some());
     if let Some((_, head)) = row.and_then(|row| heads::finish_leniently(db, row)) {
         return Ok(head);

@@ -2,7 +2,7 @@
 //!
 //! Owns the table `past`. A run has a row in `runs` for its first generation, which owns everything kept over all generations,
 //! and for its current one; an agent has a generation for each turn, and of those in between only the number of their log is
-//! kept. Older directories have rows in `runs` for those too. Must never be used to identify a run: `runs` does that.
+//! kept. Must never be used to identify a run: `runs` does that.
 //!
 //! Invariants:
 //! - I4: an earlier generation that cannot be found is damage, and its row is rebuilt from the first record of its log.
@@ -16,7 +16,6 @@ use onward_store::StoreError;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::{is_malformed, read_error};
-use crate::file::schema::has_table;
 use crate::read::heads::{self, EVENT_COLUMNS, Identity, event_row};
 
 /// Records the position of the log of a generation that is neither the first nor the current one.
@@ -45,9 +44,6 @@ pub(crate) fn take_missed() -> bool {
 /// logs, so that readers do not wait for the repair.
 pub(crate) fn log_of(db: &Connection, root: i64, generation: u32, incarnation: Option<u64>) -> Result<Option<i64>, StoreError> {
     let find = || -> rusqlite::Result<Option<i64>> {
-        if !has_table(db, "past")? {
-            return Ok(None);
-        }
         let row = |how: &str| -> rusqlite::Result<Option<i64>> {
             let sql =
                 format!("SELECT rk FROM past {how} WHERE root = ?1 AND generation = ?2 AND crc IS row_crc(rk, root, generation)");
@@ -170,12 +166,12 @@ pub(crate) fn logs_without_row(db: &Connection, of: Option<(i64, u64)>) -> rusql
 }
 
 /// The logs that undamaged rows of the table refer to, and the generations of roots that have such a row.
-type Known = (BTreeSet<i64>, BTreeSet<(i64, u32)>);
+type KnownLogs = (BTreeSet<i64>, BTreeSet<(i64, u32)>);
 
 /// Reads the undamaged rows of the table; empty if its pages are damaged.
-fn known_logs(db: &Connection) -> rusqlite::Result<Known> {
-    let read = || -> rusqlite::Result<Known> {
-        let mut known = Known::default();
+fn known_logs(db: &Connection) -> rusqlite::Result<KnownLogs> {
+    let read = || -> rusqlite::Result<KnownLogs> {
+        let mut known = KnownLogs::default();
         let mut statement =
             db.prepare("SELECT rk, root, generation FROM past NOT INDEXED WHERE crc IS row_crc(rk, root, generation)")?;
         let mut rows = statement.query([])?;
@@ -186,7 +182,7 @@ fn known_logs(db: &Connection) -> rusqlite::Result<Known> {
         Ok(known)
     };
     match read() {
-        Err(error) if is_malformed(&error) => Ok(Known::default()),
+        Err(error) if is_malformed(&error) => Ok(KnownLogs::default()),
         known => known,
     }
 }

@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use onward_core::run::OutboxMessage;
 use onward_core::{Index, Record, RunHead, RunKey};
 use onward_store::durable::reply::{Pending, Slot, Waiting};
+use onward_store::sync;
 use onward_store::{OutboxId, READ_BYTES_MAX, StoreError, StoreFuture, payloads};
 use rusqlite::{Connection, params};
 
@@ -33,7 +34,7 @@ struct Jobs {
 
 impl Jobs {
     fn lock(&self) -> MutexGuard<'_, (VecDeque<Job>, bool)> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        sync::lock(&self.state)
     }
 
     fn next(&self) -> Option<Job> {
@@ -220,7 +221,7 @@ fn read_bounded(
     Ok(records)
 }
 
-pub(crate) fn read_deliveries(db: &Connection, limit: usize) -> Result<Vec<(OutboxId, OutboxMessage)>, StoreError> {
+pub(crate) fn read_outbox(db: &Connection, limit: usize) -> Result<Vec<(OutboxId, OutboxMessage)>, StoreError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut rows = db
         .prepare_cached("SELECT id, root, data FROM outbox INDEXED BY outbox_id WHERE id > ?1 ORDER BY id LIMIT ?2")
@@ -238,7 +239,7 @@ pub(crate) fn read_deliveries(db: &Connection, limit: usize) -> Result<Vec<(Outb
         after = *last;
         for (id, root, data) in page {
             match read_delivery(db, &data) {
-                Ok(delivery) => found.push((OutboxId(id as u64), delivery)),
+                Ok(message) => found.push((OutboxId(id as u64), message)),
                 Err(error) => trouble = trouble.or(Some(lost_news(db, root, error))),
             }
         }
@@ -251,10 +252,9 @@ pub(crate) fn read_deliveries(db: &Connection, limit: usize) -> Result<Vec<(Outb
 }
 
 fn read_delivery(db: &Connection, data: &[u8]) -> Result<OutboxMessage, StoreError> {
-    let mut delivery =
-        OutboxMessage::from_bytes(unseal_bytes("a delivery", data)?).map_err(|error| damaged("a delivery", error))?;
-    blobs::restore(db, &mut delivery)?;
-    Ok(delivery)
+    let mut message = OutboxMessage::from_bytes(unseal_bytes("a message", data)?).map_err(|error| damaged("a message", error))?;
+    blobs::restore(db, &mut message)?;
+    Ok(message)
 }
 
 /// Names the run whose outbox messages are damaged.

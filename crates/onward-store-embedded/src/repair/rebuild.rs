@@ -42,7 +42,7 @@ const ASIDE: &str = "onward.damaged";
 const TABLES: &[(&str, usize)] = &[
     ("runs", 17),
     ("events", 9),
-    ("slots", 7),
+    ("idempotency", 7),
     ("timers", 5),
     ("tasks", 12),
     ("waits", 9),

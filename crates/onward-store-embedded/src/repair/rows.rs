@@ -27,8 +27,7 @@ use crate::read::past;
 use crate::read::reader::read_records;
 use crate::repair::salvage::{IndexedRun, Pages};
 use crate::row::{call_id_key, unseal};
-use crate::write::effects::{put_timer, put_wait};
-use crate::write::restore::{put_attributes, timer_number};
+use crate::write::save::{put_attributes, put_timer, put_wait, timer_number};
 use crate::write::tasks;
 
 /// Runs `work`; if damage prevents it, repairs and runs it again.
@@ -157,7 +156,7 @@ fn return_events(db: &Connection) -> rusqlite::Result<()> {
 }
 
 /// A row of a run with the columns derived from its head.
-struct Seen {
+struct CheckedRow {
     row: RunRow,
     current: Option<i64>,
     status: Option<i64>,
@@ -166,10 +165,10 @@ struct Seen {
     names: [Option<String>; 2],
 }
 
-fn read_seen(row: &Row<'_>) -> rusqlite::Result<Seen> {
+fn read_seen(row: &Row<'_>) -> rusqlite::Result<CheckedRow> {
     let number = |name: &str| Ok::<_, rusqlite::Error>(row.get_ref(name)?.as_i64().ok());
     let text = |name: &str| Ok::<_, rusqlite::Error>(row.get_ref(name)?.as_str().ok().map(str::to_owned));
-    Ok(Seen {
+    Ok(CheckedRow {
         current: number("current")?,
         status: number("status")?,
         ended: number("ended")?,
@@ -345,7 +344,7 @@ fn newest_generations(db: &Connection) -> rusqlite::Result<BTreeMap<RunKey, u32>
     Ok(newest)
 }
 
-impl Seen {
+impl CheckedRow {
     fn is_sound(&self, newest: &BTreeMap<RunKey, u32>) -> bool {
         let Some(named) = self.row.named.as_ref().filter(|_| self.row.is_consistent()) else { return false };
         let is_current = newest.get(&named.key).is_none_or(|newest| *newest == named.generation);

@@ -19,7 +19,7 @@ use rusqlite::types::{Value, ValueRef};
 
 use crate::file::pages::{self, PAGE_BYTES, SUM_BYTES, Sum};
 use crate::file::schema::{self, unusable};
-use crate::file::wal::{self, Correction, FRAME_BYTES, HEADER_BYTES, Log, LogDamage};
+use crate::file::wal::{self, Correction, FRAME_BYTES, HEADER_BYTES, LogDamage, WalContents};
 use crate::row::{event_crc, row_crc, unseal, unseal_bytes};
 
 type Page = Box<[u8; PAGE_BYTES]>;
@@ -335,7 +335,7 @@ fn map_of(number: u64) -> u64 {
 
 /// Returns the frame with the newest committed version of each page, over all frames with known content, even those behind an
 /// unknown one.
-fn committed_pages(log: &Log, synced: usize) -> BTreeMap<u64, usize> {
+fn committed_pages(log: &WalContents, synced: usize) -> BTreeMap<u64, usize> {
     // Without a header, the salts of the first frame count.
     let salts = log.frames.first().map(|frame| frame.salts).filter(|_| log.salts.is_none());
     let frames = log.frames.iter().enumerate().take(synced);
@@ -344,7 +344,7 @@ fn committed_pages(log: &Log, synced: usize) -> BTreeMap<u64, usize> {
 }
 
 /// Returns the synced frames with unknown content, each with the page it names, unless a later frame has that page.
-fn torn_frames(log: &Log, synced: usize, newest: &BTreeMap<u64, usize>) -> Vec<(u64, usize)> {
+fn torn_frames(log: &WalContents, synced: usize, newest: &BTreeMap<u64, usize>) -> Vec<(u64, usize)> {
     let frames = log.frames.iter().enumerate().take(synced).filter(|(_, frame)| !frame.is_known);
     let frames = frames.map(|(at, frame)| (u64::from(frame.page), at));
     frames.filter(|(page, at)| newest.get(page).is_none_or(|newest| newest < at)).collect()
@@ -622,7 +622,7 @@ fn classify(rowid: i64, mut values: Vec<Value>) -> Option<Row> {
         },
         6 if sealed(5).is_some_and(|data| unseal::<KindSchemas>("", data).is_ok()) => "kinds",
         7 if summed(1..6) => match columns[1] {
-            Value::Integer(_) => "slots",
+            Value::Integer(_) => "idempotency",
             _ => "deleted",
         },
         9 if is_event(columns) => "events",

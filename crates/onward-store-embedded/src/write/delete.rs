@@ -8,13 +8,14 @@ use crate::error::{Outcome, damaged_row, is_malformed, leave_damaged, read_error
 use crate::read::heads;
 use crate::read::past;
 use crate::row::unseal_bytes;
+use crate::write::rows::read_open_children;
 use crate::write::writer::Writer;
 
 /// Number of runs that cannot be deleted yet and are skipped per call, per run that can.
 const PASSED_OVER: usize = 16;
 
 /// A run as its row describes it.
-struct Found {
+struct DeletionTarget {
     root: i64,
     may_go: bool,
     kind: String,
@@ -24,7 +25,7 @@ impl Writer<'_> {
     pub(crate) fn delete_runs(&mut self, delete: &Delete) -> Outcome<u64> {
         match delete {
             Delete::Run { key, reason } => {
-                let Some(Found { root, may_go, kind }) = self.find_root(key)? else {
+                let Some(DeletionTarget { root, may_go, kind }) = self.find_root(key)? else {
                     return Err(StoreError::RunNotFound { key: key.clone() }.into());
                 };
                 if let Some(why) = self.busy(key, root, may_go)? {
@@ -33,7 +34,7 @@ impl Writer<'_> {
                 self.delete_run(key, root)?;
                 self.db
                     .prepare_cached("INSERT INTO deleted(ns, id, kind, reason, at, crc) VALUES (?1, ?2, ?3, ?4, ?5, row_crc(?1, ?2, ?3, ?4, ?5))")?
-                    .execute(params![key.namespace.as_str(), key.id.as_str(), kind, reason, self.batch.now.0 as i64])?;
+                    .execute(params![key.namespace.as_str(), key.id.as_str(), kind, reason, self.set.now.0 as i64])?;
                 Ok(1)
             }
             Delete::Expired { retention, limit } => self.delete_expired(retention, *limit),
@@ -41,7 +42,7 @@ impl Writer<'_> {
     }
 
     /// Reads the row without its log: a damaged run can be deleted.
-    fn find_root(&self, key: &RunKey) -> Outcome<Option<Found>> {
+    fn find_root(&self, key: &RunKey) -> Outcome<Option<DeletionTarget>> {
         let sql = format!(
             "SELECT status, kind, {} FROM runs WHERE id = ?1 AND ns = ?2 ORDER BY generation DESC LIMIT 1",
             heads::COLUMNS
@@ -59,7 +60,7 @@ impl Writer<'_> {
         let head = row.head.or_else(|| heads::load(self.db, key, None).ok().flatten().map(|loaded| loaded.head));
         let is_closed = Status::from_number(u64::from(status)).is_some_and(Status::is_closed);
         let may_go = head.as_ref().map_or(is_closed, RunHead::may_be_deleted);
-        Ok(Some(Found { root: identity.root, may_go, kind: head.map_or(kind, |head| head.kind.as_str().to_owned()) }))
+        Ok(Some(DeletionTarget { root: identity.root, may_go, kind: head.map_or(kind, |head| head.kind.as_str().to_owned()) }))
     }
 
     /// Returns why a run cannot be deleted yet.
@@ -67,14 +68,14 @@ impl Writer<'_> {
         if !may_go {
             return Ok(Some("it is not closed"));
         }
-        if !self.open_children(key, None)?.is_empty() {
+        if !read_open_children(self.db, key, None)?.is_empty() {
             return Ok(Some("it has an open child"));
         }
         let mut statement = self.db.prepare_cached("SELECT data FROM outbox WHERE root = ?1")?;
-        let mut news = statement.query(params![root])?;
-        while let Some(row) = news.next()? {
+        let mut messages = statement.query(params![root])?;
+        while let Some(row) = messages.next()? {
             // Damaged messages are never delivered and are deleted with their run.
-            if row.get_ref(0)?.as_blob().is_ok_and(|data| unseal_bytes("a delivery", data).is_ok()) {
+            if row.get_ref(0)?.as_blob().is_ok_and(|data| unseal_bytes("a message", data).is_ok()) {
                 return Ok(Some("it has undelivered outbox messages"));
             }
         }
@@ -99,9 +100,9 @@ impl Writer<'_> {
             self.db.prepare_cached("DELETE FROM attributes WHERE rk = ?1")?.execute(params![rk])?;
             self.db.prepare_cached("DELETE FROM runs WHERE rk = ?1")?.execute(params![rk])?;
         }
-        self.db.prepare_cached("DELETE FROM slots WHERE root = ?1")?.execute(params![root])?;
+        self.db.prepare_cached("DELETE FROM idempotency WHERE root = ?1")?.execute(params![root])?;
         self.remove_rows("DELETE FROM outbox WHERE root = ?1 RETURNING blobs", params![root])?;
-        self.heads.remove(key);
+        drop(self.set.runs.remove(key));
         self.upkeep.shrinking.want();
         self.upkeep.erasing.want();
         Ok(())
@@ -141,7 +142,7 @@ impl Writer<'_> {
                 }
                 // A damaged run does not block the others: it is repaired, or deleted explicitly.
                 let Ok(Some(key)) = heads::key_of(self.db, rk) else { continue };
-                let Ok(Some(Found { root, may_go, .. })) = self.find_root(&key) else { continue };
+                let Ok(Some(DeletionTarget { root, may_go, .. })) = self.find_root(&key) else { continue };
                 if self.busy(&key, root, may_go)?.is_none() {
                     self.delete_run(&key, root)?;
                     deleted += 1;
@@ -154,7 +155,7 @@ impl Writer<'_> {
     /// Returns the end time up to which closed runs of this kind are expired.
     fn kept_since(&self, retention: &Retention, kind: &str) -> Option<i64> {
         let keep = i64::try_from(onward_core::time::millis(retention.of(&Name::new(kind).ok()?))).unwrap_or(i64::MAX);
-        Some((self.batch.now.0 as i64).saturating_sub(keep))
+        Some((self.set.now.0 as i64).saturating_sub(keep))
     }
 
     /// Removes entries of explicitly deleted runs after the retention of their kind.

@@ -10,7 +10,7 @@ use crate::write::writer::Writer;
 impl Writer<'_> {
     pub(crate) fn register_kinds(&mut self, kinds: Vec<KindSchemas>) -> Outcome<()> {
         for kind in kinds {
-            let kind = KindSchemas { registered_at: self.batch.now, ..kind };
+            let kind = KindSchemas { registered_at: self.set.now, ..kind };
             let (namespace, is_task, name, version) = kind.key();
             let (namespace, name, version) = (namespace.as_str(), name.as_str(), version.map_or("", Name::as_str));
             if kind.says_something() {

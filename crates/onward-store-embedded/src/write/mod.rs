@@ -1,17 +1,15 @@
-//! The effect of each write on the tables. Everything here runs inside a transaction of the writer.
+//! Writes: the rows of a unit of work are loaded, decided about by [`onward_store::unit_of_work`], and saved. Everything here runs
+//! inside a transaction of the writer.
 //!
-//! Must never decide: `onward-core` decides what may be appended and what follows. Each operation decides before it writes, so
-//! that a refusal has written nothing (T2).
+//! Must never decide. Each operation is decided before it is saved, so that a refusal has written nothing (T2).
 
-mod append;
-mod claim;
 pub(crate) mod counted;
 mod delete;
-pub(crate) mod effects;
 mod expire;
 mod kinds;
 pub(crate) mod op;
-pub(crate) mod restore;
+mod rows;
+pub(crate) mod save;
 pub(crate) mod shrink;
 pub(crate) mod takeover;
 pub(crate) mod tasks;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use onward_core::run::{Commit, Committed, Input};
 use onward_core::task::{Task, TaskId, TaskReport};
 use onward_core::{Epoch, KindSchemas, RunKey, Timestamp};
+use onward_store::sync;
 use onward_store::{
     Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, Expired, OutboxId, Restored, Started, StoreError,
 };
@@ -106,13 +107,13 @@ impl Waits for Op {
 pub(crate) const BATCH_MAX: usize = 1024;
 
 #[derive(Default)]
-pub(crate) struct Queue {
-    state: Mutex<State>,
+pub(crate) struct OpQueue {
+    state: Mutex<QueueState>,
     wake: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     ops: Lanes<Op>,
     sleeping: bool,
     /// The queue is closed: the writer finishes what is queued and ends.
@@ -121,9 +122,9 @@ struct State {
     stopped: Option<String>,
 }
 
-impl Queue {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+impl OpQueue {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        sync::lock(&self.state)
     }
 
     pub fn submit(&self, op: Op) {
@@ -207,7 +208,7 @@ mod tests {
     /// F20: a disk that does not keep up results in a queue of bounded length.
     #[test]
     fn a_queue_that_is_full_refuses_what_comes_next() {
-        let queue = Queue::default();
+        let queue = OpQueue::default();
         (0..WAITING_MAX).for_each(|_| queue.submit(Op::Announce(Timestamp(0), Slot::new())));
         let slot = Slot::new();
         queue.submit(Op::Announce(Timestamp(0), slot.clone()));

@@ -1,20 +1,17 @@
-//! Tasks on their queues. [`Task`] itself decides about the outcome of a task.
+//! Rows of tasks.
 
 use std::cmp::Reverse;
-use std::time::Duration;
 
-use onward_core::event::TaskAttemptEnded;
-use onward_core::run::Input;
-use onward_core::task::{StaleReport, Task, TaskFate, TaskId, TaskReport, TaskState};
-use onward_core::{CallId, Index, Name, RunKey, Timestamp};
-use onward_store::durable::{Blobs, OwnedChange};
+use onward_core::task::{Task, TaskState};
+use onward_core::{CallId, Index, Name, Timestamp};
+use onward_store::durable::{Blobs, StoredChange};
 use onward_store::{ClaimTasks, StoreError};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::error::{Outcome, Trouble, damage_of_run, damaged_row, may_be_mended, read_error};
-use crate::read::blobs;
-use crate::read::heads;
+use crate::read::{blobs, heads};
 use crate::row::{call_id_key, due_number, seal, unseal};
+use crate::write::rows::sql_limit;
 use crate::write::writer::Writer;
 
 /// The `state` of a queued task that is not visible yet; the other states are the numbers of [`TaskState`].
@@ -43,43 +40,11 @@ pub(crate) const READY_TASKS: &str =
 const SHOWN_MAX: i64 = 1_024;
 
 impl Writer<'_> {
-    /// Writes a new or changed task and notifies listeners.
-    pub(crate) fn put_task(&mut self, rk: i64, task: Task) -> Outcome<()> {
-        if task.may_be_claimed(self.batch.now) {
-            if self.batch.heard {
-                self.batch.news.push(OwnedChange::TaskQueued { task: Box::new(task.clone()) });
-            }
-        } else if task.waits_its_turn() {
-            self.announce_due(task.visible_at);
-        }
-        if let Some(due) = task.due_at() {
-            self.announce_due(due);
-        }
-        Ok(put_row(self.db, rk, task, self.batch.now)?)
-    }
-
-    pub(crate) fn remove_task(&mut self, rk: i64, call_id: &CallId) -> Outcome<()> {
-        self.remove_rows("DELETE FROM tasks WHERE rk = ?1 AND call_id = ?2 RETURNING blobs", params![rk, call_id_key(call_id)])?;
-        Ok(())
-    }
-
-    /// Changes every task of a run that was paused or resumed.
-    pub(crate) fn change_tasks(&mut self, rk: i64, change: impl Fn(&mut Task)) -> Outcome<()> {
-        let mut statement = self.db.prepare_cached(&format!("SELECT {COLUMNS} FROM tasks WHERE rk = ?1"))?;
-        let rows = statement.query_map(params![rk], read_row)?.collect::<Result<Vec<_>, _>>()?;
-        for row in rows {
-            let mut task = self.read_task(&row).map_err(Trouble::Damaged)?;
-            change(&mut task);
-            self.put_task(rk, task)?;
-        }
-        Ok(())
-    }
-
     /// Makes tasks claimable whose delay is over, up to a limit; returns whether there may be more.
-    pub(crate) fn show_delayed_tasks(&mut self) -> Outcome<bool> {
+    pub(super) fn make_visible(&mut self) -> Outcome<bool> {
         let text = format!("SELECT {COLUMNS} FROM tasks WHERE state = 3 AND visible <= ?1 ORDER BY visible, tk LIMIT ?2");
         let mut statement = self.db.prepare_cached(&text)?;
-        let params = params![self.batch.now.0 as i64, SHOWN_MAX];
+        let params = params![self.set.now.0 as i64, SHOWN_MAX];
         let rows = statement.query_map(params, read_row)?.collect::<Result<Vec<_>, _>>()?;
         let is_cut = rows.len() as i64 >= SHOWN_MAX;
         for row in rows {
@@ -91,17 +56,17 @@ impl Writer<'_> {
                 }
             };
             self.db.prepare_cached("UPDATE tasks SET state = 0 WHERE tk = ?1")?.execute(params![row.tk])?;
-            if self.batch.heard {
-                self.batch.news.push(OwnedChange::TaskQueued { task: Box::new(task) });
-            }
+            self.set.notify(|_| StoredChange::TaskQueued { task: Box::new(task) });
         }
         Ok(is_cut)
     }
 
-    pub(crate) fn read_task(&self, row: &TaskRow) -> Result<Task, StoreError> {
+    /// Reads a task with its large payloads, and checks that its row belongs to its run.
+    pub(super) fn read_task(&self, row: &TaskRow) -> Result<Task, StoreError> {
         let mut task = row.task()?;
         let run = &task.id.run;
-        let rk = self.heads.cached(run).filter(|hot| hot.head.generation == task.id.generation).map(|hot| hot.rk);
+        let cached = self.set.runs.get(run).map(|run| &self.set.runs[run].own);
+        let rk = cached.filter(|own| own.generation == task.id.generation).map(|own| own.rk);
         if rk != Some(row.rk) && heads::key_of(self.db, row.rk)?.as_ref() != Some(run) {
             return Err(damaged_row(run, "the run of a task"));
         }
@@ -113,8 +78,25 @@ impl Writer<'_> {
         }
     }
 
-    pub(crate) fn claim_tasks(&mut self, request: &ClaimTasks) -> Outcome<Vec<Task>> {
-        self.show_delayed_tasks()?;
+    /// Returns the open task of a call.
+    pub(super) fn find_task(&self, rk: i64, call_id: &CallId) -> Outcome<Option<Task>> {
+        let row = self
+            .db
+            .prepare_cached(&format!("SELECT {COLUMNS} FROM tasks WHERE rk = ?1 AND call_id = ?2"))
+            .and_then(|mut statement| statement.query_row(params![rk, call_id_key(call_id)], read_row).optional())
+            .map_err(read_error)?;
+        Ok(row.map(|row| self.read_task(&row)).transpose()?)
+    }
+
+    /// Returns all tasks of a run that is paused or resumed.
+    pub(super) fn tasks_of(&self, rk: i64) -> Outcome<Vec<Task>> {
+        let mut statement = self.db.prepare_cached(&format!("SELECT {COLUMNS} FROM tasks WHERE rk = ?1"))?;
+        let rows = statement.query_map(params![rk], read_row)?.collect::<Result<Vec<_>, _>>()?;
+        rows.iter().map(|row| self.read_task(row).map_err(Trouble::Damaged)).collect()
+    }
+
+    /// Returns the tasks that a claim may get, in claim order.
+    pub(super) fn claimable_tasks(&mut self, request: &ClaimTasks) -> Outcome<Vec<(TaskRow, Task)>> {
         let mut found: Vec<(Reverse<i32>, i64, i64)> = Vec::new();
         let mut statement = self.db.prepare_cached(READY_TASKS)?;
         for queue in &request.queues {
@@ -132,62 +114,45 @@ impl Writer<'_> {
         drop(statement);
         found.sort_unstable(); // L21
         found.dedup();
-        let mut claimed = Vec::new();
+        let mut tasks = Vec::new();
         for (_, _, tk) in found.into_iter().take(request.limit) {
-            claimed.extend(self.claim_task(tk, request)?);
-        }
-        Ok(claimed)
-    }
-
-    fn claim_task(&mut self, tk: i64, request: &ClaimTasks) -> Outcome<Option<Task>> {
-        let mut statement = self.db.prepare_cached(&format!("SELECT {COLUMNS} FROM tasks WHERE tk = ?1"))?;
-        let row = statement.query_row(params![tk], read_row).optional()?;
-        let Some(row) = row else {
-            self.mend_wanted = true;
-            return Ok(None);
-        };
-        let mut task = match self.read_task(&row) {
-            Ok(task) => task,
-            Err(error) => return self.pass_over(&row, &error).map(|()| None),
-        };
-        if !task.may_be_claimed(self.batch.now) {
-            return Ok(None);
-        }
-        task.claim(&request.worker, request.lease, self.batch.now);
-        if let Some(attempted) = task.attempted() {
-            match self.begin_attempt(&task.id.run, attempted) {
-                Ok(true) => {}
-                Ok(false) => return Ok(None), // K7
-                Err(Trouble::Refused(error)) => return self.pass_over(&row, &error).map(|()| None),
-                Err(trouble) => return Err(trouble),
+            let mut statement = self.db.prepare_cached(&format!("SELECT {COLUMNS} FROM tasks WHERE tk = ?1"))?;
+            let Some(row) = statement.query_row(params![tk], read_row).optional()? else {
+                self.mend_wanted = true;
+                continue;
+            };
+            match self.read_task(&row) {
+                Ok(task) if task.may_be_claimed(self.set.now) => tasks.push((row, task)),
+                Ok(_) => {}
+                Err(error) => self.pass_over(&row, &error)?,
             }
         }
-        self.put_task(row.rk, task.clone())?;
-        Ok(Some(task))
+        Ok(tasks)
     }
 
-    /// Records an attempt; if the run's budget refuses it, records the pause instead. Returns whether the attempt may begin.
-    fn begin_attempt(&mut self, key: &RunKey, attempted: Input) -> Outcome<bool> {
-        match self.append_own(key, attempted, None) {
-            Ok(()) => Ok(true),
-            Err(Trouble::Refused(StoreError::Refused(refusal))) => {
-                if let Some(pause) = refusal.pause() {
-                    self.append_outcome(key, pause, None)?;
-                }
-                Ok(false)
-            }
-            Err(Trouble::Refused(StoreError::RunNotFound { .. })) => Ok(false),
-            Err(trouble) => Err(trouble),
+    /// Returns tasks that timed out, and whether there are more; none while expiry of task leases is suspended.
+    pub(super) fn expired_tasks(&mut self, limit: usize) -> Outcome<(Vec<TaskRow>, bool)> {
+        if self.batch.steady < self.clock_jumps.hold_until() {
+            return Ok((Vec::new(), false));
         }
+        let text = format!("SELECT {COLUMNS} FROM tasks WHERE due IS NOT NULL AND due <= ?1 ORDER BY due, tk LIMIT ?2");
+        let mut statement = self.db.prepare_cached(&text)?;
+        let params = params![self.set.now.0 as i64, sql_limit(limit)];
+        let mut due: Vec<TaskRow> = statement.query_map(params, read_row)?.collect::<Result<_, _>>()?;
+        let more = due.len() > limit;
+        due.truncate(limit);
+        Ok((due, more))
+    }
+
+    pub(super) fn remove_task(&mut self, row: &TaskRow) -> Outcome<()> {
+        self.remove_rows("DELETE FROM tasks WHERE tk = ?1 RETURNING blobs", params![row.tk]).map(drop)
     }
 
     /// Skips a damaged task, which is repaired later, so that it does not block the others. Removes a task of a run with a
     /// damaged log, which reads of the run report.
-    pub(crate) fn pass_over(&mut self, row: &TaskRow, error: &StoreError) -> Outcome<()> {
+    pub(super) fn pass_over(&mut self, row: &TaskRow, error: &StoreError) -> Outcome<()> {
         match error {
-            StoreError::LogCorrupt { .. } if !may_be_mended(error) => {
-                self.remove_rows("DELETE FROM tasks WHERE tk = ?1 RETURNING blobs", params![row.tk]).map(drop)
-            }
+            StoreError::LogCorrupt { .. } if !may_be_mended(error) => self.remove_task(row),
             _ => {
                 self.mend_wanted = true;
                 Ok(())
@@ -195,65 +160,8 @@ impl Writer<'_> {
         }
     }
 
-    pub(crate) fn report_task(&mut self, id: &TaskId, claim: u64, report: TaskReport, lease: Duration) -> Outcome<()> {
-        let (rk, mut task) = self.open_task(id)?.ok_or(StaleReport)?;
-        let ended = report.attempt_ended(id, claim);
-        let fate = task.report(claim, report, lease, self.batch.now)?;
-        self.seal_fate(rk, task, fate, ended)
-    }
-
-    pub(crate) fn retry_task(&mut self, id: &TaskId) -> Outcome<()> {
-        let not_quarantined = || StoreError::TaskNotQuarantined { task: Box::new(id.clone()) };
-        let (rk, mut task) = self.open_task(id)?.ok_or_else(not_quarantined)?;
-        task.retry(self.batch.now).map_err(|_| not_quarantined())?;
-        self.put_task(rk, task)
-    }
-
-    /// Returns the open task with this id and the number of its run.
-    fn open_task(&mut self, id: &TaskId) -> Outcome<Option<(i64, Task)>> {
-        let Some(cached) = self.heads.get(self.db, &self.shared.leases, &id.run)? else { return Ok(None) };
-        let hot = &self.heads[cached];
-        if hot.head.generation != id.generation {
-            return Ok(None);
-        }
-        let rk = hot.rk;
-        let row = self
-            .db
-            .prepare_cached(&format!("SELECT {COLUMNS} FROM tasks WHERE rk = ?1 AND call_id = ?2"))
-            .and_then(|mut statement| statement.query_row(params![rk, call_id_key(&id.call_id)], read_row).optional())
-            .map_err(read_error)?;
-        let task = row.map(|row| self.read_task(&row)).transpose()?;
-        Ok(task.filter(|task| task.id.is_same_task(id)).map(|task| (rk, task)))
-    }
-
-    /// Stores the task if it is still open, or removes it and appends its outcome to its run (L8); records the cost of the
-    /// attempt either way.
-    pub(crate) fn seal_fate(&mut self, rk: i64, task: Task, fate: TaskFate, cost: Option<TaskAttemptEnded>) -> Outcome<()> {
-        match fate {
-            TaskFate::Open => {
-                if let Some(cost) = cost {
-                    self.append_outcome(&task.id.run, Input::attempt_ended(cost), None)?;
-                }
-                self.put_task(rk, task)
-            }
-            TaskFate::Ended(event) => {
-                self.remove_task(rk, &task.id.call_id)?;
-                self.append_outcome(&task.id.run, Input::outcome(*event, task.id.generation), cost).map(drop)
-            }
-        }
-    }
-
-    /// Appends the outcome of a timer or task, with the cost of its last attempt. Returns false if the run is gone or refuses it.
-    pub(crate) fn append_outcome(&mut self, key: &RunKey, input: Input, cost: Option<TaskAttemptEnded>) -> Outcome<bool> {
-        match self.append_own(key, input, cost) {
-            Ok(()) => Ok(true),
-            Err(Trouble::Refused(StoreError::RunNotFound { .. } | StoreError::Refused(_))) => Ok(false),
-            Err(trouble) => Err(trouble),
-        }
-    }
-
     /// Returns the time at which the next task times out or becomes visible.
-    pub(crate) fn next_task_due(&self) -> Outcome<Option<Timestamp>> {
+    pub(super) fn next_task_due(&self) -> Outcome<Option<Timestamp>> {
         let read = |sql| self.db.prepare_cached(sql)?.query_row([], |row| row.get::<_, Option<i64>>(0));
         let due = read("SELECT min(due) FROM tasks WHERE due IS NOT NULL")?;
         let visible = read("SELECT min(visible) FROM tasks WHERE state = 3")?;

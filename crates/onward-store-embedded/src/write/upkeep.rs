@@ -137,7 +137,7 @@ impl Writer<'_> {
         }
         // There may be more damage, and what was repaired may be used at once.
         self.upkeep.mended_at = None;
-        self.heads.mark_stale();
+        self.forget_runs();
         if let Ok(ready) = Ready::load(self.db) {
             self.ready = ready;
         }

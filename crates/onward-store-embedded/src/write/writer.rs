@@ -9,6 +9,7 @@
 //! - T3: after a failed write or sync nothing is written again (F7). A full disk is no failed write: SQLite undoes the batch and
 //!   later ones may succeed (F6).
 
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,31 +17,37 @@ use std::time::Instant;
 
 use onward_core::{Epoch, RunKey, Timestamp};
 use onward_store::StoreError;
-use onward_store::durable::OwnedChange;
 use onward_store::durable::reply::{Pending, Slot};
+use onward_store::durable::{Body, ClaimRun, StartRun};
+use onward_store::unit_of_work::{self, EncodedStart, WorkingSet, block_on_ready};
 use rusqlite::{Connection, Statement};
 
+use crate::clock_jumps::ClockJumps;
 use crate::error::{Failure, Outcome, Trouble, being_mended, may_be_mended};
 use crate::file::failpoint;
 use crate::file::schema::keep_log;
 use crate::file::synced::MarkFile;
-use crate::jumps::Jumps;
 use crate::leases::Lease;
-use crate::read::heads::Heads;
 use crate::read::past;
 use crate::ready::Ready;
-use crate::shared::{Counters, Shared};
+use crate::shared::{Counters, WriterShared};
 use crate::write::op::Op;
+use crate::write::rows::EmbeddedRun;
 use crate::write::upkeep::{LogLength, Upkeep};
 
 pub(crate) struct Writer<'c> {
     pub db: &'c Connection,
-    pub shared: Arc<Shared>,
-    pub heads: Heads,
+    pub shared: Arc<WriterShared>,
+    /// The cached runs, and what the current operation changes.
+    pub set: WorkingSet<EmbeddedRun, Body>,
+    /// The epoch of a run that was not claimed since the store was opened: no worker has it.
+    pub unclaimed: Epoch,
+    /// Numbers and epochs of runs that were cached before a batch was rolled back.
+    pub stale_epochs: HashMap<RunKey, (i64, Epoch)>,
     pub ready: Ready,
     /// Never reused while the store is open, not even after a rollback: queues may contain old numbers.
     pub next_rk: i64,
-    pub next_delivery: i64,
+    pub next_message: i64,
     pub last_epoch: Epoch,
     /// Prepared once: a plain step uses nothing else.
     pub insert_event: Statement<'c>,
@@ -49,7 +56,7 @@ pub(crate) struct Writer<'c> {
     /// Something that a log contains turned out to be damaged.
     pub mend_wanted: bool,
     pub upkeep: Upkeep,
-    pub jumps: Jumps,
+    pub clock_jumps: ClockJumps,
     pub mark: MarkFile,
     log: &'c LogLength,
     pub batch: Batch,
@@ -58,14 +65,10 @@ pub(crate) struct Writer<'c> {
 /// State of the current batch.
 #[derive(Default)]
 pub(crate) struct Batch {
-    pub now: Timestamp,
-    /// The same time by the steady clock.
+    /// The time of the batch by the steady clock.
     pub steady: Timestamp,
-    pub news: Vec<OwnedChange>,
-    /// True if there are listeners; otherwise no changes are collected.
-    pub heard: bool,
     pending: Vec<Arc<dyn Pending>>,
-    undo: Vec<Undo>,
+    pub undo: Vec<Undo>,
 }
 
 /// A change in memory that a rollback reverts.
@@ -83,7 +86,7 @@ pub(crate) struct Beginning {
     is_log_inherited: bool,
     ready: Ready,
     next_rk: i64,
-    next_delivery: i64,
+    next_message: i64,
 }
 
 impl Beginning {
@@ -98,7 +101,7 @@ impl Beginning {
                 "SELECT max((SELECT coalesce(max(rk), 0) FROM runs), (SELECT coalesce(max(rk), 0) FROM past),
                    (SELECT coalesce(max(rk), 0) FROM events INDEXED BY events_run)) + 1",
             )?,
-            next_delivery: next("SELECT coalesce(max(id), 0) + 1 FROM outbox INDEXED BY outbox_id")?,
+            next_message: next("SELECT coalesce(max(id), 0) + 1 FROM outbox INDEXED BY outbox_id")?,
         })
     }
 }
@@ -106,7 +109,7 @@ impl Beginning {
 /// Runs until the queue is closed.
 pub(crate) fn run(
     db: &Connection,
-    shared: Arc<Shared>,
+    shared: Arc<WriterShared>,
     beginning: Beginning,
     log: &LogLength,
     mark: MarkFile,
@@ -143,7 +146,7 @@ pub(crate) fn run(
 impl<'c> Writer<'c> {
     fn new(
         db: &'c Connection,
-        shared: Arc<Shared>,
+        shared: Arc<WriterShared>,
         beginning: Beginning,
         log: &'c LogLength,
         mark: MarkFile,
@@ -156,10 +159,12 @@ impl<'c> Writer<'c> {
         Ok(Writer {
             db,
             shared,
-            heads: Heads::new(unclaimed),
+            set: WorkingSet::new(Timestamp(0)),
+            unclaimed,
+            stale_epochs: HashMap::new(),
             ready: beginning.ready,
             next_rk: beginning.next_rk,
-            next_delivery: beginning.next_delivery,
+            next_message: beginning.next_message,
             last_epoch: unclaimed,
             insert_event: db
                 .prepare("INSERT INTO events(rk, idx, at, n, last, crc, body, blobs) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?,
@@ -167,7 +172,7 @@ impl<'c> Writer<'c> {
             commit: db.prepare("COMMIT")?,
             mend_wanted: false,
             upkeep,
-            jumps: Jumps::default(),
+            clock_jumps: ClockJumps::default(),
             mark,
             log,
             batch: Batch::default(),
@@ -179,8 +184,9 @@ impl<'c> Writer<'c> {
         let started = Instant::now();
         let listeners = self.shared.listeners();
         let (now, steady) = (self.shared.clock.now(), self.shared.clock.steady());
-        self.jumps.look(now, steady);
-        self.batch = Batch { now, steady, heard: !listeners.is_empty(), ..Batch::default() };
+        self.clock_jumps.look(now, steady);
+        self.batch = Batch { steady, ..Batch::default() };
+        (self.set.now, self.set.has_listeners) = (now, !listeners.is_empty());
         self.batch.pending.reserve(ops.len());
         let mut rest = ops.drain(..);
         let mut written = self.begin.raw_execute().map(drop).map_err(Trouble::from);
@@ -225,7 +231,7 @@ impl<'c> Writer<'c> {
             }
         }
         Counters::add_span(&self.shared.counters.reply_nanos, sync_done.elapsed());
-        self.heads.trim(&self.shared.leases);
+        self.trim();
     }
 
     /// Sends the replies of a durable batch, then notifies listeners (T1).
@@ -233,17 +239,17 @@ impl<'c> Writer<'c> {
         failpoint::hit("before_reply");
         self.batch.pending.drain(..).for_each(|pending| pending.release());
         failpoint::hit("after_reply");
-        for news in self.batch.news.drain(..) {
-            listeners.iter().for_each(|listener| news.tell(&**listener));
+        for change in self.set.changes.drain(..) {
+            listeners.iter().for_each(|listener| listener.changed(change.as_change()));
         }
     }
 
     /// Undoes the batch and fails all of its operations (T2, T3).
     fn fail_batch(&mut self, failure: Failure) {
         let undone = self.db.is_autocommit() || self.db.execute_batch("ROLLBACK").is_ok();
-        self.heads.mark_stale();
         let undo = std::mem::take(&mut self.batch.undo);
         undo.into_iter().rev().for_each(|undo| self.take_back(undo));
+        self.forget_runs();
         self.shared.announced_due.store(u64::MAX, Ordering::Relaxed);
         let pending = std::mem::take(&mut self.batch.pending);
         let failure = match failure {
@@ -287,8 +293,8 @@ impl<'c> Writer<'c> {
             Undo::Dropped(key, rk, lease) => (key, rk, !leases.restore(rk, &lease)),
             Undo::Raised(from) => return self.last_epoch = from,
         };
-        if let Some(hot) = self.heads.cached(&key).filter(|_| free) {
-            self.ready.push(&hot.head, rk);
+        if let Some(run) = self.set.runs.get(&key).filter(|_| free) {
+            self.ready.push(&self.set.runs[run].head, rk);
         }
     }
 
@@ -309,19 +315,37 @@ impl<'c> Writer<'c> {
         let before = self.db.total_changes();
         let hopeful = self.shared.may_mend();
         let settled = match op {
-            Op::Commit(work, to) => settle(hopeful, &to, guard(|| self.commit(work.0, work.1))),
-            Op::Input(work, to) => settle(hopeful, &to, guard(|| self.append_input(&work.0, work.1, work.2))),
-            Op::Restore(work, to) => settle(hopeful, &to, guard(|| self.restore_run(*work))),
-            Op::Start(start, to) => settle(hopeful, &to, guard(|| self.start_run(*start))),
-            Op::ClaimRuns(request, to) => settle(hopeful, &to, guard(|| self.claim_runs(&request))),
-            Op::ClaimRun(work, to) => settle(hopeful, &to, guard(|| self.claim_run(&work.run, &work.worker, work.input))),
-            Op::Release(key, epoch, to) => settle(hopeful, &to, guard(|| self.release_run(&key, epoch))),
-            Op::ClaimTasks(request, to) => {
-                self.jumps.lease_given(request.lease);
-                settle(hopeful, &to, guard(|| self.claim_tasks(&request)))
+            Op::Commit(work, to) => {
+                let (commit, body) = *work;
+                settle(hopeful, &to, unit(|| unit_of_work::commit(self, commit, Some(body))))
             }
-            Op::Report(work, to) => settle(hopeful, &to, guard(|| self.report_task(&work.0, work.1, work.2, work.3))),
-            Op::RetryTask(task, to) => settle(hopeful, &to, guard(|| self.retry_task(&task))),
+            Op::Input(work, to) => {
+                let (key, input, body) = *work;
+                settle(hopeful, &to, unit(|| unit_of_work::append_input(self, &key, input, Some(body))))
+            }
+            Op::Restore(work, to) => settle(hopeful, &to, unit(|| unit_of_work::restore_run(self, &work))),
+            Op::Start(start, to) => {
+                let StartRun { run, claim, input_hash, body, signal_body } = *start;
+                let encoded = EncodedStart { run: Some(body), signal: Some(signal_body) };
+                let start = || unit_of_work::start_run(self, run, claim.as_ref(), input_hash, encoded);
+                settle(hopeful, &to, unit(start))
+            }
+            Op::ClaimRuns(request, to) => settle(hopeful, &to, unit(|| unit_of_work::claim_runs(self, &request))),
+            Op::ClaimRun(work, to) => {
+                let ClaimRun { run, worker, input } = *work;
+                let input = input.map(|(input, body)| (input, Some(body)));
+                settle(hopeful, &to, unit(|| unit_of_work::claim_run(self, &run, &worker, input)))
+            }
+            Op::Release(key, epoch, to) => settle(hopeful, &to, unit(|| unit_of_work::release_run(self, &key, epoch))),
+            Op::ClaimTasks(request, to) => {
+                self.clock_jumps.lease_given(request.lease);
+                settle(hopeful, &to, unit(|| unit_of_work::claim_tasks(self, &request)))
+            }
+            Op::Report(work, to) => {
+                let (task, claim, report, lease) = *work;
+                settle(hopeful, &to, unit(|| unit_of_work::report_task(self, &task, claim, report, lease)))
+            }
+            Op::RetryTask(task, to) => settle(hopeful, &to, unit(|| unit_of_work::retry_task(self, &task))),
             Op::Expire(limit, to) => settle(hopeful, &to, guard(|| self.expire(limit))),
             Op::FinishDeliveries(done, to) => settle(hopeful, &to, guard(|| self.finish_deliveries(&done))),
             Op::Delete(delete, to) => settle(hopeful, &to, guard(|| self.delete_runs(&delete))),
@@ -338,7 +362,8 @@ impl<'c> Writer<'c> {
         }?;
         failpoint::hit("after_operation");
         self.mend_wanted |= settled == Settled::Damaged;
-        if settled != Settled::Done && self.db.total_changes() != before {
+        let is_unchanged = self.forget_touched() && self.db.total_changes() == before;
+        if settled != Settled::Done && !is_unchanged {
             return Err(Trouble::Panicked("an operation was refused after it had written".to_owned())); // T2
         }
         Ok(())
@@ -366,6 +391,11 @@ fn settle<T>(hopeful: bool, to: &Slot<T>, outcome: Outcome<T>) -> Outcome<Settle
     };
     to.put(answer);
     Ok(settled)
+}
+
+/// Runs a unit of work to its end; its reads do not wait.
+fn unit<T, F: Future<Output = Outcome<T>>>(work: impl FnOnce() -> F) -> Outcome<T> {
+    guard(|| block_on_ready(work()))
 }
 
 /// Catches a panic: a violated invariant undoes the batch, and the store continues.

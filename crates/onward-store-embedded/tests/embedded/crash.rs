@@ -95,12 +95,6 @@ pub fn run_child(role: &str, directory: &Path, environment: &[(&str, &str)]) -> 
     Ended { status: child.wait().unwrap(), answered, last_line, said }
 }
 
-/// Opens a directory in another process, which is killed at `point`.
-pub fn kill_at(point: &str, directory: &Path) {
-    let ended = run_child("tell", directory, &[("ONWARD_FAILPOINT", point)]);
-    assert_eq!(ended.status.signal(), Some(9), "{point}: {}", ended.last_line);
-}
-
 /// Entry point of the other process; does nothing unless one of the tests below started it.
 #[test]
 fn the_other_process() {

@@ -6,7 +6,9 @@ use std::path::Path;
 use onward_store::conformance::block_on;
 use onward_store::{Store, StoreError};
 use onward_store_embedded::{EmbeddedStore, FORMAT, Options};
+use rusqlite::Connection;
 
+use crate::damage::told;
 use crate::story::{new_run, open, remember, worker};
 
 fn refusal(directory: &Path) -> StoreError {
@@ -178,4 +180,20 @@ fn a_reader_sees_what_another_store_writes_and_cannot_write() {
     // Also without a writer.
     assert_eq!(remember(&reader).runs.len(), 1);
     assert_eq!(remember(&EmbeddedStore::open_read_only(directory.path()).unwrap()).runs.len(), 1);
+}
+
+#[test]
+fn a_copy_by_sqlites_own_backup_is_a_directory_like_any_other() {
+    let today = told();
+    let expected = remember(&open(today.path()));
+    // With a write-ahead log that is not empty, through another connection.
+    let store = open(today.path());
+    let copy = tempfile::tempdir().unwrap();
+    let from = Connection::open(today.path().join("onward.db")).unwrap();
+    let mut to = Connection::open(copy.path().join("onward.db")).unwrap();
+    rusqlite::backup::Backup::new(&from, &mut to).unwrap().run_to_completion(10, std::time::Duration::ZERO, None).unwrap();
+    drop((from, to, store));
+    let store = open(copy.path());
+    assert_eq!(remember(&store), expected);
+    assert_eq!(store.stats().mended, 0);
 }

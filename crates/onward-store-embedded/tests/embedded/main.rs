@@ -10,7 +10,6 @@ mod directory;
 mod erase;
 mod flips;
 mod forks;
-mod format;
 mod full;
 mod past;
 mod power;

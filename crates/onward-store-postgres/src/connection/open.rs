@@ -5,11 +5,12 @@
 //! unprepared database.
 
 use std::sync::Arc;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use onward_store::StoreError;
+use onward_store::sync::lock;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::{Client, Config, Connection, Error, Socket};
 
@@ -151,8 +152,4 @@ impl Entrance {
 /// Returns an error that is not retried, since a retry would take as long again.
 fn unanswered() -> Trouble {
     Trouble::Refused(StoreError::Unavailable { why: UNANSWERED.to_owned() })
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

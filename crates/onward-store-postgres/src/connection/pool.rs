@@ -4,7 +4,7 @@
 //! - DB12: only one slow operation (count, deletion, repair) runs at a time: the other connections are for fast ones.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use onward_core::ledger::{SpendQuery, SpendRow};
@@ -12,19 +12,21 @@ use onward_core::run::{OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::durable::reply::{Pending, Slot};
+use onward_store::sync;
+use onward_store::unit_of_work;
 use onward_store::{
-    ClaimRuns, ClaimTasks, ClaimedRun, Delete, DeletedQuery, DeletedRun, Known, OutboxId, RunPage, RunQuery, ServerInfo, Shard,
-    Since, TaskQuery, VersionCount, WaitQuery,
+    ClaimRuns, ClaimTasks, ClaimedRun, Delete, DeletedQuery, DeletedRun, KnownRun, OutboxId, RunPage, RunQuery, RunUpdate,
+    ServerInfo, Shard, TaskQuery, VersionCount, WaitQuery,
 };
 use tokio::sync::Notify;
 
 use crate::connection::sql::Db;
 use crate::connection::timeout::Patience;
-use crate::connection::transaction::{Fate, Line, Wants, transact};
+use crate::connection::transaction::{Fate, LazyConnection, Wants, transact};
 use crate::error::{Meaning, Outcome, Trouble, meaning};
-use crate::notify::pulse::Waiting;
+use crate::notify::pulse::WorkKind;
 use crate::read::{list, reader};
-use crate::shared::Shared;
+use crate::shared::ServerShared;
 use crate::write::ledger;
 use crate::write::unit::UnitOfWork;
 
@@ -38,12 +40,12 @@ pub(crate) enum Job {
     FinishDeliveries(Vec<OutboxId>, To<()>),
     Delete(Delete, To<u64>),
     RegisterKinds(Vec<KindSchemas>, To<()>),
-    TellOthers(Vec<u8>, To<i64>),
+    Broadcast(Vec<u8>, To<i64>),
     Announce(ServerInfo, Option<Duration>, To<()>),
     ListServers(To<Vec<ServerInfo>>),
-    ReadShare(To<Option<Shard>>),
-    TakeShare(Shard, To<Shard>),
-    ReadSince(Vec<Known>, To<Vec<Since>>),
+    ReadShard(To<Option<Shard>>),
+    RecordShard(Shard, To<Shard>),
+    ReadSince(Vec<KnownRun>, To<Vec<RunUpdate>>),
     Check(To<()>),
     Mend(RunKey, To<()>),
     Deliveries(usize, To<Vec<(OutboxId, OutboxMessage)>>),
@@ -71,13 +73,13 @@ impl Job {
 
 #[derive(Default)]
 pub(crate) struct Jobs {
-    state: Mutex<Queue>,
+    state: Mutex<JobQueue>,
     wake: Notify,
 }
 
 /// Jobs that have not begun.
 #[derive(Default)]
-struct Queue {
+struct JobQueue {
     jobs: VecDeque<Job>,
     is_closed: bool,
     /// A slow job is running; the next one waits, the other connections are for fast jobs (DB12).
@@ -85,8 +87,8 @@ struct Queue {
 }
 
 impl Jobs {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, JobQueue> {
+        sync::lock(&self.state)
     }
 
     pub fn submit(&self, job: Job) {
@@ -94,7 +96,7 @@ impl Jobs {
             let mut state = self.lock();
             // A busy store must not look like a silent worker (F20), or like a database that is down.
             match job {
-                Job::Heartbeat(..) | Job::Check(_) | Job::ReadShare(_) => state.jobs.push_front(job),
+                Job::Heartbeat(..) | Job::Check(_) | Job::ReadShard(_) => state.jobs.push_front(job),
                 _ => state.jobs.push_back(job),
             }
         }
@@ -141,8 +143,8 @@ impl Drop for Long<'_> {
 }
 
 /// Serves jobs until the queue is closed and empty.
-pub(crate) async fn run(shared: Arc<Shared>) {
-    let mut line = Line::new(shared.clone());
+pub(crate) async fn run(shared: Arc<ServerShared>) {
+    let mut line = LazyConnection::new(shared.clone());
     while let Some(job) = shared.jobs.next().await {
         let patience = job.patience();
         let _long = (patience == Patience::Long).then(|| Long(&shared.jobs));
@@ -151,13 +153,17 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     }
 }
 
-async fn serve(shared: &Shared, line: &mut Line, job: Job) {
+async fn serve(shared: &ServerShared, line: &mut LazyConnection, job: Job) {
     match job {
-        Job::ClaimRuns(_, to) if shared.is_quiet(Waiting::Runs) => answer(&to, Vec::new()),
-        Job::ClaimTasks(_, to) if shared.is_quiet(Waiting::Tasks) => answer(&to, Vec::new()),
-        Job::Deliveries(_, to) if shared.is_quiet(Waiting::Deliveries) => answer(&to, Vec::new()),
-        Job::ClaimRuns(request, to) => write(shared, line, &[], &to, async |unit| unit.claim_runs(&request).await).await,
-        Job::ClaimTasks(request, to) => write(shared, line, &[], &to, async |unit| unit.claim_tasks(&request).await).await,
+        Job::ClaimRuns(_, to) if shared.is_quiet(WorkKind::Runs) => answer(&to, Vec::new()),
+        Job::ClaimTasks(_, to) if shared.is_quiet(WorkKind::Tasks) => answer(&to, Vec::new()),
+        Job::Deliveries(_, to) if shared.is_quiet(WorkKind::Deliveries) => answer(&to, Vec::new()),
+        Job::ClaimRuns(request, to) => {
+            write(shared, line, &[], &to, async |unit| unit_of_work::claim_runs(unit, &request).await).await
+        }
+        Job::ClaimTasks(request, to) => {
+            write(shared, line, &[], &to, async |unit| unit_of_work::claim_tasks(unit, &request).await).await
+        }
         Job::Heartbeat(worker, lease, to) => {
             write(shared, line, &[], &to, async |unit| unit.heartbeat(&worker, lease).await).await;
         }
@@ -177,15 +183,15 @@ async fn serve(shared: &Shared, line: &mut Line, job: Job) {
         Job::RegisterKinds(kinds, to) => {
             write(shared, line, &[], &to, async |unit| unit.register_kinds(&kinds).await).await;
         }
-        Job::TellOthers(message, to) => {
-            write(shared, line, &[], &to, async |unit| unit.put_letter(&message).await).await;
+        Job::Broadcast(message, to) => {
+            write(shared, line, &[], &to, async |unit| unit.put_broadcast(&message).await).await;
         }
         Job::Announce(server, lease, to) => {
             write(shared, line, &[], &to, async |unit| unit.announce_server(&server, lease).await).await;
         }
         Job::ListServers(to) => write(shared, line, &[], &to, async |unit| unit.list_servers().await).await,
-        Job::ReadShare(to) => write(shared, line, &[], &to, async |unit| unit.read_share().await).await,
-        Job::TakeShare(share, to) => write(shared, line, &[], &to, async |unit| unit.take_share(&share).await).await,
+        Job::ReadShard(to) => write(shared, line, &[], &to, async |unit| unit.read_shard().await).await,
+        Job::RecordShard(shard, to) => write(shared, line, &[], &to, async |unit| unit.record_shard(&shard).await).await,
         other => serve_read(line, other).await,
     }
 }
@@ -195,9 +201,9 @@ fn answer<T: Send>(to: &Slot<T>, answer: T) {
     to.release();
 }
 
-async fn serve_read(line: &mut Line, job: Job) {
+async fn serve_read(line: &mut LazyConnection, job: Job) {
     match job {
-        Job::Deliveries(limit, to) => read(line, &to, async |db| reader::read_deliveries(db, limit).await).await,
+        Job::Deliveries(limit, to) => read(line, &to, async |db| reader::read_outbox(db, limit).await).await,
         Job::Check(to) => read_plainly(line, &to, async |db| reader::check(db).await).await,
         Job::ReadSince(known, to) => read(line, &to, async |db| reader::read_since(db, &known).await).await,
         Job::ReadRun(key, None, to) => read_plainly(line, &to, async |db| reader::read_run(db, &key, None).await).await,
@@ -219,8 +225,8 @@ async fn serve_read(line: &mut Line, job: Job) {
 }
 
 async fn write<T: Send>(
-    shared: &Shared,
-    line: &mut Line,
+    shared: &ServerShared,
+    line: &mut LazyConnection,
     keys: &[RunKey],
     to: &Slot<T>,
     work: impl AsyncFn(&mut UnitOfWork<'_>) -> Outcome<T>,
@@ -228,7 +234,7 @@ async fn write<T: Send>(
     let wants = Wants { keys: keys.to_vec(), ..Wants::default() };
     match transact(shared, line, &wants, work).await {
         Ok((answer, after)) => {
-            shared.pulse.stir_by(&after.news);
+            shared.pulse.stir_by(&after.changes);
             to.put(Ok(answer));
             to.release();
             shared.tell(after);
@@ -238,17 +244,17 @@ async fn write<T: Send>(
 }
 
 /// Reads in one snapshot of the database.
-async fn read<T: Send>(line: &mut Line, to: &Slot<T>, work: impl AsyncFn(&Db) -> Outcome<T>) {
-    read_by(line, to, async |line: &mut Line| read_at_once(line, &work).await).await;
+async fn read<T: Send>(line: &mut LazyConnection, to: &Slot<T>, work: impl AsyncFn(&Db) -> Outcome<T>) {
+    read_by(line, to, async |line: &mut LazyConnection| read_at_once(line, &work).await).await;
 }
 
 /// Reads without a transaction: a single statement has its own snapshot.
-async fn read_plainly<T: Send>(line: &mut Line, to: &Slot<T>, work: impl AsyncFn(&Db) -> Outcome<T>) {
-    read_by(line, to, async |line: &mut Line| work(line.get().await?).await).await;
+async fn read_plainly<T: Send>(line: &mut LazyConnection, to: &Slot<T>, work: impl AsyncFn(&Db) -> Outcome<T>) {
+    read_by(line, to, async |line: &mut LazyConnection| work(line.get().await?).await).await;
 }
 
 /// Reads, and retries once on a new connection if this one was lost.
-async fn read_by<T: Send>(line: &mut Line, to: &Slot<T>, work: impl AsyncFn(&mut Line) -> Outcome<T>) {
+async fn read_by<T: Send>(line: &mut LazyConnection, to: &Slot<T>, work: impl AsyncFn(&mut LazyConnection) -> Outcome<T>) {
     let mut answer = work(line).await;
     if matches!(&answer, Err(Trouble::Sql(error)) if meaning(error) == Meaning::Lost) {
         let silence = line.silence();
@@ -267,7 +273,7 @@ async fn read_by<T: Send>(line: &mut Line, to: &Slot<T>, work: impl AsyncFn(&mut
     to.release();
 }
 
-async fn read_at_once<T>(line: &mut Line, work: &impl AsyncFn(&Db) -> Outcome<T>) -> Outcome<T> {
+async fn read_at_once<T>(line: &mut LazyConnection, work: &impl AsyncFn(&Db) -> Outcome<T>) -> Outcome<T> {
     let db = line.get().await?;
     // The first query is sent together with BEGIN.
     let begin = db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");

@@ -218,8 +218,11 @@ mod tests {
 
     #[test]
     fn calls_that_go_out_together_count_their_values_on() {
-        let calls = vec![Sql::call("put_news").numbers(vec![1]).byteses(vec![Vec::new()]), Sql::call("greet").texts(Vec::new())];
+        let calls = vec![
+            Sql::call("put_outbox").numbers(vec![1]).byteses(vec![Vec::new()]),
+            Sql::call("open_sessions").texts(Vec::new()),
+        ];
         let all = Sql::all(calls);
-        assert_eq!((all.text.as_str(), all.values.len()), ("SELECT onward.put_news($1, $2), onward.greet($3)", 3));
+        assert_eq!((all.text.as_str(), all.values.len()), ("SELECT onward.put_outbox($1, $2), onward.open_sessions($3)", 3));
     }
 }

@@ -67,7 +67,7 @@ impl Watch {
     /// Marks a statement as pending until the returned guard is dropped.
     pub fn wait(&self) -> impl Drop + '_ {
         self.waiting.set(self.waiting.get() + 1);
-        Wait(self)
+        WaitGuard(self)
     }
 
     /// Returns whether the connection was dropped because of silence.
@@ -80,9 +80,9 @@ impl Watch {
     }
 }
 
-struct Wait<'a>(&'a Watch);
+struct WaitGuard<'a>(&'a Watch);
 
-impl Drop for Wait<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         self.0.waiting.set(self.0.waiting.get() - 1);
     }

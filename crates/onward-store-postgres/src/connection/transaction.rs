@@ -13,13 +13,14 @@ use crate::connection::sql::Db;
 use crate::connection::timeout::Patience;
 use crate::error::{Meaning, Outcome, Trouble, describe, meaning, told};
 use crate::restore_guard::Verdict;
-use crate::shared::Shared;
+use crate::shared::ServerShared;
 use crate::stats::Counters;
 use crate::write::unit::UnitOfWork;
 use futures_util::FutureExt;
 use onward_core::{RunKey, Timestamp};
 use onward_store::StoreError;
-use onward_store::durable::OwnedChange;
+use onward_store::durable::StoredChange;
+use onward_store::sync::random_u64;
 
 /// Maximum number of attempts.
 const TRIES_MAX: u32 = 12;
@@ -59,15 +60,15 @@ impl Fate {
 }
 
 /// A connection that is opened on demand, and again after it broke.
-pub(crate) struct Line {
-    shared: Arc<Shared>,
+pub(crate) struct LazyConnection {
+    shared: Arc<ServerShared>,
     db: Option<Db>,
     patience: Patience,
 }
 
-impl Line {
-    pub fn new(shared: Arc<Shared>) -> Line {
-        Line { shared, db: None, patience: Patience::Usual }
+impl LazyConnection {
+    pub fn new(shared: Arc<ServerShared>) -> LazyConnection {
+        LazyConnection { shared, db: None, patience: Patience::Usual }
     }
 
     /// Sets the time limit of the statements that follow.
@@ -84,7 +85,7 @@ impl Line {
         Ok(db)
     }
 
-    pub fn shared(&self) -> &Shared {
+    pub fn shared(&self) -> &ServerShared {
         &self.shared
     }
 
@@ -101,40 +102,40 @@ impl Line {
 
 /// Changes that are published after a transaction.
 pub(crate) struct Aftermath {
-    pub news: Vec<OwnedChange>,
+    pub changes: Vec<StoredChange>,
     pub due: Option<Timestamp>,
 }
 
 /// Runs `work` in a transaction, with retries as long as they may help.
 pub(crate) async fn transact<T>(
-    shared: &Shared,
-    line: &mut Line,
+    shared: &ServerShared,
+    line: &mut LazyConnection,
     wants: &Wants,
     work: impl AsyncFn(&mut UnitOfWork<'_>) -> Outcome<T>,
 ) -> Result<(T, Aftermath), Fate> {
     for attempt in 1.. {
         let tried = match line.get().await {
             Ok(db) => attempt_once(shared, db, wants, &work).await,
-            Err(trouble) => Err(Failed::Before(trouble)),
+            Err(trouble) => Err(AttemptError::Before(trouble)),
         };
         let (error, is_unknown) = match tried {
             Ok(done) => return Ok(done),
-            Err(Failed::Before(Trouble::Refused(error))) => {
+            Err(AttemptError::Before(Trouble::Refused(error))) => {
                 shared.mend_by(&error);
                 undo(line).await;
                 return Err(Fate::Undone(error));
             }
-            Err(Failed::Before(Trouble::Damaged(error))) => {
+            Err(AttemptError::Before(Trouble::Damaged(error))) => {
                 shared.mend_by(&error);
                 undo(line).await;
                 return Err(Fate::Damaged(error));
             }
-            Err(Failed::Before(Trouble::Panicked(why))) => {
+            Err(AttemptError::Before(Trouble::Panicked(why))) => {
                 line.hang_up();
                 return Err(Fate::Panicked(why));
             }
-            Err(Failed::Before(Trouble::Sql(error))) => (error, false),
-            Err(Failed::AtCommit(error)) => (error, true),
+            Err(AttemptError::Before(Trouble::Sql(error))) => (error, false),
+            Err(AttemptError::AtCommit(error)) => (error, true),
         };
         let (meaning, silence) = (meaning(&error), line.silence());
         line.hang_up();
@@ -160,33 +161,32 @@ pub(crate) async fn transact<T>(
 /// Returns a pause that grows with the attempts, with jitter, so that conflicting transactions spread.
 fn pause(attempt: u32) -> Duration {
     let millis = 1u64 << attempt.min(9);
-    let spread = std::hash::BuildHasher::hash_one(&std::collections::hash_map::RandomState::new(), attempt) % millis;
-    Duration::from_millis(millis + spread).min(PAUSE_MAX)
+    Duration::from_millis(millis + random_u64() % millis).min(PAUSE_MAX)
 }
 
-enum Failed {
+enum AttemptError {
     Before(Trouble),
     AtCommit(tokio_postgres::Error),
 }
 
 async fn attempt_once<T>(
-    shared: &Shared,
+    shared: &ServerShared,
     db: &Db,
     wants: &Wants,
     work: &impl AsyncFn(&mut UnitOfWork<'_>) -> Outcome<T>,
-) -> Result<(T, Aftermath), Failed> {
-    let mut unit = begin(shared, db, wants).await.map_err(Failed::Before)?;
+) -> Result<(T, Aftermath), AttemptError> {
+    let mut unit = begin(shared, db, wants).await.map_err(AttemptError::Before)?;
     let done = AssertUnwindSafe(work(&mut unit)).catch_unwind().await;
     unit.damaged.keys().chain(&unit.hurt).for_each(|key| shared.mend_soon(key));
-    let answer = done.unwrap_or_else(|panic| Err(Trouble::Panicked(message(&*panic)))).map_err(Failed::Before)?;
+    let answer = done.unwrap_or_else(|panic| Err(Trouble::Panicked(message(&*panic)))).map_err(AttemptError::Before)?;
     let after = unit.aftermath();
     let statements = unit.statements();
-    db.pipeline(None, &statements, Some("COMMIT")).await.map_err(Failed::AtCommit)?;
+    db.pipeline(None, &statements, Some("COMMIT")).await.map_err(AttemptError::AtCommit)?;
     Ok((answer, after))
 }
 
 /// Begins a transaction, and once more if the database turned out to be restored or replaced (DB9).
-async fn begin<'c>(shared: &Shared, db: &'c Db, wants: &Wants) -> Outcome<UnitOfWork<'c>> {
+async fn begin<'c>(shared: &ServerShared, db: &'c Db, wants: &Wants) -> Outcome<UnitOfWork<'c>> {
     let unit = UnitOfWork::begin(db, &shared.clock, &shared.entrance.restore_guard, wants).await?;
     match shared.entrance.restore_guard.clock(unit.sight) {
         Verdict::Same => Ok(unit),
@@ -204,7 +204,7 @@ async fn begin<'c>(shared: &Shared, db: &'c Db, wants: &Wants) -> Outcome<UnitOf
     }
 }
 
-async fn undo(line: &mut Line) {
+async fn undo(line: &mut LazyConnection) {
     // Without a connection there is nothing to roll back.
     let Some(db) = &line.db else { return };
     if db.execute("ROLLBACK").await.is_err() {

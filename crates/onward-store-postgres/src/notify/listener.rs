@@ -2,24 +2,25 @@
 //!
 //! Owns the connection that listens and sends. Notifications are sent after the commit, in a separate transaction: they are
 //! optional, and a NOTIFY inside of transactions would serialize all their commits. While no other server is heard, none are
-//! sent. Cluster broadcasts (`onward.letters`) are rows with a notification; if notifications do not arrive, the rows are polled.
+//! sent. Cluster broadcasts (`onward.broadcasts`) are rows with a notification; if notifications do not arrive, the rows are polled.
 //!
 //! A server that does not receive its own notifications, because of a pooler or a lost connection, receives none of others.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use onward_core::Timestamp;
 use onward_store::Change;
-use onward_store::durable::OwnedChange;
+use onward_store::durable::StoredChange;
+use onward_store::sync;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::connection::sql::{Db, Sql};
 use crate::error::Outcome;
 use crate::notify::message::{Words, parse};
-use crate::shared::Shared;
+use crate::shared::ServerShared;
 
 /// Delay that lets notifications accumulate.
 const PACE: Duration = Duration::from_millis(5);
@@ -29,16 +30,16 @@ const BELIEVED_FOR: Duration = Duration::from_secs(30);
 /// Interval of polling for broadcasts without notifications, and delay before a broken connection is replaced.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Lifetime of a broadcast; a server that has not read it by then was down.
-pub(crate) const LETTER_MILLIS: i64 = 30_000;
+pub(crate) const BROADCAST_MILLIS: i64 = 30_000;
 
 #[derive(Default)]
 pub(crate) struct Notifications {
-    state: Mutex<State>,
+    state: Mutex<ListenerState>,
     wake: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct ListenerState {
     /// The notification to send next.
     words: Words,
     /// When another server was last heard, and when this one.
@@ -48,23 +49,23 @@ struct State {
     read: BTreeSet<i64>,
 }
 
-impl State {
+impl ListenerState {
     fn is_alone(&self) -> bool {
         self.others_at.is_none_or(|at| at.elapsed() > BELIEVED_FOR)
     }
 }
 
 impl Notifications {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, ListenerState> {
+        sync::lock(&self.state)
     }
 
-    pub fn add(&self, news: &[OwnedChange], due: Option<Timestamp>) {
+    pub fn add(&self, changes: &[StoredChange], due: Option<Timestamp>) {
         let mut state = self.lock();
         if state.is_alone() {
             return;
         }
-        state.words.add(news, due);
+        state.words.add(changes, due);
         drop(state);
         self.wake.notify_one();
     }
@@ -72,7 +73,7 @@ impl Notifications {
     /// Queues the notification for a broadcast that was written here.
     pub fn add_letter(&self, number: i64) {
         let mut state = self.lock();
-        state.words.letters.insert(number);
+        state.words.broadcasts.insert(number);
         state.read.insert(number);
         drop(state);
         self.wake.notify_one();
@@ -89,7 +90,7 @@ impl Notifications {
 }
 
 /// Listens and sends while the store is open; reconnects when the connection breaks.
-pub(crate) async fn run(shared: Arc<Shared>, listen: bool) {
+pub(crate) async fn run(shared: Arc<ServerShared>, listen: bool) {
     let mut is_first = true;
     loop {
         // Without listeners there is nothing to receive for.
@@ -108,7 +109,7 @@ pub(crate) async fn run(shared: Arc<Shared>, listen: bool) {
     }
 }
 
-async fn serve(shared: &Shared, db: &Db, heard: &mut UnboundedReceiver<String>) -> Outcome<()> {
+async fn serve(shared: &ServerShared, db: &Db, heard: &mut UnboundedReceiver<String>) -> Outcome<()> {
     let mut hello = tokio::time::interval(HELLO_EVERY);
     let mut look = tokio::time::interval(LOOK_EVERY);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -121,7 +122,7 @@ async fn serve(shared: &Shared, db: &Db, heard: &mut UnboundedReceiver<String>) 
             _ = hello.tick() => send(shared, db, true).await?,
             _ = look.tick() => {
                 if !shared.hints.can_hear() {
-                    read_letters(shared, db, None).await?;
+                    read_broadcasts(shared, db, None).await?;
                 }
             }
             () = shared.hints.wake.notified() => {
@@ -132,7 +133,7 @@ async fn serve(shared: &Shared, db: &Db, heard: &mut UnboundedReceiver<String>) 
     }
 }
 
-async fn send(shared: &Shared, db: &Db, hello: bool) -> Outcome<()> {
+async fn send(shared: &ServerShared, db: &Db, hello: bool) -> Outcome<()> {
     let words = std::mem::take(&mut shared.hints.lock().words);
     if words.is_empty() && !hello {
         return Ok(());
@@ -143,7 +144,7 @@ async fn send(shared: &Shared, db: &Db, hello: bool) -> Outcome<()> {
     Ok(())
 }
 
-async fn hear(shared: &Shared, db: &Db, payload: &str) -> Outcome<()> {
+async fn hear(shared: &ServerShared, db: &Db, payload: &str) -> Outcome<()> {
     let Some(heard) = parse(payload) else { return Ok(()) };
     let is_new = {
         let mut state = shared.hints.lock();
@@ -160,8 +161,8 @@ async fn hear(shared: &Shared, db: &Db, payload: &str) -> Outcome<()> {
     }
     let words = heard.words;
     // Broadcasts, the output of a task for example, come before the end of the task.
-    if !words.letters.is_empty() {
-        read_letters(shared, db, Some(words.letters)).await?;
+    if !words.broadcasts.is_empty() {
+        read_broadcasts(shared, db, Some(words.broadcasts)).await?;
     }
     if words.has_deliveries || words.is_cut || !words.work.is_empty() {
         shared.pulse.stir();
@@ -180,13 +181,13 @@ async fn hear(shared: &Shared, db: &Db, payload: &str) -> Outcome<()> {
 
 /// Reads the broadcasts with these numbers, or all. Each is published once. No number is used as a cursor, because a broadcast
 /// with a lower number may be committed later.
-async fn read_letters(shared: &Shared, db: &Db, numbers: Option<BTreeSet<i64>>) -> Outcome<()> {
+async fn read_broadcasts(shared: &ServerShared, db: &Db, numbers: Option<BTreeSet<i64>>) -> Outcome<()> {
     let sql = match numbers {
         Some(numbers) => {
-            let text = "SELECT id, data FROM onward.letters WHERE id = ANY($1) ORDER BY id";
+            let text = "SELECT id, data FROM onward.broadcasts WHERE id = ANY($1) ORDER BY id";
             Sql::new(text).numbers(numbers.into_iter().collect())
         }
-        None => Sql::new("SELECT id, data FROM onward.letters ORDER BY id"),
+        None => Sql::new("SELECT id, data FROM onward.broadcasts ORDER BY id"),
     };
     let rows = db.query(&sql).await?;
     for row in &rows {

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use onward_core::{Namespace, RunId, RunKey, Timestamp};
-use onward_store::durable::OwnedChange;
+use onward_store::durable::StoredChange;
 
 /// Below the limit of PostgreSQL, 8,000 bytes.
 const PAYLOAD_BYTES_MAX: usize = 7_900;
@@ -19,13 +19,13 @@ pub(crate) struct Words {
     /// Runs that have grown, and whether they ended.
     pub grown: BTreeMap<RunKey, bool>,
     /// Cluster broadcasts, by number.
-    pub letters: BTreeSet<i64>,
+    pub broadcasts: BTreeSet<i64>,
     /// Something is left out.
     pub is_cut: bool,
 }
 
 #[derive(Debug, PartialEq)]
-pub(crate) struct Heard {
+pub(crate) struct Notification {
     pub server: String,
     pub words: Words,
 }
@@ -35,15 +35,15 @@ impl Words {
         *self == Words::default()
     }
 
-    pub fn add(&mut self, news: &[OwnedChange], due: Option<Timestamp>) {
+    pub fn add(&mut self, changes: &[StoredChange], due: Option<Timestamp>) {
         self.due = [self.due, due].into_iter().flatten().min();
-        for item in news {
-            match item {
-                OwnedChange::Appended { head, record } => *self.grown.entry(head.key.clone()).or_default() |= record.ends_log(),
-                OwnedChange::RunPending { head } => drop(self.work.insert(head.key.namespace.clone())),
-                OwnedChange::TaskQueued { task } => drop(self.work.insert(task.id.run.namespace.clone())),
-                OwnedChange::DueAt(at) => self.due = Some(self.due.map_or(*at, |due| due.min(*at))),
-                OwnedChange::OutboxGrew => self.has_deliveries = true,
+        for change in changes {
+            match change {
+                StoredChange::Appended { head, record } => *self.grown.entry(head.key.clone()).or_default() |= record.ends_log(),
+                StoredChange::RunPending { head } => drop(self.work.insert(head.key.namespace.clone())),
+                StoredChange::TaskQueued { task } => drop(self.work.insert(task.id.run.namespace.clone())),
+                StoredChange::DueAt(at) => self.due = Some(self.due.map_or(*at, |due| due.min(*at))),
+                StoredChange::OutboxGrew => self.has_deliveries = true,
             }
         }
     }
@@ -57,7 +57,7 @@ impl Words {
             false => is_cut = true,
         };
         self.due.iter().for_each(|due| say(format!("d{}", due.0)));
-        self.letters.iter().for_each(|number| say(format!("l{number}")));
+        self.broadcasts.iter().for_each(|number| say(format!("l{number}")));
         self.has_deliveries.then(|| say("o".to_owned()));
         self.work.iter().for_each(|namespace| say(format!("w{}", namespace.as_str())));
         for (run, ends) in &self.grown {
@@ -73,7 +73,7 @@ impl Words {
 }
 
 /// Decodes a payload; unknown or invalid lines are skipped.
-pub(crate) fn parse(payload: &str) -> Option<Heard> {
+pub(crate) fn parse(payload: &str) -> Option<Notification> {
     let mut lines = payload.split('\n');
     let server = lines.next()?.to_owned();
     let mut words = Words::default();
@@ -81,7 +81,7 @@ pub(crate) fn parse(payload: &str) -> Option<Heard> {
         let (Some(letter), Some(rest)) = (line.get(..1), line.get(1..)) else { continue };
         match letter {
             "d" => words.due = rest.parse().ok().map(Timestamp),
-            "l" => words.letters.extend(rest.parse::<i64>()),
+            "l" => words.broadcasts.extend(rest.parse::<i64>()),
             "o" => words.has_deliveries = true,
             "w" => words.work.extend(Namespace::new(rest)),
             "e" | "g" => words.grown.extend(parse_key(rest).map(|run| (run, letter == "e"))),
@@ -89,7 +89,7 @@ pub(crate) fn parse(payload: &str) -> Option<Heard> {
             _ => {}
         }
     }
-    Some(Heard { server, words })
+    Some(Notification { server, words })
 }
 
 fn parse_key(text: &str) -> Option<RunKey> {
@@ -124,11 +124,11 @@ mod tests {
             has_deliveries: true,
             work: BTreeSet::from([Namespace::default()]),
             grown: BTreeMap::from([(run("a b"), true), (run("c/d"), false)]),
-            letters: BTreeSet::from([3, 4]),
+            broadcasts: BTreeSet::from([3, 4]),
             is_cut: false,
         };
         let heard = parse(&words.payload("me")).expect("it has a server");
-        assert_eq!(heard, Heard { server: "me".to_owned(), words });
+        assert_eq!(heard, Notification { server: "me".to_owned(), words });
         assert_eq!(parse("me\n?\ng\n\u{e9}\nea\nd-1\nl").map(|heard| heard.words), Some(Words::default()));
     }
 

@@ -5,17 +5,18 @@
 //! answered without the database. Must never hide work for longer than one polling interval: only a server that receives
 //! notifications relies on the result, and a write through this server invalidates it before the caller gets a response.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use onward_store::durable::OwnedChange;
+use onward_store::durable::StoredChange;
+use onward_store::sync;
 
 /// Slightly more than the polling interval.
 const FRESH_FOR: Duration = Duration::from_millis(1_500);
 
 /// Sort of work that may be waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Waiting {
+pub(crate) enum WorkKind {
     Deliveries,
     Runs,
     Tasks,
@@ -23,25 +24,25 @@ pub(crate) enum Waiting {
 
 /// Result of the query for due work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct PendingWork {
     pub outbox_messages: bool,
     pub runs: bool,
     pub tasks: bool,
 }
 
 #[derive(Default)]
-pub(crate) struct Pulse(Mutex<State>);
+pub(crate) struct Pulse(Mutex<PulseState>);
 
 #[derive(Default)]
-struct State {
+struct PulseState {
     /// Number of invalidations.
     count: u64,
-    last: Option<(Instant, Found)>,
+    last: Option<(Instant, PendingWork)>,
 }
 
 impl Pulse {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, PulseState> {
+        sync::lock(&self.0)
     }
 
     /// Begins a look; must be called before its query.
@@ -50,7 +51,7 @@ impl Pulse {
     }
 
     /// Stores the result, unless it was invalidated since the look began.
-    pub fn end(&self, begun: u64, found: Found) {
+    pub fn end(&self, begun: u64, found: PendingWork) {
         let mut state = self.lock();
         if state.count == begun {
             state.last = Some((Instant::now(), found));
@@ -64,21 +65,21 @@ impl Pulse {
         state.last = None;
     }
 
-    pub fn stir_by(&self, news: &[OwnedChange]) {
-        let is_stirring = |item: &OwnedChange| !matches!(item, OwnedChange::Appended { .. } | OwnedChange::DueAt(_));
-        if news.iter().any(is_stirring) {
+    pub fn stir_by(&self, changes: &[StoredChange]) {
+        let is_stirring = |item: &StoredChange| !matches!(item, StoredChange::Appended { .. } | StoredChange::DueAt(_));
+        if changes.iter().any(is_stirring) {
             self.stir();
         }
     }
 
     /// Returns whether a fresh result shows that no such work waits.
-    pub fn is_quiet(&self, what: Waiting) -> bool {
+    pub fn is_quiet(&self, what: WorkKind) -> bool {
         let state = self.lock();
         let found = state.last.filter(|(at, _)| at.elapsed() < FRESH_FOR).map(|(_, found)| found);
         found.is_some_and(|found| match what {
-            Waiting::Deliveries => !found.outbox_messages,
-            Waiting::Runs => !found.runs,
-            Waiting::Tasks => !found.tasks,
+            WorkKind::Deliveries => !found.outbox_messages,
+            WorkKind::Runs => !found.runs,
+            WorkKind::Tasks => !found.tasks,
         })
     }
 }
@@ -90,13 +91,13 @@ mod tests {
     #[test]
     fn a_look_that_something_came_into_is_worth_nothing() {
         let pulse = Pulse::default();
-        assert!(!pulse.is_quiet(Waiting::Runs), "no look yet");
+        assert!(!pulse.is_quiet(WorkKind::Runs), "no look yet");
         let begun = pulse.begin();
-        pulse.end(begun, Found { outbox_messages: true, ..Found::default() });
-        assert!(pulse.is_quiet(Waiting::Runs) && pulse.is_quiet(Waiting::Tasks) && !pulse.is_quiet(Waiting::Deliveries));
+        pulse.end(begun, PendingWork { outbox_messages: true, ..PendingWork::default() });
+        assert!(pulse.is_quiet(WorkKind::Runs) && pulse.is_quiet(WorkKind::Tasks) && !pulse.is_quiet(WorkKind::Deliveries));
         let begun = pulse.begin();
         pulse.stir();
-        pulse.end(begun, Found::default());
-        assert!(!pulse.is_quiet(Waiting::Runs));
+        pulse.end(begun, PendingWork::default());
+        assert!(!pulse.is_quiet(WorkKind::Runs));
     }
 }

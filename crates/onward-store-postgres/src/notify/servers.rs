@@ -8,7 +8,7 @@ use onward_store::durable::seal::damaged;
 
 use crate::connection::sql::Sql;
 use crate::error::Outcome;
-use crate::notify::listener::LETTER_MILLIS;
+use crate::notify::listener::BROADCAST_MILLIS;
 use crate::write::unit::UnitOfWork;
 
 impl UnitOfWork<'_> {
@@ -25,8 +25,8 @@ impl UnitOfWork<'_> {
             .text(server.url.as_str())
             .text(server.version.as_str())
             .number(server.started_at.0 as i64)
-            .number(self.now.0 as i64)
-            .number(self.now.after(lease).0 as i64)
+            .number(self.set.now.0 as i64)
+            .number(self.set.now.after(lease).0 as i64)
             .bytes(server.roster.clone());
         self.db.query(&sql).await?;
         Ok(())
@@ -34,7 +34,7 @@ impl UnitOfWork<'_> {
 
     /// Returns the servers whose announcement has not expired, and deletes the others.
     pub async fn list_servers(&mut self) -> Outcome<Vec<ServerInfo>> {
-        let now = self.now.0 as i64;
+        let now = self.set.now.0 as i64;
         let statements = [
             Sql::new("DELETE FROM onward.servers WHERE until <= $1").number(now),
             Sql::new("SELECT id, url, version, started, heard, roster FROM onward.servers WHERE until > $1 ORDER BY id")
@@ -51,11 +51,11 @@ impl UnitOfWork<'_> {
     }
 
     /// Writes a broadcast and deletes old ones. Returns its number.
-    pub async fn put_letter(&mut self, message: &[u8]) -> Outcome<i64> {
-        let now = self.now.0 as i64;
+    pub async fn put_broadcast(&mut self, message: &[u8]) -> Outcome<i64> {
+        let now = self.set.now.0 as i64;
         let statements = [
-            Sql::new("DELETE FROM onward.letters WHERE at < $1").number(now - LETTER_MILLIS),
-            Sql::new("INSERT INTO onward.letters(at, data) VALUES ($1, $2) RETURNING id").number(now).bytes(message.to_vec()),
+            Sql::new("DELETE FROM onward.broadcasts WHERE at < $1").number(now - BROADCAST_MILLIS),
+            Sql::new("INSERT INTO onward.broadcasts(at, data) VALUES ($1, $2) RETURNING id").number(now).bytes(message.to_vec()),
         ];
         let answers = self.db.pipeline(None, &statements, None).await?;
         Ok(answers.last().and_then(|rows| rows.first()).map_or(0, |row| row.get(0)))

@@ -104,7 +104,7 @@ async fn rebuild(db: &Db, rk: i64, key: RunKey) -> Outcome<Option<RunHead>> {
 
 /// Returns the runs that a worker holds; unreadable ones are skipped and reported by operations on them.
 pub(crate) async fn list_leases(db: &Db, worker: &WorkerId) -> Outcome<Vec<(RunKey, Epoch)>> {
-    let text = "SELECT r.ns, r.id, r.head, l.floor FROM onward.runs r, onward.lineage l WHERE l.only_one AND r.worker = $1";
+    let text = "SELECT r.ns, r.id, r.head, g.floor FROM onward.runs r, onward.restore_guard g WHERE g.only_one AND r.worker = $1";
     let rows = db.query(&Sql::new(text).text(worker.as_str())).await?;
     let lease = |row: &Row| {
         let key = row_key(row, 0).ok()?;

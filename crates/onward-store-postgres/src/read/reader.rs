@@ -2,12 +2,12 @@
 
 use onward_core::run::OutboxMessage;
 use onward_core::{Index, Record, RunHead, RunKey, Status, Timestamp};
-use onward_store::{Known, OutboxId, Since, StoreError, payloads};
+use onward_store::{KnownRun, OutboxId, RunUpdate, StoreError, payloads};
 use tokio_postgres::Row;
 
 use crate::connection::sql::{Db, Sql};
 use crate::error::{Outcome, Trouble};
-use crate::row::{EventRow, unseal_delivery, unseal_head};
+use crate::row::{EventRow, unseal_head, unseal_message};
 use crate::write::blobs;
 use crate::write::claim::limit_number;
 use crate::write::load::row_key;
@@ -22,17 +22,17 @@ pub(crate) async fn check(db: &Db) -> Outcome<()> {
 }
 
 /// A run as stored in its row.
-struct Found {
+struct StoredRun {
     rk: i64,
     head: RunHead,
 }
 
-async fn find(db: &Db, key: &RunKey) -> Outcome<Option<Found>> {
+async fn find(db: &Db, key: &RunKey) -> Outcome<Option<StoredRun>> {
     let text = "SELECT rk, head, worker IS NOT NULL FROM onward.runs WHERE ns = $1 AND id = $2";
     let rows = db.query(&Sql::new(text).text(key.namespace.as_str()).text(key.id.as_str())).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     let (head, _) = unseal_head(key, row.get(1))?;
-    Ok(Some(Found { rk: row.get(0), head: shown(head, row.get(2)) }))
+    Ok(Some(StoredRun { rk: row.get(0), head: shown(head, row.get(2)) }))
 }
 
 /// Returns the head as callers see it: a pending run that a worker holds is running.
@@ -148,8 +148,8 @@ async fn check_records(
 }
 
 /// Reads what runs have beyond what is known: one statement finds those that have grown, a second one reads their records.
-pub(crate) async fn read_since(db: &Db, known: &[Known]) -> Outcome<Vec<Since>> {
-    let names = |known: &Known| (known.run.namespace.as_str().to_owned(), known.run.id.as_str().to_owned());
+pub(crate) async fn read_since(db: &Db, known: &[KnownRun]) -> Outcome<Vec<RunUpdate>> {
+    let names = |known: &KnownRun| (known.run.namespace.as_str().to_owned(), known.run.id.as_str().to_owned());
     let (namespaces, ids) = known.iter().map(names).unzip();
     let sql = Sql::new(GROWN_RUNS)
         .texts(namespaces)
@@ -171,13 +171,13 @@ pub(crate) async fn read_since(db: &Db, known: &[Known]) -> Outcome<Vec<Since>> 
         .numbers(grown.iter().map(|(known, ..)| known.next.0 as i64).collect());
     let rows = db.query(&sql).await?;
     let mut logs = rows.chunk_by(|a, b| a.get::<_, i64>(0) == b.get::<_, i64>(0)).peekable();
-    let mut news = Vec::new();
+    let mut updates = Vec::new();
     for ((known, rk, head), position) in grown.into_iter().zip(1i64..) {
         let own = logs.next_if(|rows| rows[0].get::<_, i64>(0) == position).unwrap_or_default();
         let records = check_records(db, &known.run, rk, known.generation, known.next, own.iter()).await?;
-        news.push(Since { generation: known.generation, head, records });
+        updates.push(RunUpdate { generation: known.generation, head, records });
     }
-    Ok(news)
+    Ok(updates)
 }
 
 /// Finds those of many runs that have grown. The LIMIT keeps it to one index lookup per run.
@@ -195,7 +195,7 @@ pub(crate) const NEW_RECORDS: &str = "SELECT k.position, e.idx, e.at, e.crc, e.b
   ORDER BY k.position, e.idx";
 
 /// Reads the oldest outbox messages. Damaged ones are skipped; if only damaged ones are left, each call fails with their error.
-pub(crate) async fn read_deliveries(db: &Db, limit: usize) -> Outcome<Vec<(OutboxId, OutboxMessage)>> {
+pub(crate) async fn read_outbox(db: &Db, limit: usize) -> Outcome<Vec<(OutboxId, OutboxMessage)>> {
     let (mut found, mut after, mut trouble) = (Vec::new(), 0, None);
     while found.is_empty() {
         let sql = Sql::new("SELECT id, rk, data FROM onward.outbox WHERE id > $1 ORDER BY id LIMIT $2");
@@ -205,7 +205,7 @@ pub(crate) async fn read_deliveries(db: &Db, limit: usize) -> Outcome<Vec<(Outbo
         for row in &rows {
             let (id, rk): (i64, i64) = (row.get(0), row.get(1));
             match read_delivery(db, rk, row.get(2)).await {
-                Ok(delivery) => found.push((OutboxId(id as u64), delivery)),
+                Ok(message) => found.push((OutboxId(id as u64), message)),
                 Err(Trouble::Refused(error)) => trouble = trouble.or(Some((rk, error))),
                 Err(other) => return Err(other),
             }
@@ -218,7 +218,7 @@ pub(crate) async fn read_deliveries(db: &Db, limit: usize) -> Outcome<Vec<(Outbo
 }
 
 async fn read_delivery(db: &Db, rk: i64, data: &[u8]) -> Outcome<OutboxMessage> {
-    blobs::restore(db, rk, unseal_delivery(data)?).await
+    blobs::restore(db, rk, unseal_message(data)?).await
 }
 
 /// Adds the run whose outbox message is damaged to the error.

@@ -9,7 +9,8 @@
 //! - DB9 (L7, F32): no epoch is assigned twice, and no lease counts that was granted before the database went back, however it
 //!   went back and whichever server notices first.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use onward_store::sync;
+use std::sync::{Mutex, MutexGuard};
 
 use tokio_postgres::Row;
 
@@ -22,18 +23,18 @@ use crate::error::{Meaning, Outcome, Trouble, meaning};
 const SIGHT: &str =
     "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, l.floor, l.location = '', l.tableoid::bigint,
   (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::bigint, (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
-  FROM onward.lineage l WHERE l.only_one";
+  FROM onward.restore_guard l WHERE l.only_one";
 /// The same without these functions, for databases that lack them; only recreated tables are noticed then.
 const DIM_SIGHT: &str =
     "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, l.floor, l.location = '', l.tableoid::bigint,
-  0::bigint, 0::bigint FROM onward.lineage l WHERE l.only_one";
+  0::bigint, 0::bigint FROM onward.restore_guard l WHERE l.only_one";
 
 /// Identity of the cluster, its timeline, the database and the table: a dump, a base backup or a promoted standby changes at
 /// least one.
 const PLACE: &str = "SELECT (SELECT system_identifier FROM pg_control_system()) || '/' ||
   substr(pg_walfile_name(pg_current_wal_flush_lsn()), 1, 8) || '/' ||
-  (SELECT oid FROM pg_database WHERE datname = current_database()) || '/' || 'onward.lineage'::regclass::oid";
-const DIM_PLACE: &str = "SELECT '/' || 'onward.lineage'::regclass::oid";
+  (SELECT oid FROM pg_database WHERE datname = current_database()) || '/' || 'onward.restore_guard'::regclass::oid";
+const DIM_PLACE: &str = "SELECT '/' || 'onward.restore_guard'::regclass::oid";
 
 /// Revokes all leases of runs; those that were running become claimable.
 const TAKE_BACK: &str =
@@ -54,11 +55,11 @@ pub(crate) struct Sight {
 /// What this store knows about the database it writes to.
 #[derive(Default)]
 pub(crate) struct RestoreGuard {
-    state: Mutex<State>,
+    state: Mutex<GuardState>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct State {
+struct GuardState {
     /// The last result that was accepted.
     known: Option<Sight>,
     is_dim: bool,
@@ -75,8 +76,8 @@ pub(crate) enum Verdict {
 }
 
 impl RestoreGuard {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, GuardState> {
+        sync::lock(&self.state)
     }
 
     fn sight(&self) -> Sql {
@@ -127,10 +128,11 @@ impl RestoreGuard {
     }
 
     async fn look_closely(&self, db: &Db) -> Outcome<bool> {
-        let State { known, is_dim } = *self.lock();
-        db.execute("BEGIN; SELECT 1 FROM onward.lineage FOR UPDATE").await?;
+        let GuardState { known, is_dim } = *self.lock();
+        db.execute("BEGIN; SELECT 1 FROM onward.restore_guard FOR UPDATE").await?;
         let call_id = Sql::new(if is_dim { DIM_PLACE } else { PLACE });
-        let texts = [self.sight(), call_id, Sql::new("SELECT location, EXISTS (SELECT 1 FROM onward.runs) FROM onward.lineage")];
+        let texts =
+            [self.sight(), call_id, Sql::new("SELECT location, EXISTS (SELECT 1 FROM onward.runs) FROM onward.restore_guard")];
         let answers = db.pipeline(None, &texts, None).await?;
         let (mut sight, actual, said) = (read(&answers[0], 0)?, text(&answers[1]), text(&answers[2]));
         let is_used = answers[2].first().is_some_and(|row| row.get(1));
@@ -154,7 +156,7 @@ impl RestoreGuard {
 /// Records the new identity and floor, and revokes all leases.
 async fn move_in(db: &Db, call_id: &str, sight: Sight) -> Outcome<()> {
     let statements = [
-        Sql::new("UPDATE onward.lineage SET location = $1, floor = $2").text(call_id).number(sight.floor),
+        Sql::new("UPDATE onward.restore_guard SET location = $1, floor = $2").text(call_id).number(sight.floor),
         // Runs before sessions, the lock order of all transactions (DB4).
         Sql::new(TAKE_BACK).number(sight.micros * crate::write::unit::ORDERS_PER_MICROSECOND),
         Sql::new("DELETE FROM onward.sessions"),
@@ -166,7 +168,8 @@ async fn move_in(db: &Db, call_id: &str, sight: Sight) -> Outcome<()> {
 /// Decodes the result of [`SIGHT`], or the last columns of `onward.enter`.
 pub(crate) fn read(rows: &[Row], at: usize) -> Outcome<Sight> {
     let row = rows.first().filter(|row| row.get::<_, Option<i64>>(at + 1).is_some()).ok_or_else(|| {
-        let why = "onward.lineage has no row: run `INSERT INTO onward.lineage(location, floor) VALUES ('', 0)`".to_owned();
+        let why =
+            "onward.restore_guard has no row: run `INSERT INTO onward.restore_guard(location, floor) VALUES ('', 0)`".to_owned();
         Trouble::from(onward_store::StoreError::Corrupt { why })
     })?;
     Ok(Sight {
@@ -190,7 +193,7 @@ mod tests {
     const SEEN: Sight = Sight { micros: 9, floor: 5, is_denied: false, table: 1, written: 100, running_since: 1 };
 
     fn knowing(known: Sight) -> RestoreGuard {
-        RestoreGuard { state: Mutex::new(State { known: Some(known), is_dim: false }) }
+        RestoreGuard { state: Mutex::new(GuardState { known: Some(known), is_dim: false }) }
     }
 
     #[test]

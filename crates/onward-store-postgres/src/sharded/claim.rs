@@ -8,9 +8,9 @@ use onward_core::task::Task;
 use onward_store::{ClaimRuns, ClaimTasks, ClaimedRun, Store, StoreError, StoreFuture};
 
 use crate::sharded::database::ShardDatabase;
+use crate::sharded::join_all::{Request, join_all};
 use crate::sharded::merge::{merge, parts};
-use crate::sharded::sharded_store::{Answers, ShardedStore, some_answers};
-use crate::sharded::together::{Asked, together};
+use crate::sharded::routing::{Answers, ShardedStore, some_answers};
 
 /// Result of a divided limit.
 pub struct Round<T> {
@@ -41,14 +41,14 @@ impl ShardedStore {
     pub(crate) async fn share_out_by<'s, T: Send>(
         &'s self,
         limit: usize,
-        ask: impl Fn(&'s Arc<ShardDatabase>, usize) -> Asked<'s, Result<T, StoreError>>,
+        ask: impl Fn(&'s Arc<ShardDatabase>, usize) -> Request<'s, Result<T, StoreError>>,
         used: impl Fn(&T, usize) -> Used,
     ) -> Result<Round<T>, StoreError> {
         let order = self.rotated();
         let parts: BTreeMap<usize, usize> = order.iter().copied().zip(parts(limit, order.len())).collect();
         let (first, mut rest): (Vec<usize>, Vec<usize>) = order.iter().partition(|position| parts[*position] > 0);
         let asked = first.iter().map(|position| ask(&self.databases()[*position], parts[position])).collect();
-        let mut answers: Answers<T> = first.into_iter().zip(together(asked).await).collect();
+        let mut answers: Answers<T> = first.into_iter().zip(join_all(asked).await).collect();
         let mut left = limit;
         for (position, answer) in answers.iter().filter_map(|(position, answer)| Some((*position, answer.as_ref().ok()?))) {
             let used = used(answer, parts[&position]);

@@ -8,11 +8,12 @@
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use onward_core::Timestamp;
+use onward_store::sync::lock;
 use onward_store::{Clock, Expired, Shard, Store, StoreError, StoreFuture};
 use tokio::sync::Notify;
 
@@ -273,10 +274,6 @@ fn begin_expire(store: Arc<dyn Store>, limit: usize) -> StoreFuture<'static, Exp
     Box::pin(async move { store.expire(limit).await })
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Returns whether the error makes the database unusable. One that comes up late may belong to a newer program, or be another
 /// one.
 fn is_down(error: &StoreError) -> bool {
@@ -302,7 +299,7 @@ fn reason(error: &StoreError) -> String {
 /// Verifies the shard, and runs a query that needs a lookup in every store.
 fn small_question(store: Arc<dyn Store>, share: Option<Shard>) -> Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>> {
     Box::pin(async move {
-        let found = store.read_share().await?;
+        let found = store.read_shard().await?;
         if let Some(expected) = share {
             crate::sharded::open::check_share(&expected, found.as_ref())?; // SD5
         }

@@ -10,13 +10,13 @@ use onward_core::WorkerId;
 use onward_store::{Change, Delete, Expired, Retention, StoreError};
 
 use crate::sharded::claim::{Round, Used, full};
-use crate::sharded::sharded_store::{Answers, ShardedStore, some_answers};
-use crate::sharded::together::{Asked, Asking};
+use crate::sharded::join_all::{Request, Requests};
+use crate::sharded::routing::{Answers, ShardedStore, some_answers};
 
 impl ShardedStore {
     /// Sends a heartbeat to all databases. A slow one completes on its own, so that the others keep the session alive.
     pub(crate) async fn heartbeat_to_all(&self, worker: WorkerId, lease: Duration) -> Result<bool, StoreError> {
-        let asked = self.databases().iter().map(|database| -> Asked<'_, _> {
+        let asked = self.databases().iter().map(|database| -> Request<'_, _> {
             let worker = worker.clone();
             Box::pin(database.ask(move |store| store.heartbeat(worker, lease)))
         });
@@ -31,9 +31,9 @@ impl ShardedStore {
     }
 
     /// Waits for all results, but only for `Pace::late` after the first success: a slower one counts as unavailable.
-    async fn prompt<T>(&self, asked: Vec<Asked<'_, Result<T, StoreError>>>) -> Vec<Result<T, StoreError>> {
-        let mut asking = Asking::new(asked);
-        let is_begun = |asking: &Asking<'_, _>| asking.answers.iter().flatten().any(Result::is_ok);
+    async fn prompt<T>(&self, asked: Vec<Request<'_, Result<T, StoreError>>>) -> Vec<Result<T, StoreError>> {
+        let mut asking = Requests::new(asked);
+        let is_begun = |asking: &Requests<'_, _>| asking.answers.iter().flatten().any(Result::is_ok);
         poll_fn(|cx| if asking.poll(cx) || is_begun(&asking) { Poll::Ready(()) } else { Poll::Pending }).await;
         let rest = poll_fn(|cx| if asking.poll(cx) { Poll::Ready(()) } else { Poll::Pending });
         self.common.time.limit(self.common.pace.late, pin!(rest)).await;

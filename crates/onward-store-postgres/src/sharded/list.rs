@@ -13,7 +13,7 @@ use onward_store::{
 };
 
 use crate::sharded::merge::{merge, page};
-use crate::sharded::sharded_store::{ShardedStore, all_answers, listed, some_answers};
+use crate::sharded::routing::{ShardedStore, all_answers, listed, some_answers};
 
 impl ShardedStore {
     /// Lists runs. The cursor is the position of the last run in the common order, from which every database continues.

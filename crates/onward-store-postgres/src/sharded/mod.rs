@@ -18,16 +18,16 @@
 mod claim;
 mod database;
 mod due;
+mod join_all;
 mod list;
 mod merge;
 mod open;
 mod outbox;
-mod sharded_store;
+mod routing;
 mod store;
 mod time;
-mod together;
 
 pub use database::Health;
 pub use open::Database;
-pub use sharded_store::{ShardedStore, position};
+pub use routing::{ShardedStore, position};
 pub use time::Pace;

@@ -1,4 +1,4 @@
-//! Opening of several databases: which ones belong together, and in which order.
+//! Opening of several databases: which ones belong join_all, and in which order.
 //!
 //! Each database records its shard: cluster id, position and number of databases. The first open writes it, every later one
 //! compares. A database that is down at a later open is verified before its first use (SD5), so servers can start without it.
@@ -8,9 +8,9 @@ use std::sync::Arc;
 use onward_store::{Clock, Shard, Store, StoreError};
 
 use crate::sharded::database::{Common, ShardDatabase};
-use crate::sharded::sharded_store::ShardedStore;
+use crate::sharded::join_all::{Request, join_all};
+use crate::sharded::routing::ShardedStore;
 use crate::sharded::time::{Pace, Time};
-use crate::sharded::together::{Asked, together};
 
 /// A database and its display name, which must contain no password.
 #[derive(Clone)]
@@ -29,8 +29,8 @@ impl ShardedStore {
         clock: Arc<dyn Clock>,
         pace: Pace,
     ) -> Result<ShardedStore, StoreError> {
-        let asked = databases.iter().map(|database| -> Asked<'_, _> { database.store.read_share() }).collect();
-        let answers: Vec<Result<Option<Shard>, StoreError>> = together(asked).await;
+        let asked = databases.iter().map(|database| -> Request<'_, _> { database.store.read_shard() }).collect();
+        let answers: Vec<Result<Option<Shard>, StoreError>> = join_all(asked).await;
         let (count, common) = (databases.len(), Common { clock, time: Arc::new(Time::start()), pace });
         let known = answers.iter().filter_map(|answer| answer.as_ref().ok()).flatten().next();
         let tells = new_cluster.is_some();
@@ -56,7 +56,7 @@ impl ShardedStore {
         }
         for position in untold {
             let database = &shards[position];
-            let taken = database.noted(database.store().take_share(share(&cluster, position)).await)?;
+            let taken = database.noted(database.store().record_shard(share(&cluster, position)).await)?;
             // Of two concurrent first opens, the one counts that came first at the first database.
             if position == 0 {
                 cluster = taken.cluster.clone();

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use onward_core::run::OutboxMessage;
-use onward_store::{Known, OutboxId, Since, Store, StoreError, StoreFuture};
+use onward_store::{KnownRun, OutboxId, RunUpdate, Store, StoreError, StoreFuture};
 
 use crate::sharded::merge::take_turns;
-use crate::sharded::sharded_store::{ShardedStore, all_answers, position, some_answers};
+use crate::sharded::routing::{ShardedStore, all_answers, position, some_answers};
 
 /// Maximum number of outbox messages of one database to search for some whose receiver is reachable.
 const LOOKED_THROUGH_MAX: usize = 65_536;
@@ -19,8 +19,8 @@ impl ShardedStore {
         let (down, count) = (Arc::new(down), self.databases().len());
         let answers = self.ask_some(self.rotated(), |_, store| to_those_up(store, down.clone(), limit)).await;
         let mut lists = Vec::new();
-        for (position, news) in some_answers(answers)? {
-            let renamed = news.into_iter().map(|(id, delivery)| Ok((outer(id, position, count)?, delivery)));
+        for (position, messages) in some_answers(answers)? {
+            let renamed = messages.into_iter().map(|(id, message)| Ok((outer(id, position, count)?, message)));
             lists.push(renamed.collect::<Result<Vec<_>, StoreError>>()?);
         }
         Ok(take_turns(lists, limit))
@@ -40,18 +40,18 @@ impl ShardedStore {
     }
 
     /// Reads new records of runs; those in a database that is down have none.
-    pub(crate) async fn read_since_of_all(&self, known: Vec<Known>) -> Result<Vec<Since>, StoreError> {
-        let mut by_position: BTreeMap<usize, Vec<Known>> = BTreeMap::new();
+    pub(crate) async fn read_since_of_all(&self, known: Vec<KnownRun>) -> Result<Vec<RunUpdate>, StoreError> {
+        let mut by_position: BTreeMap<usize, Vec<KnownRun>> = BTreeMap::new();
         for known in known {
             by_position.entry(position(&known.run, self.databases().len())).or_default().push(known);
         }
         let positions = by_position.keys().copied().collect();
         let answers = self.ask_some(positions, |position, store| store.read_since(by_position[&position].clone())).await;
-        Ok(some_answers(answers)?.into_iter().flat_map(|(_, news)| news).collect())
+        Ok(some_answers(answers)?.into_iter().flat_map(|(_, messages)| messages).collect())
     }
 
     /// Sends a broadcast through one database: all servers listen at all of them, so each message arrives once.
-    pub(crate) async fn tell_others_once(&self, message: Vec<u8>) -> Result<(), StoreError> {
+    pub(crate) async fn broadcast_once(&self, message: Vec<u8>) -> Result<(), StoreError> {
         let mut down = None;
         for database in self.databases() {
             match database.refusal() {
@@ -69,12 +69,12 @@ fn to_those_up(store: &dyn Store, down: Arc<Vec<bool>>, limit: usize) -> StoreFu
     Box::pin(async move {
         let mut wanted = limit;
         loop {
-            let mut news = store.outbox_messages(wanted).await?;
-            let is_all = news.len() < wanted || wanted >= LOOKED_THROUGH_MAX;
-            news.retain(|(_, delivery)| !down[position(delivery.receiver(), down.len())]);
-            if is_all || news.len() >= limit {
-                news.truncate(limit);
-                return Ok(news);
+            let mut messages = store.outbox_messages(wanted).await?;
+            let is_all = messages.len() < wanted || wanted >= LOOKED_THROUGH_MAX;
+            messages.retain(|(_, message)| !down[position(message.receiver(), down.len())]);
+            if is_all || messages.len() >= limit {
+                messages.truncate(limit);
+                return Ok(messages);
             }
             wanted = wanted.saturating_mul(4);
         }

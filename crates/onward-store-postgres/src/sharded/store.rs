@@ -8,12 +8,12 @@ use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
-    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, Expired, Known, Listener,
-    OutboxId, PAYLOAD_BYTES_MAX, Restore, RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Since, Started, Store, StoreError,
-    StoreFuture, TaskQuery, VersionCount, WaitQuery,
+    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, Expired, KnownRun, Listener,
+    OutboxId, PAYLOAD_BYTES_MAX, Restore, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, ServerInfo, Started, Store,
+    StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery,
 };
 
-use crate::sharded::sharded_store::{ShardedStore, some_answers};
+use crate::sharded::routing::{ShardedStore, some_answers};
 
 impl Store for ShardedStore {
     fn start_run(&self, run: NewRun, claim: Option<WorkerId>) -> StoreFuture<'_, Started> {
@@ -99,7 +99,7 @@ impl Store for ShardedStore {
         self.ask_one(&run.clone(), move |store| store.read_log(run, generation, from, limit))
     }
 
-    fn read_since(&self, known: Vec<Known>) -> StoreFuture<'_, Vec<Since>> {
+    fn read_since(&self, known: Vec<KnownRun>) -> StoreFuture<'_, Vec<RunUpdate>> {
         Box::pin(self.read_since_of_all(known))
     }
 
@@ -108,7 +108,7 @@ impl Store for ShardedStore {
     }
 
     fn broadcast(&self, message: Vec<u8>) -> StoreFuture<'_, ()> {
-        Box::pin(self.tell_others_once(message))
+        Box::pin(self.broadcast_once(message))
     }
 
     fn announce_server(&self, server: ServerInfo, lease: Option<Duration>) -> StoreFuture<'_, ()> {

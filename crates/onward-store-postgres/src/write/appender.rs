@@ -14,21 +14,23 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use onward_core::{CallId, Event, RunKey};
+use onward_store::durable::StartRun;
 use onward_store::durable::reply::{Pending, Slot};
+use onward_store::unit_of_work::{self, EncodedStart};
 use onward_store::{Expired, StoreError};
 
 use crate::connection::sql::Sql;
-use crate::connection::transaction::{Aftermath, Fate, Line, Wants, transact};
+use crate::connection::transaction::{Aftermath, Fate, LazyConnection, Wants, transact};
 use crate::error::{Outcome, Trouble};
-use crate::shared::Shared;
+use crate::shared::ServerShared;
 use crate::stats::Counters;
 use crate::write::expire::{Look, NEXT_DUE};
-use crate::write::op::Op;
+use crate::write::op::{Op, Report};
 use crate::write::unit::UnitOfWork;
 
 /// Runs until the queue with this number is closed and empty.
-pub(crate) async fn run(shared: Arc<Shared>, number: usize) {
-    let mut line = Line::new(shared.clone());
+pub(crate) async fn run(shared: Arc<ServerShared>, number: usize) {
+    let mut line = LazyConnection::new(shared.clone());
     loop {
         let ops = shared.queues.get(number).take(shared.batch_max).await;
         match ops.as_slice() {
@@ -39,7 +41,7 @@ pub(crate) async fn run(shared: Arc<Shared>, number: usize) {
     }
 }
 
-async fn run_batch(shared: &Shared, line: &mut Line, ops: &[Op]) {
+async fn run_batch(shared: &ServerShared, line: &mut LazyConnection, ops: &[Op]) {
     let wants = Wants {
         keys: ops.iter().flat_map(Op::keys).collect(),
         parents: ops.iter().filter_map(ended_run).cloned().collect(),
@@ -59,7 +61,7 @@ async fn run_batch(shared: &Shared, line: &mut Line, ops: &[Op]) {
     Counters::add(&shared.counters.operations, ops.len() as u64);
     match done {
         Ok(((), after)) => {
-            shared.pulse.stir_by(&after.news);
+            shared.pulse.stir_by(&after.changes);
             ops.iter().for_each(|op| op.pending().release()); // DB6
             shared.tell(after);
         }
@@ -99,15 +101,19 @@ async fn prefetch(unit: &mut UnitOfWork<'_>, ops: &[Op]) -> Outcome<()> {
         match op {
             Op::Input(work, _) => {
                 let (key, input, _) = &**work;
-                slots.extend(input.once.as_ref().map(|once| (key.clone(), once.key.clone())));
-                waits.extend(closed_call_id(&input.event).map(|call_id| (key.clone(), call_id.clone())));
+                let Some(run) = unit.set.runs.get(key) else { continue };
+                slots.extend(input.once.as_ref().map(|once| (run, once.key.clone())));
+                waits.extend(closed_call_id(&input.event).map(|call_id| (run, call_id.clone())));
             }
             Op::Commit(work, _) => {
                 let (commit, _) = &**work;
-                let closed = commit.events.iter().filter_map(closed_call_id);
-                waits.extend(closed.map(|call_id| (commit.key.clone(), call_id.clone())));
+                let Some(run) = unit.set.runs.get(&commit.key) else { continue };
+                waits.extend(commit.events.iter().filter_map(closed_call_id).map(|call_id| (run, call_id.clone())));
             }
-            Op::Report(work, _) => tasks.push((work.task.run.clone(), work.task.call_id.clone())),
+            Op::Report(work, _) => {
+                let run = unit.set.runs.get(&work.task.run);
+                tasks.extend(run.map(|run| (run, work.task.call_id.clone())));
+            }
             _ => {}
         }
     }
@@ -137,16 +143,34 @@ fn closed_call_id(event: &Event) -> Option<&CallId> {
 
 /// Decides one operation and stores its result.
 async fn execute(unit: &mut UnitOfWork<'_>, op: &Op) -> Outcome<()> {
-    let before = unit.changes;
+    let before = unit.set.record_count;
     match op {
-        Op::Commit(work, to) => settle(to, unit.commit(work.0.clone(), &work.1).await, before, unit),
-        Op::Input(work, to) => settle(to, unit.append_input(&work.0, work.1.clone(), &work.2).await, before, unit),
-        Op::Start(start, to) => settle(to, unit.start_run(start).await, before, unit),
-        Op::Restore(work, to) => settle(to, unit.restore_run(work).await, before, unit),
-        Op::ClaimRun(work, to) => settle(to, unit.claim_one(work).await, before, unit),
-        Op::Release(key, epoch, to) => settle(to, unit.release_run(key, *epoch), before, unit),
-        Op::Report(work, to) => settle(to, unit.report_task(work).await, before, unit),
-        Op::RetryTask(task, to) => settle(to, unit.retry_task(task).await, before, unit),
+        Op::Commit(work, to) => {
+            let (commit, body) = (**work).clone();
+            settle(to, unit_of_work::commit(unit, commit, Some(body)).await, before, unit)
+        }
+        Op::Input(work, to) => {
+            let (key, input, body) = (**work).clone();
+            settle(to, unit_of_work::append_input(unit, &key, input, Some(body)).await, before, unit)
+        }
+        Op::Start(start, to) => {
+            let StartRun { run, claim, input_hash, body, signal_body } = (**start).clone();
+            let encoded = EncodedStart { run: Some(body), signal: Some(signal_body) };
+            let started = unit_of_work::start_run(unit, run, claim.as_ref(), input_hash, encoded).await;
+            settle(to, started, before, unit)
+        }
+        Op::Restore(work, to) => settle(to, unit_of_work::restore_run(unit, work).await, before, unit),
+        Op::ClaimRun(work, to) => {
+            let input = work.input.clone().map(|(input, body)| (input, Some(body)));
+            settle(to, unit_of_work::claim_run(unit, &work.run, &work.worker, input).await, before, unit)
+        }
+        Op::Release(key, epoch, to) => settle(to, unit_of_work::release_run(unit, key, *epoch).await, before, unit),
+        Op::Report(work, to) => {
+            let Report { task, claim, report, lease } = &**work;
+            let reported = unit_of_work::report_task(unit, task, *claim, report.clone(), *lease).await;
+            settle(to, reported, before, unit)
+        }
+        Op::RetryTask(task, to) => settle(to, unit_of_work::retry_task(unit, task).await, before, unit),
         Op::Expire(..) => Ok(()),
     }
 }
@@ -155,7 +179,7 @@ async fn execute(unit: &mut UnitOfWork<'_>, op: &Op) -> Outcome<()> {
 fn settle<T: Send>(to: &Slot<T>, outcome: Outcome<T>, before: usize, unit: &mut UnitOfWork<'_>) -> Outcome<()> {
     let answer = match outcome {
         Ok(value) => Ok(value),
-        Err(Trouble::Refused(error)) if unit.changes != before => return Err(Trouble::Damaged(error)),
+        Err(Trouble::Refused(error)) if unit.set.record_count != before => return Err(Trouble::Damaged(error)),
         Err(Trouble::Refused(error)) => {
             if let StoreError::LogCorrupt { key, .. } = &error {
                 unit.hurt.insert(key.clone()); // DB10
@@ -169,7 +193,7 @@ fn settle<T: Send>(to: &Slot<T>, outcome: Outcome<T>, before: usize, unit: &mut 
 }
 
 /// Handles due work. One statement finds out whether there is any; mostly there is none.
-async fn expire(shared: &Shared, line: &mut Line, limit: usize, to: &Arc<Slot<Expired>>) {
+async fn expire(shared: &ServerShared, line: &mut LazyConnection, limit: usize, to: &Arc<Slot<Expired>>) {
     shared.begin_look();
     let mut answer = try_expire(shared, line, limit).await;
     if let Ok(expired) = &mut answer {
@@ -179,7 +203,7 @@ async fn expire(shared: &Shared, line: &mut Line, limit: usize, to: &Arc<Slot<Ex
     to.release();
 }
 
-async fn try_expire(shared: &Shared, line: &mut Line, limit: usize) -> Result<Expired, StoreError> {
+async fn try_expire(shared: &ServerShared, line: &mut LazyConnection, limit: usize) -> Result<Expired, StoreError> {
     let begun = shared.pulse.begin();
     if let Some(look) = look(line).await
         && look.next_due.is_none_or(|due| due > shared.clock.now(look.clock_micros))
@@ -187,7 +211,11 @@ async fn try_expire(shared: &Shared, line: &mut Line, limit: usize) -> Result<Ex
         shared.pulse.end(begun, look.found);
         return Ok(Expired { next_due: look.next_due, ..Expired::default() });
     }
-    let work = async |unit: &mut UnitOfWork<'_>| unit.expire(limit).await;
+    let work = async |unit: &mut UnitOfWork<'_>| {
+        let expired = unit_of_work::expire(unit, limit).await?;
+        unit.let_damaged_sleep().await?;
+        Ok(expired)
+    };
     let (mut expired, after) = transact(shared, line, &Wants::default(), work).await.map_err(Fate::into_error)?;
     shared.pulse.stir();
     shared.tell(Aftermath { due: None, ..after });
@@ -199,7 +227,7 @@ async fn try_expire(shared: &Shared, line: &mut Line, limit: usize) -> Result<Ex
     Ok(expired)
 }
 
-async fn look(line: &mut Line) -> Option<Look> {
+async fn look(line: &mut LazyConnection) -> Option<Look> {
     let rows = line.get().await.ok()?.query(&Sql::new(NEXT_DUE)).await.ok()?;
     rows.first().map(Look::read)
 }

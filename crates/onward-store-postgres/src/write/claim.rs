@@ -1,25 +1,19 @@
-//! Leases of runs: claims by name, claims of waiting runs, releases, sessions.
-//!
-//! A lease belongs to a worker's session, not to a run: one heartbeat extends all leases, one expiry ends all.
-//!
-//! Invariants:
-//! - DB5: a worker that gets a run has a session, in the same write; a session ends only together with all leases of its worker.
+//! Runs and tasks that may be claimed: found by index, and locked unless another transaction has locked them.
 
 use std::collections::HashMap;
 
-use onward_core::run::Input;
 use onward_core::task::Task;
-use onward_core::{Epoch, Index, Name, Record, RunKey, Status, Timestamp, WorkerId};
-use onward_store::durable::ClaimRun;
-use onward_store::durable::{Body, OwnedChange, large};
-use onward_store::{ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, StoreError};
+use onward_core::{Index, Name, Record, RunKey, Timestamp};
+use onward_store::durable::{StoredChange, large};
+use onward_store::unit_of_work::{QueuedTask, RunRef};
+use onward_store::{ClaimRuns, ClaimTasks};
 
 use crate::connection::sql::Sql;
-use crate::error::{Outcome, Trouble};
+use crate::error::Outcome;
 use crate::row::EventRow;
 use crate::write::load::{TASK_COLUMNS, read_task};
 use crate::write::save::{Gone, put_tasks};
-use crate::write::unit::{Queued, UnitOfWork};
+use crate::write::unit::{LockedRun, UnitOfWork};
 
 /// Finds the oldest claimable runs of kinds and versions that the worker knows, except those already seen, and locks those that
 /// are not locked.
@@ -67,54 +61,16 @@ const LOOKS_MAX: usize = 8;
 const SHOWN_MAX: usize = 1_024;
 
 impl UnitOfWork<'_> {
-    /// Appends an input to a run without a holder, and leases the run if it is pending then. Fails if a worker holds it.
-    pub async fn claim_one(&mut self, work: &ClaimRun) -> Outcome<ClaimedOne> {
-        let key = &work.run;
-        if self.require(key)?.worker.is_some() {
-            return Err(StoreError::RunHeld { key: key.clone() }.into());
-        }
-        let appended = match &work.input {
-            Some((input, body)) => Some(self.append_input(key, input.clone(), body).await?),
-            None => None,
-        };
-        let claimed = self.claim(key, &work.worker, None);
-        self.settle(key);
-        Ok(ClaimedOne { appended, head: self.locked(key).shown(), claimed })
-    }
-
-    /// Leases a run if it is pending and has no holder; the caller settles it.
-    pub fn claim(&mut self, key: &RunKey, worker: &WorkerId, records: Option<Vec<Record>>) -> Option<ClaimedRun> {
-        let last = self.locked(key).head.epoch;
-        let epoch = self.epoch_after(last);
-        let locked = self.locked(key);
-        if locked.head.status != Status::Pending || locked.worker.is_some() {
-            return None;
-        }
-        locked.head.epoch = epoch; // L7
-        locked.worker = Some(worker.clone());
-        let head = locked.shown();
-        self.greet(worker);
-        Some(ClaimedRun { head, records })
-    }
-
-    pub fn release_run(&mut self, key: &RunKey, epoch: Epoch) -> Outcome<()> {
-        self.check(key)?;
-        if self.find(key).is_some_and(|locked| locked.head.epoch == epoch) {
-            self.locked(key).worker = None;
-            self.settle(key);
-        }
-        Ok(())
-    }
-
-    pub async fn claim_runs(&mut self, request: &ClaimRuns) -> Outcome<Vec<ClaimedRun>> {
+    /// Locks claimable runs that the worker can execute, and reads their logs if they are short.
+    pub async fn lock_ready_runs(&mut self, request: &ClaimRuns) -> Outcome<Vec<RunRef>> {
         let mut pairs = Vec::new();
         for (kind, versions) in request.knows.iter() {
             pairs.extend(versions.iter().map(|version| (kind.as_str().to_owned(), text_of(version.as_ref())))); // L14
         }
-        let mut keys: Vec<(i64, RunKey)> = Vec::new();
+        let mut runs: Vec<(i64, RunRef)> = Vec::new();
         let mut looked_at: Vec<i64> = Vec::new();
         for _ in 0..LOOKS_MAX {
-            let wanted = request.limit.saturating_sub(keys.len());
+            let wanted = request.limit.saturating_sub(runs.len());
             if wanted == 0 {
                 break;
             }
@@ -127,9 +83,8 @@ impl UnitOfWork<'_> {
             let mut answers = self.db.pipeline(None, &statements, None).await?.into_iter();
             let seen: Vec<i64> = answers.next().unwrap_or_default().iter().map(|row| row.get(0)).collect();
             let locked = answers.next().unwrap_or_default();
-            for key in self.take_in(&locked) {
-                let ready = self.locked(&key).ready.unwrap_or_default();
-                keys.push((ready, key));
+            for run in self.add_rows(&locked) {
+                runs.push((self.set.runs[run].ready.unwrap_or_default(), run));
             }
             let got = locked.len();
             looked_at.extend(seen.iter().copied());
@@ -139,34 +94,28 @@ impl UnitOfWork<'_> {
                 break;
             }
         }
-        keys.sort();
-        keys.truncate(request.limit);
-        let mut logs = self.short_logs(&keys).await?;
-        let mut claimed = Vec::new();
-        for (_, key) in keys {
-            let records = logs.remove(&key);
-            claimed.extend(self.claim(&key, &request.worker, records));
-            self.settle(&key);
-        }
-        Ok(claimed)
+        runs.sort_unstable();
+        runs.truncate(request.limit);
+        let runs: Vec<RunRef> = runs.into_iter().map(|(_, run)| run).collect();
+        self.logs = self.short_logs(&runs).await?;
+        Ok(runs)
     }
 
     /// Returns the short ones of the logs of runs that were claimed together, with two statements for all. Otherwise a worker
     /// that got many runs would read each log, and other requests would queue behind that. Logs that are long, damaged or have
     /// large payloads are left to a later read.
-    async fn short_logs(&mut self, keys: &[(i64, RunKey)]) -> Outcome<HashMap<RunKey, Vec<Record>>> {
-        let seats =
-            keys.iter().filter_map(|(_, key)| self.find(key)).filter(|locked| locked.head.next_index.0 <= SHORT_LOG_EVENTS);
-        let mut short: Vec<(i64, i32)> = seats.map(|locked| (locked.rk, locked.head.generation as i32)).collect();
+    async fn short_logs(&mut self, runs: &[RunRef]) -> Outcome<HashMap<RunRef, Vec<Record>>> {
+        let short = runs.iter().map(|run| &self.set.runs[*run]).filter(|run| run.head.next_index.0 <= SHORT_LOG_EVENTS);
+        let mut short: Vec<&LockedRun> = short.collect();
+        let columns = |runs: &[&LockedRun]| runs.iter().map(|run| (run.own.rk, run.head.generation as i32)).unzip();
         // A log of one event is not measured: it only has the start, whose large payloads are stored elsewhere.
-        let is_measured = |unit: &Self, rk: i64| unit.find(&unit.key_of(rk)).is_some_and(|locked| locked.head.next_index.0 > 1);
-        if short.iter().any(|(rk, _)| is_measured(self, *rk)) {
-            let (numbers, generations) = short.iter().copied().unzip();
+        if short.iter().any(|run| run.head.next_index.0 > 1) {
+            let (numbers, generations) = columns(&short);
             let rows = self.db.query(&Sql::new(LOG_BYTES).numbers(numbers).ints(generations)).await?;
             let bytes: HashMap<i64, i64> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
             let mut left = SHORT_LOGS_BYTES;
-            short.retain(|(rk, _)| {
-                let bytes = bytes.get(rk).copied().unwrap_or(i64::MAX);
+            short.retain(|run| {
+                let bytes = bytes.get(&run.own.rk).copied().unwrap_or(i64::MAX);
                 let fits = bytes <= left;
                 left -= if fits { bytes } else { 0 };
                 fits
@@ -175,20 +124,23 @@ impl UnitOfWork<'_> {
         if short.is_empty() {
             return Ok(HashMap::new());
         }
-        let (numbers, generations) = short.into_iter().unzip();
+        let (numbers, generations) = columns(&short);
         let rows = self.db.query(&Sql::new(WHOLE_LOGS).numbers(numbers).ints(generations)).await?;
         let mut logs = HashMap::new();
         for rows in rows.chunk_by(|a, b| a.get::<_, i64>(0) == b.get::<_, i64>(0)) {
-            let key = self.key_of(rows[0].get(0));
-            let next = self.find(&key).map(|locked| locked.head.next_index);
-            let records = whole_log(&key, rows);
-            logs.extend(records.filter(|records| records.last().map(Record::next_index) == next).map(|records| (key, records)));
+            let run = self.run_of(&rows[0]);
+            let head = &self.set.runs[run].head;
+            let records = whole_log(&head.key, rows);
+            let is_whole = |records: &Vec<Record>| records.last().map(Record::next_index) == Some(head.next_index);
+            logs.extend(records.filter(is_whole).map(|records| (run, records)));
         }
         Ok(logs)
     }
 
-    pub async fn claim_tasks(&mut self, request: &ClaimTasks) -> Outcome<Vec<Task>> {
-        self.show_delayed_tasks().await?;
+    /// Locks tasks that may be claimed, and the runs of those whose attempts are recorded (K7). A transaction that holds the lock
+    /// of a task must not wait for that of its run, because others lock in the opposite order: if the run is locked elsewhere,
+    /// the task is announced again.
+    pub async fn lock_ready_tasks(&mut self, request: &ClaimTasks) -> Outcome<Vec<((i64, i64), Task)>> {
         let pairs = request.queues.iter().flat_map(|queue| request.kinds.iter().map(move |kind| (queue, kind)));
         let (queues, kinds): (Vec<String>, Vec<String>) =
             pairs.map(|(queue, kind)| (text_of(queue.as_ref()), kind.as_str().to_owned())).unzip();
@@ -209,65 +161,24 @@ impl UnitOfWork<'_> {
             // A damaged task must not block the others; operations on its run report it.
             let Ok(task) = read_task(&row) else { continue };
             let Ok(mut task) = self.whole(rk, task).await else { continue };
-            if task.may_be_claimed(self.now) {
+            if task.may_be_claimed(self.set.now) {
                 task.claim_after(self.went_back_until()); // DB9
-                found.push((rk, Queued { task, order: row.get(2) }));
+                found.push(((rk, row.get(2)), task));
             }
         }
-        let recorded: Vec<i64> = found.iter().filter(|(_, queued)| queued.task.is_recorded()).map(|(rk, _)| *rk).collect();
+        let recorded: Vec<i64> = found.iter().filter(|(_, task)| task.is_recorded()).map(|((rk, _), _)| *rk).collect();
         if !recorded.is_empty() {
             self.lock_free(recorded).await?;
-        }
-        let (mut claimed, mut changed) = (Vec::new(), Vec::new());
-        for (rk, mut queued) in found {
-            let waiting = queued.task.clone();
-            if self.was_paused(&waiting.id.run) {
-                continue;
-            }
-            queued.task.claim(&request.worker, request.lease, self.now);
-            if let Some(attempted) = queued.task.attempted()
-                && let Err(pause) = self.begin_attempt(rk, &waiting, attempted).await?
-            {
-                if let Some(pause) = pause {
-                    // Tasks of the same run that were claimed before are frozen in that state.
-                    self.write_tasks(std::mem::take(&mut changed)).await?;
-                    self.append_outcome(&waiting.id.run, pause, None).await?;
+            found.retain(|((rk, _), task)| {
+                let is_locked = !task.is_recorded() || self.numbers.contains_key(rk);
+                // Operations on a damaged run report it.
+                if !is_locked && !self.damaged.contains_key(&task.id.run) {
+                    self.set.notify(|_| StoredChange::TaskQueued { task: Box::new(task.clone()) });
                 }
-                continue;
-            }
-            if let Some(due) = queued.task.due_at() {
-                self.announce_due(due);
-            }
-            claimed.push(queued.task.clone());
-            changed.push((rk, queued));
+                is_locked
+            });
         }
-        self.write_tasks(changed).await?;
-        Ok(claimed)
-    }
-
-    /// Records an attempt under the lock of its run (K7). A transaction that holds the lock of a task must not wait for that of
-    /// its run, because others lock in the opposite order: if the run is locked elsewhere, the task is announced again. If the
-    /// attempt does not begin, returns the input that pauses the run, if any.
-    async fn begin_attempt(&mut self, rk: i64, waiting: &Task, attempted: Input) -> Outcome<Result<(), Option<Input>>> {
-        if self.damaged.contains_key(&waiting.id.run) {
-            return Ok(Err(None)); // operations on the run report it
-        }
-        if !self.keys.contains_key(&rk) {
-            self.news.push(OwnedChange::TaskQueued { task: Box::new(waiting.clone()) });
-            return Ok(Err(None));
-        }
-        let body = Body::of_input(&attempted);
-        match self.append_input(&waiting.id.run, attempted, &body).await {
-            Ok(_) => Ok(Ok(())),
-            Err(Trouble::Refused(StoreError::Refused(refusal))) => Ok(Err(refusal.pause())),
-            Err(Trouble::Refused(_)) => Ok(Err(None)),
-            Err(trouble) => Err(trouble),
-        }
-    }
-
-    /// Returns whether this transaction has paused the run.
-    fn was_paused(&self, key: &RunKey) -> bool {
-        self.seats.get(key).and_then(Option::as_deref).is_some_and(|locked| locked.head.status == Status::Paused)
+        Ok(found)
     }
 
     /// Returns the time until which the database, if it was restored, may have forgotten claims.
@@ -276,23 +187,23 @@ impl UnitOfWork<'_> {
     }
 
     /// Makes delayed tasks claimable, up to a limit; returns whether there may be more.
-    pub async fn show_delayed_tasks(&mut self) -> Outcome<bool> {
+    pub async fn lock_delayed_tasks(&mut self) -> Outcome<bool> {
         let text = format!(
             "SELECT {TASK_COLUMNS} FROM onward.tasks t WHERE t.state = 3 AND t.visible <= $1 ORDER BY t.visible, t.ord
                LIMIT $2 FOR UPDATE OF t SKIP LOCKED"
         );
-        let rows = self.db.query(&Sql::new(text).number(self.now.0 as i64).number(limit_number(SHOWN_MAX))).await?;
+        let rows = self.db.query(&Sql::new(text).number(self.set.now.0 as i64).number(limit_number(SHOWN_MAX))).await?;
         let is_cut = rows.len() >= SHOWN_MAX;
         let mut shown = Vec::new();
         for row in rows {
             let Ok(task) = read_task(&row) else { continue };
-            let here = self.seats.get(&task.id.run).and_then(Option::as_ref);
-            if here.is_some_and(|locked| locked.tasks.knows(&task.id.call_id)) {
+            let here = self.set.runs.get(&task.id.run);
+            if here.is_some_and(|run| self.set.runs[run].tasks.knows(&task.id.call_id)) {
                 continue; // decided in this transaction
             }
             let Ok(task) = self.whole(row.get(0), task).await else { continue };
-            self.news.push(OwnedChange::TaskQueued { task: Box::new(task.clone()) });
-            shown.push((row.get(0), Queued { task, order: row.get(2) }));
+            self.set.notify(|_| StoredChange::TaskQueued { task: Box::new(task.clone()) });
+            shown.push((row.get(0), QueuedTask { task, order: row.get(2) }));
         }
         // If none could be changed, another pass would not change any either.
         let more = is_cut && !shown.is_empty();
@@ -301,11 +212,11 @@ impl UnitOfWork<'_> {
     }
 
     /// Writes locked tasks whose runs need not be locked: only their attempt changes.
-    async fn write_tasks(&mut self, tasks: Vec<(i64, Queued)>) -> Outcome<()> {
+    pub async fn write_tasks(&mut self, tasks: Vec<(i64, QueuedTask)>) -> Outcome<()> {
         if tasks.is_empty() {
             return Ok(());
         }
-        let call = put_tasks(Gone::default(), tasks, self.now, &mut self.blobs);
+        let call = put_tasks(Gone::default(), tasks, self.set.now, &mut self.blobs);
         self.db.query(&Sql::all(vec![call])).await?;
         Ok(())
     }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use onward_core::{KindSchemas, Name, RunKey, WorkerId};
+use onward_core::{KindSchemas, Name, RunHead, RunKey, WorkerId};
 use onward_store::durable::seal::{seal, unseal_bytes};
+use onward_store::unit_of_work::RunRef;
 use onward_store::{Delete, OutboxId, Retention, StoreError};
 
 use crate::connection::sql::Sql;
@@ -15,7 +16,7 @@ use crate::write::unit::UnitOfWork;
 /// Number of runs that cannot be deleted yet and are skipped in one call, per run to delete.
 const PASSED_OVER: usize = 16;
 
-const OF_RUN: [&str; 9] = ["past", "events", "slots", "timers", "tasks", "waits", "outbox", "attributes", "blobs"];
+const OF_RUN: [&str; 9] = ["past", "events", "idempotency", "timers", "tasks", "waits", "outbox", "attributes", "blobs"];
 
 /// Finds the ended runs of a kind in index order, except those with open children: any number of them may block the others, for
 /// as long as their children live. One index lookup for each.
@@ -36,12 +37,13 @@ impl UnitOfWork<'_> {
         let rows = self.db.query(&sql.text(key.namespace.as_str()).text(key.id.as_str())).await?;
         let Some(row) = rows.first() else { return Err(StoreError::RunNotFound { key: key.clone() }.into()) };
         let (rk, kind): (i64, String) = (row.get(0), row.get(2));
-        let may_go = self.find(key).map_or(row.get::<_, i16>(1) >= 4, |locked| locked.head.may_be_deleted());
+        let locked = self.set.runs.get(key).map(|run| &self.set.runs[run].head);
+        let may_go = locked.map_or(row.get::<_, i16>(1) >= 4, RunHead::may_be_deleted);
         if let Some(why) = self.busy(key, rk, may_go).await? {
             return Err(StoreError::RunBusy { key: key.clone(), why: why.to_owned() }.into());
         }
         self.remove(&[(key.clone(), rk)]).await?;
-        let (namespace, id, at) = (key.namespace.as_str(), key.id.as_str(), self.now.0 as i64);
+        let (namespace, id, at) = (key.namespace.as_str(), key.id.as_str(), self.set.now.0 as i64);
         let sum = crc(&[at], &[namespace.as_bytes(), id.as_bytes(), kind.as_bytes(), reason.as_bytes()]);
         let text = "INSERT INTO onward.deleted(ns, id, kind, at, reason, crc) VALUES ($1, $2, $3, $4, $5, $6)";
         let sql = Sql::new(text).text(namespace).text(id).text(kind).number(at).bytes(reason.as_bytes().to_vec()).number(sum);
@@ -59,9 +61,9 @@ impl UnitOfWork<'_> {
         if !self.db.query(&children).await?.is_empty() {
             return Ok(Some("it has an open child"));
         }
-        let news = self.db.query(&Sql::new("SELECT data FROM onward.outbox WHERE rk = $1").number(rk)).await?;
+        let messages = self.db.query(&Sql::new("SELECT data FROM onward.outbox WHERE rk = $1").number(rk)).await?;
         // Damaged outbox messages cannot be delivered and are deleted with their run.
-        let is_sound = news.iter().any(|row| unseal_bytes("a delivery", row.get(0)).is_ok());
+        let is_sound = messages.iter().any(|row| unseal_bytes("a delivery", row.get(0)).is_ok());
         Ok(is_sound.then_some("it has undelivered outbox messages"))
     }
 
@@ -71,8 +73,8 @@ impl UnitOfWork<'_> {
         let statements: Vec<Sql> = OF_RUN.iter().chain(&["runs"]).map(remove).collect();
         self.db.pipeline(None, &statements, None).await?;
         for (key, rk) in gone {
-            self.seats.insert(key.clone(), None);
-            self.keys.remove(rk);
+            self.set.runs.remove(key);
+            self.numbers.remove(rk);
         }
         Ok(())
     }
@@ -105,7 +107,7 @@ impl UnitOfWork<'_> {
                 break;
             }
             // A damaged run must not block the others; it is deleted by hand.
-            let found = self.take_in(&rows);
+            let found = self.add_rows(&rows);
             let gone = self.idle(found).await?;
             if !gone.is_empty() {
                 self.remove(&gone).await?;
@@ -117,12 +119,9 @@ impl UnitOfWork<'_> {
     }
 
     /// Returns those of the locked runs that can be deleted.
-    async fn idle(&mut self, keys: Vec<RunKey>) -> Outcome<Vec<(RunKey, i64)>> {
-        let closed = keys.into_iter().filter_map(|key| {
-            let locked = self.seats.get(&key)?.as_ref()?;
-            locked.head.may_be_deleted().then_some((key, locked.rk))
-        });
-        let mut idle: Vec<(RunKey, i64)> = closed.collect();
+    async fn idle(&mut self, runs: Vec<RunRef>) -> Outcome<Vec<(RunKey, i64)>> {
+        let closed = runs.into_iter().map(|run| &self.set.runs[run]).filter(|run| run.head.may_be_deleted());
+        let mut idle: Vec<(RunKey, i64)> = closed.map(|run| (run.head.key.clone(), run.own.rk)).collect();
         let (namespaces, ids) = idle.iter().map(|(key, _)| (key.namespace.to_string(), key.id.to_string())).unzip();
         let numbers = idle.iter().map(|(_, rk)| *rk).collect();
         let questions = [
@@ -131,8 +130,8 @@ impl UnitOfWork<'_> {
         ];
         let answers = self.db.pipeline(None, &questions, None).await?;
         // Damaged outbox messages cannot be delivered and are deleted with their run.
-        let news = answers[1].iter().filter(|row| unseal_bytes("a delivery", row.get(1)).is_ok());
-        let kept: BTreeSet<i64> = answers[0].iter().chain(news).map(|row| row.get(0)).collect();
+        let messages = answers[1].iter().filter(|row| unseal_bytes("a delivery", row.get(1)).is_ok());
+        let kept: BTreeSet<i64> = answers[0].iter().chain(messages).map(|row| row.get(0)).collect();
         idle.retain(|(_, rk)| !kept.contains(rk));
         Ok(idle)
     }
@@ -151,7 +150,7 @@ impl UnitOfWork<'_> {
     /// Returns the time up to which ended runs of this kind are past their retention.
     fn kept_since(&self, retention: &Retention, kind: &str) -> Option<i64> {
         let keep = i64::try_from(onward_core::time::millis(retention.of(&Name::new(kind).ok()?))).unwrap_or(i64::MAX);
-        Some((self.now.0 as i64).saturating_sub(keep))
+        Some((self.set.now.0 as i64).saturating_sub(keep))
     }
 
     /// Returns all kinds, with one index lookup each.
@@ -181,7 +180,7 @@ impl UnitOfWork<'_> {
 
     pub async fn register_kinds(&mut self, kinds: &[KindSchemas]) -> Outcome<()> {
         let mut sorted: Vec<KindSchemas> =
-            kinds.iter().map(|kind| KindSchemas { registered_at: self.now, ..kind.clone() }).collect();
+            kinds.iter().map(|kind| KindSchemas { registered_at: self.set.now, ..kind.clone() }).collect();
         // Sorted, so that two servers that register the same kinds do not deadlock; the last registration counts.
         sorted.sort_by(|a, b| a.key().cmp(&b.key()));
         for kind in sorted {
@@ -201,12 +200,12 @@ impl UnitOfWork<'_> {
 
     /// Extends a worker's session; returns whether there was one.
     pub async fn heartbeat(&mut self, worker: &WorkerId, lease: std::time::Duration) -> Outcome<bool> {
-        let until = self.now.after(lease);
+        let until = self.set.now.after(lease);
         let text = "INSERT INTO onward.sessions(worker, until) VALUES ($1, $2)
           ON CONFLICT (worker) DO UPDATE SET until = excluded.until RETURNING xmax <> 0";
         let sql = Sql::new(text).text(worker.as_str()).number(until.0 as i64);
         let rows = self.db.query(&sql).await?;
-        self.announce_due(until);
+        self.set.announce_due(until);
         Ok(rows.first().is_some_and(|row| row.get(0)))
     }
 }

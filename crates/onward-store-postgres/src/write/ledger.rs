@@ -7,6 +7,7 @@ use onward_core::RunKey;
 use onward_core::ledger::{LedgerKey, LedgerSum, SpendQuery, SpendRow, SpendTally};
 use onward_core::root_run::root_run;
 use onward_store::durable::seal::{seal, unseal};
+use onward_store::unit_of_work::RunRef;
 use onward_store::{PAGE_DEFAULT, StoreError};
 use tokio_postgres::Row;
 
@@ -16,42 +17,40 @@ use crate::row::crc;
 use crate::write::load::row_key;
 use crate::write::unit::{LockedRun, UnitOfWork};
 
-const COLUMNS: &str = "l.ns, l.id, l.day, l.generation, l.life, l.model, l.data, l.crc";
+const COLUMNS: &str = "l.ns, l.id, l.day, l.generation, l.incarnation, l.model, l.data, l.crc";
 
 /// Number of rows per query.
 const PAGE: i64 = 4_096;
 
 impl UnitOfWork<'_> {
-    /// Adds to a row. Runs without spend never get here.
-    pub async fn charge(&mut self, key: &RunKey, row: LedgerKey, sum: &LedgerSum) -> Outcome<()> {
-        if !self.locked(key).ledger.knows(&row) {
-            let sql = Sql::new(format!("SELECT {COLUMNS} FROM onward.ledger l"))
-                .also(" WHERE l.ns = ?")
-                .text(row.run.namespace.as_str())
-                .also(" AND l.day = ?")
-                .number(i64::from(row.day))
-                .also(" AND l.id = ?")
-                .text(row.run.id.as_str())
-                .also(" AND l.generation = ?")
-                .int(row.generation.cast_signed())
-                .also(" AND l.life = ?")
-                .number(row.incarnation.cast_signed())
-                .also(" AND l.model = ?")
-                .bytes(row.model.clone().into_bytes());
-            let found = self.db.query(&sql).await?;
-            let known = found.first().map(read_row).transpose()?;
-            self.locked(key).ledger.learn(row.clone(), known.map(|(_, known)| known));
+    /// Reads a row. Runs without spend never get here.
+    pub async fn need_ledger(&mut self, run: RunRef, row: &LedgerKey) -> Outcome<()> {
+        if self.set.runs[run].ledger.knows(row) {
+            return Ok(());
         }
-        let locked = self.locked(key);
-        let known = locked.ledger.get(&row).copied().unwrap_or_default();
-        locked.ledger.put(row, known.plus(sum));
+        let sql = Sql::new(format!("SELECT {COLUMNS} FROM onward.ledger l"))
+            .also(" WHERE l.ns = ?")
+            .text(row.run.namespace.as_str())
+            .also(" AND l.day = ?")
+            .number(i64::from(row.day))
+            .also(" AND l.id = ?")
+            .text(row.run.id.as_str())
+            .also(" AND l.generation = ?")
+            .int(row.generation.cast_signed())
+            .also(" AND l.incarnation = ?")
+            .number(row.incarnation.cast_signed())
+            .also(" AND l.model = ?")
+            .bytes(row.model.clone().into_bytes());
+        let found = self.db.query(&sql).await?;
+        let known = found.first().map(read_row).transpose()?;
+        self.set.runs[run].ledger.learn(row.clone(), known.map(|(_, known)| known));
         Ok(())
     }
 }
 
-pub(crate) fn save(seats: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
+pub(crate) fn save(runs: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
     let rows: Vec<(&LedgerKey, Vec<u8>)> =
-        seats.iter().flat_map(|locked| locked.ledger.changes()).filter_map(|(row, sum)| Some((row, seal(sum?)))).collect();
+        runs.iter().flat_map(|locked| locked.ledger.changes()).filter_map(|(row, sum)| Some((row, seal(sum?)))).collect();
     if rows.is_empty() {
         return;
     }
@@ -75,8 +74,8 @@ pub(crate) fn remove(key: &RunKey, logs: impl Iterator<Item = (u32, u64)>) -> Sq
     let (generations, incarnations) =
         logs.map(|(generation, incarnation)| (generation.cast_signed(), incarnation.cast_signed())).unzip();
     Sql::new(
-        "DELETE FROM onward.ledger l USING unnest($4::int[], $5::bigint[]) AS k(generation, life)
-         WHERE l.ns = $1 AND l.tree = $2 AND l.id = $3 AND l.generation = k.generation AND l.life IN (k.life, 0)",
+        "DELETE FROM onward.ledger l USING unnest($4::int[], $5::bigint[]) AS k(generation, incarnation)
+         WHERE l.ns = $1 AND l.tree = $2 AND l.id = $3 AND l.generation = k.generation AND l.incarnation IN (k.incarnation, 0)",
     )
     .text(key.namespace.as_str())
     .text(root_run(&key.id))
@@ -130,7 +129,7 @@ fn select(query: &SpendQuery, (first, last): (u32, u32), after: Option<&LedgerKe
     }
     if let Some(after) = after {
         sql = sql
-            .also(" AND (l.day, l.id, l.generation, l.life, l.model) > (?,")
+            .also(" AND (l.day, l.id, l.generation, l.incarnation, l.model) > (?,")
             .number(i64::from(after.day))
             .also(" ?,")
             .text(after.run.id.as_str())
@@ -141,5 +140,5 @@ fn select(query: &SpendQuery, (first, last): (u32, u32), after: Option<&LedgerKe
             .also(" ?)")
             .bytes(after.model.clone().into_bytes());
     }
-    sql.also(" ORDER BY l.day, l.id, l.generation, l.life, l.model LIMIT ?").number(PAGE)
+    sql.also(" ORDER BY l.day, l.id, l.generation, l.incarnation, l.model LIMIT ?").number(PAGE)
 }

@@ -7,11 +7,12 @@ use std::collections::{BTreeSet, HashSet};
 
 use onward_core::run::Wait;
 use onward_core::task::Task;
-use onward_core::{CallId, Epoch, Index, RunHead, RunKey, Timestamp, WorkerId};
+use onward_core::{CallId, Epoch, Index, RunKey, Timestamp, WorkerId};
 use onward_store::StoreError;
 use onward_store::admission::TakenSlot;
 use onward_store::durable::large::HasPayloads;
 use onward_store::durable::seal::{call_id_key, damaged, read_call_id, unseal};
+use onward_store::unit_of_work::{QueuedTask, RunRef, Timer};
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
@@ -22,14 +23,14 @@ use crate::error::{Outcome, damaged_row};
 use crate::restore_guard::{self, RestoreGuard};
 use crate::row::{crc, unseal_any_head, unseal_head};
 use crate::write::blobs;
-use crate::write::unit::{LockedRun, Queued, Stored, Timer, UnitOfWork};
+use crate::write::unit::{LockedRun, Stored, UnitOfWork, columns_of, stored_run};
 
 /// Columns of a run's row.
 const RUN_COLUMNS: &str = "r.rk, r.ns, r.id, r.ready, r.worker, r.head";
 
 pub(crate) const TASK_COLUMNS: &str = "t.rk, t.call_id, t.ord, t.data";
 
-/// Locks in the order of numbers, so that transactions do not deadlock (DB4); defined in `migrations/0004.sql`.
+/// Locks in the order of numbers, so that transactions do not deadlock (DB4); defined in `migrations/0001.sql`.
 const ENTER: &str = "SELECT * FROM onward.enter($1, $2, $3, $4, $5)";
 
 impl<'c> UnitOfWork<'c> {
@@ -43,7 +44,7 @@ impl<'c> UnitOfWork<'c> {
         let sql = Sql::new(ENTER)
             .texts(namespaces)
             .texts(ids)
-            .ints(parents.iter().map(|call_id| *call_id as i32 + 1).collect())
+            .ints(parents.iter().map(|position| *position as i32 + 1).collect())
             .int(i32::try_from(wants.fresh).unwrap_or(i32::MAX))
             .flag(restore_guard.is_dim());
         let answers = db.pipeline(Some("BEGIN"), &[sql], None).await?;
@@ -52,96 +53,89 @@ impl<'c> UnitOfWork<'c> {
         let row = &rows[0];
         let mut unit = UnitOfWork::new(db, clock.now(sight.micros), sight);
         unit.fresh = array::<i64>(row, 7).into();
-        unit.seats = keys.iter().map(|key| (key.clone(), None)).collect();
-        unit.take_in_locked(&keys, row);
-        unit.take_in_children(&keys, parents, row)?;
+        unit.add_locked(&keys, row);
+        unit.add_children(&keys, parents, row)?;
+        unit.locked_keys = keys.into_iter().collect();
         Ok(unit)
     }
 
-    fn take_in_locked(&mut self, keys: &[RunKey], row: &Row) {
+    fn add_locked(&mut self, keys: &[RunKey], row: &Row) {
         let rows = array::<i64>(row, 0).into_iter().zip(array::<i64>(row, 1)).zip(array::<Option<i64>>(row, 2));
         let rows = rows.zip(array::<Option<&str>>(row, 3)).zip(array::<&[u8]>(row, 4));
-        for ((((call_id, rk), ready), worker), head) in rows {
-            self.take_in_one(keys[call_id as usize - 1].clone(), rk, ready, worker, head);
+        for ((((position, rk), ready), worker), head) in rows {
+            self.add_row(keys[position as usize - 1].clone(), rk, ready, worker, head);
         }
     }
 
-    fn take_in_children(&mut self, keys: &[RunKey], parents: BTreeSet<usize>, row: &Row) -> Outcome<()> {
-        let children = array::<i32>(row, 5).into_iter().zip(array::<&[u8]>(row, 6));
-        for call_id in parents {
-            if let Some(locked) = self.seats.get_mut(&keys[call_id]).and_then(Option::as_mut) {
-                locked.children = Some(Vec::new());
+    fn add_children(&mut self, keys: &[RunKey], parents: BTreeSet<usize>, row: &Row) -> Outcome<()> {
+        for position in parents {
+            if let Some(run) = self.set.runs.get(&keys[position]) {
+                self.set.runs[run].own.children = Some(Vec::new());
             }
         }
-        for (call_id, head) in children {
+        for (position, head) in array::<i32>(row, 5).into_iter().zip(array::<&[u8]>(row, 6)) {
             // A damaged child must not be forgotten.
             let (child, _) = unseal_any_head(head)?;
-            if let Some(locked) = self.seats.get_mut(&keys[call_id as usize - 1]).and_then(Option::as_mut) {
-                locked.children.get_or_insert_default().push(child);
+            if let Some(run) = self.set.runs.get(&keys[position as usize - 1]) {
+                self.set.runs[run].own.children.get_or_insert_default().push(child);
             }
         }
         Ok(())
     }
 
-    /// Locks runs by number, except those that another transaction has locked. Returns the keys of the locked ones.
-    pub async fn lock_free(&mut self, numbers: Vec<i64>) -> Outcome<Vec<RunKey>> {
+    /// Locks runs by number, except those that another transaction has locked. Returns the locked ones.
+    pub async fn lock_free(&mut self, numbers: Vec<i64>) -> Outcome<Vec<RunRef>> {
         let text =
             format!("SELECT {RUN_COLUMNS} FROM onward.runs r WHERE r.rk = ANY($1) ORDER BY r.rk FOR UPDATE OF r SKIP LOCKED");
         let rows = self.db.query(&Sql::new(text).numbers(numbers)).await?;
-        Ok(self.take_in(&rows))
+        Ok(self.add_rows(&rows))
     }
 
-    pub fn take_in(&mut self, rows: &[Row]) -> Vec<RunKey> {
-        let mut taken = Vec::new();
-        for row in rows {
-            let Ok(key) = row_key(row, 1) else { continue };
-            if self.take_in_one(key.clone(), row.get(0), row.get(3), row.get(4), row.get(5)) {
-                taken.push(key);
-            }
+    /// Adds locked runs. A damaged one is left out, and operations on it fail instead of not finding it.
+    pub fn add_rows(&mut self, rows: &[Row]) -> Vec<RunRef> {
+        let add = |row: &Row| self.add_row(row_key(row, 1).ok()?, row.get(0), row.get(3), row.get(4), row.get(5));
+        rows.iter().filter_map(add).collect()
+    }
+
+    fn add_row(&mut self, key: RunKey, rk: i64, ready: Option<i64>, worker: Option<&str>, head: &[u8]) -> Option<RunRef> {
+        if let Some(run) = self.numbers.get(&rk) {
+            return Some(*run);
         }
-        taken
-    }
-
-    /// Adds a locked run; returns false if its row is damaged. Operations on a damaged run fail instead of not finding it.
-    fn take_in_one(&mut self, key: RunKey, rk: i64, ready: Option<i64>, worker: Option<&str>, head: &[u8]) -> bool {
-        let locked = read_seat(&key, rk, ready, worker, head);
-        match locked {
-            Ok(mut locked) => {
+        match read_run(&key, rk, ready, worker, head) {
+            Ok(mut run) => {
                 // What was given out before the database went back counts no more (DB9).
-                locked.head.epoch = locked.head.epoch.max(Epoch(self.sight.floor as u64));
-                self.add(locked);
-                true
+                run.head.epoch = run.head.epoch.max(Epoch(self.sight.floor as u64));
+                Some(self.add(run))
             }
             Err(_) => {
                 self.damaged.insert(key, rk);
-                false
+                None
             }
         }
     }
 
     /// Reads idempotency records of locked runs.
-    pub async fn need_slots(&mut self, wanted: Vec<(RunKey, String)>) -> Outcome<()> {
+    pub async fn need_slots(&mut self, wanted: Vec<(RunRef, String)>) -> Outcome<()> {
         let missing = self.missing(wanted, |locked, key| locked.slots.knows(key));
         if missing.is_empty() {
             return Ok(());
         }
         let (numbers, keys) = missing.iter().map(|(rk, _, key)| (*rk, key.clone().into_bytes())).unzip();
-        let text = "SELECT s.rk, s.key, s.token, s.idx, s.at, s.crc FROM onward.slots s
+        let text = "SELECT s.rk, s.key, s.token, s.idx, s.at, s.crc FROM onward.idempotency s
           JOIN unnest($1::bigint[], $2::bytea[]) AS k(rk, key) ON s.rk = k.rk AND s.key = k.key";
-        let rows = self.db.query(&Sql::new(text).numbers(numbers).byteses(keys)).await?;
-        for row in rows {
-            let key = self.key_of(row.get(0));
-            let (slot, taken) = read_slot(&row).ok_or_else(|| damaged_row(&key, "an idempotency record"))?;
-            self.locked(&key).slots.learn(slot, Some(taken));
+        for row in self.db.query(&Sql::new(text).numbers(numbers).byteses(keys)).await? {
+            let run = self.run_of(&row);
+            let (slot, taken) = read_slot(&row).ok_or_else(|| self.damaged_row(run, "an idempotency record"))?;
+            self.set.runs[run].slots.learn(slot, Some(taken));
         }
         for (_, run, key) in missing {
-            self.locked(&run).slots.learn(key, None);
+            self.set.runs[run].slots.learn(key, None);
         }
         Ok(())
     }
 
     /// Reads open questions of locked runs.
-    pub async fn need_waits(&mut self, wanted: Vec<(RunKey, CallId)>) -> Outcome<()> {
+    pub async fn need_waits(&mut self, wanted: Vec<(RunRef, CallId)>) -> Outcome<()> {
         let missing = self.missing(wanted, |locked, call_id| locked.waits.knows(call_id));
         if missing.is_empty() {
             return Ok(());
@@ -150,19 +144,19 @@ impl<'c> UnitOfWork<'c> {
         let text = "SELECT w.rk, w.call_id, w.data FROM onward.waits w
           JOIN unnest($1::bigint[], $2::bytea[]) AS k(rk, call_id) ON w.rk = k.rk AND w.call_id = k.call_id";
         for row in self.db.query(&Sql::new(text).numbers(numbers).byteses(call_ids)).await? {
-            let key = self.key_of(row.get(0));
-            let wait: Wait = unseal("a wait", row.get(2)).map_err(|_| damaged_row(&key, "an open question"))?;
+            let run = self.run_of(&row);
+            let wait: Wait = unseal("a wait", row.get(2)).map_err(|_| self.damaged_row(run, "an open question"))?;
             let wait = self.whole(row.get(0), wait).await?;
-            self.locked(&key).waits.learn(wait.call_id.clone(), Some(wait));
+            self.set.runs[run].waits.learn(wait.call_id.clone(), Some(wait));
         }
         for (_, run, call_id) in missing {
-            self.locked(&run).waits.learn(call_id, None);
+            self.set.runs[run].waits.learn(call_id, None);
         }
         Ok(())
     }
 
     /// Reads and locks tasks of locked runs.
-    pub async fn need_tasks(&mut self, wanted: Vec<(RunKey, CallId)>) -> Outcome<()> {
+    pub async fn need_tasks(&mut self, wanted: Vec<(RunRef, CallId)>) -> Outcome<()> {
         let missing = self.missing(wanted, |locked, call_id| locked.tasks.knows(call_id));
         if missing.is_empty() {
             return Ok(());
@@ -175,73 +169,53 @@ impl<'c> UnitOfWork<'c> {
         let rows = self.db.query(&Sql::new(text).numbers(numbers).byteses(call_ids)).await?;
         self.learn_tasks(rows).await?;
         for (_, run, call_id) in missing {
-            self.locked(&run).tasks.learn(call_id, None);
+            self.set.runs[run].tasks.learn(call_id, None);
         }
         Ok(())
     }
 
     /// Reads all timers and tasks of a run that is paused or resumed.
-    pub async fn need_all(&mut self, key: &RunKey) -> Outcome<()> {
-        let locked = self.locked(key);
-        let rk = locked.rk;
-        if !locked.timers.is_complete() {
+    pub async fn need_all(&mut self, run: RunRef) -> Outcome<()> {
+        let rk = self.set.runs[run].own.rk;
+        if !self.set.runs[run].timers.is_complete() {
             let sql = Sql::new("SELECT rk, call_id, due, frozen, crc FROM onward.timers WHERE rk = $1").number(rk);
             for row in self.db.query(&sql).await? {
-                let (call_id, timer) = read_timer(&row).ok_or_else(|| damaged_row(key, "a timer"))?;
-                self.locked(key).timers.learn(call_id, Some(timer));
+                let (call_id, timer) = read_timer(&row).ok_or_else(|| self.damaged_row(run, "a timer"))?;
+                self.set.runs[run].timers.learn(call_id, Some(timer));
             }
-            self.locked(key).timers.learn_all();
+            self.set.runs[run].timers.learn_all();
         }
-        if !self.locked(key).tasks.is_complete() {
+        if !self.set.runs[run].tasks.is_complete() {
             let text = format!("SELECT {TASK_COLUMNS} FROM onward.tasks t WHERE t.rk = $1 ORDER BY t.call_id FOR UPDATE OF t");
             let rows = self.db.query(&Sql::new(text).number(rk)).await?;
             self.learn_tasks(rows).await?;
-            self.locked(key).tasks.learn_all();
+            self.set.runs[run].tasks.learn_all();
         }
         Ok(())
     }
 
     async fn learn_tasks(&mut self, rows: Vec<Row>) -> Outcome<()> {
         for row in rows {
-            let key = self.key_of(row.get(0));
-            let task = read_task(&row).map_err(|_| damaged_row(&key, "a task"))?;
+            let run = self.run_of(&row);
+            let task = read_task(&row).map_err(|_| self.damaged_row(run, "a task"))?;
             let task = self.whole(row.get(0), task).await?;
-            self.locked(&key).tasks.learn(task.id.call_id.clone(), Some(Queued { task, order: row.get(2) }));
+            self.set.runs[run].tasks.learn(task.id.call_id.clone(), Some(QueuedTask { task, order: row.get(2) }));
         }
         Ok(())
     }
 
-    /// Reads the open children of locked runs.
-    pub async fn need_children(&mut self, parents: Vec<RunKey>) -> Outcome<()> {
-        let parents: BTreeSet<RunKey> =
-            parents.into_iter().filter(|key| self.find(key).is_some_and(|locked| locked.children.is_none())).collect();
-        if parents.is_empty() {
+    /// Reads the open children of a locked run.
+    pub async fn need_children(&mut self, run: RunRef) -> Outcome<()> {
+        let LockedRun { own, head, .. } = &self.set.runs[run];
+        if own.children.is_some() {
             return Ok(());
         }
-        let (namespaces, ids) = names(&parents);
-        for row in self.db.query(&Sql::new(OPEN_CHILDREN).texts(namespaces).texts(ids)).await? {
-            // A damaged child must not be forgotten.
-            let (child, _) = unseal_any_head(row.get(2))?;
-            let parent = row_key(&row, 0)?;
-            self.locked(&parent).children.get_or_insert_default().push(child);
-        }
-        for parent in parents {
-            self.locked(&parent).children.get_or_insert_default();
-        }
+        let (namespaces, ids) = names([&head.key]);
+        let rows = self.db.query(&Sql::new(OPEN_CHILDREN).texts(namespaces).texts(ids)).await?;
+        // A damaged child must not be forgotten.
+        let children = rows.iter().map(|row| Ok(unseal_any_head(row.get(2))?.0)).collect::<Outcome<_>>()?;
+        self.set.runs[run].own.children = Some(children);
         Ok(())
-    }
-
-    /// Returns the open children of a run in the order of their keys, including changes of this batch.
-    pub async fn open_children(&mut self, parent: &RunKey) -> Outcome<Vec<RunHead>> {
-        self.need_children(vec![parent.clone()]).await?;
-        let stored = self.locked(parent).children.clone().unwrap_or_default();
-        let known = |head: &RunHead| self.seats.get(&head.key).is_some_and(Option::is_some);
-        let mut heads: Vec<RunHead> = stored.into_iter().filter(|head| !known(head)).collect();
-        let here = self.seats.values().flatten().map(|locked| &locked.head);
-        let own = here.filter(|head| !head.status.is_closed() && head.parent.as_ref().is_some_and(|link| link.run == *parent));
-        heads.extend(own.cloned());
-        heads.sort_by(|a, b| a.key.cmp(&b.key));
-        Ok(heads)
     }
 
     /// Restores the large payloads.
@@ -249,22 +223,27 @@ impl<'c> UnitOfWork<'c> {
         blobs::restore(self.db, rk, carrier).await
     }
 
-    pub fn key_of(&self, rk: i64) -> RunKey {
-        self.keys.get(&rk).cloned().expect("only rows of locked runs are read")
+    /// Returns the locked run whose number is the first column of a row.
+    pub fn run_of(&self, row: &Row) -> RunRef {
+        self.numbers.get(&row.get(0)).copied().expect("only rows of locked runs are read")
     }
 
-    /// Returns the wanted rows of existing runs that are not known yet, each once.
+    fn damaged_row(&self, run: RunRef, what: &str) -> StoreError {
+        damaged_row(&self.set.runs[run].head.key, what)
+    }
+
+    /// Returns the wanted rows that are not known yet, each once.
     fn missing<K: Ord + Clone + std::hash::Hash + Eq>(
         &self,
-        wanted: Vec<(RunKey, K)>,
+        wanted: Vec<(RunRef, K)>,
         knows: impl Fn(&LockedRun, &K) -> bool,
-    ) -> Vec<(i64, RunKey, K)> {
+    ) -> Vec<(i64, RunRef, K)> {
         let mut seen = HashSet::new();
-        let found = wanted.into_iter().filter_map(|(run, key)| {
-            let locked = self.seats.get(&run).and_then(Option::as_ref)?;
-            (!knows(locked, &key) && seen.insert((locked.rk, key.clone()))).then_some((locked.rk, run, key))
+        let missing = wanted.into_iter().filter_map(|(run, key)| {
+            let locked = &self.set.runs[run];
+            (!knows(locked, &key) && seen.insert((run, key.clone()))).then_some((locked.own.rk, run, key))
         });
-        found.collect()
+        missing.collect()
     }
 }
 
@@ -287,13 +266,13 @@ pub(crate) fn row_key(row: &Row, at: usize) -> Result<RunKey, StoreError> {
     Ok(RunKey::new(namespace, onward_core::RunId::new(row.get::<_, String>(at + 1)).map_err(unreadable)?))
 }
 
-fn read_seat(key: &RunKey, rk: i64, ready: Option<i64>, worker: Option<&str>, head: &[u8]) -> Result<Box<LockedRun>, StoreError> {
+fn read_run(key: &RunKey, rk: i64, ready: Option<i64>, worker: Option<&str>, head: &[u8]) -> Result<Box<LockedRun>, StoreError> {
     let (head, input_hash) = unseal_head(key, head)?;
     let worker = worker.map(WorkerId::new).transpose();
     let worker = worker.map_err(|_| damaged_row(key, "its lease"))?;
-    let mut locked = LockedRun::found(rk, head, input_hash, worker, ready);
-    locked.stored = Some(Stored { columns: locked.columns(), attributes: locked.head.attributes.clone() });
-    Ok(locked)
+    let mut run = stored_run(rk, head, input_hash, worker, ready);
+    run.own.stored = Some(Stored { columns: columns_of(&run), attributes: run.head.attributes.clone() });
+    Ok(run)
 }
 
 fn read_slot(row: &Row) -> Option<(String, TakenSlot)> {

@@ -1,17 +1,12 @@
 //! Writes: a unit of work loads rows, decides, and saves what changed.
 
-pub(crate) mod append;
 pub(crate) mod appender;
 pub(crate) mod blobs;
 pub(crate) mod claim;
 pub(crate) mod delete;
-pub(crate) mod effects;
 pub(crate) mod expire;
 pub(crate) mod ledger;
 pub(crate) mod load;
 pub(crate) mod op;
-pub(crate) mod restore;
 pub(crate) mod save;
-pub(crate) mod table;
-pub(crate) mod tasks;
 pub(crate) mod unit;

@@ -5,7 +5,7 @@
 //! accepted one gets a response.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use onward_core::run::{Commit, Committed, Input};
@@ -14,6 +14,7 @@ use onward_core::{Epoch, RunKey};
 use onward_store::durable::lanes::WAITING_MAX;
 use onward_store::durable::reply::{Pending, Slot};
 use onward_store::durable::{Body, ClaimRun, Lanes, RestoreWork, StartRun, Waits};
+use onward_store::sync;
 use onward_store::{Appended, ClaimedOne, Expired, Restored, Started, StoreError};
 use tokio::sync::Notify;
 
@@ -132,18 +133,18 @@ pub(crate) const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// One queue for each appender, and a last one for operations that find their runs themselves: expiry has its own connection, so
 /// no request waits behind it (F26).
-pub(crate) struct Queues(Vec<Queue>);
+pub(crate) struct Queues(Vec<OpQueue>);
 
 impl Queues {
     pub fn new(appenders: usize) -> Queues {
-        Queues((0..appenders.max(1) + 1).map(|_| Queue::default()).collect())
+        Queues((0..appenders.max(1) + 1).map(|_| OpQueue::default()).collect())
     }
 
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    pub fn get(&self, number: usize) -> &Queue {
+    pub fn get(&self, number: usize) -> &OpQueue {
         &self.0[number]
     }
 
@@ -158,25 +159,25 @@ impl Queues {
     }
 
     pub fn close(&self) {
-        self.0.iter().for_each(Queue::close);
+        self.0.iter().for_each(OpQueue::close);
     }
 }
 
 #[derive(Default)]
-pub(crate) struct Queue {
-    state: Mutex<State>,
+pub(crate) struct OpQueue {
+    state: Mutex<QueueState>,
     wake: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     ops: Lanes<Op>,
     is_closing: bool,
 }
 
-impl Queue {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+impl OpQueue {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        sync::lock(&self.state)
     }
 
     fn submit(&self, op: Op) {

@@ -5,46 +5,47 @@
 
 use bytes::Bytes;
 use onward_core::{Hash, Name, RunHead, Timestamp};
-use onward_store::durable::Blobs;
 use onward_store::durable::seal::{call_id_key, due_number, seal};
+use onward_store::durable::{Blobs, Body};
+use onward_store::unit_of_work::{NewRecord, QueuedTask};
 
 use crate::connection::sql::Sql;
-use crate::row::{crc, event_crc, seal_head};
+use crate::row::{crc, event_crc, seal_head, seal_message};
 use crate::write::claim::text_of;
 use crate::write::ledger;
 use crate::write::op::BATCH_BYTES_MAX;
-use crate::write::tasks::state_column;
-use crate::write::unit::{LockedRun, NewEvent, Queued, UnitOfWork};
+use crate::write::unit::{LockedRun, UnitOfWork, columns_of, state_column};
 
 impl UnitOfWork<'_> {
     /// Returns the statement that writes everything, and further ones for rows it has no room for; none if nothing changed.
     pub fn statements(mut self) -> Vec<Sql> {
         let (mut calls, mut more) = (Vec::new(), Vec::new());
-        let mut seats: Vec<Box<LockedRun>> = std::mem::take(&mut self.seats).into_values().flatten().collect();
-        // New runs are inserted in the order of their names, so that transactions that start the same ones do not deadlock (DB4).
-        seats.sort_unstable_by(|a, b| a.head.key.cmp(&b.head.key));
-        save_runs(&seats, &mut calls);
-        push_all(save_events(&mut seats), &mut calls, &mut more);
-        save_slots(&seats, &mut calls);
-        self.save_waits(&seats, &mut calls);
-        save_timers(&seats, &mut calls);
-        self.save_tasks(&seats, &mut calls);
-        save_attributes(&seats, &mut calls);
-        ledger::save(&seats, &mut calls);
+        // The outbox is saved first, while its senders are at their positions.
         self.save_outbox(&mut calls);
+        let mut runs: Vec<Box<LockedRun>> = self.set.runs.take();
+        // New runs are inserted in the order of their names, so that transactions that start the same ones do not deadlock (DB4).
+        runs.sort_unstable_by(|a, b| a.head.key.cmp(&b.head.key));
+        save_runs(&runs, &mut calls);
+        push_all(save_events(&mut runs, &mut self.blobs), &mut calls, &mut more);
+        save_idempotency(&runs, &mut calls);
+        self.save_waits(&runs, &mut calls);
+        save_timers(&runs, &mut calls);
+        self.save_tasks(&runs, &mut calls);
+        save_attributes(&runs, &mut calls);
+        ledger::save(&runs, &mut calls);
         push_all(self.save_blobs(), &mut calls, &mut more);
         self.save_sessions(&mut calls);
         let all = (!calls.is_empty()).then_some(calls);
         all.into_iter().chain(more.into_iter().map(|call| vec![call])).map(Sql::all).collect()
     }
 
-    fn save_waits(&mut self, seats: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
-        let (mut gone, mut rows) = (Gone::of(seats, |locked| locked.waits.is_cleared()), Vec::new());
-        for locked in seats {
+    fn save_waits(&mut self, runs: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
+        let (mut gone, mut rows) = (Gone::of(runs, |locked| locked.waits.is_cleared()), Vec::new());
+        for locked in runs {
             for (call_id, wait) in locked.waits.changes() {
                 match wait {
-                    Some(wait) => rows.push((locked.rk, wait.clone())),
-                    None => gone.push(locked.rk, call_id),
+                    Some(wait) => rows.push((locked.own.rk, wait.clone())),
+                    None => gone.push(locked.own.rk, call_id),
                 }
             }
         }
@@ -64,27 +65,32 @@ impl UnitOfWork<'_> {
         );
     }
 
-    fn save_tasks(&mut self, seats: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
-        let (mut gone, mut rows) = (Gone::of(seats, |locked| locked.tasks.is_cleared()), Vec::new());
-        for locked in seats {
+    fn save_tasks(&mut self, runs: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
+        let (mut gone, mut rows) = (Gone::of(runs, |locked| locked.tasks.is_cleared()), Vec::new());
+        for locked in runs {
             for (call_id, queued) in locked.tasks.changes() {
                 match queued {
-                    Some(queued) => rows.push((locked.rk, queued.clone())),
-                    None => gone.push(locked.rk, call_id),
+                    Some(queued) => rows.push((locked.own.rk, queued.clone())),
+                    None => gone.push(locked.own.rk, call_id),
                 }
             }
         }
         if !gone.is_empty() || !rows.is_empty() {
-            calls.push(put_tasks(gone, rows, self.now, &mut self.blobs));
+            calls.push(put_tasks(gone, rows, self.set.now, &mut self.blobs));
         }
     }
 
     fn save_outbox(&mut self, calls: &mut Vec<Sql>) {
-        if self.outbox.is_empty() {
-            return;
+        let mut rows = Vec::new();
+        for (from, mut message) in std::mem::take(&mut self.set.outbox) {
+            let rk = self.set.runs[from].own.rk;
+            self.blobs.push((rk, Blobs::take(&mut message)));
+            rows.push((rk, seal_message(&message)));
         }
-        let (numbers, data) = std::mem::take(&mut self.outbox).into_iter().unzip();
-        calls.push(Sql::call("put_news").numbers(numbers).byteses(data));
+        if !rows.is_empty() {
+            let (numbers, data) = rows.into_iter().unzip();
+            calls.push(Sql::call("put_outbox").numbers(numbers).byteses(data));
+        }
     }
 
     fn save_blobs(&mut self) -> Vec<Sql> {
@@ -102,17 +108,17 @@ impl UnitOfWork<'_> {
     /// Creates sessions; existing ones keep their expiry. Their rows are locked in either case, so that a session cannot end
     /// while its worker gets a run (DB5); the lock is shared with other claims and with heartbeats.
     fn save_sessions(&mut self, calls: &mut Vec<Sql>) {
-        if self.greeted.is_empty() {
+        if self.set.sessions.is_empty() {
             return;
         }
-        let greeted = std::mem::take(&mut self.greeted);
-        let (workers, until) = greeted.into_iter().map(|(worker, at)| (worker.as_str().to_owned(), at.0 as i64)).unzip();
-        calls.push(Sql::call("greet").texts(workers).numbers(until));
+        let sessions = std::mem::take(&mut self.set.sessions);
+        let (workers, until) = sessions.into_iter().map(|(worker, at)| (worker.as_str().to_owned(), at.0 as i64)).unzip();
+        calls.push(Sql::call("open_sessions").texts(workers).numbers(until));
     }
 }
 
 /// Inserts or updates tasks.
-pub(crate) fn put_tasks(gone: Gone, mut rows: Vec<(i64, Queued)>, now: Timestamp, blobs: &mut Vec<(i64, Blobs)>) -> Sql {
+pub(crate) fn put_tasks(gone: Gone, mut rows: Vec<(i64, QueuedTask)>, now: Timestamp, blobs: &mut Vec<(i64, Blobs)>) -> Sql {
     rows.iter_mut().for_each(|(rk, queued)| blobs.push((*rk, Blobs::take(&mut queued.task))));
     let text_of = |name: Option<&Name>| name.map_or("", Name::as_str).to_owned();
     gone.with(Sql::call("put_tasks"))
@@ -129,21 +135,21 @@ pub(crate) fn put_tasks(gone: Gone, mut rows: Vec<(i64, Queued)>, now: Timestamp
         .byteses(rows.iter().map(|(_, row)| seal(&row.task)).collect())
 }
 
-fn save_runs(seats: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
-    let changed = || seats.iter().map(|locked| &**locked).filter(|locked| locked.is_changed);
-    let is_same = |locked: &&LockedRun| locked.stored.as_ref().is_some_and(|stored| stored.columns == locked.columns());
+fn save_runs(runs: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
+    let changed = || runs.iter().map(|locked| &**locked).filter(|locked| locked.is_changed);
+    let is_same = |locked: &&LockedRun| locked.own.stored.as_ref().is_some_and(|stored| stored.columns == columns_of(locked));
     let heads: Vec<&LockedRun> = changed().filter(is_same).collect();
     if !heads.is_empty() {
-        let numbers = heads.iter().map(|locked| locked.rk).collect();
-        let sealed = heads.iter().map(|locked| seal_head(&locked.head, &locked.input_hash)).collect();
+        let numbers = heads.iter().map(|locked| locked.own.rk).collect();
+        let sealed = heads.iter().map(|locked| seal_head(&locked.head, locked.input_hash.as_ref())).collect();
         let next = heads.iter().map(|locked| locked.head.next_index.0 as i64).collect();
         calls.push(Sql::call("put_heads").numbers(numbers).byteses(sealed).numbers(next));
     }
-    let others: Vec<&LockedRun> = changed().filter(|locked| locked.stored.is_some() && !is_same(locked)).collect();
+    let others: Vec<&LockedRun> = changed().filter(|locked| locked.own.stored.is_some() && !is_same(locked)).collect();
     if !others.is_empty() {
         calls.push(columns(Sql::call("put_runs"), &others));
     }
-    let new: Vec<&LockedRun> = changed().filter(|locked| locked.stored.is_none()).collect();
+    let new: Vec<&LockedRun> = changed().filter(|locked| locked.own.stored.is_none()).collect();
     if !new.is_empty() {
         let parent = |locked: &&LockedRun| locked.head.parent.as_ref().map(|link| link.run.clone());
         calls.push(
@@ -155,21 +161,21 @@ fn save_runs(seats: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
         );
     }
     let past: Vec<(&LockedRun, &RunHead)> =
-        seats.iter().flat_map(|locked| locked.past.iter().map(move |head| (&**locked, head))).collect();
+        runs.iter().flat_map(|locked| locked.past.iter().map(move |head| (&**locked, head))).collect();
     if !past.is_empty() {
         calls.push(
             Sql::call("put_past")
-                .numbers(past.iter().map(|(locked, _)| locked.rk).collect())
+                .numbers(past.iter().map(|(locked, _)| locked.own.rk).collect())
                 .ints(past.iter().map(|(_, head)| head.generation as i32).collect())
-                .byteses(past.iter().map(|(locked, head)| seal_head(head, &locked.input_hash)).collect()),
+                .byteses(past.iter().map(|(locked, head)| seal_head(head, locked.input_hash.as_ref())).collect()),
         );
     }
 }
 
-fn columns(sql: Sql, seats: &[&LockedRun]) -> Sql {
-    let columns: Vec<_> = seats.iter().map(|locked| locked.columns()).collect();
+fn columns(sql: Sql, runs: &[&LockedRun]) -> Sql {
+    let columns: Vec<_> = runs.iter().map(|locked| columns_of(locked)).collect();
     let at = |at: Timestamp| at.0 as i64;
-    sql.numbers(seats.iter().map(|locked| locked.rk).collect())
+    sql.numbers(runs.iter().map(|locked| locked.own.rk).collect())
         .texts(columns.iter().map(|own| own.1.as_str().to_owned()).collect())
         .texts(columns.iter().map(|own| text_of(own.2.as_ref())).collect())
         .smalls(columns.iter().map(|own| i16::from(own.0.number())).collect())
@@ -177,26 +183,34 @@ fn columns(sql: Sql, seats: &[&LockedRun]) -> Sql {
         .maybe_numbers(columns.iter().map(|own| own.4.map(at)).collect())
         .maybe_numbers(columns.iter().map(|own| own.5).collect())
         .maybe_texts(columns.iter().map(|own| own.6.as_ref().map(|worker| worker.as_str().to_owned())).collect())
-        .byteses(seats.iter().map(|locked| seal_head(&locked.head, &locked.input_hash)).collect())
-        .ints(seats.iter().map(|locked| locked.head.generation as i32).collect())
-        .numbers(seats.iter().map(|locked| locked.head.next_index.0 as i64).collect())
+        .byteses(runs.iter().map(|locked| seal_head(&locked.head, locked.input_hash.as_ref())).collect())
+        .ints(runs.iter().map(|locked| locked.head.generation as i32).collect())
+        .numbers(runs.iter().map(|locked| locked.head.next_index.0 as i64).collect())
 }
 
-fn save_events(seats: &mut [Box<LockedRun>]) -> Vec<Sql> {
-    let take = |locked: &mut Box<LockedRun>| {
-        std::mem::take(&mut locked.events).into_iter().map(|event| (locked.rk, event)).collect::<Vec<_>>()
-    };
-    let crc = |(rk, event): &(i64, NewEvent)| event_crc(*rk, event.generation, event.index, event.at, &event.body);
-    let call = |events: Vec<(i64, NewEvent)>| {
+fn save_events(runs: &mut [Box<LockedRun>], blobs: &mut Vec<(i64, Blobs)>) -> Vec<Sql> {
+    let mut records = Vec::new();
+    for locked in runs {
+        for mut record in std::mem::take(&mut locked.records) {
+            let large = std::mem::take(&mut record.body.blobs);
+            if !large.blobs.is_empty() {
+                blobs.push((locked.own.rk, large));
+            }
+            records.push((locked.own.rk, record));
+        }
+    }
+    let crc =
+        |(rk, record): &(i64, NewRecord<Body>)| event_crc(*rk, record.generation, record.index, record.at, &record.body.bytes);
+    let call = |records: Vec<(i64, NewRecord<Body>)>| {
         Sql::call("put_events")
-            .numbers(events.iter().map(|(rk, _)| *rk).collect())
-            .ints(events.iter().map(|(_, event)| event.generation as i32).collect())
-            .numbers(events.iter().map(|(_, event)| event.index.0 as i64).collect())
-            .numbers(events.iter().map(|(_, event)| event.at.0 as i64).collect())
-            .numbers(events.iter().map(crc).collect())
-            .byteses(events.into_iter().map(|(_, event)| event.body).collect())
+            .numbers(records.iter().map(|(rk, _)| *rk).collect())
+            .ints(records.iter().map(|(_, record)| record.generation as i32).collect())
+            .numbers(records.iter().map(|(_, record)| record.index.0 as i64).collect())
+            .numbers(records.iter().map(|(_, record)| record.at.0 as i64).collect())
+            .numbers(records.iter().map(crc).collect())
+            .byteses(records.into_iter().map(|(_, record)| record.body.bytes).collect())
     };
-    portions(seats.iter_mut().flat_map(take), |(_, event)| event.body.len()).into_iter().map(call).collect()
+    portions(records, |(_, record)| record.body.bytes.len()).into_iter().map(call).collect()
 }
 
 /// Adds the first portion to the common statement; the others get their own.
@@ -223,8 +237,8 @@ fn portions<T>(rows: impl IntoIterator<Item = T>, weigh: impl Fn(&T) -> usize) -
     portions
 }
 
-fn save_slots(seats: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
-    let changes = seats.iter().flat_map(|locked| locked.slots.changes().map(move |(key, slot)| (locked.rk, key, slot)));
+fn save_idempotency(runs: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
+    let changes = runs.iter().flat_map(|locked| locked.slots.changes().map(move |(key, slot)| (locked.own.rk, key, slot)));
     let (rows, gone): (Vec<_>, Vec<_>) = changes.partition(|(_, _, slot)| slot.is_some());
     let (gone, gone_keys): (Vec<i64>, Vec<Vec<u8>>) = gone.into_iter().map(|(rk, key, _)| (rk, key.clone().into_bytes())).unzip();
     let rows: Vec<_> = rows.into_iter().filter_map(|(rk, key, slot)| Some((rk, key.as_bytes(), slot?))).collect();
@@ -232,7 +246,7 @@ fn save_slots(seats: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
         return;
     }
     calls.push(
-        Sql::call("put_slots")
+        Sql::call("put_idempotency")
             .numbers(gone)
             .byteses(gone_keys)
             .numbers(rows.iter().map(|row| row.0).collect())
@@ -248,13 +262,13 @@ fn save_slots(seats: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
     );
 }
 
-fn save_timers(seats: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
-    let (mut gone, mut rows) = (Gone::of(seats, |locked| locked.timers.is_cleared()), Vec::new());
-    for locked in seats {
+fn save_timers(runs: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
+    let (mut gone, mut rows) = (Gone::of(runs, |locked| locked.timers.is_cleared()), Vec::new());
+    for locked in runs {
         for (call_id, timer) in locked.timers.changes() {
             match timer {
-                Some(timer) => rows.push((locked.rk, call_id_key(call_id), due_number(timer.due_at), timer.is_frozen)),
-                None => gone.push(locked.rk, call_id),
+                Some(timer) => rows.push((locked.own.rk, call_id_key(call_id), due_number(timer.due_at), timer.is_frozen)),
+                None => gone.push(locked.own.rk, call_id),
             }
         }
     }
@@ -272,17 +286,17 @@ fn save_timers(seats: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
 }
 
 /// Replaces the attributes of runs whose attributes have changed.
-fn save_attributes(seats: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
+fn save_attributes(runs: &[Box<LockedRun>], calls: &mut Vec<Sql>) {
     let is_other = |locked: &&LockedRun| {
-        let before = locked.stored.as_ref().map(|stored| &stored.attributes);
+        let before = locked.own.stored.as_ref().map(|stored| &stored.attributes);
         before.map_or(!locked.head.attributes.is_empty(), |before| *before != locked.head.attributes)
     };
-    let changed: Vec<&LockedRun> = seats.iter().map(|locked| &**locked).filter(is_other).collect();
+    let changed: Vec<&LockedRun> = runs.iter().map(|locked| &**locked).filter(is_other).collect();
     if changed.is_empty() {
         return;
     }
-    let numbers = changed.iter().map(|locked| locked.rk).collect();
-    let rows: Vec<_> = changed.iter().flat_map(|locked| locked.head.attributes.iter().map(|own| (locked.rk, own))).collect();
+    let numbers = changed.iter().map(|locked| locked.own.rk).collect();
+    let rows: Vec<_> = changed.iter().flat_map(|locked| locked.head.attributes.iter().map(|own| (locked.own.rk, own))).collect();
     calls.push(
         Sql::call("put_attributes")
             .numbers(numbers)
@@ -302,9 +316,9 @@ pub(crate) struct Gone {
 
 impl Gone {
     /// Collects the runs whose table was cleared and may have stored rows.
-    fn of(seats: &[Box<LockedRun>], is_cleared: impl Fn(&LockedRun) -> bool) -> Gone {
-        let cleared = seats.iter().filter(|locked| is_cleared(locked) && locked.stored.is_some());
-        Gone { runs: cleared.map(|locked| locked.rk).collect(), ..Gone::default() }
+    fn of(runs: &[Box<LockedRun>], is_cleared: impl Fn(&LockedRun) -> bool) -> Gone {
+        let cleared = runs.iter().filter(|locked| is_cleared(locked) && locked.own.stored.is_some());
+        Gone { runs: cleared.map(|locked| locked.own.rk).collect(), ..Gone::default() }
     }
 
     fn push(&mut self, rk: i64, call_id: &onward_core::CallId) {

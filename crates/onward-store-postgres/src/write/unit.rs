@@ -1,76 +1,58 @@
 //! The unit of work of one transaction.
 //!
 //! Owns the working set of a batch: the locked runs, the rows that were read, and the changes. Operations are decided one after
-//! the other, as if each had the database alone, and written together at the end ([`crate::write::save`]).
+//! the other by [`onward_store::unit_of_work`], as if each had the database alone, and written together at the end
+//! ([`crate::write::save`]).
 //!
 //! Invariants:
-//! - DB1: nothing is decided about a run whose row this transaction has not locked; its timers, tasks, waits and slots change
-//!   only under that lock, or (a task that is claimed) under their own.
-//! - DB2: an operation that is refused has changed nothing here.
+//! - DB1: nothing is decided about a run whose row this transaction has not locked; its timers, tasks, waits and idempotency
+//!   records change only under that lock, or (a task that is claimed) under their own.
+//! - DB2 (UW1): an operation that is refused has changed nothing here.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
-use onward_core::ledger::{LedgerKey, LedgerSum};
-use onward_core::run::{OutboxMessage, Wait};
-use onward_core::task::Task;
-use onward_core::{Attribute, CallId, Epoch, Hash, Index, Name, RunHead, RunKey, Status, Timestamp, WorkerId};
-use onward_store::admission::TakenSlot;
-use onward_store::durable::{Blobs, Body, OwnedChange};
-use onward_store::{SESSION_DEFAULT, StoreError};
+use onward_core::task::{Task, TaskState};
+use onward_core::{Attribute, CallId, Epoch, Hash, Index, Name, Record, RunHead, RunKey, Status, Timestamp, WorkerId};
+use onward_store::durable::{Blobs, Body};
+use onward_store::unit_of_work::{Due, LoadedRun, QueuedTask, RowError, Rows, RunRef, Wanted, WorkingSet};
+use onward_store::{ClaimRuns, ClaimTasks, StoreError};
 
-use crate::connection::sql::Db;
+use crate::connection::sql::{Db, Sql};
 use crate::connection::transaction::Aftermath;
-use crate::error::{Outcome, damaged_row};
+use crate::error::{Outcome, Trouble, damaged_row};
+use crate::read::reader::read_records;
 use crate::restore_guard::Sight;
-use crate::row::seal_delivery;
-use crate::write::table::Table;
+use crate::row::unseal_head;
 
 pub(crate) struct UnitOfWork<'c> {
     pub db: &'c Db,
-    /// The time of the store's clock, read after the locks were taken.
-    pub now: Timestamp,
+    pub set: WorkingSet<PgRun, Body>,
     /// The state of the restore guard, read after the locks.
     pub sight: Sight,
-    /// The next number for rows that must keep their order.
-    order: i64,
     /// Reserved numbers for new runs.
     pub fresh: VecDeque<i64>,
-    pub seats: HashMap<RunKey, Option<Box<LockedRun>>>,
-    /// Number of records and runs added so far: an operation that is refused has added none (DB2).
-    pub changes: usize,
-    pub keys: HashMap<i64, RunKey>,
+    /// Keys of the runs that were locked if they exist (DB1).
+    pub locked_keys: HashSet<RunKey>,
+    pub numbers: HashMap<i64, RunRef>,
     /// Runs with a damaged row, and their numbers.
     pub damaged: HashMap<RunKey, i64>,
     /// Runs of which another damaged row was reported to a caller.
     pub hurt: BTreeSet<RunKey>,
-    pub news: Vec<OwnedChange>,
-    /// The earliest time at which this batch makes something due.
-    pub due: Option<Timestamp>,
-    pub outbox: Vec<(i64, Vec<u8>)>,
     pub blobs: Vec<(i64, Blobs)>,
-    /// Workers that got a run here; those without a session get one.
-    pub greeted: BTreeMap<WorkerId, Timestamp>,
+    /// Tasks that were claimed, with the numbers of their runs.
+    pub claimed: Vec<(i64, QueuedTask)>,
+    /// Short logs of runs that are claimed.
+    pub logs: HashMap<RunRef, Vec<Record>>,
 }
 
 /// A locked run.
-pub(crate) struct LockedRun {
+pub(crate) type LockedRun = LoadedRun<PgRun, Body>;
+
+/// The part of a locked run that only this store has.
+pub(crate) struct PgRun {
     pub rk: i64,
-    pub head: RunHead,
-    /// Hash of the input with which the run was first started.
-    pub input_hash: Hash,
-    pub worker: Option<WorkerId>,
-    /// Order number since which the run is claimable.
-    pub ready: Option<i64>,
-    pub is_changed: bool,
     /// The stored columns; none if the run is new.
     pub stored: Option<Stored>,
-    pub events: Vec<NewEvent>,
-    pub past: Vec<RunHead>,
-    pub slots: Table<String, TakenSlot>,
-    pub waits: Table<CallId, Wait>,
-    pub timers: Table<CallId, Timer>,
-    pub tasks: Table<CallId, Queued>,
-    pub ledger: Table<LedgerKey, LedgerSum>,
     /// The open children as stored, once they were read.
     pub children: Option<Vec<RunHead>>,
 }
@@ -84,126 +66,76 @@ pub(crate) struct Stored {
 
 pub(crate) type Columns = (Status, Name, Option<Name>, Timestamp, Option<Timestamp>, Option<i64>, Option<WorkerId>);
 
-pub(crate) struct NewEvent {
-    pub generation: u32,
-    pub index: Index,
-    pub at: Timestamp,
-    pub body: Vec<u8>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Timer {
-    pub due_at: Timestamp,
-    /// Its run is paused; the timer keeps its remaining time.
-    pub is_frozen: bool,
-}
-
-#[derive(Debug, Clone)]
-pub(crate) struct Queued {
-    pub task: Task,
-    /// Order of scheduling, for tasks that became visible in the same millisecond.
-    pub order: i64,
-}
-
 /// Number of order numbers per microsecond of the database clock.
 pub(crate) const ORDERS_PER_MICROSECOND: i64 = 1024;
 
-impl LockedRun {
-    /// Creates a new run; all its tables are known to be empty.
-    pub fn new(rk: i64, head: RunHead, input_hash: Hash) -> Box<LockedRun> {
-        Box::new(LockedRun {
-            slots: Table::empty(),
-            waits: Table::empty(),
-            timers: Table::empty(),
-            tasks: Table::empty(),
-            children: Some(Vec::new()),
-            is_changed: true,
-            ..*LockedRun::found(rk, head, input_hash, None, None)
-        })
-    }
+/// The `state` of a queued task that is not visible yet; the other states are the numbers of [`TaskState`].
+const DELAYED: i16 = 3;
+/// The `state` of a queued task whose run is paused.
+const PAUSED: i16 = 4;
 
-    pub fn found(rk: i64, head: RunHead, input_hash: Hash, worker: Option<WorkerId>, ready: Option<i64>) -> Box<LockedRun> {
-        Box::new(LockedRun {
-            rk,
-            head,
-            input_hash,
-            worker,
-            ready,
-            is_changed: false,
-            stored: None,
-            events: Vec::new(),
-            past: Vec::new(),
-            slots: Table::default(),
-            waits: Table::default(),
-            timers: Table::default(),
-            tasks: Table::default(),
-            ledger: Table::default(),
-            children: None,
-        })
+/// Returns the value of the `state` column.
+pub(crate) fn state_column(task: &Task, now: Timestamp) -> i16 {
+    match task.state {
+        TaskState::Queued if !task.waits_its_turn() => PAUSED,
+        TaskState::Queued if !task.may_be_claimed(now) => DELAYED,
+        state => i16::from(state.number()),
     }
+}
 
-    pub fn columns(&self) -> Columns {
-        let head = &self.head;
-        (head.status, head.kind.clone(), head.version.clone(), head.created_at, head.ended_at, self.ready, self.worker.clone())
-    }
+/// Returns the columns of a run's row beside its head.
+pub(crate) fn columns_of(run: &LockedRun) -> Columns {
+    let head = &run.head;
+    (head.status, head.kind.clone(), head.version.clone(), head.created_at, head.ended_at, run.ready, run.lease.clone())
+}
 
-    /// Returns the head as callers see it: a pending run that a worker holds is running.
-    pub fn shown(&self) -> RunHead {
-        let mut head = self.head.clone();
-        if head.status == Status::Pending && self.worker.is_some() {
-            head.status = Status::Running;
-        }
-        head
-    }
+/// Creates a run as it was read.
+pub(crate) fn stored_run(
+    rk: i64,
+    head: RunHead,
+    input_hash: Hash,
+    worker: Option<WorkerId>,
+    ready: Option<i64>,
+) -> Box<LockedRun> {
+    let mut run = LoadedRun::stored(PgRun { rk, stored: None, children: None }, head, worker, ready);
+    run.input_hash = Some(input_hash);
+    run
 }
 
 impl<'c> UnitOfWork<'c> {
     pub fn new(db: &'c Db, now: Timestamp, sight: Sight) -> UnitOfWork<'c> {
+        let mut set = WorkingSet::new(now);
+        set.order = sight.micros * ORDERS_PER_MICROSECOND;
         UnitOfWork {
             db,
-            now,
+            set,
             sight,
-            order: sight.micros * ORDERS_PER_MICROSECOND,
             fresh: VecDeque::new(),
-            seats: HashMap::new(),
-            changes: 0,
-            keys: HashMap::new(),
+            locked_keys: HashSet::new(),
+            numbers: HashMap::new(),
             damaged: HashMap::new(),
             hurt: BTreeSet::new(),
-            news: Vec::new(),
-            due: None,
-            outbox: Vec::new(),
             blobs: Vec::new(),
-            greeted: BTreeMap::new(),
+            claimed: Vec::new(),
+            logs: HashMap::new(),
         }
     }
 
-    pub fn find(&self, key: &RunKey) -> Option<&LockedRun> {
-        debug_assert!(self.seats.contains_key(key), "DB1: {key} was not locked");
-        self.seats.get(key).and_then(Option::as_deref)
-    }
-
-    /// Fails if the row of the run is damaged, which must not look like a missing run (DB3).
-    pub fn check(&self, key: &RunKey) -> Outcome<()> {
-        match self.damaged.get(key) {
-            Some(_) => Err(damaged_row(key, "the run").into()),
-            None => Ok(()),
+    /// Returns a run, which must be locked. A damaged row must not look like a missing run (DB3).
+    pub fn find(&self, key: &RunKey) -> Outcome<Option<RunRef>> {
+        if self.damaged.contains_key(key) {
+            return Err(damaged_row(key, "the run").into());
         }
+        let found = self.set.runs.get(key);
+        debug_assert!(found.is_some() || self.locked_keys.contains(key), "DB1: {key} was not locked");
+        Ok(found)
     }
 
-    pub fn require(&self, key: &RunKey) -> Outcome<&LockedRun> {
-        self.check(key)?;
-        self.find(key).ok_or_else(|| StoreError::RunNotFound { key: key.clone() }.into())
-    }
-
-    /// Returns a run that is known to exist.
-    pub fn locked(&mut self, key: &RunKey) -> &mut LockedRun {
-        self.seats.get_mut(key).and_then(Option::as_deref_mut).expect("the caller has seen the run")
-    }
-
-    pub fn add(&mut self, locked: Box<LockedRun>) {
-        self.keys.insert(locked.rk, locked.head.key.clone());
-        self.seats.insert(locked.head.key.clone(), Some(locked));
+    pub fn add(&mut self, run: Box<LockedRun>) -> RunRef {
+        let rk = run.own.rk;
+        let run = self.set.runs.insert(run);
+        self.numbers.insert(rk, run);
+        run
     }
 
     /// Returns the next epoch: a time by the database clock, so that none is assigned twice, neither to the run nor to another
@@ -212,63 +144,131 @@ impl<'c> UnitOfWork<'c> {
         Epoch((last.0 + 1).max(self.sight.micros.max(self.sight.floor) as u64))
     }
 
-    pub fn next_order(&mut self) -> i64 {
-        self.order += 1;
-        self.order
+    async fn read_past_head(&mut self, run: RunRef, generation: u32) -> Outcome<()> {
+        let locked = &mut self.set.runs[run];
+        let text = "SELECT head FROM onward.past WHERE rk = $1 AND generation = $2";
+        let rows = self.db.query(&Sql::new(text).number(locked.own.rk).int(generation as i32)).await?;
+        let key = &locked.head.key;
+        locked.past_head = rows.first().map(|row| unseal_head(key, row.get(0))).transpose()?.map(|(head, _)| head);
+        Ok(())
     }
 
-    /// Updates the lease and claimability of a run after a change. The last act of every change.
-    pub fn settle(&mut self, key: &RunKey) {
-        let order = self.next_order();
-        let locked = self.locked(key);
-        let status = locked.head.status;
-        if status.is_closed() {
-            locked.worker = None;
-        }
-        locked.is_changed = true;
-        let claimable = status == Status::Pending && locked.worker.is_none();
-        if !claimable {
-            locked.ready = None;
-        } else if locked.ready.is_none() {
-            locked.ready = Some(order);
-            let head = locked.head.clone();
-            self.news.push(OwnedChange::RunPending { head });
-        }
-    }
-
-    pub fn announce_due(&mut self, at: Timestamp) {
-        self.due = Some(self.due.map_or(at, |known| known.min(at)));
-    }
-
-    /// Adds an encoded record to the log of its run.
-    pub fn put_event(&mut self, key: &RunKey, index: Index, at: Timestamp, body: &Body) {
-        self.changes += 1;
-        let locked = self.locked(key);
-        let (rk, generation) = (locked.rk, locked.head.generation);
-        locked.events.push(NewEvent { generation, index, at, body: body.bytes.clone() });
-        if !body.blobs.blobs.is_empty() {
-            self.blobs.push((rk, Blobs { blobs: body.blobs.blobs.clone() }));
-        }
-    }
-
-    pub fn send(&mut self, from: &RunKey, mut delivery: OutboxMessage) {
-        let rk = self.locked(from).rk;
-        let blobs = Blobs::take(&mut delivery);
-        self.outbox.push((rk, seal_delivery(&delivery)));
-        self.blobs.push((rk, blobs));
-        self.news.push(OwnedChange::OutboxGrew);
+    /// Finds the open children of a run, including changes of this batch.
+    async fn find_children(&mut self, run: RunRef) -> Outcome<()> {
+        self.need_children(run).await?;
+        let (runs, parent) = (&self.set.runs, &self.set.runs[run].head.key);
+        let stored = self.set.runs[run].own.children.iter().flatten();
+        let mut heads: Vec<RunHead> = stored.filter(|head| runs.get(&head.key).is_none()).cloned().collect();
+        let is_child = |head: &&RunHead| head.parent.as_ref().is_some_and(|link| link.run == *parent);
+        heads.extend(runs.iter().map(|run| &run.head).filter(|head| !head.status.is_closed()).filter(is_child).cloned());
+        heads.sort_by(|a, b| a.key.cmp(&b.key));
+        self.set.runs[run].children = heads;
+        Ok(())
     }
 
     /// Takes what is published once the transaction is durable.
     pub fn aftermath(&mut self) -> Aftermath {
-        Aftermath { news: std::mem::take(&mut self.news), due: self.due }
+        Aftermath { changes: std::mem::take(&mut self.set.changes), due: self.set.due }
+    }
+}
+
+impl RowError for Trouble {
+    fn refusal(self) -> Result<StoreError, Trouble> {
+        match self {
+            Trouble::Refused(error) => Ok(error),
+            trouble => Err(trouble),
+        }
+    }
+}
+
+impl Rows for UnitOfWork<'_> {
+    type Error = Trouble;
+    type Own = PgRun;
+    type Body = Body;
+    /// The number of the run and the order number of the task.
+    type TaskPlace = (i64, i64);
+
+    fn set(&mut self) -> &mut WorkingSet<PgRun, Body> {
+        &mut self.set
     }
 
-    /// Creates a session for a worker that got a run, unless it has one.
-    pub fn greet(&mut self, worker: &WorkerId) {
-        let until = self.now.after(SESSION_DEFAULT);
-        if self.greeted.insert(worker.clone(), until).is_none() {
-            self.announce_due(until);
+    async fn load_run(&mut self, key: &RunKey) -> Outcome<Option<RunRef>> {
+        self.find(key)
+    }
+
+    async fn load(&mut self, run: RunRef, wanted: Wanted<'_>) -> Outcome<()> {
+        match wanted {
+            Wanted::Slots(keys) => self.need_slots(keys.into_iter().map(|key| (run, key)).collect()).await,
+            Wanted::Wait(call_id) => self.need_waits(vec![(run, call_id.clone())]).await,
+            Wanted::Task(call_id) => self.need_tasks(vec![(run, call_id.clone())]).await,
+            Wanted::TimersAndTasks => self.need_all(run).await,
+            Wanted::Ledger(row) => self.need_ledger(run, row).await,
+            Wanted::InputHash => Ok(()),
+            Wanted::PastHead(generation) => self.read_past_head(run, generation).await,
+            Wanted::Children(_) => self.find_children(run).await,
         }
+    }
+
+    async fn has_logs(&mut self, run: RunRef, logs: &[Vec<Record>]) -> Outcome<bool> {
+        let LockedRun { own, head, .. } = &self.set.runs[run];
+        let mut same = head.generation as usize + 1 == logs.len();
+        for (log, generation) in logs.iter().zip(0..) {
+            let stored = read_records(self.db, &head.key, own.rk, generation, Index(0), usize::MAX).await?;
+            same = same && onward_core::transfer::is_same_log(&stored, log);
+        }
+        Ok(same)
+    }
+
+    fn new_run(&mut self, floor: Epoch) -> Outcome<(PgRun, Epoch)> {
+        let rk = self.fresh.pop_front().expect("a number was drawn for each run that may be made");
+        Ok((PgRun { rk, stored: None, children: Some(Vec::new()) }, self.epoch_after(floor))) // L7
+    }
+
+    fn next_epoch(&mut self, last: Epoch) -> Epoch {
+        self.epoch_after(last)
+    }
+
+    /// Expiry reads the clock before it has the locks: times in a log must not go back because of that.
+    fn input_time(&mut self, run: RunRef) -> Timestamp {
+        self.set.now.max(self.set.runs[run].head.updated_at)
+    }
+
+    async fn ready_runs(&mut self, request: &ClaimRuns) -> Outcome<Vec<RunRef>> {
+        self.lock_ready_runs(request).await
+    }
+
+    async fn log_at_hand(&mut self, run: RunRef) -> Outcome<Option<Vec<Record>>> {
+        Ok(self.logs.remove(&run))
+    }
+
+    async fn ready_tasks(&mut self, request: &ClaimTasks) -> Outcome<Vec<((i64, i64), Task)>> {
+        self.lock_ready_tasks(request).await
+    }
+
+    async fn put_claimed(&mut self, (rk, order): (i64, i64), task: Task) -> Outcome<()> {
+        self.claimed.push((rk, QueuedTask { task, order }));
+        Ok(())
+    }
+
+    async fn show_delayed_tasks(&mut self) -> Outcome<bool> {
+        self.lock_delayed_tasks().await
+    }
+
+    async fn due_timers(&mut self, limit: usize) -> Outcome<Due<(RunRef, CallId)>> {
+        self.lock_due_timers(limit).await
+    }
+
+    async fn due_tasks(&mut self, limit: usize) -> Outcome<Due<(RunRef, QueuedTask)>> {
+        self.lock_due_tasks(limit).await
+    }
+
+    async fn end_sessions(&mut self, limit: usize) -> Outcome<(Due<RunRef>, usize)> {
+        self.delete_sessions(limit).await
+    }
+
+    /// Writes only claimed tasks, which belong to no locked run; everything else is written at the end of the transaction.
+    async fn save(&mut self) -> Outcome<()> {
+        let claimed = std::mem::take(&mut self.claimed);
+        self.write_tasks(claimed).await
     }
 }

@@ -328,7 +328,7 @@ fn a_run_that_takes_several_statements_is_written_whole_or_not_at_all() {
     restore().unwrap_err();
     assert!(database.psql("SELECT last_value >= 2 FROM tries").unwrap().contains('t'), "there was a second one");
     assert_eq!(block_on(store.read_run(key("r"), None)).unwrap(), None);
-    for table in ["runs", "past", "events", "blobs", "slots"] {
+    for table in ["runs", "past", "events", "blobs", "idempotency"] {
         assert_eq!(database.psql(&format!("SELECT count(*) FROM onward.{table}")).unwrap().trim(), "0", "{table}");
     }
     database.psql("DROP TRIGGER refuse ON onward.events").unwrap();

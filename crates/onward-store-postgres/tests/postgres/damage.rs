@@ -75,9 +75,12 @@ fn changed_slots_questions_and_tasks_are_named() {
     let timer = TimerStarted { call_id: CallId::root(2), due_at: Timestamp(u64::MAX >> 8) };
     commit(&*store, &mut held, vec![approval.into(), task.into(), timer.into()]);
     block_on(store.append_input(key("r"), signal(Some("s")))).unwrap();
-    for sql in
-        [flip("token", "slots"), flip("data", "waits"), flip("data", "tasks"), "UPDATE onward.timers SET due = due + 1".into()]
-    {
+    for sql in [
+        flip("token", "idempotency"),
+        flip("data", "waits"),
+        flip("data", "tasks"),
+        "UPDATE onward.timers SET due = due + 1".into(),
+    ] {
         database.psql(&sql).unwrap();
     }
     let again = block_on(store.append_input(key("r"), signal(Some("s")))).unwrap_err();

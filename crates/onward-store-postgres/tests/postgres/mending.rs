@@ -56,7 +56,7 @@ fn known(store: &PostgresStore, database: &Database<'_>) -> String {
     head.epoch = Default::default();
     let (waits, tasks) = (block_on(store.list_waits(WaitQuery::default())), block_on(store.list_tasks(TaskQuery::default())));
     let rows = "SELECT call_id, due, frozen, crc FROM onward.timers";
-    let slots = "SELECT key, token, idx, at, crc FROM onward.slots ORDER BY key";
+    let slots = "SELECT key, token, idx, at, crc FROM onward.idempotency ORDER BY key";
     let (timers, slots) = (database.psql(rows).unwrap(), database.psql(slots).unwrap());
     format!("{head:?} {:?} {:?} {timers} {slots}", waits.unwrap(), tasks.unwrap())
 }
@@ -106,7 +106,7 @@ fn a_damaged_head_is_made_again_and_whoever_held_the_run_is_fenced() {
 #[test]
 fn damaged_slots_timers_questions_and_tasks_are_made_again_and_the_holder_keeps_the_run() {
     for (what, sql) in [
-        ("slots", flip("token", "slots")),
+        ("idempotency", flip("token", "idempotency")),
         ("waits", flip("data", "waits")),
         ("tasks", flip("data", "tasks")),
         ("timers", "UPDATE onward.timers SET due = due + 1".to_owned()),
@@ -118,17 +118,17 @@ fn damaged_slots_timers_questions_and_tasks_are_made_again_and_the_holder_keeps_
         let before = known(&store, &database);
         database.psql(&sql).unwrap();
         let act = || match what {
-            "slots" => block_on(store.append_input(key("r"), signal(Some("s")))).map(drop),
+            "idempotency" => block_on(store.append_input(key("r"), signal(Some("s")))).map(drop),
             "waits" => block_on(store.append_input(key("r"), decision())).map(drop),
             _ => block_on(store.append_input(key("r"), pause())).map(drop),
         };
         meet(what, act);
-        if what == "slots" {
+        if what == "idempotency" {
             // The claimed task is unchanged, with its attempts.
             assert_eq!(known(&store, &database), before);
         }
         // The holder continues.
-        if what == "slots" || what == "waits" {
+        if what == "idempotency" || what == "waits" {
             held.horizon = Index(block_on(store.read_run(key("r"), None)).unwrap().unwrap().next_index.0 - 1);
             commit(&*store, &mut held, vec![step(9)]);
         }

@@ -7,7 +7,7 @@ use onward_core::event::{ApprovalRequested, ChildStarted, OnParentClose, TaskSch
 use onward_core::task::{TaskOptions, TaskReport};
 use onward_core::{Hash, Index, RunId, Timestamp};
 use onward_store::conformance::{Held, block_on};
-use onward_store::{ClaimTasks, Known, RunQuery, Store};
+use onward_store::{ClaimTasks, KnownRun, RunQuery, Store};
 use onward_store_postgres::{Options, PostgresStore};
 
 use crate::kit::{PATIENCE, claim, commit, connect, database, json, key, name, new_run, seconds, signal, step, worker};
@@ -77,7 +77,7 @@ pub fn work(store: &Arc<PostgresStore>, held: &mut [Held]) {
         block_on(store.read_log(own.key(), None, Index(2), 10)).unwrap();
         block_on(store.read_run(own.key(), None)).unwrap();
         let known =
-            (0..RUNS / 2).map(|run| Known { run: key(&format!("r{}", 2 * run)), generation: 0, next: Index(1) }).collect();
+            (0..RUNS / 2).map(|run| KnownRun { run: key(&format!("r{}", 2 * run)), generation: 0, next: Index(1) }).collect();
         assert!(block_on(store.read_since(known)).unwrap().len() > RUNS / 4);
         assert_eq!(claim(&**store, "v", 3).len(), 3);
         let (queues, kinds) = (vec![None], Arc::new(vec![name("mail")]));

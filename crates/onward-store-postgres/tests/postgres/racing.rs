@@ -63,7 +63,7 @@ fn a_run_that_is_being_deleted_is_whole_or_gone_for_whoever_asks() {
     });
     eprintln!("{} looks found a run", seen.load(Ordering::Relaxed));
     assert!(deleted == RUNS && seen.load(Ordering::Relaxed) > 0);
-    for table in ["runs", "events", "slots", "timers", "tasks", "waits", "outbox", "attributes", "blobs", "past"] {
+    for table in ["runs", "events", "idempotency", "timers", "tasks", "waits", "outbox", "attributes", "blobs", "past"] {
         assert_eq!(database.psql(&format!("SELECT count(*) FROM onward.{table}")).unwrap(), "0", "{table}");
     }
 }

@@ -150,7 +150,7 @@ fn leases_are_taken_back_by_hand() {
     database.psql(&format!("GRANT CREATE ON DATABASE {} TO guest", database.name())).unwrap();
     let url = database.url().replace(onward_testkit::OWNER, "guest");
     let (stores, before) = prepare(&url);
-    database.psql("UPDATE onward.lineage SET location = ''").unwrap();
+    database.psql("UPDATE onward.restore_guard SET location = ''").unwrap();
     assert_fenced(block_on(stores[0].commit(before.commit(vec![step(0)]))));
     assert_eq!(claim(&*stores[1], "w3", 10).len(), 2);
     assert_eq!(stores.iter().map(|store| store.stats().moves).collect::<Vec<_>>(), [1, 1]);

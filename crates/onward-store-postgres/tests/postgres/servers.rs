@@ -12,9 +12,9 @@ use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{CallId, Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, Timestamp, WorkerId};
 use onward_store::conformance::{self, block_on};
 use onward_store::{
-    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, Known, Listener,
-    ManualClock, MemoryStore, OutboxId, RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Shard, Since, Started, Store,
-    StoreFuture, TaskQuery, VersionCount, WaitQuery,
+    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, KnownRun,
+    Listener, ManualClock, MemoryStore, OutboxId, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, ServerInfo, Shard, Started,
+    Store, StoreFuture, TaskQuery, VersionCount, WaitQuery,
 };
 use onward_store_postgres::{Options, PostgresStore};
 
@@ -64,7 +64,7 @@ in_turn! {
     fn finish_deliveries(&self, done: Vec<OutboxId>) -> StoreFuture<'_, ()>;
     fn read_run(&self, run: RunKey, generation: Option<u32>) -> StoreFuture<'_, Option<RunHead>>;
     fn read_log(&self, run: RunKey, generation: Option<u32>, from: Index, limit: usize) -> StoreFuture<'_, Vec<Record>>;
-    fn read_since(&self, known: Vec<Known>) -> StoreFuture<'_, Vec<Since>>;
+    fn read_since(&self, known: Vec<KnownRun>) -> StoreFuture<'_, Vec<RunUpdate>>;
     fn list_runs(&self, query: RunQuery) -> StoreFuture<'_, RunPage>;
     fn count_versions(&self, namespace: Namespace) -> StoreFuture<'_, Vec<VersionCount>>;
     fn list_waits(&self, query: WaitQuery) -> StoreFuture<'_, Vec<Wait>>;
@@ -227,22 +227,22 @@ fn servers_are_known_for_as_long_as_they_say_so() {
 fn a_share_is_taken_once_and_not_by_a_database_that_has_runs() {
     let database = database();
     let stores = [connect(&database, Options::default()), connect(&database, Options::default())];
-    assert_eq!(block_on(stores[0].read_share()).unwrap(), None);
+    assert_eq!(block_on(stores[0].read_shard()).unwrap(), None);
     let share = |cluster: &str, position| Shard { cluster: cluster.to_owned(), position, count: 3 };
     let taken = std::thread::scope(|scope| {
         let take = |number: usize| {
             let store = &stores[number];
-            scope.spawn(move || block_on(store.take_share(share(&format!("c{number}"), 1))).unwrap())
+            scope.spawn(move || block_on(store.record_shard(share(&format!("c{number}"), 1))).unwrap())
         };
         [take(0), take(1)].map(|thread| thread.join().unwrap())
     });
     assert_eq!(taken[0], taken[1], "the first counts for both");
-    assert_eq!(block_on(stores[1].take_share(share("c9", 2))).unwrap(), taken[0]);
+    assert_eq!(block_on(stores[1].record_shard(share("c9", 2))).unwrap(), taken[0]);
     let used = self::database();
     let store = connect(&used, Options::default());
     block_on(store.start_run(new_run("r"), None)).unwrap();
-    assert_eq!(block_on(store.read_share()).unwrap(), Some(Shard::all(String::new())));
-    assert_eq!(block_on(store.take_share(share("c", 0))).unwrap(), Shard::all(String::new()));
+    assert_eq!(block_on(store.read_shard()).unwrap(), Some(Shard::all(String::new())));
+    assert_eq!(block_on(store.record_shard(share("c", 0))).unwrap(), Shard::all(String::new()));
 }
 
 /// The server that read its clock first may write last.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use onward_core::{Index, Namespace, RunKey};
 use onward_store::conformance::block_on;
-use onward_store::{Change, Known, Listener, Store};
+use onward_store::{Change, KnownRun, Listener, Store};
 use onward_store_postgres::Options;
 
 use crate::kit::{PATIENCE, connect, database, key, new_run, signal, start_held};
@@ -107,7 +107,7 @@ fn what_another_server_appended_is_found_without_any_hint() {
     let (here, there) = (deaf(), deaf());
     let held = start_held(&*here, "r", "w");
     start_held(&*here, "quiet", "w");
-    let known = |id: &str| Known { run: key(id), generation: 0, next: Index(1) };
+    let known = |id: &str| KnownRun { run: key(id), generation: 0, next: Index(1) };
     assert_eq!(block_on(here.read_since(vec![known("r"), known("quiet")])).unwrap(), []);
     block_on(there.append_input(key("r"), signal(None))).unwrap();
     let news = block_on(here.read_since(vec![known("r"), known("quiet")])).unwrap();
@@ -124,7 +124,7 @@ fn a_server_that_could_not_hear_for_a_while_says_so() {
     let listening = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
     let until = Instant::now() + PATIENCE;
     // Wait until it has announced itself or has polled for broadcasts.
-    let is_up = "AND (query LIKE '%COMMIT%' OR query LIKE '%onward.letters%')";
+    let is_up = "AND (query LIKE '%COMMIT%' OR query LIKE '%onward.broadcasts%')";
     while database.psql(&format!("SELECT count(*) {listening} {is_up}")).unwrap() == "0" {
         assert!(Instant::now() < until);
         std::thread::sleep(Duration::from_millis(20));

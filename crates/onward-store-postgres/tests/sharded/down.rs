@@ -12,7 +12,7 @@ use onward_core::task::{TaskId, TaskReport};
 use onward_core::{CallId, Epoch, Index, KindSchemas, Name, Namespace, Payload, RunKey, Timestamp, WorkerId};
 use onward_store::conformance::block_on;
 use onward_store::{
-    ClaimRuns, ClaimTasks, Delete, DeletedQuery, Gaps, Known, Restore, RestoreRun, Retention, RunQuery, ServerInfo, Store,
+    ClaimRuns, ClaimTasks, Delete, DeletedQuery, Gaps, KnownRun, Restore, RestoreRun, Retention, RunQuery, ServerInfo, Store,
     StoreError, TaskQuery, WaitQuery,
 };
 
@@ -84,7 +84,7 @@ async fn work(site: &Site) -> Vec<(&'static str, &'static str)> {
     let lease = Duration::from_secs(9);
     let tasks =
         ClaimTasks { worker: worker(), namespace: namespace(), queues: vec![None], kinds: Default::default(), limit: 9, lease };
-    let known = |id: String| Known { run: key(&id), generation: 0, next: Index(0) };
+    let known = |id: String| KnownRun { run: key(&id), generation: 0, next: Index(0) };
     let server = ServerInfo {
         id: Name::new("s").unwrap(),
         url: String::new(),

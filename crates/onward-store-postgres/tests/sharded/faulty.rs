@@ -12,9 +12,9 @@ use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunId, RunKey, WorkerId};
 use onward_store::{
-    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, Known, Listener,
-    ManualClock, MemoryStore, OutboxId, RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Shard, Since, Started, Store,
-    StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery,
+    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Clock, Delete, DeletedQuery, DeletedRun, Expired, KnownRun,
+    Listener, ManualClock, MemoryStore, OutboxId, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, ServerInfo, Shard, Started,
+    Store, StoreError, StoreFuture, TaskQuery, VersionCount, WaitQuery,
 };
 use onward_store_postgres::sharded::{Database, Pace, ShardedStore, position};
 
@@ -129,7 +129,7 @@ impl Store for Faulty {
         }))
     }
 
-    fn read_share(&self) -> StoreFuture<'_, Option<Shard>> {
+    fn read_shard(&self) -> StoreFuture<'_, Option<Shard>> {
         self.gate(Box::pin(async move {
             let told = self.share.lock().unwrap().clone();
             let is_used = !self.inner.list_runs(RunQuery::default()).await?.runs.is_empty();
@@ -137,9 +137,9 @@ impl Store for Faulty {
         }))
     }
 
-    fn take_share(&self, share: Shard) -> StoreFuture<'_, Shard> {
+    fn record_shard(&self, share: Shard) -> StoreFuture<'_, Shard> {
         self.gate(Box::pin(async move {
-            let counts = self.read_share().await?.unwrap_or(share);
+            let counts = self.read_shard().await?.unwrap_or(share);
             *self.share.lock().unwrap() = Some(counts.clone());
             Ok(counts)
         }))
@@ -181,7 +181,7 @@ impl Store for Faulty {
         finish_deliveries(done: Vec<OutboxId>) -> ();
         read_run(run: RunKey, generation: Option<u32>) -> Option<RunHead>;
         read_log(run: RunKey, generation: Option<u32>, from: Index, limit: usize) -> Vec<Record>;
-        read_since(known: Vec<Known>) -> Vec<Since>;
+        read_since(known: Vec<KnownRun>) -> Vec<RunUpdate>;
         announce_server(server: ServerInfo, lease: Option<Duration>) -> ();
         list_servers() -> Vec<ServerInfo>;
         count_versions(namespace: Namespace) -> Vec<VersionCount>;

@@ -3,10 +3,10 @@
 use onward_core::Index;
 
 use super::kit::{Kit, key, signal};
-use crate::{Known, Since};
+use crate::{KnownRun, RunUpdate};
 
-fn known(id: &str, next: u64) -> Known {
-    Known { run: key(id), generation: 0, next: Index(next) }
+fn known(id: &str, next: u64) -> KnownRun {
+    KnownRun { run: key(id), generation: 0, next: Index(next) }
 }
 
 pub async fn only_what_is_new_of_a_run_is_read(mut kit: Kit) {
@@ -18,8 +18,8 @@ pub async fn only_what_is_new_of_a_run_is_read(mut kit: Kit) {
     }
     kit.reopen();
     let news = kit.store().read_since(vec![known("a", 2), known("b", 1), known("c", 1), known("nobody", 0)]).await.unwrap();
-    let told = |news: &[Since]| -> Vec<(String, u64, Vec<u64>)> {
-        let indexes = |since: &Since| since.records.iter().map(|record| record.index.0).collect();
+    let told = |news: &[RunUpdate]| -> Vec<(String, u64, Vec<u64>)> {
+        let indexes = |since: &RunUpdate| since.records.iter().map(|record| record.index.0).collect();
         let mut told: Vec<_> =
             news.iter().map(|since| (since.head.key.id.to_string(), since.head.next_index.0, indexes(since))).collect();
         told.sort();

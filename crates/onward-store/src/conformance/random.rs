@@ -92,7 +92,7 @@ pub enum Answer {
     Claimed(Vec<ClaimedRun>),
     Committed(Committed),
     Tasks(Vec<Task>),
-    Known(bool),
+    KnownRun(bool),
     Expired(Expired),
     Count(u64),
     Done,
@@ -127,7 +127,7 @@ pub async fn perform(store: &dyn Store, operation: &Operation) -> Answer {
         Operation::Report(task, claim, report) => {
             store.report_task(task, claim, report, seconds(30)).await.map(|()| Answer::Done)
         }
-        Operation::Heartbeat(worker, lease) => store.heartbeat(worker, lease).await.map(Answer::Known),
+        Operation::Heartbeat(worker, lease) => store.heartbeat(worker, lease).await.map(Answer::KnownRun),
         Operation::Expire => store.expire(1_000).await.map(Answer::Expired),
         Operation::Deliver => deliver(store).await.map(|()| Answer::Done),
         Operation::Delete(key) => store.delete_runs(Delete::Run { key, reason: String::new() }).await.map(Answer::Count),

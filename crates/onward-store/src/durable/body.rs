@@ -10,7 +10,7 @@ use onward_core::{Event, Index, Record, Timestamp};
 use super::large::Blobs;
 use crate::INLINE_BYTES_MAX;
 
-#[derive(Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Body {
     pub bytes: Vec<u8>,
     pub blobs: Blobs,

@@ -23,7 +23,7 @@ pub trait HasPayloads {
 pub type Visit<'v> = dyn FnMut(&mut Payload) -> Result<(), StoreError> + 'v;
 
 /// The large payloads that were taken out of a row.
-#[derive(Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Blobs {
     pub blobs: Vec<(Hash, bytes::Bytes)>,
 }

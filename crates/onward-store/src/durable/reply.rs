@@ -4,19 +4,20 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 use crate::StoreError;
+use crate::sync;
 
 type Answer<T> = Result<T, StoreError>;
 
 /// Holder of one reply.
 pub struct Slot<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<ReplyState<T>>,
 }
 
-struct State<T> {
+struct ReplyState<T> {
     answer: Option<Answer<T>>,
     released: bool,
     waker: Option<Waker>,
@@ -32,11 +33,11 @@ pub trait Pending: Send + Sync {
 
 impl<T> Slot<T> {
     pub fn new() -> Arc<Slot<T>> {
-        Arc::new(Slot { state: Mutex::new(State { answer: None, released: false, waker: None }) })
+        Arc::new(Slot { state: Mutex::new(ReplyState { answer: None, released: false, waker: None }) })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, ReplyState<T>> {
+        sync::lock(&self.state)
     }
 
     /// Stores the reply without waking the waiter.

@@ -3,18 +3,19 @@
 use std::collections::BTreeMap;
 
 use onward_core::ledger::{SpendQuery, SpendRow, SpendTally};
-use onward_core::run::{OutboxMessage, Wait};
-use onward_core::{Index, Name, Namespace, Record, RunHead, RunKey, Timestamp};
+use onward_core::run::Wait;
+use onward_core::task::{Task, TaskCount, TaskState};
+use onward_core::{Index, KindSchemas, Name, Namespace, Record, RunHead, RunKey, Timestamp};
 
-use super::Answer;
-use super::state::{Generation, Run, State};
+use super::state::{Generation, MemoryState, StoredRun};
+use crate::unit_of_work::QueuedTask;
 use crate::{
-    Delete, DeletedQuery, DeletedRun, OutboxId, PAGE_DEFAULT, RunPage, RunQuery, StoreError, VersionCount, WaitQuery,
+    Delete, DeletedQuery, DeletedRun, PAGE_DEFAULT, RunPage, RunQuery, StoreError, TaskQuery, VersionCount, WaitQuery,
     cursor_after, parse_cursor, payloads,
 };
 
-impl State {
-    pub fn read_run(&self, key: &RunKey, generation: Option<u32>) -> Option<RunHead> {
+impl MemoryState {
+    pub fn find_head(&self, key: &RunKey, generation: Option<u32>) -> Option<RunHead> {
         let run = self.runs.get(key)?;
         match generation {
             Some(generation) if generation != run.head().generation => {
@@ -24,11 +25,17 @@ impl State {
         }
     }
 
-    pub fn read_log(&self, key: &RunKey, generation: Option<u32>, from: Index, limit: usize) -> Answer<Vec<Record>> {
+    pub fn find_records(
+        &self,
+        key: &RunKey,
+        generation: Option<u32>,
+        from: Index,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError> {
         let run = self.runs.get(key);
         let found: Option<&Generation> = match generation {
             Some(generation) => run.and_then(|run| run.generations.get(generation as usize)),
-            None => run.map(Run::current),
+            None => run.map(StoredRun::current),
         };
         let records = &found.ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?.records;
         let mut found = records.iter().filter(|record| record.next_index() > from).take(limit).cloned().collect();
@@ -36,24 +43,24 @@ impl State {
         Ok(found)
     }
 
-    pub fn list_runs(&self, query: &RunQuery) -> Answer<RunPage> {
+    pub fn find_runs(&self, query: &RunQuery) -> Result<RunPage, StoreError> {
         let before = query.cursor.as_deref().map(parse_cursor).transpose()?;
         let mut found: Vec<RunHead> = self
             .runs
             .values()
-            .map(Run::shown_head)
+            .map(StoredRun::shown_head)
             .filter(|head| query.matches(head))
             .filter(|head| before.is_none_or(|(at, id)| (head.created_at, head.key.id.as_str()) < (at, id)))
             .collect();
         found.sort_by(|a, b| (b.created_at, &b.key.id).cmp(&(a.created_at, &a.key.id)));
-        let limit = page(query.limit);
+        let limit = limit_or_default(query.limit);
         let more = found.len() > limit;
         found.truncate(limit);
         let next = found.last().filter(|_| more).map(cursor_after);
         Ok(RunPage { runs: found, next })
     }
 
-    pub fn count_versions(&self, namespace: &Namespace) -> Vec<VersionCount> {
+    pub fn open_versions(&self, namespace: &Namespace) -> Vec<VersionCount> {
         let mut counts: BTreeMap<(Name, Option<Name>), u64> = BTreeMap::new();
         for head in self.open_heads().filter(|head| head.key.namespace == *namespace) {
             *counts.entry((head.kind.clone(), head.version.clone())).or_default() += 1;
@@ -61,26 +68,52 @@ impl State {
         counts.into_iter().map(|((kind, version), open)| VersionCount { kind, version, open }).collect()
     }
 
-    pub fn list_waits(&self, query: &WaitQuery) -> Vec<Wait> {
+    pub fn find_waits(&self, query: &WaitQuery) -> Vec<Wait> {
         let mut found: Vec<&Wait> =
             self.open_runs().flat_map(|run| run.waits.values()).filter(|wait| query.matches(wait)).collect();
         found.sort_by_key(|wait| (wait.requested_at, &wait.run, &wait.call_id));
-        found.into_iter().take(page(query.limit)).cloned().collect()
+        found.into_iter().take(limit_or_default(query.limit)).cloned().collect()
     }
 
-    pub fn outbox_messages(&self, limit: usize) -> Vec<(OutboxId, OutboxMessage)> {
-        self.outbox_messages.iter().take(limit).map(|(id, (_, delivery))| (*id, delivery.clone())).collect()
+    pub fn find_tasks(&self, query: &TaskQuery) -> Vec<Task> {
+        let mut found: Vec<&QueuedTask> = self.open_tasks().filter(|queued| query.matches(&queued.task)).collect();
+        found.sort_by_key(|queued| queued.order);
+        found.into_iter().take(limit_or_default(query.limit)).map(|queued| queued.task.clone()).collect()
     }
 
-    pub fn finish_deliveries(&mut self, done: &[OutboxId]) {
-        self.outbox_messages.retain(|id, _| !done.contains(id));
+    pub fn open_task_counts(&self, namespace: &Namespace) -> Vec<TaskCount> {
+        let mut counts: BTreeMap<(Option<Name>, Name), TaskCount> = BTreeMap::new();
+        for QueuedTask { task, .. } in self.open_tasks().filter(|queued| queued.task.id.run.namespace == *namespace) {
+            let (queue, kind) = (task.options.queue.clone(), task.kind.clone());
+            let new = || TaskCount { queue, kind, queued: 0, running: 0, quarantined: 0, oldest_at: None };
+            let count = counts.entry((task.options.queue.clone(), task.kind.clone())).or_insert_with(new);
+            match task.state {
+                TaskState::Queued => {
+                    count.queued += 1;
+                    count.oldest_at = Some(count.oldest_at.map_or(task.visible_at, |oldest| oldest.min(task.visible_at)));
+                }
+                TaskState::Leased => count.running += 1,
+                TaskState::Quarantined => count.quarantined += 1,
+            }
+        }
+        counts.into_values().collect()
     }
 
-    pub fn delete_runs(&mut self, delete: &Delete, now: Timestamp) -> Answer<u64> {
+    pub fn put_kinds(&mut self, kinds: Vec<KindSchemas>, now: Timestamp) {
+        for kind in kinds {
+            self.kinds.retain(|other| other.key() != kind.key());
+            if kind.says_something() {
+                self.kinds.push(KindSchemas { registered_at: now, ..kind });
+            }
+        }
+        self.kinds.sort_by(|a, b| a.key().cmp(&b.key()));
+    }
+
+    pub fn delete(&mut self, delete: &Delete, now: Timestamp) -> Result<u64, StoreError> {
         match delete {
             Delete::Run { key, reason } => {
                 let run = self.runs.get(key).ok_or_else(|| StoreError::RunNotFound { key: key.clone() })?;
-                if let Some(why) = self.busy(run) {
+                if let Some(why) = self.hindrance(run) {
                     return Err(StoreError::RunBusy { key: key.clone(), why: why.to_owned() });
                 }
                 let (kind, reason) = (run.head().kind.clone(), reason.clone());
@@ -94,7 +127,7 @@ impl State {
                     .runs
                     .values()
                     .filter(|run| run.head().ended_at.is_some_and(|ended| ended.after(retention.of(&run.head().kind)) <= now))
-                    .filter(|run| self.busy(run).is_none())
+                    .filter(|run| self.hindrance(run).is_none())
                     .filter_map(|run| over(run.head()))
                     .collect();
                 found.sort();
@@ -111,26 +144,26 @@ impl State {
         self.open.remove(key);
     }
 
-    pub fn spend(&self, query: &SpendQuery) -> Vec<SpendRow> {
+    pub fn sum_ledger(&self, query: &SpendQuery) -> Vec<SpendRow> {
         let mut tally = SpendTally::new(query.by);
         self.ledger.iter().filter(|(row, _)| query.matches(row)).for_each(|(row, sum)| tally.add(row, sum));
-        tally.finish(page(query.limit))
+        tally.finish(limit_or_default(query.limit))
     }
 
-    pub fn list_deleted(&self, query: &DeletedQuery) -> Vec<DeletedRun> {
+    pub fn find_deleted(&self, query: &DeletedQuery) -> Vec<DeletedRun> {
         let namespace = |deleted: &&DeletedRun| deleted.key.namespace == query.namespace;
         let run = |deleted: &&DeletedRun| query.run.as_ref().is_none_or(|run| *run == deleted.key);
-        self.deleted.iter().rev().filter(namespace).filter(run).take(page(query.limit)).cloned().collect()
+        self.deleted.iter().rev().filter(namespace).filter(run).take(limit_or_default(query.limit)).cloned().collect()
     }
 
     /// Returns why a run cannot be deleted yet (L20).
-    fn busy(&self, run: &Run) -> Option<&'static str> {
+    fn hindrance(&self, run: &StoredRun) -> Option<&'static str> {
         let key = &run.head().key;
         if !run.head().may_be_deleted() {
             Some("it is not closed")
-        } else if self.open_heads().any(|child| child.parent.as_ref().is_some_and(|parent| parent.run == *key)) {
+        } else if self.children(key).next().is_some() {
             Some("it has an open child")
-        } else if self.outbox_messages.values().any(|(from, _)| from == key) {
+        } else if self.outbox.values().any(|(from, _)| from == key) {
             Some("it has undelivered outbox messages")
         } else {
             None
@@ -138,6 +171,6 @@ impl State {
     }
 }
 
-pub fn page(limit: usize) -> usize {
+pub fn limit_or_default(limit: usize) -> usize {
     if limit == 0 { PAGE_DEFAULT } else { limit }
 }

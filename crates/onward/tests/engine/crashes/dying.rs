@@ -11,9 +11,9 @@ use onward_core::run::{Commit, Committed, Input, NewRun, OutboxMessage, Wait};
 use onward_core::task::{Task, TaskCount, TaskId, TaskReport};
 use onward_core::{Epoch, Index, KindSchemas, Namespace, Record, RunHead, RunKey, WorkerId};
 use onward_store::{
-    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, Expired, Known, Listener,
-    OutboxId, RestoreRun, Restored, RunPage, RunQuery, ServerInfo, Since, Started, Store, StoreFuture, TaskQuery, VersionCount,
-    WaitQuery,
+    Appended, ClaimRuns, ClaimTasks, ClaimedOne, ClaimedRun, Delete, DeletedQuery, DeletedRun, Expired, KnownRun, Listener,
+    OutboxId, RestoreRun, Restored, RunPage, RunQuery, RunUpdate, ServerInfo, Started, Store, StoreFuture, TaskQuery,
+    VersionCount, WaitQuery,
 };
 use tokio::sync::watch;
 
@@ -256,7 +256,7 @@ impl Store for DyingStore {
         count_tasks(namespace: Namespace) -> Vec<TaskCount>;
         spend(query: SpendQuery) -> Vec<SpendRow>;
         list_deleted(query: DeletedQuery) -> Vec<DeletedRun>;
-        read_since(known: Vec<Known>) -> Vec<Since>;
+        read_since(known: Vec<KnownRun>) -> Vec<RunUpdate>;
         broadcast(message: Vec<u8>) -> ();
         announce_server(server: ServerInfo, lease: Option<Duration>) -> ();
         list_servers() -> Vec<ServerInfo>;

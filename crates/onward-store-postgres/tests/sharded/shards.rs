@@ -38,7 +38,7 @@ fn the_same_databases_in_the_same_order_are_opened_again() {
     let [a, b, c] = &databases(3)[..] else { unreachable!() };
     open(&[a, b, c], "first").unwrap();
     open(&[a, b, c], "second").unwrap();
-    assert_eq!(block_on(b.read_share()).unwrap(), Some(Shard { cluster: "first".to_owned(), position: 1, count: 3 }));
+    assert_eq!(block_on(b.read_shard()).unwrap(), Some(Shard { cluster: "first".to_owned(), position: 1, count: 3 }));
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn databases_that_are_swapped_added_left_out_or_foreign_are_refused() {
     // An empty database in place of another one.
     let fresh = &databases(1)[0];
     refused(&[fresh, b], "has no recorded shard");
-    assert_eq!(block_on(fresh.read_share()).unwrap(), None);
+    assert_eq!(block_on(fresh.read_shard()).unwrap(), None);
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn who_only_reads_tells_nothing_to_anybody() {
     let read = || block_on(ShardedStore::open(named(&[a.clone(), b.clone()]), None, Arc::new(ManualClock::default()), PACE));
     let error = read().map(drop).unwrap_err();
     assert!(error.code() == "databases_differ" && error.to_string().contains("has no recorded shard"), "{error}");
-    assert_eq!((block_on(a.read_share()).unwrap(), block_on(b.read_share()).unwrap()), (None, None));
+    assert_eq!((block_on(a.read_shard()).unwrap(), block_on(b.read_shard()).unwrap()), (None, None));
     open(&[a, b], "ours").unwrap();
     read().unwrap();
 }
@@ -73,7 +73,7 @@ fn a_database_that_was_used_alone_stays_alone() {
     let [a, b] = &databases(2)[..] else { unreachable!() };
     block_on(a.start_run(new_run("r"), None)).unwrap();
     refused(&[a, b], "was used as a single database");
-    assert_eq!(block_on(b.read_share()).unwrap(), None);
+    assert_eq!(block_on(b.read_shard()).unwrap(), None);
 }
 
 #[test]
@@ -82,10 +82,10 @@ fn a_first_opening_that_was_interrupted_is_finished_by_the_next() {
     b.refuse(true);
     assert_eq!(open(&[a, b], "first").map(drop).unwrap_err().code(), "store_unavailable");
     // A concurrent open got as far as the first database.
-    block_on(a.take_share(Shard { cluster: "theirs".to_owned(), position: 0, count: 2 })).unwrap();
+    block_on(a.record_shard(Shard { cluster: "theirs".to_owned(), position: 0, count: 2 })).unwrap();
     b.refuse(false);
     open(&[a, b], "second").unwrap();
-    assert_eq!(block_on(b.read_share()).unwrap().unwrap().cluster, "theirs");
+    assert_eq!(block_on(b.read_shard()).unwrap().unwrap().cluster, "theirs");
 }
 
 #[test]

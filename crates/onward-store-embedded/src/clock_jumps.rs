@@ -13,14 +13,14 @@ use onward_store::SESSION_DEFAULT;
 const JUMP_MIN: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
-pub(crate) struct Jumps {
+pub(crate) struct ClockJumps {
     /// The last reading of both clocks.
     last: Option<(Timestamp, Timestamp)>,
     longest_lease: Duration,
     hold_until: Timestamp,
 }
 
-impl Jumps {
+impl ClockJumps {
     pub fn lease_given(&mut self, lease: Duration) {
         self.longest_lease = self.longest_lease.max(lease);
     }
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_set_forward_is_noticed_and_one_that_goes_on_or_back_is_not() {
-        let mut jumps = Jumps::default();
+        let mut jumps = ClockJumps::default();
         jumps.lease_given(Duration::from_secs(90));
         jumps.look(Timestamp(1_000_000), Timestamp(500));
         jumps.look(Timestamp(9_000_000), Timestamp(8_000_500));

@@ -1,12 +1,11 @@
-//! Rows of one run, as far as a transaction has read and changed them.
+//! Rows of one run, as far as a unit of work has read and changed them.
 //!
-//! Owns the difference between "does not exist" and "not read". Changes are visible to all later operations of the batch, and are
-//! written once, at its end.
+//! Owns the difference between "does not exist" and "not read". Changes are visible to later decisions before they are saved.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug)]
-pub(crate) struct Table<K, V> {
+pub struct Table<K, V> {
     rows: BTreeMap<K, Option<V>>,
     /// All stored rows are in `rows`.
     is_complete: bool,
@@ -81,21 +80,4 @@ impl<K: Ord + Clone, V> Table<K, V> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_changed_counts_more_than_what_is_read_later() {
-        let mut table: Table<u32, &str> = Table::default();
-        table.put(1, "new");
-        table.remove(&2);
-        for (key, row) in [(1, "old"), (2, "old"), (3, "old")] {
-            table.learn(key, Some(row));
-        }
-        table.learn_all();
-        assert_eq!(table.all().collect::<Vec<_>>(), [(&1, &"new"), (&3, &"old")]);
-        assert_eq!(table.changes().collect::<Vec<_>>(), [(&1, Some(&"new")), (&2, None)]);
-        table.clear();
-        assert_eq!((table.all().count(), table.changes().count(), table.is_cleared()), (0, 0, true));
-    }
-}
+mod tests;

@@ -1,17 +1,18 @@
 //! Placement of runs, and requests to one or all databases.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use onward_core::event::ParentLink;
 use onward_core::root_run::root_run;
 use onward_core::{Hash, RunKey};
+use onward_store::sync;
 use onward_store::{Change, Clock, Gaps, Listener, Store, StoreError, StoreFuture};
 
 use crate::sharded::database::{Common, Health, ShardDatabase};
+use crate::sharded::join_all::{Request, join_all};
 use crate::sharded::open::Database;
 use crate::sharded::time::{Pace, Time};
-use crate::sharded::together::{Asked, together};
 
 /// A store over several databases.
 pub struct ShardedStore {
@@ -84,10 +85,10 @@ impl ShardedStore {
         question: impl for<'a> Fn(usize, &'a dyn Store) -> StoreFuture<'a, T> + Sync,
     ) -> Answers<T> {
         let question = &question;
-        let asked = positions
-            .iter()
-            .map(|&position| -> Asked<'_, _> { Box::pin(self.databases[position].ask(move |store| question(position, store))) });
-        let answers = together(asked.collect()).await;
+        let asked = positions.iter().map(|&position| -> Request<'_, _> {
+            Box::pin(self.databases[position].ask(move |store| question(position, store)))
+        });
+        let answers = join_all(asked.collect()).await;
         positions.into_iter().zip(answers).collect()
     }
 
@@ -110,12 +111,12 @@ impl ShardedStore {
     }
 
     pub(crate) fn listen(&self, listener: Arc<dyn Listener>) {
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(listener.clone());
+        sync::lock(&self.listeners).push(listener.clone());
         self.databases.iter().for_each(|database| database.store().subscribe(listener.clone()));
     }
 
     pub(crate) fn tell(&self, change: Change<'_>) {
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|listener| listener.changed(change));
+        sync::lock(&self.listeners).iter().for_each(|listener| listener.changed(change));
     }
 }
 

@@ -1,0 +1,427 @@
+//! The rows of a unit of work: loaded through the cache of active runs.
+//!
+//! A cached run is a view: it may be dropped at any time between operations. Must never outlive a failed batch
+//! ([`Writer::forget_runs`]).
+
+use onward_core::event::TaskAttemptEnded;
+use onward_core::run::Wait;
+use onward_core::task::Task;
+use onward_core::transfer::is_same_log;
+use onward_core::{CallId, Epoch, Index, Record, RunHead, RunKey, Status};
+use onward_store::admission::TakenSlot;
+use onward_store::durable::Body;
+use onward_store::unit_of_work::{Due, LoadedRun, QueuedTask, RowError, Rows, RunRef, Timer, Wanted, WorkingSet};
+use onward_store::{Appended, ClaimRuns, ClaimTasks, StoreError};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::error::{Outcome, Trouble, damaged_row, may_be_mended, read_error};
+use crate::file::schema::write_boot;
+use crate::read::heads::{self, Loaded};
+use crate::read::ledger;
+use crate::read::reader::read_records;
+use crate::row::{NEVER, call_id_key, read_call_id, unseal};
+use crate::write::counted;
+use crate::write::tasks::TaskRow;
+use crate::write::writer::{Undo, Writer};
+
+/// Number of unleased runs that stay cached.
+const IDLE_MAX: usize = 8192;
+
+/// The part of a cached run that only this store has.
+pub(crate) struct EmbeddedRun {
+    /// The number of the current generation.
+    pub rk: i64,
+    /// The run's first generation, which owns everything kept over all generations.
+    pub root: i64,
+    /// The generation that has the number `rk`.
+    pub generation: u32,
+    pub is_new: bool,
+    /// The row of `rk` is the one of the current generation.
+    pub has_current_row: bool,
+    /// The run was created by this process and never had a timer, task, wait or child, so that its end has no rows to look for.
+    pub is_bare: bool,
+    /// The status in the run's row.
+    pub row_status: Status,
+    /// The lease is in [`crate::leases::Leases`].
+    pub is_leased: bool,
+    /// The run is in a queue of claimable runs, or will be found by its scan.
+    pub is_queued: bool,
+}
+
+/// A cached run.
+pub(crate) type CachedRun = LoadedRun<EmbeddedRun, Body>;
+
+impl Writer<'_> {
+    /// Returns the current generation of a run, from the cache or the database.
+    pub(crate) fn cached(&mut self, key: &RunKey) -> Outcome<Option<RunRef>> {
+        if let Some(run) = self.set.runs.get(key) {
+            return Ok(Some(run));
+        }
+        let Some(Loaded { rk, root, head, .. }) = heads::load(self.db, key, None)? else { return Ok(None) };
+        let lease = self.shared.leases.get(rk);
+        let kept = self.stale_epochs.remove(key).filter(|(number, _)| *number == rk).map(|(_, epoch)| epoch);
+        // A closed run accepts nothing whatever the epoch; with its last epoch the refusal can report that it is closed.
+        let unclaimed = if head.status.is_closed() { head.epoch } else { self.unclaimed };
+        let epoch = lease.as_ref().map(|lease| lease.epoch).or(kept).unwrap_or(unclaimed);
+        let is_queued = head.status == Status::Pending && lease.is_none();
+        let own = EmbeddedRun {
+            rk,
+            root,
+            generation: head.generation,
+            is_new: false,
+            has_current_row: true,
+            is_bare: false,
+            row_status: head.status,
+            is_leased: lease.is_some(),
+            is_queued,
+        };
+        let head = RunHead { epoch, ..head };
+        Ok(Some(self.set.runs.insert(LoadedRun::stored(own, head, lease.map(|lease| lease.worker), is_queued.then_some(0)))))
+    }
+
+    /// Drops all cached runs after a batch was rolled back or rows were repaired. Only their epochs stay valid.
+    pub(crate) fn forget_runs(&mut self) {
+        let runs = self.set.runs.take();
+        self.stale_epochs.extend(runs.into_iter().map(|run| (run.head.key.clone(), (run.own.rk, run.head.epoch))));
+        self.set.touched.clear();
+        self.set.outbox.clear();
+        self.set.sessions.clear();
+        self.set.changes.clear();
+        self.set.due = None;
+    }
+
+    /// Drops unleased runs if there are too many of them; called between batches.
+    pub(crate) fn trim(&mut self) {
+        let leased = self.shared.leases.count();
+        if self.set.runs.len() > leased + IDLE_MAX {
+            let idle = self.set.runs.iter().filter(|run| !run.own.is_leased).map(|run| run.head.key.clone());
+            idle.collect::<Vec<_>>().iter().for_each(|key| drop(self.set.runs.remove(key)));
+        }
+        if self.stale_epochs.len() > leased + IDLE_MAX {
+            self.stale_epochs.clear();
+        }
+    }
+
+    /// Makes every later epoch exceed this one, also after a restart (L7).
+    fn raise_epochs(&mut self, floor: Epoch) -> Outcome<()> {
+        if self.last_epoch >= floor {
+            return Ok(());
+        }
+        let boot = (floor.0 >> 32) + 1;
+        write_boot(self.db, boot.cast_signed())?;
+        self.undo_later(Undo::Raised(self.last_epoch));
+        self.last_epoch = Epoch(boot << 32);
+        Ok(())
+    }
+
+    /// Returns the run of a queue entry if it is still pending and unleased.
+    fn claimable(&mut self, rk: i64) -> Outcome<Option<RunRef>> {
+        if self.shared.leases.is_held(rk) {
+            return Ok(None);
+        }
+        match self.run_of(rk) {
+            Ok(run) => Ok(run.filter(|run| self.set.runs[*run].head.status == Status::Pending)),
+            // A damaged run is skipped, so that it does not block the others.
+            Err(Trouble::Refused(error @ (StoreError::LogCorrupt { .. } | StoreError::Corrupt { .. }))) => {
+                self.mend_wanted |= may_be_mended(&error);
+                Ok(None)
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// Returns the run whose current generation has this number.
+    fn run_of(&mut self, rk: i64) -> Outcome<Option<RunRef>> {
+        let Some(key) = heads::key_of(self.db, rk)? else { return Ok(None) };
+        Ok(self.cached(&key)?.filter(|run| self.set.runs[*run].own.rk == rk))
+    }
+
+    /// Returns the run of a timer that is due. An unreadable run's timer is left to the repair, or frozen if that did not help, so
+    /// that it does not block the others; the timer of a run that is gone is removed.
+    fn armed(&mut self, rk: i64, call_id: &[u8]) -> Outcome<Option<(RunRef, CallId)>> {
+        match self.run_of(rk) {
+            Ok(run) => {
+                let found = run.zip(read_call_id(call_id).ok());
+                if found.is_none() {
+                    let mut remove = self.db.prepare_cached("DELETE FROM timers WHERE rk = ?1 AND call_id = ?2")?;
+                    remove.execute(params![rk, call_id])?;
+                }
+                Ok(found)
+            }
+            Err(Trouble::Refused(error)) if may_be_mended(&error) && !self.upkeep.mended_in_vain() => {
+                self.mend_wanted = true;
+                Ok(None)
+            }
+            Err(Trouble::Refused(_)) => {
+                let sql = "UPDATE timers SET due = due + ?3, crc = row_crc(rk, call_id, due + ?3) WHERE rk = ?1 AND call_id = ?2";
+                self.db.prepare_cached(sql)?.execute(params![rk, call_id, NEVER])?;
+                Ok(None)
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+}
+
+impl RowError for Trouble {
+    fn refusal(self) -> Result<StoreError, Trouble> {
+        match self {
+            Trouble::Refused(error) => Ok(error),
+            trouble => Err(trouble),
+        }
+    }
+}
+
+impl Rows for Writer<'_> {
+    type Error = Trouble;
+    type Own = EmbeddedRun;
+    type Body = Body;
+    type TaskPlace = TaskRow;
+
+    const COST_NEEDS_SLOT: bool = false; // I5
+
+    fn set(&mut self) -> &mut WorkingSet<EmbeddedRun, Body> {
+        &mut self.set
+    }
+
+    async fn load_run(&mut self, key: &RunKey) -> Outcome<Option<RunRef>> {
+        self.cached(key)
+    }
+
+    async fn load(&mut self, run: RunRef, wanted: Wanted<'_>) -> Outcome<()> {
+        self.set.touch(run);
+        let (db, loaded) = (self.db, &mut self.set.runs[run]);
+        let (rk, root, key) = (loaded.own.rk, loaded.own.root, &loaded.head.key);
+        match wanted {
+            Wanted::Slots(slots) => {
+                for slot in slots {
+                    if !loaded.slots.knows(&slot) {
+                        let found = read_slot(db, key, root, &slot)?;
+                        loaded.slots.learn(slot, found);
+                    }
+                }
+            }
+            Wanted::Wait(call_id) if !loaded.waits.knows(call_id) => {
+                loaded.waits.learn(call_id.clone(), read_wait(db, rk, call_id)?);
+            }
+            Wanted::Task(call_id) if !loaded.tasks.knows(call_id) => {
+                let task = self.find_task(rk, call_id)?;
+                let queued = task.map(|task| QueuedTask { task, order: 0 });
+                self.set.runs[run].tasks.learn(call_id.clone(), queued);
+            }
+            Wanted::TimersAndTasks => {
+                if !loaded.timers.is_complete() {
+                    for (call_id, timer) in read_timers(db, key, rk)? {
+                        loaded.timers.learn(call_id, Some(timer));
+                    }
+                    loaded.timers.learn_all();
+                }
+                if !loaded.tasks.is_complete() {
+                    let tasks = self.tasks_of(rk)?;
+                    let loaded = &mut self.set.runs[run];
+                    for task in tasks {
+                        loaded.tasks.learn(task.id.call_id.clone(), Some(QueuedTask { task, order: 0 }));
+                    }
+                    loaded.tasks.learn_all();
+                }
+            }
+            Wanted::Ledger(row) if !loaded.ledger.knows(row) => loaded.ledger.learn(row.clone(), ledger::find(db, row)?),
+            Wanted::InputHash => loaded.input_hash = Some(heads::input_hash(db, key)?),
+            Wanted::PastHead(generation) => {
+                loaded.past_head = heads::load(db, key, Some(generation))?.map(|past| past.head);
+            }
+            Wanted::Children(generation) if !loaded.own.is_bare => {
+                loaded.children = read_open_children(db, key, generation)?;
+            }
+            Wanted::Wait(_) | Wanted::Task(_) | Wanted::Ledger(_) | Wanted::Children(_) => {}
+        }
+        Ok(())
+    }
+
+    async fn has_logs(&mut self, run: RunRef, logs: &[Vec<Record>]) -> Outcome<bool> {
+        let head = &self.set.runs[run].head;
+        let mut same = head.generation as usize + 1 == logs.len();
+        for (log, generation) in logs.iter().zip(0..) {
+            let Some(found) = heads::find(self.db, &head.key, Some(generation))?.filter(|_| same) else { break };
+            same = is_same_log(&read_records(self.db, &head.key, found.rk, Index(0), usize::MAX)?, log);
+        }
+        Ok(same)
+    }
+
+    async fn find_counted(&mut self, run: RunRef, attempt: &TaskAttemptEnded) -> Outcome<Option<Appended>> {
+        let found = counted::find(self.db, &self.set.runs[run].head.key, attempt)?; // I5
+        Ok(found.map(|Record { index, at, .. }| Appended { index, at, repeated: true, woke: false }))
+    }
+
+    fn new_run(&mut self, floor: Epoch) -> Outcome<(EmbeddedRun, Epoch)> {
+        self.raise_epochs(floor)?;
+        let rk = self.next_rk;
+        self.next_rk += 1;
+        let own = EmbeddedRun {
+            rk,
+            root: rk,
+            generation: 0,
+            is_new: true,
+            has_current_row: false,
+            is_bare: true,
+            row_status: Status::Pending,
+            is_leased: false,
+            is_queued: false,
+        };
+        Ok((own, self.unclaimed))
+    }
+
+    fn next_epoch(&mut self, _last: Epoch) -> Epoch {
+        self.last_epoch = Epoch(self.last_epoch.0 + 1);
+        self.last_epoch
+    }
+
+    async fn ready_runs(&mut self, request: &ClaimRuns) -> Outcome<Vec<RunRef>> {
+        let mut found: Vec<RunRef> = Vec::new();
+        while found.len() < request.limit {
+            let Some(rk) = self.ready.pop(self.db, request)? else { break };
+            let run = self.claimable(rk)?;
+            found.extend(run.filter(|run| !found.contains(run)));
+        }
+        Ok(found)
+    }
+
+    /// Reads the log if it is a single row.
+    async fn log_at_hand(&mut self, run: RunRef) -> Outcome<Option<Vec<Record>>> {
+        let CachedRun { own, head, .. } = &self.set.runs[run];
+        Ok(match head.next_index.0 {
+            1 => read_records(self.db, &head.key, own.rk, Index(0), 1).ok(),
+            _ => None,
+        })
+    }
+
+    async fn ready_tasks(&mut self, request: &ClaimTasks) -> Outcome<Vec<(TaskRow, Task)>> {
+        self.claimable_tasks(request)
+    }
+
+    async fn put_claimed(&mut self, row: TaskRow, task: Task) -> Outcome<()> {
+        Ok(super::tasks::put_row(self.db, row.rk, task, self.set.now)?)
+    }
+
+    async fn skip_task(&mut self, row: TaskRow, error: StoreError) -> Outcome<()> {
+        self.pass_over(&row, &error)
+    }
+
+    async fn show_delayed_tasks(&mut self) -> Outcome<bool> {
+        self.make_visible()
+    }
+
+    async fn due_timers(&mut self, limit: usize) -> Outcome<Due<(RunRef, CallId)>> {
+        let sql = "SELECT rk, call_id FROM timers WHERE due <= ?1 ORDER BY due, rk, call_id LIMIT ?2";
+        let mut statement = self.db.prepare_cached(sql)?;
+        let params = params![self.set.now.0 as i64, sql_limit(limit)];
+        let due = statement.query_map(params, |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let mut due: Vec<(i64, Vec<u8>)> = due.collect::<Result<_, _>>()?;
+        drop(statement);
+        let more = due.len() > limit;
+        due.truncate(limit);
+        let mut found = Vec::new();
+        for (rk, call_id) in due {
+            found.extend(self.armed(rk, &call_id)?);
+        }
+        Ok(Due { found, more })
+    }
+
+    async fn due_tasks(&mut self, limit: usize) -> Outcome<Due<(RunRef, QueuedTask)>> {
+        let (due, more) = self.expired_tasks(limit)?;
+        let mut found = Vec::new();
+        for row in due {
+            match (self.read_task(&row), self.run_of(row.rk)) {
+                (Ok(task), Ok(Some(run))) => found.push((run, QueuedTask { task, order: 0 })),
+                (Ok(_), Ok(None)) => self.remove_task(&row)?,
+                (Err(error), Ok(_)) | (_, Err(Trouble::Refused(error))) => self.pass_over(&row, &error)?,
+                (_, Err(trouble)) => return Err(trouble),
+            }
+        }
+        Ok(Due { found, more })
+    }
+
+    /// An unreadable run stays unleased and does not block the others.
+    async fn end_sessions(&mut self, limit: usize) -> Outcome<(Due<RunRef>, usize)> {
+        let (free, ended, more) = self.shared.leases.end_sessions(self.batch.steady, limit);
+        let mut found = Vec::new();
+        for rk in free {
+            match self.run_of(rk) {
+                Ok(Some(run)) => {
+                    // The lease is gone already, and the run is in no queue.
+                    let loaded = self.set.change(run);
+                    (loaded.own.is_leased, loaded.own.is_queued, loaded.ready) = (false, false, None);
+                    found.push(run);
+                }
+                Err(trouble @ (Trouble::Sql(_) | Trouble::Panicked(_))) => return Err(trouble),
+                _ => self.mend_wanted = true,
+            }
+        }
+        Ok((Due { found, more }, ended))
+    }
+
+    async fn save(&mut self) -> Outcome<()> {
+        self.save_touched()
+    }
+}
+
+/// Returns one more than the limit, which shows whether there is more.
+pub(super) fn sql_limit(limit: usize) -> i64 {
+    i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX)
+}
+
+/// Returns the idempotency record with this key, if any; fails if it is damaged.
+fn read_slot(db: &Connection, run: &RunKey, root: i64, key: &str) -> Outcome<Option<TakenSlot>> {
+    let sql = "SELECT token, idx, at, crc IS row_crc(root, key, token, idx, at) FROM idempotency WHERE root = ?1 AND key = ?2";
+    let read = |row: &rusqlite::Row<'_>| match row.get(3)? {
+        true => {
+            let (index, at) = (row.get::<_, i64>(1)? as u64, row.get::<_, i64>(2)? as u64);
+            Ok(Some(TakenSlot { token: row.get(0)?, index: Index(index), at: onward_core::Timestamp(at) }))
+        }
+        false => Ok(None),
+    };
+    let found = db.prepare_cached(sql).and_then(|mut statement| statement.query_row(params![root, key], read).optional());
+    match found.map_err(read_error)? {
+        None => Ok(None),
+        Some(Some(slot)) => Ok(Some(slot)),
+        Some(None) => Err(damaged_row(run, "an idempotency record").into()),
+    }
+}
+
+/// Returns the open wait at `call_id`, without its large payloads.
+fn read_wait(db: &Connection, rk: i64, call_id: &CallId) -> Outcome<Option<Wait>> {
+    let data = db
+        .prepare_cached("SELECT data FROM waits WHERE rk = ?1 AND call_id = ?2")
+        .and_then(|mut read| read.query_row(params![rk, call_id_key(call_id)], |row| row.get::<_, Vec<u8>>(0)).optional())
+        .map_err(read_error)?;
+    data.map(|data| unseal("a wait", &data).map_err(Trouble::Damaged)).transpose()
+}
+
+/// Returns the timers of a run. Fails if a row is damaged: a changed due time would get a fresh checksum (I2).
+fn read_timers(db: &Connection, key: &RunKey, rk: i64) -> Outcome<Vec<(CallId, Timer)>> {
+    let sql = "SELECT call_id, due, crc IS row_crc(rk, call_id, due) FROM timers WHERE rk = ?1";
+    let mut statement = db.prepare_cached(sql)?;
+    let mut rows = statement.query(params![rk])?;
+    let mut timers = Vec::new();
+    while let Some(row) = rows.next()? {
+        let damaged = || Trouble::Damaged(damaged_row(key, "a timer"));
+        let due = row.get_ref(1)?.as_i64().ok().filter(|_| row.get::<_, bool>(2).unwrap_or_default()).ok_or_else(damaged)?;
+        let call_id = row.get_ref(0)?.as_blob().ok().and_then(|key| read_call_id(key).ok()).ok_or_else(damaged)?;
+        let is_frozen = due >= NEVER;
+        let due_at = onward_core::Timestamp((due - if is_frozen { NEVER } else { 0 }) as u64);
+        timers.push((call_id, Timer { due_at, is_frozen }));
+    }
+    Ok(timers)
+}
+
+/// Returns the open children of a run, or of one of its generations, in key order.
+pub(super) fn read_open_children(db: &Connection, parent: &RunKey, generation: Option<u32>) -> Outcome<Vec<RunHead>> {
+    let mut statement = db.prepare_cached(
+        "SELECT head FROM runs WHERE parent_id = ?1 AND parent_ns = ?2 AND status < 4 AND current = 1
+           AND (?3 IS NULL OR parent_generation = ?3) ORDER BY ns, id",
+    )?;
+    let params = params![parent.id.as_str(), parent.namespace.as_str(), generation];
+    let rows = statement.query_map(params, |row| row.get::<_, Vec<u8>>(0))?;
+    // The end of a child's log does not matter here. A child with a damaged row must not be missed: the row is repaired first.
+    let rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+    rows.iter().map(|row| unseal::<RunHead>("a child's row", row).map_err(Trouble::Damaged)).collect()
+}

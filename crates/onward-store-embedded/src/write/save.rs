@@ -1,0 +1,410 @@
+//! Writing of a unit of work: the rows of the runs that one operation changed.
+//!
+//! Must never decide: every value is in the working set. A plain step is one insert into `events`.
+
+use std::sync::atomic::Ordering;
+
+use onward_core::projection::ProjectedTimer;
+use onward_core::run::{OutboxMessage, Wait};
+use onward_core::{Attribute, CallId, Hash, RunHead, Timestamp};
+use onward_store::admission::TakenSlot;
+use onward_store::durable::{Blobs, Body, StoredChange};
+use onward_store::unit_of_work::{NewRecord, QueuedTask, RunRef, Table, Timer};
+use onward_store::{OutboxId, SESSION_DEFAULT};
+use rusqlite::{Connection, params};
+
+use crate::error::Outcome;
+use crate::read::{blobs, heads, ledger, past};
+use crate::row::{NEVER, call_id_key, due_number, event_crc, seal, seal_bytes};
+use crate::shared::Counters;
+use crate::write::tasks;
+use crate::write::writer::{Undo, Writer};
+
+impl Writer<'_> {
+    /// Saves the runs that an operation changed, and forgets the rows that it read.
+    pub(super) fn save_touched(&mut self) -> Outcome<()> {
+        let mut touched = std::mem::take(&mut self.set.touched);
+        for run in touched.drain(..) {
+            if self.set.runs[run].is_changed {
+                self.save_run(run)?;
+            }
+            self.forget_rows(run);
+        }
+        self.set.touched = touched;
+        for (from, message) in std::mem::take(&mut self.set.outbox) {
+            let own = &mut self.set.runs[from].own;
+            own.is_bare = false;
+            let root = own.root;
+            self.put_message(root, message)?;
+        }
+        for (worker, _) in std::mem::take(&mut self.set.sessions) {
+            self.shared.leases.greet(&worker, self.batch.steady.after(SESSION_DEFAULT));
+        }
+        if let Some(at) = self.set.due.take() {
+            self.announce_due(at);
+        }
+        Ok(())
+    }
+
+    /// Forgets the rows that an operation read; returns false if it changed a run.
+    pub(super) fn forget_touched(&mut self) -> bool {
+        let mut touched = std::mem::take(&mut self.set.touched);
+        let is_unchanged = !touched.iter().any(|run| self.set.runs[*run].is_changed);
+        touched.drain(..).for_each(|run| self.forget_rows(run));
+        self.set.touched = touched;
+        is_unchanged
+    }
+
+    fn forget_rows(&mut self, run: RunRef) {
+        fn forget<K, V>(table: &mut Table<K, V>)
+        where
+            K: Ord + Clone,
+        {
+            *table = Table::default();
+        }
+        let loaded = &mut self.set.runs[run];
+        (loaded.is_touched, loaded.is_changed) = (false, false);
+        forget(&mut loaded.slots);
+        forget(&mut loaded.waits);
+        forget(&mut loaded.timers);
+        forget(&mut loaded.tasks);
+        forget(&mut loaded.ledger);
+    }
+
+    fn save_run(&mut self, run: RunRef) -> Outcome<()> {
+        let before = self.set.runs[run].own.rk;
+        if self.set.runs[run].own.is_leased && self.set.runs[run].lease.is_none() {
+            self.drop_lease(run);
+        }
+        if !self.set.runs[run].own.is_new {
+            self.remove_changed(run)?;
+        }
+        let records = std::mem::take(&mut self.set.runs[run].records);
+        let past = std::mem::take(&mut self.set.runs[run].past);
+        if !records.is_empty() {
+            self.put_records(run, &records, &past)?;
+        }
+        self.put_changed(run)?;
+        let loaded = &mut self.set.runs[run];
+        if let Some(worker) = loaded.lease.as_ref().filter(|_| !loaded.own.is_leased) {
+            self.shared.leases.grant(loaded.own.rk, loaded.head.epoch, worker);
+            loaded.own.is_leased = true;
+            self.batch.undo.push(Undo::Granted(loaded.head.key.clone(), loaded.own.rk));
+        }
+        if loaded.ready.is_some() && (!loaded.own.is_queued || loaded.own.rk != before) {
+            self.ready.push(&loaded.head, loaded.own.rk);
+        }
+        loaded.own.is_queued = loaded.ready.is_some();
+        Ok(())
+    }
+
+    fn drop_lease(&mut self, run: RunRef) {
+        let loaded = &mut self.set.runs[run];
+        loaded.own.is_leased = false;
+        let (key, rk) = (loaded.head.key.clone(), loaded.own.rk);
+        if let Some(lease) = self.shared.leases.drop(rk, None) {
+            self.undo_later(Undo::Dropped(key, rk, lease));
+        }
+    }
+
+    /// Deletes the rows that were removed from the tables of a run.
+    fn remove_changed(&mut self, run: RunRef) -> Outcome<()> {
+        let loaded = &self.set.runs[run];
+        let (rk, root, is_bare) = (loaded.own.rk, loaded.own.root, loaded.own.is_bare);
+        let keys = |call_ids: Vec<&CallId>| call_ids.into_iter().map(call_id_key).collect::<Vec<_>>();
+        let timers = keys(removed(&loaded.timers));
+        let tasks = keys(removed(&loaded.tasks));
+        let waits = keys(removed(&loaded.waits));
+        let slots: Vec<String> = removed(&loaded.slots).into_iter().cloned().collect();
+        let (clears_timers, clears_tasks) = (loaded.timers.is_cleared(), loaded.tasks.is_cleared());
+        let clears_waits = loaded.waits.is_cleared();
+        if clears_timers && !is_bare {
+            self.db.prepare_cached("DELETE FROM timers WHERE rk = ?1")?.execute(params![rk])?;
+        }
+        if clears_tasks && !is_bare {
+            self.remove_rows("DELETE FROM tasks WHERE rk = ?1 RETURNING blobs", params![rk])?;
+        }
+        if clears_waits && !is_bare {
+            self.remove_rows("DELETE FROM waits WHERE rk = ?1 RETURNING blobs", params![rk])?;
+        }
+        for call_id in timers {
+            self.db.prepare_cached("DELETE FROM timers WHERE rk = ?1 AND call_id = ?2")?.execute(params![rk, call_id])?;
+        }
+        for call_id in tasks {
+            self.remove_rows("DELETE FROM tasks WHERE rk = ?1 AND call_id = ?2 RETURNING blobs", params![rk, call_id])?;
+        }
+        for call_id in waits {
+            self.remove_rows("DELETE FROM waits WHERE rk = ?1 AND call_id = ?2 RETURNING blobs", params![rk, call_id])?;
+        }
+        for key in slots {
+            self.db.prepare_cached("DELETE FROM idempotency WHERE root = ?1 AND key = ?2")?.execute(params![root, key])?;
+        }
+        Ok(())
+    }
+
+    /// Writes the rows that were added to the tables of a run or changed there.
+    fn put_changed(&mut self, run: RunRef) -> Outcome<()> {
+        let (db, now, loaded) = (self.db, self.set.now, &mut self.set.runs[run]);
+        let (rk, root) = (loaded.own.rk, loaded.own.root);
+        let mut has_rows = false;
+        for (call_id, timer) in put(&loaded.timers) {
+            has_rows = true;
+            put_timer(db, rk, call_id, timer_column(*timer))?;
+        }
+        // New rows are numbered in the order in which their tasks were scheduled.
+        let mut tasks: Vec<&QueuedTask> = put(&loaded.tasks).map(|(_, queued)| queued).collect();
+        tasks.sort_by_key(|queued| queued.order);
+        for queued in tasks {
+            has_rows = true;
+            tasks::put_row(db, rk, queued.task.clone(), now)?;
+        }
+        for (_, wait) in put(&loaded.waits) {
+            has_rows = true;
+            put_wait(db, rk, wait.clone())?;
+        }
+        for (key, slot) in put(&loaded.slots) {
+            put_slot(db, root, key, slot)?;
+        }
+        for (row, sum) in put(&loaded.ledger) {
+            ledger::put(db, row, sum)?;
+        }
+        loaded.own.is_bare &= !has_rows;
+        Ok(())
+    }
+
+    /// Writes the records of a run, and its row if its status changed or a generation began.
+    fn put_records(&mut self, run: RunRef, records: &[NewRecord<Body>], past: &[RunHead]) -> Outcome<()> {
+        let (mut is_kept, mut sets_attributes, mut sets_external_state) = (false, false, false);
+        for record in records {
+            let own = &self.set.runs[run].own;
+            if own.is_new || own.generation != record.generation {
+                self.begin_generation(run, record.generation, past)?;
+                (is_kept, sets_attributes, sets_external_state) = (false, false, false);
+            } else {
+                is_kept |= record.is_kept_in_head;
+                sets_attributes |= record.sets_attributes;
+                sets_external_state |= record.sets_external_state;
+            }
+            let rk = self.set.runs[run].own.rk;
+            self.insert_record(rk, record)?;
+        }
+        let loaded = &mut self.set.runs[run];
+        let (rk, head) = (loaded.own.rk, &loaded.head);
+        if sets_external_state {
+            write_external_row(self.db, rk, head)?;
+        } else if head.status != loaded.own.row_status || is_kept {
+            self.db.prepare_cached("UPDATE runs SET status = ?2, ended = ?3, head = ?4 WHERE rk = ?1")?.execute(params![
+                rk,
+                head.status.number(),
+                head.ended_at.map(|at| at.0 as i64),
+                seal(head),
+            ])?;
+        }
+        loaded.own.row_status = head.status;
+        if sets_attributes {
+            replace_attributes(self.db, rk, &head.attributes)?;
+        }
+        Ok(())
+    }
+
+    /// Inserts an event row, the only insert of a plain step.
+    fn insert_record(&mut self, rk: i64, record: &NewRecord<Body>) -> Outcome<()> {
+        let (body, last) = (&record.body, record.last_commit);
+        let crc = event_crc(rk, record.index, record.at, record.commit_count, last, &body.bytes);
+        blobs::write(&body.blobs, self.db)?;
+        self.insert_event.execute(params![
+            rk,
+            record.index.0 as i64,
+            record.at.0 as i64,
+            record.commit_count as i64,
+            last.map(|index| index.0 as i64),
+            i64::from(crc),
+            body.bytes,
+            blobs::column(&body.blobs),
+        ])?;
+        Counters::add(&self.shared.counters.events, 1);
+        Counters::add(&self.shared.counters.event_bytes, body.bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Writes the row of a generation that begins, after that of the generation before it.
+    fn begin_generation(&mut self, run: RunRef, generation: u32, past: &[RunHead]) -> Outcome<()> {
+        let loaded = &self.set.runs[run];
+        let (own, current) = (&loaded.own, &loaded.head);
+        let head_of = |generation| past.iter().find(|head| head.generation == generation).unwrap_or(current);
+        let (rk, input_hash) = if own.is_new {
+            (own.rk, loaded.input_hash)
+        } else {
+            let rk = self.next_rk;
+            self.next_rk += 1;
+            let keeps_row = own.rk == own.root || current.origin_incarnation().is_none();
+            let input_hash = match own.has_current_row {
+                true => Some(retire(self.db, own.rk, own.root, head_of(own.generation), keeps_row)?),
+                false => loaded.input_hash,
+            };
+            (rk, input_hash)
+        };
+        let input_hash = input_hash.expect("a new run has the hash of its input");
+        let (head, root, is_current) = (head_of(generation), own.root, generation == current.generation);
+        if is_current || rk == root || head.origin_incarnation().is_none() {
+            let mut insert = self.db.prepare_cached(heads::insert_run!(""))?;
+            heads::write_row(&mut insert, rk, root, input_hash, is_current, head)?;
+            if is_current {
+                put_attributes(self.db, rk, &head.attributes)?;
+            }
+        } else {
+            past::put(self.db, rk, root, generation)?;
+        }
+        let row_status = head.status;
+        let loaded = &mut self.set.runs[run];
+        loaded.input_hash = Some(input_hash);
+        let own = &mut loaded.own;
+        // An earlier generation may have spawned children.
+        (own.is_bare, own.is_new) = (own.is_new && generation == 0, false);
+        (own.rk, own.generation) = (rk, generation);
+        (own.has_current_row, own.row_status) = (is_current, row_status);
+        Ok(())
+    }
+
+    /// Deletes rows and decrements the counts of their blobs; returns the number of rows.
+    pub(crate) fn remove_rows(&mut self, sql: &str, params: &[&dyn rusqlite::ToSql]) -> Outcome<usize> {
+        let mut statement = self.db.prepare_cached(sql)?;
+        let columns = statement.query_map(params, blobs::read_column)?;
+        let columns: Vec<Option<Vec<u8>>> = columns.collect::<Result<_, _>>()?;
+        for column in columns.iter().flatten() {
+            blobs::drop_references(self.db, Some(column))?;
+        }
+        Ok(columns.len())
+    }
+
+    fn put_message(&mut self, from_root: i64, mut message: OutboxMessage) -> Outcome<()> {
+        let id = self.next_message;
+        self.next_message += 1;
+        let blobs = Blobs::take(&mut message);
+        blobs::write(&blobs, self.db)?;
+        self.db.prepare_cached("INSERT INTO outbox(id, root, data, blobs) VALUES (?1, ?2, ?3, ?4)")?.execute(params![
+            id,
+            from_root,
+            seal_bytes(message.to_bytes()),
+            blobs::column(&blobs)
+        ])?;
+        Ok(())
+    }
+
+    pub(crate) fn finish_deliveries(&mut self, done: &[OutboxId]) -> Outcome<()> {
+        for id in done {
+            self.remove_rows("DELETE FROM outbox WHERE id = ?1 RETURNING blobs", params![id.0 as i64])?;
+        }
+        Ok(())
+    }
+
+    /// Notifies listeners if `at` is earlier than the announced due time.
+    pub(crate) fn announce_due(&mut self, at: Timestamp) {
+        if at.0 < self.shared.announced_due.load(Ordering::Relaxed) {
+            self.shared.announced_due.store(at.0, Ordering::Relaxed);
+            self.set.notify(|_| StoredChange::DueAt(at));
+        }
+    }
+}
+
+/// Returns the keys of the rows that were removed from a table.
+fn removed<K: Ord + Clone, V>(table: &Table<K, V>) -> Vec<&K> {
+    table.changes().filter(|(_, row)| row.is_none()).map(|(key, _)| key).collect()
+}
+
+/// Returns the rows that were added to a table or changed there.
+fn put<K: Ord + Clone, V>(table: &Table<K, V>) -> impl Iterator<Item = (&K, &V)> {
+    table.changes().filter_map(|(key, row)| Some((key, row?)))
+}
+
+/// Retires the row of a generation that a later one replaces; returns the hash of the run's first input. A row of `past` can be
+/// rebuilt only if the logs identify their run; otherwise the row is kept.
+fn retire(db: &Connection, rk: i64, root: i64, ended: &RunHead, keeps_row: bool) -> Outcome<Hash> {
+    // Only the attributes of the current generation are searched.
+    db.prepare_cached("DELETE FROM attributes WHERE rk = ?1")?.execute([rk])?;
+    if keeps_row {
+        let sql = "UPDATE runs SET current = 0, head = ?2, status = ?3, ended = ?4 WHERE rk = ?1 RETURNING input_hash";
+        let ended_at = ended.ended_at.map(|at| at.0 as i64);
+        let params = params![rk, heads::retired(&ended.key, ended.generation), ended.status.number(), ended_at];
+        return Ok(Hash(db.prepare_cached(sql)?.query_row(params, |row| row.get(0))?));
+    }
+    past::put(db, rk, root, ended.generation)?;
+    let mut remove = db.prepare_cached("DELETE FROM runs WHERE rk = ?1 RETURNING input_hash")?;
+    Ok(Hash(remove.query_row([rk], |row| row.get(0))?))
+}
+
+/// Rewrites the whole row of an external run after its engine set a new state.
+fn write_external_row(db: &Connection, rk: i64, head: &RunHead) -> rusqlite::Result<()> {
+    db.prepare_cached("UPDATE runs SET status = ?2, ended = ?3, head = ?4, kind = ?5, version = ?6 WHERE rk = ?1")?
+        .execute(params![
+            rk,
+            head.status.number(),
+            head.ended_at.map(|at| at.0 as i64),
+            seal(head),
+            head.kind.as_str(),
+            head.version.as_ref().map_or("", |version| version.as_str()),
+        ])
+        .map(drop)
+}
+
+fn put_slot(db: &Connection, root: i64, key: &str, slot: &TakenSlot) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "INSERT OR IGNORE INTO idempotency(root, key, token, idx, at, crc)
+         VALUES (?1, ?2, ?3, ?4, ?5, row_crc(?1, ?2, ?3, ?4, ?5))",
+    )?
+    .execute(params![root, key, slot.token, slot.index.0 as i64, slot.at.0 as i64])
+    .map(drop)
+}
+
+/// Returns the due time of a timer as its row has it.
+fn timer_column(timer: Timer) -> i64 {
+    due_number(timer.due_at) + if timer.is_frozen { NEVER } else { 0 }
+}
+
+/// Returns the due time of a timer that derives from a log as its row has it.
+pub(crate) fn timer_number(ProjectedTimer { due_at, is_frozen }: ProjectedTimer) -> i64 {
+    timer_column(Timer { due_at, is_frozen })
+}
+
+pub(crate) fn put_timer(db: &Connection, rk: i64, call_id: &CallId, due: i64) -> rusqlite::Result<()> {
+    db.prepare_cached("INSERT OR REPLACE INTO timers(rk, call_id, due, crc) VALUES (?1, ?2, ?3, row_crc(?1, ?2, ?3))")?
+        .execute(params![rk, call_id_key(call_id), due])
+        .map(drop)
+}
+
+pub(crate) fn put_wait(db: &Connection, rk: i64, mut wait: Wait) -> rusqlite::Result<()> {
+    let blobs = Blobs::take(&mut wait);
+    blobs::write(&blobs, db)?;
+    db.prepare_cached(
+        "INSERT OR REPLACE INTO waits(rk, call_id, ns, id, kind, requested, data, blobs) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    )?
+    .execute(params![
+        rk,
+        call_id_key(&wait.call_id),
+        wait.run.namespace.as_str(),
+        wait.run.id.as_str(),
+        wait.kind.number(),
+        wait.requested_at.0 as i64,
+        seal(&wait),
+        blobs::column(&blobs),
+    ])
+    .map(drop)
+}
+
+/// Replaces the attributes by which the run is found.
+fn replace_attributes(db: &Connection, rk: i64, attributes: &[Attribute]) -> rusqlite::Result<()> {
+    db.prepare_cached("DELETE FROM attributes WHERE rk = ?1")?.execute(params![rk])?;
+    put_attributes(db, rk, attributes)
+}
+
+pub(crate) fn put_attributes(db: &Connection, rk: i64, attributes: &[Attribute]) -> rusqlite::Result<()> {
+    if attributes.is_empty() {
+        return Ok(());
+    }
+    let mut insert =
+        db.prepare_cached("INSERT INTO attributes(rk, name, value, crc) VALUES (?1, ?2, ?3, row_crc(?1, ?2, ?3))")?;
+    for attribute in attributes {
+        insert.execute(params![rk, attribute.name.as_str(), attribute.value.to_key()])?;
+    }
+    Ok(())
+}

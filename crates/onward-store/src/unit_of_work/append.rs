@@ -1,0 +1,243 @@
+//! Starts, inputs and commits: everything that adds a record to a log.
+
+use onward_core::event::TaskAttemptEnded;
+use onward_core::run::{Admitted, Commit, CommitRefusal, Committed, Input, NewRun};
+use onward_core::{Event, Hash, Record, RunHead, RunKey, Timestamp, WorkerId};
+
+use super::claim::claim;
+use super::effects::carry_out;
+use super::{LoadedRun, RecordBody, RowError, Rows, RunRef, Wanted, require, settle};
+use crate::admission::{self, Admission, TakenSlot};
+use crate::durable::{Body, StoredChange};
+use crate::{Appended, ClaimedRun, Started, StoreError};
+
+/// Appends a worker's commit.
+pub async fn commit<R: Rows>(rows: &mut R, commit: Commit, encoded: Option<Body>) -> Result<Committed, R::Error> {
+    let run = require(rows, &commit.key).await?;
+    let now = rows.set().now;
+    // A repeat of the commit that continued the run as new is checked against the generation it ended.
+    if commit.generation != rows.set().runs[run].head.generation
+        && let Some(mut own) = past_head(rows, run, commit.generation).await?
+        && let Err(CommitRefusal::Repeated(first)) = own.admit_commit(commit.clone(), now)
+    {
+        return Ok(first);
+    }
+    let head = &mut rows.set().runs[run].head;
+    let admitted = match head.admit_commit(commit, now) {
+        Ok(admitted) => admitted,
+        Err(CommitRefusal::Repeated(first)) => return Ok(first),
+        Err(CommitRefusal::Refused(refusal)) => return Err(StoreError::from(refusal).into()),
+    };
+    let answer = Committed { index: admitted.record.index, at: now, status: head.status };
+    if let Some(successor) = take(rows, run, admitted, encoded).await? {
+        continue_as_new(rows, run, *successor);
+    }
+    settle(rows, run);
+    rows.save().await?;
+    Ok(answer)
+}
+
+async fn past_head<R: Rows>(rows: &mut R, run: RunRef, generation: u32) -> Result<Option<RunHead>, R::Error> {
+    if let Some(head) = rows.set().runs[run].past.iter().find(|head| head.generation == generation) {
+        return Ok(Some(head.clone()));
+    }
+    rows.load(run, Wanted::PastHead(generation)).await?;
+    Ok(rows.set().runs[run].past_head.take())
+}
+
+/// Begins the next generation of a run, unleased.
+fn continue_as_new<R: Rows>(rows: &mut R, run: RunRef, successor: NewRun) {
+    let set = rows.set();
+    let (mut head, first) = RunHead::start(successor.key, successor.started, set.now);
+    let loaded = &mut set.runs[run];
+    // Epochs continue over generations: a late release of the old lease must not match the new one (L7).
+    head.epoch = loaded.head.epoch;
+    loaded.lease = None;
+    loaded.past.push(std::mem::replace(&mut loaded.head, head));
+    put_first(rows, run, first, None);
+}
+
+/// Adds the first record of a generation and announces it.
+fn put_first<R: Rows>(rows: &mut R, run: RunRef, first: Record, encoded: Option<Body>) {
+    let body = R::Body::of(&first, encoded);
+    let set = rows.set();
+    set.put_record(run, &first, body);
+    set.notify(|set| StoredChange::Appended { head: set.runs[run].head.clone(), record: first });
+}
+
+/// A start whose records were encoded before.
+#[derive(Default)]
+pub struct EncodedStart {
+    pub run: Option<Body>,
+    pub signal: Option<Body>,
+}
+
+/// Starts a run, or finds it.
+pub async fn start_run<R: Rows>(
+    rows: &mut R,
+    run: NewRun,
+    claimer: Option<&WorkerId>,
+    input_hash: Hash,
+    encoded: EncodedStart,
+) -> Result<Started, R::Error> {
+    let NewRun { key, started, signal, .. } = run;
+    if let Some(run) = rows.load_run(&key).await? {
+        rows.load(run, Wanted::InputHash).await?;
+        let loaded = &rows.set().runs[run];
+        let is_same = loaded.head.is_started_by(&started, || loaded.input_hash == Some(input_hash));
+        if !is_same.map_err(StoreError::from)? {
+            return Err(StoreError::RunExists { key }.into()); // L18
+        }
+        let signal = match signal {
+            Some(signal) => Some(append_to(rows, run, *signal, encoded.signal).await?),
+            None => None,
+        };
+        return Ok(Started { created: false, head: rows.set().runs[run].shown(), signal, claimed: None });
+    }
+    let parent = match &started.parent {
+        Some(link) => rows.load_run(&link.run).await?,
+        None => None,
+    };
+    let (mut head, first) = RunHead::start(key, started, rows.set().now);
+    // Decided before anything is changed: if the signal is refused, the whole call is.
+    let admission = signal.map(|signal| admit_first(&head, *signal, rows.set().now)).transpose()?;
+    let effects = head.start_effects(&first);
+    let (own, epoch) = rows.new_run(head.epoch)?;
+    head.epoch = epoch;
+    let signal = admission.as_ref().map(Admission::answer);
+    let (index, at) = (first.index, first.at);
+    let mut records = claimer.is_some().then(|| vec![first.clone()]);
+    let run = rows.set().runs.insert(LoadedRun::new(own, head, input_hash));
+    put_first(rows, run, first, encoded.run);
+    for effect in effects {
+        carry_out(rows, run, effect, index, at).await?;
+    }
+    if let Some(parent) = parent {
+        apply_parent_close(rows, run, parent);
+    }
+    if let Some(mut admission) = admission {
+        if let Admission::Taken { head, admitted, .. } = &mut admission {
+            head.epoch = epoch;
+            records.iter_mut().for_each(|records| records.push(admitted.record.clone()));
+        }
+        take_input(rows, run, admission, encoded.signal).await?;
+    }
+    let claimed = claimer.and_then(|worker| claim(rows, run, worker)).map(|claimed| ClaimedRun { records, ..claimed });
+    settle(rows, run);
+    rows.save().await?;
+    Ok(Started { created: true, head: rows.set().runs[run].shown(), signal, claimed })
+}
+
+/// Decides about the signal of a start: the run has no idempotency records and no waits yet.
+fn admit_first(head: &RunHead, signal: Input, now: Timestamp) -> Result<Admission, StoreError> {
+    admission::admit(head, signal, None, now, |_| Ok(None), |_| Ok(None))
+}
+
+/// Sends a child its `on_parent_close` action if its parent closed before the child was created (L19).
+fn apply_parent_close<R: Rows>(rows: &mut R, child: RunRef, parent: RunRef) {
+    let set = rows.set();
+    if let Some(message) = set.runs[child].head.parent_is_closed(&set.runs[parent].head) {
+        set.send(parent, message);
+    }
+}
+
+/// Appends an event from outside.
+pub async fn append_input<R: Rows>(
+    rows: &mut R,
+    key: &RunKey,
+    input: Input,
+    encoded: Option<Body>,
+) -> Result<Appended, R::Error> {
+    let run = require(rows, key).await?;
+    append_to(rows, run, input, encoded).await
+}
+
+pub(super) async fn append_to<R: Rows>(
+    rows: &mut R,
+    run: RunRef,
+    input: Input,
+    encoded: Option<Body>,
+) -> Result<Appended, R::Error> {
+    if let Event::TaskAttemptEnded(attempt) = &input.event
+        && let Some(counted) = rows.find_counted(run, attempt).await?
+    {
+        return Ok(counted);
+    }
+    let admission = admit(rows, run, input, None).await?;
+    let answer = admission.answer();
+    if !answer.repeated {
+        take_input(rows, run, admission, encoded).await?;
+        settle(rows, run);
+        rows.save().await?;
+    }
+    Ok(answer)
+}
+
+/// Appends the outcome of a timer or task, with the cost of its last attempt. Returns false if the run refuses it. The caller
+/// saves.
+pub(super) async fn append_outcome<R: Rows>(
+    rows: &mut R,
+    run: RunRef,
+    input: Input,
+    cost: Option<TaskAttemptEnded>,
+) -> Result<bool, R::Error> {
+    let admission = match admit(rows, run, input, cost).await {
+        Ok(admission) => admission,
+        Err(error) => match error.refusal()? {
+            StoreError::RunNotFound { .. } | StoreError::Refused(_) => return Ok(false),
+            error => return Err(error.into()),
+        },
+    };
+    take_input(rows, run, admission, None).await?;
+    settle(rows, run);
+    Ok(true)
+}
+
+/// Loads what the decision about an input needs, and decides.
+async fn admit<R: Rows>(rows: &mut R, run: RunRef, input: Input, cost: Option<TaskAttemptEnded>) -> Result<Admission, R::Error> {
+    let slots = cost.iter().map(|cost| cost.once().key).chain(input.once.iter().map(|once| once.key.clone()));
+    let slots: Vec<String> = slots.collect();
+    if !slots.is_empty() {
+        rows.load(run, Wanted::Slots(slots)).await?;
+    }
+    if let Some(call_id) = input.needs_wait() {
+        rows.load(run, Wanted::Wait(call_id)).await?;
+    }
+    let now = rows.input_time(run);
+    let loaded = &rows.set().runs[run];
+    let slot = |key: &str| Ok(loaded.slots.get(&key.to_owned()).cloned());
+    let wait = |call_id: &_| Ok(loaded.waits.get(call_id).map(|wait| wait.generation));
+    Ok(admission::admit::<StoreError>(&loaded.head, input, cost, now, slot, wait)?)
+}
+
+/// Applies what [`admit`] decided; the caller settles the run.
+async fn take_input<R: Rows>(rows: &mut R, run: RunRef, admission: Admission, encoded: Option<Body>) -> Result<(), R::Error> {
+    let Admission::Taken { head, admitted, slots, .. } = admission else { return Ok(()) };
+    let (index, at) = (admitted.record.index, admitted.record.at);
+    let in_log = if R::COST_NEEDS_SLOT { None } else { admitted.record.cost().map(TaskAttemptEnded::once) }; // I5
+    let loaded = rows.set().change(run);
+    for once in slots.into_iter().filter(|once| in_log.as_ref() != Some(once)) {
+        loaded.slots.put(once.key, TakenSlot { token: once.token, index, at });
+    }
+    loaded.head = *head;
+    take(rows, run, admitted, encoded).await.map(drop)
+}
+
+/// Adds an admitted record with its effects; the caller settles the run. Returns the start of the run's next generation, if any.
+async fn take<R: Rows>(
+    rows: &mut R,
+    run: RunRef,
+    admitted: Admitted,
+    encoded: Option<Body>,
+) -> Result<Option<Box<NewRun>>, R::Error> {
+    let Admitted { record, effects, successor } = admitted;
+    let (index, at) = (record.index, record.at);
+    let body = R::Body::of(&record, encoded);
+    let set = rows.set();
+    set.put_record(run, &record, body);
+    set.notify(|set| StoredChange::Appended { head: set.runs[run].shown(), record });
+    for effect in effects {
+        carry_out(rows, run, effect, index, at).await?;
+    }
+    Ok(successor)
+}

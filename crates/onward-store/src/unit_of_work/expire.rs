@@ -1,0 +1,43 @@
+//! Time-driven changes: timers, task timeouts, expired worker sessions.
+
+use onward_core::event::TimerFired;
+use onward_core::run::Input;
+
+use super::append::append_outcome;
+use super::tasks::end_attempt;
+use super::{Rows, settle};
+use crate::Expired;
+
+/// Processes what is due, at most `limit` of each; the store adds the next due time.
+pub async fn expire<R: Rows>(rows: &mut R, limit: usize) -> Result<Expired, R::Error> {
+    let timers = rows.due_timers(limit).await?;
+    let timers_fired = timers.found.len() as u64;
+    for (run, call_id) in timers.found {
+        // The timer row is removed in the write that adds the event: a timer fires once (L10).
+        let loaded = rows.set().change(run);
+        loaded.timers.remove(&call_id);
+        let generation = loaded.head.generation;
+        append_outcome(rows, run, Input::outcome(TimerFired { call_id }.into(), generation), None).await?;
+    }
+    rows.save().await?;
+
+    let tasks = rows.due_tasks(limit).await?;
+    let tasks_expired = tasks.found.len() as u64;
+    for (run, mut queued) in tasks.found {
+        let now = rows.set().now;
+        let fate = queued.task.expire(now);
+        end_attempt(rows, run, queued, fate, None).await?;
+    }
+    rows.save().await?;
+
+    let (freed, workers_lost) = rows.end_sessions(limit).await?;
+    for run in freed.found {
+        rows.set().change(run).lease = None;
+        settle(rows, run);
+    }
+    rows.save().await?;
+
+    let more_delayed = rows.show_delayed_tasks().await?;
+    let more = timers.more || tasks.more || freed.more || more_delayed;
+    Ok(Expired { timers_fired, tasks_expired, workers_lost: workers_lost as u64, more, next_due: None })
+}

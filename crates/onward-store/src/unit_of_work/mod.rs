@@ -1,0 +1,184 @@
+//! The unit of work: how an operation changes the rows of its runs, written once for all stores.
+//!
+//! Owns the order in which rows are read, decided about and changed. A store implements [`Rows`]: it loads rows into the
+//! [`WorkingSet`] and saves what changed there. `onward-core` decides what may be appended and which effects follow.
+//!
+//! Invariants:
+//! - UW1: an operation that is refused has changed nothing in the working set.
+//! - UW2: every change of a run ends with [`settle`], which derives its lease and its place in the queue of claimable runs.
+
+pub mod append;
+pub mod claim;
+pub mod effects;
+pub mod expire;
+pub mod restore;
+pub mod table;
+pub mod tasks;
+pub mod working_set;
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use onward_core::event::TaskAttemptEnded;
+use onward_core::ledger::LedgerKey;
+use onward_core::task::Task;
+use onward_core::{CallId, Epoch, Record, RunKey, Status, Timestamp};
+
+pub use append::{EncodedStart, append_input, commit, start_run};
+pub use claim::{claim_run, claim_runs, release_run};
+pub use expire::expire;
+pub use restore::{put_rows, restore_run};
+pub use table::Table;
+pub use tasks::{claim_tasks, report_task, retry_task};
+pub use working_set::{LoadedRun, NewRecord, QueuedTask, RecordBody, RunRef, Runs, Timer, WorkingSet};
+
+use crate::durable::StoredChange;
+use crate::{Appended, ClaimRuns, ClaimTasks, StoreError};
+
+/// Access to the rows of a store, for one operation or one batch of operations.
+///
+/// Methods that read may be called in any order; a store whose reads do not wait returns futures that are ready
+/// ([`block_on_ready`]).
+#[expect(async_fn_in_trait, reason = "statically dispatched; no caller needs a bound on the futures")]
+pub trait Rows: Sized {
+    type Error: RowError;
+    /// What the store keeps with a loaded run.
+    type Own;
+    /// The stored form of a record.
+    type Body: RecordBody;
+    /// Where a task that may be claimed is stored.
+    type TaskPlace;
+
+    /// False if the cost of an attempt that is in one record with its outcome needs no idempotency record;
+    /// [`Rows::find_counted`] finds it then.
+    const COST_NEEDS_SLOT: bool = true;
+
+    fn set(&mut self) -> &mut WorkingSet<Self::Own, Self::Body>;
+
+    /// Loads the current generation of a run.
+    async fn load_run(&mut self, key: &RunKey) -> Result<Option<RunRef>, Self::Error>;
+
+    /// Loads rows of a run into its tables.
+    async fn load(&mut self, run: RunRef, wanted: Wanted<'_>) -> Result<(), Self::Error>;
+
+    /// Returns whether the stored generations of a run have exactly these logs.
+    async fn has_logs(&mut self, run: RunRef, logs: &[Vec<Record>]) -> Result<bool, Self::Error>;
+
+    /// Returns the record of an attempt whose cost has no idempotency record ([`Rows::COST_NEEDS_SLOT`]).
+    async fn find_counted(&mut self, run: RunRef, attempt: &TaskAttemptEnded) -> Result<Option<Appended>, Self::Error> {
+        let _ = (run, attempt);
+        Ok(None)
+    }
+
+    /// Returns what the store keeps with a new run, and the run's epoch, which is above `floor` if that is not zero.
+    fn new_run(&mut self, floor: Epoch) -> Result<(Self::Own, Epoch), Self::Error>;
+
+    /// Returns an epoch above `last` that was never used (L7).
+    fn next_epoch(&mut self, last: Epoch) -> Epoch;
+
+    /// Returns the time at which an input is appended to a run.
+    fn input_time(&mut self, run: RunRef) -> Timestamp {
+        let _ = run;
+        self.set().now
+    }
+
+    /// Finds runs that may be claimed, oldest first.
+    async fn ready_runs(&mut self, request: &ClaimRuns) -> Result<Vec<RunRef>, Self::Error>;
+
+    /// Returns the whole log of a run that was claimed, if it is short or was read before.
+    async fn log_at_hand(&mut self, run: RunRef) -> Result<Option<Vec<Record>>, Self::Error>;
+
+    /// Finds tasks that may be claimed, in claim order.
+    async fn ready_tasks(&mut self, request: &ClaimTasks) -> Result<Vec<(Self::TaskPlace, Task)>, Self::Error>;
+
+    /// Stores a task that was claimed; its run need not be loaded.
+    async fn put_claimed(&mut self, place: Self::TaskPlace, task: Task) -> Result<(), Self::Error>;
+
+    /// Handles a task that cannot be claimed because its run is damaged.
+    async fn skip_task(&mut self, place: Self::TaskPlace, error: StoreError) -> Result<(), Self::Error> {
+        let _ = (place, error);
+        Ok(())
+    }
+
+    /// Makes delayed tasks claimable whose time has come, up to a limit; returns whether there may be more.
+    async fn show_delayed_tasks(&mut self) -> Result<bool, Self::Error>;
+
+    /// Finds timers that are due.
+    async fn due_timers(&mut self, limit: usize) -> Result<Due<(RunRef, CallId)>, Self::Error>;
+
+    /// Finds tasks that timed out.
+    async fn due_tasks(&mut self, limit: usize) -> Result<Due<(RunRef, QueuedTask)>, Self::Error>;
+
+    /// Ends expired sessions. Returns the runs that their workers held, and the number of sessions.
+    async fn end_sessions(&mut self, limit: usize) -> Result<(Due<RunRef>, usize), Self::Error>;
+
+    /// Saves what changed, so that later reads of the store see it. A store that saves a whole batch at its end and reads its
+    /// own changes need not do anything.
+    async fn save(&mut self) -> Result<(), Self::Error>;
+}
+
+/// Rows to be loaded. Rows that are known already are not read again.
+pub enum Wanted<'a> {
+    /// Idempotency records by key.
+    Slots(Vec<String>),
+    Wait(&'a CallId),
+    Task(&'a CallId),
+    /// All timers and tasks of the run.
+    TimersAndTasks,
+    Ledger(&'a LedgerKey),
+    /// The hash of the input that the run was first started with.
+    InputHash,
+    /// The final head of an earlier generation.
+    PastHead(u32),
+    /// The open children in key order; with a generation, those of other generations may be left out. Read at each request.
+    Children(Option<u32>),
+}
+
+/// What is due, up to a limit.
+pub struct Due<T> {
+    pub found: Vec<T>,
+    /// True if the limit left something out.
+    pub more: bool,
+}
+
+/// An error of a store while it executes an operation.
+pub trait RowError: From<StoreError> {
+    /// Returns the error if the operation alone is refused; otherwise the whole batch fails with `Err`.
+    fn refusal(self) -> Result<StoreError, Self>;
+}
+
+impl RowError for StoreError {
+    fn refusal(self) -> Result<StoreError, StoreError> {
+        Ok(self)
+    }
+}
+
+/// Returns the current generation of a run that must exist.
+pub async fn require<R: Rows>(rows: &mut R, key: &RunKey) -> Result<RunRef, R::Error> {
+    rows.load_run(key).await?.ok_or_else(|| StoreError::RunNotFound { key: key.clone() }.into())
+}
+
+/// Updates the lease of a run and its place in the queue of claimable runs: the last step of every change (UW2).
+pub fn settle<R: Rows>(rows: &mut R, run: RunRef) {
+    let loaded = rows.set().change(run);
+    let status = loaded.head.status;
+    if status.is_closed() {
+        loaded.lease = None;
+    }
+    if status != Status::Pending || loaded.lease.is_some() {
+        loaded.ready = None;
+    } else if loaded.ready.is_none() {
+        let set = rows.set();
+        let order = set.next_order();
+        set.runs[run].ready = Some(order);
+        set.notify(|set| StoredChange::RunPending { head: set.runs[run].head.clone() });
+    }
+}
+
+/// Runs a future of a store whose reads do not wait.
+pub fn block_on_ready<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => unreachable!("the rows of this store are read without waiting"),
+    }
+}

@@ -1,0 +1,132 @@
+//! Tasks on their queues. [`Task`] itself decides about its outcome.
+
+use std::time::Duration;
+
+use onward_core::Status;
+use onward_core::event::TaskAttemptEnded;
+use onward_core::run::Input;
+use onward_core::task::{StaleReport, Task, TaskFate, TaskId, TaskReport};
+
+use super::append::{append_outcome, append_to};
+use super::{QueuedTask, RowError, Rows, RunRef, Wanted};
+use crate::{ClaimTasks, StoreError};
+
+/// Applies a worker's report on a task.
+pub async fn report_task<R: Rows>(
+    rows: &mut R,
+    id: &TaskId,
+    claim: u64,
+    report: TaskReport,
+    lease: Duration,
+) -> Result<(), R::Error> {
+    let (run, mut queued) = open_task(rows, id).await?.ok_or(StaleReport).map_err(StoreError::from)?;
+    let cost = report.attempt_ended(id, claim);
+    let now = rows.set().now;
+    let fate = queued.task.report(claim, report, lease, now).map_err(StoreError::from)?;
+    end_attempt(rows, run, queued, fate, cost).await?;
+    rows.save().await
+}
+
+/// Makes a quarantined task claimable again (K3).
+pub async fn retry_task<R: Rows>(rows: &mut R, id: &TaskId) -> Result<(), R::Error> {
+    let not_quarantined = || StoreError::TaskNotQuarantined { task: Box::new(id.clone()) };
+    let (run, mut queued) = open_task(rows, id).await?.ok_or_else(not_quarantined)?;
+    let now = rows.set().now;
+    queued.task.retry(now).map_err(|_| not_quarantined())?;
+    rows.set().put_task(run, queued);
+    rows.save().await
+}
+
+/// Returns the task with this id, if it is open.
+async fn open_task<R: Rows>(rows: &mut R, id: &TaskId) -> Result<Option<(RunRef, QueuedTask)>, R::Error> {
+    let Some(run) = rows.load_run(&id.run).await? else { return Ok(None) };
+    if rows.set().runs[run].head.generation != id.generation {
+        return Ok(None);
+    }
+    rows.load(run, Wanted::Task(&id.call_id)).await?;
+    let found = rows.set().runs[run].tasks.get(&id.call_id).filter(|queued| queued.task.id.is_same_task(id));
+    Ok(found.map(|queued| (run, queued.clone())))
+}
+
+/// Stores the task if it is still open, or removes it and appends its outcome to its run (L8); records the cost of the attempt
+/// either way. The caller saves.
+pub(super) async fn end_attempt<R: Rows>(
+    rows: &mut R,
+    run: RunRef,
+    queued: QueuedTask,
+    fate: TaskFate,
+    cost: Option<TaskAttemptEnded>,
+) -> Result<(), R::Error> {
+    match fate {
+        TaskFate::Open => {
+            if let Some(cost) = cost {
+                append_outcome(rows, run, Input::attempt_ended(cost), None).await?;
+            }
+            rows.set().put_task(run, queued);
+        }
+        TaskFate::Ended(event) => {
+            rows.set().change(run).tasks.remove(&queued.task.id.call_id);
+            append_outcome(rows, run, Input::outcome(*event, queued.task.id.generation), cost).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Leases visible tasks.
+pub async fn claim_tasks<R: Rows>(rows: &mut R, request: &ClaimTasks) -> Result<Vec<Task>, R::Error> {
+    rows.show_delayed_tasks().await?;
+    let mut claimed = Vec::new();
+    for (place, mut task) in rows.ready_tasks(request).await? {
+        let set = rows.set();
+        // An earlier claim of this call may have paused the run.
+        if set.runs.get(&task.id.run).is_some_and(|run| set.runs[run].head.status == Status::Paused) {
+            continue;
+        }
+        task.claim(&request.worker, request.lease, set.now);
+        if let Some(attempted) = task.attempted() {
+            match begin_attempt(rows, &task.id, attempted).await? {
+                Begun::Yes => {}
+                Begun::No => continue, // K7
+                Begun::Damaged(error) => {
+                    rows.skip_task(place, error).await?;
+                    continue;
+                }
+            }
+        }
+        rows.set().announce_task(&task);
+        rows.put_claimed(place, task.clone()).await?;
+        claimed.push(task);
+    }
+    rows.save().await?;
+    Ok(claimed)
+}
+
+/// The result of [`begin_attempt`].
+enum Begun {
+    Yes,
+    No,
+    /// The run cannot be read.
+    Damaged(StoreError),
+}
+
+/// Records an attempt; if the run's budget refuses it, records the pause instead.
+async fn begin_attempt<R: Rows>(rows: &mut R, id: &TaskId, attempted: Input) -> Result<Begun, R::Error> {
+    let appended = match rows.load_run(&id.run).await {
+        Ok(None) => return Ok(Begun::No),
+        Ok(Some(run)) => append_to(rows, run, attempted, None).await.map(|_| run),
+        Err(error) => Err(error),
+    };
+    let refused = match appended {
+        Ok(_) => return Ok(Begun::Yes),
+        Err(error) => error.refusal()?,
+    };
+    let StoreError::Refused(refusal) = refused else { return Ok(Begun::Damaged(refused)) };
+    if let Some(pause) = refusal.pause()
+        && let Some(run) = rows.load_run(&id.run).await?
+    {
+        // Tasks of the same run that were claimed before are frozen in that state.
+        rows.save().await?;
+        append_outcome(rows, run, pause, None).await?;
+    }
+    Ok(Begun::No)
+}
