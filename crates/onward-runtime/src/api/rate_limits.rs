@@ -48,12 +48,12 @@ impl Runtime {
     /// Returns the task kinds of all workers of a namespace, with the key that each worker uses for them.
     async fn kinds_with_limits(&self, namespace: &Namespace) -> BTreeSet<(Name, Option<Name>)> {
         // If the other servers cannot be read, only the workers of this one count.
-        let elsewhere = self.workers_elsewhere(namespace).await.unwrap_or_default();
-        let workers = self.list_workers(namespace).into_iter().chain(elsewhere);
+        let elsewhere = self.known_elsewhere(namespace).await.unwrap_or_default();
+        let workers = self.known_workers(namespace).into_iter().chain(elsewhere);
         workers
             .flat_map(|worker| {
                 let limits = worker.task_limits;
-                worker.task_kinds.into_iter().map(move |kind| (kind.clone(), limits.get(&kind).cloned()))
+                worker.info.task_kinds.into_iter().map(move |kind| (kind.clone(), limits.get(&kind).cloned()))
             })
             .collect()
     }

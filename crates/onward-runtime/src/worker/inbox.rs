@@ -162,7 +162,8 @@ impl Inboxes {
 
     /// Returns up to where the runs that are held here are known; of the given runs only, if there are any.
     pub fn known(&self, of: Option<&BTreeSet<RunKey>>) -> Vec<KnownRun> {
-        let known = |run: &RunKey, slot: &InboxSlot| KnownRun { run: run.clone(), generation: slot.generation, next: slot.read_to };
+        let known =
+            |run: &RunKey, slot: &InboxSlot| KnownRun { run: run.clone(), generation: slot.generation, next: slot.read_to };
         let mut found = Vec::new();
         match of {
             Some(runs) => runs.iter().for_each(|run| found.extend(self.slots.update(run, |slot| known(run, slot)))),

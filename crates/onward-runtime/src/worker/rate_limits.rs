@@ -116,9 +116,9 @@ impl ClosedLimits {
     /// Ends the limit of a kind and of its key. Returns whether one of them was limited.
     pub fn reopen(&self, namespace: &Namespace, kind: &Name, limit: Option<&Name>) -> bool {
         let (now, mut limits) = (Instant::now(), lock(&self.0));
-        let mut remove = |what: &What| limits.remove(what).is_some_and(|closed| closed.until > now);
-        let was_kind = remove(&What::Kind(namespace.clone(), kind.clone()));
-        limit.is_some_and(|limit| remove(&What::Limit(limit.clone()))) || was_kind
+        let mut remove = |key: &RateLimitKey| limits.remove(key).is_some_and(|closed| closed.until > now);
+        let was_kind = remove(&RateLimitKey::Kind(namespace.clone(), kind.clone()));
+        limit.is_some_and(|limit| remove(&RateLimitKey::Limit(limit.clone()))) || was_kind
     }
 
     /// Returns what a worker with room for `limit` tasks may claim now. Report for each portion how much of it was

@@ -1,7 +1,7 @@
 //! Schemas of kinds, in a process with an embedded store.
 
-use onward::{Onward, RunQuery};
 use onward::prelude::*;
+use onward::{Onward, RunQuery};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
