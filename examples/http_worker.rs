@@ -57,8 +57,8 @@ async fn main() -> anyhow::Result<()> {
     let url = std::env::var("ONWARD_URL").unwrap_or("http://127.0.0.1:7400".into());
     let model = model::talker().await?;
     let support = Agent::new("support").model(model.name).system("You help customers of a teapot shop.").converse();
-    let onward = Onward::connect(url).register(&ORDER, order).task("resize", resize).queue("gpu");
-    let onward = onward.model(model.name, &model.provider).register_agent(support).start().await?;
+    let onward = Onward::connect(url).workflow(&ORDER, order).task("resize", resize).queue("gpu");
+    let onward = onward.model(model.name, &model.provider).register(support).start().await?;
     tokio::signal::ctrl_c().await?;
     onward.shutdown().await;
     Ok(())

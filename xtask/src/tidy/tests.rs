@@ -46,7 +46,7 @@ fn an_index_that_differs_and_a_number_used_twice_are_refused() {
 }
 
 #[test]
-fn an_error_page_without_a_code_is_refused() {
-    let found = problems(error_pages::check, &[("docs/errors/no_such_code.md", "# no_such_code\n")]);
-    assert!(found.iter().any(|problem| problem.contains("docs/errors/no_such_code.md")), "{found:?}");
+fn an_error_code_without_a_row_is_refused() {
+    let found = problems(error_codes::check, &[("crates/x/src/a.rs", "Mistake { code: \"no_such_code\" }")]);
+    assert!(found.iter().any(|problem| problem.contains("`no_such_code` has no row")), "{found:?}");
 }

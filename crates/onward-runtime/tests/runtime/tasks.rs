@@ -273,7 +273,10 @@ async fn a_task_that_loses_worker_after_worker_is_quarantined() {
     let listed = kit.runtime.list_quarantined(TaskQuery::default()).await.unwrap();
     let id = CallRef::from(listed[0].id.clone());
     let told = kit.runtime.blocked_on(&key("r")).await.unwrap();
-    assert_eq!((told.len(), &told[0].task, told[0].why, told[0].lost_workers), (1, &id, BlockReason::Quarantined, 6));
+    assert_eq!(
+        (told.len(), CallRef::from(told[0].task.clone()), told[0].why, told[0].lost_workers),
+        (1, id.clone(), BlockReason::Quarantined, 6)
+    );
     let (since, until) = (told[0].since.unwrap(), told[0].until);
     assert_eq!((kit.runtime.clock().now().since(since), until), (seconds(10), None), "since its last worker was lost");
     assert_eq!(told[0].hint().unwrap(), "find out why its workers vanish, then run `onward queue retry r~0~0`");

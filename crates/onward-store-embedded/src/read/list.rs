@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn every_list_of_runs_is_read_from_an_index_alone() {
         let db = Connection::open_in_memory().unwrap();
-        db.execute_batch(&schema::make_tables()).unwrap();
+        db.execute_batch(&crate::file::schema::make_tables()).unwrap();
         let name = |text: &str| Name::new(text).unwrap();
         let attribute = onward_core::AttributeMatch::typed(name("color"), "red");
         let range = (Some(Timestamp(1)), Some(Timestamp(9)));

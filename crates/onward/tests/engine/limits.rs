@@ -235,12 +235,12 @@ async fn anything_else_that_the_store_refuses_pauses_the_run() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_over_the_payload_limit_fails_without_a_second_call() {
     use onward::agent::{Agent, AgentOutcome, Key, Provider};
-    use onward_llm_scripted::{Answer, ScriptedModel};
+    use onward_llm_scripted::{ScriptedModel, ScriptedReply};
     let (site, model) = (Site::memory(), ScriptedModel::start().await.unwrap());
     let provider = Provider::openai(&format!("{}/v1", model.url()), Some(Key::new("sk"))).unwrap();
-    model.next(Answer::text(&large()));
+    model.next(ScriptedReply::text(&large()));
     let builder = site.builder().await;
-    let onward = builder.register_agent(Agent::new("a").model("m")).model("m", &provider).start().await.unwrap();
+    let onward = builder.register(Agent::new("a").model("m")).model("m", &provider).start().await.unwrap();
     let run = onward.start::<AgentOutcome, _>("a", "hello").await.unwrap();
     let error = run.result().await.unwrap_err();
     let failure = error.failure().unwrap();

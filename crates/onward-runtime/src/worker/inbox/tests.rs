@@ -75,12 +75,12 @@ fn admit(inboxes: &Inboxes, worker: &Arc<Worker>, run: &ClaimedRun) -> Arc<Heard
 fn what_was_read_of_an_earlier_generation_is_not_pushed_to_the_next_one() {
     let (inboxes, worker) = (Inboxes::default(), worker());
     let (before, after) = (claimed(0, 1), claimed(1, 2));
-    let since = Since { generation: 0, head: after.head.clone(), records: signals(&before.head, 3) };
+    let since = RunUpdate { generation: 0, head: after.head.clone(), records: signals(&before.head, 3) };
     admit(&inboxes, &worker, &before);
     let heard = admit(&inboxes, &worker, &after);
     inboxes.caught_up(&since);
     assert_eq!(lock(&heard.records).len(), 0, "B2");
-    let own = Since { generation: 1, head: after.head.clone(), records: signals(&after.head, 2) };
+    let own = RunUpdate { generation: 1, head: after.head.clone(), records: signals(&after.head, 2) };
     inboxes.caught_up(&own);
     assert_eq!(*lock(&heard.records), own.records);
 }
@@ -105,7 +105,7 @@ fn only_what_others_may_have_written_is_asked_for() {
         inboxes.committed(&head, &records[2]);
         assert_eq!(asked_from(), records[2].index, "another log, or another claim");
     }
-    inboxes.caught_up(&Since { generation: 0, head: run.head.clone(), records: records[2..4].to_vec() });
+    inboxes.caught_up(&RunUpdate { generation: 0, head: run.head.clone(), records: records[2..4].to_vec() });
     inboxes.committed(&run.head, &records[4]);
     assert_eq!(asked_from(), records[4].next_index());
     assert_eq!(*lock(&heard.records), records[1..4].to_vec());
@@ -121,7 +121,7 @@ fn an_input_that_was_overtaken_is_asked_for_or_pushed() {
     inboxes.appended(&run.head, &records[1]);
     inboxes.appended(&run.head, &records[0]);
     assert_eq!(inboxes.known(None)[0].next, records[0].index);
-    inboxes.caught_up(&Since { generation: 0, head: run.head.clone(), records: records.clone() });
+    inboxes.caught_up(&RunUpdate { generation: 0, head: run.head.clone(), records: records.clone() });
     assert_eq!(*lock(&heard.records), [&records[1], &records[0], &records[1], &records[2]].map(Clone::clone));
 }
 
@@ -131,7 +131,7 @@ fn what_was_read_earlier_and_comes_later_is_not_pushed_again() {
     let (inboxes, worker) = (Inboxes::default(), worker());
     let run = claimed(0, 1);
     let heard = admit(&inboxes, &worker, &run);
-    let since = |count| Since { generation: 0, head: run.head.clone(), records: signals(&run.head, count) };
+    let since = |count| RunUpdate { generation: 0, head: run.head.clone(), records: signals(&run.head, count) };
     for count in [3, 1, 3] {
         inboxes.caught_up(&since(count));
     }

@@ -20,8 +20,8 @@ fn entry(role: &str, content: &impl serde::Serialize) -> Entry {
     }
 }
 
-fn tell_p(entries: &[Entry]) -> Told {
-    tell(entries, "p")
+fn tell_p(entries: &[Entry]) -> PromptMessages {
+    to_messages(entries, "p")
 }
 
 fn call(id: &str) -> Block {
@@ -38,9 +38,9 @@ fn a_users_message_has_nothing_that_providers_take_from_others_only() {
     let refusal = Block::Refusal { text: "no".into() };
     for block in [call("1"), refusal] {
         let alone = Message { role: Role::User, blocks: vec![block.clone()] };
-        assert_eq!(said(alone), None);
+        assert_eq!(without_blanks(alone), None);
         let beside = Message { role: Role::User, blocks: vec![block, Block::text("and this")] };
-        assert_eq!(said(beside), Some(Message::user("and this")));
+        assert_eq!(without_blanks(beside), Some(Message::user("and this")));
     }
 }
 
