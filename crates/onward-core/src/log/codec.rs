@@ -8,9 +8,10 @@
 //! - C2: a field number is never reused for another meaning.
 
 use bytes::Bytes;
+use serde_json::json;
 
 use crate::log::CommitId;
-use crate::log::schema::{FieldLine, Proto, Schema};
+use crate::log::schema::{FieldLine, Proto, Schema, text_number};
 use crate::{CallId, Epoch, Failure, Hash, Index, Name, Payload, RunId, Timestamp};
 
 /// An error of decoding.
@@ -601,12 +602,17 @@ impl Field for Result<Payload, Failure> {
         Err(DecodeError::Invalid { what: "result" })
     }
     fn proto(schema: &mut Schema) -> Proto {
-        schema.one_of("Outcome", &[], "result", |schema| {
+        let lines = |schema: &mut Schema, [ok, failed]: [&'static str; 2]| {
             vec![
-                FieldLine { number: 1, name: "ok", docs: &[], proto: Payload::proto(schema) },
-                FieldLine { number: 2, name: "failed", docs: &[], proto: Failure::proto(schema) },
+                FieldLine { number: 1, name: ok, docs: &[], proto: Payload::proto(schema) },
+                FieldLine { number: 2, name: failed, docs: &[], proto: Failure::proto(schema) },
             ]
-        })
+        };
+        let proto = schema.one_of("Outcome", &[], "result", |schema| lines(schema, ["ok", "failed"]));
+        // Serde names the variants of `Result` like Rust.
+        let json = lines(schema, ["Ok", "Err"]);
+        schema.set_json_choice("Outcome", &[], &json);
+        proto
     }
 }
 
@@ -628,7 +634,7 @@ macro_rules! text_field {
 text_field!(Name: "name", RunId: "run id", crate::Namespace: "namespace", crate::WorkerId: "worker id");
 
 macro_rules! number_field {
-    ($($type:ident),*) => {$(
+    ($($type:ident $(=> $json:expr)?),*) => {$(
         impl Field for $type {
             const SHAPE: Shape = Shape::Varint;
 
@@ -645,13 +651,13 @@ macro_rules! number_field {
                 Some($type(0))
             }
             fn proto(_: &mut Schema) -> Proto {
-                Proto::scalar("uint64")
+                Proto::scalar("uint64")$(.with_json($json))?
             }
         }
     )*};
 }
 
-number_field!(Timestamp, Index, Epoch, CommitId);
+number_field!(Timestamp => json!({"type": "string", "format": "date-time"}), Index, Epoch, CommitId => text_number());
 
 impl Field for Hash {
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
@@ -685,7 +691,7 @@ impl Field for CallId {
         CallId::from_path(&path).ok_or(DecodeError::Invalid { what: "call id" })
     }
     fn proto(_: &mut Schema) -> Proto {
-        Proto::scalar("uint32").repeated()
+        Proto::scalar("uint32").repeated().with_json(json!({"type": "string"}))
     }
 }
 
