@@ -32,7 +32,7 @@ usage: cargo xtask <command>
 commands:
   test [PART..]         run all checks, or only these parts: format, lints, tidy, supply, tests, 'doc tests', examples, sdks,
                         ag-ui (the official client), models (foreign packages and servers), grpc (foreign clients), metrics,
-                        openapi (a fuzzer over HTTP)
+                        openapi (a fuzzer over HTTP), openapi-clients (generated clients)
   tidy [--write]        check the rules that no compiler checks; --write updates docs/invariants.md
   supply                check licenses, sources and duplicate versions of third-party crates against deny.toml, without a network
   dist [FOLDER]         build the release binary with a list of its contents (CycloneDX) and checksums, in target/dist or FOLDER

@@ -8,6 +8,7 @@ mod bodies;
 mod bounds;
 mod ceilings;
 mod client;
+mod document;
 mod drive;
 mod entries;
 mod external;
