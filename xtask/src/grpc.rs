@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::repository::{Repository, run};
-use crate::server::Server;
+use crate::server::{self, Server};
 use crate::{python, sdks};
 
 const FOLDER: &str = "tests/grpc";
@@ -25,7 +25,7 @@ pub fn test(repository: &Repository) -> Result<()> {
     let binary = sdks::binary(repository)?;
     let keys = generated.join("keys.json");
     drop(std::fs::remove_file(&keys)); // of an earlier run
-    let key = |name: &str, scope: &str| create_key(&binary, &keys, name, scope);
+    let key = |name: &str, scope: &str| server::create_key(&binary, &keys, name, scope);
     let (all, read) = (key("all", "all")?, key("reader", "read")?);
     let mut serve = Command::new(&binary);
     serve.args(["--json", "dev", "--ephemeral", "--port", "0", "--keys"]).arg(&keys);
@@ -54,14 +54,4 @@ fn generate(repository: &Repository, environment: &Path, folder: &Path, generate
         .arg(flag("grpc_python_out", generated))
         .arg(format!("--plugin=protoc-gen-es={}", folder.join("node_modules/.bin/protoc-gen-es").display()))
         .arg(flag("es_out", &package)))
-}
-
-/// Creates a key for the default namespace.
-fn create_key(binary: &Path, keys: &Path, name: &str, scope: &str) -> Result<String> {
-    let mut create = Command::new(binary);
-    create.args(["--json", "key", "create", "--name", name, "--scope", scope, "--keys"]).arg(keys);
-    let output = create.output().context("cannot start onward")?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    let key = said.split('"').find(|word| word.starts_with("onw_"));
-    key.map(str::to_owned).with_context(|| format!("no key was created: {said}{}", String::from_utf8_lossy(&output.stderr)))
 }

@@ -1,6 +1,7 @@
 //! A server for foreign tests. It ends when dropped.
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -32,4 +33,14 @@ impl Drop for Server {
         drop(self.process.kill());
         drop(self.process.wait());
     }
+}
+
+/// Creates a key for the default namespace.
+pub fn create_key(binary: &Path, keys: &Path, name: &str, scope: &str) -> Result<String> {
+    let mut create = Command::new(binary);
+    create.args(["--json", "key", "create", "--name", name, "--scope", scope, "--keys"]).arg(keys);
+    let output = create.output().context("cannot start onward")?;
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let key = printed.split('"').find(|word| word.starts_with("onw_"));
+    key.map(str::to_owned).with_context(|| format!("no key was created: {printed}{}", String::from_utf8_lossy(&output.stderr)))
 }

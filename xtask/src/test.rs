@@ -43,6 +43,7 @@ const PARTS: &[Part] = &[
     ("grpc", grpc::test),
     ("metrics", metrics::check),
     ("openapi", openapi::fuzz),
+    ("openapi-clients", openapi::test_clients),
 ];
 
 /// Returns the targets to build and run as tests of the examples: those with tests, and the tests that start the programs. As

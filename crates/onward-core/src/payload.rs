@@ -11,6 +11,7 @@ use bytes::Bytes;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::log::codec::{DecodeError, Field, Raw, Reader, put_bytes, put_nested};
@@ -149,7 +150,7 @@ impl Field for Payload {
         Ok(payload)
     }
     fn proto(schema: &mut Schema) -> Proto {
-        schema.message("Payload", &[], |_| {
+        let proto = schema.message("Payload", &[], |_| {
             vec![
                 FieldLine { number: 1, name: "data", docs: &[], proto: Proto::scalar("bytes") },
                 FieldLine {
@@ -159,7 +160,23 @@ impl Field for Payload {
                     proto: Proto::scalar("string").optional(),
                 },
             ]
-        })
+        });
+        schema.set_json(
+            "Payload",
+            json!({
+                "description": "User data: JSON with its exact text, or other data in base64 with its content type",
+                "oneOf": [
+                    {"title": "JsonPayload", "type": "object", "properties": {"json": {"description": "Any JSON value"}}, "required": ["json"]},
+                    {
+                        "title": "BytesPayload",
+                        "type": "object",
+                        "properties": {"base64": {"type": "string"}, "type": {"type": "string"}},
+                        "required": ["base64", "type"],
+                    },
+                ],
+            }),
+        );
+        proto
     }
     fn visit_payloads<'a>(&'a self, visit: &mut dyn FnMut(&'a Payload)) {
         visit(self);

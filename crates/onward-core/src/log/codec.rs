@@ -8,10 +8,11 @@
 //! - C2: a field number is never reused for another meaning.
 
 use bytes::Bytes;
+use serde_json::json;
 
 use crate::conversation::EntryCursor;
 use crate::log::CommitId;
-use crate::log::schema::{FieldLine, Proto, Schema};
+use crate::log::schema::{FieldLine, Proto, Schema, text_number};
 use crate::{CallId, Epoch, Failure, Hash, Index, Name, Payload, RunId, Timestamp};
 
 /// An error of decoding.
@@ -675,12 +676,17 @@ impl Field for Result<Payload, Failure> {
         Err(DecodeError::Invalid { what: "result" })
     }
     fn proto(schema: &mut Schema) -> Proto {
-        schema.one_of("Outcome", &[], "result", |schema| {
+        let lines = |schema: &mut Schema, [ok, failed]: [&'static str; 2]| {
             vec![
-                FieldLine { number: 1, name: "ok", docs: &[], proto: Payload::proto(schema) },
-                FieldLine { number: 2, name: "failed", docs: &[], proto: Failure::proto(schema) },
+                FieldLine { number: 1, name: ok, docs: &[], proto: Payload::proto(schema) },
+                FieldLine { number: 2, name: failed, docs: &[], proto: Failure::proto(schema) },
             ]
-        })
+        };
+        let proto = schema.one_of("Outcome", &[], "result", |schema| lines(schema, ["ok", "failed"]));
+        // Serde names the variants of `Result` like Rust.
+        let json = lines(schema, ["Ok", "Err"]);
+        schema.set_json_choice("Outcome", &[], &json);
+        proto
     }
     fn visit_payloads<'a>(&'a self, visit: &mut dyn FnMut(&'a Payload)) {
         match self {
@@ -726,7 +732,7 @@ impl Field for EntryCursor {
 }
 
 macro_rules! number_field {
-    ($($type:ident),*) => {$(
+    ($($type:ident $(=> $json:expr)?),*) => {$(
         impl Field for $type {
             const SHAPE: Shape = Shape::Varint;
 
@@ -743,13 +749,13 @@ macro_rules! number_field {
                 Some($type(0))
             }
             fn proto(_: &mut Schema) -> Proto {
-                Proto::scalar("uint64")
+                Proto::scalar("uint64")$(.with_json($json))?
             }
         }
     )*};
 }
 
-number_field!(Timestamp, Index, Epoch, CommitId);
+number_field!(Timestamp => json!({"type": "string", "format": "date-time"}), Index, Epoch, CommitId => text_number());
 
 impl Field for Hash {
     fn encode(&self, number: u32, out: &mut Vec<u8>) {
@@ -783,7 +789,7 @@ impl Field for CallId {
         CallId::from_path(&path).ok_or(DecodeError::Invalid { what: "call id" })
     }
     fn proto(_: &mut Schema) -> Proto {
-        Proto::scalar("uint32").repeated()
+        Proto::scalar("uint32").repeated().with_json(json!({"type": "string"}))
     }
     fn as_call_id(&self) -> Option<&CallId> {
         Some(self)

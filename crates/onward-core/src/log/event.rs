@@ -188,7 +188,11 @@ impl Field for Event {
         Event::decode(raw.bytes("event")?)
     }
     fn proto(schema: &mut Schema) -> Proto {
-        schema.one_of("Event", &["doc = \"One fact in a log.\""], "event", Event::lines)
+        let docs = &["doc = \"One fact in a log.\""];
+        let proto = schema.one_of("Event", docs, "event", Event::lines);
+        let choices = Event::lines(schema);
+        schema.set_json_tagged("Event", docs, &choices);
+        proto
     }
     fn visit_payloads<'a>(&'a self, visit: &mut dyn FnMut(&'a Payload)) {
         Event::visit_payloads(self, visit);
@@ -251,7 +255,7 @@ message! {
         3 => call_id: CallId,
         4 => on_parent_close: OnParentClose,
         /// The incarnation of the parent that made the call (see [`crate::RunHead::incarnation`]); `None` in older logs.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::log::text_number")]
         5 => incarnation: Option<u64>,
         /// The child belongs to the run and not to one of its generations; its result is requested with [`ChildAwaited`].
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -301,6 +305,7 @@ message! {
         2 => version: Option<Name>,
         3 => input: Payload,
         /// The seed of `uuid()` and `random()`.
+        #[serde(with = "crate::log::text_number")]
         4 => seed: u64,
         5 => parent: Option<ParentLink>,
         /// The number of the generation: 0, 1, 2, …
@@ -344,7 +349,7 @@ message! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         25 => nesting: Option<u32>,
         /// The seed of the run's first generation; only in later ones.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::log::text_number")]
         26 => first_seed: Option<u64>,
         /// The start of the first generation; only in later ones.
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! The codec's messages as `.proto` text, so that programs in other languages can read and write them.
+//! The codec's messages as `.proto` text and as JSON schemas, so that programs in other languages can read and write them.
 //!
 //! Owns the syntax. The content comes from the macros that also encode, so the text cannot disagree with the bytes. Must never be
 //! needed to encode or decode.
@@ -6,11 +6,15 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use serde_json::{Map, Value, json};
+
 /// A field's type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proto {
     name: String,
     label: Label,
+    /// The JSON schema of its values.
+    json: Value,
 }
 
 /// The label before a field's type.
@@ -22,16 +26,30 @@ enum Label {
 }
 
 impl Proto {
+    /// Returns the type of this name: a scalar of protobuf, or a message.
     pub fn scalar(name: &str) -> Proto {
-        Proto { name: name.to_owned(), label: Label::None }
+        let json = match name {
+            "string" | "bytes" => json!({"type": "string"}),
+            "bool" => json!({"type": "boolean"}),
+            "uint32" => json!({"type": "integer", "minimum": 0, "maximum": u32::MAX}),
+            "uint64" => json!({"type": "integer", "minimum": 0}),
+            "sint32" | "sint64" => json!({"type": "integer"}),
+            message => json_reference(message),
+        };
+        Proto { name: name.to_owned(), label: Label::None, json }
     }
 
     pub fn optional(self) -> Proto {
-        Proto { label: Label::Optional, ..self }
+        Proto { label: Label::Optional, json: nullable(&self.json), ..self }
     }
 
     pub fn repeated(self) -> Proto {
-        Proto { label: Label::Repeated, ..self }
+        Proto { label: Label::Repeated, json: json!({"type": "array", "items": self.json}), ..self }
+    }
+
+    /// Replaces the JSON schema, for a type whose JSON form is not that of its `.proto` type.
+    pub fn with_json(self, json: Value) -> Proto {
+        Proto { json, ..self }
     }
 
     /// Returns the type's name, without its label.
@@ -53,11 +71,16 @@ pub struct FieldLine {
 #[derive(Debug, Default)]
 pub struct Schema {
     blocks: BTreeMap<String, String>,
+    json: BTreeMap<String, Value>,
 }
 
 impl Schema {
     pub fn message(&mut self, name: &str, docs: &[&str], fields: impl FnOnce(&mut Schema) -> Vec<FieldLine>) -> Proto {
-        self.block(name, docs, "message", |schema, text| fields(schema).iter().for_each(|field| line(text, "  ", field)))
+        self.block(name, docs, "message", |schema, text| {
+            let fields = fields(schema);
+            fields.iter().for_each(|field| line(text, "  ", field));
+            schema.json.insert(name.to_owned(), json_object(docs, &fields));
+        })
     }
 
     /// Adds a message with exactly one of its fields set.
@@ -82,6 +105,7 @@ impl Schema {
     ) -> Proto {
         self.block(name, docs, "message", |schema, text| {
             let choices = choices(schema);
+            schema.set_json_choice(name, docs, &choices);
             *text += &format!("  oneof {field} {{\n");
             choices.iter().for_each(|choice| line(text, "    ", choice));
             *text += "  }\n";
@@ -90,7 +114,9 @@ impl Schema {
     }
 
     pub fn enumeration(&mut self, name: &str, docs: &[&str], values: &[(u32, &str)]) -> Proto {
-        self.block(name, docs, "enum", |_, text| {
+        self.block(name, docs, "enum", |schema, text| {
+            let names: Vec<String> = values.iter().map(|(_, value)| shout(value).to_lowercase()).collect();
+            schema.json.insert(name.to_owned(), described(json!({"type": "string", "enum": names}), docs));
             for (number, value) in values {
                 // Values of all enums share one scope, hence the prefix.
                 *text += &format!("  {}_{} = {number};\n", shout(name), shout(value));
@@ -104,7 +130,9 @@ impl Schema {
         let inner_name = proto.name[..1].to_uppercase() + &proto.name[1..];
         let list = if proto.label == Label::Repeated { "List" } else { "" };
         let name = format!("{prefix}{list}{inner_name}");
-        self.message(&name, &[], |_| vec![FieldLine { number: 1, name: "value", docs: &[], proto }])
+        // JSON needs no wrapper.
+        let json = if prefix == "Optional" { nullable(&proto.json) } else { proto.json.clone() };
+        self.message(&name, &[], |_| vec![FieldLine { number: 1, name: "value", docs: &[], proto }]).with_json(json)
     }
 
     fn block(&mut self, name: &str, docs: &[&str], keyword: &str, fill: impl FnOnce(&mut Schema, &mut String)) -> Proto {
@@ -119,6 +147,44 @@ impl Schema {
             self.blocks.insert(name.to_owned(), text);
         }
         Proto::scalar(name)
+    }
+
+    /// Returns the JSON schemas of all messages and enums. They refer to each other as components of an OpenAPI document.
+    pub fn json(&self) -> &BTreeMap<String, Value> {
+        &self.json
+    }
+
+    /// Adds or replaces the JSON schema `name`, for a type whose JSON form is not that of its message.
+    pub fn set_json(&mut self, name: &str, json: Value) {
+        self.json.insert(name.to_owned(), json);
+    }
+
+    /// Adds or replaces the JSON schema of an object with exactly one of some fields.
+    pub fn set_json_choice(&mut self, name: &str, docs: &[&str], choices: &[FieldLine]) {
+        self.json.insert(name.to_owned(), json_choice(name, docs, choices));
+    }
+
+    /// Adds the JSON schema of a union whose members have the field `type`: a member is the message of the choice with its name as
+    /// `type`, under the name of the message with `union` at its end.
+    pub fn set_json_tagged(&mut self, union: &str, docs: &[&str], choices: &[FieldLine]) {
+        let mut mapping = Map::new();
+        for FieldLine { name, proto, .. } in choices {
+            let mut member = self.json[&proto.name].clone();
+            let mut properties = json!({"type": {"type": "string", "const": name}});
+            if let (Some(all), Some(fields)) = (properties.as_object_mut(), member["properties"].as_object_mut()) {
+                all.append(fields);
+            }
+            member["properties"] = properties;
+            if let Some(required) = member["required"].as_array_mut() {
+                required.insert(0, json!("type"));
+            }
+            let member_name = format!("{}{union}", proto.name);
+            mapping.insert((*name).to_owned(), json_reference(&member_name)["$ref"].take());
+            self.set_json(&member_name, member);
+        }
+        let members: Vec<Value> = mapping.values().map(|member| json!({"$ref": member})).collect();
+        let discriminator = json!({"propertyName": "type", "mapping": mapping});
+        self.set_json(union, described(json!({"oneOf": members, "discriminator": discriminator}), docs));
     }
 
     /// Returns all messages and enums, sorted by name.
@@ -137,6 +203,71 @@ fn line(text: &mut String, indent: &str, field: &FieldLine) {
     let FieldLine { number, name, proto, .. } = field;
     // Writing to a string cannot fail.
     let _ = writeln!(text, "{indent}{label}{} {name} = {number};", proto.name);
+}
+
+fn json_reference(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+/// Returns the schema of values of `json` and of null.
+fn nullable(json: &Value) -> Value {
+    let mut json = json.clone();
+    match json.get("type") {
+        Some(Value::String(name)) => json["type"] = json!([name, "null"]),
+        Some(_) => {}
+        None => json = json!({"oneOf": [json, {"type": "null"}]}),
+    }
+    json
+}
+
+/// Returns the schema of an object as serde writes it: a field that it may skip is not required.
+fn json_object(docs: &[&str], fields: &[FieldLine]) -> Value {
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    for FieldLine { name, docs, proto, .. } in fields {
+        let has = |word: &str| docs.iter().any(|attribute| attribute.starts_with("serde") && attribute.contains(word));
+        let may_be_skipped = has("skip_serializing_if");
+        if has("skip_serializing") && !may_be_skipped {
+            continue;
+        }
+        let json = match (has("text_number"), proto.label) {
+            (false, _) => proto.json.clone(),
+            (true, Label::Optional) => nullable(&text_number()),
+            (true, _) => text_number(),
+        };
+        properties.insert((*name).to_owned(), described(json, docs));
+        if !may_be_skipped {
+            required.push(*name);
+        }
+    }
+    described(json!({"type": "object", "properties": properties, "required": required}), docs)
+}
+
+/// Returns the schema of a number as text (see [`crate::log::text_number`]).
+pub fn text_number() -> Value {
+    json!({"type": "string", "pattern": "^[0-9]+$"})
+}
+
+/// Returns the schema of an object with exactly one of some fields.
+fn json_choice(name: &str, docs: &[&str], choices: &[FieldLine]) -> Value {
+    let member = |choice: &FieldLine| {
+        let title: String = choice.name.split('_').map(|word| word[..1].to_uppercase() + &word[1..]).collect();
+        let properties = Map::from_iter([(choice.name.to_owned(), choice.proto.json.clone())]);
+        let object = json!({"type": "object", "properties": properties, "required": [choice.name]});
+        let mut object = described(object, choice.docs);
+        object["title"] = json!(format!("{name}{title}"));
+        object
+    };
+    described(json!({"oneOf": choices.iter().map(member).collect::<Vec<_>>()}), docs)
+}
+
+/// Adds the documentation of the source to a schema.
+fn described(mut json: Value, docs: &[&str]) -> Value {
+    let lines: Vec<String> = docs.iter().filter_map(|doc| documentation(doc)).collect();
+    if !lines.is_empty() {
+        json["description"] = json!(lines.join(" ").replace("[`", "`").replace("`]", "`"));
+    }
+    json
 }
 
 fn comment(text: &mut String, indent: &str, docs: &[&str]) {

@@ -19,6 +19,7 @@ message! {
     pub struct Origin {
         1 => run: RunKey,
         2 => generation: u32,
+        #[serde(with = "crate::log::text_number")]
         3 => seed: u64,
         /// The number of commits in this log that were made under this identity or earlier ones.
         4 => commits: u64,

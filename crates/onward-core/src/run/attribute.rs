@@ -204,9 +204,16 @@ impl Field for AttributeValue {
         Err(DecodeError::Invalid { what: "attribute" })
     }
     fn proto(schema: &mut Schema) -> Proto {
-        schema.one_of("AttributeValue", &["doc = \"A value of an attribute.\""], "is", |_| {
-            let line = |number, name, proto| FieldLine { number, name, docs: &[], proto: Proto::scalar(proto) };
-            vec![line(1, "text", "string"), line(2, "int", "sint64"), line(3, "bool", "bool"), line(4, "time", "uint64")]
+        schema.one_of("AttributeValue", &["doc = \"A value of an attribute.\""], "is", |schema| {
+            let line = |number, name, proto| FieldLine { number, name, docs: &[], proto };
+            let scalar = Proto::scalar;
+            let time = Timestamp::proto(schema);
+            vec![
+                line(1, "text", scalar("string")),
+                line(2, "int", scalar("sint64")),
+                line(3, "bool", scalar("bool")),
+                line(4, "time", time),
+            ]
         })
     }
 }

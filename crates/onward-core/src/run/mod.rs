@@ -146,7 +146,7 @@ message! {
         20 => external: Option<ExternalHead>,
         /// The incarnation: the seed of the log, which distinguishes the run from earlier ones with its id. `None` in older
         /// heads.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::log::text_number")]
         21 => incarnation: Option<u64>,
         /// The cost of the run, in all its generations.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -164,7 +164,7 @@ message! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         31 => nesting: Option<u32>,
         /// The incarnation of the run's first generation, if this is a later one; see [`RunHead::origin_incarnation`].
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::log::text_number")]
         32 => first_incarnation: Option<u64>,
         /// The event of a branch request that is not executed yet: this generation ends with it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -222,6 +222,7 @@ message! {
         /// The epoch of the worker that sends it; rejected if another worker has claimed the run since.
         5 => epoch: Option<Epoch>,
         /// The incarnation that the event answers; the event is dropped if the run was deleted and started again since.
+        #[serde(default, with = "crate::log::text_number")]
         6 => incarnation: Option<u64>,
     }
 }

@@ -16,6 +16,7 @@ pub mod ledger;
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::json;
 
 use crate::log::codec::{DecodeError, Field, Raw, Shape};
 use crate::log::event::{TaskAttemptEnded, TaskAttempted};
@@ -129,7 +130,7 @@ impl Field for PicoDollars {
         Some(PicoDollars(0))
     }
     fn proto(schema: &mut Schema) -> Proto {
-        u64::proto(schema)
+        u64::proto(schema).with_json(json!({"type": "string"}))
     }
 }
 

@@ -179,7 +179,7 @@ message! {
         2 => generation: u32,
         3 => call_id: CallId,
         /// The incarnation of the run (see [`crate::RunHead::incarnation`]); `None` if a person names the task.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::log::text_number")]
         4 => incarnation: Option<u64>,
     }
 }

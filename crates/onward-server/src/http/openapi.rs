@@ -1,60 +1,292 @@
-//! OpenAPI 3.1 document, generated from the table of routes.
+//! OpenAPI 3.1 document, generated from the table of routes, the table of error codes and the types of the log.
 //!
-//! Written by hand and not derived: the types belong to crates that know nothing of HTTP, and the router and the scopes need the
-//! table anyway. The schemas of bodies are in `schemas.json`; tests compare them with real responses.
+//! `schemas.json` has the schemas of the other bodies; tests compare them with real responses.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use onward_core::Event;
+use onward_core::log::codec::Field;
+use onward_core::log::schema::Schema;
 use serde_json::{Map, Value, json};
 
 use crate::http::routes::{Parameter, ROUTES, ResponseShape, Route};
 
 const SCHEMAS: &str = include_str!("openapi/schemas.json");
 
+/// Name of the security scheme.
+const API_KEY: &str = "ApiKey";
+
+/// Groups of operations: name, description, and the first words of their paths.
+const TAGS: &[(&str, &str, &[&str])] = &[
+    ("runs", "Start, signal, read and operate runs", &["runs", "bulk", "export", "import", "versions", "deleted", "spend"]),
+    ("agents", "Turns and attachments of agents", &["agents", "attachments"]),
+    ("approvals", "Approvals and promises that runs wait for", &["approvals", "promises"]),
+    ("tasks", "Standalone tasks, and the queues of all tasks", &["tasks", "queues"]),
+    ("kinds", "Kinds of runs and tasks with their schemas", &["kinds"]),
+    ("workers", "Workers and their frames", &["workers", "drive"]),
+    ("external", "Logs of external engines", &["external"]),
+    ("webhooks", "Signed requests of other services", &["webhooks"]),
+    ("server", "Health, metrics and this document", &["servers", "", "healthz", "readyz", "metrics", "openapi.json"]),
+];
+
+/// Codes of errors.
+const ERROR_CODES: &[&str] = &[
+    "answer_failed",
+    "approval_needed",
+    "attachment_damaged",
+    "attachment_invalid",
+    "attachment_missing",
+    "attachment_unreadable",
+    "attachments_not_kept",
+    "attribute_invalid",
+    "body_broken",
+    "body_too_large",
+    "body_too_slow",
+    "branch_pending",
+    "budget_exhausted",
+    "budget_too_large",
+    "call_id_invalid",
+    "check_failed",
+    "child_behind_approval",
+    "commit_malformed",
+    "config_invalid",
+    "content_type_unsupported",
+    "context_too_long",
+    "cursor_invalid",
+    "database_newer",
+    "database_untrusted",
+    "database_unusable",
+    "databases_differ",
+    "directory_foreign",
+    "directory_locked",
+    "directory_missing",
+    "directory_newer",
+    "directory_unusable",
+    "disk_full",
+    "empty_model_response",
+    "entry_key_taken",
+    "entry_not_found",
+    "failed",
+    "failure_handled",
+    "family_differs",
+    "filter_empty",
+    "fork_point_invalid",
+    "header_invalid",
+    "hello_missing",
+    "hello_overtaken",
+    "host_refused",
+    "id_invalid",
+    "id_reserved",
+    "id_taken",
+    "import_invalid",
+    "input_invalid",
+    "inputs_unread",
+    "io",
+    "json_invalid",
+    "json_too_deep",
+    "key_ended",
+    "key_file_not_written",
+    "key_file_unusable",
+    "key_invalid",
+    "key_not_found",
+    "kind_internal",
+    "kind_not_found",
+    "kind_reserved",
+    "lease_lost",
+    "listen_failed",
+    "listen_refused",
+    "log_conflict",
+    "log_corrupt",
+    "log_invalid",
+    "log_unreadable",
+    "message_empty",
+    "message_invalid",
+    "method_not_allowed",
+    "model_answer_broken",
+    "model_answer_too_large",
+    "model_disconnected",
+    "model_failed",
+    "model_key_missing",
+    "model_key_refused",
+    "model_overloaded",
+    "model_quota_exhausted",
+    "model_rate_limited",
+    "model_request_refused",
+    "model_timed_out",
+    "model_unreachable",
+    "name_invalid",
+    "no_checkpoint",
+    "no_compatible_worker",
+    "not_a_decider",
+    "not_allowed",
+    "not_confirmed",
+    "not_ready",
+    "only_checked",
+    "origin_refused",
+    "outcome_unknown",
+    "payload_invalid",
+    "payload_too_large",
+    "payload_unreadable",
+    "protocol_unsupported",
+    "query_invalid",
+    "query_unanswered",
+    "question_left",
+    "register_invalid",
+    "route_not_found",
+    "run_busy",
+    "run_closed",
+    "run_continued",
+    "run_exists",
+    "run_external",
+    "run_failed",
+    "run_is_task",
+    "run_not_external",
+    "run_not_failed",
+    "run_not_found",
+    "run_not_paused",
+    "run_paused",
+    "run_reset",
+    "schema_invalid",
+    "server_unreachable",
+    "server_url_invalid",
+    "shut_down",
+    "signal_lost",
+    "store_corrupt",
+    "store_damaged",
+    "store_read_only",
+    "store_stopped",
+    "store_unavailable",
+    "store_unsupported",
+    "task_attempt_over",
+    "task_not_found",
+    "task_not_quarantined",
+    "text_too_long",
+    "tls_files_unusable",
+    "tool_call_refused",
+    "tool_key_refused",
+    "tool_result_too_large",
+    "tool_source_broken",
+    "tool_source_gone",
+    "tool_source_unreachable",
+    "tool_timed_out",
+    "unauthenticated",
+    "unknown_kind",
+    "unknown_model",
+    "unknown_query",
+    "update_unanswered",
+    "usage",
+    "value_invalid",
+    "wait_not_found",
+    "wait_timed_out",
+    "webhook_exists",
+    "webhook_file_not_written",
+    "webhook_file_unusable",
+    "webhook_not_found",
+    "webhook_refused",
+    "webhook_secret_invalid",
+    "webhook_unroutable",
+    "worker_not_started",
+];
+
 /// Returns the document as text; the text is deterministic.
 pub fn document() -> String {
-    let schemas: Value = serde_json::from_str(SCHEMAS).expect("the schemas are JSON");
     let mut paths: Map<String, Value> = Map::new();
     for route in ROUTES {
         let methods = paths.entry(route.path).or_insert_with(|| json!({}));
         methods[route.verb.method().as_str().to_lowercase()] = operation(route);
     }
+    let mut components = json!({
+        "responses": {
+            "Problem": {
+                "description": "The request failed; `code` is the reason",
+                "content": {"application/problem+json": {"schema": reference("Problem")}},
+            },
+        },
+        "parameters": {
+            "Namespace": {
+                "name": "Onward-Namespace",
+                "in": "header",
+                "description": "Namespace; default `default`",
+                "schema": reference("NamespaceName"),
+            },
+        },
+        "securitySchemes": {
+            API_KEY: {
+                "type": "http",
+                "scheme": "bearer",
+                "bearerFormat": "onw_…",
+                "description": "Key that `onward key create` prints. Each operation lists the scope that the key needs. A server \
+                                without keys listens on loopback only and needs none.",
+            },
+        },
+    });
+    components["schemas"] = schemas(&json!([paths, components])).into();
+    let tags: Vec<Value> = TAGS.iter().map(|(name, text, _)| json!({"name": name, "description": text})).collect();
     let document = json!({
         "openapi": "3.1.0",
         "info": {
             "title": "Onward",
             "version": env!("CARGO_PKG_VERSION"),
             "description": "Durable execution: start runs, follow them, answer their questions. Every error is an RFC 9457 problem with a stable `code`.",
-            "license": {"name": "MIT OR Apache-2.0"},
+            "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
         },
         "servers": [{"url": "http://localhost:7400"}],
+        "tags": tags,
         "paths": paths,
-        "components": {
-            "schemas": schemas,
-            "responses": {
-                "Problem": {
-                    "description": "The request failed; `code` is the reason",
-                    "content": {"application/problem+json": {"schema": reference("Problem")}},
-                },
-            },
-            "parameters": {
-                "Namespace": {
-                    "name": "Onward-Namespace",
-                    "in": "header",
-                    "description": "Namespace; default `default`",
-                    "schema": reference("NamespaceName"),
-                },
-            },
-        },
+        "components": components,
     });
     serde_json::to_string_pretty(&document).expect("documents serialize") + "\n"
 }
 
+/// Returns the schemas that `from` refers to, directly or not.
+fn schemas(from: &Value) -> Map<String, Value> {
+    let mut all = written_schemas();
+    all.extend(generated_schemas());
+    let mut used = BTreeSet::new();
+    let mut open = vec![from];
+    while let Some(value) = open.pop() {
+        let names = references(value).into_iter().filter(|name| used.insert(name.clone()));
+        open.extend(names.collect::<Vec<_>>().iter().filter_map(|name| all.get(name)));
+    }
+    all.into_iter().filter(|(name, _)| used.contains(name)).collect()
+}
+
+fn written_schemas() -> BTreeMap<String, Value> {
+    serde_json::from_str(SCHEMAS).expect("the schemas are JSON")
+}
+
+/// Returns the schemas of events and of the types in them, and the error codes.
+fn generated_schemas() -> BTreeMap<String, Value> {
+    let mut schema = Schema::default();
+    Event::proto(&mut schema);
+    let mut schemas = schema.json().clone();
+    let codes = json!({"type": "string", "enum": ERROR_CODES, "description": "Stable error code; docs/errors describes each"});
+    schemas.insert("ErrorCode".to_owned(), codes);
+    schemas
+}
+
+/// Returns the names of the schemas that a value refers to.
+fn references(value: &Value) -> Vec<String> {
+    match value {
+        Value::Object(object) => {
+            let inner = object.iter().filter(|(key, _)| *key != "discriminator").flat_map(|(_, value)| references(value));
+            let own = object.get("$ref").and_then(Value::as_str).and_then(|path| path.strip_prefix(SCHEMA_PATH));
+            own.map(str::to_owned).into_iter().chain(inner).collect()
+        }
+        Value::Array(values) => values.iter().flat_map(references).collect(),
+        _ => Vec::new(),
+    }
+}
+
 fn operation(route: &Route) -> Value {
+    let security = route.scope.map(|scope| json!({API_KEY: [scope.to_string()]}));
     let mut operation = json!({
         "summary": route.summary,
-        "operationId": operation_id(route),
+        "operationId": route.id,
+        "tags": tags(route.path),
+        "security": Vec::from_iter(security),
         "parameters": parameters(route),
         "responses": responses(route),
-        "x-onward-scope": route.scope.map(|scope| scope.to_string()),
     });
     if let Some(body) = route.body {
         let content = json!({body.content_type: {"schema": reference(body.schema)}});
@@ -63,11 +295,11 @@ fn operation(route: &Route) -> Value {
     operation
 }
 
-/// Returns the operation id, such as `post_v1_runs_id_signals`.
-fn operation_id(route: &Route) -> String {
-    let words = route.path.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
-    let method = route.verb.method().as_str().to_lowercase();
-    [method.as_str()].into_iter().chain(words).collect::<Vec<_>>().join("_")
+/// Returns the groups of a path; every path has one.
+fn tags(path: &str) -> Vec<&'static str> {
+    let path = path.strip_prefix("/v1").unwrap_or(path);
+    let first = path.split('/').nth(1).unwrap_or_default();
+    TAGS.iter().filter(|(_, _, words)| words.contains(&first)).map(|(name, _, _)| *name).collect()
 }
 
 fn parameters(route: &Route) -> Vec<Value> {
@@ -87,8 +319,15 @@ fn parameters(route: &Route) -> Vec<Value> {
 fn parameter(parameter: &Parameter) -> Value {
     let is_named = parameter.kind.starts_with(|first: char| first.is_ascii_uppercase());
     let one = if is_named { reference(parameter.kind) } else { json!({"type": parameter.kind}) };
-    let schema = if parameter.repeats { json!({"type": "array", "items": one}) } else { one };
-    json!({"name": parameter.name, "in": "query", "description": parameter.text, "schema": schema})
+    let (name, schema) = match parameter.name.strip_suffix(".NAME") {
+        // The fields of the object are the parameters.
+        Some(name) => {
+            (name, json!({"type": "object", "propertyNames": {"pattern": format!("^{name}\\..+$")}, "additionalProperties": one}))
+        }
+        None if parameter.repeats => (parameter.name, json!({"type": "array", "items": one})),
+        None => (parameter.name, one),
+    };
+    json!({"name": name, "in": "query", "description": parameter.text, "schema": schema})
 }
 
 fn responses(route: &Route) -> Value {
@@ -109,12 +348,14 @@ fn responses(route: &Route) -> Value {
 /// Returns links from a started run to the operations on it.
 fn links_to_a_run() -> Value {
     let about = ROUTES.iter().filter(|route| route.path.starts_with("/v1/runs/{id}"));
-    let link = |route| json!({"operationId": operation_id(route), "parameters": {"id": "$response.body#/id"}});
-    about.map(|route| (operation_id(route), link(route))).collect::<Map<_, _>>().into()
+    let link = |route: &Route| json!({"operationId": route.id, "parameters": {"id": "$response.body#/id"}});
+    about.map(|route| (route.id.to_owned(), link(route))).collect::<Map<_, _>>().into()
 }
 
+const SCHEMA_PATH: &str = "#/components/schemas/";
+
 fn reference(schema: &str) -> Value {
-    json!({"$ref": format!("#/components/schemas/{schema}")})
+    json!({"$ref": format!("{SCHEMA_PATH}{schema}")})
 }
 
 #[cfg(test)]

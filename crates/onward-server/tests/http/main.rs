@@ -9,6 +9,7 @@ mod bounds;
 mod ceilings;
 mod children;
 mod client;
+mod document;
 mod drive;
 mod entries;
 mod external;

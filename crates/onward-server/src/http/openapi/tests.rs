@@ -1,26 +1,51 @@
-//! Tests of the parent module.
-
 use super::*;
 
+fn parsed() -> Value {
+    serde_json::from_str(&document()).unwrap()
+}
+
 #[test]
-fn every_schema_that_is_named_is_there() {
-    let document = document();
-    let value: Value = serde_json::from_str(&document).unwrap();
-    let names: Vec<&str> = document.split("#/components/schemas/").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
-    for name in &names {
-        assert!(value["components"]["schemas"].get(name).is_some(), "there is no schema {name}");
+fn every_schema_that_is_named_is_there_and_needed() {
+    let document = parsed();
+    let schemas = document["components"]["schemas"].as_object().unwrap();
+    for name in references(&document) {
+        assert!(schemas.contains_key(&name), "there is no schema {name}");
     }
-    for name in value["components"]["schemas"].as_object().unwrap().keys() {
-        assert!(names.contains(&name.as_str()), "nobody needs the schema {name}");
+    let generated = generated_schemas();
+    for name in written_schemas().keys() {
+        assert!(schemas.contains_key(name), "no route needs the schema {name}");
+        assert!(!generated.contains_key(name), "{name} is also the name of a generated schema");
     }
 }
 
 #[test]
-fn every_operation_has_a_name_of_its_own() {
-    let mut names: Vec<String> = ROUTES.iter().map(operation_id).collect();
-    names.sort();
-    names.dedup();
+fn every_operation_has_a_unique_name_and_one_tag() {
+    let names: BTreeSet<&str> = ROUTES.iter().map(|route| route.id).collect();
     assert_eq!(names.len(), ROUTES.len());
+    for route in ROUTES {
+        assert!(route.id.starts_with(|first: char| first.is_ascii_lowercase()), "{} has no name", route.path);
+        assert_eq!(tags(route.path).len(), 1, "{}", route.path);
+    }
+}
+
+/// Generators cannot name an object that is written inside a union with null.
+#[test]
+fn null_is_united_with_named_schemas_only() {
+    fn check(path: &str, value: &Value) {
+        let unions = ["oneOf", "anyOf"].into_iter().filter_map(|key| value[key].as_array());
+        for members in unions.filter(|members| members.contains(&json!({"type": "null"}))) {
+            assert!(members.iter().all(|member| member["type"] != "object"), "{path}");
+        }
+        let is_nullable_object = value["type"].as_array().is_some_and(|types| types.contains(&json!("object")));
+        assert!(!is_nullable_object, "{path}");
+        let inner: Vec<(String, &Value)> = match value {
+            Value::Object(object) => object.iter().map(|(key, value)| (key.clone(), value)).collect(),
+            Value::Array(values) => values.iter().enumerate().map(|(at, value)| (at.to_string(), value)).collect(),
+            _ => Vec::new(),
+        };
+        inner.into_iter().for_each(|(key, value)| check(&format!("{path}/{key}"), value));
+    }
+    check("", &parsed()["components"]["schemas"]);
 }
 
 /// Clients are generated from the committed document. `ONWARD_WRITE=1` writes it.
