@@ -6,7 +6,7 @@
 //! Attempts of models and MCP servers have their hints in onward-llm and onward-mcp, which do not depend on this crate. Rows without
 //! a hint belong to errors whose hint depends on the case.
 
-/// The reaction that an error asks of its caller.
+/// The reaction that an error requires of its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Consequence {
     /// The request cannot succeed; a retry changes nothing.
@@ -204,7 +204,7 @@ error_table! {
         => "see `GET /v1/kinds/KIND` for its schema";
     KindReserved "kind_reserved" 400 TellCaller "A run cannot have a kind that begins with `task:`"
         => "start them with `POST /v1/tasks`; begin no kind of workflow with `task:`";
-    BudgetTooLarge "budget_too_large" 403 TellCaller "A start or resume asks for more than a ceiling allows"
+    BudgetTooLarge "budget_too_large" 403 TellCaller "A start or resume requests more than a ceiling allows"
         => "set a lower limit; ceilings are per namespace in the settings and per key";
     KindInternal "kind_internal" 403 TellCaller "Callers may not start runs or tasks of an internal kind"
         => "start the agent or workflow that uses it; `GET /v1/kinds` lists what callers may start";

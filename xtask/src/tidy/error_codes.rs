@@ -37,7 +37,7 @@ fn rows_in(text: &str) -> Vec<(&str, &str)> {
 /// themselves.
 fn codes_in(text: &str) -> Vec<&str> {
     let mut codes = Vec::new();
-    for mistake in ["Mistake { code: \"", "Mistake::usage(\"", "Elsewhere { code: \"", "Told { code: \""] {
+    for mistake in ["Mistake { code: \"", "Mistake::usage(\"", "Elsewhere { code: \"", "ErrorSummary { code: \""] {
         codes.extend(text.split(mistake).skip(1).filter_map(|rest| rest.split('"').next()));
     }
     for (_, rest) in text.match_indices("fn code(&self) -> &'static str {").map(|(at, _)| text.split_at(at)) {

@@ -69,7 +69,7 @@ fn is_origin(text: &str) -> bool {
     is_plain && matches!(uri.scheme_str(), Some("http" | "https")) && text == text.to_lowercase()
 }
 
-/// Returns whether a browser asks if it may send a cross-origin request.
+/// Returns whether the request is the preflight of a cross-origin request.
 pub(crate) fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
     *method == Method::OPTIONS && headers.contains_key(ORIGIN) && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }

@@ -30,7 +30,7 @@ macro_rules! scopes {
 
 onward_core::with_verbs!(scopes);
 
-/// Checks that the caller may execute the verb, and limits what it asks for. Returns what the runtime records about the caller.
+/// Checks that the caller may execute the verb, and limits its request. Returns what the runtime records about the caller.
 pub(super) async fn authorize(server: &Server, by: &Principal, call: &mut Call) -> Result<CallContext, VerbError> {
     let scope = scope_of(call);
     by.check_also(scope, server).await?;

@@ -64,7 +64,7 @@ async fn every_answer_has_the_same_guards() {
     }
 }
 
-/// Pages of allowed origins may call the server and read its responses; the browser asks first with a preflight request.
+/// Pages of allowed origins may call the server and read its responses; the browser sends a preflight request first.
 #[tokio::test]
 async fn pages_of_allowed_origins_may_call_the_server() {
     let cors = Cors::parse("https://app.example").unwrap();

@@ -340,7 +340,7 @@ impl Rows for Writer<'_> {
         Ok(Due { found, more })
     }
 
-    /// An unreadable run stays unleased and does not block the others.
+    /// Ends expired sessions. An unreadable run stays unleased and does not block the others.
     async fn end_sessions(&mut self, limit: usize) -> Outcome<(Due<RunRef>, usize)> {
         let (free, ended, more) = self.shared.leases.end_sessions(self.batch.steady, limit);
         let mut found = Vec::new();

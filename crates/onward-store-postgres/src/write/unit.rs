@@ -228,7 +228,7 @@ impl Rows for UnitOfWork<'_> {
         self.epoch_after(last)
     }
 
-    /// Expiry reads the clock before it has the locks: times in a log must not go back because of that.
+    /// Returns the time of an input. Expiry reads the clock before it has the locks, and times in a log must not go back.
     fn input_time(&mut self, run: RunRef) -> Timestamp {
         self.set.now.max(self.set.runs[run].head.updated_at)
     }

@@ -231,7 +231,7 @@ async fn anything_else_that_the_store_refuses_pauses_the_run() {
     }
 }
 
-/// The call is billed once, and the failure says what to change.
+/// The call is billed once, and the failure names the setting to change.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_over_the_payload_limit_fails_without_a_second_call() {
     use onward::agent::{Agent, AgentOutcome, Key, Provider};

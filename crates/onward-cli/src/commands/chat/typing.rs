@@ -61,7 +61,7 @@ fn read_message() -> io::Result<TerminalInput> {
     }
 }
 
-/// Asks the terminal to mark pasted text, and to stop marking it.
+/// Enables and disables the bracketed paste mode of the terminal.
 const BRACKETED_PASTE: &[u8] = b"\x1b[?2004h";
 const PLAIN_PASTE: &[u8] = b"\x1b[?2004l";
 
