@@ -259,9 +259,9 @@ fn an_export_of_an_empty_database_changes_nothing() {
     }
     // With tables, but without a shard assignment.
     drop(server(&[&here]));
-    here.psql("postgres", "DELETE FROM onward.share").unwrap();
+    here.psql("postgres", "DELETE FROM onward.shard").unwrap();
     assert_eq!(export(&[&here]).0, Some(0));
-    assert_eq!(here.psql("postgres", "SELECT count(*) FROM onward.share").unwrap(), "0");
+    assert_eq!(here.psql("postgres", "SELECT count(*) FROM onward.shard").unwrap(), "0");
     drop(server(&[&here, &there]));
     assert_eq!(export(&[&here, &there]).0, Some(0));
 }

@@ -21,7 +21,7 @@ fn a_healthy_directory_is_well() {
     let directory = one_order("order-1");
     let said = run(directory.path(), ["doctor"]);
     assert_eq!(said.code, 0, "{}", said.out);
-    for line in ["ok directory", "ok format 2;", "ok lock free", "ok space", "ok logs 4 events of 1 run"] {
+    for line in ["ok directory", "ok format 3;", "ok lock free", "ok space", "ok logs 4 events of 1 run"] {
         assert!(steady(&said.out).lines().any(|found| found.starts_with(line)), "no `{line}` in\n{}", said.out);
     }
     assert_eq!(check(&run(directory.path(), ["doctor", "--json", "--quick"]), "logs").1, "skipped: --quick ");

@@ -14,6 +14,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("server --listen 0.0.0.0:0", "listen_refused"),
     ("run start order --input nonsense", "payload_invalid"),
     ("run list --cursor ?", "cursor_invalid"),
+    ("run children no --server http://127.0.0.1:1", "server_unreachable"),
     ("run show nope", "run_not_found"),
     ("run events nope", "run_not_found"),
     ("run entries nope", "run_not_found"),
@@ -74,6 +75,7 @@ const REFUSED: &[(&str, &str)] = &[
 const ANSWERED: &[(&str, &str)] = &[
     ("run list", "runs"),
     ("run show order-1", "awaiting"),
+    ("run children order-1", "runs"),
     ("run entries order-1", "entries"),
     ("run start order --id new", "created"),
     ("run signal order-1 x", "index"),

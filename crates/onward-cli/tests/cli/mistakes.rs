@@ -127,7 +127,7 @@ fn what_cannot_be_meant_is_2() {
     );
     run(data, ["approval", "decide", "what", "--approve"]).says(
         2,
-        "! error[call_id_invalid]: `what` is not the id of an approval, promise or task\n! hint: use the form RUN~GENERATION~PLACE; `onward approval list` shows open approvals",
+        "! error[call_id_invalid]: `what` is not the id of an approval, promise or task\n! hint: use the form RUN~GENERATION~CALL; `onward approval list` shows open approvals",
     );
     run(data, ["run", "list", "--cursor", "?"]).says(
         2,

@@ -1,6 +1,6 @@
 //! The public id of an approval, a promise or a task: run, generation and call id.
 //!
-//! Owns the text form `RUN~GENERATION~PLACE`. The namespace is not part of it. It comes from the request, so an id of one
+//! Owns the text form `RUN~GENERATION~CALL`. The namespace is not part of it. It comes from the request, so an id of one
 //! namespace can never refer to another.
 
 use std::fmt;

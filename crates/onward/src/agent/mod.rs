@@ -61,8 +61,9 @@ pub use onward_core::conversation::{Entry, MESSAGE, Summary};
 pub use onward_core::task::EffectClass;
 #[cfg(feature = "agents")]
 pub use onward_llm::{
-    ApiFormat, Attachment, Block, Delta, Http, JsonText, Key, Message, Model, ModelReply, ModelRetries, ModelSettings,
-    ModelTable, Models, Provider, ProviderSettings, RetrySettings, Source, StopReason, TableError, ToolCall, ToolChoice, Usage,
+    ApiFormat, Attachment, Block, Delta, Http, JsonText, Key, Limits as ModelLimits, Message, Model, ModelReply, ModelRetries,
+    ModelSettings, ModelTable, Models, Provider, ProviderSettings, RetrySettings, Source, StopReason, TableError, ToolCall,
+    ToolChoice, Usage,
 };
 #[cfg(feature = "mcp")]
 pub use onward_mcp::{McpServerSettings, ToolError, Transport as McpTransport};

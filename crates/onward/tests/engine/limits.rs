@@ -234,10 +234,12 @@ async fn anything_else_that_the_store_refuses_pauses_the_run() {
 /// The call is billed once, and the failure names the setting to change.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_over_the_payload_limit_fails_without_a_second_call() {
-    use onward::agent::{Agent, AgentOutcome, Key, Provider};
+    use onward::agent::{Agent, AgentOutcome, Key, ModelLimits, Provider};
     use onward_llm_scripted::{ScriptedModel, ScriptedReply};
     let (site, model) = (Site::memory(), ScriptedModel::start().await.unwrap());
     let provider = Provider::openai(&format!("{}/v1", model.url()), Some(Key::new("sk"))).unwrap();
+    // The stream of a large answer is several times as long as its text.
+    let provider = provider.with_limits(ModelLimits { answer_bytes_max: usize::MAX, ..ModelLimits::default() });
     model.next(ScriptedReply::text(&large()));
     let builder = site.builder().await;
     let onward = builder.register(Agent::new("a").model("m")).model("m", &provider).start().await.unwrap();
