@@ -67,7 +67,7 @@ async fn paint(ctx: TaskCtx, _: String) -> Result<String> {
 }
 
 /// A store.
-enum CallId {
+enum StoreLocation {
     Directory(tempfile::TempDir),
     Database(Database<'static>),
 }
@@ -79,20 +79,20 @@ struct Live {
     served: Option<Served>,
 }
 
-impl CallId {
-    fn directory() -> CallId {
-        CallId::Directory(tempfile::tempdir().unwrap())
+impl StoreLocation {
+    fn directory() -> StoreLocation {
+        StoreLocation::Directory(tempfile::tempdir().unwrap())
     }
 
-    fn database() -> CallId {
-        CallId::Database(Cluster::shared().database(None).unwrap())
+    fn database() -> StoreLocation {
+        StoreLocation::Database(Cluster::shared().database(None).unwrap())
     }
 
     async fn live(&self, is_patient: bool) -> Live {
         let home = Home { is_patient, ..Home::default() };
         let (builder, served): (Builder, Option<Served>) = match self {
-            CallId::Directory(directory) => (Onward::embedded(directory.path().join("data")), None),
-            CallId::Database(database) => {
+            StoreLocation::Directory(directory) => (Onward::embedded(directory.path().join("data")), None),
+            StoreLocation::Database(database) => {
                 let mut command = onward();
                 command.args(["server", "--listen", "127.0.0.1:0"]).env("ONWARD_SERVER__STORE", database.url());
                 let served = serve(&mut command);
@@ -106,8 +106,8 @@ impl CallId {
     /// Runs `onward ARGS` directly on the store, without a server.
     fn run(&self, args: &[&str]) -> Ran {
         match self {
-            CallId::Directory(directory) => ran(onward().args(args).arg("--data").arg(directory.path().join("data"))),
-            CallId::Database(database) => {
+            StoreLocation::Directory(directory) => ran(onward().args(args).arg("--data").arg(directory.path().join("data"))),
+            StoreLocation::Database(database) => {
                 let mut command: Command = onward();
                 ran(command.args(args).arg("--store").env("ONWARD_SERVER__STORE", database.url()))
             }
@@ -168,14 +168,14 @@ async fn until<T>(what: &str, look: impl AsyncFn() -> Option<T>) -> T {
 }
 
 /// Transfers all open runs to the second and then to the third store, where they complete.
-fn move_twice(call_ids: [CallId; 3]) {
+fn move_twice(locations: [StoreLocation; 3]) {
     let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
     threads.block_on(async {
-        let first = call_ids[0].live(false).await;
+        let first = locations[0].live(false).await;
         first.begin().await;
         first.settled().await;
-        let lines = moved(&call_ids[0], &call_ids[1]);
-        let second = call_ids[1].live(false).await;
+        let lines = moved(&locations[0], &locations[1]);
+        let second = locations[1].live(false).await;
         second.settled().await;
         assert_eq!(second.home.times("unpack step"), 0, "recorded steps do not run again");
         // An export through the server equals a direct export.
@@ -184,8 +184,8 @@ fn move_twice(call_ids: [CallId; 3]) {
             let records = |lines: &str| lines.lines().filter(|line| line.contains("\"unpack\"")).count();
             assert_eq!(records(&through), records(&lines));
         }
-        moved(&call_ids[1], &call_ids[2]);
-        let third = call_ids[2].live(true).await;
+        moved(&locations[1], &locations[2]);
+        let third = locations[2].live(true).await;
         third.end().await;
         assert_eq!(third.home.times("unpack step"), 0);
         assert_eq!((third.home.times("paint in a step"), third.home.times("paint in a task")), (1, 1));
@@ -196,7 +196,7 @@ fn move_twice(call_ids: [CallId; 3]) {
     threads.shutdown_background();
 }
 
-fn moved(from: &CallId, to: &CallId) -> String {
+fn moved(from: &StoreLocation, to: &StoreLocation) -> String {
     let exported = from.run(&["export"]);
     assert_eq!((exported.code, exported.err.as_str()), (0, ""));
     let folder = tempfile::tempdir().unwrap();
@@ -210,12 +210,12 @@ fn moved(from: &CallId, to: &CallId) -> String {
 
 #[test]
 fn live_runs_move_from_a_directory_to_a_database_and_back() {
-    move_twice([CallId::directory(), CallId::database(), CallId::directory()]);
+    move_twice([StoreLocation::directory(), StoreLocation::database(), StoreLocation::directory()]);
 }
 
 #[test]
 fn live_runs_move_from_a_database_to_a_directory_and_back() {
-    move_twice([CallId::database(), CallId::directory(), CallId::database()]);
+    move_twice([StoreLocation::database(), StoreLocation::directory(), StoreLocation::database()]);
 }
 
 async fn stranger(ctx: Ctx, (): ()) -> Result<u32> {

@@ -64,7 +64,7 @@ pub struct KindVersion {
     pub workers: usize,
 }
 
-type CallId = (bool, Name, Option<Name>);
+type KindKey = (bool, Name, Option<Name>);
 
 /// Cache of kinds, by namespace.
 #[derive(Default)]
@@ -74,7 +74,7 @@ pub(crate) struct Kinds {
 
 struct NamespaceKinds {
     read_at: Timestamp,
-    kinds: BTreeMap<CallId, Arc<KindEntry>>,
+    kinds: BTreeMap<KindKey, Arc<KindEntry>>,
     /// Kinds of tasks and of workflows with an internal version.
     internal: BTreeSet<(bool, Name)>,
 }
@@ -166,22 +166,22 @@ impl Runtime {
             let is_internal = (*is_task && is_internal_task(kind)) || internal.contains(&(*is_task, kind.clone()));
             !is_internal
         };
-        Ok(found.into_iter().filter(|(call_id, _)| is_offered(call_id)).map(view).collect())
+        Ok(found.into_iter().filter(|(key, _)| is_offered(key)).map(view).collect())
     }
 
     /// Fails for an internal kind (KI4), and for an input that does not fit, unless the run exists: then the store decides
     /// whether the start is a repeat (KI1).
-    pub(crate) async fn check_input(&self, key: &RunKey, call_id: CallId, input: &Payload) -> Result<(), RuntimeError> {
-        let known = self.known_kinds(&key.namespace).await?;
-        if known.internal.contains(&(call_id.0, call_id.1.clone())) {
-            return Err(RuntimeError::KindInternal { kind: call_id.1 });
+    pub(crate) async fn check_input(&self, run: &RunKey, key: KindKey, input: &Payload) -> Result<(), RuntimeError> {
+        let known = self.known_kinds(&run.namespace).await?;
+        if known.internal.contains(&(key.0, key.1.clone())) {
+            return Err(RuntimeError::KindInternal { kind: key.1 });
         }
-        let Some(entry) = known.kinds.get(&call_id).filter(|_| cfg!(feature = "schema")) else { return Ok(()) };
+        let Some(entry) = known.kinds.get(&key).filter(|_| cfg!(feature = "schema")) else { return Ok(()) };
         let violations = entry.violations(input).await?;
-        if violations.is_empty() || self.store().read_run(key.clone(), None).await?.is_some() {
+        if violations.is_empty() || self.store().read_run(run.clone(), None).await?.is_some() {
             return Ok(());
         }
-        Err(RuntimeError::InputInvalid { kind: call_id.1, violations })
+        Err(RuntimeError::InputInvalid { kind: key.1, violations })
     }
 
     /// Returns the stored kinds, at most one fallback old: another process may register some.
@@ -203,13 +203,13 @@ impl Runtime {
     ) -> Result<Arc<NamespaceKinds>, StoreError> {
         let (mut kinds, mut internal) = (BTreeMap::new(), BTreeSet::new());
         for said in self.store().list_kinds(namespace.clone()).await? {
-            let call_id = (said.is_task, said.kind.clone(), said.version.clone());
+            let key = (said.is_task, said.kind.clone(), said.version.clone());
             if said.is_internal {
                 internal.insert((said.is_task, said.kind.clone()));
             }
             // Compiled schemas are reused.
-            let same = stale.as_ref().and_then(|stale| stale.kinds.get(&call_id)).filter(|entry| entry.said.agrees(&said));
-            kinds.insert(call_id, same.cloned().unwrap_or_else(|| Arc::new(KindEntry::new(said))));
+            let same = stale.as_ref().and_then(|stale| stale.kinds.get(&key)).filter(|entry| entry.said.agrees(&said));
+            kinds.insert(key, same.cloned().unwrap_or_else(|| Arc::new(KindEntry::new(said))));
         }
         let known = Arc::new(NamespaceKinds { read_at: now, kinds, internal });
         let mut all = lock(&self.shared.kinds.known);

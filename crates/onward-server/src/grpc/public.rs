@@ -69,7 +69,7 @@ async fn answer<S>(limit: &ConnectionLimit, time_limit: TimeLimit, mut service: 
 where
     S: Service<Request, Response = axum::http::Response<tonic::body::Body>, Error = Infallible>,
 {
-    let Ok(call_id) = limit.0.clone().try_acquire_owned() else {
+    let Ok(permit) = limit.0.clone().try_acquire_owned() else {
         return refuse(Status::resource_exhausted("too many calls of public services are open"));
     };
     let end = match time_limit {
@@ -86,14 +86,14 @@ where
     };
     let Ok(response) = answered;
     let end = end.map(|end| Box::pin(tokio::time::sleep_until(end)));
-    response.map(|body| Body::new(LimitedBody { body: Body::new(body), end, _call_id: call_id })).into_response()
+    response.map(|body| Body::new(LimitedBody { body: Body::new(body), end, _permit: permit })).into_response()
 }
 
 /// Response body that keeps its permit until it is sent, dropped or timed out.
 struct LimitedBody {
     body: Body,
     end: Option<Pin<Box<Sleep>>>,
-    _call_id: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl http_body::Body for LimitedBody {

@@ -32,7 +32,7 @@ use crate::server::Server;
 use crate::trace::Level;
 
 /// Time to wait for an idle connection to close, and number of attempts.
-const PLACE_TIMEOUT: Duration = Duration::from_millis(50);
+const PERMIT_TIMEOUT: Duration = Duration::from_millis(50);
 const PLACE_TRIES: usize = 20;
 
 /// Maximum number of connections that wait for a slot; more are refused at once.
@@ -82,7 +82,7 @@ pub async fn serve(server: &Server, listener: TcpListener, router: Router, shutd
 
 /// Waits for a slot and serves the connection; runs as a task of its own, so accepting continues meanwhile (SV2).
 async fn admit(server: Server, stream: TcpStream, router: Router, crowd: Arc<Crowd>) {
-    let Some(_call_id) = crowd.find_call_id().await else {
+    let Some(_permit) = crowd.find_permit().await else {
         server.trace().say(Level::Warn, "connection refused: too many open connections", &[]);
         return;
     };
@@ -102,16 +102,16 @@ impl Crowd {
 
     /// Returns a slot; if all are taken, asks a connection that can be closed to close (SV1). Returns `None` if none becomes
     /// free.
-    async fn find_call_id(&self) -> Option<OwnedSemaphorePermit> {
-        if let Ok(call_id) = self.permits.clone().try_acquire_owned() {
-            return Some(call_id);
+    async fn find_permit(&self) -> Option<OwnedSemaphorePermit> {
+        if let Ok(permit) = self.permits.clone().try_acquire_owned() {
+            return Some(permit);
         }
         let _waiting = self.lobby.try_acquire().ok()?;
-        let mut call_id = pin!(self.permits.clone().acquire_owned());
+        let mut permit = pin!(self.permits.clone().acquire_owned());
         for _ in 0..PLACE_TRIES {
             self.leave.notify_one();
-            if let Ok(call_id) = tokio::time::timeout(PLACE_TIMEOUT, call_id.as_mut()).await {
-                return call_id.ok();
+            if let Ok(permit) = tokio::time::timeout(PERMIT_TIMEOUT, permit.as_mut()).await {
+                return permit.ok();
             }
         }
         None

@@ -25,7 +25,7 @@ fn runs() -> tempfile::TempDir {
 
 /// Position of the row of a run in the database file.
 #[derive(Debug, Clone, Copy)]
-struct CallId {
+struct CellLocation {
     page: usize,
     /// Position among the rows of its page.
     number: usize,
@@ -51,7 +51,7 @@ fn word(bytes: &[u8], at: usize) -> usize {
 }
 
 /// Finds the row with 17 columns, as rows of `runs` have, that contains the id.
-fn call_id_of(bytes: &[u8], id: &str) -> CallId {
+fn cell_of(bytes: &[u8], id: &str) -> CellLocation {
     for page in (1..bytes.len() / PAGE).map(|page| page * PAGE).filter(|page| bytes[*page] == 0x0d) {
         for number in 0..word(bytes, page + 3) {
             let cell = page + word(bytes, page + 8 + 2 * number);
@@ -65,7 +65,7 @@ fn call_id_of(bytes: &[u8], id: &str) -> CallId {
             }
             let content = &bytes[body..header + length];
             if columns == 17 && content.windows(id.len()).any(|found| found == id.as_bytes()) {
-                return CallId { page, number, cell, header, body };
+                return CellLocation { page, number, cell, header, body };
             }
         }
     }
@@ -73,8 +73,8 @@ fn call_id_of(bytes: &[u8], id: &str) -> CallId {
 }
 
 /// Returns offsets of the row and its page header, each with a description.
-fn call_ids(bytes: &[u8], id: &str) -> Vec<(&'static str, usize)> {
-    let CallId { page, number, cell, header, body } = call_id_of(bytes, id);
+fn offsets(bytes: &[u8], id: &str) -> Vec<(&'static str, usize)> {
+    let CellLocation { page, number, cell, header, body } = cell_of(bytes, id);
     let id_at = body + bytes[body..].windows(id.len()).position(|found| found == id.as_bytes()).unwrap();
     vec![
         ("length of the row", cell),
@@ -115,8 +115,8 @@ fn all() -> Vec<String> {
 fn damaged_copies() -> impl Iterator<Item = (String, tempfile::TempDir)> {
     let original = runs();
     let bytes = std::fs::read(original.path().join("onward.db")).unwrap();
-    let call_ids = call_ids(&bytes, DAMAGED);
-    call_ids.into_iter().flat_map(|(what, at)| [0x80, 0x20, 0x01].map(|bits| (what, at, bits))).map(move |(what, at, bits)| {
+    let offsets = offsets(&bytes, DAMAGED);
+    offsets.into_iter().flat_map(|(what, at)| [0x80, 0x20, 0x01].map(|bits| (what, at, bits))).map(move |(what, at, bits)| {
         let directory = copy(original.path());
         flip(&directory.path().join("onward.db"), at, bits);
         (format!("{what} (byte {at}, bits {bits:#x})"), directory)
@@ -189,8 +189,8 @@ fn take_sums(directory: &Path) {
 fn a_damaged_row_in_a_page_that_was_written_again_is_named() {
     let directory = runs();
     let file = directory.path().join("onward.db");
-    let call_ids = call_ids(&std::fs::read(&file).unwrap(), DAMAGED);
-    flip(&file, call_ids.iter().find(|(what, _)| *what == "id").unwrap().1, 0x02);
+    let offsets = offsets(&std::fs::read(&file).unwrap(), DAMAGED);
+    flip(&file, offsets.iter().find(|(what, _)| *what == "id").unwrap().1, 0x02);
     take_sums(directory.path());
     assert_eq!(EmbeddedStore::damaged_pages(directory.path()).unwrap(), Vec::<u64>::new());
     let damaged = EmbeddedStore::damaged_rows(directory.path()).unwrap();

@@ -1,6 +1,6 @@
 //! Restore guard: detects a restored backup or a promoted standby, which has lost writes that servers and workers still rely on.
 //!
-//! Owns the single row of `onward.restore_guard`: the identity of the database at its last write (`call_id`), and the epoch below which
+//! Owns the single row of `onward.restore_guard`: the identity of the database at its last write (`location`), and the epoch below which
 //! no lease counts (`floor`). The first statement of every transaction reads it. A server that finds another identity, or less
 //! write-ahead log than before, raises the floor to the present and revokes all leases. Epochs are times by the database clock,
 //! so everything granted in the lost time is below the floor. Must never revoke leases twice for the same change.
@@ -19,7 +19,7 @@ use crate::connection::timeout::Patience;
 use crate::error::{Meaning, Outcome, Trouble, meaning};
 
 /// Reads the time, the floor, the length of the write-ahead log, the start time of the server and the oid of the table. After a
-/// restart of the server, [`PLACE`] is checked, which costs more.
+/// restart of the server, [`LOCATION`] is checked, which costs more.
 const SIGHT: &str =
     "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, l.floor, l.location = '', l.tableoid::bigint,
   (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::bigint, (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
@@ -31,10 +31,10 @@ const DIM_SIGHT: &str =
 
 /// Identity of the cluster, its timeline, the database and the table: a dump, a base backup or a promoted standby changes at
 /// least one.
-const PLACE: &str = "SELECT (SELECT system_identifier FROM pg_control_system()) || '/' ||
+const LOCATION: &str = "SELECT (SELECT system_identifier FROM pg_control_system()) || '/' ||
   substr(pg_walfile_name(pg_current_wal_flush_lsn()), 1, 8) || '/' ||
   (SELECT oid FROM pg_database WHERE datname = current_database()) || '/' || 'onward.restore_guard'::regclass::oid";
-const DIM_PLACE: &str = "SELECT '/' || 'onward.restore_guard'::regclass::oid";
+const DIM_LOCATION: &str = "SELECT '/' || 'onward.restore_guard'::regclass::oid";
 
 /// Revokes all leases of runs; those that were running become claimable.
 const TAKE_BACK: &str =
@@ -45,7 +45,7 @@ const TAKE_BACK: &str =
 pub(crate) struct Sight {
     pub micros: i64,
     pub floor: i64,
-    /// `call_id` is empty: the database is new, or an operator cleared it to declare it another one.
+    /// `location` is empty: the database is new, or an operator cleared it to declare it another one.
     is_denied: bool,
     table: i64,
     written: i64,
@@ -111,7 +111,7 @@ impl RestoreGuard {
     /// Finds out whether the database has the functions of the full check, and verifies its identity. Returns the time by its
     /// clock, in microseconds.
     pub async fn open(&self, db: &Db) -> Outcome<i64> {
-        let can = match db.pipeline(None, &[Sql::new(SIGHT), Sql::new(PLACE)], None).await {
+        let can = match db.pipeline(None, &[Sql::new(SIGHT), Sql::new(LOCATION)], None).await {
             Ok(_) => true,
             Err(error) if meaning(&error) == Meaning::Other => false,
             Err(error) => return Err(error.into()),
@@ -130,9 +130,9 @@ impl RestoreGuard {
     async fn look_closely(&self, db: &Db) -> Outcome<bool> {
         let GuardState { known, is_dim } = *self.lock();
         db.execute("BEGIN; SELECT 1 FROM onward.restore_guard FOR UPDATE").await?;
-        let call_id = Sql::new(if is_dim { DIM_PLACE } else { PLACE });
+        let location = Sql::new(if is_dim { DIM_LOCATION } else { LOCATION });
         let texts =
-            [self.sight(), call_id, Sql::new("SELECT location, EXISTS (SELECT 1 FROM onward.runs) FROM onward.restore_guard")];
+            [self.sight(), location, Sql::new("SELECT location, EXISTS (SELECT 1 FROM onward.runs) FROM onward.restore_guard")];
         let answers = db.pipeline(None, &texts, None).await?;
         let (mut sight, actual, said) = (read(&answers[0], 0)?, text(&answers[1]), text(&answers[2]));
         let is_used = answers[2].first().is_some_and(|row| row.get(1));
@@ -154,9 +154,9 @@ impl RestoreGuard {
 }
 
 /// Records the new identity and floor, and revokes all leases.
-async fn move_in(db: &Db, call_id: &str, sight: Sight) -> Outcome<()> {
+async fn move_in(db: &Db, location: &str, sight: Sight) -> Outcome<()> {
     let statements = [
-        Sql::new("UPDATE onward.restore_guard SET location = $1, floor = $2").text(call_id).number(sight.floor),
+        Sql::new("UPDATE onward.restore_guard SET location = $1, floor = $2").text(location).number(sight.floor),
         // Runs before sessions, the lock order of all transactions (DB4).
         Sql::new(TAKE_BACK).number(sight.micros * crate::write::unit::ORDERS_PER_MICROSECOND),
         Sql::new("DELETE FROM onward.sessions"),

@@ -20,7 +20,7 @@ pub const DEADLINE: Duration = Duration::from_secs(300);
 pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
 pub struct Site {
-    call_id: CallId,
+    location: StoreLocation,
     pub clock: Arc<ManualClock>,
     /// Session timeout of workers. Time here advances in steps that no heartbeat could follow; tests of leases set it first.
     pub lease: OnceLock<Duration>,
@@ -28,7 +28,7 @@ pub struct Site {
     pub is_sealed: bool,
 }
 
-enum CallId {
+enum StoreLocation {
     Memory(Arc<MemoryStore>),
     Directory(tempfile::TempDir),
     Server(OnceCell<Served>),
@@ -60,7 +60,7 @@ impl Site {
     pub fn memory() -> Site {
         let clock = Arc::new(ManualClock::default());
         let store = MemoryStore::new(clock.clone()).with_payload_bytes_max(PAYLOAD_BYTES_MAX);
-        Site { call_id: CallId::Memory(Arc::new(store)), clock, lease: OnceLock::new(), is_sealed: false }
+        Site { location: StoreLocation::Memory(Arc::new(store)), clock, lease: OnceLock::new(), is_sealed: false }
     }
 
     /// Creates a site in memory, with every payload encrypted.
@@ -70,7 +70,7 @@ impl Site {
 
     pub fn directory() -> Site {
         Site {
-            call_id: CallId::Directory(tempfile::tempdir().unwrap()),
+            location: StoreLocation::Directory(tempfile::tempdir().unwrap()),
             clock: Arc::default(),
             lease: OnceLock::new(),
             is_sealed: false,
@@ -79,21 +79,21 @@ impl Site {
 
     /// Creates a site with a server, which the first engine starts.
     pub fn server() -> Site {
-        Site { call_id: CallId::Server(OnceCell::new()), clock: Arc::default(), lease: OnceLock::new(), is_sealed: false }
+        Site { location: StoreLocation::Server(OnceCell::new()), clock: Arc::default(), lease: OnceLock::new(), is_sealed: false }
     }
 
     /// Returns whether the runtime is separate from the worker, as if in another process.
     pub fn is_remote(&self) -> bool {
-        matches!(self.call_id, CallId::Server(_))
+        matches!(self.location, StoreLocation::Server(_))
     }
 
     /// Returns the builder of an engine on the existing store. It replays every run from the start after each commit.
     pub async fn builder(&self) -> Builder {
         let lease = self.lease.get().copied().unwrap_or(days(10_000));
-        let store: Arc<dyn Store> = match &self.call_id {
-            CallId::Memory(store) => store.clone(),
-            CallId::Directory(directory) => Arc::new(self.open(directory.path()).await),
-            CallId::Server(served) => {
+        let store: Arc<dyn Store> = match &self.location {
+            StoreLocation::Memory(store) => store.clone(),
+            StoreLocation::Directory(directory) => Arc::new(self.open(directory.path()).await),
+            StoreLocation::Server(served) => {
                 let served = served.get_or_init(|| Served::start(self.clock.clone(), lease)).await;
                 return Onward::connect(&served.url).check_replay(ReplayCheck::Every);
             }
@@ -122,8 +122,8 @@ impl Site {
 
     /// Returns the runtime that has the runs of the engine.
     pub fn runtime<'a>(&'a self, onward: &'a Onward) -> &'a Runtime {
-        match &self.call_id {
-            CallId::Server(served) => &served.get().expect("an engine has started it").runtime,
+        match &self.location {
+            StoreLocation::Server(served) => &served.get().expect("an engine has started it").runtime,
             _ => onward.runtime().unwrap(),
         }
     }

@@ -20,13 +20,13 @@ pub const LEASE: Duration = Duration::from_millis(600);
 
 pub struct Site {
     pub address: SocketAddr,
-    call_id: CallId,
+    location: StoreLocation,
     life: Option<Life>,
 }
 
 /// The storage of the runs.
 #[derive(Clone)]
-enum CallId {
+enum StoreLocation {
     Memory,
     Directory(Arc<tempfile::TempDir>),
     /// PostgreSQL databases that other servers use, too.
@@ -41,27 +41,27 @@ struct Life {
 
 impl Site {
     pub async fn memory() -> Site {
-        Site::start(CallId::Memory).await
+        Site::start(StoreLocation::Memory).await
     }
 
     pub async fn directory() -> Site {
-        Site::start(CallId::Directory(Arc::new(tempfile::tempdir().unwrap()))).await
+        Site::start(StoreLocation::Directory(Arc::new(tempfile::tempdir().unwrap()))).await
     }
 
     /// Starts one of the servers on a database, or on several.
     pub async fn on(urls: Vec<String>) -> Site {
-        Site::start(CallId::Databases(urls)).await
+        Site::start(StoreLocation::Databases(urls)).await
     }
 
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    async fn start(call_id: CallId) -> Site {
+    async fn start(location: StoreLocation) -> Site {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = free.local_addr().unwrap();
         drop(free);
-        Site { address, life: Some(Life::begin(&call_id, address).await), call_id }
+        Site { address, life: Some(Life::begin(&location, address).await), location }
     }
 
     /// Kills the server at whatever point it is.
@@ -73,7 +73,7 @@ impl Site {
 
     /// Starts a new process on the same directory and port.
     pub async fn revive(&mut self) {
-        self.life = Some(Life::begin(&self.call_id, self.address).await);
+        self.life = Some(Life::begin(&self.location, self.address).await);
     }
 
     pub fn runtime(&self) -> &Runtime {
@@ -118,12 +118,12 @@ impl Drop for Site {
 }
 
 impl Life {
-    async fn begin(call_id: &CallId, address: SocketAddr) -> Life {
+    async fn begin(location: &StoreLocation, address: SocketAddr) -> Life {
         let mut clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let store: Arc<dyn Store> = match call_id {
-            CallId::Memory => Arc::new(MemoryStore::new(clock.clone())),
-            CallId::Directory(directory) => Arc::new(open(directory.path()).await),
-            CallId::Databases(urls) => {
+        let store: Arc<dyn Store> = match location {
+            StoreLocation::Memory => Arc::new(MemoryStore::new(clock.clone())),
+            StoreLocation::Directory(directory) => Arc::new(open(directory.path()).await),
+            StoreLocation::Databases(urls) => {
                 let mut databases = Vec::new();
                 for url in urls {
                     let connect = async || PostgresStore::connect(url, Default::default()).await.ok();

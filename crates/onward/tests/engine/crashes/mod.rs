@@ -28,7 +28,7 @@ use onward::prelude::*;
 use onward::{Builder, Status};
 use onward_store_embedded::EmbeddedStore;
 use plans::{Chance, Counted, Plan};
-use stage::{Actor, Begun, CallId, Calls, Life, Stage, insist};
+use stage::{Actor, Begun, Calls, Life, Stage, StoreLocation, insist};
 use turning::Turning;
 
 /// Time limit of a test on a busy machine.
@@ -74,11 +74,11 @@ struct Played {
 
 /// Creates one of the processes.
 fn actor(stage: &Stage, deaths: &[Death], code: impl Fn(Builder) -> Builder + Clone + 'static) -> Actor {
-    let call_id = stage.clone();
+    let location = stage.clone();
     let begin = move |death| -> Begun {
-        let (call_id, code) = (call_id.clone(), code.clone());
+        let (location, code) = (location.clone(), code.clone());
         Box::pin(async move {
-            let (builder, mortal) = call_id.builder(death).await;
+            let (builder, mortal) = location.builder(death).await;
             let engine = tokio::select! {
                 engine = begin(code(builder)) => Some(engine),
                 () = mortal.died() => None,
@@ -192,11 +192,11 @@ async fn some<S: Story>(singles: u64, doubles: u64, stage: impl Fn() -> Stage) {
 }
 
 fn in_memory() -> Stage {
-    Stage::apart(CallId::memory())
+    Stage::apart(StoreLocation::memory())
 }
 
 fn served_in_memory() -> Stage {
-    Stage::served(CallId::memory())
+    Stage::served(StoreLocation::memory())
 }
 
 /// Scenario 49: also between a tool call and its result.
@@ -211,7 +211,7 @@ async fn either_process_may_die_over_a_directory() {
     let count = AtomicU32::new(0);
     let stage = || {
         let path = directory.path().join(count.fetch_add(1, Ordering::SeqCst).to_string());
-        Stage::apart(CallId::Kept(Arc::new(EmbeddedStore::open(&path, Default::default()).unwrap())))
+        Stage::apart(StoreLocation::Kept(Arc::new(EmbeddedStore::open(&path, Default::default()).unwrap())))
     };
     singles_and_doubles::<Conversation>(16, stage).await;
 }
@@ -243,18 +243,18 @@ async fn the_server_and_its_workers_may_die_one_after_the_other() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_server_and_its_workers_may_die_over_a_directory() {
-    some::<Conversation>(8, 16, || Stage::served(CallId::directory())).await;
+    some::<Conversation>(8, 16, || Stage::served(StoreLocation::directory())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn either_process_may_die_over_a_database() {
-    let stage = Stage::apart(CallId::database());
+    let stage = Stage::apart(StoreLocation::database());
     some::<Conversation>(16, 10, || stage.elsewhere()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_server_of_a_database_may_die_twice() {
-    some::<Conversation>(0, 6, || Stage::served(CallId::database())).await;
+    some::<Conversation>(0, 6, || Stage::served(StoreLocation::database())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -269,7 +269,7 @@ async fn the_server_between_a_run_and_what_it_spawned_may_die_anywhere() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_and_what_it_spawned_may_die_over_a_database() {
-    let stage = Stage::apart(CallId::database());
+    let stage = Stage::apart(StoreLocation::database());
     some::<Errand>(8, 0, || stage.elsewhere()).await;
 }
 
@@ -285,7 +285,7 @@ async fn the_server_between_an_agent_and_the_agent_that_is_its_tool_may_die_anyw
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_and_the_agent_that_is_its_tool_may_die_over_a_database() {
-    let stage = Stage::apart(CallId::database());
+    let stage = Stage::apart(StoreLocation::database());
     some::<Delegation>(8, 0, || stage.elsewhere()).await;
 }
 

@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const LEASE: Duration = Duration::from_millis(1_000);
 
 /// The storage, which outlives every process.
-pub enum CallId {
+pub enum StoreLocation {
     /// One shared store, as if each process had opened it.
     Memory(Arc<MemoryStore>),
     /// The same, on a disk.
@@ -41,26 +41,26 @@ pub enum CallId {
     Database(Arc<Database<'static>>),
 }
 
-impl CallId {
-    pub fn memory() -> CallId {
-        CallId::Memory(Arc::new(MemoryStore::new(Arc::new(SystemClock))))
+impl StoreLocation {
+    pub fn memory() -> StoreLocation {
+        StoreLocation::Memory(Arc::new(MemoryStore::new(Arc::new(SystemClock))))
     }
 
-    pub fn directory() -> CallId {
-        CallId::Directory(tempfile::tempdir().unwrap())
+    pub fn directory() -> StoreLocation {
+        StoreLocation::Directory(tempfile::tempdir().unwrap())
     }
 
-    pub fn database() -> CallId {
-        CallId::Database(Arc::new(Cluster::shared().database(None).unwrap()))
+    pub fn database() -> StoreLocation {
+        StoreLocation::Database(Arc::new(Cluster::shared().database(None).unwrap()))
     }
 
     /// Returns the store as a new process opens it, and its clock.
     async fn open(&self) -> (Arc<dyn Store>, Arc<dyn Clock>) {
         let system: Arc<dyn Clock> = Arc::new(SystemClock);
         match self {
-            CallId::Memory(store) => (store.clone(), system),
-            CallId::Kept(store) => (store.clone(), system),
-            CallId::Directory(directory) => {
+            StoreLocation::Memory(store) => (store.clone(), system),
+            StoreLocation::Kept(store) => (store.clone(), system),
+            StoreLocation::Directory(directory) => {
                 let open = async || match EmbeddedStore::open(directory.path(), Default::default()) {
                     Ok(store) => Some(Arc::new(store)),
                     Err(StoreError::DirectoryLocked { .. }) => None,
@@ -68,7 +68,7 @@ impl CallId {
                 };
                 (eventually("the directory is free", open).await, system)
             }
-            CallId::Database(database) => {
+            StoreLocation::Database(database) => {
                 let url = database.url();
                 let store = insist(|| PostgresStore::connect(&url, Default::default())).await;
                 let clock = store.clock();
@@ -81,7 +81,7 @@ impl CallId {
 /// The storage, and whether there is a server in between.
 #[derive(Clone)]
 pub struct Stage {
-    call_id: Arc<CallId>,
+    location: Arc<StoreLocation>,
     /// The listener of the server, which outlives it: no other process gets its port while the server is dead.
     server: Option<Arc<TcpListener>>,
     /// Tests that share the storage do not see each other.
@@ -91,16 +91,16 @@ pub struct Stage {
 
 impl Stage {
     /// Creates a stage on which every process opens the store.
-    pub fn apart(call_id: CallId) -> Stage {
-        Stage { call_id: Arc::new(call_id), server: None, namespace: Namespace::default(), seen: Arc::default() }
+    pub fn apart(location: StoreLocation) -> Stage {
+        Stage { location: Arc::new(location), server: None, namespace: Namespace::default(), seen: Arc::default() }
     }
 
     /// Creates a stage on which every process is connected to a server, which alone opens the store.
-    pub fn served(call_id: CallId) -> Stage {
+    pub fn served(location: StoreLocation) -> Stage {
         let client = TcpListener::bind("127.0.0.1:0").unwrap();
         client.set_nonblocking(true).unwrap();
         Stage {
-            call_id: Arc::new(call_id),
+            location: Arc::new(location),
             server: Some(Arc::new(client)),
             namespace: Namespace::default(),
             seen: Arc::default(),
@@ -116,17 +116,17 @@ impl Stage {
 
     /// Returns how many tests run at the same time: mostly they wait for a session timeout.
     pub fn at_once(&self) -> usize {
-        if matches!(*self.call_id, CallId::Database(_)) { 6 } else { 10 }
+        if matches!(*self.location, StoreLocation::Database(_)) { 6 } else { 10 }
     }
 
     /// Returns whether all losses of tasks are observed: other stores execute a call even if its caller dies before the response.
     pub fn sees_all(&self) -> bool {
-        matches!(*self.call_id, CallId::Memory(_))
+        matches!(*self.location, StoreLocation::Memory(_))
     }
 
     /// Renders the state of the runs, for debugging.
     pub async fn show(&self) -> String {
-        let (store, _) = self.call_id.open().await;
+        let (store, _) = self.location.open().await;
         let tasks = store.list_tasks(TaskQuery { namespace: self.namespace.clone(), ..TaskQuery::default() }).await.unwrap();
         let runs = store.list_runs(RunQuery { namespace: self.namespace.clone(), ..RunQuery::default() }).await.unwrap().runs;
         let mut shown = format!("{tasks:?}\n");
@@ -147,7 +147,7 @@ impl Stage {
             self.seen.bell.cut(connection.clone(), death);
             return (Onward::connect(format!("http://{}", connection.address())), Mortal::Linked(connection));
         }
-        let (store, clock) = self.call_id.open().await;
+        let (store, clock) = self.location.open().await;
         let dying = DyingStore::new(store, death, self.seen.clone());
         let builder = Onward::with_store(Arc::new(dying.clone()), clock).lease(LEASE).threads(1);
         (builder.namespace(self.namespace.as_str()), Mortal::Stored(dying))
@@ -156,11 +156,11 @@ impl Stage {
     /// Returns the server, if there is one.
     pub fn server(&self, deaths: Vec<Death>) -> Option<Actor> {
         let client = self.server.clone()?;
-        let (call_id, seen) = (self.call_id.clone(), self.seen.clone());
+        let (location, seen) = (self.location.clone(), self.seen.clone());
         let begin = move |death| -> Begun {
-            let (call_id, client, seen) = (call_id.clone(), client.clone(), seen.clone());
+            let (location, client, seen) = (location.clone(), client.clone(), seen.clone());
             Box::pin(async move {
-                let (store, clock) = call_id.open().await;
+                let (store, clock) = location.open().await;
                 let dying = DyingStore::new(store, death, seen);
                 let threads = Threads::serve(Arc::new(dying.clone()), clock, &client);
                 Life { engine: None, mortal: Mortal::Stored(dying), threads: Some(threads) }
