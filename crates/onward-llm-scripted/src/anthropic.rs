@@ -39,7 +39,7 @@ fn block(part: &ReplyPart, id: &str, index: usize) -> Value {
     match part {
         ReplyPart::Text(text) | ReplyPart::Refusal(text) => json!({"type": "text", "text": text}),
         ReplyPart::Reasoning(text) => json!({"type": "thinking", "thinking": text, "signature": sign(text)}),
-        ReplyPart::ScriptedCall { name, arguments } => {
+        ReplyPart::Call { name, arguments } => {
             // A message in one piece cannot contain invalid JSON.
             let input: Value = serde_json::from_str(arguments).unwrap_or(json!({}));
             json!({"type": "tool_use", "id": format!("toolu_{id}_{index}"), "name": name, "input": input})
@@ -67,7 +67,7 @@ fn block_events(part: &ReplyPart, id: &str, index: usize) -> Vec<Value> {
     let start = match part {
         ReplyPart::Text(_) | ReplyPart::Refusal(_) => json!({"type": "text", "text": ""}),
         ReplyPart::Reasoning(_) => json!({"type": "thinking", "thinking": "", "signature": ""}),
-        ReplyPart::ScriptedCall { name, .. } => {
+        ReplyPart::Call { name, .. } => {
             json!({"type": "tool_use", "id": format!("toolu_{id}_{index}"), "name": name, "input": {}})
         }
     };
@@ -79,7 +79,7 @@ fn block_events(part: &ReplyPart, id: &str, index: usize) -> Vec<Value> {
             let thoughts = fragments(text).map(|text| json!({"type": "thinking_delta", "thinking": text}));
             thoughts.chain([json!({"type": "signature_delta", "signature": sign(text)})]).collect()
         }
-        ReplyPart::ScriptedCall { arguments, .. } => {
+        ReplyPart::Call { arguments, .. } => {
             let pieces = fragments(arguments).map(|text| json!({"type": "input_json_delta", "partial_json": text}));
             [json!({"type": "input_json_delta", "partial_json": ""})].into_iter().chain(pieces).collect()
         }

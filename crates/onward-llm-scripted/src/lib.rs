@@ -6,11 +6,11 @@
 //!
 //! ```no_run
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
-//! use onward_llm_scripted::{Answer, Fault, ScriptedModel};
+//! use onward_llm_scripted::{Fault, ScriptedModel, ScriptedReply};
 //!
 //! let model = ScriptedModel::start().await?;
-//! model.next(Answer::fault(Fault::RateLimited { retry_after_seconds: Some(2) }));
-//! model.next(Answer::text("At last."));
+//! model.next(ScriptedReply::fault(Fault::RateLimited { retry_after_seconds: Some(2) }));
+//! model.next(ScriptedReply::text("At last."));
 //! println!("base URLs: {}/v1 (OpenAI), {} (Anthropic)", model.url(), model.url());
 //! println!("called {} times", model.request_count());
 //! # Ok(()) }

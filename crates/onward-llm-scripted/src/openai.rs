@@ -34,7 +34,7 @@ pub(crate) fn whole(conversation: &ScriptedConversation, answer: &ScriptedReply,
                 message.insert("reasoning".into(), json!(text));
                 message.insert("reasoning_details".into(), json!([detail(text, Some(sign(text)))]));
             }
-            ReplyPart::ScriptedCall { name, arguments } => {
+            ReplyPart::Call { name, arguments } => {
                 let function = json!({"name": name, "arguments": arguments});
                 calls.push(json!({"id": format!("call_{id}_{}", calls.len()), "type": "function", "function": function}));
             }
@@ -84,7 +84,7 @@ fn deltas(answer: &ScriptedReply, id: &str) -> Vec<Value> {
                 deltas.extend(fragments(text).map(|text| json!({"reasoning": text, "reasoning_details": [detail(text, None)]})));
                 deltas.push(json!({"reasoning_details": [detail("", Some(sign(text)))]}));
             }
-            ReplyPart::ScriptedCall { name, arguments } => {
+            ReplyPart::Call { name, arguments } => {
                 let index = calls.len();
                 let id = (answer.fault != Some(Fault::WithoutIds)).then(|| format!("call_{id}_{index}"));
                 let first = json!({"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": ""}});

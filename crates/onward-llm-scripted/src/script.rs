@@ -21,7 +21,7 @@ pub struct ScriptedReply {
 pub enum ReplyPart {
     Text(String),
     Reasoning(String),
-    ScriptedCall {
+    Call {
         name: String,
         /// Sent unchanged, JSON or not.
         arguments: String,
@@ -130,7 +130,7 @@ impl ScriptedReply {
     }
 
     pub fn and_call(self, name: &str, arguments: &str) -> ScriptedReply {
-        self.and(ReplyPart::ScriptedCall { name: name.to_owned(), arguments: arguments.to_owned() })
+        self.and(ReplyPart::Call { name: name.to_owned(), arguments: arguments.to_owned() })
     }
 
     pub fn with_fault(self, fault: Fault) -> ScriptedReply {
@@ -138,7 +138,7 @@ impl ScriptedReply {
     }
 
     pub fn has_calls(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part, ReplyPart::ScriptedCall { .. }))
+        self.parts.iter().any(|part| matches!(part, ReplyPart::Call { .. }))
     }
 
     pub fn refuses(&self) -> bool {
@@ -158,7 +158,7 @@ impl ScriptedReply {
         let sizes = self.parts.iter().map(|part| match part {
             ReplyPart::Text(text) | ReplyPart::Refusal(text) => (count(text), 0),
             ReplyPart::Reasoning(text) => (count(text), count(text)),
-            ReplyPart::ScriptedCall { name, arguments } => (count(name) + count(arguments), 0),
+            ReplyPart::Call { name, arguments } => (count(name) + count(arguments), 0),
         });
         let (output, reasoning) = sizes.fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
         TokenCounts { input: head + turns.iter().sum::<u64>(), cached, output, reasoning }

@@ -461,7 +461,11 @@ pub static ROUTES: &[Route] = &[
         Box::pin(rate_limits::list(request))
     })
     .id("listRateLimits")
-    .answers(&[answer(200, "The rate-limited kinds of the namespace, with the end of each limit", &[(JSON, "RateLimits")])]),
+    .answers(&[answer(
+        200,
+        "The rate-limited kinds of the namespace, with the end of each limit",
+        &[(JSON, "RateLimitList")],
+    )]),
     route(
         Verb::Post,
         "/v1/rate-limits/reopen",
