@@ -45,6 +45,16 @@ impl Runtime {
         was_limited
     }
 
+    /// Returns the kinds of a namespace that [`reopen_rate_limit`](Self::reopen_rate_limit) releases: the kind itself, and those
+    /// for which a worker uses the same key.
+    pub async fn kinds_sharing_limit(&self, namespace: &Namespace, kind: &Name) -> BTreeSet<Name> {
+        let workers = self.kinds_with_limits(namespace).await;
+        let limits: BTreeSet<&Name> =
+            workers.iter().filter(|(of, _)| of == kind).filter_map(|(_, limit)| limit.as_ref()).collect();
+        let shares = |limit: &Option<Name>| limit.as_ref().is_some_and(|limit| limits.contains(limit));
+        workers.iter().filter(|(_, limit)| shares(limit)).map(|(of, _)| of.clone()).chain([kind.clone()]).collect()
+    }
+
     /// Returns the task kinds of all workers of a namespace, with the key that each worker uses for them.
     async fn kinds_with_limits(&self, namespace: &Namespace) -> BTreeSet<(Name, Option<Name>)> {
         // If the other servers cannot be read, only the workers of this one count.

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use onward_core::api::{BulkRequest, Call};
 use onward_core::event::{PauseReason, RunPaused};
 use onward_core::{Name, RunId, Status};
-use onward_runtime::{ForkRun, RuntimeError, SendSignal, StartRun, WorkerProfile};
+use onward_runtime::{CallContext, ForkRun, RuntimeError, SendSignal, StartRun, WorkerProfile};
 use onward_store::{RunQuery, WaitQuery};
 
 use crate::kit::*;
@@ -211,4 +212,22 @@ async fn a_fork_of_a_run_is_not_taken_for_one_of_its_namesake() {
     kit.runtime.delete_run(&key("r"), "done").await.unwrap();
     kit.runtime.start_run(StartRun { seed: 2, input: text("other"), ..start("r") }).await.unwrap();
     refused(fork().await, "run_exists");
+}
+
+/// `BulkRuns` needs the scope `operate`, `BulkDelete` the scope `admin`: neither method takes the verbs of the other.
+#[tokio::test]
+async fn a_bulk_method_takes_only_its_own_verbs() {
+    let kit = Kit::new();
+    let request = |verb: &str| BulkRequest {
+        verb: verb.to_owned(),
+        filter: Default::default(),
+        all: true,
+        dry_run: false,
+        bulk_id: "b".to_owned(),
+        reason: String::new(),
+        include_outcome_unknown: false,
+    };
+    for call in [Call::BulkRuns(request("delete")), Call::BulkDelete(request("cancel")), Call::BulkRuns(request("no verb"))] {
+        refused(kit.runtime.execute(call, CallContext::default()).await, "message_invalid");
+    }
 }

@@ -44,7 +44,10 @@ pub(crate) async fn list(request: Request) -> Result<Response, Problem> {
 pub(crate) async fn reopen(mut request: Request) -> Result<Response, Problem> {
     let body: ReopenBody = request.json().await?;
     let kind = Name::new(body.kind)?;
-    request.caller.bounds.check_kind(&kind)?;
+    // BK1: a key for some kinds does not release those of others.
+    for released in request.server.runtime().kinds_sharing_limit(&request.namespace, &kind).await {
+        request.caller.bounds.check_kind(&released)?;
+    }
     let reopened = request.server.runtime().reopen_rate_limit(&request.namespace, &kind).await;
     Ok(json(StatusCode::OK, &ReopenResult { kind, reopened }))
 }

@@ -87,6 +87,23 @@ async fn what_a_body_names_is_of_the_keys_kinds_and_queues() {
     locked.send(&night, "POST", "/v1/tasks", &json!({"kind": "mail", "queue": "night"}).to_string()).await.expect(201);
 }
 
+/// BK1: to reopen the key of a kind releases the tasks of all kinds that use it.
+#[tokio::test]
+async fn a_rate_limited_key_is_reopened_only_with_bounds_for_all_of_its_kinds() {
+    let (locked, root, bound) = site().await;
+    let reopen = async |key: &ApiKey, kind: &str| {
+        locked.send(key, "POST", "/v1/rate-limits/reopen", &json!({"kind": kind}).to_string()).await
+    };
+    let mut worker: Value = serde_json::from_str(&hello(&[], &["own-task", "theirs-task"], &[""])).unwrap();
+    let limits = ["own-task", "theirs-task"].map(|kind| json!({"kind": kind, "limit": "shared"}));
+    worker["frames"][0]["hello"]["task_limits"] = json!(limits);
+    reopen(&bound, "theirs-task").await.problem(403, "not_allowed");
+    reopen(&bound, "own-task").await.expect(200);
+    locked.send(&root, "POST", "/v1/workers/w/frames", &worker.to_string()).await.expect(200);
+    reopen(&bound, "own-task").await.problem(403, "not_allowed");
+    reopen(&root, "own-task").await.expect(200);
+}
+
 fn hello(kinds: &[&str], task_kinds: &[&str], queues: &[&str]) -> String {
     let offer =
         |kind: &&str| json!({"kind": kind, "versions": [""], "current": null, "input_schema": null, "output_schema": null});

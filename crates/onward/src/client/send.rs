@@ -145,7 +145,7 @@ impl Retry {
         self
     }
 
-    /// Executes also those tasks again that failed with `outcome_unknown`, whose effect may then happen twice.
+    /// Includes tasks that failed with `outcome_unknown`. They are executed again, so their effect may happen twice.
     pub fn include_outcome_unknown(mut self) -> Self {
         self.request.include_outcome_unknown = true;
         self
