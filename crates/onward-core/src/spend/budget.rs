@@ -538,7 +538,4 @@ pub(crate) fn of_child(parent: Option<&BudgetHead>, asked: &ChildStarted, id: &R
 }
 
 #[cfg(test)]
-mod trees;
-
-#[cfg(test)]
 mod tests;

@@ -98,47 +98,4 @@ fn parse_key(text: &str) -> Option<RunKey> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn run(id: &str) -> RunKey {
-        RunKey::new(Namespace::default(), RunId::new(id).expect("a good id"))
-    }
-
-    /// Any session of the database may notify (S35).
-    #[test]
-    fn mutated_notifications_never_panic_and_read_back() {
-        let sample = "me\nd7\nl3\nl4\no\nwdefault\nedefault\ta b\ngdefault\tc/d";
-        onward_testkit::mutate("notifications", &[sample.as_bytes().to_vec()], |bytes| {
-            let Some(heard) = std::str::from_utf8(bytes).ok().and_then(parse) else { return false };
-            let again = heard.words.payload(&heard.server);
-            assert_eq!(parse(&again), Some(heard), "{}", bytes.escape_ascii());
-            true
-        });
-    }
-
-    #[test]
-    fn what_is_said_is_heard_and_nonsense_is_passed_over() {
-        let words = Words {
-            due: Some(Timestamp(7)),
-            has_deliveries: true,
-            work: BTreeSet::from([Namespace::default()]),
-            grown: BTreeMap::from([(run("a b"), true), (run("c/d"), false)]),
-            broadcasts: BTreeSet::from([3, 4]),
-            is_cut: false,
-        };
-        let heard = parse(&words.payload("me")).expect("it has a server");
-        assert_eq!(heard, Notification { server: "me".to_owned(), words });
-        assert_eq!(parse("me\n?\ng\n\u{e9}\nea\nd-1\nl").map(|heard| heard.words), Some(Words::default()));
-    }
-
-    #[test]
-    fn what_does_not_fit_is_left_out_and_that_is_said() {
-        let words =
-            Words { grown: (0..1_000).map(|number| (run(&format!("run-{number}")), false)).collect(), ..Words::default() };
-        let payload = words.payload("me");
-        assert!(payload.len() < 8_000);
-        let heard = parse(&payload).expect("it has a server").words;
-        assert!(heard.grown.len() > 300 && heard.is_cut);
-    }
-}
+mod tests;

@@ -56,14 +56,4 @@ fn sequence(bytes: &mut &[u8]) -> Option<ReplayKey> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_and_sequences_are_told_apart() {
-        assert_eq!(read(b"l\x1b[D\x1b[6~G"), [ReplayKey::Next, ReplayKey::Back, ReplayKey::Far, ReplayKey::Last]);
-        assert_eq!(read(b"\x1b"), [ReplayKey::Quit]);
-        assert_eq!(read(b"\x1b[200~x\x1bOH\x1b[1;5C"), [ReplayKey::First]);
-        assert_eq!(read("é".as_bytes()), []);
-    }
-}
+mod tests;

@@ -1,5 +1,7 @@
 //! Tests of the parent module.
 
+mod trees;
+
 use super::*;
 use crate::spend::{Spend, Tokens};
 use crate::{Hash, Name, Payload};

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::*;
+use super::super::*;
 use crate::log::CommitId;
 use crate::log::event::{ChildAwaited, OnParentClose, RunCompleted, RunContinued, RunFailed, TaskAttemptEnded, TaskAttempted};
 use crate::run::reopen::{Fork, OpenChildren, Retry};

@@ -1,0 +1,16 @@
+//! Tests of the parent module.
+
+use super::*;
+
+#[test]
+fn an_answer_is_yes_or_no_and_a_reason() {
+    let read = |line: &str| answer(line, None).map(|decide| (decide.approved, decide.feedback));
+    assert_eq!(read("y"), Some((true, None)));
+    assert_eq!(read(" Yes "), Some((true, None)));
+    assert_eq!(read("n"), Some((false, None)));
+    assert_eq!(read("no, use the other account"), Some((false, Some("use the other account".to_owned()))));
+    assert_eq!(read("n: too much"), Some((false, Some("too much".to_owned()))));
+    for none in ["", "yesterday", "not now", "hello", "/help"] {
+        assert_eq!(read(none), None, "{none}");
+    }
+}

@@ -1,0 +1,35 @@
+//! Tests of the parent module.
+
+use onward_core::{Index, Payload, Timestamp};
+
+use super::*;
+
+/// Returns an entry of a user.
+pub fn of_user(content: &Value) -> EntryContent {
+    let content = Payload::from_json_text(content.to_string());
+    let entry = Entry {
+        id: Hash::of(&content),
+        parent: None,
+        role: Name::new("user").unwrap(),
+        content,
+        generation: 0,
+        index: Index(0),
+        at: Timestamp(0),
+        is_abandoned: false,
+        is_aside: false,
+        idempotency_key: None,
+    };
+    EntryContent::read(&entry, &mut Room::endless())
+}
+
+#[test]
+fn what_a_tool_has_attached_is_told_with_its_result() {
+    let picture = json!({"type": "attachment", "media_type": "image/png", "source": {"base64": "aGV5"}});
+    let result = |call: &str, blocks: &[&Value]| json!({"type": "tool_result", "call_id": call, "blocks": blocks});
+    let words = json!({"type": "text", "text": "here"});
+    let mut said = of_user(&json!({"blocks": [result("c1", &[&words]), result("c2", &[&words, &picture])]}));
+    said.role = Name::new("tool").unwrap();
+    let sent: Vec<Value> = messages(vec![said], &BTreeMap::new()).iter().map(|message| message["content"].clone()).collect();
+    let image = json!({"type": "image", "source": {"type": "data", "value": "aGV5", "mimeType": "image/png"}});
+    assert_eq!(sent, [json!("here"), json!([words, image])]);
+}
