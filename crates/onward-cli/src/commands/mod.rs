@@ -16,11 +16,8 @@ mod replay;
 mod run;
 mod server;
 mod spend;
-mod webhook;
-// For crash tests; not part of release builds.
-#[cfg(debug_assertions)]
-mod torture;
 mod transfer;
+mod webhook;
 mod worker;
 
 use std::process::ExitCode;
@@ -83,10 +80,6 @@ pub enum Command {
     /// Run the demo's workflow; started and killed by `onward demo`
     #[command(hide = true)]
     DemoWorker(demo::WorkerArgs),
-    /// Run the workload of the crash tests; started and killed by them
-    #[cfg(debug_assertions)]
-    #[command(hide = true)]
-    TortureWorker(torture::TortureArgs),
 }
 
 impl Command {
@@ -122,7 +115,5 @@ pub async fn execute(cli: Cli) -> Result<ExitCode> {
         Command::Config(command) => config::execute(command, &global),
         Command::Completions(args) => completions::execute(&args),
         Command::DemoWorker(args) => demo::work(args, &global).await,
-        #[cfg(debug_assertions)]
-        Command::TortureWorker(args) => torture::work(args, &global).await,
     }
 }
