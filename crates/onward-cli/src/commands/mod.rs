@@ -20,8 +20,6 @@ mod transfer;
 mod webhook;
 mod worker;
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 use clap::Subcommand;
 
@@ -90,7 +88,7 @@ impl Command {
     }
 }
 
-pub async fn execute(cli: Cli) -> Result<ExitCode> {
+pub async fn execute(cli: Cli) -> Result<()> {
     let Cli { command, global } = cli;
     let global = global.resolve()?;
     match command {
